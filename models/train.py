@@ -1,0 +1,208 @@
+"""Train the bundled pair from nothing: `python models/train.py target`, then `draft`.
+
+The target learns the next token of the standard library's sources; the draft is distilled from the
+target's soft labels: first by Kullback-Leibler divergence, then by total variation, because
+1 - TV(draft, target) *is* the acceptance rate (Leviathan et al., "Fast Inference from Transformers via
+Speculative Decoding", Corollary 3.6). Stop it at any time; the same command goes on from the last checkpoint.
+"""
+
+import argparse
+import json
+import math
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from corpus import encode, read_texts, train_tokenizer
+from muon import Muon
+from torch import Tensor
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+HERE = Path(__file__).parent
+WORK = HERE / "work"
+BUNDLED = HERE / "bundled"
+VOCAB_SIZE = 4096
+CONTEXT = 1024
+CHECKPOINT_SECONDS = 240.0
+REPORT_SECONDS = 20.0
+SHAPES = {
+    "target": {"hidden_size": 256, "intermediate_size": 704, "num_hidden_layers": 6, "num_attention_heads": 4},
+    "draft": {"hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 2, "num_attention_heads": 2},
+}
+
+
+@dataclass(kw_only=True)
+class Progress:
+    """How far a training run has come; saved with every checkpoint."""
+
+    seconds: float = 0.0
+    steps: int = 0
+    tokens: int = 0
+
+
+def prepare_corpus() -> dict[str, np.ndarray]:
+    """Tokenizer and token arrays, made once and kept in `models/work`."""
+    WORK.mkdir(exist_ok=True)
+    paths = {side: WORK / f"{side}.npy" for side in ("train", "validation")}
+    if not all(path.exists() for path in paths.values()):
+        training, validation = read_texts()
+        print(f"corpus: {len(training)} files to train on, {len(validation)} held out", flush=True)
+        tokenizer = train_tokenizer(training, VOCAB_SIZE)
+        for name in SHAPES:
+            tokenizer.save_pretrained(BUNDLED / name)
+        np.save(paths["train"], encode(tokenizer, training))
+        np.save(paths["validation"], encode(tokenizer, validation))
+    return {side: np.load(path) for side, path in paths.items()}
+
+
+def build(name: str) -> LlamaForCausalLM:
+    end = AutoTokenizer.from_pretrained(BUNDLED / name).eos_token_id
+    config = LlamaConfig(
+        vocab_size=VOCAB_SIZE,
+        max_position_embeddings=2048,
+        tie_word_embeddings=True,
+        bos_token_id=end,
+        eos_token_id=end,
+        **SHAPES[name],
+    )
+    return LlamaForCausalLM(config)
+
+
+def optimizers(model: LlamaForCausalLM, lr: float) -> list[torch.optim.Optimizer]:
+    """Muon for the matrices of the layers, AdamW for embeddings and norms."""
+    matrices = [p for n, p in model.named_parameters() if p.ndim == 2 and "embed" not in n]
+    others = [p for n, p in model.named_parameters() if p.ndim != 2 or "embed" in n]
+    adamw = torch.optim.AdamW(others, lr=lr, betas=(0.9, 0.95), weight_decay=0.0)
+    made: list[torch.optim.Optimizer] = [Muon(matrices, lr=lr), adamw]
+    for optimizer in made:
+        for group in optimizer.param_groups:
+            group["peak_lr"] = group["lr"]
+    return made
+
+
+def learning_rate_factor(done: float) -> float:
+    """Warm up over 2 % of the run, stay, and fall to zero over the last 60 %. `done` in [0, 1]."""
+    return min(1.0, done / 0.02 + 0.01, max(0.0, (1 - done) / 0.6))
+
+
+def windows(tokens: np.ndarray, count: int, generator: np.random.Generator) -> Tensor:
+    """`count` random windows `[count, CONTEXT + 1]` of the corpus."""
+    starts = generator.integers(0, len(tokens) - CONTEXT - 1, size=count)
+    return torch.from_numpy(np.stack([tokens[s : s + CONTEXT + 1] for s in starts]).astype(np.int64))
+
+
+def distillation_loss(logits: Tensor, teacher_logits: Tensor, done: float) -> Tensor:
+    """KL(target || draft), moving towards total variation over the second half of the run."""
+    log_draft = F.log_softmax(logits.flatten(0, 1), dim=-1)
+    log_target = F.log_softmax(teacher_logits.flatten(0, 1), dim=-1)
+    divergence = F.kl_div(log_draft, log_target, reduction="batchmean", log_target=True)
+    if done < 0.5:
+        return divergence
+    variation = 0.5 * (log_draft.exp() - log_target.exp()).abs().sum(-1).mean()
+    return 0.1 * divergence + variation
+
+
+@torch.inference_mode()
+def validation_loss(model: torch.nn.Module, tokens: np.ndarray, most: int = 120) -> float:
+    """Mean negative log-likelihood in nats a token over held-out files, in windows of CONTEXT tokens."""
+    model.eval()
+    losses = []
+    for start in range(0, min(len(tokens) - CONTEXT - 1, most * CONTEXT), CONTEXT):
+        window = torch.from_numpy(tokens[start : start + CONTEXT + 1].astype(np.int64))[None]
+        logits = model(input_ids=window[:, :-1], use_cache=False).logits
+        losses.append(F.cross_entropy(logits[0].float(), window[0, 1:]).item())
+    model.train()
+    return sum(losses) / len(losses)
+
+
+def save(name: str, model: LlamaForCausalLM, progress: Progress, loss: float) -> None:
+    """The finished model as bf16 safetensors, with the facts its card states."""
+    folder = BUNDLED / name
+    rounded = build(name)
+    rounded.load_state_dict(model.state_dict())
+    rounded.to(torch.bfloat16).save_pretrained(folder)
+    facts = {"parameters": model.num_parameters(), "validation_loss": round(loss, 4), **asdict(progress)}
+    (folder / "training.json").write_text(json.dumps(facts, indent=2) + "\n")
+    print(f"saved {folder}: {facts}", flush=True)
+
+
+def train(name: str, minutes: float, batch: int, lr: float, compiled: bool) -> None:
+    torch.manual_seed(0)
+    corpus = prepare_corpus()
+    model = build(name)
+    made = optimizers(model, lr)
+    progress = Progress()
+    checkpoint = WORK / f"{name}.pt"
+    if checkpoint.exists():
+        state = torch.load(checkpoint, weights_only=True)
+        model.load_state_dict(state["model"])
+        for optimizer, kept in zip(made, state["optimizers"], strict=True):
+            optimizer.load_state_dict(kept)
+        progress = Progress(**state["progress"])
+        print(f"resumed {name} at step {progress.steps}", flush=True)
+    teacher = None
+    if name == "draft":
+        teacher = LlamaForCausalLM.from_pretrained(BUNDLED / "target", dtype=torch.float32).eval()
+    forward = torch.compile(model) if compiled else model
+    generator = np.random.default_rng(progress.steps)
+    budget = minutes * 60
+    clock = last_report = last_save = time.monotonic()
+    while progress.seconds < budget:
+        done = progress.seconds / budget
+        window = windows(corpus["train"], batch, generator)
+        inputs, labels = window[:, :-1], window[:, 1:]
+        logits = forward(input_ids=inputs, use_cache=False).logits
+        if teacher is None:
+            loss = F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+        else:
+            with torch.inference_mode():
+                teacher_logits = teacher(input_ids=inputs, use_cache=False).logits
+            loss = distillation_loss(logits, teacher_logits.clone(), done)
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        for optimizer in made:
+            for group in optimizer.param_groups:
+                group["lr"] = group["peak_lr"] * learning_rate_factor(done)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+        now = time.monotonic()
+        progress.seconds += now - clock
+        clock = now
+        progress.steps += 1
+        progress.tokens += labels.numel()
+        if not math.isfinite(loss.item()):
+            raise SystemExit(f"the loss of step {progress.steps} is {loss.item()}")
+        if now - last_report > REPORT_SECONDS:
+            last_report = now
+            rate = progress.tokens / progress.seconds
+            print(
+                f"{name} {100 * progress.seconds / budget:5.1f}%  step {progress.steps}  loss {loss.item():.3f}"
+                f"  {rate:.0f} tokens/s  {(budget - progress.seconds) / 60:.0f} min left",
+                flush=True,
+            )
+        if now - last_save > CHECKPOINT_SECONDS:
+            last_save = now
+            state = {"model": model.state_dict(), "optimizers": [o.state_dict() for o in made]}
+            torch.save({**state, "progress": asdict(progress)}, checkpoint.with_suffix(".new"))
+            checkpoint.with_suffix(".new").replace(checkpoint)
+            print(f"validation loss {validation_loss(model, corpus['validation'], most=16):.3f}", flush=True)
+            clock = time.monotonic()
+    save(name, model, progress, validation_loss(model, corpus["validation"]))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("name", choices=list(SHAPES), help="which model to train; the target comes first")
+    parser.add_argument("--minutes", type=float, default=120.0, help="training time, over all resumed runs")
+    parser.add_argument("--batch", type=int, default=4, help=f"windows of {CONTEXT} tokens per step")
+    parser.add_argument("--lr", type=float, default=4e-3, help="peak learning rate")
+    parser.add_argument("--compile", action="store_true", help="torch.compile; wants a C++ compiler")
+    arguments = parser.parse_args()
+    train(arguments.name, arguments.minutes, arguments.batch, arguments.lr, arguments.compile)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,126 @@
+"""What can go wrong, as seen by whoever called.
+
+    SpecpairError
+    +-- InvalidFieldError            a field has a value outside its limits
+    |   +-- PromptTooLongError       the prompt does not fit the model
+    |   +-- InvalidDistributionError a distribution is malformed or gives a drafted token no probability
+    +-- SequenceNotFoundError        no such sequence here
+    +-- BaseLengthMismatchError      the caller counts on more tokens than are held
+    +-- StaleStepError               a later step was already taken, or a call is under way
+    +-- ConflictingBodyError         an id or a step was used before, with another body
+    +-- LengthNotReachedError        a rollback to a length that was never reached
+    +-- CapacityExhaustedError       no place at present
+    +-- NotFiniteError               the model gave NaN or infinite logits
+    +-- NotSupportedError            the contract allows it, this version does not serve it
+    +-- ModelRefusedError            a model that cannot be served correctly; raised at load only
+    +-- PeerUnavailableError         a service that is needed could not be reached in time
+    +-- ShuttingDownError            the process is stopping
+    +-- VocabularyMismatchError      draft and target do not share a vocabulary
+
+Messages are written for strangers: they name fields, limits and lengths, never paths or internals.
+`specpair.rpc.status` says which gRPC status each becomes.
+"""
+
+from typing import ClassVar
+
+
+class SpecpairError(Exception):
+    """Base of all errors that specpair raises on purpose.
+
+    `reason` is the name of a `specpair.v1.ErrorReason` without its prefix; `metadata` holds the
+    particulars that a program may want, as strings.
+    """
+
+    reason: ClassVar[str] = "INTERNAL"
+
+    def __init__(self, message: str, **metadata: object):
+        super().__init__(message)
+        self.message = message
+        self.metadata = {key: str(value) for key, value in metadata.items()}
+
+
+class InvalidFieldError(SpecpairError):
+    reason = "INVALID_FIELD"
+
+    def __init__(self, field: str, problem: str, **metadata: object):
+        super().__init__(f"{field}: {problem}", field=field, **metadata)
+
+
+class PromptTooLongError(InvalidFieldError):
+    reason = "PROMPT_TOO_LONG"
+
+    def __init__(self, length: int, limit: int):
+        super().__init__(
+            "prompt", f"has {length} tokens; at most {limit} leave room for output", length=length, limit=limit
+        )
+
+
+class InvalidDistributionError(InvalidFieldError):
+    reason = "INVALID_DISTRIBUTION"
+
+
+class SequenceNotFoundError(SpecpairError):
+    reason = "SEQUENCE_NOT_FOUND"
+
+    def __init__(self, sequence_id: str):
+        super().__init__(f"sequence {sequence_id!r} is not open here", sequence_id=sequence_id)
+
+
+class BaseLengthMismatchError(SpecpairError):
+    reason = "BASE_LENGTH_MISMATCH"
+
+    def __init__(self, base_length: int, held_length: int):
+        super().__init__(f"base_length is {base_length}, but {held_length} tokens are held", held_length=held_length)
+
+
+class StaleStepError(SpecpairError):
+    reason = "STALE_STEP"
+
+
+class ConflictingBodyError(SpecpairError):
+    reason = "CONFLICTING_BODY"
+
+
+class LengthNotReachedError(SpecpairError):
+    reason = "LENGTH_NOT_REACHED"
+
+    def __init__(self, length: int, held_length: int):
+        super().__init__(
+            f"length is {length}; it must be between 1 and the {held_length} tokens held",
+            length=length,
+            held_length=held_length,
+        )
+
+
+class CapacityExhaustedError(SpecpairError):
+    reason = "CAPACITY_EXHAUSTED"
+
+
+class NotFiniteError(SpecpairError):
+    reason = "NOT_FINITE"
+
+    def __init__(self) -> None:
+        super().__init__("the model produced NaN or infinite logits for this request")
+
+
+class NotSupportedError(SpecpairError):
+    reason = "NOT_SUPPORTED"
+
+
+class ModelRefusedError(SpecpairError):
+    reason = "NOT_SUPPORTED"
+
+
+class PeerUnavailableError(SpecpairError):
+    reason = "PEER_UNAVAILABLE"
+
+
+class ShuttingDownError(SpecpairError):
+    reason = "SHUTTING_DOWN"
+
+    def __init__(self) -> None:
+        super().__init__("the process is shutting down")
+
+
+class VocabularyMismatchError(SpecpairError):
+    reason = "VOCABULARY_MISMATCH"

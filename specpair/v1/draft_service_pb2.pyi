@@ -1,0 +1,55 @@
+from specpair.v1 import proposal_pb2 as _proposal_pb2
+from specpair.v1 import stream_error_pb2 as _stream_error_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class ProposeTokensRequest(_message.Message):
+    __slots__ = ("sequence_id", "step", "base_length", "appended_token_ids", "num_speculative_tokens")
+    SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    BASE_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    APPENDED_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
+    NUM_SPECULATIVE_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    sequence_id: str
+    step: int
+    base_length: int
+    appended_token_ids: _containers.RepeatedScalarFieldContainer[int]
+    num_speculative_tokens: int
+    def __init__(self, sequence_id: _Optional[str] = ..., step: _Optional[int] = ..., base_length: _Optional[int] = ..., appended_token_ids: _Optional[_Iterable[int]] = ..., num_speculative_tokens: _Optional[int] = ...) -> None: ...
+
+class ProposeTokensResponse(_message.Message):
+    __slots__ = ("instance_id", "step", "proposal", "queue_time_us", "compute_time_us")
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    PROPOSAL_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_TIME_US_FIELD_NUMBER: _ClassVar[int]
+    COMPUTE_TIME_US_FIELD_NUMBER: _ClassVar[int]
+    instance_id: str
+    step: int
+    proposal: _proposal_pb2.Proposal
+    queue_time_us: int
+    compute_time_us: int
+    def __init__(self, instance_id: _Optional[str] = ..., step: _Optional[int] = ..., proposal: _Optional[_Union[_proposal_pb2.Proposal, _Mapping]] = ..., queue_time_us: _Optional[int] = ..., compute_time_us: _Optional[int] = ...) -> None: ...
+
+class StreamProposalsRequest(_message.Message):
+    __slots__ = ("call_id", "request")
+    CALL_ID_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    call_id: int
+    request: ProposeTokensRequest
+    def __init__(self, call_id: _Optional[int] = ..., request: _Optional[_Union[ProposeTokensRequest, _Mapping]] = ...) -> None: ...
+
+class StreamProposalsResponse(_message.Message):
+    __slots__ = ("call_id", "response", "error")
+    CALL_ID_FIELD_NUMBER: _ClassVar[int]
+    RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    call_id: int
+    response: ProposeTokensResponse
+    error: _stream_error_pb2.StreamError
+    def __init__(self, call_id: _Optional[int] = ..., response: _Optional[_Union[ProposeTokensResponse, _Mapping]] = ..., error: _Optional[_Union[_stream_error_pb2.StreamError, _Mapping]] = ...) -> None: ...

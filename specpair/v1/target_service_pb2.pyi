@@ -1,0 +1,59 @@
+from specpair.v1 import proposal_pb2 as _proposal_pb2
+from specpair.v1 import stream_error_pb2 as _stream_error_pb2
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class VerifyProposalRequest(_message.Message):
+    __slots__ = ("sequence_id", "step", "base_length", "appended_token_ids", "proposal")
+    SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    BASE_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    APPENDED_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
+    PROPOSAL_FIELD_NUMBER: _ClassVar[int]
+    sequence_id: str
+    step: int
+    base_length: int
+    appended_token_ids: _containers.RepeatedScalarFieldContainer[int]
+    proposal: _proposal_pb2.Proposal
+    def __init__(self, sequence_id: _Optional[str] = ..., step: _Optional[int] = ..., base_length: _Optional[int] = ..., appended_token_ids: _Optional[_Iterable[int]] = ..., proposal: _Optional[_Union[_proposal_pb2.Proposal, _Mapping]] = ...) -> None: ...
+
+class VerifyProposalResponse(_message.Message):
+    __slots__ = ("instance_id", "step", "accepted_count", "next_token_id", "length", "queue_time_us", "compute_time_us")
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    NEXT_TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_TIME_US_FIELD_NUMBER: _ClassVar[int]
+    COMPUTE_TIME_US_FIELD_NUMBER: _ClassVar[int]
+    instance_id: str
+    step: int
+    accepted_count: int
+    next_token_id: int
+    length: int
+    queue_time_us: int
+    compute_time_us: int
+    def __init__(self, instance_id: _Optional[str] = ..., step: _Optional[int] = ..., accepted_count: _Optional[int] = ..., next_token_id: _Optional[int] = ..., length: _Optional[int] = ..., queue_time_us: _Optional[int] = ..., compute_time_us: _Optional[int] = ...) -> None: ...
+
+class StreamVerificationsRequest(_message.Message):
+    __slots__ = ("call_id", "request")
+    CALL_ID_FIELD_NUMBER: _ClassVar[int]
+    REQUEST_FIELD_NUMBER: _ClassVar[int]
+    call_id: int
+    request: VerifyProposalRequest
+    def __init__(self, call_id: _Optional[int] = ..., request: _Optional[_Union[VerifyProposalRequest, _Mapping]] = ...) -> None: ...
+
+class StreamVerificationsResponse(_message.Message):
+    __slots__ = ("call_id", "response", "error")
+    CALL_ID_FIELD_NUMBER: _ClassVar[int]
+    RESPONSE_FIELD_NUMBER: _ClassVar[int]
+    ERROR_FIELD_NUMBER: _ClassVar[int]
+    call_id: int
+    response: VerifyProposalResponse
+    error: _stream_error_pb2.StreamError
+    def __init__(self, call_id: _Optional[int] = ..., response: _Optional[_Union[VerifyProposalResponse, _Mapping]] = ..., error: _Optional[_Union[_stream_error_pb2.StreamError, _Mapping]] = ...) -> None: ...
