@@ -1,0 +1,43 @@
+"""How a service listens."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from specpair.options import check_range
+
+LogFormat = Literal["console", "json"]
+LogLevel = Literal["debug", "info", "warning", "error"]
+
+MAX_MESSAGE_BYTES = 64 * 1024 * 1024
+"""Largest message on any channel, both ways; gRPC's own limit is 4 MiB, one dense proposal at V = 128k."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServerConfig:
+    """Where a service listens and how it behaves as a process.
+
+    Raises InvalidFieldError for a value outside its limits.
+    """
+
+    port: int
+    """0 takes any free port."""
+    host: str = "127.0.0.1"
+    grace_seconds: float = 5.0
+    """How long running calls may go on after a signal to stop."""
+    max_message_bytes: int = MAX_MESSAGE_BYTES
+    log_format: LogFormat = "console"
+    log_level: LogLevel = "info"
+
+    def __post_init__(self) -> None:
+        check_range("port", self.port, 0, 65535)
+        check_range("grace_seconds", self.grace_seconds, 0, 3600)
+        check_range("max_message_bytes", self.max_message_bytes, 1024, 2**31 - 1)
+
+    @property
+    def address(self) -> str:
+        return join_address(self.host, self.port)
+
+
+def join_address(host: str, port: int) -> str:
+    """`host:port`, with brackets around an IPv6 address."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

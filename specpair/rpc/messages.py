@@ -1,0 +1,76 @@
+"""Proto messages to plain data and back.
+
+What a message leaves out gets its default here; what it holds out of range raises InvalidFieldError.
+"""
+
+from dataclasses import asdict, fields
+from typing import Any
+
+from specpair.errors import InvalidFieldError
+from specpair.model_info import ModelInfo
+from specpair.options import Encoding, Rule, SamplingOptions
+from specpair.v1 import sampling_pb2, sequence_service_pb2
+
+_RULES: dict[int, Rule] = {
+    sampling_pb2.ACCEPTANCE_RULE_UNSPECIFIED: Rule.BLOCK,
+    sampling_pb2.ACCEPTANCE_RULE_TOKEN: Rule.TOKEN,
+    sampling_pb2.ACCEPTANCE_RULE_BLOCK: Rule.BLOCK,
+}
+_RULE_NUMBERS = {
+    Rule.TOKEN: sampling_pb2.ACCEPTANCE_RULE_TOKEN,
+    Rule.BLOCK: sampling_pb2.ACCEPTANCE_RULE_BLOCK,
+}
+_ENCODINGS: dict[int, Encoding] = {
+    sampling_pb2.DISTRIBUTION_ENCODING_UNSPECIFIED: Encoding.SPARSE,
+    sampling_pb2.DISTRIBUTION_ENCODING_SPARSE: Encoding.SPARSE,
+    sampling_pb2.DISTRIBUTION_ENCODING_DENSE: Encoding.DENSE,
+}
+_ENCODING_NUMBERS = {
+    Encoding.SPARSE: sampling_pb2.DISTRIBUTION_ENCODING_SPARSE,
+    Encoding.DENSE: sampling_pb2.DISTRIBUTION_ENCODING_DENSE,
+}
+
+
+def sampling_from_proto(message: sampling_pb2.SamplingOptions) -> SamplingOptions:
+    """The options; the defaults of SamplingOptions where a field is absent. Raises InvalidFieldError."""
+    names = (field.name for field in fields(SamplingOptions))
+    return SamplingOptions(**{name: getattr(message, name) for name in names if message.HasField(name)})
+
+
+def sampling_to_proto(options: SamplingOptions) -> sampling_pb2.SamplingOptions:
+    """The message with every field set."""
+    return sampling_pb2.SamplingOptions(**asdict(options))
+
+
+def rule_from_proto(number: int) -> Rule:
+    """The rule; block if unspecified. Raises InvalidFieldError for a number that this version does not know."""
+    try:
+        return _RULES[number]
+    except KeyError:
+        raise InvalidFieldError("rule", f"{number} is no AcceptanceRule") from None
+
+
+def rule_to_proto(rule: Rule) -> sampling_pb2.AcceptanceRule:
+    return _RULE_NUMBERS[rule]
+
+
+def encoding_from_proto(number: int) -> Encoding:
+    """The encoding; sparse if unspecified. Raises InvalidFieldError for a number that this version does not know."""
+    try:
+        return _ENCODINGS[number]
+    except KeyError:
+        raise InvalidFieldError("encoding", f"{number} is no DistributionEncoding") from None
+
+
+def encoding_to_proto(encoding: Encoding) -> sampling_pb2.DistributionEncoding:
+    return _ENCODING_NUMBERS[encoding]
+
+
+def model_info_from_proto(message: sequence_service_pb2.GetModelInfoResponse) -> ModelInfo:
+    values: dict[str, Any] = {field.name: getattr(message, field.name) for field in fields(ModelInfo)}
+    values["eos_token_ids"] = tuple(message.eos_token_ids)
+    return ModelInfo(**values)
+
+
+def model_info_to_proto(info: ModelInfo) -> sequence_service_pb2.GetModelInfoResponse:
+    return sequence_service_pb2.GetModelInfoResponse(**asdict(info))

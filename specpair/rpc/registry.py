@@ -1,0 +1,42 @@
+"""The services of one server, which may be added while it runs."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import grpc
+import grpc.aio
+
+from specpair.errors import PeerUnavailableError
+
+RpcHandlers = Mapping[str, grpc.RpcMethodHandler]
+
+
+class ServiceRegistry(grpc.GenericRpcHandler):
+    """Finds the handler of a method. Until the registry is complete, unknown methods are answered UNAVAILABLE.
+
+    grpc.aio takes services before the start alone; but a process shall answer health checks while its model loads.
+    It takes what the generated `add_..._to_server` functions pass to a server.
+    """
+
+    def __init__(self) -> None:
+        self._handlers: dict[str, grpc.RpcMethodHandler] = {}
+        self.service_names: list[str] = []
+        self.is_complete = False
+
+    def add_generic_rpc_handlers(self, generic_rpc_handlers: Iterable[grpc.GenericRpcHandler]) -> None:
+        """Part of what the generated code calls; the same methods come by add_registered_method_handlers."""
+
+    def add_registered_method_handlers(self, service_name: str, method_handlers: RpcHandlers) -> None:
+        self.service_names.append(service_name)
+        for method, handler in method_handlers.items():
+            self._handlers[f"/{service_name}/{method}"] = handler
+
+    def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
+        handler = self._handlers.get(handler_call_details.method)
+        if handler is None and not self.is_complete:
+            return grpc.stream_stream_rpc_method_handler(_refuse_while_starting)
+        return handler
+
+
+async def _refuse_while_starting(request_iterator: Any, context: grpc.aio.ServicerContext) -> None:
+    raise PeerUnavailableError("the service is starting")

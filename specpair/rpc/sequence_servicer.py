@@ -1,0 +1,165 @@
+"""SequenceService over any store of sequences: the draft's and the target's alike."""
+
+from collections.abc import AsyncIterator
+from typing import NoReturn, Protocol
+
+import grpc
+import grpc.aio
+
+from specpair.errors import InvalidFieldError, NotSupportedError
+from specpair.model_info import ModelInfo, TokenizerFiles
+from specpair.options import Encoding, Rule, SamplingOptions, check_range
+from specpair.rpc.messages import encoding_from_proto, model_info_to_proto, rule_from_proto, sampling_from_proto
+from specpair.rpc.status import abort, rich_status
+from specpair.v1 import sampling_pb2
+from specpair.v1 import sequence_service_pb2 as pb
+from specpair.v1.sequence_service_pb2_grpc import SequenceServiceServicer
+
+MAX_SEQUENCE_ID_LENGTH = 128
+TOKENIZER_CHUNK_BYTES = 1024 * 1024
+
+
+class SequenceStore(Protocol):
+    """What a model process keeps. Checks against the model's limits are the store's own."""
+
+    async def open(
+        self,
+        *,
+        sequence_id: str,
+        token_ids: list[int],
+        prompt_length: int,
+        sampling: SamplingOptions,
+        rule: Rule,
+        encoding: Encoding,
+        vocab_size: int | None,
+    ) -> None:
+        """Registers a sequence; the same id with the same values is no error.
+
+        `vocab_size`: ids at or above it are never proposed. Raises ConflictingBodyError, CapacityExhaustedError,
+        PromptTooLongError, InvalidFieldError.
+        """
+        ...
+
+    async def rollback(self, sequence_id: str, length: int) -> int:
+        """Keeps `length` tokens and returns the length. Raises SequenceNotFoundError, LengthNotReachedError."""
+        ...
+
+    async def fork(
+        self, sequence_id: str, forked_sequence_id: str, length: int | None, sampling: SamplingOptions | None
+    ) -> int:
+        """Copies `length` tokens (None: all) and the options (None: the original's); returns the copy's length.
+
+        Raises SequenceNotFoundError, LengthNotReachedError, ConflictingBodyError, CapacityExhaustedError.
+        """
+        ...
+
+    async def close(self, sequence_id: str) -> None:
+        """Forgets a sequence; an unknown one is no error."""
+        ...
+
+    def info(self) -> ModelInfo: ...
+
+    def tokenizer(self) -> TokenizerFiles | None: ...
+
+
+class SequenceServicer(SequenceServiceServicer):
+    """Decodes, calls the store, encodes."""
+
+    def __init__(self, store: SequenceStore):
+        self._store = store
+        self._instance_id = store.info().instance_id
+
+    async def GetModelInfo(
+        self, request: pb.GetModelInfoRequest, context: grpc.aio.ServicerContext
+    ) -> pb.GetModelInfoResponse:
+        return model_info_to_proto(self._store.info())
+
+    async def GetTokenizer(
+        self, request: pb.GetTokenizerRequest, context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[pb.GetTokenizerResponse]:
+        files = self._store.tokenizer()
+        if files is None:
+            await _abort_without_tokenizer(context)
+        chunks = _chunks(files.tokenizer_json)
+        yield pb.GetTokenizerResponse(
+            tokenizer_json_chunk=chunks[0],
+            chat_template=files.chat_template,
+            bos_token=files.bos_token,
+            eos_token=files.eos_token,
+        )
+        for chunk in chunks[1:]:
+            yield pb.GetTokenizerResponse(tokenizer_json_chunk=chunk)
+
+    async def OpenSequence(
+        self, request: pb.OpenSequenceRequest, context: grpc.aio.ServicerContext
+    ) -> pb.OpenSequenceResponse:
+        await self._store.open(
+            sequence_id=_checked_id("sequence_id", request.sequence_id),
+            token_ids=list(request.token_ids),
+            prompt_length=_prompt_length(request),
+            sampling=_sampling_with_seed(request.sampling),
+            rule=rule_from_proto(request.rule),
+            encoding=encoding_from_proto(request.encoding),
+            vocab_size=request.vocab_size if request.HasField("vocab_size") else None,
+        )
+        return pb.OpenSequenceResponse(instance_id=self._instance_id)
+
+    async def RollbackSequence(
+        self, request: pb.RollbackSequenceRequest, context: grpc.aio.ServicerContext
+    ) -> pb.RollbackSequenceResponse:
+        sequence_id = _checked_id("sequence_id", request.sequence_id)
+        length = await self._store.rollback(sequence_id, request.length)
+        return pb.RollbackSequenceResponse(instance_id=self._instance_id, length=length)
+
+    async def ForkSequence(
+        self, request: pb.ForkSequenceRequest, context: grpc.aio.ServicerContext
+    ) -> pb.ForkSequenceResponse:
+        length = await self._store.fork(
+            _checked_id("sequence_id", request.sequence_id),
+            _checked_id("forked_sequence_id", request.forked_sequence_id),
+            request.length if request.HasField("length") else None,
+            _sampling_with_seed(request.sampling) if request.HasField("sampling") else None,
+        )
+        return pb.ForkSequenceResponse(instance_id=self._instance_id, length=length)
+
+    async def CloseSequence(
+        self, request: pb.CloseSequenceRequest, context: grpc.aio.ServicerContext
+    ) -> pb.CloseSequenceResponse:
+        await self._store.close(_checked_id("sequence_id", request.sequence_id))
+        return pb.CloseSequenceResponse(instance_id=self._instance_id)
+
+
+def _checked_id(field: str, value: str) -> str:
+    if not 1 <= len(value) <= MAX_SEQUENCE_ID_LENGTH or not value.isprintable():
+        raise InvalidFieldError(
+            field, f"must be 1 to {MAX_SEQUENCE_ID_LENGTH} printable characters", limit=MAX_SEQUENCE_ID_LENGTH
+        )
+    return value
+
+
+def _prompt_length(request: pb.OpenSequenceRequest) -> int:
+    token_count = len(request.token_ids)
+    if token_count == 0:
+        raise InvalidFieldError("token_ids", "is empty; a sequence has at least one token")
+    if not request.HasField("prompt_length"):
+        return token_count
+    check_range("prompt_length", request.prompt_length, 1, token_count)
+    return request.prompt_length
+
+
+def _sampling_with_seed(message: sampling_pb2.SamplingOptions) -> SamplingOptions:
+    if not message.HasField("seed"):
+        raise InvalidFieldError("sampling.seed", "must be set: draws of a sequence are keyed by it")
+    return sampling_from_proto(message)
+
+
+def _chunks(data: bytes) -> list[bytes]:
+    """The data in pieces, at least one."""
+    return [data[start : start + TOKENIZER_CHUNK_BYTES] for start in range(0, len(data) or 1, TOKENIZER_CHUNK_BYTES)]
+
+
+async def _abort_without_tokenizer(context: grpc.aio.ServicerContext) -> NoReturn:
+    """NOT_FOUND, as the contract says of this call alone; the reason stays that text is not supported."""
+    status = rich_status(NotSupportedError("the model has no tokenizer"))
+    status.code = grpc.StatusCode.NOT_FOUND.value[0]
+    await abort(context, status)

@@ -1,0 +1,152 @@
+"""What every service needs to be one: a gRPC server with health and reflection, and a process around it."""
+
+import asyncio
+import logging
+import signal
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+
+import grpc.aio
+import uvloop
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
+
+from specpair.errors import SpecpairError
+from specpair.rpc.config import ServerConfig, join_address
+from specpair.rpc.interceptors import ErrorInterceptor
+from specpair.rpc.logs import configure_logging
+from specpair.rpc.registry import RpcHandlers, ServiceRegistry
+from specpair.rpc.watchdog import Watchdog
+
+WATCHDOG_MARGIN_SECONDS = 5.0
+PING_INTERVAL_MS = 100
+"""Shortest time between the pings of a client; below what `specpair.rpc.client` sends."""
+
+logger = logging.getLogger(__name__)
+
+
+class BindError(OSError):
+    """The address cannot be listened on."""
+
+
+class ServiceServer:
+    """A gRPC server: errors as statuses, message limits, health (NOT_SERVING until ready), reflection.
+
+    The generated `add_..._to_server(servicer, server)` functions take it as their server, before the start or after.
+    """
+
+    def __init__(self, config: ServerConfig):
+        self._config = config
+        self._registry = ServiceRegistry()
+        self._health = health.aio.HealthServicer()  # pyright: ignore[reportAttributeAccessIssue]: stubs lack it
+        self._errors = ErrorInterceptor()
+        self._server = grpc.aio.server(
+            interceptors=[self._errors], handlers=[self._registry], options=_server_options(config)
+        )
+
+    def add_generic_rpc_handlers(self, generic_rpc_handlers: tuple[grpc.GenericRpcHandler, ...]) -> None:
+        self._registry.add_generic_rpc_handlers(generic_rpc_handlers)
+
+    def add_registered_method_handlers(self, service_name: str, method_handlers: RpcHandlers) -> None:
+        self._registry.add_registered_method_handlers(service_name, method_handlers)
+
+    async def start(self) -> int:
+        """Listens, with health NOT_SERVING. Returns the port; raises BindError."""
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self)
+        await self._health.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
+        try:
+            port = self._server.add_insecure_port(self._config.address)
+        except RuntimeError:
+            raise BindError(f"cannot listen on {self._config.address}: is the address in use?") from None
+        await self._server.start()
+        return port
+
+    async def set_ready(self, is_ready: bool) -> None:
+        """Turns health to SERVING, for the process and each service, or back; the first time completes the services."""
+        if is_ready and not self._registry.is_complete:
+            names = [*self._registry.service_names, reflection.SERVICE_NAME]
+            reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflection.aio.ReflectionServicer(names), self)
+            self._registry.is_complete = True
+        states = health_pb2.HealthCheckResponse
+        for name in ("", *self._registry.service_names):
+            await self._health.set(name, states.SERVING if is_ready else states.NOT_SERVING)
+
+    async def stop(self) -> None:
+        """Refuses new calls and ends idle streams; running calls have the grace time to finish."""
+        await self._health.enter_graceful_shutdown()
+        self._errors.drain()
+        await self._server.stop(self._config.grace_seconds)
+
+
+def _server_options(config: ServerConfig) -> list[tuple[str, int]]:
+    return [
+        ("grpc.max_send_message_length", config.max_message_bytes),
+        ("grpc.max_receive_message_length", config.max_message_bytes),
+        ("grpc.so_reuseport", 0),  # otherwise two processes share a port and nobody notices
+        ("grpc.keepalive_permit_without_calls", 1),
+        ("grpc.http2.min_recv_ping_interval_without_data_ms", PING_INTERVAL_MS),
+        ("grpc.http2.max_ping_strikes", 0),
+    ]
+
+
+Build = Callable[[ServiceServer], AbstractAsyncContextManager[object]]
+
+
+async def serve(config: ServerConfig, build: Build, name: str) -> None:
+    """Serves until cancelled. `build` adds the servicers and owns what they serve: it is left after the last call.
+
+    Raises BindError, and whatever `build` raises.
+    """
+    server = ServiceServer(config)
+    port = await server.start()
+    try:
+        async with build(server):
+            try:
+                await server.set_ready(True)
+                logger.info("%s listening on %s", name, join_address(config.host, port))
+                await asyncio.Event().wait()
+            finally:
+                await server.stop()
+    finally:
+        await server.stop()
+        logger.info("%s stopped", name)
+
+
+def run_service(config: ServerConfig, build: Build, name: str) -> None:
+    """A service's whole process: log, server, signals. Exits with status 1 if the service cannot start."""
+    configure_logging(config.log_format, config.log_level)
+    try:
+        run(lambda: serve(config, build, name), grace_seconds=config.grace_seconds)
+    except (SpecpairError, BindError) as error:
+        logger.error("%s cannot start: %s", name, error)
+        raise SystemExit(1) from None
+
+
+def run(main: Callable[[], Awaitable[None]], *, grace_seconds: float = 5.0) -> None:
+    """Runs a coroutine under uvloop; the first SIGINT or SIGTERM cancels it, a second one ends the process.
+
+    If the end takes longer than the grace time and a margin, a watchdog ends the process.
+    """
+    watchdog = Watchdog(grace_seconds + WATCHDOG_MARGIN_SECONDS)
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(_run_until_signal(main, watchdog))
+    watchdog.disarm()
+
+
+async def _run_until_signal(main: Callable[[], Awaitable[None]], watchdog: Watchdog) -> None:
+    task = asyncio.ensure_future(main())
+
+    def stop() -> None:
+        if watchdog.is_armed:
+            watchdog.exit("a second signal came")
+        watchdog.arm()
+        task.cancel()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+    try:
+        await task
+    except asyncio.CancelledError:
+        if not watchdog.is_armed:
+            raise

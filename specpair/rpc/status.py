@@ -1,0 +1,151 @@
+"""Errors to gRPC statuses and back: the one table, used by unary calls and by streams alike.
+
+A status carries a google.rpc.ErrorInfo with the error's reason, so the caller's side raises the class that
+the service raised. What is not in the table never leaves the process with its text.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NoReturn
+
+import grpc
+import grpc.aio
+from google.protobuf.message import DecodeError, Message
+from google.rpc import error_details_pb2, status_pb2
+from grpc_status import rpc_status
+
+from specpair import errors
+from specpair.errors import SpecpairError
+from specpair.v1 import error_reason_pb2, stream_error_pb2
+
+DOMAIN = "specpair"
+RETRY_DELAY_SECONDS = 1
+STATUS_DETAILS_KEY = "grpc-status-details-bin"
+REASON_PREFIX = "ERROR_REASON_"
+
+# Where two classes share a reason, the caller's side raises the first.
+STATUS_CODES: dict[type[SpecpairError], grpc.StatusCode] = {
+    errors.InvalidFieldError: grpc.StatusCode.INVALID_ARGUMENT,
+    errors.PromptTooLongError: grpc.StatusCode.INVALID_ARGUMENT,
+    errors.InvalidDistributionError: grpc.StatusCode.INVALID_ARGUMENT,
+    errors.SequenceNotFoundError: grpc.StatusCode.NOT_FOUND,
+    errors.BaseLengthMismatchError: grpc.StatusCode.FAILED_PRECONDITION,
+    errors.StaleStepError: grpc.StatusCode.ABORTED,
+    errors.ConflictingBodyError: grpc.StatusCode.ALREADY_EXISTS,
+    errors.LengthNotReachedError: grpc.StatusCode.OUT_OF_RANGE,
+    errors.CapacityExhaustedError: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    errors.NotFiniteError: grpc.StatusCode.INTERNAL,
+    errors.NotSupportedError: grpc.StatusCode.UNIMPLEMENTED,
+    errors.ModelRefusedError: grpc.StatusCode.UNIMPLEMENTED,
+    errors.PeerUnavailableError: grpc.StatusCode.UNAVAILABLE,
+    errors.ShuttingDownError: grpc.StatusCode.UNAVAILABLE,
+    errors.VocabularyMismatchError: grpc.StatusCode.FAILED_PRECONDITION,
+    SpecpairError: grpc.StatusCode.INTERNAL,
+}
+
+_CLASSES: dict[str, type[SpecpairError]] = {cls.reason: cls for cls in reversed(STATUS_CODES)}
+
+# Statuses that gRPC itself gives, without an ErrorInfo.
+_TRANSPORT_CLASSES: dict[grpc.StatusCode, type[SpecpairError]] = {
+    grpc.StatusCode.UNAVAILABLE: errors.PeerUnavailableError,
+    grpc.StatusCode.DEADLINE_EXCEEDED: errors.PeerUnavailableError,
+    grpc.StatusCode.CANCELLED: errors.PeerUnavailableError,
+    grpc.StatusCode.UNIMPLEMENTED: errors.NotSupportedError,
+}
+
+
+def internal_error() -> SpecpairError:
+    """What a caller gets to see of an error that nobody foresaw."""
+    return SpecpairError("internal error")
+
+
+def status_code(error: SpecpairError) -> grpc.StatusCode:
+    """The status of an error: of its class, or of the nearest base in the table."""
+    return next(STATUS_CODES[cls] for cls in type(error).__mro__ if cls in STATUS_CODES)
+
+
+def rich_status(error: SpecpairError) -> status_pb2.Status:
+    """The status with an ErrorInfo, and a RetryInfo where another try may succeed."""
+    status = status_pb2.Status(code=status_code(error).value[0], message=error.message)
+    info = error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=error.metadata)
+    _add_detail(status, info)
+    if isinstance(error, errors.CapacityExhaustedError):
+        retry = error_details_pb2.RetryInfo()
+        retry.retry_delay.seconds = RETRY_DELAY_SECONDS
+        _add_detail(status, retry)
+    return status
+
+
+async def abort(context: grpc.aio.ServicerContext, status: status_pb2.Status) -> NoReturn:
+    """Ends a call with a status and its details."""
+    # Part of grpc.aio's context, missing from the published stubs.
+    await context.abort_with_status(rpc_status.to_status(status))  # pyright: ignore[reportAttributeAccessIssue]
+    raise AssertionError("abort_with_status raises")
+
+
+def error_from_rpc(error: grpc.aio.AioRpcError) -> SpecpairError:
+    """What a peer's status means: the error that the peer raised, or what gRPC says about the way to it."""
+    info = _error_info(error)
+    message = error.details() or ""
+    if info is not None and info.reason in _CLASSES:
+        return _rebuild(_CLASSES[info.reason], message, dict(info.metadata))
+    code = error.code()
+    cls = _TRANSPORT_CLASSES.get(code, SpecpairError)
+    return _rebuild(cls, f"the peer answered {code.name}: {message}", {"code": code.name})
+
+
+@contextmanager
+def peer_errors() -> Iterator[None]:
+    """Turns the gRPC errors of the calls inside into the errors that they stand for."""
+    try:
+        yield
+    except grpc.aio.AioRpcError as error:
+        raise error_from_rpc(error) from error
+
+
+def stream_error(error: SpecpairError) -> stream_error_pb2.StreamError:
+    """The error as a call on a stream reports it."""
+    return stream_error_pb2.StreamError(
+        code=status_code(error).value[0],
+        message=error.message,
+        reason=REASON_PREFIX + error.reason,
+        metadata=error.metadata,
+    )
+
+
+def error_from_stream(error: stream_error_pb2.StreamError) -> SpecpairError:
+    """The error that the peer raised; a SpecpairError for a reason that this version does not know."""
+    value = error_reason_pb2.DESCRIPTOR.enum_types_by_name["ErrorReason"].values_by_number.get(error.reason)
+    reason = value.name.removeprefix(REASON_PREFIX) if value is not None else ""
+    return _rebuild(_CLASSES.get(reason, SpecpairError), error.message, dict(error.metadata))
+
+
+def _rebuild(cls: type[SpecpairError], message: str, metadata: dict[str, str]) -> SpecpairError:
+    """An error of the class as it was elsewhere; the class's own __init__ would compose another message."""
+    error = cls.__new__(cls)
+    SpecpairError.__init__(error, message)
+    error.metadata = metadata
+    return error
+
+
+def _error_info(error: grpc.aio.AioRpcError) -> error_details_pb2.ErrorInfo | None:
+    """Our ErrorInfo among the details of a status; None if there is none, or none that can be read."""
+    for key, value in error.trailing_metadata() or ():
+        if key == STATUS_DETAILS_KEY and isinstance(value, bytes):
+            try:
+                return _find_info(status_pb2.Status.FromString(value))
+            except DecodeError:
+                return None
+    return None
+
+
+def _find_info(status: status_pb2.Status) -> error_details_pb2.ErrorInfo | None:
+    for detail in status.details:
+        info = error_details_pb2.ErrorInfo()
+        if detail.Unpack(info) and info.domain == DOMAIN:
+            return info
+    return None
+
+
+def _add_detail(status: status_pb2.Status, detail: Message) -> None:
+    status.details.add().Pack(detail)

@@ -1,0 +1,31 @@
+"""Ends a process that does not manage to end itself."""
+
+import logging
+import os
+import threading
+
+EXIT_STATUS = 1
+
+logger = logging.getLogger(__name__)
+
+
+class Watchdog:
+    """A timer in a thread of its own: a blocked event loop cannot stop it."""
+
+    def __init__(self, timeout_seconds: float):
+        self._timer = threading.Timer(timeout_seconds, self.exit, [f"it did not stop within {timeout_seconds:g} s"])
+        self._timer.daemon = True
+        self.is_armed = False
+
+    def arm(self) -> None:
+        self.is_armed = True
+        self._timer.start()
+
+    def disarm(self) -> None:
+        self._timer.cancel()
+
+    def exit(self, reason: str) -> None:
+        """Ends the process at once, without cleaning up."""
+        logger.error("ending the process: %s", reason)
+        logging.shutdown()
+        os._exit(EXIT_STATUS)
