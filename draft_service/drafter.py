@@ -1,0 +1,190 @@
+"""Drafting: K tokens for every waiting sequence, one forward pass per step for all of them.
+
+Each token is drawn from exactly the distribution that is sent: encoded first, then sampled from what the
+encoding says (rule 1 of exactness in the design).
+"""
+
+import asyncio
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from specpair.engine.host import ModelHost
+from specpair.engine.sequence import Work
+from specpair.engine.sequence_store import HeldSequence, SequenceOptions
+from specpair.errors import NotFiniteError
+from specpair.options import Encoding, Rule, SamplingOptions, check_range
+from specpair.speculation.drafting import SparseRows, draw, draw_counts, sparsify
+from specpair.speculation.randomness import Domain, random_bits, uniforms
+from specpair.speculation.sampling import SamplingRows, finite_rows, probabilities
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProposeCall:
+    """A call, checked for form."""
+
+    sequence_id: str
+    step: int
+    base_length: int
+    appended: list[int]
+    count: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Drafted:
+    """A proposal: the tokens and the distributions they were drawn from."""
+
+    tokens: list[int]
+    sparse: list[SparseRows]
+    """One row for each token if they travel sparse."""
+    dense: list[Tensor]
+    """One row `[vocabulary]` float32 for each token if they travel dense."""
+    queue_time: float
+    """Seconds before the first forward pass."""
+    compute_time: float
+    """Seconds from the first forward pass to the last token."""
+
+
+@dataclass(eq=False, kw_only=True)
+class PrefillWork(Work):
+    """Feeds the prompt ahead of the first call."""
+
+
+@dataclass(eq=False, kw_only=True)
+class ProposeWork(Work):
+    """The engine's view of a call: one row per step, until all tokens are drawn."""
+
+    options: SequenceOptions
+    step: int
+    count: int
+    tokens: list[int] = field(default_factory=list)
+    sparse: list[SparseRows] = field(default_factory=list)
+    dense: list[Tensor] = field(default_factory=list)
+
+
+class Drafter(ModelHost[Drafted]):
+    """The draft model with its sequences."""
+
+    async def open(
+        self,
+        *,
+        sequence_id: str,
+        token_ids: list[int],
+        prompt_length: int,
+        sampling: SamplingOptions,
+        rule: Rule,
+        encoding: Encoding,
+        vocab_size: int | None,
+    ) -> None:
+        """Registers a sequence and feeds it without being asked, while the target feeds its own."""
+        if vocab_size is not None:
+            check_range("vocab_size", vocab_size, 1, 2**32 - 1)
+        options = SequenceOptions(sampling=sampling, rule=rule, encoding=encoding, vocab_size=vocab_size)
+        held = self.sequences.open(sequence_id, token_ids, prompt_length, options)
+        if held.prefill is None and held.last_step < 0:
+            held.prefill = asyncio.get_running_loop().create_task(self._prefill(held))
+            held.prefill.add_done_callback(report_nothing)
+
+    async def propose(self, call: ProposeCall, body: object) -> Drafted:
+        """The proposal of one call, drawn once for each step."""
+        check_range("num_speculative_tokens", call.count, 1, self.max_num_speculative_tokens)
+
+        async def compute(held: HeldSequence[Drafted]) -> Drafted:
+            return await self._draft(held, call)
+
+        return await self.sequences.step(call.sequence_id, call.step, body, compute)
+
+    async def _prefill(self, held: HeldSequence[Drafted]) -> None:
+        await self.engine.run(PrefillWork(sequence=held.cached, row_count=0))
+
+    async def _draft(self, held: HeldSequence[Drafted], call: ProposeCall) -> Drafted:
+        self.sequences.check_position(held, call.base_length, call.appended, 1)
+        room = self.sequences.limits.max_model_len - call.base_length - len(call.appended)
+        self.sequences.commit(held, call.base_length, call.appended)
+        committed = held.length
+        work = ProposeWork(
+            sequence=held.cached, row_count=1, options=held.options, step=call.step, count=min(call.count, room)
+        )
+        try:
+            await self.engine.run(work)
+        except Exception:
+            held.cached.replace_from(committed, [])
+            raise
+        return Drafted(
+            tokens=work.tokens,
+            sparse=work.sparse,
+            dense=work.dense,
+            queue_time=work.queue_time,
+            compute_time=work.compute_time,
+        )
+
+    @staticmethod
+    def advance(works: list[Work], logits: Tensor) -> None:
+        advance(works, logits)
+
+
+def report_nothing(prefill: "asyncio.Task[None]") -> None:
+    """What went wrong shows in the call that needs the prefill, which does it again."""
+    if not prefill.cancelled():
+        prefill.exception()
+
+
+def advance(works: list[Work], logits: Tensor) -> None:
+    """Draws the next token of every work: logits `[proposing works, vocabulary]`."""
+    for work in works:
+        work.done = isinstance(work, PrefillWork)
+    proposing = [work for work in works if isinstance(work, ProposeWork)]
+    if not proposing:
+        return
+    mask_vocabulary(proposing, logits)
+    finite = finite_rows(logits).tolist()
+    for work, is_finite in zip(proposing, finite, strict=True):
+        if not is_finite:
+            work.error, work.done = NotFiniteError(), True
+    for encoding, sample in ((Encoding.SPARSE, sample_sparse), (Encoding.DENSE, sample_dense)):
+        chosen = [i for i, w in enumerate(proposing) if not w.done and w.options.encoding is encoding]
+        if not chosen:
+            continue
+        members = [proposing[i] for i in chosen]
+        rows = SamplingRows.of([w.options.sampling for w in members], logits.device)
+        sample(members, probabilities(logits if len(chosen) == len(proposing) else logits[chosen], rows))
+
+
+def mask_vocabulary(works: list[ProposeWork], logits: Tensor) -> None:
+    """Takes away the ids that the target does not have."""
+    for row, work in enumerate(works):
+        if work.options.vocab_size is not None and work.options.vocab_size < logits.size(1):
+            logits[row, work.options.vocab_size :] = float("-inf")
+
+
+def sample_sparse(works: list[ProposeWork], rows: Tensor) -> None:
+    """Encodes as integer counts, then draws from the counts."""
+    sparse = sparsify(rows)
+    bits = torch.as_tensor(random_bits(*noise_keys(works))).to(rows.device)
+    tokens = draw_counts(sparse, bits).tolist()
+    for i, (work, token) in enumerate(zip(works, tokens, strict=True)):
+        work.sparse.append(SparseRows(sparse.token_ids[i : i + 1], sparse.counts[i : i + 1]))
+        take(work, token)
+
+
+def sample_dense(works: list[ProposeWork], rows: Tensor) -> None:
+    """Draws from the float32 probabilities as they travel."""
+    rows = rows.float()
+    tokens = draw(rows, torch.as_tensor(uniforms(*noise_keys(works))).to(rows.device)).tolist()
+    for work, token, row in zip(works, tokens, rows, strict=True):
+        work.dense.append(row)
+        take(work, token)
+
+
+def noise_keys(works: list[ProposeWork]) -> tuple[list[int], Domain, list[int], list[int]]:
+    """Keys of the next draw: the step at which the block is verified, and the offset in the block."""
+    seeds = [work.options.sampling.seed for work in works]
+    return seeds, Domain.DRAFT, [work.step for work in works], [len(work.tokens) for work in works]
+
+
+def take(work: ProposeWork, token: int) -> None:
+    """The token is drawn; it is fed next unless it is the last."""
+    work.tokens.append(token)
+    work.done = len(work.tokens) == work.count
+    work.sequence.tokens.append(token)

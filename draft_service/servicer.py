@@ -1,0 +1,59 @@
+"""DraftService over gRPC: decodes, calls the drafter, encodes."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import grpc
+import grpc.aio
+import torch
+
+from draft_service.drafter import Drafted, Drafter, ProposeCall
+from specpair.rpc.streams import serve_calls
+from specpair.speculation.drafting import stack_sparse
+from specpair.v1 import draft_service_pb2 as pb
+from specpair.v1 import proposal_pb2
+from specpair.v1.draft_service_pb2_grpc import DraftServiceServicer
+from specpair.wire.distributions import encode_dense, encode_sparse
+
+
+class DraftServicer(DraftServiceServicer):
+    """The hot call, unary and as a stream."""
+
+    def __init__(self, drafter: Drafter):
+        self._drafter = drafter
+
+    async def ProposeTokens(
+        self, request: pb.ProposeTokensRequest, context: grpc.aio.ServicerContext
+    ) -> pb.ProposeTokensResponse:
+        return await self._propose(request)
+
+    async def StreamProposals(
+        self, request_iterator: AsyncIterator[pb.StreamProposalsRequest], context: grpc.aio.ServicerContext
+    ) -> None:
+        await serve_calls(request_iterator, context, self._propose, pb.StreamProposalsResponse)
+
+    async def _propose(self, request: pb.ProposeTokensRequest) -> pb.ProposeTokensResponse:
+        call = ProposeCall(
+            sequence_id=request.sequence_id,
+            step=request.step,
+            base_length=request.base_length,
+            appended=list(request.appended_token_ids),
+            count=request.num_speculative_tokens,
+        )
+        drafted = await self._drafter.propose(call, request)
+        return pb.ProposeTokensResponse(
+            instance_id=self._drafter.instance_id,
+            step=request.step,
+            proposal=await encode(drafted),
+            queue_time_us=round(drafted.queue_time * 1e6),
+            compute_time_us=round(drafted.compute_time * 1e6),
+        )
+
+
+async def encode(drafted: Drafted) -> proposal_pb2.Proposal:
+    """The proposal as a message; dense ones, which can be megabytes, beside the event loop."""
+    if drafted.dense:
+        distributions = await asyncio.to_thread(lambda: encode_dense(torch.stack(drafted.dense)))
+    else:
+        distributions = encode_sparse(stack_sparse(drafted.sparse))
+    return proposal_pb2.Proposal(token_ids=drafted.tokens, distributions=distributions)

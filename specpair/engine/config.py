@@ -1,0 +1,30 @@
+"""What one engine is told; plain data, without torch."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, kw_only=True)
+class EngineConfig:
+    """One model on one device. Names follow vLLM's where it has one."""
+
+    model: str
+    """A local folder or a Hugging Face id."""
+    dtype: Literal["auto", "float32", "bfloat16"] = "auto"
+    """`auto`: the checkpoint's type where the device computes it fast, else float32."""
+    device: str = "auto"
+    """`auto`: the first GPU, else the CPU; otherwise a torch device such as `cuda:1`."""
+    max_model_len: int | None = None
+    """Longest sequence, prompt and output together; the model's own limit if None."""
+    max_num_seqs: int = 64
+    """Most sequences open at once."""
+    max_num_batched_tokens: int = 512
+    """Token budget of one forward pass; prefill beyond it waits for the next."""
+    max_num_speculative_tokens: int = 16
+    """Most tokens in one proposal."""
+    cache: Literal["auto", "paged", "contiguous"] = "auto"
+    """`auto`: paged on a GPU, contiguous on a CPU."""
+    block_size: int = 16
+    """Tokens in a cache block."""
+    num_blocks: int | None = None
+    """Blocks in the cache; as many as the memory bears if None."""

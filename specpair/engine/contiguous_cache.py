@@ -1,0 +1,148 @@
+"""Keys and values in one slab per sequence: nothing is gathered, which is faster on a CPU."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from specpair.engine.cache import CachePlan, Holding, KeyValueCache, LayerShape, Segment, blocks_for
+from specpair.errors import CapacityExhaustedError
+
+
+@dataclass(eq=False)
+class Slab:
+    """Per layer `[heads, capacity, size]`, twice. The capacity is a whole number of blocks."""
+
+    keys: dict[int, Tensor]
+    values: dict[int, Tensor]
+    block_count: int
+    token_ids: list[int]
+    """The tokens that a later sequence may find here; empty unless kept."""
+
+
+class ContiguousCache(KeyValueCache):
+    """Slabs grow by doubling. The slabs of closed sequences are kept until their place is wanted."""
+
+    def __init__(
+        self, layers: dict[int, LayerShape], block_count: int, block_size: int, dtype: torch.dtype, device: torch.device
+    ):
+        self.block_size = block_size
+        self.block_count = block_count
+        self._layers, self._dtype, self._device = layers, dtype, device
+        self._holdings: set[Holding] = set()
+        self._kept: OrderedDict[Slab, None] = OrderedDict()  # of closed sequences; oldest first
+        self._held_blocks = 0
+        self._kept_blocks = 0
+
+    @property
+    def free_block_count(self) -> int:
+        return self.block_count - self._held_blocks
+
+    def open(self, token_ids: list[int]) -> Holding:
+        best = max(self._kept, key=lambda slab: common_length(slab.token_ids, token_ids), default=None)
+        shared = common_length(best.token_ids, token_ids) if best else 0
+        if best is None or shared < self.block_size:
+            holding = Holding(0, Slab({}, {}, 0, []))
+        else:
+            del self._kept[best]
+            self._kept_blocks -= best.block_count
+            self._held_blocks += best.block_count
+            holding = Holding(shared, best)
+        holding.place.token_ids = []
+        self._holdings.add(holding)
+        return holding
+
+    def append(self, holding: Holding, count: int) -> None:
+        slab: Slab = holding.place
+        wanted = blocks_for(holding.length + count, self.block_size)
+        if wanted > slab.block_count:
+            grown = max(wanted, min(2 * slab.block_count, slab.block_count + self.free_block_count))
+            holding.place = self._copy(slab, holding.length, grown, returned=slab.block_count)
+        holding.length += count
+
+    def truncate_to(self, holding: Holding, length: int) -> None:
+        assert 0 <= length <= holding.length
+        holding.length = length
+        del holding.place.token_ids[length:]  # what is written there next may differ
+
+    def fork(self, holding: Holding, length: int) -> Holding:
+        slab = self._copy(holding.place, length, blocks_for(length, self.block_size), returned=0)
+        forked = Holding(length, slab)
+        self._holdings.add(forked)
+        return forked
+
+    def keep(self, holding: Holding, token_ids: list[int]) -> None:
+        holding.place.token_ids = token_ids[: holding.length]
+
+    def free(self, holding: Holding) -> None:
+        self._holdings.remove(holding)
+        slab: Slab = holding.place
+        self._held_blocks -= slab.block_count
+        if len(slab.token_ids) >= self.block_size:
+            self._kept[slab] = None
+            self._kept_blocks += slab.block_count
+
+    def plan(self, segments: Sequence[Segment]) -> "ContiguousPlan":
+        return ContiguousPlan(segments)
+
+    def check_integrity(self) -> None:
+        held = sum(holding.place.block_count for holding in self._holdings)
+        kept = sum(slab.block_count for slab in self._kept)
+        assert (held, kept) == (self._held_blocks, self._kept_blocks), "blocks do not add up"
+        assert held + kept <= self.block_count, "more blocks than there are"
+        for holding in self._holdings:
+            assert holding.length <= holding.place.block_count * self.block_size, "a slab is too small"
+            assert holding.place not in self._kept, "a kept slab is held"
+
+    def _copy(self, slab: Slab, length: int, block_count: int, *, returned: int) -> Slab:
+        """A slab of `block_count` blocks with the first `length` tokens, while `returned` blocks come back."""
+        if block_count - returned > self.free_block_count:
+            raise CapacityExhaustedError(
+                f"{block_count - returned} cache blocks wanted, {self.free_block_count} free"
+            )
+        while self._held_blocks + block_count - returned + self._kept_blocks > self.block_count:
+            evicted, _ = self._kept.popitem(last=False)
+            self._kept_blocks -= evicted.block_count
+        self._held_blocks += block_count - returned
+        copy = Slab({}, {}, block_count, list(slab.token_ids) if returned else [])
+        capacity = block_count * self.block_size
+        for i, shape in self._layers.items():
+            copy.keys[i] = self._empty(shape.heads, capacity, shape.key_size)
+            copy.values[i] = self._empty(shape.heads, capacity, shape.value_size)
+            if length:
+                copy.keys[i][:, :length] = slab.keys[i][:, :length]
+                copy.values[i][:, :length] = slab.values[i][:, :length]
+        return copy
+
+    def _empty(self, *shape: int) -> Tensor:
+        return torch.empty(shape, dtype=self._dtype, device=self._device)
+
+
+class ContiguousPlan(CachePlan):
+    """Reads and writes are slices of the slabs."""
+
+    def __init__(self, segments: Sequence[Segment]):
+        self._segments = segments
+
+    def write(self, layer: int, keys: Tensor, values: Tensor) -> None:
+        offset = 0
+        for segment in self._segments:
+            slab: Slab = segment.holding.place
+            slab.keys[layer][:, segment.start : segment.end] = keys[:, offset : offset + segment.count]
+            slab.values[layer][:, segment.start : segment.end] = values[:, offset : offset + segment.count]
+            offset += segment.count
+
+    def read(self, layer: int, index: int) -> tuple[Tensor, Tensor]:
+        segment = self._segments[index]
+        slab: Slab = segment.holding.place
+        return slab.keys[layer][:, : segment.end], slab.values[layer][:, : segment.end]
+
+
+def common_length(left: list[int], right: list[int]) -> int:
+    """How many tokens the two share from the first."""
+    for i, (a, b) in enumerate(zip(left, right, strict=False)):
+        if a != b:
+            return i
+    return min(len(left), len(right))

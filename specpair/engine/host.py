@@ -1,0 +1,167 @@
+"""Everything a model process holds: the loaded model, its cache, the engine and the open sequences."""
+
+import asyncio
+import logging
+import os
+import uuid
+from abc import ABC, abstractmethod
+from typing import Generic, Self, TypeVar
+
+import torch
+from torch import Tensor
+
+from specpair.engine.cache import KeyValueCache, LayerShape, blocks_for
+from specpair.engine.config import EngineConfig
+from specpair.engine.contiguous_cache import ContiguousCache
+from specpair.engine.engine import Engine
+from specpair.engine.loading import LoadedModel, load
+from specpair.engine.model_runner import ModelRunner
+from specpair.engine.paged_cache import PagedCache
+from specpair.engine.self_check import check
+from specpair.engine.sequence import Work
+from specpair.engine.sequence_store import SequenceLimits, SequenceOptions, SequenceStore
+from specpair.errors import ModelRefusedError
+from specpair.model_info import ModelInfo, TokenizerFiles
+from specpair.options import Encoding, Rule, SamplingOptions
+
+log = logging.getLogger(__name__)
+
+Answer = TypeVar("Answer")
+CPU_CACHE_SHARE = 0.25
+GPU_CACHE_SHARE = 0.9
+
+
+class ModelHost(ABC, Generic[Answer]):
+    """Made by `start`; ended by `stop`. A service subclasses it with its hot call."""
+
+    def __init__(self, config: EngineConfig, loaded: LoadedModel, runner: ModelRunner):
+        self.config = config
+        self.loaded = loaded
+        self.instance_id = uuid.uuid4().hex
+        self.max_num_speculative_tokens = min(config.max_num_speculative_tokens, loaded.max_model_len - 1)
+        self.engine = Engine(
+            runner,
+            self.advance,
+            token_budget=config.max_num_batched_tokens,
+            short=self.max_num_speculative_tokens + 2,
+        )
+        limits = SequenceLimits(
+            max_model_len=loaded.max_model_len, max_num_seqs=config.max_num_seqs, vocab_size=loaded.vocab_size
+        )
+        self.sequences: SequenceStore[Answer] = SequenceStore(self.engine, limits)
+
+    @classmethod
+    async def start(cls, config: EngineConfig) -> Self:
+        """Loads and checks the model beside the event loop. Raises ModelRefusedError with the reason."""
+        loaded, runner = await asyncio.to_thread(load_runner, config)
+        return cls(config, loaded, runner)
+
+    @staticmethod
+    @abstractmethod
+    def advance(works: list[Work], logits: Tensor) -> None:
+        """What is done with the logits; see `specpair.engine.engine.Advance`."""
+
+    async def open(
+        self,
+        *,
+        sequence_id: str,
+        token_ids: list[int],
+        prompt_length: int,
+        sampling: SamplingOptions,
+        rule: Rule,
+        encoding: Encoding,
+        vocab_size: int | None,
+    ) -> None:
+        """Registers a sequence."""
+        options = SequenceOptions(sampling=sampling, rule=rule, encoding=encoding, vocab_size=vocab_size)
+        self.sequences.open(sequence_id, token_ids, prompt_length, options)
+
+    async def rollback(self, sequence_id: str, length: int) -> int:
+        return await self.sequences.rollback(sequence_id, length)
+
+    async def fork(
+        self, sequence_id: str, forked_sequence_id: str, length: int | None, sampling: SamplingOptions | None
+    ) -> int:
+        return await self.sequences.fork(sequence_id, forked_sequence_id, length, sampling)
+
+    async def close(self, sequence_id: str) -> None:
+        self.sequences.close(sequence_id)
+
+    async def stop(self) -> None:
+        self.sequences.close_all()
+        await self.engine.stop()
+
+    def info(self) -> ModelInfo:
+        cache = "paged" if isinstance(self.engine.cache, PagedCache) else "contiguous"
+        return ModelInfo(
+            instance_id=self.instance_id,
+            model_name=self.loaded.name,
+            architecture=type(self.loaded.model).__name__,
+            parameter_count=self.loaded.model.num_parameters(),
+            vocab_size=self.loaded.vocab_size,
+            max_model_len=self.loaded.max_model_len,
+            max_num_speculative_tokens=self.max_num_speculative_tokens,
+            max_num_seqs=self.config.max_num_seqs,
+            dtype=str(self.loaded.dtype).removeprefix("torch."),
+            device=str(self.loaded.device),
+            cache=cache,
+            block_size=self.engine.cache.block_size,
+            block_count=self.engine.cache.block_count,
+            free_block_count=self.engine.cache.free_block_count,
+            sequence_count=len(self.sequences),
+            eos_token_ids=tuple(self.loaded.eos_token_ids),
+        )
+
+    def tokenizer(self) -> TokenizerFiles | None:
+        return self.loaded.tokenizer
+
+
+def load_runner(config: EngineConfig) -> tuple[LoadedModel, ModelRunner]:
+    """Model, cache and runner, with the last check before they may serve."""
+    loaded = load(config)
+    runner = ModelRunner(loaded, make_cache(config, loaded))
+    check(loaded, runner)
+    log.info(
+        "loaded %s: %.1f M parameters, %s on %s, %d cache blocks of %d tokens",
+        loaded.name,
+        loaded.model.num_parameters() / 1e6,
+        str(loaded.dtype).removeprefix("torch."),
+        loaded.device,
+        runner.cache.block_count,
+        runner.cache.block_size,
+    )
+    return loaded, runner
+
+
+def make_cache(config: EngineConfig, loaded: LoadedModel) -> KeyValueCache:
+    kind = config.cache
+    if kind == "auto":
+        kind = "contiguous" if loaded.device.type == "cpu" else "paged"
+    block_count = config.num_blocks or choose_block_count(config, loaded)
+    cache = PagedCache if kind == "paged" else ContiguousCache
+    return cache(loaded.layers, block_count, config.block_size, loaded.dtype, loaded.device)
+
+
+def choose_block_count(config: EngineConfig, loaded: LoadedModel) -> int:
+    """Blocks for every sequence at full length, or as many as a share of the free memory holds."""
+    per_block = config.block_size * token_bytes(loaded.layers, loaded.dtype)
+    affordable = int(free_memory(loaded.device) // per_block)
+    needed_by_one = blocks_for(loaded.max_model_len, config.block_size)
+    if affordable < needed_by_one:
+        raise ModelRefusedError(
+            f"the memory holds {affordable * config.block_size} tokens of cache, fewer than the"
+            f" {loaded.max_model_len} of one sequence; lower --max-model-len"
+        )
+    return min(affordable, config.max_num_seqs * needed_by_one)
+
+
+def token_bytes(layers: dict[int, LayerShape], dtype: torch.dtype) -> int:
+    """Bytes that one token takes in the cache."""
+    return sum(shape.elements for shape in layers.values()) * dtype.itemsize
+
+
+def free_memory(device: torch.device) -> float:
+    """Bytes that the cache may take."""
+    if device.type == "cuda":
+        return GPU_CACHE_SHARE * torch.cuda.mem_get_info(device)[0]
+    return CPU_CACHE_SHARE * os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

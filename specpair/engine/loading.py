@@ -1,0 +1,194 @@
+"""Loads a model that can be served correctly, and refuses every other by name.
+
+Safetensors only, no remote code. What a rollback cannot undo (recurrent state) and what our attention would
+mask wrongly is found twice: by the configuration's own words, and by comparing a forward pass through our
+caches with the model's own (`specpair.engine.self_check`).
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+
+from specpair.engine.attention import NAME, LayerRecorder, Variant, register
+from specpair.engine.cache import LayerShape
+from specpair.engine.config import EngineConfig
+from specpair.errors import ModelRefusedError
+from specpair.model_info import TokenizerFiles
+
+SERVED_LAYERS = {"full_attention", "sliding_attention", "attention"}
+RECURRENT_MARKS = ("mamba", "rwkv", "ssm", "linear_attention", "recurrent", "conv_L_cache", "lightning")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LoadedModel:
+    """A model on its device, with what the engine has to know about it."""
+
+    name: str
+    model: PreTrainedModel
+    layers: dict[int, LayerShape]
+    vocab_size: int
+    max_model_len: int
+    eos_token_ids: list[int]
+    tokenizer: TokenizerFiles | None
+
+    @property
+    def device(self) -> torch.device:
+        return self.model.device
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.model.dtype
+
+
+def load(config: EngineConfig) -> LoadedModel:
+    """The model of `config`. Raises ModelRefusedError with the reason if it cannot be served."""
+    register()
+    settings = read_settings(config.model)
+    refuse_by_configuration(settings)
+    device = choose_device(config.device)
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            config.model,
+            config=settings,
+            dtype=choose_dtype(config.dtype, settings, device),
+            use_safetensors=True,
+            trust_remote_code=False,
+            attn_implementation=NAME,
+        )
+    except KeyError as error:
+        raise ModelRefusedError(f"{settings.model_type} does not go through transformers' attention interface") from error
+    except (OSError, ValueError, ImportError) as error:
+        raise ModelRefusedError(f"{config.model} cannot be loaded: {first_line(error)}") from error
+    model.to(device).eval()
+    layers = record_layers(model)
+    return LoadedModel(
+        name=config.model,
+        model=model,
+        layers=layers,
+        vocab_size=settings.get_text_config().vocab_size,
+        max_model_len=choose_length(config.max_model_len, settings),
+        eos_token_ids=end_tokens(model),
+        tokenizer=read_tokenizer(config.model),
+    )
+
+
+def read_settings(name: str) -> Any:
+    try:
+        return AutoConfig.from_pretrained(name, trust_remote_code=False)
+    except (OSError, ValueError, KeyError) as error:
+        where = "is no model folder and no reachable Hugging Face id"
+        hint = where if not Path(name).exists() else "has no readable configuration"
+        raise ModelRefusedError(f"{name} {hint}: {first_line(error)}") from error
+
+
+def refuse_by_configuration(settings: Any) -> None:
+    """Raises ModelRefusedError for what the configuration itself says cannot be rolled back or masked."""
+    kind = settings.model_type
+    if getattr(settings, "is_encoder_decoder", False):
+        raise ModelRefusedError(f"{kind} is an encoder-decoder model; only decoder-only models are served")
+    text = settings.get_text_config()
+    layer_types = set(getattr(text, "layer_types", None) or ())
+    if unserved := sorted(layer_types - SERVED_LAYERS):
+        raise ModelRefusedError(f"{kind} has layers of type {', '.join(unserved)}, which cannot be rolled back or masked")
+    marks = [mark for mark in RECURRENT_MARKS if mark in kind.lower() or hasattr(text, mark)]
+    if marks:
+        raise ModelRefusedError(f"{kind} keeps recurrent state ({', '.join(marks)}), which cannot be rolled back")
+
+
+def record_layers(model: PreTrainedModel) -> dict[int, LayerShape]:
+    """What each attention layer caches, seen in a first forward pass."""
+    kind = model.config.model_type
+    if getattr(model, "_is_stateful", False):
+        raise ModelRefusedError(f"{kind} keeps recurrent state, which cannot be rolled back")
+    recorder = LayerRecorder()
+    ids = torch.zeros(1, 4, dtype=torch.long, device=model.device)
+    positions = torch.arange(4, device=model.device)[None]
+    try:
+        with torch.inference_mode():
+            model(input_ids=ids, position_ids=positions, use_cache=False, forward_context=recorder)
+    except (TypeError, KeyError, AttributeError, RuntimeError, ValueError) as error:
+        raise ModelRefusedError(f"{kind} cannot run on packed batches: {first_line(error)}") from error
+    expected = model.config.get_text_config().num_hidden_layers
+    if len(recorder.shapes) != expected:
+        raise ModelRefusedError(
+            f"{kind} sent {len(recorder.shapes)} of its {expected} layers through the attention interface"
+        )
+    refuse_unmasked_windows(model.config.get_text_config(), recorder.variants)
+    return recorder.shapes
+
+
+def refuse_unmasked_windows(text: Any, variants: dict[int, Variant]) -> None:
+    """A layer declared as sliding must say so to its attention, or it would see too much."""
+    for layer, declared in enumerate(getattr(text, "layer_types", None) or ()):
+        if (declared == "sliding_attention") != (variants[layer].sliding_window is not None):
+            raise ModelRefusedError(f"{text.model_type} layer {layer} is declared {declared} but masked otherwise")
+
+
+def choose_device(wanted: str) -> torch.device:
+    if wanted == "auto":
+        return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+    try:
+        device = torch.device(wanted)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise ModelRefusedError(f"device {wanted} cannot be used: {first_line(error)}") from error
+    return device
+
+
+def choose_dtype(wanted: str, settings: Any, device: torch.device) -> torch.dtype:
+    """bf16 where the device computes it fast and the checkpoint is not wider; float32 else."""
+    if wanted != "auto":
+        return getattr(torch, wanted)
+    stored = getattr(settings, "dtype", None) or torch.float32
+    half = stored in (torch.bfloat16, torch.float16)
+    return torch.bfloat16 if half and computes_bfloat16(device) else torch.float32
+
+
+def computes_bfloat16(device: torch.device) -> bool:
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported()
+    return device.type == "cpu" and torch.cpu._is_avx512_bf16_supported()
+
+
+def choose_length(wanted: int | None, settings: Any) -> int:
+    limit = getattr(settings.get_text_config(), "max_position_embeddings", None)
+    if wanted is None and limit is None:
+        raise ModelRefusedError("the model does not say how long its sequences may be; set --max-model-len")
+    if wanted is not None and limit is not None and wanted > limit:
+        raise ModelRefusedError(f"--max-model-len is {wanted}, but the model has {limit} positions")
+    return wanted or int(limit)
+
+
+def end_tokens(model: PreTrainedModel) -> list[int]:
+    """Tokens that end a text, by the generation config or else the model's."""
+    generation = getattr(model, "generation_config", None)
+    ids = getattr(generation, "eos_token_id", None)
+    if ids is None:
+        ids = model.config.get_text_config().eos_token_id
+    return [ids] if isinstance(ids, int) else sorted(ids or [])
+
+
+def read_tokenizer(name: str) -> TokenizerFiles | None:
+    """The tokenizer as files; None if the model has none in the `tokenizers` library's form."""
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    except (OSError, ValueError, KeyError, ImportError, TypeError, AttributeError):
+        return None
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        return None
+    template = tokenizer.chat_template
+    return TokenizerFiles(
+        tokenizer_json=backend.to_str().encode(),
+        chat_template=template if isinstance(template, str) else "",
+        bos_token=str(tokenizer.bos_token or ""),
+        eos_token=str(tokenizer.eos_token or ""),
+    )
+
+
+def first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,41 @@
+"""Runs forward passes. Anything that happens on the device, short of sampling, happens here."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from specpair.engine.attention import CachedAttention
+from specpair.engine.batch import Batch
+from specpair.engine.cache import KeyValueCache, Segment
+from specpair.engine.loading import LoadedModel
+
+
+class ModelRunner:
+    """One model and its cache. Used by the device thread alone."""
+
+    def __init__(self, loaded: LoadedModel, cache: KeyValueCache):
+        self.cache = cache
+        self._model = loaded.model
+        self._device = loaded.device
+
+    @torch.inference_mode()
+    def forward(self, batch: Batch) -> Tensor:
+        """Logits `[rows, vocabulary]` of `batch.rows`, float32."""
+        context = CachedAttention(self.cache.plan(batch.segments), batch.segments, self._device)
+        output = self._model(
+            input_ids=self._tensor(batch.token_ids)[None],
+            position_ids=self._tensor(batch.positions)[None],
+            use_cache=False,
+            logits_to_keep=self._tensor(batch.rows),
+            forward_context=context,
+        )
+        return output.logits[0].float()
+
+    def _tensor(self, numbers: Sequence[int]) -> Tensor:
+        return torch.tensor(numbers, dtype=torch.long, device=self._device)
+
+
+def feed(runner: ModelRunner, segment: Segment, token_ids: list[int]) -> Tensor:
+    """Logits of every token of one segment; for checks and measurements outside the scheduler."""
+    return runner.forward(Batch(segments=[segment], token_ids=token_ids, row_counts=[segment.count]))

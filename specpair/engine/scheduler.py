@@ -1,0 +1,43 @@
+"""Which tokens the next forward pass feeds. Policy only: it knows no tensors and no cache."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from specpair.engine.sequence import Work
+
+
+class Chunk(NamedTuple):
+    """Tokens of one work in the next forward pass."""
+
+    work: Work
+    count: int
+    completes: bool
+    """All tokens of the work are fed after it, so its logits are wanted."""
+
+
+def schedule(works: Sequence[Work], token_budget: int, short: int) -> list[Chunk]:
+    """Short works first (verify rows and draft steps), whole; then prefill chunks, oldest first, under the budget.
+
+    A work is short if at most `short` of its tokens are pending. Its rows are never split: a chunk either
+    completes the work or ends before the tokens whose logits are wanted.
+    """
+    chunks = [Chunk(work, work.pending, True) for work in works if work.pending <= short]
+    left = token_budget - sum(chunk.count for chunk in chunks)
+    for work in works:
+        if work.pending <= short:
+            continue
+        if left <= 0:
+            break
+        chunk = prefill_chunk(work, left)
+        if chunk.count:
+            chunks.append(chunk)
+            left -= chunk.count
+    return chunks
+
+
+def prefill_chunk(work: Work, budget: int) -> Chunk:
+    pending = work.pending
+    if pending <= budget:
+        return Chunk(work, pending, True)
+    count = min(budget, pending - work.row_count)
+    return Chunk(work, count, False)

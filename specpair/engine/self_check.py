@@ -1,0 +1,72 @@
+"""The last word on whether a model is served correctly: our forward pass against the model's own.
+
+Run once at load. Two sequences are fed together in uneven chunks, one is rolled back and fed again; every
+logit must agree with a plain forward pass of transformers over the whole sequence.
+"""
+
+import torch
+from torch import Tensor
+
+from specpair.engine.attention import NAME
+from specpair.engine.batch import Batch
+from specpair.engine.cache import Holding, Segment
+from specpair.engine.loading import LoadedModel
+from specpair.engine.model_runner import ModelRunner
+from specpair.errors import ModelRefusedError
+
+LENGTH = 24
+TOLERANCE = {torch.float32: 2e-3, torch.bfloat16: 0.15}
+
+
+def check(loaded: LoadedModel, runner: ModelRunner) -> None:
+    """Raises ModelRefusedError if chunked, batched, rolled-back and plain logits differ."""
+    generator = torch.Generator().manual_seed(0)
+    length = min(LENGTH, loaded.max_model_len)
+    ids = torch.randint(loaded.vocab_size, (2, length), generator=generator)
+    expected = torch.stack([plain_logits(loaded, row) for row in ids])
+    actual = chunked_logits(runner, ids)
+    scale = expected.abs().max().clamp(min=1.0)
+    difference = ((actual - expected).abs().max() / scale).item()
+    if not difference <= TOLERANCE.get(loaded.dtype, 0.15):
+        raise ModelRefusedError(
+            f"{loaded.model.config.model_type}: logits through the cache differ from the model's own by {difference:.2g}"
+            " of their range; its attention cannot be served correctly"
+        )
+
+
+@torch.inference_mode()
+def plain_logits(loaded: LoadedModel, ids: Tensor) -> Tensor:
+    """`[length, vocabulary]` by the library's own eager attention and masks."""
+    loaded.model.set_attn_implementation("eager")
+    try:
+        output = loaded.model(input_ids=ids[None].to(loaded.device), use_cache=False)
+    finally:
+        loaded.model.set_attn_implementation(NAME)
+    return output.logits[0].float().cpu()
+
+
+def chunked_logits(runner: ModelRunner, ids: Tensor) -> Tensor:
+    """`[2, length, vocabulary]` in uneven chunks of both sequences, with a rollback in between."""
+    rows: list[list[int]] = ids.tolist()
+    holdings = [runner.cache.open([]) for _ in rows]
+    try:
+        third = len(rows[0]) // 3
+        first = run_chunks(runner, holdings, [rows[0][:third], rows[1][: third + 1]])
+        kept = third // 2
+        runner.cache.truncate_to(holdings[0], kept)
+        second = run_chunks(runner, holdings, [rows[0][kept:], rows[1][third + 1 :]])
+        return torch.stack([torch.cat([first[0][:kept], second[0]]), torch.cat([first[1], second[1]])])
+    finally:
+        for holding in holdings:
+            runner.cache.free(holding)
+
+
+def run_chunks(runner: ModelRunner, holdings: list[Holding], chunks: list[list[int]]) -> list[Tensor]:
+    """Feeds a chunk of each sequence in one forward pass; the logits of each, `[chunk, vocabulary]`."""
+    segments = []
+    for holding, chunk in zip(holdings, chunks, strict=True):
+        segments.append(Segment(holding, holding.length, len(chunk)))
+        runner.cache.append(holding, len(chunk))
+    counts = [len(chunk) for chunk in chunks]
+    batch = Batch(segments=segments, token_ids=[t for chunk in chunks for t in chunk], row_counts=counts)
+    return [part.cpu() for part in runner.forward(batch).split(counts)]

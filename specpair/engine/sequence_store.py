@@ -1,0 +1,250 @@
+"""The open sequences of a process: who is where, and what was answered.
+
+Draft and target share it. It holds the contract's position rules: a call names the step and the tokens it
+counts on; what is held beyond them is rolled back; a repeated step is answered from memory. Runs on the
+event loop; every check comes before the first change, so a refused call changes nothing.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
+
+from specpair.engine.engine import Engine
+from specpair.engine.sequence import Sequence
+from specpair.errors import (
+    BaseLengthMismatchError,
+    CapacityExhaustedError,
+    ConflictingBodyError,
+    InvalidFieldError,
+    LengthNotReachedError,
+    PromptTooLongError,
+    SequenceNotFoundError,
+    StaleStepError,
+)
+from specpair.options import Encoding, Rule, SamplingOptions
+
+Answer = TypeVar("Answer")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SequenceLimits:
+    """What a sequence may be."""
+
+    max_model_len: int
+    max_num_seqs: int
+    vocab_size: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class SequenceOptions:
+    """What is fixed when a sequence is opened."""
+
+    sampling: SamplingOptions
+    rule: Rule = Rule.BLOCK
+    encoding: Encoding = Encoding.SPARSE
+    vocab_size: int | None = None
+    """Ids at or above it are never proposed."""
+
+
+@dataclass(eq=False)
+class HeldSequence(Generic[Answer]):
+    """One open sequence."""
+
+    options: SequenceOptions
+    opened_with: tuple[int, ...]
+    prompt_length: int
+    cached: Sequence
+    length: int
+    """Committed tokens; `cached.tokens` may go on with tokens that are only proposed."""
+    last_step: int = -1
+    last_body: Any = None
+    answer: "asyncio.Task[Answer] | None" = field(default=None, repr=False)
+    prefill: "asyncio.Task[None] | None" = field(default=None, repr=False)
+    """Work ahead of the first call; the sequence may not be changed until it is done."""
+
+    @property
+    def is_busy(self) -> bool:
+        return self.answer is not None and not self.answer.done()
+
+    @property
+    def committed(self) -> list[int]:
+        return self.cached.tokens[: self.length]
+
+
+class SequenceStore(Generic[Answer]):
+    """All open sequences of one engine. `Answer` is what the process's hot call returns."""
+
+    def __init__(self, engine: Engine, limits: SequenceLimits):
+        self.engine = engine
+        self.limits = limits
+        self._held: dict[str, HeldSequence[Answer]] = {}
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def get(self, sequence_id: str) -> HeldSequence[Answer]:
+        held = self._held.get(sequence_id)
+        if held is None:
+            raise SequenceNotFoundError(sequence_id)
+        return held
+
+    def open(
+        self, sequence_id: str, token_ids: list[int], prompt_length: int, options: SequenceOptions
+    ) -> HeldSequence[Answer]:
+        """Registers a sequence; the same id with the same body gives the same sequence."""
+        body = tuple(token_ids)
+        known = self._held.get(sequence_id)
+        if known is not None:
+            if (known.opened_with, known.prompt_length, known.options) != (body, prompt_length, options):
+                raise ConflictingBodyError(f"sequence {sequence_id!r} is open with another body")
+            return known
+        if not token_ids:
+            raise InvalidFieldError("token_ids", "is empty; a sequence has at least one token", limit=1)
+        if len(token_ids) >= self.limits.max_model_len:
+            raise PromptTooLongError(len(token_ids), self.limits.max_model_len - 1)
+        self.check_tokens("token_ids", token_ids)
+        self._check_room()
+        held: HeldSequence[Answer] = HeldSequence(
+            options=options,
+            opened_with=body,
+            prompt_length=prompt_length,
+            cached=Sequence(list(token_ids)),
+            length=len(token_ids),
+        )
+        self._held[sequence_id] = held
+        return held
+
+    async def rollback(self, sequence_id: str, length: int) -> int:
+        """Drops the tokens from `length` on; the length now."""
+        held = await self._idle(sequence_id)
+        if not 1 <= length <= held.length:
+            raise LengthNotReachedError(length, held.length)
+        held.cached.replace_from(length, [])
+        held.length = length
+        return length
+
+    async def fork(self, sequence_id: str, forked_id: str, length: int | None, sampling: SamplingOptions | None) -> int:
+        """Opens `forked_id` with the first tokens of another sequence; its length."""
+        held = await self._idle(sequence_id)
+        length = held.length if length is None else length
+        if not 1 <= length <= held.length:
+            raise LengthNotReachedError(length, held.length)
+        options = held.options if sampling is None else replace(held.options, sampling=sampling)
+        token_ids = held.committed[:length]
+        prompt_length = min(held.prompt_length, length)
+        known = self._held.get(forked_id)
+        if known is not None:
+            if (known.opened_with, known.prompt_length, known.options) != (tuple(token_ids), prompt_length, options):
+                raise ConflictingBodyError(f"sequence {forked_id!r} is open with another body")
+            return len(known.opened_with)
+        self._check_room()
+        self._held[forked_id] = HeldSequence(
+            options=options,
+            opened_with=tuple(token_ids),
+            prompt_length=prompt_length,
+            cached=self.engine.fork(held.cached, length),
+            length=length,
+        )
+        return length
+
+    def close(self, sequence_id: str) -> None:
+        """Forgets the sequence and drops its work; closing an unknown one is no error."""
+        held = self._held.pop(sequence_id, None)
+        if held is None:
+            return
+        for task in (held.answer, held.prefill):
+            if task is not None:
+                task.cancel()
+        self.engine.close(held.cached)
+
+    def close_all(self) -> None:
+        for sequence_id in list(self._held):
+            self.close(sequence_id)
+
+    async def step(
+        self, sequence_id: str, step: int, body: Any, compute: Callable[[HeldSequence[Answer]], Awaitable[Answer]]
+    ) -> Answer:
+        """The answer of one step: computed once, repeated from memory.
+
+        The computation outlives a caller that goes away, so that a retry finds its answer. One that fails
+        leaves the step free to be tried again.
+        """
+        held = self.get(sequence_id)
+        if step == held.last_step and held.answer is not None:
+            if body != held.last_body:
+                raise ConflictingBodyError(f"step {step} was taken with another body", last_step=step)
+            return await wait_for_answer(held.answer, sequence_id)
+        if step <= held.last_step:
+            raise StaleStepError(f"step {step} is past; the last one was {held.last_step}", last_step=held.last_step)
+        if held.is_busy:
+            raise StaleStepError(f"step {held.last_step} is still under way", last_step=held.last_step)
+        before = (held.last_step, held.last_body, held.answer)
+
+        async def compute_or_restore() -> Answer:
+            try:
+                await settled(held)
+                return await compute(held)
+            except BaseException:
+                held.last_step, held.last_body, held.answer = before
+                raise
+
+        task = asyncio.get_running_loop().create_task(compute_or_restore())
+        held.last_step, held.last_body, held.answer = step, body, task
+        return await wait_for_answer(task, sequence_id)
+
+    def check_position(self, held: HeldSequence[Answer], base_length: int, appended: list[int], extra: int) -> None:
+        """Raises unless the call's tokens, and `extra` more, can stand at its position."""
+        if base_length > held.length:
+            raise BaseLengthMismatchError(base_length, held.length)
+        if base_length < 1:
+            raise InvalidFieldError("base_length", f"is {base_length}; it must be at least 1", limit=1)
+        self.check_tokens("appended_token_ids", appended)
+        length = base_length + len(appended) + extra
+        if length > self.limits.max_model_len:
+            raise InvalidFieldError(
+                "base_length",
+                f"with the tokens after it comes to {length}; at most {self.limits.max_model_len} fit",
+                limit=self.limits.max_model_len,
+            )
+
+    def commit(self, held: HeldSequence[Answer], base_length: int, appended: list[int]) -> None:
+        """Moves the sequence to the caller's position, rolling back what is held beyond it."""
+        held.cached.replace_from(base_length, appended)
+        held.length = len(held.cached.tokens)
+
+    def check_tokens(self, name: str, token_ids: list[int]) -> None:
+        if token_ids and (worst := max(token_ids)) >= self.limits.vocab_size:
+            raise InvalidFieldError(
+                name, f"holds {worst}; ids are below {self.limits.vocab_size}", limit=self.limits.vocab_size - 1
+            )
+
+    async def _idle(self, sequence_id: str) -> HeldSequence[Answer]:
+        """The sequence, once nothing works on it; StaleStepError if a call is under way."""
+        await settled(self.get(sequence_id))
+        held = self.get(sequence_id)
+        if held.is_busy:
+            raise StaleStepError(f"step {held.last_step} is still under way", last_step=held.last_step)
+        return held
+
+    def _check_room(self) -> None:
+        if len(self._held) >= self.limits.max_num_seqs:
+            raise CapacityExhaustedError(
+                f"{len(self._held)} sequences are open, the most that are allowed", limit=self.limits.max_num_seqs
+            )
+
+
+async def settled(held: HeldSequence[Any]) -> None:
+    """Until the prefill is done; how it ended shows in the call that needs it."""
+    if held.prefill is not None and not held.prefill.done():
+        await asyncio.wait([held.prefill])
+
+
+async def wait_for_answer(task: "asyncio.Task[Answer]", sequence_id: str) -> Answer:
+    """The task's result; it goes on if the caller is cancelled. A closed sequence is not found any more."""
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        if task.cancelled():
+            raise SequenceNotFoundError(sequence_id) from None
+        raise

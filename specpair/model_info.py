@@ -1,0 +1,36 @@
+"""What a model process says about itself; plain data that the engine fills and the wire carries."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelInfo:
+    """The facts and limits of a model process: the fields of `specpair.v1.GetModelInfoResponse`."""
+
+    instance_id: str
+    model_name: str
+    architecture: str
+    parameter_count: int
+    vocab_size: int
+    max_model_len: int
+    max_num_speculative_tokens: int
+    max_num_seqs: int
+    dtype: str
+    device: str
+    cache: str
+    block_size: int
+    block_count: int
+    free_block_count: int
+    sequence_count: int
+    eos_token_ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenizerFiles:
+    """A tokenizer as text, so that a coordinator needs no model files."""
+
+    tokenizer_json: bytes
+    chat_template: str
+    """Jinja source; empty if the model has none."""
+    bos_token: str
+    eos_token: str

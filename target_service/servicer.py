@@ -1,0 +1,64 @@
+"""TargetService over gRPC: decodes, calls the verifier, encodes."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import grpc
+import grpc.aio
+
+from specpair.errors import NotSupportedError
+from specpair.rpc.streams import serve_calls
+from specpair.speculation.drafting import DraftRows
+from specpair.v1 import proposal_pb2
+from specpair.v1 import target_service_pb2 as pb
+from specpair.v1.target_service_pb2_grpc import TargetServiceServicer
+from specpair.wire.distributions import decode
+from target_service.verifier import Verifier, VerifyCall
+
+DECODED_ON_THE_LOOP_BYTES = 1 << 20
+"""A dense proposal beyond this is decoded beside the event loop, which it would hold up for milliseconds."""
+
+
+class TargetServicer(TargetServiceServicer):
+    """The hot call, unary and as a stream."""
+
+    def __init__(self, verifier: Verifier):
+        self._verifier = verifier
+
+    async def VerifyProposal(
+        self, request: pb.VerifyProposalRequest, context: grpc.aio.ServicerContext
+    ) -> pb.VerifyProposalResponse:
+        return await self._verify(request)
+
+    async def StreamVerifications(
+        self, request_iterator: AsyncIterator[pb.StreamVerificationsRequest], context: grpc.aio.ServicerContext
+    ) -> None:
+        await serve_calls(request_iterator, context, self._verify, pb.StreamVerificationsResponse)
+
+    async def _verify(self, request: pb.VerifyProposalRequest) -> pb.VerifyProposalResponse:
+        call = VerifyCall(
+            sequence_id=request.sequence_id,
+            step=request.step,
+            base_length=request.base_length,
+            appended=list(request.appended_token_ids),
+            proposed=list(request.proposal.token_ids),
+            draft=await self._decode(request.proposal),
+        )
+        verdict = await self._verifier.verify(call, request)
+        return pb.VerifyProposalResponse(
+            instance_id=self._verifier.instance_id,
+            step=request.step,
+            accepted_count=verdict.accepted_count,
+            next_token_id=verdict.next_token,
+            length=verdict.length,
+            queue_time_us=round(verdict.queue_time * 1e6),
+            compute_time_us=round(verdict.compute_time * 1e6),
+        )
+
+    async def _decode(self, proposal: proposal_pb2.Proposal) -> DraftRows:
+        if proposal.parent_indices:
+            raise NotSupportedError("proposal.parent_indices: trees of tokens are not verified by this version")
+        arguments = (proposal.distributions, list(proposal.token_ids), self._verifier.sequences.limits.vocab_size)
+        if len(proposal.distributions.dense.probabilities.data) > DECODED_ON_THE_LOOP_BYTES:
+            return await asyncio.to_thread(decode, *arguments)
+        return decode(*arguments)
