@@ -1,0 +1,108 @@
+"""From logits to the distribution that is sampled: the one pipeline that draft and target share.
+
+Temperature, then top-k, then top-p, in the order that vLLM documents. Verification sees only what comes out of here,
+never the bare logits: every way of sampling is standard sampling from an adjusted distribution (Leviathan et al.,
+"Fast Inference from Transformers via Speculative Decoding", section 2.2).
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from specpair.options import SamplingOptions
+
+_TOP_P_WIDTH = 1024
+"""How many of the most likely tokens are looked at before a row is sorted whole for top-p."""
+
+
+class SamplingRows(NamedTuple):
+    """The options of R rows of logits. What holds for the whole batch is known without asking the device."""
+
+    temperature: Tensor
+    """[R] float32; 0 is greedy."""
+    top_k: Tensor
+    """[R] int64; 0 keeps all."""
+    top_p: Tensor
+    """[R] float32."""
+    largest_top_k: int
+    """Largest top_k of the rows that are not greedy; 0 if none cuts."""
+    cuts_top_p: bool
+    """Whether any row that is not greedy has top_p below 1."""
+    any_greedy: bool
+    all_greedy: bool
+
+    @classmethod
+    def of(cls, options: Sequence[SamplingOptions], device: torch.device | str = "cpu") -> "SamplingRows":
+        """Row r samples with options[r]."""
+        sampled = [row for row in options if not row.is_greedy]
+        return cls(
+            temperature=torch.tensor([row.temperature for row in options], device=device),
+            top_k=torch.tensor([row.top_k for row in options], device=device),
+            top_p=torch.tensor([row.top_p for row in options], device=device),
+            largest_top_k=max((row.top_k for row in sampled), default=0),
+            cuts_top_p=any(row.top_p < 1.0 for row in sampled),
+            any_greedy=len(sampled) < len(options),
+            all_greedy=not sampled,
+        )
+
+
+def probabilities(logits: Tensor, rows: SamplingRows) -> Tensor:
+    """The distributions [R, V] that rows of logits [R, V] are sampled from: float32, or float64 for float64 logits.
+
+    A greedy row becomes one-hot at its largest logit, the first of several. A row that is not finite (see
+    `finite_rows`) comes out as it may, without touching the others.
+    """
+    dtype = logits.dtype if logits.dtype == torch.float64 else torch.float32
+    logits = logits.to(dtype)
+    if rows.all_greedy:
+        return _one_hot(logits)
+    # Relative to the largest, so that no temperature can make a finite logit overflow.
+    temperature = rows.temperature.to(dtype).clamp_min(torch.finfo(dtype).tiny)
+    scaled = (logits - logits.amax(-1, keepdim=True)).div_(temperature[:, None])
+    if rows.largest_top_k:
+        scaled = _keep_top_k(scaled, rows.top_k, rows.largest_top_k)
+    result = scaled.softmax(-1)
+    if rows.cuts_top_p:
+        result = _keep_top_p(result, rows.top_p)
+    if rows.any_greedy:
+        result = torch.where((rows.temperature == 0)[:, None], _one_hot(logits), result)
+    return result
+
+
+def finite_rows(logits: Tensor) -> Tensor:
+    """Which of the rows [R, V] can be sampled: bool [R]. NaN, +inf and nothing but -inf cannot; some -inf can."""
+    return logits.amax(-1).isfinite()
+
+
+def _one_hot(logits: Tensor) -> Tensor:
+    return torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
+
+
+def _keep_top_k(logits: Tensor, top_k: Tensor, largest: int) -> Tensor:
+    """Masks with -inf what is below the k-th largest of its row; ties with it stay."""
+    values = logits.topk(min(largest, logits.shape[-1]), -1).values
+    last = (top_k.clamp(1, values.shape[-1]) - 1)[:, None]
+    masked = (logits < values.gather(-1, last)) & (top_k > 0)[:, None]
+    return logits.masked_fill_(masked, -torch.inf)
+
+
+def _keep_top_p(rows: Tensor, top_p: Tensor) -> Tensor:
+    """Keeps the smallest set of tokens [R, V] that reaches top_p, of equal ones the first, and normalises."""
+    values = _leading_values(rows, top_p)
+    mass_before = values.double().cumsum(-1) - values
+    kept_counts = (mass_before < top_p[:, None]).sum(-1, keepdim=True).clamp_min(1)
+    threshold = values.gather(-1, kept_counts - 1)
+    ties = rows == threshold
+    kept_ties = kept_counts - (values > threshold).sum(-1, keepdim=True)
+    kept = (rows > threshold) | (ties & (ties.cumsum(-1) <= kept_ties)) | (top_p >= 1.0)[:, None]
+    rows = torch.where(kept, rows, 0.0)
+    return rows / rows.sum(-1, keepdim=True)
+
+
+def _leading_values(rows: Tensor, top_p: Tensor) -> Tensor:
+    """The largest probabilities of each row, descending: enough of them to reach top_p."""
+    values = rows.topk(min(_TOP_P_WIDTH, rows.shape[-1]), -1).values
+    reached = (values.double().sum(-1) >= top_p) | (top_p >= 1.0)
+    return values if bool(reached.all()) else rows.sort(-1, descending=True).values

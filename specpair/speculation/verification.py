@@ -1,0 +1,160 @@
+"""Which draft tokens count, and what the target says instead of the first that does not.
+
+Token rule: Leviathan et al., "Fast Inference from Transformers via Speculative Decoding", Algorithm 1; Stratos,
+"Speculative Decoding", section 1.1. Block rule: Sun et al., "Block Verification Accelerates Speculative Decoding"
+(2024), Algorithm 2. Both leave the output distributed as the target's own; greedy decoding is the case of a one-hot
+target row. Here p is `target` and q is `draft`, as in Leviathan et al.
+
+Shapes: B sequences; sequence b has K_b draft tokens and K_b + 1 rows of the target; K is the largest K_b, S the widest
+support of the draft, V the vocabulary. Random draws are keyed by step (see `randomness`), and a block must never be
+shortened because of a token that was drawn.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from specpair.options import Rule
+from specpair.speculation.drafting import SMALLEST_WEIGHT, DraftRows, draw
+
+
+class Block(NamedTuple):
+    """B proposals of different lengths, padded to K."""
+
+    tokens: Tensor
+    """[B, K] int64; padding is any valid id."""
+    lengths: Tensor
+    """[B] int64: K_b, 0 allowed."""
+    draft: DraftRows
+    """[B, K, S]: what each token was drawn from."""
+    judged_whole: Tensor
+    """[B] bool: block rule, else token rule."""
+
+
+class Thresholds(NamedTuple):
+    """What the rules make of a block before any random number is drawn."""
+
+    acceptance: Tensor
+    """[B, K] float64: h_i, the probability that decides on draft token i. 0 for padding."""
+    scales: Tensor
+    """[B, K + 1] float64: what multiplies the target's row in the residual after n accepted tokens, n = 0 .. K."""
+
+
+class Verdicts(NamedTuple):
+    """What a round commits: the accepted tokens, then the next token."""
+
+    accepted_counts: Tensor
+    """[B] int64, at most K_b."""
+    next_tokens: Tensor
+    """[B] int64: a correction, or a bonus token if all were accepted."""
+
+
+def verify(
+    target: Tensor,
+    draft_tokens: Tensor,
+    lengths: Tensor,
+    draft: DraftRows,
+    rules: Sequence[Rule],
+    accept_uniforms: Tensor,
+    next_uniforms: Tensor,
+) -> Verdicts:
+    """Judges a batch of blocks in one pass.
+
+    `target` holds the rows of all sequences one after the other, [sum of (K_b + 1), V], normalised, float32 or wider.
+    `draft_tokens` [B, K], `lengths` [B] and `draft` [B, K, S] are padded to K; so are `accept_uniforms` [B, K].
+    `next_uniforms` is [B]. Uniforms are in [0, 1). Everything is on one device, and so is the result.
+    """
+    judged_whole = torch.tensor([rule is Rule.BLOCK for rule in rules], device=target.device)
+    block = Block(draft_tokens, lengths, draft, judged_whole)
+    thresholds = acceptance_thresholds(target, block)
+    accepted_counts = count_accepted(thresholds.acceptance, block, accept_uniforms)
+    weights = residual_weights(target, block, thresholds, accepted_counts)
+    return Verdicts(accepted_counts, draw(weights, next_uniforms))
+
+
+def acceptance_thresholds(target: Tensor, block: Block) -> Thresholds:
+    """Thresholds of `target` [sum of (K_b + 1), V], for each sequence by its own rule."""
+    positions = torch.arange(block.tokens.shape[1], device=target.device)
+    inside = positions < block.lengths[:, None]
+    rows = torch.where(inside, first_rows(block.lengths)[:, None] + positions, 0)
+    ratios = torch.where(inside, _ratios(target[rows, block.tokens], block), 0.0)
+    joint = _joint_probabilities(ratios)
+    whole = _block_thresholds(joint, _overlaps(target, rows, block, joint), block.lengths)
+    judged_whole = block.judged_whole[:, None]
+    acceptance = torch.where(judged_whole, whole, ratios.clamp_max(1.0))
+    return Thresholds(torch.where(inside, acceptance, 0.0), torch.where(judged_whole, joint, 1.0))
+
+
+def count_accepted(acceptance: Tensor, block: Block, uniforms: Tensor) -> Tensor:
+    """Accepted counts [B] from thresholds [B, K] and uniforms [B, K].
+
+    Token rule: tokens before the first u_i >= h_i. Block rule: the last i with u_i < h_i. The comparison is strict, so
+    that a threshold of 0 is never met.
+    """
+    accepted = (uniforms < acceptance).long()
+    ordinals = torch.arange(1, accepted.shape[1] + 1, device=accepted.device)
+    leading = accepted.cumprod(-1).sum(-1)
+    last = (accepted * ordinals).max(-1).values if accepted.shape[1] else leading
+    return torch.where(block.judged_whole, last, leading)
+
+
+def residual_weights(target: Tensor, block: Block, thresholds: Thresholds, accepted_counts: Tensor) -> Tensor:
+    """What the next token is drawn from: max(scale * p - q, 0) [B, V] float64, not normalised.
+
+    p and q are the rows after n = accepted_counts tokens. After a whole block there is no q: the bonus token comes from
+    the last row of the target. A residual without mass, which only rounding can leave, gives way to the target's row.
+    """
+    rows = target[first_rows(block.lengths) + accepted_counts].double()
+    if block.tokens.shape[1] == 0:
+        return rows
+    sequences = torch.arange(rows.shape[0], device=rows.device)
+    rejected = accepted_counts < block.lengths
+    position = torch.where(rejected, accepted_counts, 0)
+    draft_mass = block.draft.probabilities[sequences, position] * rejected[:, None]
+    scale = torch.where(rejected, thresholds.scales[sequences, accepted_counts], 1.0)
+    weights = rows * scale[:, None]
+    weights.scatter_add_(-1, block.draft.token_ids[sequences, position], -draft_mass).clamp_min_(0.0)
+    return torch.where(weights.amax(-1, keepdim=True) > SMALLEST_WEIGHT, weights, rows)
+
+
+def first_rows(lengths: Tensor) -> Tensor:
+    """Index [B] of each sequence's first row among packed rows of K_b + 1 each."""
+    counts = lengths + 1
+    return counts.cumsum(-1) - counts
+
+
+def _ratios(target_mass: Tensor, block: Block) -> Tensor:
+    """p(x) / q(x) [B, K] of the draft tokens; 0 where q is 0, which an honest draft cannot send."""
+    drawn = block.draft.token_ids == block.tokens[..., None]
+    draft_mass = (block.draft.probabilities * drawn).sum(-1)
+    return torch.where(draft_mass > 0, target_mass / draft_mass, 0.0)
+
+
+def _joint_probabilities(ratios: Tensor) -> Tensor:
+    """P_0 .. P_K [B, K + 1]: P_0 = 1 and P_i = min(1, P_{i-1} p_i / q_i)."""
+    joint = [torch.ones_like(ratios[:, :1])]
+    for ratio in ratios.split(1, -1):
+        joint.append((joint[-1] * ratio).clamp_max_(1.0))
+    return torch.cat(joint, -1)
+
+
+def _overlaps(target: Tensor, rows: Tensor, block: Block, joint: Tensor) -> Tensor:
+    """sum_x min(P_{i-1} p_i(x), q_i(x)) [B, K] for i = 1 .. K: only the draft's support is touched."""
+    mass = target[rows[..., None], block.draft.token_ids] * joint[:, :-1, None]
+    return torch.minimum(mass, block.draft.probabilities).sum(-1)
+
+
+def _block_thresholds(joint: Tensor, overlaps: Tensor, lengths: Tensor) -> Tensor:
+    """h_1 .. h_K [B, K]: h_i = S / (S + 1 - P_i) with S = sum_x max(P_i p_{i+1} - q_{i+1}, 0), and h_K = P_K.
+
+    S is P_i - sum_x min(P_i p, q), since p sums to 1. 0 / 0 counts as 1: then P_i is 1 and nothing can be lost.
+    """
+    here = joint[:, 1:]
+    residual = (here[:, :-1] - overlaps[:, 1:]).clamp_min(0.0)
+    missing = 1.0 - here[:, :-1]
+    inner = torch.where(residual + missing > 0, residual / (residual + missing), 1.0)
+    ordinals = torch.arange(inner.shape[1], device=here.device) + 1
+    inner = torch.where(ordinals < lengths[:, None], inner, here[:, :-1])
+    return torch.cat((inner, here[:, -1:]), -1)

@@ -1,0 +1,160 @@
+"""Distributions to bytes and back.
+
+What arrives is not trusted: every length is checked before it is used, and whatever is wrong raises
+InvalidDistributionError naming the field. A drafted token of probability 0 is refused, because no honest draft can
+have drawn it.
+"""
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from specpair.errors import InvalidDistributionError
+from specpair.speculation.drafting import TOTAL_LOG2, DraftRows, SparseRows
+from specpair.v1.proposal_pb2 import (
+    TENSOR_TYPE_FLOAT32,
+    DenseDistributions,
+    Distributions,
+    OneHotDistributions,
+    SparseDistributions,
+)
+from specpair.v1.proposal_pb2 import Tensor as TensorMessage
+
+MAX_TOTAL_LOG2 = 30
+SUM_TOLERANCE = 1e-4
+"""How far the sum of a dense row may be from 1; decoding normalises it."""
+
+_FIELD = "proposal.distributions"
+_UINT32 = np.dtype("<u4")
+_FLOAT32 = np.dtype("<f4")
+
+
+def encode_sparse(rows: SparseRows) -> Distributions:
+    """Rows of counts [N, S]; what has count 0 stays here."""
+    token_ids, counts = rows.token_ids.cpu().numpy(), rows.counts.cpu().numpy()
+    held = counts > 0
+    sparse = SparseDistributions(
+        support_sizes=held.sum(-1).tolist(),
+        token_ids=token_ids[held].astype(_UINT32).tobytes(),
+        counts=counts[held].astype(_UINT32).tobytes(),
+        total_log2=TOTAL_LOG2,
+    )
+    return Distributions(sparse=sparse)
+
+
+def encode_dense(probabilities: Tensor) -> Distributions:
+    """Rows of probabilities [N, V], float32."""
+    data = probabilities.float().cpu().numpy().astype(_FLOAT32, copy=False).tobytes()
+    tensor = TensorMessage(type=TENSOR_TYPE_FLOAT32, shape=probabilities.shape, data=data)
+    return Distributions(dense=DenseDistributions(probabilities=tensor))
+
+
+def encode_one_hot() -> Distributions:
+    """All mass on the drafted tokens."""
+    return Distributions(one_hot=OneHotDistributions())
+
+
+def dense_draft_rows(probabilities: Tensor) -> DraftRows:
+    """The rows [N, V] that `decode` makes of `encode_dense(probabilities)`, normalised in float64: draw from these."""
+    rows = probabilities.float().double()
+    token_ids = torch.arange(rows.shape[1], device=rows.device).expand(rows.shape)
+    return DraftRows(token_ids, rows / rows.sum(-1, keepdim=True))
+
+
+def decode(distributions: Distributions | None, token_ids: list[int], vocab_size: int) -> DraftRows:
+    """The rows [K, S] that tokens [K] were drawn from, on the CPU. Absent or unset counts as one-hot.
+
+    Raises InvalidDistributionError.
+    """
+    drafted = _drafted_tokens(token_ids, vocab_size)
+    encoding = distributions.WhichOneof("encoding") if distributions is not None else None
+    if distributions is None or encoding is None or encoding == "one_hot":
+        return DraftRows(drafted[:, None], torch.ones(len(drafted), 1, dtype=torch.float64))
+    if encoding == "sparse":
+        rows = _decode_sparse(distributions.sparse, len(drafted), vocab_size)
+    else:
+        rows = _decode_dense(distributions.dense.probabilities, len(drafted), vocab_size)
+    drawn = (rows.token_ids == drafted[:, None]) & (rows.probabilities > 0)
+    if not bool(drawn.any(-1).all()):
+        raise InvalidDistributionError(_FIELD, "gives a drafted token no probability")
+    return rows
+
+
+def _drafted_tokens(token_ids: list[int], vocab_size: int) -> Tensor:
+    for token_id in token_ids:
+        if not 0 <= token_id < vocab_size:
+            raise InvalidDistributionError(
+                "proposal.token_ids", f"has {token_id}; ids are below {vocab_size}", limit=vocab_size - 1
+            )
+    return torch.tensor(token_ids, dtype=torch.int64)
+
+
+def _decode_sparse(message: SparseDistributions, row_count: int, vocab_size: int) -> DraftRows:
+    sizes = _support_sizes(message, row_count, vocab_size)
+    flat_ids = _numbers(message.token_ids, int(sizes.sum()), "token_ids")
+    flat_counts = _numbers(message.counts, int(sizes.sum()), "counts")
+    if (flat_ids >= vocab_size).any():
+        raise _sparse_error("token_ids", f"has an id that is not below {vocab_size}")
+    if (flat_counts == 0).any():
+        raise _sparse_error("counts", "has a zero")
+    held = np.arange(sizes.max(initial=1)) < sizes[:, None]
+    token_ids, counts = np.zeros(held.shape, dtype=np.int64), np.zeros(held.shape, dtype=np.int64)
+    token_ids[held], counts[held] = flat_ids, flat_counts
+    _check_unique(token_ids, held)
+    if (counts.sum(-1) != 1 << message.total_log2).any():
+        raise _sparse_error("counts", "has a row that does not sum to 2^total_log2")
+    return DraftRows(torch.from_numpy(token_ids), torch.from_numpy(counts * 2.0**-message.total_log2))
+
+
+def _support_sizes(message: SparseDistributions, row_count: int, vocab_size: int) -> np.ndarray:
+    """Support sizes [K] int64, within limits; total_log2 is checked beside them."""
+    if message.total_log2 > MAX_TOTAL_LOG2:
+        raise _sparse_error("total_log2", f"is {message.total_log2}; it is at most {MAX_TOTAL_LOG2}")
+    if len(message.support_sizes) != row_count:
+        raise _sparse_error("support_sizes", f"has {len(message.support_sizes)} rows for {row_count} tokens")
+    sizes = np.array(message.support_sizes, dtype=np.int64)
+    if ((sizes < 1) | (sizes > vocab_size)).any():
+        raise _sparse_error("support_sizes", f"has a size that is not between 1 and {vocab_size}")
+    return sizes
+
+
+def _numbers(data: bytes, count: int, field: str) -> np.ndarray:
+    """uint32 numbers [count] as int64."""
+    if len(data) != count * _UINT32.itemsize:
+        raise _sparse_error(field, f"has {len(data)} bytes; support_sizes ask for {count * _UINT32.itemsize}")
+    return np.frombuffer(data, dtype=_UINT32).astype(np.int64)
+
+
+def _check_unique(token_ids: np.ndarray, held: np.ndarray) -> None:
+    """Refuses rows [K, S] that name a token twice: it would count twice in what the target subtracts."""
+    ordered = np.sort(np.where(held, token_ids, -1 - np.arange(held.shape[1])), axis=-1)
+    if (ordered[:, 1:] == ordered[:, :-1]).any():
+        raise _sparse_error("token_ids", "has a token twice in one row")
+
+
+def _decode_dense(message: TensorMessage, row_count: int, vocab_size: int) -> DraftRows:
+    field = f"{_FIELD}.dense.probabilities"
+    if message.type != TENSOR_TYPE_FLOAT32:
+        raise InvalidDistributionError(f"{field}.type", "must be TENSOR_TYPE_FLOAT32")
+    shape = tuple(message.shape)
+    if len(shape) != 2 or shape[0] != row_count or not 1 <= shape[1] <= vocab_size:
+        raise InvalidDistributionError(f"{field}.shape", f"is {shape[:4]}; it must be ({row_count}, 1 .. {vocab_size})")
+    size = math.prod(shape) * _FLOAT32.itemsize
+    if len(message.data) != size:
+        raise InvalidDistributionError(f"{field}.data", f"has {len(message.data)} bytes; the shape asks for {size}")
+    rows = np.frombuffer(message.data, dtype=_FLOAT32).reshape(shape)
+    if not _are_distributions(rows):
+        raise InvalidDistributionError(f"{field}.data", f"has a row that does not sum to 1 within {SUM_TOLERANCE}")
+    return dense_draft_rows(torch.from_numpy(rows.astype(np.float32)))
+
+
+def _are_distributions(rows: np.ndarray) -> bool:
+    """Whether rows [K, V] are non-negative and sum to 1. NaN fails every comparison, and so is refused."""
+    with np.errstate(invalid="ignore"):
+        return bool((rows >= 0).all() and (np.abs(rows.sum(-1, dtype=np.float64) - 1.0) <= SUM_TOLERANCE).all())
+
+
+def _sparse_error(field: str, problem: str) -> InvalidDistributionError:
+    return InvalidDistributionError(f"{_FIELD}.sparse.{field}", problem)
