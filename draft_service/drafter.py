@@ -18,6 +18,7 @@ from specpair.options import Encoding, Rule, SamplingOptions, check_range
 from specpair.speculation.drafting import SparseRows, draw, draw_counts, sparsify
 from specpair.speculation.randomness import Domain, random_bits, uniforms
 from specpair.speculation.sampling import SamplingRows, finite_rows, probabilities
+from specpair.wire.distributions import dense_draft_rows
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -164,14 +165,13 @@ def sample_sparse(works: list[ProposeWork], rows: Tensor) -> None:
     bits = torch.as_tensor(random_bits(*noise_keys(works))).to(rows.device)
     tokens = draw_counts(sparse, bits).tolist()
     for i, (work, token) in enumerate(zip(works, tokens, strict=True)):
-        work.sparse.append(SparseRows(sparse.token_ids[i : i + 1], sparse.counts[i : i + 1]))
+        work.sparse.append(sparse.select(slice(i, i + 1)))
         take(work, token)
 
 
 def sample_dense(works: list[ProposeWork], rows: Tensor) -> None:
-    """Draws from the float32 probabilities as they travel."""
-    rows = rows.float()
-    tokens = draw(rows, torch.as_tensor(uniforms(*noise_keys(works))).to(rows.device)).tolist()
+    """Draws from the float32 probabilities as the target will read them."""
+    tokens = draw(dense_draft_rows(rows).probabilities, torch.as_tensor(uniforms(*noise_keys(works))).to(rows.device)).tolist()
     for work, token, row in zip(works, tokens, rows, strict=True):
         work.dense.append(row)
         take(work, token)

@@ -9,7 +9,7 @@ import torch
 
 from draft_service.drafter import Drafted, Drafter, ProposeCall
 from specpair.rpc.streams import serve_calls
-from specpair.speculation.drafting import stack_sparse
+from specpair.speculation.drafting import concatenate
 from specpair.v1 import draft_service_pb2 as pb
 from specpair.v1 import proposal_pb2
 from specpair.v1.draft_service_pb2_grpc import DraftServiceServicer
@@ -55,5 +55,5 @@ async def encode(drafted: Drafted) -> proposal_pb2.Proposal:
     if drafted.dense:
         distributions = await asyncio.to_thread(lambda: encode_dense(torch.stack(drafted.dense)))
     else:
-        distributions = encode_sparse(stack_sparse(drafted.sparse))
+        distributions = encode_sparse(concatenate(drafted.sparse))
     return proposal_pb2.Proposal(token_ids=drafted.tokens, distributions=distributions)

@@ -6,14 +6,13 @@ The rules are `specpair.speculation.verification`'s; here they meet the engine. 
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from specpair.engine.host import ModelHost
 from specpair.engine.sequence import Work
 from specpair.engine.sequence_store import HeldSequence
 from specpair.errors import InvalidFieldError, NotFiniteError
-from specpair.speculation.drafting import DraftRows
+from specpair.speculation.drafting import DraftRows, stack_blocks
 from specpair.speculation.randomness import Domain, uniforms
 from specpair.speculation.sampling import SamplingRows, finite_rows, probabilities
 from specpair.speculation.verification import Verdicts, verify
@@ -140,24 +139,15 @@ def judge(works: list[VerifyWork], logits: Tensor) -> Verdicts:
         target,
         torch.tensor(tokens, dtype=torch.long, device=device).reshape(len(works), most),
         torch.tensor(counts, device=device),
-        stack_drafts([work.call.draft for work in works], most, device),
+        to_device(stack_blocks([work.call.draft for work in works]), device),
         [o.rule for o in options],
         acceptance_noise(works, most).to(device),
         next_noise(works).to(device),
     )
 
 
-def stack_drafts(drafts: list[DraftRows], most: int, device: torch.device) -> DraftRows:
-    """Pads drafts `[K, support]` of different sizes to `[works, most, widest support]`."""
-    width = max(draft.token_ids.size(1) for draft in drafts)
-
-    def pad(tensor: Tensor) -> Tensor:
-        return F.pad(tensor, (0, width - tensor.size(1), 0, most - tensor.size(0)))
-
-    return DraftRows(
-        torch.stack([pad(draft.token_ids) for draft in drafts]).to(device),
-        torch.stack([pad(draft.probabilities) for draft in drafts]).to(device),
-    )
+def to_device(rows: DraftRows, device: torch.device) -> DraftRows:
+    return DraftRows(rows.token_ids.to(device), rows.probabilities.to(device))
 
 
 def acceptance_noise(works: list[VerifyWork], most: int) -> Tensor:

@@ -182,3 +182,17 @@ def test_least_recently_used_prefix_goes_first() -> None:
     pool.release([blocks[1]])
     pool.allocate(1)
     assert pool.find([0], 1) == [] and pool.find([1], 1) == [blocks[1]]
+
+
+@pytest.mark.parametrize("kind", CACHES)
+def test_rewritten_tokens_are_no_longer_found(kind: str) -> None:
+    """Kept, rolled back and written again with other tokens: the old beginning must not be found there."""
+    cache = make_cache(kind)
+    holding = cache.open([])
+    feed(cache, holding, [1] * 8)
+    cache.keep(holding, [1] * 8)
+    cache.truncate_to(holding, 2)
+    feed(cache, holding, [0] * 6)
+    cache.free(holding)
+    found = cache.open([1] * 8)
+    check_content(cache, found, [1] * found.length)
