@@ -1,0 +1,57 @@
+"""What speculation did for one request, counted round by round."""
+
+from dataclasses import dataclass, field
+
+
+@dataclass(kw_only=True)
+class Acceptance:
+    """Counts and times of the rounds after the first token. Times are in microseconds."""
+
+    round_count: int = 0
+    """Verification rounds, those without proposals included."""
+    draft_round_count: int = 0
+    """Rounds that had proposals."""
+    draft_token_count: int = 0
+    accepted_token_count: int = 0
+    drafted_per_position: list[int] = field(default_factory=list)
+    accepted_per_position: list[int] = field(default_factory=list)
+    fallback_count: int = 0
+    """Rounds that went without proposals because the draft did not answer."""
+    draft_time_us: int = 0
+    verify_time_us: int = 0
+    network_time_us: int = 0
+
+    def add_round(self, drafted_count: int, accepted_count: int) -> None:
+        """One verification of a block of `drafted_count` tokens."""
+        self.round_count += 1
+        if drafted_count == 0:
+            return
+        self.draft_round_count += 1
+        self.draft_token_count += drafted_count
+        self.accepted_token_count += accepted_count
+        _count_positions(self.drafted_per_position, drafted_count)
+        _count_positions(self.accepted_per_position, accepted_count, length=len(self.drafted_per_position))
+
+    def add_proposal_time(self, compute_time_us: int, elapsed_us: int) -> None:
+        self.draft_time_us += compute_time_us
+        self.network_time_us += max(elapsed_us - compute_time_us, 0)
+
+    def add_verify_time(self, compute_time_us: int, elapsed_us: int) -> None:
+        self.verify_time_us += compute_time_us
+        self.network_time_us += max(elapsed_us - compute_time_us, 0)
+
+    @property
+    def acceptance_rate(self) -> float:
+        """Accepted per proposed token; 0 without proposals."""
+        return self.accepted_token_count / self.draft_token_count if self.draft_token_count else 0.0
+
+    def tokens_per_round(self, completion_token_count: int) -> float:
+        """Output tokens per round, the first token left out; 0 without rounds."""
+        return (completion_token_count - 1) / self.round_count if self.round_count else 0.0
+
+
+def _count_positions(counts: list[int], reached: int, length: int = 0) -> None:
+    """Adds one to each position before `reached`; the list grows to `length` at least."""
+    counts.extend([0] * (max(reached, length) - len(counts)))
+    for position in range(reached):
+        counts[position] += 1

@@ -1,0 +1,37 @@
+"""Waiting between tries, up to a deadline."""
+
+import asyncio
+import time
+
+from specpair.errors import CapacityExhaustedError, PeerUnavailableError, SpecpairError
+
+FIRST_DELAY = 0.05
+LONGEST_DELAY = 1.0
+
+
+class Backoff:
+    """One run of tries against one peer. Times are in seconds."""
+
+    def __init__(self, name: str, timeout: float):
+        self._name = name
+        self._timeout = timeout
+        self._deadline = time.monotonic() + timeout
+        self._delay = FIRST_DELAY
+
+    @property
+    def remaining(self) -> float:
+        """Time until the deadline, never quite 0, so that it can serve as the timeout of a call."""
+        return max(self._deadline - time.monotonic(), 0.001)
+
+    async def pause(self, error: SpecpairError) -> None:
+        """Waits before the next try after `error`.
+
+        When no time is left for one, raises PeerUnavailableError, or `error` itself if the peer answered but is full.
+        """
+        if time.monotonic() + self._delay >= self._deadline:
+            if isinstance(error, CapacityExhaustedError):
+                raise error
+            message = f"the {self._name} could not be reached within {self._timeout:g} s: {error.message}"
+            raise PeerUnavailableError(message, peer=self._name) from error
+        await asyncio.sleep(self._delay)
+        self._delay = min(self._delay * 2, LONGEST_DELAY)

@@ -1,0 +1,56 @@
+"""How a coordinator works: its peers, its limits, its patience."""
+
+from dataclasses import dataclass
+
+from specpair.errors import InvalidFieldError
+from specpair.options import check_range
+from specpair.rpc.config import ServerConfig
+
+MAX_SPECULATIVE_TOKENS = 64
+
+
+@dataclass(frozen=True, kw_only=True)
+class CoordinatorConfig:
+    """One pair and the way it is used. Times are in seconds.
+
+    Raises InvalidFieldError for a value outside its limits.
+    """
+
+    server: ServerConfig
+    target_address: str
+    """`host:port` of the target service."""
+    draft_address: str | None = None
+    """`host:port` of the draft service; None decodes with the target alone."""
+    num_speculative_tokens: int = 5
+    """Tokens proposed per round unless the request says otherwise."""
+    max_num_speculative_tokens: int = 16
+    """Most tokens that a request may ask for per round."""
+    max_requests: int = 64
+    """Requests that may run at once."""
+    draft_timeout: float = 5.0
+    """How long a round waits for its proposal before it goes without."""
+    draft_cooldown: float = 1.0
+    """How long a draft that did not answer is left alone."""
+    target_timeout: float = 60.0
+    """How long a request waits for a lost target, and for any single answer of the target."""
+    startup_timeout: float = 600.0
+    """How long the start waits for the target, which may have weights to load."""
+    draft_startup_timeout: float = 120.0
+    """How long the start waits for the draft; after that it serves without, and takes the draft up when it comes."""
+
+    def __post_init__(self) -> None:
+        check_address("target_address", self.target_address)
+        if self.draft_address is not None:
+            check_address("draft_address", self.draft_address)
+        check_range("max_num_speculative_tokens", self.max_num_speculative_tokens, 0, MAX_SPECULATIVE_TOKENS)
+        check_range("num_speculative_tokens", self.num_speculative_tokens, 0, self.max_num_speculative_tokens)
+        check_range("max_requests", self.max_requests, 1, 65536)
+        for name in ("draft_timeout", "draft_cooldown", "target_timeout", "startup_timeout", "draft_startup_timeout"):
+            check_range(name, getattr(self, name), 0.001, 86400.0)
+
+
+def check_address(field: str, address: str) -> None:
+    """Raises InvalidFieldError unless the address is `host:port`."""
+    host, _, port = address.rpartition(":")
+    if not host or not port.isdecimal() or not 1 <= int(port) <= 65535:
+        raise InvalidFieldError(field, f"is {address!r}; it must be host:port")

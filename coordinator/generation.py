@@ -1,0 +1,171 @@
+"""The loop of one request: propose, verify, commit."""
+
+import asyncio
+import logging
+import secrets
+import time
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from coordinator.acceptance import Acceptance
+from coordinator.draft_session import DraftSession
+from coordinator.output import Output
+from coordinator.pair import Pair
+from coordinator.peer import OpenOptions, Proposed, Verdict, elapsed_us
+from coordinator.request import GenerationRequest
+from coordinator.target_session import TargetSession
+from specpair.errors import InvalidDistributionError, InvalidFieldError, NotSupportedError, SpecpairError
+
+logger = logging.getLogger(__name__)
+
+
+class Origin(StrEnum):
+    """Where a token came from."""
+
+    ACCEPTED = "accepted"
+    CORRECTION = "correction"
+    BONUS = "bonus"
+    TARGET = "target"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Round:
+    """What one round gave."""
+
+    token_ids: Sequence[int]
+    origins: Sequence[Origin]
+    """One for each token."""
+    text: str
+    rejected_ids: Sequence[int] = ()
+
+
+class Generation:
+    """One request from its first to its last token.
+
+    It owns the tokens; the sequences at draft and target are caches of them. Steps only ever grow, also when a
+    sequence is opened again: they key the random draws, and no draw may be used for two rounds.
+    """
+
+    def __init__(self, request: GenerationRequest, pair: Pair, arrival: float | None = None):
+        """`arrival` is the time.perf_counter at which the request came in, now if None."""
+        self._arrival = time.perf_counter() if arrival is None else arrival
+        self._pair = pair
+        self._request = request
+        self._history = list(request.prompt_ids)
+        self.sequence_id = secrets.token_hex(16)
+        self.output = Output(request, pair.target.tokenizer)
+        self.acceptance = Acceptance()
+        self.time_to_first_token_us = 0
+        options = OpenOptions(
+            prompt_length=len(request.prompt_ids),
+            sampling=request.sampling,
+            rule=request.rule,
+            encoding=request.encoding,
+            vocab_size=pair.target.info.vocab_size,
+        )
+        self._target = TargetSession(pair.target, self.sequence_id, options, pair.config.target_timeout)
+        self._draft = None if pair.draft is None else DraftSession(pair.draft, self.sequence_id, options)
+
+    @property
+    def total_time_us(self) -> int:
+        return elapsed_us(self._arrival)
+
+    async def rounds(self) -> AsyncGenerator[Round, None]:
+        """Runs the request. Both sequences are closed when the iteration ends, however it ends."""
+        try:
+            if self._draft is not None and self._request.num_speculative_tokens > 0:
+                self._draft.start(self._history)
+            await self._target.open(self._history)
+            yield await self._first_round()
+            step = 0
+            while self.output.finish_reason is None:
+                step += 1
+                yield await self._next_round(step)
+        finally:
+            self._pair.background.spawn(self._close())
+
+    async def _first_round(self) -> Round:
+        """The first token, straight from the target's prefill."""
+        verdict = await self._target.verify(0, self._history, None)
+        self.time_to_first_token_us = self.total_time_us
+        return self._commit([verdict.next_token_id], [Origin.TARGET])
+
+    async def _next_round(self, step: int) -> Round:
+        proposed = await self._propose(step)
+        verdict, proposed = await self._verify(step, proposed)
+        drafted = list(proposed.token_ids) if proposed is not None else []
+        accepted_count = verdict.accepted_count
+        if accepted_count > len(drafted):
+            raise SpecpairError(f"the target accepted {accepted_count} of {len(drafted)} tokens")
+        self.acceptance.add_round(len(drafted), accepted_count)
+        self.acceptance.add_verify_time(verdict.compute_time_us, verdict.elapsed_us)
+        tokens = [*drafted[:accepted_count], verdict.next_token_id]
+        origins = [Origin.ACCEPTED] * accepted_count + [_origin_of_next(len(drafted), accepted_count)]
+        return self._commit(tokens, origins, drafted[accepted_count:])
+
+    async def _propose(self, step: int) -> Proposed | None:
+        """The draft's proposal; None where none is wanted or none is to be had."""
+        count = self._block_length()
+        if self._draft is None or count <= 0:
+            return None
+        proposed = await self._draft.propose(step, self._history, count)
+        if proposed is None:
+            self.acceptance.fallback_count += 1
+            return None
+        self.acceptance.add_proposal_time(proposed.compute_time_us, proposed.elapsed_us)
+        if len(proposed.token_ids) > count:
+            self._fall_back(InvalidDistributionError("proposal", f"has more than {count} tokens", limit=count))
+            return None
+        return proposed if proposed.token_ids else None
+
+    async def _verify(self, step: int, proposed: Proposed | None) -> tuple[Verdict, Proposed | None]:
+        """The verdict and the proposal it is about: none if the target refused what the draft sent."""
+        if proposed is not None:
+            try:
+                return await self._target.verify(step, self._history, proposed.proposal), proposed
+            except (InvalidFieldError, NotSupportedError) as error:
+                self._fall_back(error)
+        return await self._target.verify(step, self._history, None), None
+
+    def _fall_back(self, error: SpecpairError) -> None:
+        """The proposal is no good: the round goes without, and the draft is left alone for a while."""
+        assert self._draft is not None
+        self.acceptance.fallback_count += 1
+        self._draft.leave_alone(InvalidDistributionError("proposal", error.message))
+
+    def _block_length(self) -> int:
+        """Tokens to propose now. It looks at lengths alone, never at what was drawn."""
+        length = len(self._history)
+        target = self._pair.target.info
+        limits = (
+            self._request.num_speculative_tokens,
+            target.max_num_speculative_tokens,
+            self.output.remaining_tokens - 1,
+            target.max_model_len - length - 1,
+        )
+        info = None if self._pair.draft is None else self._pair.draft.info
+        if self._draft is None or info is None:
+            return min(limits)
+        return min(*limits, self._draft.room(length))
+
+    def _commit(self, tokens: list[int], origins: list[Origin], rejected: Sequence[int] = ()) -> Round:
+        self._history += tokens
+        committed = self.output.commit(tokens)
+        is_whole = committed.kept_count == len(tokens)
+        return Round(
+            token_ids=tokens[: committed.kept_count],
+            origins=origins[: committed.kept_count],
+            text=committed.text,
+            rejected_ids=rejected if is_whole else (),
+        )
+
+    async def _close(self) -> None:
+        sessions = [self._target] if self._draft is None else [self._target, self._draft]
+        await asyncio.gather(*(session.close() for session in sessions))
+
+
+def _origin_of_next(drafted_count: int, accepted_count: int) -> Origin:
+    if drafted_count == 0:
+        return Origin.TARGET
+    return Origin.BONUS if accepted_count == drafted_count else Origin.CORRECTION

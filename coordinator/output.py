@@ -1,0 +1,75 @@
+"""What a request gives out: which committed tokens count, their text, and when it ends."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from coordinator.request import GenerationRequest
+from coordinator.stop import StopStrings
+from coordinator.text_stream import TextStream
+from coordinator.tokenizer import Tokenizer
+
+
+class FinishReason(StrEnum):
+    """Why an output ended."""
+
+    STOP = "stop"
+    LENGTH = "length"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Committed:
+    """What became of the tokens of one round."""
+
+    kept_count: int
+    """Tokens that belong to the output; those behind a stop do not."""
+    text: str
+    """Text that became certain."""
+
+
+class Output:
+    """The output of one request, fed with committed tokens only: a proposal never ends it.
+
+    A stop token belongs to the tokens, not to the text. Without a tokenizer the text stays empty.
+    """
+
+    def __init__(self, request: GenerationRequest, tokenizer: Tokenizer | None):
+        self._request = request
+        self._stream = None if tokenizer is None else TextStream(tokenizer, request.prompt_ids)
+        self._stops = StopStrings(request.stop_strings)
+        self.token_ids: list[int] = []
+        self.finish_reason: FinishReason | None = None
+
+    @property
+    def remaining_tokens(self) -> int:
+        return self._request.max_tokens - len(self.token_ids)
+
+    def commit(self, token_ids: Sequence[int]) -> Committed:
+        """Takes tokens in order until the output ends."""
+        pieces: list[str] = []
+        kept_count = 0
+        for token_id in token_ids:
+            if self.finish_reason is not None:
+                break
+            pieces.append(self._take(token_id))
+            kept_count += 1
+        if self.finish_reason is not None:
+            pieces.append(self._rest())
+        return Committed(kept_count=kept_count, text="".join(pieces))
+
+    def _take(self, token_id: int) -> str:
+        self.token_ids.append(token_id)
+        if token_id in self._request.stop_token_ids:
+            self.finish_reason = FinishReason.STOP
+            return ""
+        text = "" if self._stream is None else self._stops.push(self._stream.push(token_id))
+        if self._stops.is_stopped:
+            self.finish_reason = FinishReason.STOP
+        elif self.remaining_tokens <= 0:
+            self.finish_reason = FinishReason.LENGTH
+        return text
+
+    def _rest(self) -> str:
+        """What was held back, now that nothing can follow."""
+        tail = "" if self._stream is None else self._stops.push(self._stream.flush())
+        return tail + self._stops.flush()

@@ -1,0 +1,182 @@
+"""The two model services as the coordinator calls them: plain data in and out, SpecpairErrors only."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from specpair.errors import NotSupportedError, SpecpairError
+from specpair.model_info import ModelInfo, TokenizerFiles
+from specpair.options import Encoding, Rule, SamplingOptions
+from specpair.rpc.client import connect, proposal_caller, verification_caller
+from specpair.rpc.messages import encoding_to_proto, model_info_from_proto, rule_to_proto, sampling_to_proto
+from specpair.rpc.status import peer_errors
+from specpair.v1 import draft_service_pb2, proposal_pb2, sequence_service_pb2, target_service_pb2
+from specpair.v1.sequence_service_pb2_grpc import SequenceServiceStub
+
+MAX_TOKENIZER_BYTES = 256 * 1024 * 1024
+
+
+@dataclass(frozen=True, kw_only=True)
+class OpenOptions:
+    """What stays the same however often a sequence is opened."""
+
+    prompt_length: int
+    sampling: SamplingOptions
+    rule: Rule
+    encoding: Encoding
+    vocab_size: int
+    """Ids at or above it shall not be proposed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proposed:
+    """The draft's answer to one round."""
+
+    proposal: proposal_pb2.Proposal
+    """Passed on unopened; only its token ids are looked at."""
+    compute_time_us: int
+    elapsed_us: int
+    """From the call to the answer, as seen from here."""
+
+    @property
+    def token_ids(self) -> Sequence[int]:
+        return self.proposal.token_ids
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The target's answer to one round."""
+
+    accepted_count: int
+    next_token_id: int
+    compute_time_us: int
+    elapsed_us: int
+
+
+class ModelPeer:
+    """What draft and target have in common: their sequences and their facts. Made inside the running loop.
+
+    `within` is the time, in seconds, that a call may take; then it raises PeerUnavailableError.
+    """
+
+    def __init__(self, address: str):
+        self.address = address
+        self.channel = connect(address)
+        self._sequences = SequenceServiceStub(self.channel)
+
+    async def info(self, within: float) -> ModelInfo:
+        with peer_errors():
+            request = sequence_service_pb2.GetModelInfoRequest()
+            return model_info_from_proto(await self._sequences.GetModelInfo(request, timeout=within))
+
+    async def tokenizer_files(self, within: float) -> TokenizerFiles | None:
+        """The model's tokenizer; None if it has none."""
+        try:
+            with peer_errors():
+                return await self._fetch_tokenizer(within)
+        except NotSupportedError:
+            return None
+
+    async def open(self, sequence_id: str, token_ids: Sequence[int], options: OpenOptions, within: float) -> str:
+        """Registers a sequence; returns the instance that holds it."""
+        request = sequence_service_pb2.OpenSequenceRequest(
+            sequence_id=sequence_id,
+            token_ids=token_ids,
+            prompt_length=options.prompt_length,
+            sampling=sampling_to_proto(options.sampling),
+            rule=rule_to_proto(options.rule),
+            encoding=encoding_to_proto(options.encoding),
+            vocab_size=options.vocab_size,
+        )
+        with peer_errors():
+            response = await self._sequences.OpenSequence(request, timeout=within)
+        return response.instance_id
+
+    async def close_sequence(self, sequence_id: str, within: float) -> None:
+        request = sequence_service_pb2.CloseSequenceRequest(sequence_id=sequence_id)
+        with peer_errors():
+            await self._sequences.CloseSequence(request, timeout=within)
+
+    async def close(self) -> None:
+        """Ends the connection."""
+        await self.channel.close()
+
+    async def _fetch_tokenizer(self, within: float) -> TokenizerFiles:
+        pieces: list[sequence_service_pb2.GetTokenizerResponse] = []
+        size = 0
+        async for piece in self._sequences.GetTokenizer(sequence_service_pb2.GetTokenizerRequest(), timeout=within):
+            pieces.append(piece)
+            size += len(piece.tokenizer_json_chunk)
+            if size > MAX_TOKENIZER_BYTES:
+                raise SpecpairError(f"the tokenizer of {self.address} has more than {MAX_TOKENIZER_BYTES} bytes")
+        first = pieces[0] if pieces else sequence_service_pb2.GetTokenizerResponse()
+        return TokenizerFiles(
+            tokenizer_json=b"".join(piece.tokenizer_json_chunk for piece in pieces),
+            chat_template=first.chat_template,
+            bos_token=first.bos_token,
+            eos_token=first.eos_token,
+        )
+
+
+class DraftPeer(ModelPeer):
+    """The draft service."""
+
+    def __init__(self, address: str):
+        super().__init__(address)
+        self._proposals = proposal_caller(self.channel)
+
+    async def propose(
+        self, sequence_id: str, step: int, base_length: int, appended: Sequence[int], count: int, within: float
+    ) -> Proposed:
+        """Proposes up to `count` tokens behind `base_length` tokens that the draft holds and `appended` ones."""
+        request = draft_service_pb2.ProposeTokensRequest(
+            sequence_id=sequence_id,
+            step=step,
+            base_length=base_length,
+            appended_token_ids=appended,
+            num_speculative_tokens=count,
+        )
+        start = time.perf_counter()
+        response = await self._proposals.call(request, within)
+        return Proposed(
+            proposal=response.proposal,
+            compute_time_us=response.compute_time_us,
+            elapsed_us=elapsed_us(start),
+        )
+
+    async def close(self) -> None:
+        await self._proposals.close()
+        await super().close()
+
+
+class TargetPeer(ModelPeer):
+    """The target service."""
+
+    def __init__(self, address: str):
+        super().__init__(address)
+        self._verifications = verification_caller(self.channel)
+
+    async def verify(
+        self, sequence_id: str, step: int, base_length: int, proposal: proposal_pb2.Proposal | None, within: float
+    ) -> Verdict:
+        """Judges a proposal behind `base_length` tokens that the target holds; without one: the next token."""
+        request = target_service_pb2.VerifyProposalRequest(
+            sequence_id=sequence_id, step=step, base_length=base_length, proposal=proposal
+        )
+        start = time.perf_counter()
+        response = await self._verifications.call(request, within)
+        return Verdict(
+            accepted_count=response.accepted_count,
+            next_token_id=response.next_token_id,
+            compute_time_us=response.compute_time_us,
+            elapsed_us=elapsed_us(start),
+        )
+
+    async def close(self) -> None:
+        await self._verifications.close()
+        await super().close()
+
+
+def elapsed_us(start: float) -> int:
+    """Microseconds since a reading of time.perf_counter."""
+    return round((time.perf_counter() - start) * 1e6)

@@ -1,0 +1,65 @@
+"""What the coordinator answers, as messages."""
+
+from dataclasses import fields
+
+from coordinator.acceptance import Acceptance
+from coordinator.generation import Generation, Origin, Round
+from coordinator.output import FinishReason
+from coordinator.request import GenerationRequest
+from coordinator.tokenizer import Tokenizer
+from specpair.rpc.messages import rule_to_proto
+from specpair.v1 import coordinator_service_pb2 as pb
+
+_ORIGINS = {
+    Origin.ACCEPTED: pb.TOKEN_ORIGIN_ACCEPTED,
+    Origin.CORRECTION: pb.TOKEN_ORIGIN_CORRECTION,
+    Origin.BONUS: pb.TOKEN_ORIGIN_BONUS,
+    Origin.TARGET: pb.TOKEN_ORIGIN_TARGET,
+}
+_FINISH_REASONS = {
+    FinishReason.STOP: pb.FINISH_REASON_STOP,
+    FinishReason.LENGTH: pb.FINISH_REASON_LENGTH,
+}
+
+
+def round_response(round_: Round, request: GenerationRequest, tokenizer: Tokenizer | None) -> pb.GenerateTokensResponse:
+    """What one round committed; its rejected proposals too if the request asks for them."""
+    response = pb.GenerateTokensResponse(text=round_.text)
+    for token_id, origin in zip(round_.token_ids, round_.origins, strict=True):
+        response.tokens.add(id=token_id, text=_token_text(token_id, tokenizer), origin=_ORIGINS[origin])
+    if request.include_rejected:
+        for token_id in round_.rejected_ids:
+            text = _token_text(token_id, tokenizer)
+            response.rejected.add(id=token_id, text=text, origin=pb.TOKEN_ORIGIN_REJECTED)
+    return response
+
+
+def summary(generation: Generation, request: GenerationRequest) -> pb.GenerationSummary:
+    """The numbers of a finished request."""
+    assert generation.output.finish_reason is not None
+    completion_token_count = len(generation.output.token_ids)
+    return pb.GenerationSummary(
+        finish_reason=_FINISH_REASONS[generation.output.finish_reason],
+        prompt_token_count=len(request.prompt_ids),
+        completion_token_count=completion_token_count,
+        seed=request.sampling.seed,
+        speculation=_speculation_summary(generation.acceptance, completion_token_count, request),
+        time_to_first_token_us=generation.time_to_first_token_us,
+        total_time_us=generation.total_time_us,
+    )
+
+
+def _speculation_summary(
+    acceptance: Acceptance, completion_token_count: int, request: GenerationRequest
+) -> pb.SpeculationSummary:
+    counts = {field.name: getattr(acceptance, field.name) for field in fields(Acceptance)}
+    return pb.SpeculationSummary(
+        **counts,
+        acceptance_rate=acceptance.acceptance_rate,
+        tokens_per_round=acceptance.tokens_per_round(completion_token_count),
+        rule=rule_to_proto(request.rule),
+    )
+
+
+def _token_text(token_id: int, tokenizer: Tokenizer | None) -> str:
+    return "" if tokenizer is None else tokenizer.token_text(token_id)

@@ -1,0 +1,126 @@
+"""CoordinatorService: decodes requests, runs them, encodes what comes out."""
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing, contextmanager
+from importlib.metadata import PackageNotFoundError, version
+
+import grpc.aio
+
+from coordinator.generation import Generation
+from coordinator.pair import Pair
+from coordinator.peer import ModelPeer
+from coordinator.request import RequestReader
+from coordinator.responses import round_response, summary
+from specpair.errors import CapacityExhaustedError, SpecpairError
+from specpair.rpc.messages import model_info_to_proto
+from specpair.v1 import coordinator_service_pb2 as pb
+from specpair.v1.coordinator_service_pb2_grpc import CoordinatorServiceServicer
+from specpair.v1.sequence_service_pb2 import GetModelInfoResponse
+
+INFO_TIMEOUT = 2.0
+
+logger = logging.getLogger(__name__)
+
+
+class CoordinatorServicer(CoordinatorServiceServicer):
+    """Serves one pair."""
+
+    def __init__(self, pair: Pair):
+        self._pair = pair
+        self._request_count = 0
+
+    async def GenerateTokens(
+        self, request: pb.GenerateTokensRequest, context: grpc.aio.ServicerContext
+    ) -> AsyncIterator[pb.GenerateTokensResponse]:
+        arrival = time.perf_counter()
+        with self._admission():
+            target = self._pair.target
+            reader = RequestReader(config=self._pair.config, target=target.info, tokenizer=target.tokenizer)
+            checked = await reader.read(request)
+            generation = Generation(checked, self._pair, arrival)
+            with _log_outcome(generation):
+                async with aclosing(generation.rounds()) as rounds:
+                    async for round_ in rounds:
+                        response = round_response(round_, checked, target.tokenizer)
+                        if generation.output.finish_reason is not None:
+                            response.summary.CopyFrom(summary(generation, checked))
+                        yield response
+
+    async def GetPairInfo(
+        self, request: pb.GetPairInfoRequest, context: grpc.aio.ServicerContext
+    ) -> pb.GetPairInfoResponse:
+        draft_peer = None if self._pair.draft is None else self._pair.draft.peer
+        draft, target = await asyncio.gather(_describe(draft_peer), _describe(self._pair.target.peer))
+        return pb.GetPairInfoResponse(
+            draft=draft,
+            target=target,
+            version=_version(),
+            num_speculative_tokens=self._pair.config.num_speculative_tokens,
+            max_num_speculative_tokens=self._pair.config.max_num_speculative_tokens,
+            request_count=self._request_count,
+        )
+
+    @contextmanager
+    def _admission(self) -> Iterator[None]:
+        """A place among the running requests, taken before any work is done."""
+        limit = self._pair.config.max_requests
+        if self._request_count >= limit:
+            raise CapacityExhaustedError(f"{limit} requests are running, the most that are allowed", limit=limit)
+        self._request_count += 1
+        try:
+            yield
+        finally:
+            self._request_count -= 1
+
+
+@contextmanager
+def _log_outcome(generation: Generation) -> Iterator[None]:
+    """One line per request, with its numbers, also when it fails or its client goes away."""
+    outcome = "cancelled"
+    try:
+        yield
+        outcome = "finished"
+    except SpecpairError as error:
+        outcome = f"failed ({error.reason})"
+        raise
+    finally:
+        logger.info("request %s", outcome, extra=_numbers(generation))
+
+
+def _numbers(generation: Generation) -> dict[str, object]:
+    acceptance = generation.acceptance
+    completion_token_count = len(generation.output.token_ids)
+    return {
+        "request": generation.sequence_id[:8],
+        "finish_reason": generation.output.finish_reason,
+        "completion_tokens": completion_token_count,
+        "rounds": acceptance.round_count,
+        "acceptance_rate": round(acceptance.acceptance_rate, 3),
+        "tokens_per_round": round(acceptance.tokens_per_round(completion_token_count), 2),
+        "fallbacks": acceptance.fallback_count,
+        "ttft_ms": round(generation.time_to_first_token_us / 1000, 1),
+        "total_ms": round(generation.total_time_us / 1000, 1),
+        "draft_ms": round(acceptance.draft_time_us / 1000, 1),
+        "verify_ms": round(acceptance.verify_time_us / 1000, 1),
+        "network_ms": round(acceptance.network_time_us / 1000, 1),
+    }
+
+
+async def _describe(peer: ModelPeer | None) -> GetModelInfoResponse | None:
+    """A service's own words; None if it cannot be reached."""
+    if peer is None:
+        return None
+    try:
+        return model_info_to_proto(await peer.info(INFO_TIMEOUT))
+    except SpecpairError:
+        return None
+
+
+def _version() -> str:
+    try:
+        return version("specpair")
+    except PackageNotFoundError:  # run from a checkout that is not installed
+        return "unknown"

@@ -1,0 +1,85 @@
+"""One sequence at the target, through restarts and lost connections."""
+
+import logging
+from collections.abc import Sequence
+
+from coordinator.backoff import Backoff
+from coordinator.peer import OpenOptions, Verdict
+from coordinator.target_link import TargetLink
+from specpair.errors import (
+    BaseLengthMismatchError,
+    CapacityExhaustedError,
+    ConflictingBodyError,
+    PeerUnavailableError,
+    SequenceNotFoundError,
+    ShuttingDownError,
+    SpecpairError,
+    StaleStepError,
+)
+from specpair.v1.proposal_pb2 import Proposal
+
+LOST = (SequenceNotFoundError, BaseLengthMismatchError, StaleStepError, ConflictingBodyError)
+"""The target stands elsewhere than the history says: it is opened again from there."""
+AWAY = (PeerUnavailableError, ShuttingDownError)
+CLOSE_TIMEOUT = 5.0
+
+logger = logging.getLogger(__name__)
+
+
+class TargetSession:
+    """Gives each round its verdict, however often the target has to be asked or opened again.
+
+    A repeated call carries the same step, so nothing is drawn twice: the target answers from memory, or, if it
+    was restarted, comes to the same verdict from the same history and seed.
+    """
+
+    def __init__(self, link: TargetLink, sequence_id: str, options: OpenOptions, timeout: float):
+        self._link = link
+        self._sequence_id = sequence_id
+        self._options = options
+        self._timeout = timeout
+        self._is_open = False
+
+    async def open(self, history: Sequence[int]) -> None:
+        """Registers the sequence. Raises CapacityExhaustedError at once: nothing was generated yet."""
+        backoff = Backoff("target", self._timeout)
+        while not self._is_open:
+            try:
+                await self._open(history, backoff)
+            except AWAY as error:
+                await backoff.pause(error)
+
+    async def verify(self, step: int, history: Sequence[int], proposal: Proposal | None) -> Verdict:
+        """The verdict of one round. Raises PeerUnavailableError when the target stays away."""
+        backoff = Backoff("target", self._timeout)
+        while True:
+            try:
+                if not self._is_open:
+                    await self._reopen(history, backoff)
+                length = len(history)
+                return await self._link.peer.verify(self._sequence_id, step, length, proposal, backoff.remaining)
+            except LOST as error:
+                self._is_open = False
+                await self._wait(backoff, error)
+            except (*AWAY, CapacityExhaustedError) as error:
+                await self._wait(backoff, error)
+
+    async def close(self) -> None:
+        """Gives the blocks back. A target that is away has lost them anyway."""
+        try:
+            await self._link.peer.close_sequence(self._sequence_id, CLOSE_TIMEOUT)
+        except SpecpairError as error:
+            logger.debug("closing at the target failed: %s", error.message)
+
+    async def _open(self, history: Sequence[int], backoff: Backoff) -> None:
+        instance_id = await self._link.peer.open(self._sequence_id, history, self._options, backoff.remaining)
+        await self._link.confirm(instance_id)
+        self._is_open = True
+
+    async def _reopen(self, history: Sequence[int], backoff: Backoff) -> None:
+        await self._link.peer.close_sequence(self._sequence_id, backoff.remaining)
+        await self._open(history, backoff)
+
+    async def _wait(self, backoff: Backoff, error: SpecpairError) -> None:
+        logger.warning("asking the target again: %s", error.message, extra={"sequence_id": self._sequence_id})
+        await backoff.pause(error)

@@ -1,0 +1,88 @@
+"""Text to token ids and back, from the files that a model service hands out."""
+
+from collections.abc import Sequence
+from datetime import datetime
+from functools import cached_property, lru_cache
+from typing import Any, NoReturn
+
+from jinja2 import Template, TemplateError
+from jinja2.ext import loopcontrols
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+from tokenizers import Tokenizer as FastTokenizer
+
+from specpair.errors import InvalidFieldError, NotSupportedError, SpecpairError
+from specpair.model_info import TokenizerFiles
+
+REFERENCE_TEXT = "a"
+REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+TEXT_CACHE_SIZE = 65536
+
+
+class Tokenizer:
+    """A model's tokenizer and chat template. Raises SpecpairError for files that cannot be read."""
+
+    def __init__(self, files: TokenizerFiles):
+        try:
+            self._fast = FastTokenizer.from_buffer(files.tokenizer_json)
+        except Exception as error:  # the library raises bare Exceptions
+            raise SpecpairError(f"the target's tokenizer cannot be read: {error}") from error
+        self._special_texts = {"bos_token": files.bos_token, "eos_token": files.eos_token}
+        self._template = _compile_template(files.chat_template) if files.chat_template else None
+        self._reference = self._fast.encode(REFERENCE_TEXT, add_special_tokens=False).ids
+        self.token_text = lru_cache(TEXT_CACHE_SIZE)(self._token_text)
+        """The text of one token by itself; empty where it holds no complete character."""
+
+    def encode(self, text: str) -> list[int]:
+        """Token ids of a text, with the special tokens that the model expects around it."""
+        return self._fast.encode(text).ids
+
+    def encode_chat(self, messages: Sequence[dict[str, str]]) -> list[int]:
+        """Token ids of a conversation (role and content) that the assistant shall continue.
+
+        Raises NotSupportedError without a chat template, InvalidFieldError if the template refuses the messages.
+        """
+        if self._template is None:
+            raise NotSupportedError("chat: the model has no chat template; send text or token_ids")
+        try:
+            text = self._template.render(messages=messages, add_generation_prompt=True, **self._special_texts)
+        except TemplateError as error:
+            raise InvalidFieldError("chat", f"does not fit the model's chat template: {error}") from error
+        return self._fast.encode(text, add_special_tokens=False).ids
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        """Text of token ids, special tokens left out."""
+        return self._fast.decode(token_ids, skip_special_tokens=True)
+
+    def vocabulary(self) -> dict[int, str]:
+        """Each id that has a string, added tokens included."""
+        return {token_id: token for token, token_id in self._fast.get_vocab(with_added_tokens=True).items()}
+
+    @cached_property
+    def longest_token(self) -> int:
+        """Most characters that one token may stand for."""
+        return max(map(len, self._fast.get_vocab(with_added_tokens=True)), default=1)
+
+    def _token_text(self, token_id: int) -> str:
+        # Behind another token, because decoders drop a space at the beginning of what they get.
+        context = self._fast.decode(self._reference)
+        text = self._fast.decode([*self._reference, token_id], skip_special_tokens=True)[len(context) :]
+        return "" if REPLACEMENT in text else text
+
+
+def _compile_template(source: str) -> Template:
+    """The chat template in a sandbox, with the functions that templates of Hugging Face models rely on."""
+    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+    environment.globals |= {"raise_exception": _raise_exception, "strftime_now": _strftime_now}
+    environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
+    try:
+        return environment.from_string(source)
+    except TemplateError as error:
+        raise SpecpairError(f"the target's chat template cannot be read: {error}") from error
+
+
+def _raise_exception(message: str) -> NoReturn:
+    raise TemplateError(message)
+
+
+def _strftime_now(layout: str) -> Any:
+    return datetime.now().strftime(layout)

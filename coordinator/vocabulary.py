@@ -1,0 +1,39 @@
+"""Whether draft and target speak of the same tokens."""
+
+from coordinator.tokenizer import Tokenizer
+from specpair.errors import VocabularyMismatchError
+from specpair.model_info import ModelInfo
+
+
+def check_vocabularies(
+    draft: Tokenizer | None, target: Tokenizer | None, draft_info: ModelInfo, target_info: ModelInfo
+) -> None:
+    """Raises VocabularyMismatchError unless every id stands for the same string in both tokenizers.
+
+    Logits padded to different widths are fine. Without two tokenizers only the widths can be compared.
+    """
+    if draft is not None and target is not None:
+        _compare_strings(draft.vocabulary(), target.vocabulary())
+    elif draft_info.vocab_size != target_info.vocab_size:
+        raise VocabularyMismatchError(
+            f"the draft has {draft_info.vocab_size} token ids, the target {target_info.vocab_size}",
+            draft_vocab_size=draft_info.vocab_size,
+            target_vocab_size=target_info.vocab_size,
+        )
+
+
+def _compare_strings(draft: dict[int, str], target: dict[int, str]) -> None:
+    if draft == target:
+        return
+    first = min(token_id for token_id in draft.keys() | target.keys() if draft.get(token_id) != target.get(token_id))
+    draft_token, target_token = (_describe(tokens.get(first)) for tokens in (draft, target))
+    raise VocabularyMismatchError(
+        f"token {first} is {draft_token} in the draft, but {target_token} in the target",
+        token_id=first,
+        draft_token=draft.get(first, ""),
+        target_token=target.get(first, ""),
+    )
+
+
+def _describe(token: str | None) -> str:
+    return "missing" if token is None else repr(token)
