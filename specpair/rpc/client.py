@@ -129,7 +129,7 @@ class _OpenStream:
             return  # the reader sees the same end, with its reason
 
     async def _read(self) -> None:
-        reason = "the peer ended the stream"
+        reason = "the stream ended"
         try:
             async for envelope in self._stream:
                 self._settle(envelope)
@@ -138,8 +138,9 @@ class _OpenStream:
         except Exception:
             logger.exception("reading a stream failed")
             reason = "the stream broke"
-        self._fail(lambda: PeerUnavailableError(reason))
-        self._tasks[0].cancel()
+        finally:  # a call that is cancelled, as by closing its channel, ends here with CancelledError
+            self._fail(lambda: PeerUnavailableError(reason))
+            self._tasks[0].cancel()
 
     def _settle(self, envelope: Any) -> None:
         future = self._waiting.get(envelope.call_id)
