@@ -6,7 +6,8 @@ from contextlib import asynccontextmanager
 
 import grpc.aio
 
-from specpair.rpc.client import connect
+from specpair.errors import PeerUnavailableError
+from specpair.rpc.client import ProposalCaller, connect
 from specpair.rpc.config import ServerConfig
 from specpair.rpc.server import ServiceServer
 from specpair.rpc.streams import serve_calls
@@ -91,3 +92,13 @@ async def channel_to(port: int) -> AsyncIterator[grpc.aio.Channel]:
         yield channel
     finally:
         await channel.close()
+
+
+async def answer_after_recovery(caller: ProposalCaller, request: pb.ProposeTokensRequest) -> pb.ProposeTokensResponse:
+    """Calls until the channel has found the peer again; gRPC waits a moment between its attempts."""
+    async with asyncio.timeout(10):
+        while True:
+            try:
+                return await caller.call(request, 10)
+            except PeerUnavailableError:
+                await asyncio.sleep(0.05)

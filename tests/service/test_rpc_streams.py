@@ -21,7 +21,7 @@ from specpair.v1 import draft_service_pb2 as pb
 from specpair.v1 import proposal_pb2
 from specpair.v1 import target_service_pb2 as target_pb2
 from specpair.v1.target_service_pb2_grpc import TargetServiceServicer, add_TargetServiceServicer_to_server
-from tests.service.rpc_servers import Gates, Propose, channel_to, draft_server, echo
+from tests.service.rpc_servers import Gates, Propose, answer_after_recovery, channel_to, draft_server, echo
 
 TIMEOUT = 10.0
 
@@ -140,18 +140,8 @@ async def test_broken_stream_fails_its_calls_and_the_next_call_opens_another() -
     with pytest.raises(PeerUnavailableError):
         await caller.call(request(3), 0.2)
     async with draft_server(port=port):
-        assert (await answer_of_peer_that_comes_back(caller, 4)).step == 4
+        assert (await answer_after_recovery(caller, request(4))).step == 4
         await caller_context.__aexit__(None, None, None)
-
-
-async def answer_of_peer_that_comes_back(caller: ProposalCaller, step: int) -> pb.ProposeTokensResponse:
-    """Calls until the channel has found the new process; gRPC waits a moment between its attempts."""
-    async with asyncio.timeout(TIMEOUT):
-        while True:
-            try:
-                return await caller.call(request(step), TIMEOUT)
-            except PeerUnavailableError:
-                await asyncio.sleep(0.05)
 
 
 async def test_stream_that_ended_in_idleness_is_opened_anew() -> None:
@@ -225,17 +215,16 @@ async def test_call_that_is_cancelled_leaves_the_stream_alone() -> None:
 
 async def test_calls_of_a_client_that_left_are_cancelled(caplog: pytest.LogCaptureFixture) -> None:
     gates = Gates()
-    async with draft_server(gates.propose) as (_, port):
-        async with channel_to(port) as channel:
-            stream = channel.stream_stream("/specpair.v1.DraftService/StreamProposals")()
-            for step in (1, 2):
-                message = pb.StreamProposalsRequest(call_id=step, request=request(step))
-                await stream.write(message.SerializeToString())
-            await gates.wait_begun(1, 2)
-            stream.cancel()
-            async with asyncio.timeout(TIMEOUT):
-                while len(gates.cancelled_steps) < 2:
-                    await asyncio.sleep(0.01)
+    async with draft_server(gates.propose) as (_, port), channel_to(port) as channel:
+        stream = channel.stream_stream("/specpair.v1.DraftService/StreamProposals")()
+        for step in (1, 2):
+            message = pb.StreamProposalsRequest(call_id=step, request=request(step))
+            await stream.write(message.SerializeToString())
+        await gates.wait_begun(1, 2)
+        stream.cancel()
+        async with asyncio.timeout(TIMEOUT):
+            while len(gates.cancelled_steps) < 2:
+                await asyncio.sleep(0.01)
     assert not caplog.records
 
 

@@ -74,7 +74,7 @@ def test_samples_cover_every_class_but_those_raised_at_load_alone() -> None:
 
 
 def test_reasons_of_classes_and_of_the_contract_are_the_same() -> None:
-    contract = {name.removeprefix("ERROR_REASON_") for name in error_reason_pb2.ErrorReason.keys()}
+    contract = {name.removeprefix("ERROR_REASON_") for name, _ in error_reason_pb2.ErrorReason.items()}
     assert {cls.reason for cls in STATUS_CODES} == contract - {"UNSPECIFIED"}
 
 

@@ -1,0 +1,36 @@
+"""A draft service without a model as a process: `python -m tests.service.fake_draft_process PORT MODE`."""
+
+import asyncio
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from specpair.errors import ModelRefusedError
+from specpair.rpc import server as rpc_server
+from specpair.rpc.config import ServerConfig
+from specpair.rpc.server import ServiceServer, run_service
+from specpair.v1.draft_service_pb2_grpc import add_DraftServiceServicer_to_server
+from tests.service.rpc_servers import FakeDraft, echo
+
+mode = sys.argv[2]
+
+
+@asynccontextmanager
+async def build(server: ServiceServer) -> AsyncIterator[None]:
+    if mode == "refuse":
+        raise ModelRefusedError("the model has recurrent state")
+    add_DraftServiceServicer_to_server(FakeDraft(echo), server)
+    try:
+        yield
+    finally:
+        if mode == "block":
+            time.sleep(60)  # noqa: ASYNC251 (a blocked event loop is the point)
+        if mode == "hang":
+            await asyncio.sleep(60)
+        print("cleaned up", flush=True)
+
+
+if __name__ == "__main__":
+    rpc_server.WATCHDOG_MARGIN_SECONDS = 0.2
+    run_service(ServerConfig(port=int(sys.argv[1]), grace_seconds=0.2), build, "fake draft")
