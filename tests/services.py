@@ -1,19 +1,25 @@
 """Real services for tests: real models, real gRPC on loopback, in this process."""
 
+import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import grpc.aio
 
+from coordinator.config import CoordinatorConfig
+from coordinator.pair import connect_pair
+from coordinator.service import CoordinatorServicer
 from draft_service.drafter import Drafter
 from draft_service.serve import open_draft
 from specpair.engine.config import EngineConfig
 from specpair.rpc.client import connect
 from specpair.rpc.config import ServerConfig
 from specpair.rpc.server import ServiceServer
+from specpair.v1 import coordinator_service_pb2 as pb
+from specpair.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub, add_CoordinatorServiceServicer_to_server
 from specpair.v1.draft_service_pb2_grpc import DraftServiceStub
 from specpair.v1.sequence_service_pb2_grpc import SequenceServiceStub
 from specpair.v1.target_service_pb2_grpc import TargetServiceStub
@@ -71,3 +77,67 @@ async def running(open_service: Any, stub: Any, config: EngineConfig) -> AsyncIt
             await server.stop()
     finally:
         await server.stop()
+
+
+@dataclass
+class RunningPair:
+    """Draft, target and coordinator, with a client of the coordinator."""
+
+    draft: RunningModel | None
+    target: RunningModel
+    coordinator: Any
+    """Stub of CoordinatorService."""
+
+    async def generate(self, prompt: list[int], max_tokens: int, **options: Any) -> "Generated":
+        """Runs one request on token ids; `options` are fields of GenerateTokensRequest or of its sampling."""
+        names = pb.DESCRIPTOR.message_types_by_name["GenerateTokensRequest"].fields_by_name
+        sampling = {name: options.pop(name) for name in list(options) if name not in names}
+        request = pb.GenerateTokensRequest(
+            token_ids=pb.TokenIds(ids=prompt), max_tokens=max_tokens, sampling=sampling, **options
+        )
+        responses = [response async for response in self.coordinator.GenerateTokens(request)]
+        return Generated(
+            token_ids=[token.id for response in responses for token in response.tokens],
+            text="".join(response.text for response in responses),
+            summary=responses[-1].summary,
+        )
+
+    async def check_clean(self) -> None:
+        """Both services end with every block free; closing runs in the background, so it is waited for."""
+        models = [self.target] if self.draft is None else [self.target, self.draft]
+        async with asyncio.timeout(10):
+            while any(len(model.host.sequences) for model in models):
+                await asyncio.sleep(0.01)
+        for model in models:
+            await model.check_clean()
+
+
+@dataclass
+class Generated:
+    """What a client got."""
+
+    token_ids: list[int]
+    text: str
+    summary: pb.GenerationSummary
+
+
+@asynccontextmanager
+async def running_pair(target: EngineConfig, draft: EngineConfig | None = None, **options: Any) -> AsyncIterator[RunningPair]:
+    """All three services; `options` are fields of CoordinatorConfig."""
+    async with AsyncExitStack() as stack:
+        target_model = await stack.enter_async_context(running_target(target))
+        draft_model = await stack.enter_async_context(running_draft(draft)) if draft is not None else None
+        server = ServiceServer(ServerConfig(port=0, grace_seconds=0.0))
+        port = await server.start()
+        stack.push_async_callback(server.stop)
+        config = CoordinatorConfig(
+            server=ServerConfig(port=0),
+            target_address=target_model.address,
+            draft_address=draft_model.address if draft_model else None,
+            **{"max_requests": 256, **options},
+        )
+        pair = await stack.enter_async_context(connect_pair(config))
+        add_CoordinatorServiceServicer_to_server(CoordinatorServicer(pair), server)  # type: ignore[arg-type]
+        await server.set_ready(True)
+        channel = await stack.enter_async_context(connect(f"127.0.0.1:{port}"))
+        yield RunningPair(draft_model, target_model, CoordinatorServiceStub(channel))
