@@ -5,7 +5,6 @@ import logging
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import aclosing, contextmanager
-from importlib.metadata import PackageNotFoundError, version
 
 import grpc.aio
 
@@ -19,6 +18,7 @@ from specpair.rpc.messages import model_info_to_proto
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1.coordinator_service_pb2_grpc import CoordinatorServiceServicer
 from specpair.v1.sequence_service_pb2 import GetModelInfoResponse
+from specpair.version import package_version
 
 INFO_TIMEOUT = 2.0
 
@@ -57,7 +57,7 @@ class CoordinatorServicer(CoordinatorServiceServicer):
         return pb.GetPairInfoResponse(
             draft=draft,
             target=target,
-            version=_version(),
+            version=package_version(),
             num_speculative_tokens=self._pair.config.num_speculative_tokens,
             max_num_speculative_tokens=self._pair.config.max_num_speculative_tokens,
             request_count=self._request_count,
@@ -118,9 +118,3 @@ async def _describe(peer: ModelPeer | None) -> GetModelInfoResponse | None:
     except SpecpairError:
         return None
 
-
-def _version() -> str:
-    try:
-        return version("specpair")
-    except PackageNotFoundError:  # run from a checkout that is not installed
-        return "unknown"

@@ -1,0 +1,45 @@
+"""What a person sees when a command fails: one line on standard error, no traceback."""
+
+import functools
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+import typer
+
+from specpair.errors import InvalidFieldError, NotSupportedError, SpecpairError
+
+FAILED = 1
+WRONG_USE = 2
+INTERRUPTED = 130
+"""What shells give for a process that SIGINT ended."""
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+class CommandError(Exception):
+    """A command cannot go on, for a reason that the person at the terminal can act on."""
+
+
+def friendly(command: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
+    """A command that ends with a line and an exit status: 2 for wrong values, 1 for everything else foreseen."""
+
+    @functools.wraps(command)
+    def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
+        try:
+            return command(*args, **kwargs)
+        except (InvalidFieldError, NotSupportedError) as error:
+            raise _end(error.message, WRONG_USE) from None
+        except SpecpairError as error:
+            raise _end(error.message, FAILED) from None
+        except CommandError as error:
+            raise _end(str(error), FAILED) from None
+        except KeyboardInterrupt:
+            raise _end("interrupted", INTERRUPTED) from None
+
+    return run
+
+
+def _end(message: str, status: int) -> typer.Exit:
+    typer.echo(f"specpair: {message}", err=True)
+    return typer.Exit(status)

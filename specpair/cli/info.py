@@ -1,0 +1,86 @@
+"""`specpair info`: which pair serves, within which limits, and whether all of it is ready."""
+
+import asyncio
+import json as json_module
+from typing import Annotated, Any
+
+import typer
+from google.protobuf.json_format import MessageToDict
+from rich.console import Console
+from rich.table import Table
+
+from specpair.cli import options as opt
+from specpair.cli.connection import coordinator_at
+from specpair.cli.failures import FAILED, friendly
+from specpair.v1 import coordinator_service_pb2 as pb
+from specpair.v1.sequence_service_pb2 import GetModelInfoResponse
+
+TIMEOUT = 10.0
+
+
+@friendly
+def info(
+    address: opt.AddressOption = opt.DEFAULT_ADDRESS,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    no_color: opt.NoColorOption = False,
+) -> None:
+    """Show the pair that serves, its limits and its state.
+
+    Exits with status 0 only when the coordinator, the draft and the target are all ready.
+    """
+    pair = asyncio.run(_ask(address))
+    if json:
+        typer.echo(json_module.dumps(_document(pair), indent=2))
+    else:
+        Console(no_color=no_color or None, highlight=False).print(_table(pair, address))
+    if not is_ready(pair):
+        raise typer.Exit(FAILED)
+
+
+def is_ready(pair: pb.GetPairInfoResponse) -> bool:
+    return pair.HasField("draft") and pair.HasField("target")
+
+
+async def _ask(address: str) -> pb.GetPairInfoResponse:
+    async with coordinator_at(address) as stub:
+        return await stub.GetPairInfo(pb.GetPairInfoRequest(), timeout=TIMEOUT)
+
+
+def _document(pair: pb.GetPairInfoResponse) -> dict[str, Any]:
+    """The message with its own field names and numbers as numbers, which protobuf's JSON writes as strings."""
+    document = MessageToDict(pair, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
+    for name in ("draft", "target"):
+        document.setdefault(name, None)
+        if document[name] is not None:
+            document[name]["parameter_count"] = int(document[name]["parameter_count"])
+    return {"ready": is_ready(pair), **document}
+
+
+def _table(pair: pb.GetPairInfoResponse, address: str) -> Table:
+    table = Table("", "draft", "target", title=f"specpair {pair.version} at {address}", title_justify="left")
+    models = [getattr(pair, name) if pair.HasField(name) else None for name in ("draft", "target")]
+    table.add_row("state", *(_state(model) for model in models))
+    for label in ("model", "weights", "device", "longest sequence", "most proposed", "sequences", "cache blocks free"):
+        table.add_row(label, *("" if model is None else _facts(model)[label] for model in models))
+    table.caption = (
+        f"{pair.request_count} requests running · {pair.num_speculative_tokens} tokens proposed per round, "
+        f"at most {pair.max_num_speculative_tokens}"
+    )
+    table.caption_justify = "left"
+    return table
+
+
+def _state(model: GetModelInfoResponse | None) -> str:
+    return "[red]not reached[/]" if model is None else "[green]ready[/]"
+
+
+def _facts(model: GetModelInfoResponse) -> dict[str, str]:
+    return {
+        "model": f"{model.model_name} ({model.architecture})",
+        "weights": f"{model.parameter_count / 1e6:.1f} M, {model.dtype}, vocabulary {model.vocab_size}",
+        "device": f"{model.device}, {model.cache} cache",
+        "longest sequence": f"{model.max_model_len} tokens",
+        "most proposed": f"{model.max_num_speculative_tokens} tokens",
+        "sequences": f"{model.sequence_count} of {model.max_num_seqs}",
+        "cache blocks free": f"{model.free_block_count} of {model.block_count}, {model.block_size} tokens each",
+    }

@@ -1,0 +1,95 @@
+"""The three services as child processes: started together, watched, stopped in order."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+
+from specpair.cli.child import Child, OnLine
+from specpair.rpc.config import join_address
+
+LOOPBACK = "127.0.0.1"
+STYLES = {"draft": "magenta", "target": "cyan", "coordinator": "yellow"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServicePlan:
+    """A service to start: the words behind `specpair serve`, and where it will answer."""
+
+    name: str
+    arguments: list[str]
+    address: str
+
+
+def plan_service(name: str, flags: dict[str, object], *, host: str, port: int) -> ServicePlan:
+    """The plan of a service; flags that are None are left to the service's defaults."""
+    flags = {**flags, "--host": host, "--port": port}
+    pairs = [(flag, str(value)) for flag, value in flags.items() if value is not None]
+    # A service that listens everywhere is reached over the loopback interface.
+    reachable = LOOPBACK if host in ("0.0.0.0", "::") else host
+    arguments = ["serve", name, *(word for pair in pairs for word in pair)]
+    return ServicePlan(name=name, arguments=arguments, address=join_address(reachable, port))
+
+
+def free_port() -> int:
+    """A port that nobody listens on at the moment."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return probe.getsockname()[1]
+
+
+@asynccontextmanager
+async def run_children(plans: list[ServicePlan], on_line: OnLine) -> AsyncIterator[list[Child]]:
+    """The services; stopped at the end, the coordinator first, so that it can close its sequences."""
+    children: list[Child] = []
+    try:
+        for plan in plans:
+            children.append(await Child.start(plan.name, plan.address, plan.arguments, on_line))
+        yield children
+    finally:
+        await asyncio.gather(*(child.stop() for child in children if child.name == "coordinator"))
+        await asyncio.gather(*(child.stop() for child in children))
+
+
+async def announce(children: list[Child], console: Console) -> None:
+    """Says which service is ready, as they get ready."""
+
+    async def wait(child: Child) -> str:
+        seconds = await child.wait_until_ready()
+        return f"[{STYLES[child.name]}]{child.name}[/] ready after {seconds:.1f} s at {child.address}"
+
+    with console.status("loading the models"):
+        for line in asyncio.as_completed([wait(child) for child in children]):
+            console.print(await line)
+
+
+async def unless_dead(children: list[Child], work: Coroutine[Any, Any, object]) -> None:
+    """Does the work; a child that ends before it is done raises CommandError."""
+    working = asyncio.create_task(work)
+    deaths = [asyncio.create_task(child.wait_until_dead()) for child in children]
+    try:
+        done, _ = await asyncio.wait([working, *deaths], return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in (working, *deaths):
+            task.cancel()
+        await asyncio.gather(working, *deaths, return_exceptions=True)
+
+
+def line_printer(console: Console) -> OnLine:
+    """Prints the lines of all services, each behind its service's name."""
+
+    def print_line(name: str, line: str) -> None:
+        console.print(f"[{STYLES[name]}]{name:>11}[/] │ ", end="")
+        console.print(line, markup=False, soft_wrap=True)
+
+    return print_line
+
+
+def ignore_line(name: str, line: str) -> None:
+    """The child keeps its last lines in case it dies."""

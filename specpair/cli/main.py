@@ -1,0 +1,40 @@
+"""The `specpair` command."""
+
+from typing import Annotated
+
+import typer
+
+from specpair.cli import generate, info, serve, up
+from specpair.version import package_version
+
+app = typer.Typer(
+    name="specpair",
+    help="Speculative decoding as a service pair: a draft proposes, a target verifies, the text is the target's own.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+app.command("up")(up.up)
+app.command("generate")(generate.generate)
+app.command("info")(info.info)
+app.add_typer(serve.app, name="serve")
+
+
+def _print_version(is_wanted: bool) -> None:
+    if is_wanted:
+        typer.echo(f"specpair {package_version()}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """Runs before every command."""
+
+
+if __name__ == "__main__":
+    app()

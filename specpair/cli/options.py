@@ -1,0 +1,187 @@
+"""The options that several commands share: names as vLLM's where it has one, each also settable by environment."""
+
+from typing import Annotated, Literal
+
+import typer
+
+from specpair.rpc.config import LogFormat, LogLevel
+
+Dtype = Literal["auto", "float32", "bfloat16"]
+Cache = Literal["auto", "paged", "contiguous"]
+
+DEFAULT_ADDRESS = "127.0.0.1:50050"
+COORDINATOR_PORT = 50050
+DRAFT_PORT = 50051
+TARGET_PORT = 50052
+
+LISTENING = "Listening"
+MODEL = "Model"
+SPECULATION = "Speculation"
+LOGGING = "Logging"
+SAMPLING = "Sampling"
+
+ModelOption = Annotated[
+    str,
+    typer.Option(
+        "--model",
+        envvar="SPECPAIR_MODEL",
+        help="A local folder, a Hugging Face id, or `bundled`.",
+        rich_help_panel=MODEL,
+    ),
+]
+DtypeOption = Annotated[
+    Dtype,
+    typer.Option(
+        "--dtype",
+        envvar="SPECPAIR_DTYPE",
+        help="Type of the weights; auto takes the checkpoint's where the device is fast at it.",
+        rich_help_panel=MODEL,
+    ),
+]
+DeviceOption = Annotated[
+    str,
+    typer.Option(
+        "--device",
+        envvar="SPECPAIR_DEVICE",
+        help="auto, cpu, cuda or cuda:N.",
+        rich_help_panel=MODEL,
+    ),
+]
+MaxModelLenOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-model-len",
+        envvar="SPECPAIR_MAX_MODEL_LEN",
+        min=2,
+        help="Longest sequence in tokens, prompt and output together; the model's own limit by default.",
+        rich_help_panel=MODEL,
+    ),
+]
+MaxNumSeqsOption = Annotated[
+    int,
+    typer.Option(
+        "--max-num-seqs",
+        envvar="SPECPAIR_MAX_NUM_SEQS",
+        min=1,
+        help="Most sequences open at once.",
+        rich_help_panel=MODEL,
+    ),
+]
+MaxNumBatchedTokensOption = Annotated[
+    int,
+    typer.Option(
+        "--max-num-batched-tokens",
+        envvar="SPECPAIR_MAX_NUM_BATCHED_TOKENS",
+        min=1,
+        help="Token budget of one forward pass.",
+        rich_help_panel=MODEL,
+    ),
+]
+CacheOption = Annotated[
+    Cache,
+    typer.Option(
+        "--cache",
+        envvar="SPECPAIR_CACHE",
+        help="Cache back-end; auto is paged on a GPU and contiguous on a CPU.",
+        rich_help_panel=MODEL,
+    ),
+]
+BlockSizeOption = Annotated[
+    int,
+    typer.Option(
+        "--block-size",
+        envvar="SPECPAIR_BLOCK_SIZE",
+        min=1,
+        help="Tokens in a cache block.",
+        rich_help_panel=MODEL,
+    ),
+]
+NumBlocksOption = Annotated[
+    int | None,
+    typer.Option(
+        "--num-blocks",
+        envvar="SPECPAIR_NUM_BLOCKS",
+        min=1,
+        help="Blocks in the cache; by default as many as the memory bears.",
+        rich_help_panel=MODEL,
+    ),
+]
+NumSpeculativeTokensOption = Annotated[
+    int,
+    typer.Option(
+        "--num-speculative-tokens",
+        envvar="SPECPAIR_NUM_SPECULATIVE_TOKENS",
+        help="Tokens proposed per round unless a request says otherwise; 0 switches speculation off.",
+        rich_help_panel=SPECULATION,
+    ),
+]
+MaxNumSpeculativeTokensOption = Annotated[
+    int,
+    typer.Option(
+        "--max-num-speculative-tokens",
+        envvar="SPECPAIR_MAX_NUM_SPECULATIVE_TOKENS",
+        min=0,
+        help="Most tokens that may be proposed per round.",
+        rich_help_panel=SPECULATION,
+    ),
+]
+HostOption = Annotated[
+    str,
+    typer.Option(
+        "--host",
+        envvar="SPECPAIR_HOST",
+        help="Address to listen on; 0.0.0.0 for every interface.",
+        rich_help_panel=LISTENING,
+    ),
+]
+PortOption = Annotated[
+    int,
+    typer.Option(
+        "--port",
+        envvar="SPECPAIR_PORT",
+        help="Port to listen on; 0 takes a free one.",
+        rich_help_panel=LISTENING,
+    ),
+]
+LogFormatOption = Annotated[
+    LogFormat,
+    typer.Option(
+        "--log-format",
+        envvar="SPECPAIR_LOG_FORMAT",
+        help="console for people, json for machines.",
+        rich_help_panel=LOGGING,
+    ),
+]
+LogLevelOption = Annotated[
+    LogLevel,
+    typer.Option(
+        "--log-level",
+        envvar="SPECPAIR_LOG_LEVEL",
+        help="Least severe messages to log.",
+        rich_help_panel=LOGGING,
+    ),
+]
+AddressOption = Annotated[
+    str,
+    typer.Option(
+        "--address",
+        envvar="SPECPAIR_ADDRESS",
+        help="The coordinator, as host:port.",
+    ),
+]
+NoColorOption = Annotated[
+    bool,
+    typer.Option("--no-color", help="Plain text, as with NO_COLOR set or when the output is no terminal."),
+]
+MaxTokensOption = Annotated[
+    int | None,
+    typer.Option("--max-tokens", help="Most tokens to generate; by default as many as fit.", rich_help_panel=SAMPLING),
+]
+TemperatureOption = Annotated[
+    float | None,
+    typer.Option("--temperature", help="Divides the logits; 0 is greedy. Default 1.", rich_help_panel=SAMPLING),
+]
+SeedOption = Annotated[
+    int | None,
+    typer.Option("--seed", help="Repeats an earlier output; drawn and reported by default.", rich_help_panel=SAMPLING),
+]

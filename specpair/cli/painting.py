@@ -1,0 +1,95 @@
+"""Generated text on a terminal, coloured by where its tokens came from (Leviathan et al. 2023, Figure 1)."""
+
+from collections import deque
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.text import Text
+
+from specpair.v1 import coordinator_service_pb2 as pb
+
+STYLES: dict[int, str] = {
+    pb.TOKEN_ORIGIN_ACCEPTED: "green",
+    pb.TOKEN_ORIGIN_CORRECTION: "blue",
+    pb.TOKEN_ORIGIN_BONUS: "blue",
+    pb.TOKEN_ORIGIN_TARGET: "",
+    pb.TOKEN_ORIGIN_REJECTED: "red strike",
+}
+LOOKAHEAD = 64
+"""Characters that may go by before a token that does not show up in the text is given up."""
+
+# Models write anything; a terminal obeys escape sequences. Controls are shown as their pictures.
+_CONTROLS = {code: 0x2400 + code for code in range(32) if code not in (9, 10)} | {127: 0x2421}
+
+
+@dataclass(frozen=True)
+class _Piece:
+    """A token on its way to the screen."""
+
+    text: str
+    style: str
+    is_rejected: bool
+
+
+class PlainPrinter:
+    """The text as it is, and nothing else: for pipes and files."""
+
+    def __init__(self, console: Console):
+        self._console = console
+
+    def add(self, response: pb.GenerateTokensResponse) -> None:
+        self._console.file.write(response.text)
+        self._console.file.flush()
+
+    def finish(self) -> None:
+        self._console.file.write("\n")
+
+
+class ColorPrinter:
+    """Text in the colours of its tokens, rejected proposals struck out where they were replaced.
+
+    The text of a response may lag behind its tokens (it is held back while it may become a stop string), and a
+    character may take several tokens. So tokens wait in a queue until their text has come.
+    """
+
+    def __init__(self, console: Console):
+        self._console = console
+        self._queue: deque[_Piece] = deque()
+        self._text = ""
+        self._loose_style = ""
+        """For text between recognised tokens: the style of the last token without a text of its own."""
+
+    def add(self, response: pb.GenerateTokensResponse) -> None:
+        self._text += response.text
+        self._queue.extend(_pieces(response))
+        while self._queue and self._paint_next(self._queue[0]):
+            self._queue.popleft()
+
+    def finish(self) -> None:
+        self._paint(self._text, self._loose_style)
+        self._console.print()
+
+    def _paint_next(self, piece: _Piece) -> bool:
+        """Whether the piece is done with."""
+        if piece.is_rejected:
+            self._paint(piece.text, piece.style)
+        elif not piece.text:
+            self._loose_style = piece.style
+        elif (start := self._text.find(piece.text)) >= 0:
+            self._paint(self._text[:start], self._loose_style)
+            self._paint(piece.text, piece.style)
+            self._text = self._text[start + len(piece.text) :]
+        elif len(self._text) < len(piece.text) + LOOKAHEAD:
+            return False
+        return True
+
+    def _paint(self, text: str, style: str) -> None:
+        if text:
+            self._console.print(Text(text.translate(_CONTROLS), style=style), end="", soft_wrap=True)
+
+
+def _pieces(response: pb.GenerateTokensResponse) -> list[_Piece]:
+    """The round's tokens in the order of reading: what was rejected stands before what replaced it."""
+    committed = [_Piece(token.text, STYLES.get(token.origin, ""), False) for token in response.tokens]
+    rejected = [_Piece(token.text, STYLES[pb.TOKEN_ORIGIN_REJECTED], True) for token in response.rejected]
+    return [*committed[:-1], *rejected, *committed[-1:]]

@@ -1,0 +1,145 @@
+"""`specpair up`: the whole pair on this machine, three processes, one terminal."""
+
+import asyncio
+import signal
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from specpair.cli import options as opt
+from specpair.cli.bundled import BUNDLED, resolve_model
+from specpair.cli.failures import INTERRUPTED, friendly
+from specpair.cli.generate import completion_request, run_generation
+from specpair.cli.local_pair import (
+    LOOPBACK,
+    ServicePlan,
+    announce,
+    free_port,
+    ignore_line,
+    line_printer,
+    plan_service,
+    run_children,
+    unless_dead,
+)
+from specpair.v1 import coordinator_service_pb2 as pb
+
+USUAL_PORTS = {"draft": opt.DRAFT_PORT, "target": opt.TARGET_PORT, "coordinator": opt.COORDINATOR_PORT}
+
+
+@friendly
+def up(
+    draft: Annotated[
+        str, typer.Option("--draft", envvar="SPECPAIR_DRAFT_MODEL", help="Draft: a folder, a Hugging Face id, bundled.")
+    ] = BUNDLED,
+    target: Annotated[
+        str,
+        typer.Option("--target", envvar="SPECPAIR_TARGET_MODEL", help="Target: a folder, a Hugging Face id, bundled."),
+    ] = BUNDLED,
+    num_speculative_tokens: opt.NumSpeculativeTokensOption = 5,
+    dtype: opt.DtypeOption = "auto",
+    draft_device: Annotated[
+        str, typer.Option("--draft-device", help="Device of the draft.", rich_help_panel=opt.MODEL)
+    ] = "auto",
+    target_device: Annotated[
+        str, typer.Option("--target-device", help="Device of the target.", rich_help_panel=opt.MODEL)
+    ] = "auto",
+    max_model_len: opt.MaxModelLenOption = None,
+    max_num_seqs: opt.MaxNumSeqsOption = 64,
+    host: opt.HostOption = LOOPBACK,
+    port: Annotated[
+        int | None,
+        typer.Option(
+            "--port", help="Port of the coordinator; 50050, or a free one with --prompt.", rich_help_panel=opt.LISTENING
+        ),
+    ] = None,
+    draft_port: Annotated[
+        int | None, typer.Option("--draft-port", help="Port of the draft; 50051.", rich_help_panel=opt.LISTENING)
+    ] = None,
+    target_port: Annotated[
+        int | None, typer.Option("--target-port", help="Port of the target; 50052.", rich_help_panel=opt.LISTENING)
+    ] = None,
+    log_level: opt.LogLevelOption = "info",
+    quiet: Annotated[bool, typer.Option("--quiet", help="Leave the services' logs out.")] = False,
+    prompt: Annotated[
+        str | None, typer.Option("--prompt", help="Generate one completion of this text, then stop everything.")
+    ] = None,
+    max_tokens: opt.MaxTokensOption = None,
+    temperature: opt.TemperatureOption = None,
+    seed: opt.SeedOption = None,
+    no_color: opt.NoColorOption = False,
+) -> None:
+    """Start draft, target and coordinator on this machine and keep them running until Ctrl-C.
+
+    The coordinator listens on --host, the models on the loopback interface. For other layouts start each
+    service with `specpair serve`.
+    """
+    request = None
+    if prompt is not None:
+        request = completion_request(prompt, max_tokens=max_tokens, temperature=temperature, seed=seed)
+    wanted = (draft_port, target_port, port)
+    ports = {
+        name: _port(name, number, is_once=request is not None) for name, number in zip(SERVICES, wanted, strict=True)
+    }
+    shared = {
+        "--dtype": dtype,
+        "--max-model-len": max_model_len,
+        "--max-num-seqs": max_num_seqs,
+        "--log-level": log_level,
+    }
+    models = {
+        "draft": {"--model": resolve_model(draft, "draft"), "--device": draft_device, **shared},
+        "target": {"--model": resolve_model(target, "target"), "--device": target_device, **shared},
+    }
+    plans = [plan_service(name, flags, host=LOOPBACK, port=ports[name]) for name, flags in models.items()]
+    addresses = {f"--{plan.name}": plan.address for plan in plans}
+    flags = {**addresses, "--num-speculative-tokens": num_speculative_tokens, "--log-level": log_level}
+    plans.append(plan_service("coordinator", flags, host=host, port=ports["coordinator"]))
+    console = Console(stderr=True, highlight=False, no_color=no_color or None)
+    asyncio.run(_run(plans, console, request, is_quiet=quiet, is_plain=no_color))
+
+
+async def _run(
+    plans: list[ServicePlan],
+    console: Console,
+    request: pb.GenerateTokensRequest | None,
+    *,
+    is_quiet: bool,
+    is_plain: bool,
+) -> None:
+    """Everything from start to stop. A signal ends it in order, wherever it is."""
+    on_line = ignore_line if is_quiet or request is not None else line_printer(console)
+    address = plans[-1].address
+    _cancel_on_signals()
+    try:
+        async with run_children(plans, on_line) as children:
+            await unless_dead(children, announce(children, console))
+            if request is not None:
+                return await unless_dead(children, run_generation(address, request, is_plain=is_plain))
+            console.print(f"ready; try: specpair generate --address {address} 'def main'", soft_wrap=True)
+            await unless_dead(children, asyncio.Event().wait())
+    except asyncio.CancelledError:
+        if request is not None:
+            raise typer.Exit(INTERRUPTED) from None
+        console.print("stopped", style="dim")
+
+
+def _cancel_on_signals() -> None:
+    """The first SIGINT or SIGTERM cancels the current task; more of them cannot disturb the stopping."""
+    task = asyncio.current_task()
+    assert task is not None
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        if not task.cancelling():
+            task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+
+
+def _port(name: str, wanted: int | None, *, is_once: bool) -> int:
+    """The port asked for; else the usual one, or a free one where nobody has to know it."""
+    if wanted == 0 or (wanted is None and is_once):
+        return free_port()
+    return USUAL_PORTS[name] if wanted is None else wanted
