@@ -12,15 +12,22 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from specpair.speculation.largest import largest
 from specpair.speculation.randomness import BITS
 
 TOTAL_LOG2 = 24
 """Binary logarithm of the sum of the counts of a sparse row."""
 
+MASS_CUT = 2.0**-8
+"""Mass that a sparse row leaves out. Acceptance fell by 0.4 of it at temperature 1, by less below (bundled target)."""
+
+MAX_SUPPORT = 1024
+"""Most tokens of a sparse row: 8 kB."""
+
 SMALLEST_WEIGHT = 1e-250
 """Rows of weights without a larger one count as empty: beyond, scaling them would overflow."""
 
-_FIRST_WIDTH = 64
+_FIRST_WIDTH = 128
 """Support that most rows fit into; the search for a larger one is paid only by batches that need it."""
 
 
@@ -49,7 +56,7 @@ class SparseRows(NamedTuple):
         return DraftRows(self.token_ids, self.counts.double() * 2.0**-TOTAL_LOG2)
 
 
-def sparsify(probabilities: Tensor, *, mass_cut: float = 2.0**-10, max_support: int = 1024) -> SparseRows:
+def sparsify(probabilities: Tensor, *, mass_cut: float = MASS_CUT, max_support: int = MAX_SUPPORT) -> SparseRows:
     """Keeps the most likely tokens of rows [N, V] until at most `mass_cut` is left out, or `max_support` are kept.
 
     Counts are rounded down, a token without a count falls out, and what rounding left goes to the most likely
@@ -79,8 +86,8 @@ def draw(weights: Tensor, uniforms: Tensor) -> Tensor:
     """
     width = weights.shape[-1]
     scale = 2.0 ** (61 - (width - 1).bit_length())
-    largest = weights.amax(-1, keepdim=True)
-    cumulative = (weights * (scale / largest.double())).long().cumsum_(-1)
+    factor = scale / weights.amax(-1, keepdim=True).double()
+    cumulative = (weights * factor).long().cumsum_(-1)
     total = cumulative[:, -1]
     chosen = torch.minimum((uniforms * total).long(), total - 1)
     return torch.searchsorted(cumulative, chosen[:, None], right=True)[:, 0].clamp_max(width - 1)
@@ -109,11 +116,11 @@ def _leading_tokens(probabilities: Tensor, mass: float, max_support: int) -> tup
     """The most likely tokens, float64 values [N, S] and ids [N, S]: enough for `mass`, or `max_support`."""
     limit = min(max_support, probabilities.shape[-1])
     for width in (min(_FIRST_WIDTH, limit), limit):
-        leading = probabilities.topk(width, -1)
-        values = leading.values.double()
+        leading, token_ids = largest(probabilities, width)
+        values = leading.double()
         if width == limit or bool((values.sum(-1) >= mass).all()):
             break
-    return values, leading.indices
+    return values, token_ids
 
 
 def _widened(rows: Tensor, width: int, length: int | None = None) -> Tensor:

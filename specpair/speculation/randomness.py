@@ -55,10 +55,13 @@ def philox4x32(counter: Words, key: Words) -> tuple[Words, ...]:
     return cast("tuple[Words, ...]", (even[0], odd[0], even[1], odd[1]))
 
 
-def random_bits(seeds: Sequence[int], domain: Domain, steps: Sequence[int], offsets: Sequence[int]) -> Tensor:
+def random_bits(
+    seeds: Sequence[int], domain: Domain | Sequence[Domain], steps: Sequence[int], offsets: Sequence[int]
+) -> Tensor:
     """Draws [N] of 53 bits each: int64 in [0, 2^53), on the CPU.
 
-    `seeds` and `steps` are below 2^64, `offsets` below 2^32; all have length N. Computed in numpy, whose calls cost
+    `seeds` and `steps` are below 2^64, `offsets` below 2^32; all have length N, and so has
+    `domain` unless it is one for all. Computed in numpy, whose calls cost
     a fraction of torch's on arrays this small.
     """
     counter = np.empty((4, len(seeds)), dtype=np.int64)
@@ -69,7 +72,9 @@ def random_bits(seeds: Sequence[int], domain: Domain, steps: Sequence[int], offs
     return torch.from_numpy((word0 << (BITS - 32)) | (word1 >> (64 - BITS)))
 
 
-def uniforms(seeds: Sequence[int], domain: Domain, steps: Sequence[int], offsets: Sequence[int]) -> Tensor:
+def uniforms(
+    seeds: Sequence[int], domain: Domain | Sequence[Domain], steps: Sequence[int], offsets: Sequence[int]
+) -> Tensor:
     """Draws [N] in [0, 1): float64 with 53 random bits, on the CPU. Arguments as for `random_bits`."""
     return random_bits(seeds, domain, steps, offsets).double() * 2.0**-BITS
 

@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from specpair.options import SamplingOptions
+from specpair.speculation.largest import largest
 
-_TOP_P_WIDTH = 1024
-"""How many of the most likely tokens are looked at before a row is sorted whole for top-p."""
+_TOP_P_WIDTHS = (128, 1024)
+"""How many of the most likely tokens are looked at before rows are sorted whole for top-p."""
 
 
 class SamplingRows(NamedTuple):
@@ -26,6 +27,8 @@ class SamplingRows(NamedTuple):
     """[R] int64; 0 keeps all."""
     top_p: Tensor
     """[R] float32."""
+    scales: bool
+    """Whether any row that is not greedy has a temperature other than 1."""
     largest_top_k: int
     """Largest top_k of the rows that are not greedy; 0 if none cuts."""
     cuts_top_p: bool
@@ -41,6 +44,7 @@ class SamplingRows(NamedTuple):
             temperature=torch.tensor([row.temperature for row in options], device=device),
             top_k=torch.tensor([row.top_k for row in options], device=device),
             top_p=torch.tensor([row.top_p for row in options], device=device),
+            scales=any(row.temperature != 1.0 for row in sampled),
             largest_top_k=max((row.top_k for row in sampled), default=0),
             cuts_top_p=any(row.top_p < 1.0 for row in sampled),
             any_greedy=len(sampled) < len(options),
@@ -58,12 +62,13 @@ def probabilities(logits: Tensor, rows: SamplingRows) -> Tensor:
     logits = logits.to(dtype)
     if rows.all_greedy:
         return _one_hot(logits)
-    # Relative to the largest, so that no temperature can make a finite logit overflow.
-    temperature = rows.temperature.to(dtype).clamp_min(torch.finfo(dtype).tiny)
-    scaled = (logits - logits.amax(-1, keepdim=True)).div_(temperature[:, None])
+    if rows.scales:
+        # Relative to the largest, so that no temperature can make a finite logit overflow.
+        temperature = rows.temperature.to(dtype).clamp_min(torch.finfo(dtype).tiny)
+        logits = (logits - logits.amax(-1, keepdim=True)).div_(temperature[:, None])
     if rows.largest_top_k:
-        scaled = _keep_top_k(scaled, rows.top_k, rows.largest_top_k)
-    result = scaled.softmax(-1)
+        logits = _keep_top_k(logits, rows.top_k, rows.largest_top_k)
+    result = logits.softmax(-1)
     if rows.cuts_top_p:
         result = _keep_top_p(result, rows.top_p)
     if rows.any_greedy:
@@ -80,29 +85,35 @@ def _one_hot(logits: Tensor) -> Tensor:
     return torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
 
 
-def _keep_top_k(logits: Tensor, top_k: Tensor, largest: int) -> Tensor:
+def _keep_top_k(logits: Tensor, top_k: Tensor, largest_top_k: int) -> Tensor:
     """Masks with -inf what is below the k-th largest of its row; ties with it stay."""
-    values = logits.topk(min(largest, logits.shape[-1]), -1).values
+    values, _ = largest(logits, min(largest_top_k, logits.shape[-1]))
     last = (top_k.clamp(1, values.shape[-1]) - 1)[:, None]
     masked = (logits < values.gather(-1, last)) & (top_k > 0)[:, None]
-    return logits.masked_fill_(masked, -torch.inf)
+    return logits.masked_fill(masked, -torch.inf)
 
 
 def _keep_top_p(rows: Tensor, top_p: Tensor) -> Tensor:
     """Keeps the smallest set of tokens [R, V] that reaches top_p, of equal ones the first, and normalises."""
     values = _leading_values(rows, top_p)
     mass_before = values.double().cumsum(-1) - values
-    kept_counts = (mass_before < top_p[:, None]).sum(-1, keepdim=True).clamp_min(1)
-    threshold = values.gather(-1, kept_counts - 1)
-    ties = rows == threshold
-    kept_ties = kept_counts - (values > threshold).sum(-1, keepdim=True)
-    kept = (rows > threshold) | (ties & (ties.cumsum(-1) <= kept_ties)) | (top_p >= 1.0)[:, None]
+    wanted = (mass_before < top_p[:, None]).sum(-1, keepdim=True).clamp_min(1)
+    threshold = values.gather(-1, wanted - 1)
+    cuts = (top_p < 1.0)[:, None]
+    kept = (rows >= threshold) | ~cuts
+    surplus = torch.where(cuts, kept.sum(-1, keepdim=True) - wanted, 0)
+    if bool(surplus.any()):
+        ties = rows == threshold
+        kept &= ~ties | (ties.cumsum(-1) <= ties.sum(-1, keepdim=True) - surplus)
     rows = torch.where(kept, rows, 0.0)
     return rows / rows.sum(-1, keepdim=True)
 
 
 def _leading_values(rows: Tensor, top_p: Tensor) -> Tensor:
     """The largest probabilities of each row, descending: enough of them to reach top_p."""
-    values = rows.topk(min(_TOP_P_WIDTH, rows.shape[-1]), -1).values
-    reached = (values.double().sum(-1) >= top_p) | (top_p >= 1.0)
-    return values if bool(reached.all()) else rows.sort(-1, descending=True).values
+    for width in _TOP_P_WIDTHS:
+        values, _ = largest(rows, min(width, rows.shape[-1]))
+        reached = (values.double().sum(-1) >= top_p) | (top_p >= 1.0)
+        if bool(reached.all()):
+            return values
+    return rows.sort(-1, descending=True).values

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from specpair.options import Rule
 from specpair.speculation.drafting import SMALLEST_WEIGHT, DraftRows, draw
@@ -28,7 +29,7 @@ class Block(NamedTuple):
     lengths: Tensor
     """[B] int64: K_b, 0 allowed."""
     draft: DraftRows
-    """[B, K, S]: what each token was drawn from."""
+    """[B, K, S]: what each token was drawn from. Padding has probability 0 throughout."""
     judged_whole: Tensor
     """[B] bool: block rule, else token rule."""
 
@@ -77,14 +78,18 @@ def verify(
 def acceptance_thresholds(target: Tensor, block: Block) -> Thresholds:
     """Thresholds of `target` [sum of (K_b + 1), V], for each sequence by its own rule."""
     positions = torch.arange(block.tokens.shape[1], device=target.device)
-    inside = positions < block.lengths[:, None]
-    rows = torch.where(inside, first_rows(block.lengths)[:, None] + positions, 0)
-    ratios = torch.where(inside, _ratios(target[rows, block.tokens], block), 0.0)
+    # Padding may read any row: its ratios are 0, because the draft gives it no probability.
+    rows = (first_rows(block.lengths)[:, None] + positions).clamp_max_(target.shape[0] - 1)
+    offsets = rows * target.shape[1]
+    ratios = _ratios(target.take(offsets + block.tokens), block)
     joint = _joint_probabilities(ratios)
-    whole = _block_thresholds(joint, _overlaps(target, rows, block, joint), block.lengths)
+    overlaps = _overlaps(target.take(offsets[..., None] + block.draft.token_ids), block, joint)
+    whole = _block_thresholds(joint, overlaps, block.lengths)
     judged_whole = block.judged_whole[:, None]
-    acceptance = torch.where(judged_whole, whole, ratios.clamp_max(1.0))
-    return Thresholds(torch.where(inside, acceptance, 0.0), torch.where(judged_whole, joint, 1.0))
+    return Thresholds(
+        torch.where(judged_whole, whole, ratios.clamp_max(1.0)),
+        torch.where(judged_whole, joint, torch.ones_like(joint)),
+    )
 
 
 def count_accepted(acceptance: Tensor, block: Block, uniforms: Tensor) -> Tensor:
@@ -106,16 +111,17 @@ def residual_weights(target: Tensor, block: Block, thresholds: Thresholds, accep
     p and q are the rows after n = accepted_counts tokens. After a whole block there is no q: the bonus token comes from
     the last row of the target. A residual without mass, which only rounding can leave, gives way to the target's row.
     """
-    rows = target[first_rows(block.lengths) + accepted_counts].double()
-    if block.tokens.shape[1] == 0:
-        return rows
-    sequences = torch.arange(rows.shape[0], device=rows.device)
-    rejected = accepted_counts < block.lengths
-    position = torch.where(rejected, accepted_counts, 0)
-    draft_mass = block.draft.probabilities[sequences, position] * rejected[:, None]
-    scale = torch.where(rejected, thresholds.scales[sequences, accepted_counts], 1.0)
-    weights = rows * scale[:, None]
-    weights.scatter_add_(-1, block.draft.token_ids[sequences, position], -draft_mass).clamp_min_(0.0)
+    rows = target.index_select(0, first_rows(block.lengths) + accepted_counts)
+    longest = block.tokens.shape[1]
+    if longest == 0:
+        return rows.double()
+    rejected = torch.arange(len(rows), device=rows.device) * longest + accepted_counts.clamp_max(longest - 1)
+    draft_mass = block.draft.probabilities.flatten(0, 1).index_select(0, rejected)
+    draft_mass = draft_mass * (accepted_counts < block.lengths)[:, None]
+    support = block.draft.token_ids.flatten(0, 1).index_select(0, rejected)
+    weights = rows * thresholds.scales.gather(-1, accepted_counts[:, None])
+    # max(a - b, 0) = a - min(a, b): what is subtracted is 0 outside the support, and padding subtracts nothing.
+    weights.scatter_add_(-1, support, -torch.minimum(weights.gather(-1, support), draft_mass))
     return torch.where(weights.amax(-1, keepdim=True) > SMALLEST_WEIGHT, weights, rows)
 
 
@@ -127,23 +133,24 @@ def first_rows(lengths: Tensor) -> Tensor:
 
 def _ratios(target_mass: Tensor, block: Block) -> Tensor:
     """p(x) / q(x) [B, K] of the draft tokens; 0 where q is 0, which an honest draft cannot send."""
-    drawn = block.draft.token_ids == block.tokens[..., None]
-    draft_mass = (block.draft.probabilities * drawn).sum(-1)
-    return torch.where(draft_mass > 0, target_mass / draft_mass, 0.0)
+    others = block.draft.token_ids != block.tokens[..., None]
+    draft_mass = block.draft.probabilities.masked_fill(others, 0.0).sum(-1)
+    return (target_mass / draft_mass).masked_fill_(draft_mass == 0, 0.0)
 
 
 def _joint_probabilities(ratios: Tensor) -> Tensor:
-    """P_0 .. P_K [B, K + 1]: P_0 = 1 and P_i = min(1, P_{i-1} p_i / q_i)."""
-    joint = [torch.ones_like(ratios[:, :1])]
-    for ratio in ratios.split(1, -1):
-        joint.append((joint[-1] * ratio).clamp_max_(1.0))
-    return torch.cat(joint, -1)
+    """P_0 .. P_K [B, K + 1]: P_0 = 1 and P_i = min(1, P_{i-1} r_i).
+
+    Without a loop: the product of r_1 .. r_i over the largest such product so far, P_0 included. As logarithms,
+    because products of ratios can overflow.
+    """
+    products = pad(ratios.log().cumsum(-1), (1, 0))
+    return (products - products.cummax(-1).values).exp()
 
 
-def _overlaps(target: Tensor, rows: Tensor, block: Block, joint: Tensor) -> Tensor:
-    """sum_x min(P_{i-1} p_i(x), q_i(x)) [B, K] for i = 1 .. K: only the draft's support is touched."""
-    mass = target[rows[..., None], block.draft.token_ids] * joint[:, :-1, None]
-    return torch.minimum(mass, block.draft.probabilities).sum(-1)
+def _overlaps(target_mass: Tensor, block: Block, joint: Tensor) -> Tensor:
+    """sum_x min(P_{i-1} p_i(x), q_i(x)) [B, K] for i = 1 .. K, from p on the draft's support [B, K, S]."""
+    return torch.minimum(target_mass * joint[:, :-1, None], block.draft.probabilities).sum(-1)
 
 
 def _block_thresholds(joint: Tensor, overlaps: Tensor, lengths: Tensor) -> Tensor:
@@ -154,7 +161,7 @@ def _block_thresholds(joint: Tensor, overlaps: Tensor, lengths: Tensor) -> Tenso
     here = joint[:, 1:]
     residual = (here[:, :-1] - overlaps[:, 1:]).clamp_min(0.0)
     missing = 1.0 - here[:, :-1]
-    inner = torch.where(residual + missing > 0, residual / (residual + missing), 1.0)
+    inner = (residual / (residual + missing)).masked_fill_(missing == 0, 1.0)
     ordinals = torch.arange(inner.shape[1], device=here.device) + 1
     inner = torch.where(ordinals < lengths[:, None], inner, here[:, :-1])
     return torch.cat((inner, here[:, -1:]), -1)

@@ -102,7 +102,7 @@ def _decode_sparse(message: SparseDistributions, row_count: int, vocab_size: int
     held = np.arange(sizes.max(initial=1)) < sizes[:, None]
     token_ids, counts = np.zeros(held.shape, dtype=np.int64), np.zeros(held.shape, dtype=np.int64)
     token_ids[held], counts[held] = flat_ids, flat_counts
-    _check_unique(token_ids, held)
+    _check_unique(flat_ids, np.repeat(np.arange(row_count), sizes), vocab_size)
     if (counts.sum(-1) != 1 << message.total_log2).any():
         raise _sparse_error("counts", "has a row that does not sum to 2^total_log2")
     return DraftRows(torch.from_numpy(token_ids), torch.from_numpy(counts * 2.0**-message.total_log2))
@@ -127,10 +127,11 @@ def _numbers(data: bytes, count: int, field: str) -> np.ndarray:
     return np.frombuffer(data, dtype=_UINT32).astype(np.int64)
 
 
-def _check_unique(token_ids: np.ndarray, held: np.ndarray) -> None:
-    """Refuses rows [K, S] that name a token twice: it would count twice in what the target subtracts."""
-    ordered = np.sort(np.where(held, token_ids, -1 - np.arange(held.shape[1])), axis=-1)
-    if (ordered[:, 1:] == ordered[:, :-1]).any():
+def _check_unique(token_ids: np.ndarray, rows: np.ndarray, vocab_size: int) -> None:
+    """Refuses a token that is named twice in a row: it would count twice in what the target subtracts."""
+    seen = np.zeros((rows.max(initial=0) + 1) * vocab_size, dtype=np.bool_)
+    seen[rows * vocab_size + token_ids] = True
+    if np.count_nonzero(seen) != len(token_ids):
         raise _sparse_error("token_ids", "has a token twice in one row")
 
 
