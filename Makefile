@@ -1,0 +1,71 @@
+# Everything runs from a clean clone: each target makes what it needs first.
+
+PYTHON ?= python3
+BIN := .venv/bin
+SETUP := .venv/.setup-done
+STUBS := build/stubs
+PROTOS := $(sort $(wildcard proto/specpair/v1/*.proto))
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help setup run test test-gpu check lint types stubs contract proto bench clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(SETUP) ## Make .venv with everything pinned
+
+$(SETUP): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; say which: make PYTHON=...")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[models,dev]' --constraint constraints.txt
+	@touch $@
+
+run: setup ## Start the bundled pair, complete one prompt, stop
+	$(BIN)/specpair up --prompt "def fibonacci(n):"
+
+test: setup ## Run the tests
+	$(BIN)/python -m pytest
+
+test-gpu: setup ## Run the tests that need a CUDA device
+	$(BIN)/python -m pytest -m gpu
+
+check: lint types stubs contract ## Check format, lint, types, stubs and contract
+
+lint: setup
+	$(BIN)/ruff format --check
+	$(BIN)/ruff check
+
+types: setup
+	$(BIN)/pyright
+
+stubs: setup
+	rm -rf $(STUBS) && mkdir -p $(STUBS)
+	$(call generate,$(STUBS))
+	@diff --recursive --exclude=__init__.py --exclude=__pycache__ $(STUBS)/specpair/v1 specpair/v1 \
+		|| { echo "The stubs in specpair/v1 are out of date: make proto" >&2; exit 1; }
+
+contract:
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory buf-lint; \
+	else echo "NOT CHECKED: the contract was not linted, since buf comes by npm and npm is not installed." >&2; fi
+
+.PHONY: buf-lint
+buf-lint: node_modules/.bin/buf
+	cd proto && ../$< lint && ../$< format --diff --exit-code
+
+node_modules/.bin/buf: package.json
+	npm install --no-package-lock --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
+
+proto: setup ## Generate the stubs in specpair/v1 from the contract
+	$(call generate,.)
+
+bench: setup ## Measure against peers and theory
+	$(BIN)/python -m bench
+
+clean: ## Remove what make made
+	rm -rf .venv build node_modules *.egg-info .pytest_cache .ruff_cache .hypothesis
+
+define generate
+$(BIN)/python -m grpc_tools.protoc -I proto --python_out=$(1) --pyi_out=$(1) --grpc_python_out=$(1) $(PROTOS)
+endef

@@ -1,0 +1,126 @@
+"""Who may import whom. The rules are those of the map in the README: they are what keeps a change in one place."""
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SERVICES = ("coordinator", "draft_service", "target_service")
+PRODUCT = ("specpair", *SERVICES)
+GENERATED = "specpair.v1"
+
+# Each package, with what nothing in it may import.
+FORBIDDEN = {
+    "specpair": ("bench", "models", "tests"),
+    "specpair.rpc": (*SERVICES, "torch", "transformers", "specpair.engine", "specpair.speculation", "specpair.wire"),
+    "specpair.speculation": (
+        *SERVICES,
+        "grpc",
+        "google",
+        "specpair.rpc",
+        "specpair.wire",
+        GENERATED,
+        "specpair.engine",
+    ),
+    "specpair.engine": (*SERVICES, "grpc", "google", "specpair.rpc", "specpair.wire", GENERATED),
+    "specpair.wire": (*SERVICES, "grpc", "specpair.rpc", "specpair.engine"),
+    "specpair.errors": ("specpair", "grpc", "torch"),
+    "specpair.options": ("specpair.rpc", "specpair.engine", "grpc", "torch"),
+    "coordinator": ("draft_service", "target_service", "torch", "transformers", "specpair.engine", "specpair.cli"),
+    "draft_service": ("target_service", "coordinator", "specpair.cli"),
+    "target_service": ("draft_service", "coordinator", "specpair.cli"),
+}
+
+# Processes without a model load these, and must not pay for torch.
+LIGHT = ("coordinator", "specpair.rpc", "specpair.cli", GENERATED, "specpair.errors", "specpair.options")
+HEAVY = ("torch", "transformers")
+
+ENVIRONMENT_READERS = ("config.py", "__main__.py")
+
+
+class Import(NamedTuple):
+    """One import statement in the product."""
+
+    importer: str
+    """Module that imports."""
+    imported: str
+    """Module or name that is imported, with its package."""
+
+
+def module_files() -> Iterator[tuple[str, Path]]:
+    for package in PRODUCT:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            parts = path.relative_to(ROOT).with_suffix("").parts
+            yield ".".join(parts).removesuffix(".__init__"), path
+
+
+def imports_of(module: str, tree: ast.Module) -> Iterator[Import]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (Import(module, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module} imports relatively"
+            yield from (Import(module, f"{node.module}.{alias.name}") for alias in node.names)
+
+
+def is_in(name: str, package: str) -> bool:
+    return name == package or name.startswith(f"{package}.")
+
+
+IMPORTS = [entry for module, path in module_files() for entry in imports_of(module, ast.parse(path.read_text()))]
+
+
+def test_the_product_is_seen_whole() -> None:
+    assert len(IMPORTS) > 100
+    assert {entry.importer.split(".")[0] for entry in IMPORTS} == set(PRODUCT)
+
+
+@pytest.mark.parametrize("package", FORBIDDEN)
+def test_package_imports_nothing_forbidden(package: str) -> None:
+    broken = [
+        f"{entry.importer} imports {entry.imported}"
+        for entry in IMPORTS
+        if is_in(entry.importer, package) and any(is_in(entry.imported, name) for name in FORBIDDEN[package])
+    ]
+    assert broken == []
+
+
+def test_only_the_command_knows_the_services() -> None:
+    to_services = [entry for entry in IMPORTS if any(is_in(entry.imported, service) for service in SERVICES)]
+    from_library = {entry.importer for entry in to_services if is_in(entry.importer, "specpair")}
+    assert [importer for importer in from_library if not is_in(importer, "specpair.cli")] == []
+
+
+@pytest.mark.parametrize("package", LIGHT)
+def test_light_package_loads_without_torch(package: str) -> None:
+    modules = [module for module, _ in module_files() if is_in(module, package) and not module.endswith("__main__")]
+    assert modules
+    script = f"import sys, {', '.join(modules)}; print([name for name in {HEAVY} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_environment_is_read_at_the_edge_alone() -> None:
+    readers = [
+        module
+        for module, path in module_files()
+        if path.name not in ENVIRONMENT_READERS and not is_in(module, "specpair.cli")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv")
+    ]
+    assert readers == []
+
+
+def test_contract_folder_is_no_package() -> None:
+    """The import name `proto` belongs to proto-plus."""
+    assert [str(path.relative_to(ROOT)) for path in (ROOT / "proto").rglob("*.py*")] == []
+
+
+def test_no_module_is_named_for_nothing() -> None:
+    names = {"utils", "util", "common", "helpers", "misc"}
+    assert [module for module, path in module_files() if path.stem in names] == []
