@@ -77,10 +77,8 @@ def up(
     request = None
     if prompt is not None:
         request = completion_request(prompt, max_tokens=max_tokens, temperature=temperature, seed=seed)
-    wanted = (draft_port, target_port, port)
-    ports = {
-        name: _port(name, number, is_once=request is not None) for name, number in zip(SERVICES, wanted, strict=True)
-    }
+    wanted = {"draft": draft_port, "target": target_port, "coordinator": port}
+    ports = {name: _port(name, number, is_once=request is not None) for name, number in wanted.items()}
     shared = {
         "--dtype": dtype,
         "--max-model-len": max_model_len,
