@@ -8,22 +8,23 @@ shared noise both rules are biased.
 
 from collections.abc import Sequence
 from enum import IntEnum
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
-Words = TypeVar("Words", np.ndarray, Tensor)
+Word = TypeVar("Word", int, np.ndarray, Tensor)
 
 BITS = 53
 """Random bits of one draw: as many as a float64 in [0, 1) can hold."""
 
-_ROUNDS = 10
 _MASK = 0xFFFFFFFF
-_MULTIPLIERS = np.array([[0xD2511F53], [0xCD9E8D57]])
-# What is added to the two words of the key before each round: [round, word, 1].
-_KEY_STEPS = np.arange(_ROUNDS)[:, None, None] * np.array([[0x9E3779B9], [0xBB67AE85]])
+_MULTIPLIERS = (0xD2511F53, 0xCD9E8D57)
+_KEY_STEPS = (0x9E3779B9, 0xBB67AE85)
+_ROUNDS = 10
+_FEW = 16
+"""Up to so many draws are computed one by one in plain integers, which is faster than arrays so small."""
 
 
 class Domain(IntEnum):
@@ -39,20 +40,22 @@ class Domain(IntEnum):
     """Noise over the vocabulary, shared by draft and target."""
 
 
-def philox4x32(counter: Words, key: Words) -> tuple[Words, ...]:
-    """Philox4x32-10 on 32-bit words held in int64: counters [4, N] and keys [2, N] to four random words [N].
+def philox4x32(counter: tuple[Word, Word, Word, Word], key: tuple[Word, Word]) -> tuple[Word, Word, Word, Word]:
+    """Philox4x32-10: four random words for a counter and a key of 32-bit words.
 
-    Both products of a round are one operation on two rows. A 64-bit product has the same bits whether it is signed
-    or not; the masks drop the sign that the shift brings in.
+    The words are ints, or int64 arrays or tensors of one shape. There a product wraps to 64 bits, the same ones
+    whether signed or not, and the masks drop the sign that the shifts bring in.
     """
-    multipliers, key_steps = _constants(counter)
-    round_keys = (key + key_steps) & _MASK
-    even, odd = counter[0::2], counter[1::2]  # words 0 and 2, words 1 and 3
-    for round_key in round_keys:
-        product = even * multipliers
-        even = _exchanged((product >> 32) & _MASK) ^ odd ^ round_key
-        odd = _exchanged(product & _MASK)
-    return cast("tuple[Words, ...]", (even[0], odd[0], even[1], odd[1]))
+    c0, c1, c2, c3 = counter
+    k0, k1 = key
+    for _ in range(_ROUNDS):
+        product0 = c0 * _MULTIPLIERS[0]
+        product1 = c2 * _MULTIPLIERS[1]
+        c0, c1 = ((product1 >> 32) ^ c1 ^ k0) & _MASK, product1 & _MASK
+        c2, c3 = ((product0 >> 32) ^ c3 ^ k1) & _MASK, product0 & _MASK
+        k0 = (k0 + _KEY_STEPS[0]) & _MASK
+        k1 = (k1 + _KEY_STEPS[1]) & _MASK
+    return c0, c1, c2, c3
 
 
 def random_bits(
@@ -60,16 +63,15 @@ def random_bits(
 ) -> Tensor:
     """Draws [N] of 53 bits each: int64 in [0, 2^53), on the CPU.
 
-    `seeds` and `steps` are below 2^64, `offsets` below 2^32; all have length N, and so has
-    `domain` unless it is one for all. Computed in numpy, whose calls cost
-    a fraction of torch's on arrays this small.
+    `seeds` and `steps` are below 2^64, `offsets` below 2^32; all have length N, and so has `domain` unless it is one
+    for all.
     """
-    counter = np.empty((4, len(seeds)), dtype=np.int64)
-    counter[0] = domain
-    counter[1:3] = _split(steps)
-    counter[3] = offsets
-    word0, word1, _, _ = philox4x32(counter, _split(seeds))
-    return torch.from_numpy((word0 << (BITS - 32)) | (word1 >> (64 - BITS)))
+    domains = [domain] * len(seeds) if isinstance(domain, Domain) else domain
+    if len(seeds) <= _FEW:
+        keys = zip(seeds, domains, steps, offsets, strict=True)
+        return torch.tensor([_draw_bits(*key) for key in keys], dtype=torch.int64)
+    bits = _draw_bits(_wrapped(seeds), np.array(domains), _wrapped(steps), np.array(offsets))
+    return torch.from_numpy(bits)
 
 
 def uniforms(
@@ -79,18 +81,12 @@ def uniforms(
     return random_bits(seeds, domain, steps, offsets).double() * 2.0**-BITS
 
 
-def _split(values: Sequence[int]) -> np.ndarray:
-    """Low and high 32-bit words [2, N] of integers below 2^64."""
-    words = np.array(values, dtype=np.uint64).view(np.int64)
-    return np.stack((words & _MASK, (words >> 32) & _MASK))
+def _draw_bits(seed: Word, domain: Word, step: Word, offset: Word) -> Word:
+    counter = (domain, step & _MASK, (step >> 32) & _MASK, offset)
+    word0, word1, _, _ = philox4x32(counter, (seed & _MASK, (seed >> 32) & _MASK))
+    return (word0 << (BITS - 32)) | (word1 >> (64 - BITS))
 
 
-def _constants(like: Words) -> tuple[Words, Words]:
-    if isinstance(like, Tensor):
-        return torch.from_numpy(_MULTIPLIERS).to(like.device), torch.from_numpy(_KEY_STEPS).to(like.device)
-    return _MULTIPLIERS, _KEY_STEPS
-
-
-def _exchanged(rows: Words) -> Words:
-    """The two rows in the other order."""
-    return rows.flip(0) if isinstance(rows, Tensor) else rows[::-1]
+def _wrapped(values: Sequence[int]) -> np.ndarray:
+    """Integers below 2^64 as int64 [N] with the same bits."""
+    return np.array(values, dtype=np.uint64).view(np.int64)
