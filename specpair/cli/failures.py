@@ -1,6 +1,8 @@
 """What a person sees when a command fails: one line on standard error, no traceback."""
 
 import functools
+import os
+import sys
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
@@ -34,6 +36,9 @@ def friendly(command: Callable[Parameters, Result]) -> Callable[Parameters, Resu
             raise _end(error.message, FAILED) from None
         except CommandError as error:
             raise _end(str(error), FAILED) from None
+        except BrokenPipeError:  # the reader of a pipe went away, as `head` does: nobody is left to tell
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(FAILED) from None
         except KeyboardInterrupt:
             raise _end("interrupted", INTERRUPTED) from None
 

@@ -13,6 +13,7 @@ from specpair.cli.connection import coordinator_at
 from specpair.cli.failures import CommandError, friendly
 from specpair.cli.painting import ColorPrinter, PlainPrinter
 from specpair.cli.results import json_document, summary_line
+from specpair.errors import InvalidFieldError
 from specpair.options import Encoding, Rule, check_range
 from specpair.rpc.messages import encoding_to_proto, rule_to_proto
 from specpair.v1 import coordinator_service_pb2 as pb
@@ -79,7 +80,7 @@ def generate(
         request.sampling.top_k = top_k
     if top_p is not None:
         request.sampling.top_p = top_p
-    request.stop_strings.extend(stop or [])
+    request.stop_strings.extend(checked_text("--stop", os.fsencode(text)) for text in stop or [])
     for token_id in stop_token_id or []:
         check_range("--stop-token-id", token_id, 0, MAX_UINT32)
         request.stop_token_ids.append(token_id)
@@ -97,7 +98,7 @@ def completion_request(
 ) -> pb.GenerateTokensRequest:
     """The message for a prompt. Checks what the message's types cannot hold; all other limits are the server's."""
     request = pb.GenerateTokensRequest(sampling={})
-    text = sys.stdin.read() if prompt == STDIN else prompt
+    text = checked_text("prompt", sys.stdin.buffer.read() if prompt == STDIN else os.fsencode(prompt))
     if is_chat:
         request.chat.messages.add(role="user", content=text)
     else:
@@ -111,6 +112,14 @@ def completion_request(
         check_range("--seed", seed, 0, MAX_UINT64)
         request.sampling.seed = seed
     return request
+
+
+def checked_text(field: str, data: bytes) -> str:
+    """The text of bytes from the terminal, which may be anything. Raises InvalidFieldError."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidFieldError(field, f"is no valid UTF-8 at byte {error.start}") from None
 
 
 async def run_generation(
