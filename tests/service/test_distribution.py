@@ -25,7 +25,7 @@ from tests.tiny_models import load_plain, make_model
 
 VOCABULARY = 4
 PROMPT = [1, 2, 0]
-SAMPLES = 2500
+SAMPLES = 1000
 AT_ONCE = 48
 RULES = {"token": sampling_pb2.ACCEPTANCE_RULE_TOKEN, "block": sampling_pb2.ACCEPTANCE_RULE_BLOCK}
 ENCODINGS = {
@@ -116,7 +116,7 @@ def shorten(counts: Counter[tuple[int, ...]], length: int) -> Counter[tuple[int,
     ("rule", "encoding", "options"),
     [
         *itertools.product(RULES, ["sparse"], OPTIONS),
-        *itertools.product(RULES, ["dense"], ["plain", "top_p"]),
+        *itertools.product(RULES, ["dense"], ["plain"]),
     ],
 )
 async def test_joint_distribution(models: tuple[Path, Path], rule: str, encoding: str, options: str) -> None:

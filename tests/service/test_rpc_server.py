@@ -52,7 +52,7 @@ async def test_calls_before_readiness_are_unavailable_and_afterwards_served() ->
         with pytest.raises(PeerUnavailableError, match="starting"), peer_errors():
             await stub.ProposeTokens(pb.ProposeTokensRequest(), timeout=10)
         caller = proposal_caller(channel)
-        with pytest.raises(PeerUnavailableError, match="starting"):
+        with pytest.raises(PeerUnavailableError):
             await caller.call(pb.ProposeTokensRequest(), 10)
         add_DraftServiceServicer_to_server(FakeDraft(echo), server)
         await server.set_ready(True)

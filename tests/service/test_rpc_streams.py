@@ -166,7 +166,8 @@ async def test_peer_that_was_never_there() -> None:
 async def test_peer_that_serves_something_else() -> None:
     async with draft_server() as (_, port), channel_to(port) as channel:
         caller = verification_caller(channel)
-        with pytest.raises(PeerUnavailableError, match="UNIMPLEMENTED"):
+        # Which status the message names is open: a write that meets the end of the call hides it (grpc.aio).
+        with pytest.raises(PeerUnavailableError, match="stream broke"):
             await caller.call(target_pb2.VerifyProposalRequest(), TIMEOUT)
         await caller.close()
 
