@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from contextlib import aclosing, contextmanager
 
 import grpc.aio
@@ -34,7 +34,7 @@ class CoordinatorServicer(CoordinatorServiceServicer):
 
     async def GenerateTokens(
         self, request: pb.GenerateTokensRequest, context: grpc.aio.ServicerContext
-    ) -> AsyncIterator[pb.GenerateTokensResponse]:
+    ) -> AsyncGenerator[pb.GenerateTokensResponse, None]:
         arrival = time.perf_counter()
         with self._admission():
             target = self._pair.target
@@ -117,4 +117,3 @@ async def _describe(peer: ModelPeer | None) -> GetModelInfoResponse | None:
         return model_info_to_proto(await peer.info(INFO_TIMEOUT))
     except SpecpairError:
         return None
-

@@ -21,15 +21,15 @@ class TextStream:
         self._window = list(context_ids)[-CONTEXT_LENGTH:]
         """Tokens whose text was given out last, then those whose text is still to come."""
         self._given_count = len(self._window)
-        self._given = self._context_text()
+        self._given = tokenizer.decode(self._window)
 
     def push(self, token_id: int) -> str:
         """The text that has become certain with one more token."""
         self._window.append(token_id)
         text = self._tokenizer.decode(self._window)
-        if text.endswith(REPLACEMENT) or len(text) <= len(self._given):
+        if text.endswith(REPLACEMENT) or text == self._given:
             return ""
-        piece = text[len(self._given) :]
+        piece = self._beyond_given(text)
         del self._window[: self._given_count]
         self._given_count = len(self._window)
         self._given = self._tokenizer.decode(self._window)
@@ -40,11 +40,17 @@ class TextStream:
         if self._given_count == len(self._window):
             return ""
         text = self._tokenizer.decode(self._window)
-        piece = text[len(self._given) :]
+        piece = self._beyond_given(text)
         self._given = text
         self._given_count = len(self._window)
         return piece
 
-    def _context_text(self) -> str:
-        """Without the beginning of a character that the output may complete."""
-        return self._tokenizer.decode(self._window).rstrip(REPLACEMENT)
+    def _beyond_given(self, text: str) -> str:
+        """The part of the window's text that is new: all behind what was given out.
+
+        Where the prompt ended within a character, that has turned from a replacement into the whole character.
+        """
+        if text.startswith(self._given):
+            return text[len(self._given) :]
+        pairs = enumerate(zip(self._given, text, strict=False))
+        return text[next((index for index, (old, new) in pairs if old != new), len(text)) :]

@@ -1,0 +1,408 @@
+"""The loop of one request, above all when a peer fails: the tokens stay the target's own."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator import backoff
+from coordinator.config import CoordinatorConfig
+from coordinator.draft_link import DraftLink
+from coordinator.generation import Generation, Round
+from coordinator.pair import Pair
+from coordinator.request import GenerationRequest
+from coordinator.target_link import TargetLink, connect_target
+from specpair.errors import (
+    CapacityExhaustedError,
+    InvalidDistributionError,
+    InvalidFieldError,
+    NotFiniteError,
+    PeerUnavailableError,
+    SpecpairError,
+    VocabularyMismatchError,
+)
+from specpair.model_info import ModelInfo
+from specpair.options import Encoding, Rule, SamplingOptions
+from specpair.rpc.config import ServerConfig
+from tests.unit.coordinator_peers import FakeDraft, FakeTarget, continuation, model_info
+
+PROMPT = (5, 17, 3)
+AWAY = PeerUnavailableError("away")
+CONFIG = CoordinatorConfig(
+    server=ServerConfig(port=0),
+    target_address="target:1",
+    draft_address="draft:1",
+    draft_timeout=0.2,
+    draft_cooldown=0.001,
+    target_timeout=1.0,
+)
+
+
+@pytest.fixture(autouse=True)
+def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backoff, "FIRST_DELAY", 0.001)
+
+
+class Bench:
+    """A pair of fakes."""
+
+    def __init__(self, pair: Pair, draft: FakeDraft, target: FakeTarget) -> None:
+        self.pair = pair
+        self.draft = draft
+        self.target = target
+
+    def generation(self, max_tokens: int = 40, count: int = 4, **changes: object) -> Generation:
+        values: dict[str, object] = {
+            "prompt_ids": PROMPT,
+            "sampling": SamplingOptions(seed=1),
+            "max_tokens": max_tokens,
+            "stop_strings": (),
+            "stop_token_ids": frozenset(),
+            "num_speculative_tokens": count,
+            "rule": Rule.BLOCK,
+            "encoding": Encoding.SPARSE,
+            "include_rejected": True,
+        }
+        return Generation(GenerationRequest(**{**values, **changes}), self.pair)  # type: ignore[arg-type]
+
+    async def run(self, max_tokens: int = 40, count: int = 4, pause: float = 0.0) -> Generation:
+        """Runs to the end and checks what must hold however it went. A pause lets the draft's cool-down pass."""
+        generation = self.generation(max_tokens, count)
+        async for round_ in generation.rounds():
+            assert len(round_.token_ids) == len(round_.origins)
+            await asyncio.sleep(pause)
+        assert generation.output.token_ids == continuation(PROMPT, max_tokens)
+        await self.check_closed()
+        return generation
+
+    async def check_closed(self) -> None:
+        await self.pair.background.drain(1.0)
+        assert not self.target.held
+        assert not self.draft.held
+
+
+@asynccontextmanager
+async def bench(*, with_draft: bool = True, target_len: int = 200, draft_len: int = 200) -> AsyncIterator[Bench]:
+    target = FakeTarget(model_info(max_model_len=target_len))
+    draft = FakeDraft(model_info(max_model_len=draft_len))
+    link = TargetLink(target, target.model, None, None)
+    draft_link = DraftLink(draft, link, CONFIG)
+    await draft_link.check()
+    watcher = asyncio.create_task(draft_link.watch())
+    pair = Pair(config=CONFIG, target=link, draft=draft_link if with_draft else None)
+    try:
+        yield Bench(pair, draft, target)
+    finally:
+        watcher.cancel()
+        with suppress(asyncio.CancelledError):
+            await watcher
+
+
+async def collect(generation: Generation) -> list[Round]:
+    return [round_ async for round_ in generation.rounds()]
+
+
+async def test_the_tokens_and_numbers_of_a_run_without_faults() -> None:
+    async with bench() as b:
+        generation = b.generation(max_tokens=10)
+        rounds = await collect(generation)
+        # The draft is wrong at every fifth token of the history, and the prompt has 3.
+        assert [[str(origin) for origin in r.origins] for r in rounds] == [
+            ["target"],
+            ["accepted", "correction"],
+            ["accepted", "accepted", "accepted", "accepted", "bonus"],
+            ["accepted", "bonus"],
+        ]
+        assert [len(r.rejected_ids) for r in rounds] == [0, 3, 0, 0]
+        assert [token for r in rounds for token in r.token_ids] == continuation(PROMPT, 10)
+        acceptance = generation.acceptance
+        assert (acceptance.round_count, acceptance.draft_round_count) == (3, 3)
+        assert (acceptance.draft_token_count, acceptance.accepted_token_count) == (9, 6)
+        assert acceptance.drafted_per_position == [3, 2, 2, 2]
+        assert acceptance.accepted_per_position == [3, 1, 1, 1]
+        assert (acceptance.draft_time_us, acceptance.verify_time_us, acceptance.network_time_us) == (30, 30, 9)
+        assert acceptance.tokens_per_round(10) == 3.0
+        assert b.target.steps == [0, 1, 2, 3]
+        await b.check_closed()
+
+
+async def test_plain_decoding_never_asks_the_draft() -> None:
+    async with bench() as b:
+        generation = await b.run(count=0)
+        assert not b.draft.opened and not b.draft.counts
+        assert generation.acceptance.round_count == 39
+        assert generation.acceptance.fallback_count == 0
+
+
+async def test_without_a_draft_every_round_is_plain_and_none_is_a_fallback() -> None:
+    async with bench(with_draft=False) as b:
+        generation = await b.run()
+        assert generation.acceptance.draft_round_count == 0
+        assert generation.acceptance.fallback_count == 0
+
+
+async def test_a_block_never_passes_max_tokens() -> None:
+    async with bench() as b:
+        await b.run(max_tokens=4, count=8)
+        assert b.draft.counts[0] == 2
+
+
+@pytest.mark.parametrize(("target_len", "draft_len"), [(30, 200), (200, 30)])
+async def test_blocks_shrink_towards_the_end_of_either_model(target_len: int, draft_len: int) -> None:
+    async with bench(target_len=target_len, draft_len=draft_len) as b:
+        generation = await b.run(max_tokens=27)
+        assert generation.acceptance.fallback_count == 0
+        assert len(b.draft.counts) > 2
+
+
+async def test_a_prompt_too_long_for_the_draft_is_decoded_plainly() -> None:
+    async with bench(draft_len=4) as b:
+        generation = await b.run()
+        assert not b.draft.opened
+        assert generation.acceptance.fallback_count == 0
+
+
+async def test_the_first_token_does_not_wait_for_the_draft() -> None:
+    async with bench() as b:
+        b.draft.open_delay = 0.1
+        rounds = b.generation().rounds()
+        await anext(rounds)
+        assert not b.draft.opened
+        await rounds.aclose()
+        await b.check_closed()
+
+
+@pytest.mark.parametrize(
+    "error", [AWAY, NotFiniteError(), InvalidDistributionError("proposal", "is odd"), SpecpairError("?")]
+)
+async def test_a_failing_draft_costs_proposals_and_no_token(error: SpecpairError) -> None:
+    async with bench() as b:
+        b.draft.faults.before = dict.fromkeys(range(2, 5), error)
+        generation = await b.run(pause=0.003)
+        assert generation.acceptance.fallback_count >= 3
+        assert generation.acceptance.accepted_token_count > 5
+
+
+async def test_a_draft_that_hangs_is_waited_for_no_longer_than_its_timeout() -> None:
+    async with bench() as b:
+        b.draft.delay = 30.0
+        generation = b.generation(max_tokens=3)
+        async with asyncio.timeout(5.0):
+            await collect(generation)
+        assert generation.output.token_ids == continuation(PROMPT, 3)
+        assert generation.acceptance.fallback_count >= 1
+
+
+async def test_a_draft_that_refuses_the_tokens_is_not_asked_again() -> None:
+    async with bench() as b:
+        b.draft.faults.before = {2: InvalidFieldError("appended_token_ids", "holds 96")}
+        await b.run()
+        assert b.draft.faults.count == 3
+
+
+async def test_a_draft_that_lost_the_sequence_is_opened_again_from_the_tokens() -> None:
+    async with bench() as b:
+        rounds = b.generation().rounds()
+        for _ in range(3):
+            await anext(rounds)
+        b.draft.held.clear()
+        generated = [token for r in [r async for r in rounds] for token in r.token_ids]
+        assert len(b.draft.opened) == 2
+        tokens, prompt_length = b.draft.opened[1]
+        assert prompt_length == len(PROMPT)
+        assert tokens[: len(PROMPT)] == list(PROMPT) and tokens[-1] not in PROMPT
+        assert generated == continuation(PROMPT, 40)[-len(generated) :]
+
+
+async def test_a_restarted_draft_is_compared_again_and_then_used() -> None:
+    async with bench() as b:
+        rounds = b.generation(max_tokens=150).rounds()
+        for _ in range(3):
+            await anext(rounds)
+        b.draft.restart()
+        asked = len(b.draft.counts)
+        async for _ in rounds:
+            await asyncio.sleep(0.001)
+        assert len(b.draft.counts) > asked
+        draft = b.pair.draft
+        assert draft is not None and draft.info is not None and draft.info.instance_id == "first+"
+
+
+async def test_a_restarted_draft_of_another_vocabulary_is_not_used() -> None:
+    async with bench() as b:
+        rounds = b.generation(max_tokens=150).rounds()
+        for _ in range(3):
+            await anext(rounds)
+        b.draft.restart()
+        b.draft.model = model_info("other", vocab_size=50)
+        asked = len(b.draft.counts)
+        async for _ in rounds:
+            await asyncio.sleep(0.001)
+        assert len(b.draft.counts) == asked
+
+
+async def test_more_tokens_than_asked_for_are_not_verified() -> None:
+    async with bench() as b:
+        b.draft.extra_count = 1
+        generation = await b.run()
+        assert generation.acceptance.draft_token_count == 0
+        assert generation.acceptance.fallback_count > 0
+
+
+async def test_a_proposal_that_the_target_refuses_is_dropped_and_its_step_decoded_plainly() -> None:
+    async with bench() as b:
+        b.target.faults.before = {2: InvalidDistributionError("counts", "do not sum up")}
+        generation = await b.run()
+        assert generation.acceptance.fallback_count >= 1
+        assert b.target.steps[:4] == [0, 1, 2, 3]
+
+
+async def test_a_lost_target_is_opened_again_and_asked_the_same_step() -> None:
+    async with bench() as b:
+        rounds = b.generation().rounds()
+        for _ in range(3):
+            await anext(rounds)
+        b.target.restart()
+        async for _ in rounds:
+            pass
+        assert [prompt_length for _, prompt_length in b.target.opened] == [3, 3]
+        assert b.target.opened[1][0] == [*PROMPT, *continuation(PROMPT, len(b.target.opened[1][0]) - 3)]
+        assert b.target.steps[:6] == [0, 1, 2, 3, 3, 4]
+        await b.check_closed()
+
+
+async def test_a_lost_answer_is_asked_for_again_with_the_same_body() -> None:
+    async with bench() as b:
+        b.target.faults.after = {0: AWAY, 2: AWAY, 3: AWAY}
+        await b.run()
+        assert b.target.steps[:6] == [0, 0, 1, 1, 1, 2]
+        assert len(b.target.opened) == 1
+
+
+async def test_a_target_that_stays_away_fails_the_request_after_its_timeout() -> None:
+    async with bench() as b:
+        b.target.faults.before = dict.fromkeys(range(2, 10_000), AWAY)
+        generation = b.generation()
+        with pytest.raises(PeerUnavailableError, match="target could not be reached within 1 s"):
+            await collect(generation)
+        assert generation.output.token_ids
+        await b.check_closed()
+
+
+async def test_a_target_that_comes_back_with_another_vocabulary_ends_the_request() -> None:
+    async with bench() as b:
+        rounds = b.generation().rounds()
+        await anext(rounds)
+        b.target.restart()
+        b.target.model = model_info("other", vocab_size=50)
+        with pytest.raises(VocabularyMismatchError):
+            await anext(rounds)
+        await b.check_closed()
+
+
+async def test_a_full_target_refuses_at_once() -> None:
+    async with bench() as b:
+        b.target.open_faults.before = {0: CapacityExhaustedError("full")}
+        with pytest.raises(CapacityExhaustedError):
+            await collect(b.generation())
+        await b.check_closed()
+
+
+async def test_a_full_draft_only_costs_its_proposals() -> None:
+    async with bench() as b:
+        b.draft.open_faults.before = {0: CapacityExhaustedError("full"), 1: CapacityExhaustedError("full")}
+        generation = await b.run(pause=0.003)
+        assert generation.acceptance.fallback_count >= 1
+        assert generation.acceptance.draft_round_count >= 1
+
+
+@pytest.mark.parametrize("round_count", [0, 1, 4])
+async def test_both_sequences_are_closed_when_the_client_goes_away(round_count: int) -> None:
+    async with bench() as b:
+        rounds = b.generation().rounds()
+        for _ in range(round_count):
+            await anext(rounds)
+        await rounds.aclose()
+        await b.check_closed()
+
+
+async def test_both_sequences_are_closed_when_the_task_is_cancelled() -> None:
+    async with bench() as b:
+        b.draft.delay = 0.1
+        task = asyncio.create_task(collect(b.generation()))
+        await asyncio.sleep(0.02)
+        assert b.target.held and b.draft.held
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        await b.check_closed()
+
+
+ERRORS = st.sampled_from([AWAY, NotFiniteError(), CapacityExhaustedError("full"), InvalidDistributionError("x", "y")])
+SCHEDULES = st.dictionaries(st.integers(0, 30), ERRORS, max_size=8)
+TARGET_SCHEDULES = st.dictionaries(st.integers(0, 30), st.just(AWAY), max_size=6)
+
+
+@given(SCHEDULES, SCHEDULES, SCHEDULES, TARGET_SCHEDULES, TARGET_SCHEDULES)
+def test_no_schedule_of_faults_changes_a_token(
+    before: dict[int, Exception],
+    after: dict[int, Exception],
+    opening: dict[int, Exception],
+    target_before: dict[int, Exception],
+    target_after: dict[int, Exception],
+) -> None:
+    async def run() -> None:
+        async with bench() as b:
+            b.draft.faults.before, b.draft.faults.after, b.draft.open_faults.before = before, after, opening
+            b.target.faults.before, b.target.faults.after = target_before, target_after
+            await b.run()
+            steps = b.target.steps
+            assert steps == sorted(steps), "steps must never go back"
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(backoff, "FIRST_DELAY", 0.0001)
+        asyncio.run(run())
+
+
+async def test_the_start_waits_for_a_target_that_loads(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = FakeTarget(model_info())
+    answers = iter([AWAY, AWAY])
+
+    async def info(within: float) -> object:
+        for error in answers:
+            raise error
+        return target.model
+
+    monkeypatch.setattr(target, "info", info)
+    link = await connect_target(target, 1.0)
+    assert link.info is target.model
+
+
+async def test_the_start_gives_up_on_an_absent_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = FakeTarget(model_info())
+
+    async def info(within: float) -> object:
+        raise AWAY
+
+    monkeypatch.setattr(target, "info", info)
+    with pytest.raises(PeerUnavailableError, match="target could not be reached"):
+        await connect_target(target, 0.01)
+
+
+async def test_the_start_refuses_another_vocabulary_and_goes_on_without_an_absent_draft() -> None:
+    target = FakeTarget(model_info())
+    link = TargetLink(target, target.model, None, None)
+    other = DraftLink(FakeDraft(model_info(vocab_size=50)), link, CONFIG)
+    with pytest.raises(VocabularyMismatchError):
+        await other.wait_until_checked(1.0)
+
+    class AbsentDraft(FakeDraft):
+        async def info(self, within: float) -> ModelInfo:
+            raise AWAY
+
+    absent = DraftLink(AbsentDraft(model_info()), link, CONFIG)
+    await absent.wait_until_checked(0.01)
+    assert not absent.is_usable

@@ -1,0 +1,75 @@
+"""When an output ends, and with which tokens and text."""
+
+from coordinator.output import FinishReason, Output
+from coordinator.request import GenerationRequest
+from coordinator.tokenizer import Tokenizer
+from specpair.options import Encoding, Rule, SamplingOptions
+from tests.unit.coordinator_tokenizers import byte_level
+
+EOS = 0
+
+
+def output(tokenizer: Tokenizer | None = None, **changes: object) -> Output:
+    values: dict[str, object] = {
+        "prompt_ids": (1,),
+        "sampling": SamplingOptions(),
+        "max_tokens": 100,
+        "stop_strings": (),
+        "stop_token_ids": frozenset({EOS}),
+        "num_speculative_tokens": 4,
+        "rule": Rule.BLOCK,
+        "encoding": Encoding.SPARSE,
+        "include_rejected": False,
+    }
+    return Output(GenerationRequest(**{**values, **changes}), tokenizer)  # type: ignore[arg-type]
+
+
+def test_a_stop_token_is_the_last_token_and_has_no_text() -> None:
+    ids = byte_level().encode("a b")
+    result = output(byte_level())
+    committed = result.commit([*ids, EOS, *ids])
+    assert (committed.kept_count, committed.text) == (len(ids) + 1, "a b")
+    assert result.token_ids == [*ids, EOS]
+    assert result.finish_reason is FinishReason.STOP
+
+
+def test_a_stop_token_with_a_text_leaves_it_out() -> None:
+    (stop,) = byte_level().encode(" def")
+    committed = output(byte_level(), stop_token_ids=frozenset({stop})).commit([*byte_level().encode("a"), stop])
+    assert committed.text == "a"
+
+
+def test_a_stop_string_across_rounds_ends_with_the_token_that_completes_it() -> None:
+    result = output(byte_level(), stop_strings=("€!",))
+    ids = byte_level().encode("a€!?")
+    texts = [result.commit([token_id]).text for token_id in ids]
+    assert "".join(texts) == "a"
+    assert result.token_ids == ids[: len(ids) - 1]
+    assert result.finish_reason is FinishReason.STOP
+
+
+def test_tokens_behind_a_stop_in_the_same_block_are_dropped() -> None:
+    ids = byte_level().encode("a\n") + byte_level().encode("bbb")
+    result = output(byte_level(), stop_strings=("\n",))
+    committed = result.commit(ids)
+    assert (committed.text, committed.kept_count) == ("a", len(byte_level().encode("a\n")))
+
+
+def test_the_last_token_gives_out_what_was_held_back() -> None:
+    ids = byte_level().encode("ab")
+    result = output(byte_level(), stop_strings=("b then more",), max_tokens=len(ids))
+    assert "".join(result.commit([token_id]).text for token_id in ids) == "ab"
+    assert result.finish_reason is FinishReason.LENGTH
+
+
+def test_a_stop_on_the_last_token_is_a_stop() -> None:
+    result = output(byte_level(), max_tokens=1)
+    result.commit([EOS])
+    assert result.finish_reason is FinishReason.STOP
+
+
+def test_without_a_tokenizer_there_are_tokens_alone() -> None:
+    result = output(max_tokens=2)
+    committed = result.commit([5, 6, 7])
+    assert (committed.kept_count, committed.text, result.token_ids) == (2, "", [5, 6])
+    assert result.finish_reason is FinishReason.LENGTH

@@ -1,0 +1,131 @@
+"""The limits of a request: each is refused with the field's name and the limit."""
+
+import pytest
+
+from coordinator.config import CoordinatorConfig
+from coordinator.request import GenerationRequest, RequestReader
+from coordinator.tokenizer import Tokenizer
+from specpair.errors import InvalidFieldError, NotSupportedError, PromptTooLongError
+from specpair.options import Encoding, Rule
+from specpair.rpc.config import ServerConfig
+from specpair.v1 import coordinator_service_pb2 as pb
+from tests.unit.coordinator_peers import model_info
+from tests.unit.coordinator_tokenizers import byte_level
+
+CONFIG = CoordinatorConfig(server=ServerConfig(port=0), target_address="a:1")
+
+
+async def read(tokenizer: Tokenizer | None = None, **fields: object) -> GenerationRequest:
+    fields = {"token_ids": {"ids": [1, 2, 3]}, **fields} if not fields.keys() & {"text", "chat"} else fields
+    target = model_info(max_model_len=11 if "chat" in fields else 10, vocab_size=4096, eos_token_ids=[0])
+    reader = RequestReader(config=CONFIG, target=target, tokenizer=tokenizer)
+    return await reader.read(pb.GenerateTokensRequest(**fields))  # type: ignore[arg-type]
+
+
+async def test_what_a_request_leaves_out() -> None:
+    request = await read()
+    assert request.prompt_ids == (1, 2, 3)
+    assert request.max_tokens == 7
+    assert request.num_speculative_tokens == CONFIG.num_speculative_tokens
+    assert (request.rule, request.encoding) == (Rule.BLOCK, Encoding.SPARSE)
+    assert request.stop_token_ids == {0}
+    assert request.sampling.temperature == 1.0
+
+
+async def test_a_seed_is_drawn_unless_given() -> None:
+    assert (await read()).sampling.seed != (await read()).sampling.seed
+    assert (await read(sampling={"seed": 0})).sampling.seed == 0
+
+
+async def test_values_are_taken_over() -> None:
+    request = await read(
+        byte_level(),
+        text="a b",
+        max_tokens=2,
+        num_speculative_tokens=0,
+        ignore_eos=True,
+        stop_token_ids=[7],
+        stop_strings=["x"],
+        rule="ACCEPTANCE_RULE_TOKEN",
+        encoding="DISTRIBUTION_ENCODING_DENSE",
+    )
+    assert list(request.prompt_ids) == byte_level().encode("a b")
+    assert (request.max_tokens, request.num_speculative_tokens) == (2, 0)
+    assert request.stop_token_ids == {7} and request.stop_strings == ("x",)
+    assert (request.rule, request.encoding) == (Rule.TOKEN, Encoding.DENSE)
+
+
+async def test_a_chat_becomes_tokens() -> None:
+    request = await read(byte_level(), chat={"messages": [{"role": "user", "content": "a"}]})
+    assert list(request.prompt_ids) == byte_level().encode_chat([{"role": "user", "content": "a"}])
+
+
+async def test_more_tokens_than_fit_are_cut_to_what_fits() -> None:
+    assert (await read(max_tokens=1000)).max_tokens == 7
+
+
+async def test_the_longest_prompt_leaves_one_token() -> None:
+    assert (await read(token_ids={"ids": [1] * 9})).max_tokens == 1
+    with pytest.raises(PromptTooLongError) as caught:
+        await read(token_ids={"ids": [1] * 10})
+    assert caught.value.metadata["length"] == "10" and caught.value.metadata["limit"] == "9"
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"token_ids": {"ids": []}}, "prompt: holds no token"),
+        ({"token_ids": {"ids": [1, 4096]}}, "token_ids: holds 4096; ids go up to 4095"),
+        ({"max_tokens": 0}, "max_tokens: is 0; it must be between 1"),
+        ({"num_speculative_tokens": 17}, "num_speculative_tokens: is 17; it must be between 0 and 16"),
+        ({"stop_strings": ["x"] * 17}, "stop_strings: has 17 entries; at most 16"),
+        ({"stop_strings": ["x", ""]}, r"stop_strings\[1\] length: is 0; it must be between 1 and 256"),
+        ({"stop_strings": ["x" * 257]}, r"stop_strings\[0\] length: is 257"),
+        ({"stop_token_ids": [1] * 65}, "stop_token_ids: has 65 entries; at most 64"),
+        ({"stop_token_ids": [5000]}, "stop_token_ids: holds 5000; ids go up to 4095"),
+        ({"sampling": {"temperature": float("nan")}}, "sampling.temperature: is nan"),
+        ({"sampling": {"top_p": 0.0}}, "sampling.top_p: is 0.0"),
+        ({"rule": 99}, "rule: 99 is no AcceptanceRule"),
+        ({"encoding": 99}, "encoding: 99 is no"),
+        ({"chat": {"messages": []}}, "chat.messages count: is 0"),
+        ({"chat": {"messages": [{"role": "root", "content": "x"}]}}, r"chat.messages\[0\].role: is 'root'"),
+        ({"text": ""}, "prompt: holds no token"),
+        ({"text": "x" * 100_000}, "text: has 100000 characters; at most"),
+    ],
+)
+async def test_values_outside_their_limits_are_refused(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidFieldError, match=message):
+        await read(byte_level(), **fields)
+
+
+async def test_a_request_without_a_prompt_is_refused() -> None:
+    with pytest.raises(InvalidFieldError, match="prompt: is missing"):
+        await RequestReader(config=CONFIG, target=model_info(), tokenizer=None).read(pb.GenerateTokensRequest())
+
+
+@pytest.mark.parametrize(
+    "fields", [{"text": "a"}, {"chat": {"messages": [{"role": "user", "content": "a"}]}}, {"stop_strings": ["a"]}]
+)
+async def test_without_a_tokenizer_text_is_not_supported(fields: dict[str, object]) -> None:
+    with pytest.raises(NotSupportedError, match="the target has no tokenizer"):
+        await read(None, **fields)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"target_address": "nowhere"},
+        {"target_address": "host:0"},
+        {"draft_address": "host:99999"},
+        {"num_speculative_tokens": 17},
+        {"num_speculative_tokens": -1},
+        {"max_num_speculative_tokens": 65},
+        {"max_requests": 0},
+        {"draft_timeout": 0.0},
+        {"target_timeout": float("nan")},
+    ],
+)
+def test_a_config_outside_its_limits_is_refused(changes: dict[str, object]) -> None:
+    values: dict[str, object] = {"server": ServerConfig(port=0), "target_address": "a:1"}
+    with pytest.raises(InvalidFieldError, match=next(iter(changes))):
+        CoordinatorConfig(**{**values, **changes})  # type: ignore[arg-type]
