@@ -24,7 +24,7 @@ def summary_line(summary: pb.GenerationSummary) -> str:
     if speculation.round_count:
         parts.append(f"{speculation.tokens_per_round:.2f} tokens per round")
     if speculation.fallback_count:
-        parts.append(f"{speculation.fallback_count} rounds without the draft")
+        parts.append(f"{speculation.fallback_count} of {speculation.round_count} rounds without the draft")
     return " · ".join([*parts, f"seed {summary.seed}"])
 
 

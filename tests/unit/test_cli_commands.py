@@ -1,0 +1,161 @@
+"""The command line without services: help, versions, and one clear line for everything that is wrong."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from specpair.cli.bundled import resolve_model
+from specpair.cli.failures import CommandError
+from specpair.cli.info import is_ready
+from specpair.cli.main import app
+from specpair.cli.results import json_document, summary_line
+from specpair.v1 import coordinator_service_pb2 as pb
+from specpair.v1 import sampling_pb2
+
+NOWHERE = "127.0.0.1:1"
+
+
+def run(*arguments: str, stdin: str | bytes = "") -> tuple[int, str, str]:
+    """Exit status, standard output and standard error."""
+    result = CliRunner().invoke(app, list(arguments), input=stdin, env={"COLUMNS": "200"})
+    if result.exception is not None and not isinstance(result.exception, SystemExit):
+        raise result.exception
+    return result.exit_code, result.stdout, result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ([], ["up", "serve", "generate", "info", "--version"]),
+        (["up"], ["--draft", "--target", "--num-speculative-tokens", "--prompt", "--port"]),
+        (["serve"], ["draft", "target", "coordinator"]),
+        (
+            ["serve", "draft"],
+            ["--model", "--max-model-len", "--max-num-seqs", "SPECPAIR_MODEL", "50051"],
+        ),
+        (["serve", "target"], ["--dtype", "--max-num-batched-tokens", "--num-blocks", "50052"]),
+        (["serve", "coordinator"], ["--draft-timeout", "--target-timeout", "SPECPAIR_TARGET", "50050"]),
+        (["generate"], ["--temperature", "--rule", "--stop", "--json", "--chat", "SPECPAIR_ADDRESS"]),
+        (["info"], ["--json", "--address"]),
+    ],
+)
+def test_help_names_the_options(arguments: list[str], expected: list[str]) -> None:
+    status, stdout, _ = run(*arguments, "--help")
+    assert status == 0
+    assert [word for word in expected if word not in stdout] == []
+
+
+def test_the_version() -> None:
+    status, stdout, _ = run("--version")
+    assert status == 0 and stdout.startswith("specpair ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["generate", "x", "--max-tokens", "0"], "--max-tokens: is 0; it must be between 1 and 4294967295"),
+        (["generate", "x", "--seed", "-1"], "--seed: is -1"),
+        (["generate", "x", "--top-k", "-1"], "--top-k: is -1"),
+        (["generate", "x", "--num-speculative-tokens", "-1"], "--num-speculative-tokens: is -1"),
+        (["generate", "x", "--stop-token-id", "-1"], "--stop-token-id: is -1"),
+        (["serve", "draft", "--model", "m", "--port", "99999"], "port: is 99999; it must be between 0 and 65535"),
+        (["serve", "coordinator", "--target", "here"], "target_address: is 'here'; it must be host:port"),
+        (["serve", "coordinator", "--num-speculative-tokens", "17"], "num_speculative_tokens: is 17"),
+    ],
+)
+def test_a_wrong_value_is_one_line_and_status_2(arguments: list[str], message: str) -> None:
+    status, stdout, stderr = run(*arguments)
+    assert status == 2 and stdout == ""
+    assert stderr.startswith(f"specpair: {message}") and stderr.count("\n") == 1
+
+
+def test_input_that_is_no_text_is_refused() -> None:
+    status, _, stderr = run("generate", "-", stdin=b"ab\xff")
+    assert status == 2 and stderr == "specpair: prompt: is no valid UTF-8 at byte 2\n"
+
+
+@pytest.mark.parametrize("arguments", [["generate", "x"], ["generate", "x", "--json"], ["info"], ["info", "--json"]])
+def test_an_absent_coordinator_is_one_line_and_status_1(arguments: list[str]) -> None:
+    status, stdout, stderr = run(*arguments, "--address", NOWHERE)
+    assert status == 1 and stdout == ""
+    assert stderr == f"specpair: the coordinator at {NOWHERE} cannot be reached; `specpair up` starts one\n"
+
+
+def test_the_bundled_pair_is_found_or_its_absence_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    assert resolve_model("some/model", "draft") == "some/model"
+    monkeypatch.setattr("specpair.__file__", str(tmp_path / "specpair" / "__init__.py"))
+    with pytest.raises(CommandError, match="not part of this installation"):
+        resolve_model("bundled", "draft")
+    folder = tmp_path / "models" / "bundled" / "draft"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text("{}")
+    assert resolve_model("bundled", "draft") == str(folder)
+
+
+def test_up_reports_a_service_that_dies_with_the_end_of_its_log(tmp_path: Path) -> None:
+    """The target's folder is missing, so its process ends; the others are stopped, and nothing stays behind."""
+    missing = str(tmp_path / "missing")
+    result = subprocess.run(
+        [sys.executable, "-m", "specpair.cli", "up", "--draft", missing, "--target", missing, "--prompt", "x"],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        cwd=Path(__file__).parents[2],
+    )
+    assert result.returncode == 1
+    assert "ended with status 1; the end of its log:" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def finished() -> pb.GenerationSummary:
+    speculation = pb.SpeculationSummary(
+        round_count=5,
+        draft_round_count=4,
+        draft_token_count=16,
+        accepted_token_count=12,
+        drafted_per_position=[4, 4, 4, 4],
+        accepted_per_position=[4, 3, 3, 2],
+        acceptance_rate=0.75,
+        tokens_per_round=3.4,
+        fallback_count=1,
+        rule=sampling_pb2.ACCEPTANCE_RULE_TOKEN,
+    )
+    return pb.GenerationSummary(
+        finish_reason=pb.FINISH_REASON_STOP,
+        prompt_token_count=7,
+        completion_token_count=18,
+        seed=2**64 - 1,
+        speculation=speculation,
+        time_to_first_token_us=12_300,
+        total_time_us=500_000,
+    )
+
+
+def test_the_json_document() -> None:
+    document = json.loads(json_document("täxt", [1, 2], finished()))
+    assert document["text"] == "täxt" and document["token_ids"] == [1, 2]
+    assert document["finish_reason"] == "stop" and document["seed"] == 2**64 - 1
+    assert document["usage"] == {"prompt_tokens": 7, "completion_tokens": 18, "total_tokens": 25}
+    assert document["metrics"]["tokens_per_second"] == 36.0
+    decoding = document["metrics"]["speculative_decoding"]
+    assert (decoding["num_drafts"], decoding["num_draft_tokens"], decoding["num_accepted_tokens"]) == (4, 16, 12)
+    assert decoding["num_accepted_tokens_per_pos"] == [4, 3, 3, 2]
+    assert (decoding["acceptance_rate"], decoding["tokens_per_round"]) == (0.75, 3.4)
+    assert (decoding["num_fallbacks"], decoding["rule"]) == (1, "token")
+
+
+def test_the_summary_line() -> None:
+    line = summary_line(finished())
+    parts = ["18 tokens in 0.50 s", "36.0 tokens/s", "12.3 ms", "75.0% (12 of 16)", "3.40 tokens", "1 of 5 rounds"]
+    assert [part for part in parts if part not in line] == []
+
+
+def test_a_pair_is_ready_only_with_both_models() -> None:
+    pair = pb.GetPairInfoResponse(draft={}, target={})
+    assert is_ready(pair)
+    pair.ClearField("draft")
+    assert not is_ready(pair)
