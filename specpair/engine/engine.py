@@ -62,6 +62,7 @@ class Engine:
         """Until the work is done. Raises its error. If cancelled, the work is dropped at the next turn."""
         if self._closed:
             raise ShuttingDownError
+        work.future = self._loop.create_future()
         self._inbox.put(work)
         await work.future
 

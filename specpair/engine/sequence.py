@@ -43,7 +43,8 @@ class Work:
 
     sequence: Sequence
     row_count: int
-    future: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+    future: "asyncio.Future[None]" = field(init=False, repr=False)
+    """Set by `Engine.run`."""
     error: Exception | None = None
     done: bool = False
     submitted_at: float = field(default_factory=time.perf_counter)

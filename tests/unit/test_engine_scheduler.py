@@ -1,0 +1,45 @@
+"""Which tokens a forward pass feeds."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specpair.engine.scheduler import schedule
+from specpair.engine.sequence import Sequence, Work
+
+SHORT = 6
+
+
+def make_work(pending: int, row_count: int) -> Work:
+    return Work(Sequence([0] * pending), min(row_count, pending))
+
+
+works = st.lists(st.builds(make_work, st.integers(1, 60), st.integers(0, SHORT)), max_size=12)
+
+
+@given(works=works, budget=st.integers(1, 64))
+def test_schedule(works: list[Work], budget: int) -> None:
+    chunks = schedule(works, budget, SHORT)
+    short = [work for work in works if work.pending <= SHORT]
+    assert [chunk.work for chunk in chunks[: len(short)]] == short, "short works come first, all of them"
+    fed = 0
+    for chunk in chunks:
+        assert 0 < chunk.count <= chunk.work.pending
+        left = chunk.work.pending - chunk.count
+        assert chunk.completes == (left == 0)
+        assert chunk.completes or left >= chunk.work.row_count, "the rows of a work are never split"
+        fed += chunk.count
+    assert fed <= max(budget, sum(work.pending for work in short)), "prefill stays within the budget"
+    assert chunks or not works or all(w.pending > SHORT for w in works)
+
+
+def test_prefill_is_chunked_oldest_first() -> None:
+    old, young = make_work(50, 1), make_work(20, 1)
+    assert [(c.work, c.count, c.completes) for c in schedule([old, young], 32, SHORT)] == [(old, 32, False)]
+    old.sequence.tokens = [0] * 18
+    assert [(c.count, c.completes) for c in schedule([old, young], 32, SHORT)] == [(18, True), (14, False)]
+
+
+def test_verify_rows_go_before_a_long_prefill() -> None:
+    prefill, verify = make_work(500, 1), make_work(5, 5)
+    chunks = schedule([prefill, verify], 32, SHORT)
+    assert [(c.work, c.count) for c in chunks] == [(verify, 5), (prefill, 27)]
