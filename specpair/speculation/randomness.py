@@ -66,12 +66,12 @@ def random_bits(
     `seeds` and `steps` are below 2^64, `offsets` below 2^32; all have length N, and so has `domain` unless it is one
     for all.
     """
-    domains = [domain] * len(seeds) if isinstance(domain, Domain) else domain
     if len(seeds) <= _FEW:
+        domains = [domain] * len(seeds) if isinstance(domain, Domain) else domain
         keys = zip(seeds, domains, steps, offsets, strict=True)
         return torch.tensor([_draw_bits(*key) for key in keys], dtype=torch.int64)
-    bits = _draw_bits(_wrapped(seeds), np.array(domains), _wrapped(steps), np.array(offsets))
-    return torch.from_numpy(bits)
+    words = np.broadcast_to(np.asarray(domain), len(seeds))
+    return torch.from_numpy(_draw_bits(_wrapped(seeds), words, _wrapped(steps), np.asarray(offsets)))
 
 
 def uniforms(
