@@ -38,12 +38,12 @@ class Outcome:
     """[K + 1]: how likely each accepted count is."""
 
 
-def random_model(generator: torch.Generator, vocab_size: int, depth: int, concentration: float, zeros: float) -> Model:
-    """Gamma-distributed weights, normalised; each is 0 with probability `zeros`, but one of a row never is."""
+def random_model(generator: torch.Generator, vocab_size: int, depth: int, spread: float, zeros: float) -> Model:
+    """Softmax of normal logits with deviation `spread`; each is 0 with probability `zeros`, but one of a row never."""
     model = []
     for level in range(depth):
         shape = (vocab_size**level, vocab_size)
-        weights = torch._standard_gamma(torch.full(shape, concentration, dtype=torch.float64), generator=generator)
+        weights = torch.randn(shape, generator=generator, dtype=torch.float64).mul_(spread).exp_()
         weights[torch.rand(shape, generator=generator) < zeros] = 0.0
         spared = torch.randint(vocab_size, (shape[0], 1), generator=generator)
         weights.scatter_add_(1, spared, torch.full(spared.shape, 0.05, dtype=torch.float64))

@@ -20,11 +20,11 @@ EXACT = 1e-12
 rules = pytest.mark.parametrize("rule", list(Rule))
 
 
-def random_pair(seed: int, vocab_size: int, length: int, concentration: float, zeros: float) -> tuple[Model, Model]:
+def random_pair(seed: int, vocab_size: int, length: int, spread: float, zeros: float) -> tuple[Model, Model]:
     """A target of length + 1 levels and a draft of `length`."""
     generator = torch.Generator().manual_seed(seed)
-    target = random_model(generator, vocab_size, length + 1, concentration, zeros)
-    return target, random_model(generator, vocab_size, length, concentration, zeros)
+    target = random_model(generator, vocab_size, length + 1, spread, zeros)
+    return target, random_model(generator, vocab_size, length, spread, zeros)
 
 
 def row(*probabilities: float) -> Tensor:
@@ -37,7 +37,7 @@ pairs = st.builds(
     seed=st.integers(0, 2**31),
     vocab_size=st.integers(2, 4),
     length=st.integers(1, 3),
-    concentration=st.sampled_from([0.1, 0.5, 1.0, 10.0]),
+    spread=st.sampled_from([0.3, 1.0, 3.0, 10.0]),
     zeros=st.sampled_from([0.0, 0.3, 0.7]),
 )
 

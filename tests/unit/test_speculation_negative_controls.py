@@ -33,7 +33,7 @@ BLOCK = 3
 
 def pair() -> tuple[Model, Model]:
     """A target of four levels and a draft of three, over three tokens."""
-    generator = torch.Generator().manual_seed(7)
+    generator = torch.Generator().manual_seed(5)
     return random_model(generator, 3, 4, 1.0, 0.0), random_model(generator, 3, 3, 1.0, 0.0)
 
 

@@ -32,10 +32,10 @@ def test_known_answers_of_random123(counter, key, expected):
 def test_integers_arrays_and_tensors_agree(rows):
     expected = [philox4x32(row[:4], row[4:]) for row in rows]
     columns = np.array(rows, dtype=np.int64).T
-    in_numpy = philox4x32(tuple(columns[:4]), tuple(columns[4:]))
-    in_torch = philox4x32(tuple(torch.from_numpy(columns[:4].copy())), tuple(torch.from_numpy(columns[4:].copy())))
-    assert np.stack(in_numpy, -1).tolist() == [list(row) for row in expected]
-    assert torch.stack(in_torch, -1).tolist() == [list(row) for row in expected]
+    a, b, c, d, e, f = columns
+    assert np.stack(philox4x32((a, b, c, d), (e, f)), -1).tolist() == [list(row) for row in expected]
+    a, b, c, d, e, f = torch.from_numpy(columns.copy())
+    assert torch.stack(philox4x32((a, b, c, d), (e, f)), -1).tolist() == [list(row) for row in expected]
 
 
 @given(st.lists(st.tuples(seeds, st.sampled_from(Domain), seeds, words), min_size=17, max_size=30))
@@ -85,6 +85,6 @@ def test_uniforms_lie_in_the_half_open_interval_with_all_their_bits():
     drawn = uniforms(range(count), Domain.RESIDUAL, [0] * count, [0] * count)
     assert drawn.dtype == torch.float64
     assert (drawn * 2**BITS).long().tolist() == bits.tolist()
-    assert 0 <= int(bits.min()) and int(bits.max()) < 2**BITS
+    assert int(bits.min()) >= 0 and int(bits.max()) < 2**BITS
     set_share = ((bits[:, None] >> torch.arange(BITS)) & 1).double().mean(0)
     assert (set_share - 0.5).abs().max() < 5 * 0.5 / math.sqrt(count)
