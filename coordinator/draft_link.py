@@ -28,6 +28,7 @@ class DraftLink:
         """Facts of the process that was checked; None while there is none."""
         self._target = target
         self._quiet_until = 0.0
+        self._is_away = False
         self._check_wanted = asyncio.Event()
         self._check_wanted.set()
 
@@ -37,9 +38,16 @@ class DraftLink:
 
     def leave_alone(self, error: SpecpairError) -> None:
         """After a failure: nobody asks the draft during the cool-down."""
-        if self.is_usable:
+        if not self._is_away:
             logger.warning("going on without the draft: %s", error.message)
+        self._is_away = True
         self._quiet_until = time.monotonic() + self.cooldown
+
+    def welcome(self) -> None:
+        """After an answer."""
+        if self._is_away:
+            logger.info("the draft answers again")
+        self._is_away = False
 
     def confirm(self, instance_id: str) -> None:
         """Raises PeerUnavailableError for a process other than the one checked, and has it checked."""

@@ -98,6 +98,7 @@ class DraftSession:
             self._sequence_id, step, held, history[held:], count, self._link.timeout
         )
         self._held_length = len(history)
+        self._link.welcome()
         return proposed
 
     async def _finish_opening(self) -> None:
