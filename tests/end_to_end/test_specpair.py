@@ -1,0 +1,136 @@
+"""The `specpair` command with real processes, as a user runs it."""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.tiny_models import generate_greedily, load_plain
+
+BUNDLED = Path(__file__).parents[2] / "models" / "bundled"
+COMMAND = [sys.executable, "-m", "specpair.cli"]
+START_SECONDS = 100
+ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*COMMAND, *arguments], capture_output=True, text=True, timeout=START_SECONDS, env=ENVIRONMENT
+    )
+
+
+def free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [probe.getsockname()[1] for probe in sockets]
+    for probe in sockets:
+        probe.close()
+    return ports
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """`specpair up` on free ports; stopped by Ctrl-C, which must leave no process behind."""
+    port, draft_port, target_port = free_ports(3)
+    ports = ["--port", str(port), "--draft-port", str(draft_port), "--target-port", str(target_port)]
+    with subprocess.Popen(
+        [*COMMAND, "up", "--dtype", "float32", *ports],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        env=ENVIRONMENT,
+    ) as process:
+        assert process.stdout is not None
+        lines = []
+        for line in process.stdout:
+            lines.append(line)
+            if line.startswith("ready"):
+                break
+        assert lines and lines[-1].startswith("ready"), "".join(lines)
+        yield f"127.0.0.1:{port}"
+        process.send_signal(signal.SIGINT)
+        rest = process.stdout.read()
+        assert process.wait(timeout=30) == 0, rest
+    for number in (port, draft_port, target_port):
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(("127.0.0.1", number), timeout=1)
+
+
+@pytest.mark.timeout(240)
+def test_generate_json(address: str) -> None:
+    """The document has everything, and the tokens are those of transformers `generate`."""
+    prompt = "def read_lines(path):\n"
+    done = run(
+        "generate", prompt, "--address", address, "--temperature", "0", "--max-tokens", "24", "--ignore-eos", "--json"
+    )
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert document["finish_reason"] == "length"
+    assert document["usage"]["completion_tokens"] == len(document["token_ids"]) == 24
+    measured = document["metrics"]["speculative_decoding"]
+    assert measured["num_draft_tokens"] > 0
+    assert sum(measured["num_accepted_tokens_per_pos"]) == measured["num_accepted_tokens"]
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(BUNDLED / "target" / "tokenizer.json"))
+    expected = generate_greedily(load_plain(BUNDLED / "target"), tokenizer.encode(prompt).ids, 24)
+    assert document["token_ids"][: len(expected)] == expected
+    assert document["text"] == tokenizer.decode(document["token_ids"])
+
+
+@pytest.mark.timeout(240)
+def test_generate_streams_text_and_a_summary(address: str) -> None:
+    done = run("generate", "import os", "--address", address, "--max-tokens", "12", "--seed", "4", "--ignore-eos")
+    assert done.returncode == 0, done.stderr
+    assert "\x1b" not in done.stdout, "a pipe gets no colours"
+    assert re.search(r"12 tokens in .* tokens/s .* acceptance rate .* tokens per round .* seed 4", done.stderr)
+    again = run("generate", "import os", "--address", address, "--max-tokens", "12", "--seed", "4", "--ignore-eos")
+    assert again.stdout == done.stdout
+
+
+@pytest.mark.timeout(240)
+def test_info_is_ready(address: str) -> None:
+    done = run("info", "--address", address)
+    assert done.returncode == 0, done.stdout + done.stderr
+    for word in ("draft", "target", "Llama", "tokens proposed per round"):
+        assert word in done.stdout
+
+
+@pytest.mark.timeout(240)
+def test_errors_are_one_clear_line(address: str) -> None:
+    done = run("generate", "x", "--address", address, "--temperature", "-1")
+    assert done.returncode != 0
+    assert "temperature" in done.stderr and "100" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_nobody_there() -> None:
+    (port,) = free_ports(1)
+    done = run("info", "--address", f"127.0.0.1:{port}")
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.timeout(240)
+def test_up_with_a_prompt_completes_and_stops() -> None:
+    """What `make run` does."""
+    started = time.monotonic()
+    done = run("up", "--prompt", "def fibonacci(n):", "--max-tokens", "16", "--seed", "1")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip()
+    assert "acceptance rate" in done.stderr
+    assert time.monotonic() - started < START_SECONDS
+
+
+@pytest.mark.timeout(240)
+def test_a_model_that_is_not_there_stops_everything(tmp_path: Path) -> None:
+    done = run("up", "--prompt", "x", "--target", str(tmp_path / "nothing"))
+    assert done.returncode != 0
+    assert "no model folder" in done.stderr

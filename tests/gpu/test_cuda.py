@@ -1,0 +1,40 @@
+"""The engine on a GPU: run by `make test-gpu` where there is one."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.service.test_greedy import make_similar, prompts
+from tests.services import engine_config, running_pair
+from tests.tiny_models import generate_greedily, load_plain, make_model
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+
+
+@pytest.mark.parametrize("kind", ["llama", "gemma2", "qwen3"])
+@pytest.mark.parametrize("cache", ["contiguous", "paged"])
+async def test_greedy_equals_generate(kind: str, cache: str, tmp_path: Path) -> None:
+    target = make_model(tmp_path / "target", kind, seed=1)
+    draft = make_similar(target, tmp_path / "draft")
+    plain = load_plain(target)
+    expected = [generate_greedily(plain, prompt, 24) for prompt in prompts(64)]
+    on_gpu = {"device": "cuda:0", "cache": cache, "num_blocks": 512}
+    async with running_pair(engine_config(target, **on_gpu), engine_config(draft, **on_gpu)) as pair:
+        for count in (0, 3, 8):
+            calls = [pair.generate(p, 24, temperature=0, num_speculative_tokens=count) for p in prompts(64)]
+            assert [output.token_ids for output in await asyncio.gather(*calls)] == expected
+        await pair.check_clean()
+
+
+async def test_auto_takes_the_gpu_in_bfloat16(tmp_path: Path) -> None:
+    folder = make_model(tmp_path / "model")
+    load_plain(folder).to(torch.bfloat16).save_pretrained(folder)
+    async with running_pair(engine_config(folder, device="auto", dtype="auto", num_blocks=512)) as pair:
+        info = pair.target.host.info()
+        assert (info.device, info.dtype, info.cache) == ("cuda:0", "bfloat16", "paged")
+        assert len((await pair.generate([1, 2, 3], 8)).token_ids) == 8
