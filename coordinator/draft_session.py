@@ -44,6 +44,11 @@ class DraftSession:
             self._opening = asyncio.create_task(self._open(list(history)))
             self._opening.add_done_callback(_retrieve)
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the draft's limits are known: not before its first check, nor after it was restarted."""
+        return self._link.info is not None
+
     def room(self, length: int) -> int:
         """Most tokens that the draft can propose behind `length` tokens."""
         info = self._link.info

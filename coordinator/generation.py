@@ -135,19 +135,19 @@ class Generation:
         self._draft.leave_alone(InvalidDistributionError("proposal", error.message))
 
     def _block_length(self) -> int:
-        """Tokens to propose now. It looks at lengths alone, never at what was drawn."""
-        length = len(self._history)
-        target = self._pair.target.info
-        limits = (
+        """Tokens to propose now. It looks at lengths alone, never at what was drawn.
+
+        One place is left for the target's own token. Prompt and max_tokens fit the target, so what remains of
+        max_tokens keeps to its length as well.
+        """
+        limits = [
             self._request.num_speculative_tokens,
-            target.max_num_speculative_tokens,
+            self._pair.target.info.max_num_speculative_tokens,
             self.output.remaining_tokens - 1,
-            target.max_model_len - length - 1,
-        )
-        info = None if self._pair.draft is None else self._pair.draft.info
-        if self._draft is None or info is None:
-            return min(limits)
-        return min(*limits, self._draft.room(length))
+        ]
+        if self._draft is not None and self._draft.is_known:
+            limits.append(self._draft.room(len(self._history)))
+        return min(limits)
 
     def _commit(self, tokens: list[int], origins: list[Origin], rejected: Sequence[int] = ()) -> Round:
         self._history += tokens

@@ -64,7 +64,9 @@ def up(
     prompt: Annotated[
         str | None, typer.Option("--prompt", help="Generate one completion of this text, then stop everything.")
     ] = None,
-    max_tokens: opt.MaxTokensOption = None,
+    max_tokens: Annotated[
+        int, typer.Option("--max-tokens", help="Most tokens of the completion.", rich_help_panel=opt.SAMPLING)
+    ] = 128,
     temperature: opt.TemperatureOption = None,
     seed: opt.SeedOption = None,
     no_color: opt.NoColorOption = False,

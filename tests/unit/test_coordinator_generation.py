@@ -199,7 +199,7 @@ async def test_a_draft_that_hangs_is_waited_for_no_longer_than_its_timeout() -> 
 async def test_a_draft_that_refuses_the_tokens_is_not_asked_again() -> None:
     async with bench() as b:
         b.draft.faults.before = {2: InvalidFieldError("appended_token_ids", "holds 96")}
-        await b.run()
+        await b.run(pause=0.003)
         assert b.draft.faults.count == 3
 
 
