@@ -125,7 +125,7 @@ async def test_expected_error_is_not_logged(call: Call, caplog: pytest.LogCaptur
     assert not caplog.records
 
 
-async def test_abort_of_a_handler_passes() -> None:
+async def test_abort_of_a_handler_passes(caplog: pytest.LogCaptureFixture) -> None:
     async def abort(request: bytes, context: grpc.aio.ServicerContext) -> bytes:
         await context.abort(grpc.StatusCode.DATA_LOSS, "as the handler said")
 
