@@ -137,6 +137,7 @@ async def test_abort_of_a_handler_passes(caplog: pytest.LogCaptureFixture) -> No
             await channel.unary_unary("/test.Test/Abort")(b"")
     await server.stop()
     assert (caught.value.code(), caught.value.details()) == (grpc.StatusCode.DATA_LOSS, "as the handler said")
+    assert not caplog.records
 
 
 async def test_handler_of_a_caller_that_left_is_cancelled_and_not_logged(caplog: pytest.LogCaptureFixture) -> None:
