@@ -88,9 +88,8 @@ def draw(weights: Tensor, uniforms: Tensor) -> Tensor:
     scale = 2.0 ** (61 - (width - 1).bit_length())
     factor = scale / weights.amax(-1, keepdim=True).double()
     cumulative = (weights * factor).long().cumsum_(-1)
-    total = cumulative[:, -1]
-    chosen = torch.minimum((uniforms * total).long(), total - 1)
-    return torch.searchsorted(cumulative, chosen[:, None], right=True)[:, 0].clamp_max(width - 1)
+    chosen = (uniforms[:, None] * cumulative[:, -1:]).long()  # below the total, as uniforms are at most 1 - 2^-53
+    return torch.searchsorted(cumulative, chosen, right=True)[:, 0].clamp_max(width - 1)
 
 
 def concatenate(rows: Sequence[SparseRows]) -> SparseRows:

@@ -78,13 +78,13 @@ def verify(
 def acceptance_thresholds(target: Tensor, block: Block) -> Thresholds:
     """Thresholds of `target` [sum of (K_b + 1), V], for each sequence by its own rule."""
     positions = torch.arange(block.tokens.shape[1], device=target.device)
-    # Padding may read any row: its ratios are 0, because the draft gives it no probability.
-    rows = (first_rows(block.lengths)[:, None] + positions).clamp_max_(target.shape[0] - 1)
+    # Padding reads the sequence's own last row; its ratios are 0, because the draft gives it no probability.
+    rows = first_rows(block.lengths)[:, None] + torch.minimum(positions, block.lengths[:, None])
     offsets = rows * target.shape[1]
     ratios = _ratios(target.take(offsets + block.tokens), block)
     joint = _joint_probabilities(ratios)
     overlaps = _overlaps(target.take(offsets[..., None] + block.draft.token_ids), block, joint)
-    whole = _block_thresholds(joint, overlaps, block.lengths)
+    whole = _block_thresholds(joint, overlaps)
     judged_whole = block.judged_whole[:, None]
     return Thresholds(
         torch.where(judged_whole, whole, ratios.clamp_max(1.0)),
@@ -153,15 +153,13 @@ def _overlaps(target_mass: Tensor, block: Block, joint: Tensor) -> Tensor:
     return torch.minimum(target_mass * joint[:, :-1, None], block.draft.probabilities).sum(-1)
 
 
-def _block_thresholds(joint: Tensor, overlaps: Tensor, lengths: Tensor) -> Tensor:
+def _block_thresholds(joint: Tensor, overlaps: Tensor) -> Tensor:
     """h_1 .. h_K [B, K]: h_i = S / (S + 1 - P_i) with S = sum_x max(P_i p_{i+1} - q_{i+1}, 0), and h_K = P_K.
 
-    S is P_i - sum_x min(P_i p, q), since p sums to 1. 0 / 0 counts as 1: then P_i is 1 and nothing can be lost.
+    S is P_i - sum_x min(P_i p, q), since p sums to 1; there is no q_{K+1}, so there S is P_K and the formula gives P_K
+    by itself. 0 / 0 counts as 1: then P_i is 1 and nothing can be lost.
     """
     here = joint[:, 1:]
-    residual = (here[:, :-1] - overlaps[:, 1:]).clamp_min(0.0)
-    missing = 1.0 - here[:, :-1]
-    inner = (residual / (residual + missing)).masked_fill_(missing == 0, 1.0)
-    ordinals = torch.arange(inner.shape[1], device=here.device) + 1
-    inner = torch.where(ordinals < lengths[:, None], inner, here[:, :-1])
-    return torch.cat((inner, here[:, -1:]), -1)
+    residual = (here - pad(overlaps[:, 1:], (0, 1))).clamp_min(0.0)
+    missing = 1.0 - here
+    return (residual / (residual + missing)).masked_fill_(missing == 0, 1.0)
