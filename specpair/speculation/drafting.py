@@ -19,10 +19,10 @@ TOTAL_LOG2 = 24
 """Binary logarithm of the sum of the counts of a sparse row."""
 
 MASS_CUT = 2.0**-8
-"""Mass that a sparse row leaves out. Acceptance fell by 0.4 of it at temperature 1, by less below (bundled target)."""
+"""Mass that a sparse row may leave out: the most that acceptance can lose by it."""
 
 MAX_SUPPORT = 1024
-"""Most tokens of a sparse row: 8 kB."""
+"""Most tokens of a sparse row: 8 kB. Rows flatter than that lose more."""
 
 SMALLEST_WEIGHT = 1e-250
 """Rows of weights without a larger one count as empty: beyond, scaling them would overflow."""
@@ -62,11 +62,10 @@ def sparsify(probabilities: Tensor, *, mass_cut: float = MASS_CUT, max_support: 
     Counts are rounded down, a token without a count falls out, and what rounding left goes to the most likely
     token: at most S / 2^TOTAL_LOG2 of its mass. A one-hot row becomes one token with the full count.
     """
-    values, token_ids = _leading_tokens(probabilities, 1.0 - mass_cut, max_support)
-    mass = values.cumsum(-1)
-    values = torch.where(mass - values < 1.0 - mass_cut, values, 0.0)
-    counts = (values * (2.0**TOTAL_LOG2 / values.sum(-1, keepdim=True))).long()
-    counts[:, 0] += (1 << TOTAL_LOG2) - counts.sum(-1)
+    values, mass, token_ids = _leading_tokens(probabilities, 1.0 - mass_cut, max_support)
+    values = values.masked_fill(mass - values >= 1.0 - mass_cut, 0.0)
+    counts = values.double().mul_(2.0**TOTAL_LOG2 / values.sum(-1, keepdim=True, dtype=torch.float64)).long()
+    counts.select(-1, 0).add_((1 << TOTAL_LOG2) - counts.sum(-1))
     return SparseRows(token_ids, counts)
 
 
@@ -111,15 +110,15 @@ def stack_blocks(blocks: Sequence[DraftRows]) -> DraftRows:
     )
 
 
-def _leading_tokens(probabilities: Tensor, mass: float, max_support: int) -> tuple[Tensor, Tensor]:
-    """The most likely tokens, float64 values [N, S] and ids [N, S]: enough for `mass`, or `max_support`."""
+def _leading_tokens(probabilities: Tensor, mass: float, max_support: int) -> tuple[Tensor, Tensor, Tensor]:
+    """The most likely tokens, enough for `mass` or `max_support`: values [N, S], their running sums, ids [N, S]."""
     limit = min(max_support, probabilities.shape[-1])
-    for width in (min(_FIRST_WIDTH, limit), limit):
-        leading, token_ids = largest(probabilities, width)
-        values = leading.double()
-        if width == limit or bool((values.sum(-1) >= mass).all()):
-            break
-    return values, token_ids
+    values, token_ids = largest(probabilities, min(_FIRST_WIDTH, limit))
+    sums = values.cumsum(-1, dtype=torch.float64)
+    if values.shape[-1] < limit and not bool((sums[:, -1] >= mass).all()):
+        values, token_ids = largest(probabilities, limit)
+        sums = values.cumsum(-1, dtype=torch.float64)
+    return values, sums, token_ids
 
 
 def _widened(rows: Tensor, width: int, length: int | None = None) -> Tensor:

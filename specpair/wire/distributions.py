@@ -71,28 +71,30 @@ def decode(distributions: Distributions | None, token_ids: list[int], vocab_size
     drafted = _drafted_tokens(token_ids, vocab_size)
     encoding = distributions.WhichOneof("encoding") if distributions is not None else None
     if distributions is None or encoding is None or encoding == "one_hot":
-        return DraftRows(drafted[:, None], torch.ones(len(drafted), 1, dtype=torch.float64))
+        return DraftRows(torch.from_numpy(drafted[:, None]), torch.ones(len(drafted), 1, dtype=torch.float64))
     if encoding == "sparse":
-        rows = _decode_sparse(distributions.sparse, len(drafted), vocab_size)
-    else:
-        rows = _decode_dense(distributions.dense.probabilities, len(drafted), vocab_size)
-    drawn = (rows.token_ids == drafted[:, None]) & (rows.probabilities > 0)
-    if not bool(drawn.any(-1).all()):
-        raise InvalidDistributionError(_FIELD, "gives a drafted token no probability")
-    return rows
+        return _decode_sparse(distributions.sparse, drafted, vocab_size)
+    return _decode_dense(distributions.dense.probabilities, drafted, vocab_size)
 
 
-def _drafted_tokens(token_ids: list[int], vocab_size: int) -> Tensor:
+def _drafted_tokens(token_ids: list[int], vocab_size: int) -> np.ndarray:
+    """The drafted tokens [K] as int64, all of them in the vocabulary."""
     for token_id in token_ids:
         if not 0 <= token_id < vocab_size:
             raise InvalidDistributionError(
                 "proposal.token_ids", f"has {token_id}; ids are below {vocab_size}", limit=vocab_size - 1
             )
-    return torch.tensor(token_ids, dtype=torch.int64)
+    return np.array(token_ids, dtype=np.int64)
 
 
-def _decode_sparse(message: SparseDistributions, row_count: int, vocab_size: int) -> DraftRows:
-    sizes = _support_sizes(message, row_count, vocab_size)
+def _check_drafted(possible: np.ndarray) -> None:
+    """Refuses rows of which one gives the token that is said to come from it no probability: possible [K] bool."""
+    if not possible.all():
+        raise InvalidDistributionError(_FIELD, "gives a drafted token no probability")
+
+
+def _decode_sparse(message: SparseDistributions, drafted: np.ndarray, vocab_size: int) -> DraftRows:
+    sizes = _support_sizes(message, len(drafted), vocab_size)
     flat_ids = _numbers(message.token_ids, int(sizes.sum()), "token_ids")
     flat_counts = _numbers(message.counts, int(sizes.sum()), "counts")
     if (flat_ids >= vocab_size).any():
@@ -102,9 +104,10 @@ def _decode_sparse(message: SparseDistributions, row_count: int, vocab_size: int
     held = np.arange(sizes.max(initial=1)) < sizes[:, None]
     token_ids, counts = np.zeros(held.shape, dtype=np.int64), np.zeros(held.shape, dtype=np.int64)
     token_ids[held], counts[held] = flat_ids, flat_counts
-    _check_unique(flat_ids, np.repeat(np.arange(row_count), sizes), vocab_size)
+    _check_unique(flat_ids, np.repeat(np.arange(len(drafted)), sizes), vocab_size)
     if (counts.sum(-1) != 1 << message.total_log2).any():
         raise _sparse_error("counts", "has a row that does not sum to 2^total_log2")
+    _check_drafted(((token_ids == drafted[:, None]) & held).any(-1))
     return DraftRows(torch.from_numpy(token_ids), torch.from_numpy(counts * 2.0**-message.total_log2))
 
 
@@ -135,19 +138,23 @@ def _check_unique(token_ids: np.ndarray, rows: np.ndarray, vocab_size: int) -> N
         raise _sparse_error("token_ids", "has a token twice in one row")
 
 
-def _decode_dense(message: TensorMessage, row_count: int, vocab_size: int) -> DraftRows:
+def _decode_dense(message: TensorMessage, drafted: np.ndarray, vocab_size: int) -> DraftRows:
     field = f"{_FIELD}.dense.probabilities"
     if message.type != TENSOR_TYPE_FLOAT32:
         raise InvalidDistributionError(f"{field}.type", "must be TENSOR_TYPE_FLOAT32")
     shape = tuple(message.shape)
-    if len(shape) != 2 or shape[0] != row_count or not 1 <= shape[1] <= vocab_size:
-        raise InvalidDistributionError(f"{field}.shape", f"is {shape[:4]}; it must be ({row_count}, 1 .. {vocab_size})")
+    if len(shape) != 2 or shape[0] != len(drafted) or not 1 <= shape[1] <= vocab_size:
+        raise InvalidDistributionError(
+            f"{field}.shape", f"is {shape[:4]}; it must be ({len(drafted)}, 1 .. {vocab_size})"
+        )
     size = math.prod(shape) * _FLOAT32.itemsize
     if len(message.data) != size:
         raise InvalidDistributionError(f"{field}.data", f"has {len(message.data)} bytes; the shape asks for {size}")
     rows = np.frombuffer(message.data, dtype=_FLOAT32).reshape(shape)
     if not _are_distributions(rows):
         raise InvalidDistributionError(f"{field}.data", f"has a row that does not sum to 1 within {SUM_TOLERANCE}")
+    inside = np.minimum(drafted, shape[1] - 1)
+    _check_drafted((drafted < shape[1]) & (rows[np.arange(len(drafted)), inside] > 0))
     return dense_draft_rows(torch.from_numpy(rows.astype(np.float32)))
 
 
