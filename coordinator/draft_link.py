@@ -87,6 +87,9 @@ class DraftLink:
             except VocabularyMismatchError as error:
                 logger.error("the draft at %s is not used: %s", self.peer.address, error.message)
                 await asyncio.sleep(self.cooldown * 10)
+            except Exception:  # whatever it was, the draft is to be taken up again one day
+                logger.exception("checking the draft failed")
+                await asyncio.sleep(self.cooldown * 10)
 
     async def _check_with_patience(self) -> None:
         while True:

@@ -125,6 +125,8 @@ class Generation:
             try:
                 return await self._target.verify(step, self._history, proposed.proposal), proposed
             except (InvalidFieldError, NotSupportedError) as error:
+                if not is_about_the_proposal(error):
+                    raise
                 self._fall_back(error)
         return await self._target.verify(step, self._history, None), None
 
@@ -163,6 +165,13 @@ class Generation:
     async def _close(self) -> None:
         sessions = [self._target] if self._draft is None else [self._target, self._draft]
         await asyncio.gather(*(session.close() for session in sessions))
+
+
+def is_about_the_proposal(error: SpecpairError) -> bool:
+    """Whether the target refused what the draft sent, rather than the request."""
+    if isinstance(error, InvalidDistributionError | NotSupportedError):
+        return True
+    return error.metadata.get("field", "").startswith("proposal")
 
 
 def _origin_of_next(drafted_count: int, accepted_count: int) -> Origin:

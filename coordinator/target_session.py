@@ -29,8 +29,8 @@ logger = logging.getLogger(__name__)
 class TargetSession:
     """Gives each round its verdict, however often the target has to be asked or opened again.
 
-    A repeated call carries the same step, so nothing is drawn twice: the target answers from memory, or, if it
-    was restarted, comes to the same verdict from the same history and seed.
+    A repeated call carries the same step, so nothing is drawn twice: the target answers from memory. One that was
+    restarted judges again with the same noise; if its verdict differs, by rounding, the lost one was never seen.
     """
 
     def __init__(self, link: TargetLink, sequence_id: str, options: OpenOptions, timeout: float):

@@ -48,11 +48,6 @@ class Drafted:
 
 
 @dataclass(eq=False, kw_only=True)
-class PrefillWork(Work):
-    """Feeds the prompt ahead of the first call."""
-
-
-@dataclass(eq=False, kw_only=True)
 class ProposeWork(Work):
     """The engine's view of a call: one row per step, until all tokens are drawn."""
 
@@ -97,7 +92,7 @@ class Drafter(ModelHost[Drafted]):
         return await self.sequences.step(call.sequence_id, call.step, body, compute)
 
     async def _prefill(self, held: HeldSequence[Drafted]) -> None:
-        await self.engine.run(PrefillWork(sequence=held.cached, row_count=0))
+        await self.engine.run(Work(sequence=held.cached, row_count=0))
 
     async def _draft(self, held: HeldSequence[Drafted], call: ProposeCall) -> Drafted:
         self.sequences.check_position(held, call.base_length, call.appended, 1)
@@ -133,16 +128,12 @@ def report_nothing(prefill: "asyncio.Task[None]") -> None:
 
 def advance(works: list[Work], logits: Tensor) -> None:
     """Draws the next token of every work: logits `[proposing works, vocabulary]`."""
-    for work in works:
-        work.done = isinstance(work, PrefillWork)
     proposing = [work for work in works if isinstance(work, ProposeWork)]
-    if not proposing:
-        return
     mask_vocabulary(proposing, logits)
     finite = finite_rows(logits).tolist()
     for work, is_finite in zip(proposing, finite, strict=True):
         if not is_finite:
-            work.error, work.done = NotFiniteError(), True
+            end_early(work)
     for encoding, sample in ((Encoding.SPARSE, sample_sparse), (Encoding.DENSE, sample_dense)):
         chosen = [i for i, w in enumerate(proposing) if not w.done and w.options.encoding is encoding]
         if not chosen:
@@ -150,6 +141,14 @@ def advance(works: list[Work], logits: Tensor) -> None:
         members = [proposing[i] for i in chosen]
         rows = SamplingRows.of([w.options.sampling for w in members], logits.device)
         sample(members, probabilities(logits if len(chosen) == len(proposing) else logits[chosen], rows))
+
+
+def end_early(work: ProposeWork) -> None:
+    """The next row cannot be sampled from. What was drawn is sent all the same: to drop a token for what came after
+    it would bias the output (rule 8 of exactness in the design)."""
+    work.done = True
+    if not work.tokens:
+        work.error = NotFiniteError()
 
 
 def mask_vocabulary(works: list[ProposeWork], logits: Tensor) -> None:
@@ -161,9 +160,9 @@ def mask_vocabulary(works: list[ProposeWork], logits: Tensor) -> None:
 
 def sample_sparse(works: list[ProposeWork], rows: Tensor) -> None:
     """Encodes as integer counts, then draws from the counts."""
-    sparse = sparsify(rows)
-    bits = torch.as_tensor(random_bits(*noise_keys(works))).to(rows.device)
-    tokens = draw_counts(sparse, bits).tolist()
+    on_device = sparsify(rows)
+    sparse = SparseRows(on_device.token_ids.cpu(), on_device.counts.cpu())
+    tokens = draw_counts(sparse, torch.as_tensor(random_bits(*noise_keys(works)))).tolist()
     for i, (work, token) in enumerate(zip(works, tokens, strict=True)):
         work.sparse.append(sparse.select(slice(i, i + 1)))
         take(work, token)
@@ -171,9 +170,11 @@ def sample_sparse(works: list[ProposeWork], rows: Tensor) -> None:
 
 def sample_dense(works: list[ProposeWork], rows: Tensor) -> None:
     """Draws from the float32 probabilities as the target will read them."""
-    tokens = draw(dense_draft_rows(rows).probabilities, torch.as_tensor(uniforms(*noise_keys(works))).to(rows.device)).tolist()
+    tokens = draw(
+        dense_draft_rows(rows).probabilities, torch.as_tensor(uniforms(*noise_keys(works))).to(rows.device)
+    ).tolist()
     for work, token, row in zip(works, tokens, rows, strict=True):
-        work.dense.append(row)
+        work.dense.append(row.float().cpu().clone())  # a row of its own: a view would keep the whole batch
         take(work, token)
 
 

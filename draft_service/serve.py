@@ -3,8 +3,8 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from draft_service.servicer import DraftServicer
 from draft_service.drafter import Drafter
+from draft_service.servicer import DraftServicer
 from specpair.engine.config import EngineConfig
 from specpair.rpc.config import ServerConfig
 from specpair.rpc.sequence_servicer import SequenceServicer

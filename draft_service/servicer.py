@@ -8,6 +8,7 @@ import grpc.aio
 import torch
 
 from draft_service.drafter import Drafted, Drafter, ProposeCall
+from specpair.rpc.limits import check_count, check_sequence_id
 from specpair.rpc.streams import serve_calls
 from specpair.speculation.drafting import concatenate
 from specpair.v1 import draft_service_pb2 as pb
@@ -33,6 +34,9 @@ class DraftServicer(DraftServiceServicer):
         await serve_calls(request_iterator, context, self._propose, pb.StreamProposalsResponse)
 
     async def _propose(self, request: pb.ProposeTokensRequest) -> pb.ProposeTokensResponse:
+        check_sequence_id("sequence_id", request.sequence_id)
+        limit = self._drafter.sequences.limits.max_model_len
+        check_count("appended_token_ids", len(request.appended_token_ids), limit)
         call = ProposeCall(
             sequence_id=request.sequence_id,
             step=request.step,

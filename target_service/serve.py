@@ -3,14 +3,14 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from target_service.servicer import TargetServicer
-from target_service.verifier import Verifier
 from specpair.engine.config import EngineConfig
 from specpair.rpc.config import ServerConfig
 from specpair.rpc.sequence_servicer import SequenceServicer
 from specpair.rpc.server import ServiceServer, run_service
-from specpair.v1.target_service_pb2_grpc import add_TargetServiceServicer_to_server
 from specpair.v1.sequence_service_pb2_grpc import add_SequenceServiceServicer_to_server
+from specpair.v1.target_service_pb2_grpc import add_TargetServiceServicer_to_server
+from target_service.servicer import TargetServicer
+from target_service.verifier import Verifier
 
 
 @asynccontextmanager

@@ -7,6 +7,7 @@ import grpc
 import grpc.aio
 
 from specpair.errors import NotSupportedError
+from specpair.rpc.limits import check_count, check_sequence_id
 from specpair.rpc.streams import serve_calls
 from specpair.speculation.drafting import DraftRows
 from specpair.v1 import proposal_pb2
@@ -36,6 +37,7 @@ class TargetServicer(TargetServiceServicer):
         await serve_calls(request_iterator, context, self._verify, pb.StreamVerificationsResponse)
 
     async def _verify(self, request: pb.VerifyProposalRequest) -> pb.VerifyProposalResponse:
+        check_call(request, self._verifier)
         call = VerifyCall(
             sequence_id=request.sequence_id,
             step=request.step,
@@ -56,9 +58,16 @@ class TargetServicer(TargetServiceServicer):
         )
 
     async def _decode(self, proposal: proposal_pb2.Proposal) -> DraftRows:
-        if proposal.parent_indices:
-            raise NotSupportedError("proposal.parent_indices: trees of tokens are not verified by this version")
         arguments = (proposal.distributions, list(proposal.token_ids), self._verifier.sequences.limits.vocab_size)
         if len(proposal.distributions.dense.probabilities.data) > DECODED_ON_THE_LOOP_BYTES:
             return await asyncio.to_thread(decode, *arguments)
         return decode(*arguments)
+
+
+def check_call(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:
+    """Raises for what is too large to be looked at, before anything is made of it."""
+    check_sequence_id("sequence_id", request.sequence_id)
+    check_count("appended_token_ids", len(request.appended_token_ids), verifier.sequences.limits.max_model_len)
+    check_count("proposal.token_ids", len(request.proposal.token_ids), verifier.max_num_speculative_tokens)
+    if request.proposal.parent_indices:
+        raise NotSupportedError("proposal.parent_indices: trees of tokens are not verified by this version")

@@ -11,11 +11,14 @@ from torch import Tensor
 from specpair.engine.host import ModelHost
 from specpair.engine.sequence import Work
 from specpair.engine.sequence_store import HeldSequence
-from specpair.errors import InvalidFieldError, NotFiniteError
+from specpair.errors import NotFiniteError
 from specpair.speculation.drafting import DraftRows, stack_blocks
 from specpair.speculation.randomness import Domain, uniforms
 from specpair.speculation.sampling import SamplingRows, finite_rows, probabilities
 from specpair.speculation.verification import Verdicts, verify
+
+WIDE_SUPPORT = 2048
+"""Tokens in a draft's distribution beyond which it is not padded together with ordinary ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,10 +63,6 @@ class Verifier(ModelHost[Verdict]):
 
     async def verify(self, call: VerifyCall, body: object) -> Verdict:
         """The verdict on one call, given once for each step. Commits the accepted tokens and the next one."""
-        limit = self.max_num_speculative_tokens
-        if len(call.proposed) > limit:
-            problem = f"has {len(call.proposed)} tokens; at most {limit} are verified at once"
-            raise InvalidFieldError("proposal.token_ids", problem, limit=limit)
 
         async def compute(held: HeldSequence[Verdict]) -> Verdict:
             return await self._judge(held, call)
@@ -99,11 +98,24 @@ def advance(works: list[Work], logits: Tensor) -> None:
     """Judges every work whose rows are there: logits `[sum of (K + 1), vocabulary]`."""
     judged = [work for work in works if isinstance(work, VerifyWork)]
     judged, logits = drop_not_finite(judged, logits)
-    if not judged:
-        return
-    verdicts = judge(judged, logits)
+    rows = logits.split([work.row_count for work in judged])
+    for group in by_width(judged):
+        members = [judged[i] for i in group]
+        part = logits if len(group) == len(judged) else torch.cat([rows[i] for i in group])
+        commit(members, judge(members, part))
+
+
+def by_width(works: list[VerifyWork]) -> list[list[int]]:
+    """Indices of works to judge together: blocks are padded to the widest support, so wide ones go by themselves."""
+    is_wide = [work.call.draft.token_ids.size(1) > WIDE_SUPPORT for work in works]
+    groups = [[i for i, wide in enumerate(is_wide) if wide is chosen] for chosen in (False, True)]
+    return [group for group in groups if group]
+
+
+def commit(works: list[VerifyWork], verdicts: Verdicts) -> None:
+    """Keeps the accepted tokens and adds the target's own."""
     accepted, following = verdicts.accepted_counts.tolist(), verdicts.next_tokens.tolist()
-    for work, count, token in zip(judged, accepted, following, strict=True):
+    for work, count, token in zip(works, accepted, following, strict=True):
         work.accepted_count, work.next_token = count, token
         committed = len(work.sequence.tokens) - len(work.call.proposed)
         work.sequence.replace_from(committed + count, [token])
@@ -116,7 +128,9 @@ def drop_not_finite(works: list[VerifyWork], logits: Tensor) -> tuple[list[Verif
     if bool(finite.all()):
         return works, logits
     kept_works, kept_rows = [], []
-    parts = zip(works, logits.split([w.row_count for w in works]), finite.split([w.row_count for w in works]), strict=True)
+    parts = zip(
+        works, logits.split([w.row_count for w in works]), finite.split([w.row_count for w in works]), strict=True
+    )
     for work, rows, are_finite in parts:
         if bool(are_finite.all()):
             kept_works.append(work)

@@ -40,7 +40,6 @@ class RunningModel:
 
     async def check_clean(self) -> None:
         """No sequence is left, every block is free, the cache's invariants hold."""
-        await self.host.engine.settle()
         await self.host.engine.check_integrity()
         info = self.host.info()
         assert info.sequence_count == 0
@@ -122,7 +121,9 @@ class Generated:
 
 
 @asynccontextmanager
-async def running_pair(target: EngineConfig, draft: EngineConfig | None = None, **options: Any) -> AsyncIterator[RunningPair]:
+async def running_pair(
+    target: EngineConfig, draft: EngineConfig | None = None, **options: Any
+) -> AsyncIterator[RunningPair]:
     """All three services; `options` are fields of CoordinatorConfig."""
     async with AsyncExitStack() as stack:
         target_model = await stack.enter_async_context(running_target(target))

@@ -20,7 +20,10 @@ NO_TOKENS = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
 CONFIGS: dict[str, tuple[type[Any], dict[str, Any]]] = {
     "llama": (hf.LlamaConfig, SHAPE),
     "qwen2": (hf.Qwen2Config, SHAPE),
-    "qwen2_sliding": (hf.Qwen2Config, {**SHAPE, "use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1}),
+    "qwen2_sliding": (
+        hf.Qwen2Config,
+        {**SHAPE, "use_sliding_window": True, "sliding_window": 8, "max_window_layers": 1},
+    ),
     "qwen3": (hf.Qwen3Config, {**SHAPE, "head_dim": 8}),
     "mistral": (hf.MistralConfig, {**SHAPE, "sliding_window": 8}),
     "gemma2": (hf.Gemma2Config, {**SHAPE, "head_dim": 8, "sliding_window": 8, "query_pre_attn_scalar": 8}),

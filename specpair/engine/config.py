@@ -3,10 +3,15 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from specpair.options import check_range
+
 
 @dataclass(frozen=True, kw_only=True)
 class EngineConfig:
-    """One model on one device. Names follow vLLM's where it has one."""
+    """One model on one device. Names follow vLLM's where it has one.
+
+    Raises InvalidFieldError for a number outside its limits.
+    """
 
     model: str
     """A local folder or a Hugging Face id."""
@@ -28,3 +33,16 @@ class EngineConfig:
     """Tokens in a cache block."""
     num_blocks: int | None = None
     """Blocks in the cache; as many as the memory bears if None."""
+
+    def __post_init__(self) -> None:
+        for name, low, high in (
+            ("max_model_len", 2, 2**24),
+            ("max_num_seqs", 1, 65536),
+            ("max_num_batched_tokens", 1, 2**20),
+            ("max_num_speculative_tokens", 1, 64),
+            ("block_size", 1, 1024),
+            ("num_blocks", 1, 2**31),
+        ):
+            value = getattr(self, name)
+            if value is not None:
+                check_range(name, value, low, high)

@@ -45,12 +45,10 @@ class ContiguousCache(KeyValueCache):
         shared = common_length(best.token_ids, token_ids) if best else 0
         if best is None or shared < self.block_size:
             holding = Holding(0, Slab({}, {}, 0, []))
+        elif shared == len(best.token_ids):
+            holding = Holding(shared, self._take_over(best))
         else:
-            del self._kept[best]
-            self._kept_blocks -= best.block_count
-            self._held_blocks += best.block_count
-            holding = Holding(shared, best)
-        holding.place.token_ids = []
+            holding = self._share(best, shared)
         self._holdings.add(holding)
         return holding
 
@@ -96,16 +94,29 @@ class ContiguousCache(KeyValueCache):
             assert holding.length <= holding.place.block_count * self.block_size, "a slab is too small"
             assert holding.place not in self._kept, "a kept slab is held"
 
+    def _take_over(self, slab: Slab) -> Slab:
+        """A kept slab goes on as that of a new sequence."""
+        del self._kept[slab]
+        self._kept_blocks -= slab.block_count
+        self._held_blocks += slab.block_count
+        slab.token_ids = []
+        return slab
+
+    def _share(self, slab: Slab, length: int) -> Holding:
+        """A copy of the beginning of a kept slab, which stays; nothing if there is no room for it."""
+        try:
+            copy = self._copy(slab, length, blocks_for(length, self.block_size), returned=0)
+        except CapacityExhaustedError:
+            return Holding(0, Slab({}, {}, 0, []))
+        return Holding(length, copy)
+
     def _copy(self, slab: Slab, length: int, block_count: int, *, returned: int) -> Slab:
         """A slab of `block_count` blocks with the first `length` tokens, while `returned` blocks come back."""
         if block_count - returned > self.free_block_count:
-            raise CapacityExhaustedError(
-                f"{block_count - returned} cache blocks wanted, {self.free_block_count} free"
-            )
+            raise CapacityExhaustedError(f"{block_count - returned} cache blocks wanted, {self.free_block_count} free")
         while self._held_blocks + block_count - returned + self._kept_blocks > self.block_count:
             evicted, _ = self._kept.popitem(last=False)
             self._kept_blocks -= evicted.block_count
-        self._held_blocks += block_count - returned
         copy = Slab({}, {}, block_count, list(slab.token_ids) if returned else [])
         capacity = block_count * self.block_size
         for i, shape in self._layers.items():
@@ -114,6 +125,7 @@ class ContiguousCache(KeyValueCache):
             if length:
                 copy.keys[i][:, :length] = slab.keys[i][:, :length]
                 copy.values[i][:, :length] = slab.values[i][:, :length]
+        self._held_blocks += block_count - returned  # last: memory that cannot be had is not counted
         return copy
 
     def _empty(self, *shape: int) -> Tensor:

@@ -68,31 +68,16 @@ class Engine:
 
     def fork(self, source: Sequence, length: int) -> Sequence:
         """A sequence of the first `length` tokens that shares or copies the cache. `source` must be idle."""
-        forked = Sequence(source.tokens[:length])
-
-        def fork_cache() -> None:
-            held = min(source.holding.length, source.valid_length, length) if source.holding else 0
-            if held:
-                with contextlib.suppress(CapacityExhaustedError):  # then it is computed again when needed
-                    forked.holding = self.cache.fork(source.holding, held)
-                    forked.valid_length = held
-                    self._idle[forked] = None
-
-        self._inbox.put(fork_cache)
+        forked = Sequence(source.tokens[:length], valid_length=length)
+        self._inbox.put(lambda: self._fork_cache(source, forked))
         return forked
 
     def close(self, sequence: Sequence) -> None:
         """Frees the blocks of a sequence; its work under way, if any, must have been cancelled."""
         self._inbox.put(lambda: self._release(sequence))
 
-    async def settle(self) -> None:
-        """Until the device thread has done everything that was handed to it so far, works aside."""
-        reached = self._loop.create_future()
-        self._inbox.put(lambda: self._tell(lambda: reached.done() or reached.set_result(None)))
-        await reached
-
     async def check_integrity(self) -> None:
-        """Asserts the cache's invariants, on the device thread."""
+        """Asserts the cache's invariants, on the device thread, after all that was handed to it so far."""
         outcome: asyncio.Future[None] = self._loop.create_future()
 
         def check() -> None:
@@ -117,16 +102,19 @@ class Engine:
 
     @torch.inference_mode()
     def _run(self) -> None:
-        while self._take_jobs():
-            try:
+        try:
+            while self._take_jobs():
                 self._turn()
-            except Exception:
-                log.exception("a forward pass failed")
-                self._fail_all(EngineFault())
-        self._fail_all(ShuttingDownError())
+        except BaseException:
+            log.exception("the device thread ended")
+            raise
+        finally:
+            self._closed = True
+            self._fail(list(self._works), ShuttingDownError())
+            self._empty_inbox()
 
     def _take_jobs(self) -> bool:
-        """Takes what is in the inbox, waiting only if there is no work. False at the end."""
+        """Takes what is in the inbox, waiting only if there is no work. False at the end. A failed job is logged."""
         while True:
             try:
                 job = self._inbox.get(block=not self._works)
@@ -136,8 +124,19 @@ class Engine:
                 return False
             if isinstance(job, Work):
                 self._works.append(job)
-            else:
+                continue
+            try:
                 job()
+            except Exception:
+                log.exception("a job of the device thread failed")
+
+    def _empty_inbox(self) -> None:
+        """Nobody waits for ever for a thread that has ended."""
+        with contextlib.suppress(queue.Empty):
+            while True:
+                job = self._inbox.get(block=False)
+                if isinstance(job, Work):
+                    self._fail([job], ShuttingDownError())
 
     def _turn(self) -> None:
         self._works = [work for work in self._works if not work.future.done()]
@@ -149,10 +148,20 @@ class Engine:
         now = time.perf_counter()
         for chunk in chunks:
             chunk.work.started_at = chunk.work.started_at or now
+        try:
+            self._pass(chunks)
+        except Exception:
+            log.exception("a forward pass failed")
+            self._fail([chunk.work for chunk in chunks], EngineFault())
+
+    def _pass(self, chunks: list[Chunk]) -> None:
+        """One forward pass, and what the service makes of its logits."""
         logits = self._forward(chunks)
         complete = [chunk.work for chunk in chunks if chunk.completes]
-        if complete:
-            self._advance(complete, logits)
+        for work in complete:
+            work.done = work.row_count == 0
+        if wanting := [work for work in complete if not work.done]:
+            self._advance(wanting, logits)
         self._finish([work for work in complete if work.done])
 
     def _prepare(self, work: Work) -> None:
@@ -160,13 +169,11 @@ class Engine:
         sequence = work.sequence
         self._idle.pop(sequence, None)
         if sequence.holding is None:
-            reusable = sequence.tokens[: len(sequence.tokens) - max(1, work.row_count)]
-            sequence.holding = self.cache.open(reusable)
+            sequence.holding = self.cache.open(sequence.tokens)
             sequence.valid_length = sequence.holding.length
-        elif sequence.holding.length > sequence.valid_length:
-            self.cache.truncate_to(sequence.holding, sequence.valid_length)
-        fed = len(sequence.tokens) - work.row_count
-        if sequence.holding.length > fed:  # the rows that are wanted must be fed
+        # The rows that are wanted are fed again if need be, and no pass is empty.
+        fed = min(sequence.valid_length, len(sequence.tokens) - max(1, work.row_count))
+        if sequence.holding.length > fed:
             self.cache.truncate_to(sequence.holding, fed)
             sequence.valid_length = fed
 
@@ -197,22 +204,30 @@ class Engine:
         sequence = next(iter(self._idle), None)
         if sequence is None:
             return False
-        del self._idle[sequence]
-        # Its tokens may be changing on the loop at this moment, so nothing of it is kept for others.
-        self.cache.free(sequence.holding)
-        sequence.holding = None
+        self._take_away(sequence)
         return True
 
+    def _take_away(self, sequence: Sequence) -> None:
+        """Frees its cache; its tokens are fed again when needed.
+
+        Nothing is kept for others: an idle sequence's tokens may be changing on the loop at this moment, and a
+        waiting one would take its blocks right back.
+        """
+        self._idle.pop(sequence, None)
+        assert sequence.holding is not None
+        self.cache.free(sequence.holding)
+        sequence.holding = None
+
     def _make_room(self, chunks: list[Chunk]) -> None:
-        """Nothing fits: takes the youngest work's cache for the others; one that is alone and too long fails."""
-        holders = [w for w in self._works if w.sequence.holding is not None and w.sequence.holding.length]
-        if len(holders) > 1:
-            self._release(holders[-1].sequence)
-            return
-        stuck = holders[0] if holders else chunks[0].work
-        stuck.error = CapacityExhaustedError("the cache is too small for this sequence")
-        stuck.done = True
-        self._finish([stuck])
+        """Nothing fits: the youngest of the others gives its cache up for the first; without others, that one fails."""
+        first = chunks[0].work
+        others = [work.sequence for work in self._works if work is not first and is_holding(work.sequence)]
+        if others:
+            self._take_away(others[-1])
+        else:
+            first.error = CapacityExhaustedError("the cache is too small for this sequence")
+            first.done = True
+            self._finish([first])
 
     def _forward(self, chunks: list[Chunk]) -> Tensor:
         segments, token_ids = [], []
@@ -254,17 +269,32 @@ class Engine:
         self.cache.free(sequence.holding)
         sequence.holding = None
 
-    def _fail_all(self, error: SpecpairError) -> None:
+    def _fail(self, works: list[Work], error: SpecpairError) -> None:
         """After a failed pass nobody knows what the caches of its works hold: they are dropped."""
-        for work in self._works:
+        for work in works:
             work.error, work.done = error, True
-            work.sequence.valid_length = 0
-            self._release(work.sequence)
-        self._finish(list(self._works))
+            if work.sequence.holding is not None:
+                self._take_away(work.sequence)
+        self._finish(works)
+
+    def _fork_cache(self, source: Sequence, forked: Sequence) -> None:
+        """Copies or shares what the cache holds of both; where that fails it is computed again when needed.
+
+        `forked.valid_length` may have been lowered meanwhile and is not raised here: only a forward pass or an
+        opening on behalf of a work may do that.
+        """
+        held = min(source.valid_length, forked.valid_length, source.holding.length) if source.holding else 0
+        if held and forked.holding is None:
+            forked.holding = self.cache.fork(source.holding, held)
+            self._idle[forked] = None
 
     def _tell(self, callback: Callable[[], object]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed; nobody waits
             self._loop.call_soon_threadsafe(callback)
+
+
+def is_holding(sequence: Sequence) -> bool:
+    return sequence.holding is not None and sequence.holding.length > 0
 
 
 def settle_futures(works: list[Work]) -> None:

@@ -95,7 +95,7 @@ class ModelHost(ABC, Generic[Answer]):
         cache = "paged" if isinstance(self.engine.cache, PagedCache) else "contiguous"
         return ModelInfo(
             instance_id=self.instance_id,
-            model_name=self.loaded.name,
+            model_name=self.loaded.display_name,
             architecture=type(self.loaded.model).__name__,
             parameter_count=self.loaded.model.num_parameters(),
             vocab_size=self.loaded.vocab_size,
@@ -123,7 +123,7 @@ def load_runner(config: EngineConfig) -> tuple[LoadedModel, ModelRunner]:
     check(loaded, runner)
     log.info(
         "loaded %s: %.1f M parameters, %s on %s, %d cache blocks of %d tokens",
-        loaded.name,
+        loaded.display_name,
         loaded.model.num_parameters() / 1e6,
         str(loaded.dtype).removeprefix("torch."),
         loaded.device,
@@ -137,6 +137,11 @@ def make_cache(config: EngineConfig, loaded: LoadedModel) -> KeyValueCache:
     kind = config.cache
     if kind == "auto":
         kind = "contiguous" if loaded.device.type == "cpu" else "paged"
+    needed = blocks_for(loaded.max_model_len, config.block_size)
+    if config.num_blocks is not None and config.num_blocks < needed:
+        raise ModelRefusedError(
+            f"--num-blocks is {config.num_blocks}, but one sequence of {loaded.max_model_len} tokens takes {needed}"
+        )
     block_count = config.num_blocks or choose_block_count(config, loaded)
     cache = PagedCache if kind == "paged" else ContiguousCache
     return cache(loaded.layers, block_count, config.block_size, loaded.dtype, loaded.device)

@@ -35,6 +35,12 @@ class LoadedModel:
     tokenizer: TokenizerFiles | None
 
     @property
+    def display_name(self) -> str:
+        """The Hugging Face id, or the folder's name: paths are nobody else's business."""
+        path = Path(self.name)
+        return path.resolve().name if path.is_dir() else self.name
+
+    @property
     def device(self) -> torch.device:
         return self.model.device
 
@@ -59,20 +65,38 @@ def load(config: EngineConfig) -> LoadedModel:
             attn_implementation=NAME,
         )
     except KeyError as error:
-        raise ModelRefusedError(f"{settings.model_type} does not go through transformers' attention interface") from error
+        raise ModelRefusedError(
+            f"{settings.model_type} does not go through transformers' attention interface"
+        ) from error
     except (OSError, ValueError, ImportError) as error:
         raise ModelRefusedError(f"{config.model} cannot be loaded: {first_line(error)}") from error
     model.to(device).eval()
     layers = record_layers(model)
+    max_model_len = choose_length(config.max_model_len, settings)
+    refuse_batch_dependent_positions(settings, max_model_len)
     return LoadedModel(
         name=config.model,
         model=model,
         layers=layers,
         vocab_size=settings.get_text_config().vocab_size,
-        max_model_len=choose_length(config.max_model_len, settings),
+        max_model_len=max_model_len,
         eos_token_ids=end_tokens(model),
         tokenizer=read_tokenizer(config.model),
     )
+
+
+def refuse_batch_dependent_positions(settings: Any, max_model_len: int) -> None:
+    """LongRoPE takes its factors from the longest sequence in the batch, so others would change a request's text."""
+    text = settings.get_text_config()
+    parameters = getattr(text, "rope_parameters", None) or {}
+    by_layer_type = [value for value in parameters.values() if isinstance(value, dict)]
+    for rope in by_layer_type or [parameters]:
+        original = rope.get("original_max_position_embeddings") or text.max_position_embeddings
+        if rope.get("rope_type") == "longrope" and max_model_len > original:
+            raise ModelRefusedError(
+                f"{text.model_type} scales positions by the longest sequence of a batch (longrope);"
+                f" it is served up to --max-model-len {original}"
+            )
 
 
 def read_settings(name: str) -> Any:
@@ -92,7 +116,9 @@ def refuse_by_configuration(settings: Any) -> None:
     text = settings.get_text_config()
     layer_types = set(getattr(text, "layer_types", None) or ())
     if unserved := sorted(layer_types - SERVED_LAYERS):
-        raise ModelRefusedError(f"{kind} has layers of type {', '.join(unserved)}, which cannot be rolled back or masked")
+        raise ModelRefusedError(
+            f"{kind} has layers of type {', '.join(unserved)}, which cannot be rolled back or masked"
+        )
     marks = [mark for mark in RECURRENT_MARKS if mark in kind.lower() or hasattr(text, mark)]
     if marks:
         raise ModelRefusedError(f"{kind} keeps recurrent state ({', '.join(marks)}), which cannot be rolled back")

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from specpair.engine.attention import CachedAttention
 from specpair.engine.batch import Batch
-from specpair.engine.cache import KeyValueCache, Segment
+from specpair.engine.cache import KeyValueCache
 from specpair.engine.loading import LoadedModel
 
 
@@ -34,8 +34,3 @@ class ModelRunner:
 
     def _tensor(self, numbers: Sequence[int]) -> Tensor:
         return torch.tensor(numbers, dtype=torch.long, device=self._device)
-
-
-def feed(runner: ModelRunner, segment: Segment, token_ids: list[int]) -> Tensor:
-    """Logits of every token of one segment; for checks and measurements outside the scheduler."""
-    return runner.forward(Batch(segments=[segment], token_ids=token_ids, row_counts=[segment.count]))

@@ -15,13 +15,17 @@ from specpair.engine.model_runner import ModelRunner
 from specpair.errors import ModelRefusedError
 
 LENGTH = 24
+LEAST_LENGTH = 6
 TOLERANCE = {torch.float32: 2e-3, torch.bfloat16: 0.15}
 
 
 def check(loaded: LoadedModel, runner: ModelRunner) -> None:
     """Raises ModelRefusedError if chunked, batched, rolled-back and plain logits differ."""
     generator = torch.Generator().manual_seed(0)
-    length = min(LENGTH, loaded.max_model_len)
+    cache = runner.cache
+    length = min(LENGTH, loaded.max_model_len, cache.block_count // 2 * cache.block_size)
+    if length < LEAST_LENGTH:
+        raise ModelRefusedError(f"a cache of {cache.block_count} blocks is too small to check the model in")
     ids = torch.randint(loaded.vocab_size, (2, length), generator=generator)
     expected = torch.stack([plain_logits(loaded, row) for row in ids])
     actual = chunked_logits(runner, ids)

@@ -17,7 +17,8 @@ class Sequence:
 
     tokens: list[int]
     valid_length: int = 0
-    """The cache agrees with `tokens` up to here at most; lowered by the loop, raised by the device thread."""
+    """The cache agrees with `tokens` up to here at most. The loop lowers it; only a forward pass, or an opening for
+    one, raises it."""
     holding: Holding | None = None
     """Device thread only. None before the first work and after the cache was taken away for others."""
 

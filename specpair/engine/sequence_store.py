@@ -52,7 +52,8 @@ class HeldSequence(Generic[Answer]):
     """One open sequence."""
 
     options: SequenceOptions
-    opened_with: tuple[int, ...]
+    opened_with: Any
+    """The request that made it, to know a repetition."""
     prompt_length: int
     cached: Sequence
     length: int
@@ -66,10 +67,6 @@ class HeldSequence(Generic[Answer]):
     @property
     def is_busy(self) -> bool:
         return self.answer is not None and not self.answer.done()
-
-    @property
-    def committed(self) -> list[int]:
-        return self.cached.tokens[: self.length]
 
 
 class SequenceStore(Generic[Answer]):
@@ -93,11 +90,8 @@ class SequenceStore(Generic[Answer]):
         self, sequence_id: str, token_ids: list[int], prompt_length: int, options: SequenceOptions
     ) -> HeldSequence[Answer]:
         """Registers a sequence; the same id with the same body gives the same sequence."""
-        body = tuple(token_ids)
-        known = self._held.get(sequence_id)
-        if known is not None:
-            if (known.opened_with, known.prompt_length, known.options) != (body, prompt_length, options):
-                raise ConflictingBodyError(f"sequence {sequence_id!r} is open with another body")
+        body = (token_ids, prompt_length, options)
+        if (known := self._known(sequence_id, body)) is not None:
             return known
         if not token_ids:
             raise InvalidFieldError("token_ids", "is empty; a sequence has at least one token", limit=1)
@@ -122,29 +116,29 @@ class SequenceStore(Generic[Answer]):
             raise LengthNotReachedError(length, held.length)
         held.cached.replace_from(length, [])
         held.length = length
+        held.answer = None  # it speaks of tokens that are gone; its step stays taken
         return length
 
     async def fork(self, sequence_id: str, forked_id: str, length: int | None, sampling: SamplingOptions | None) -> int:
         """Opens `forked_id` with the first tokens of another sequence; its length."""
+        body = (sequence_id, length, sampling)
+        if (known := self._known(forked_id, body)) is not None:
+            return known.length
         held = await self._idle(sequence_id)
         length = held.length if length is None else length
         if not 1 <= length <= held.length:
             raise LengthNotReachedError(length, held.length)
         options = held.options if sampling is None else replace(held.options, sampling=sampling)
-        token_ids = held.committed[:length]
-        prompt_length = min(held.prompt_length, length)
-        known = self._held.get(forked_id)
-        if known is not None:
-            if (known.opened_with, known.prompt_length, known.options) != (tuple(token_ids), prompt_length, options):
-                raise ConflictingBodyError(f"sequence {forked_id!r} is open with another body")
-            return len(known.opened_with)
         self._check_room()
+        # With the same seed, the steps that decided the shared tokens must not draw again.
+        is_same_noise = options.sampling.seed == held.options.sampling.seed
         self._held[forked_id] = HeldSequence(
             options=options,
-            opened_with=tuple(token_ids),
-            prompt_length=prompt_length,
+            opened_with=body,
+            prompt_length=min(held.prompt_length, length),
             cached=self.engine.fork(held.cached, length),
             length=length,
+            last_step=held.last_step if is_same_noise else -1,
         )
         return length
 
@@ -221,11 +215,20 @@ class SequenceStore(Generic[Answer]):
 
     async def _idle(self, sequence_id: str) -> HeldSequence[Answer]:
         """The sequence, once nothing works on it; StaleStepError if a call is under way."""
-        await settled(self.get(sequence_id))
         held = self.get(sequence_id)
+        await settled(held)
+        if self._held.get(sequence_id) is not held:  # closed meanwhile, and perhaps opened anew
+            raise SequenceNotFoundError(sequence_id)
         if held.is_busy:
             raise StaleStepError(f"step {held.last_step} is still under way", last_step=held.last_step)
         return held
+
+    def _known(self, sequence_id: str, body: Any) -> HeldSequence[Answer] | None:
+        """The sequence that the same request made before. Raises ConflictingBodyError if it was another request."""
+        known = self._held.get(sequence_id)
+        if known is not None and known.opened_with != body:
+            raise ConflictingBodyError(f"sequence {sequence_id!r} is open with another body")
+        return known
 
     def _check_room(self) -> None:
         if len(self._held) >= self.limits.max_num_seqs:

@@ -127,6 +127,9 @@ class _OpenStream:
                     await self._stream.write(message)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             return  # the reader sees the same end, with its reason
+        except Exception:
+            logger.exception("writing to a stream failed")
+            self._stream.cancel()  # which the reader sees, and fails what waits
 
     async def _read(self) -> None:
         reason = "the stream ended"

@@ -1,4 +1,4 @@
-"""SequenceService over any store of sequences: the draft's and the target's alike."""
+"""SequenceService over any host of sequences: the draft's and the target's alike."""
 
 from collections.abc import AsyncIterator
 from typing import NoReturn, Protocol
@@ -6,21 +6,21 @@ from typing import NoReturn, Protocol
 import grpc
 import grpc.aio
 
-from specpair.errors import InvalidFieldError, NotSupportedError
+from specpair.errors import InvalidFieldError, NotSupportedError, PromptTooLongError
 from specpair.model_info import ModelInfo, TokenizerFiles
 from specpair.options import Encoding, Rule, SamplingOptions, check_range
+from specpair.rpc.limits import check_sequence_id
 from specpair.rpc.messages import encoding_from_proto, model_info_to_proto, rule_from_proto, sampling_from_proto
 from specpair.rpc.status import abort, rich_status
 from specpair.v1 import sampling_pb2
 from specpair.v1 import sequence_service_pb2 as pb
 from specpair.v1.sequence_service_pb2_grpc import SequenceServiceServicer
 
-MAX_SEQUENCE_ID_LENGTH = 128
 TOKENIZER_CHUNK_BYTES = 1024 * 1024
 
 
-class SequenceStore(Protocol):
-    """What a model process keeps. Checks against the model's limits are the store's own."""
+class SequenceHost(Protocol):
+    """What a model process keeps. Checks against the model's limits are the host's own."""
 
     async def open(
         self,
@@ -63,21 +63,21 @@ class SequenceStore(Protocol):
 
 
 class SequenceServicer(SequenceServiceServicer):
-    """Decodes, calls the store, encodes."""
+    """Decodes, calls the host, encodes."""
 
-    def __init__(self, store: SequenceStore):
-        self._store = store
-        self._instance_id = store.info().instance_id
+    def __init__(self, host: SequenceHost):
+        self._host = host
+        self._instance_id = host.info().instance_id
 
     async def GetModelInfo(
         self, request: pb.GetModelInfoRequest, context: grpc.aio.ServicerContext
     ) -> pb.GetModelInfoResponse:
-        return model_info_to_proto(self._store.info())
+        return model_info_to_proto(self._host.info())
 
     async def GetTokenizer(
         self, request: pb.GetTokenizerRequest, context: grpc.aio.ServicerContext
     ) -> AsyncIterator[pb.GetTokenizerResponse]:
-        files = self._store.tokenizer()
+        files = self._host.tokenizer()
         if files is None:
             await _abort_without_tokenizer(context)
         chunks = _chunks(files.tokenizer_json)
@@ -93,8 +93,9 @@ class SequenceServicer(SequenceServiceServicer):
     async def OpenSequence(
         self, request: pb.OpenSequenceRequest, context: grpc.aio.ServicerContext
     ) -> pb.OpenSequenceResponse:
-        await self._store.open(
-            sequence_id=_checked_id("sequence_id", request.sequence_id),
+        _check_length(request, self._host.info().max_model_len)
+        await self._host.open(
+            sequence_id=check_sequence_id("sequence_id", request.sequence_id),
             token_ids=list(request.token_ids),
             prompt_length=_prompt_length(request),
             sampling=_sampling_with_seed(request.sampling),
@@ -107,16 +108,16 @@ class SequenceServicer(SequenceServiceServicer):
     async def RollbackSequence(
         self, request: pb.RollbackSequenceRequest, context: grpc.aio.ServicerContext
     ) -> pb.RollbackSequenceResponse:
-        sequence_id = _checked_id("sequence_id", request.sequence_id)
-        length = await self._store.rollback(sequence_id, request.length)
+        sequence_id = check_sequence_id("sequence_id", request.sequence_id)
+        length = await self._host.rollback(sequence_id, request.length)
         return pb.RollbackSequenceResponse(instance_id=self._instance_id, length=length)
 
     async def ForkSequence(
         self, request: pb.ForkSequenceRequest, context: grpc.aio.ServicerContext
     ) -> pb.ForkSequenceResponse:
-        length = await self._store.fork(
-            _checked_id("sequence_id", request.sequence_id),
-            _checked_id("forked_sequence_id", request.forked_sequence_id),
+        length = await self._host.fork(
+            check_sequence_id("sequence_id", request.sequence_id),
+            check_sequence_id("forked_sequence_id", request.forked_sequence_id),
             request.length if request.HasField("length") else None,
             _sampling_with_seed(request.sampling) if request.HasField("sampling") else None,
         )
@@ -125,16 +126,14 @@ class SequenceServicer(SequenceServiceServicer):
     async def CloseSequence(
         self, request: pb.CloseSequenceRequest, context: grpc.aio.ServicerContext
     ) -> pb.CloseSequenceResponse:
-        await self._store.close(_checked_id("sequence_id", request.sequence_id))
+        await self._host.close(check_sequence_id("sequence_id", request.sequence_id))
         return pb.CloseSequenceResponse(instance_id=self._instance_id)
 
 
-def _checked_id(field: str, value: str) -> str:
-    if not 1 <= len(value) <= MAX_SEQUENCE_ID_LENGTH or not value.isprintable():
-        raise InvalidFieldError(
-            field, f"must be 1 to {MAX_SEQUENCE_ID_LENGTH} printable characters", limit=MAX_SEQUENCE_ID_LENGTH
-        )
-    return value
+def _check_length(request: pb.OpenSequenceRequest, max_model_len: int) -> None:
+    """Before the tokens are copied, which takes its time for millions of them."""
+    if len(request.token_ids) >= max_model_len:
+        raise PromptTooLongError(len(request.token_ids), max_model_len - 1)
 
 
 def _prompt_length(request: pb.OpenSequenceRequest) -> int:

@@ -31,12 +31,13 @@ SAMPLING = {"temperature": 0.0, "seed": 1}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = make_model(tmp_path_factory.mktemp("model"), seed=2, vocab_size=VOCABULARY, tie_word_embeddings=False)
-    model = load_plain(folder)
+    return make_model(tmp_path_factory.mktemp("model"), seed=2, vocab_size=VOCABULARY, tie_word_embeddings=False)
+
+
+def poison(model: RunningModel) -> None:
+    """Behind the back of the check at load, which would refuse such a model."""
     with torch.no_grad():
-        model.get_input_embeddings().weight[POISON] = float("nan")
-    model.save_pretrained(folder)
-    return folder
+        model.host.loaded.model.get_input_embeddings().weight[POISON] = float("nan")
 
 
 def config(folder: Path) -> Any:
@@ -46,6 +47,7 @@ def config(folder: Path) -> Any:
 @pytest_asyncio.fixture
 async def target(folder: Path) -> AsyncIterator[RunningModel]:
     async with running_target(config(folder)) as model:
+        poison(model)
         yield model
         await check_alive(model, folder)
 
@@ -53,6 +55,7 @@ async def target(folder: Path) -> AsyncIterator[RunningModel]:
 @pytest_asyncio.fixture
 async def draft(folder: Path) -> AsyncIterator[RunningModel]:
     async with running_draft(config(folder)) as model:
+        poison(model)
         yield model
         for name in list(model.host.sequences._held):
             await close(model, name)
@@ -228,9 +231,7 @@ async def test_draft_calls(draft: RunningModel) -> None:
         found = await refused(propose("s", 0, 3, count), Code.INVALID_ARGUMENT, "INVALID_FIELD")
         assert (found["field"], found["limit"]) == ("num_speculative_tokens", "4")
     await refused(propose("s", 0, 4, 1), Code.FAILED_PRECONDITION, "BASE_LENGTH_MISMATCH")
-    await refused(
-        propose("s", 0, 3, 1, appended_token_ids=[VOCABULARY]), Code.INVALID_ARGUMENT, "INVALID_FIELD"
-    )
+    await refused(propose("s", 0, 3, 1, appended_token_ids=[VOCABULARY]), Code.INVALID_ARGUMENT, "INVALID_FIELD")
     await refused(propose("s", 0, 3, 1, appended_token_ids=[POISON]), Code.INTERNAL, "NOT_FINITE")
     assert len((await propose("s", 0, 3, 2)).proposal.token_ids) == 2
 
@@ -282,6 +283,8 @@ async def test_a_poisoned_draft_costs_no_token(folder: Path, tmp_path: Path) -> 
     target = make_model(tmp_path / "target", seed=2, vocab_size=VOCABULARY)
     prompt = [1, POISON, 2]
     async with running_pair(engine_config(target), config(folder), draft_cooldown=0.01) as pair:
+        assert pair.draft is not None
+        poison(pair.draft)
         output = await pair.generate(prompt, 10, temperature=0)
         await pair.check_clean()
     assert output.token_ids == generate_greedily(load_plain(target), prompt, 10)

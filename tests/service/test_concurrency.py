@@ -34,9 +34,7 @@ async def test_mixed_load(models: tuple[Path, Path], cache: str) -> None:
         engine_config(target, cache=cache, max_num_batched_tokens=48), engine_config(draft, cache=cache)
     ) as pair:
         chance.shuffle(order := list(range(REQUESTS)))
-        outputs = await asyncio.gather(
-            *(run(pair, i, prompts[i], counts[i], random.Random(i)) for i in order)
-        )
+        outputs = await asyncio.gather(*(run(pair, i, prompts[i], counts[i], random.Random(i)) for i in order))
         by_index = dict(zip(order, outputs, strict=True))
         await pair.check_clean()
     compared = 0

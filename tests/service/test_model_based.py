@@ -7,7 +7,7 @@ Sequences are greedy, so every answer can be told from the tokens alone, by the 
 import asyncio
 import tempfile
 from contextlib import AsyncExitStack
-from functools import lru_cache
+from functools import cache as cache_results
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -42,7 +42,7 @@ class World:
         self.model: RunningModel = self.run(self.stack.enter_async_context(start(config)))
         self.opened = 0
 
-        @lru_cache(maxsize=None)
+        @cache_results
         def next_token(tokens: tuple[int, ...]) -> int:
             with torch.inference_mode():
                 return int(plain(input_ids=torch.tensor([tokens])).logits[0, -1].argmax())
