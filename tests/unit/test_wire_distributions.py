@@ -168,6 +168,16 @@ def test_tokens_outside_the_vocabulary_are_refused(message, token):
     assert_refused(message, [token], 5, "proposal.token_ids")
 
 
+def test_the_padding_of_a_short_row_gives_token_0_no_probability():
+    message = sparse([2, 1], uint32(0, 2, 1), uint32(3, 1, 4))
+    assert decode(message, [0, 1], 5).token_ids.tolist() == [[0, 2], [1, 0]]
+    assert_refused(message, [0, 0], 5, "proposal.distributions")
+
+
+def test_a_token_beyond_the_drafts_vocabulary_has_no_probability():
+    assert_refused(dense([1, 2], float32(0.5, 0.5)), [2], 5, "proposal.distributions")
+
+
 def test_rows_for_no_tokens():
     assert decode(sparse([], b"", b""), [], 5).token_ids.shape == (0, 1)
     assert decode(dense([0, 5], b""), [], 5).token_ids.shape == (0, 5)
