@@ -89,8 +89,8 @@ def _keep_top_k(logits: Tensor, top_k: Tensor, largest_top_k: int) -> Tensor:
     """Masks with -inf what is below the k-th largest of its row; ties with it stay."""
     values, _ = largest(logits, min(largest_top_k, logits.shape[-1]))
     last = (top_k.clamp(1, values.shape[-1]) - 1)[:, None]
-    masked = (logits < values.gather(-1, last)) & (top_k > 0)[:, None]
-    return logits.masked_fill(masked, -torch.inf)
+    threshold = values.gather(-1, last).masked_fill_((top_k == 0)[:, None], -torch.inf)
+    return torch.where(logits < threshold, -torch.inf, logits)
 
 
 def _keep_top_p(rows: Tensor, top_p: Tensor) -> Tensor:
@@ -98,10 +98,10 @@ def _keep_top_p(rows: Tensor, top_p: Tensor) -> Tensor:
     values = _leading_values(rows, top_p)
     mass_before = values.double().cumsum(-1) - values
     wanted = (mass_before < top_p[:, None]).sum(-1, keepdim=True).clamp_min(1)
-    threshold = values.gather(-1, wanted - 1)
-    cuts = (top_p < 1.0)[:, None]
-    kept = (rows >= threshold) | ~cuts
-    surplus = torch.where(cuts, kept.sum(-1, keepdim=True) - wanted, 0)
+    keeps_all = (top_p >= 1.0)[:, None]
+    threshold = values.gather(-1, wanted - 1).masked_fill_(keeps_all, 0.0)
+    kept = rows >= threshold
+    surplus = (kept.sum(-1, keepdim=True) - wanted).masked_fill_(keeps_all, 0)
     if bool(surplus.any()):
         ties = rows == threshold
         kept &= ~ties | (ties.cumsum(-1) <= ties.sum(-1, keepdim=True) - surplus)
