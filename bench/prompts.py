@@ -5,7 +5,7 @@ from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[1] / "models"))
 
-from corpus import read_texts
+from corpus import read_texts  # pyright: ignore[reportMissingImports] (scripts, not a package)
 
 LEAST_CHARACTERS = 1200
 

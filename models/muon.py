@@ -48,7 +48,7 @@ class Muon(torch.optim.Optimizer):
             state = self.state[parameter]
             buffer = state.setdefault("buffer", torch.zeros_like(parameter))
             buffer.lerp_(parameter.grad, 1 - momentum)
-            directions.append(torch.lerp(parameter.grad, buffer, momentum))  # Nesterov
+            directions.append(parameter.grad + momentum * (buffer - parameter.grad))  # Nesterov
         updates = orthogonalise(torch.stack(directions))
         # Scaled so that the root mean square of an update matches AdamW's.
         scale = 0.2 * max(parameters[0].shape) ** 0.5

@@ -12,6 +12,7 @@ import math
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -28,7 +29,7 @@ VOCAB_SIZE = 4096
 CONTEXT = 1024
 CHECKPOINT_SECONDS = 240.0
 REPORT_SECONDS = 20.0
-SHAPES = {
+SHAPES: dict[str, dict[str, Any]] = {
     "target": {"hidden_size": 256, "intermediate_size": 704, "num_hidden_layers": 6, "num_attention_heads": 4},
     "draft": {"hidden_size": 128, "intermediate_size": 384, "num_hidden_layers": 2, "num_attention_heads": 2},
 }
@@ -123,7 +124,8 @@ def save(name: str, model: LlamaForCausalLM, progress: Progress, loss: float) ->
     folder = BUNDLED / name
     rounded = build(name)
     rounded.load_state_dict(model.state_dict())
-    rounded.to(torch.bfloat16).save_pretrained(folder)
+    cast(torch.nn.Module, rounded).to(torch.bfloat16)
+    rounded.save_pretrained(folder)
     facts = {"parameters": model.num_parameters(), "validation_loss": round(loss, 4), **asdict(progress)}
     (folder / "training.json").write_text(json.dumps(facts, indent=2) + "\n")
     print(f"saved {folder}: {facts}", flush=True)

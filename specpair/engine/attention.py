@@ -56,11 +56,11 @@ class CachedAttention:
         outputs = []
         offset = 0
         for index, segment in enumerate(self.segments):
-            part = query[:, offset : offset + segment.count]
+            part = query[:, offset : offset + segment.token_count]
             held_keys, held_values = self.plan.read(layer, index)
             mask = self._mask(index, variant.sliding_window)
             outputs.append(attend(part, held_keys, held_values, mask, variant))
-            offset += segment.count
+            offset += segment.token_count
         return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)
 
     def _mask(self, index: int, window: int | None) -> Tensor | None:
@@ -89,7 +89,7 @@ class LayerRecorder:
 
 def causal_mask(segment: Segment, window: int | None, device: torch.device) -> Tensor | None:
     """Which of the `end` positions each of the `count` tokens sees: itself and those before, within the window."""
-    if segment.count == 1 and (window is None or segment.end <= window):
+    if segment.token_count == 1 and (window is None or segment.end <= window):
         return None
     rows = torch.arange(segment.start, segment.end, device=device)[:, None]
     columns = torch.arange(segment.end, device=device)[None, :]

@@ -26,6 +26,6 @@ class Batch:
         indices: list[int] = []
         end = 0
         for segment, count in zip(self.segments, self.row_counts, strict=True):
-            end += segment.count
+            end += segment.token_count
             indices.extend(range(end - count, end))
         return indices

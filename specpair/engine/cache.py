@@ -35,11 +35,11 @@ class Segment(NamedTuple):
     holding: Holding
     start: int
     """Position of the first token; everything before it is in the cache."""
-    count: int
+    token_count: int
 
     @property
     def end(self) -> int:
-        return self.start + self.count
+        return self.start + self.token_count
 
 
 class CachePlan(ABC):

@@ -142,9 +142,9 @@ class ContiguousPlan(CachePlan):
         offset = 0
         for segment in self._segments:
             slab: Slab = segment.holding.place
-            slab.keys[layer][:, segment.start : segment.end] = keys[:, offset : offset + segment.count]
-            slab.values[layer][:, segment.start : segment.end] = values[:, offset : offset + segment.count]
-            offset += segment.count
+            slab.keys[layer][:, segment.start : segment.end] = keys[:, offset : offset + segment.token_count]
+            slab.values[layer][:, segment.start : segment.end] = values[:, offset : offset + segment.token_count]
+            offset += segment.token_count
 
     def read(self, layer: int, index: int) -> tuple[Tensor, Tensor]:
         segment = self._segments[index]

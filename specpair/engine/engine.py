@@ -194,7 +194,7 @@ class Engine:
         holding = chunk.work.sequence.holding
         assert holding is not None
         try:
-            self.cache.append(holding, chunk.count)
+            self.cache.append(holding, chunk.token_count)
         except CapacityExhaustedError:
             return False
         return True
@@ -283,8 +283,10 @@ class Engine:
         `forked.valid_length` may have been lowered meanwhile and is not raised here: only a forward pass or an
         opening on behalf of a work may do that.
         """
-        held = min(source.valid_length, forked.valid_length, source.holding.length) if source.holding else 0
-        if held and forked.holding is None:
+        if source.holding is None or forked.holding is not None:
+            return
+        held = min(source.valid_length, forked.valid_length, source.holding.length)
+        if held:
             forked.holding = self.cache.fork(source.holding, held)
             self._idle[forked] = None
 

@@ -7,7 +7,7 @@ caches with the model's own (`specpair.engine.self_check`).
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
@@ -70,7 +70,7 @@ def load(config: EngineConfig) -> LoadedModel:
         ) from error
     except (OSError, ValueError, ImportError) as error:
         raise ModelRefusedError(f"{config.model} cannot be loaded: {first_line(error)}") from error
-    model.to(device).eval()
+    cast(torch.nn.Module, model).to(device).eval()
     layers = record_layers(model)
     max_model_len = choose_length(config.max_model_len, settings)
     refuse_batch_dependent_positions(settings, max_model_len)
@@ -180,12 +180,14 @@ def computes_bfloat16(device: torch.device) -> bool:
 
 
 def choose_length(wanted: int | None, settings: Any) -> int:
-    limit = getattr(settings.get_text_config(), "max_position_embeddings", None)
-    if wanted is None and limit is None:
+    limit: int | None = getattr(settings.get_text_config(), "max_position_embeddings", None)
+    if limit is None and wanted is None:
         raise ModelRefusedError("the model does not say how long its sequences may be; set --max-model-len")
-    if wanted is not None and limit is not None and wanted > limit:
+    if limit is None or wanted is None:
+        return wanted or limit or 0
+    if wanted > limit:
         raise ModelRefusedError(f"--max-model-len is {wanted}, but the model has {limit} positions")
-    return wanted or int(limit)
+    return wanted
 
 
 def end_tokens(model: PreTrainedModel) -> list[int]:

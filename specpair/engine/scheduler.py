@@ -10,7 +10,7 @@ class Chunk(NamedTuple):
     """Tokens of one work in the next forward pass."""
 
     work: Work
-    count: int
+    token_count: int
     completes: bool
     """All tokens of the work are fed after it, so its logits are wanted."""
 
@@ -22,16 +22,16 @@ def schedule(works: Sequence[Work], token_budget: int, short: int) -> list[Chunk
     completes the work or ends before the tokens whose logits are wanted.
     """
     chunks = [Chunk(work, work.pending, True) for work in works if work.pending <= short]
-    left = token_budget - sum(chunk.count for chunk in chunks)
+    left = token_budget - sum(chunk.token_count for chunk in chunks)
     for work in works:
         if work.pending <= short:
             continue
         if left <= 0:
             break
         chunk = prefill_chunk(work, left)
-        if chunk.count:
+        if chunk.token_count:
             chunks.append(chunk)
-            left -= chunk.count
+            left -= chunk.token_count
     return chunks
 
 

@@ -33,8 +33,8 @@ def check(loaded: LoadedModel, runner: ModelRunner) -> None:
     difference = ((actual - expected).abs().max() / scale).item()
     if not difference <= TOLERANCE.get(loaded.dtype, 0.15):
         raise ModelRefusedError(
-            f"{loaded.model.config.model_type}: logits through the cache differ from the model's own by {difference:.2g}"
-            " of their range; its attention cannot be served correctly"
+            f"{loaded.model.config.model_type}: logits through the cache differ from the model's own"
+            f" by {difference:.2g} of their range; its attention cannot be served correctly"
         )
 
 

@@ -37,7 +37,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def poison(model: RunningModel) -> None:
     """Behind the back of the check at load, which would refuse such a model."""
     with torch.no_grad():
-        model.host.loaded.model.get_input_embeddings().weight[POISON] = float("nan")
+        embeddings: Any = model.host.loaded.model.get_input_embeddings()
+        embeddings.weight[POISON] = float("nan")
 
 
 def config(folder: Path) -> Any:
@@ -112,7 +113,7 @@ async def refused(call: Any, code: grpc.StatusCode, reason: str) -> dict[str, st
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call
     assert caught.value.code() is code, caught.value.details()
-    status = rpc_status.from_call(caught.value)
+    status = rpc_status.from_call(caught.value)  # pyright: ignore[reportArgumentType]
     assert status is not None
     info = error_details_pb2.ErrorInfo()
     assert status.details[0].Unpack(info)
@@ -193,7 +194,7 @@ async def test_no_room_for_another_sequence(target: RunningModel) -> None:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await open_sequence(target, "s4", [1])
     assert caught.value.code() is Code.RESOURCE_EXHAUSTED
-    status = rpc_status.from_call(caught.value)
+    status = rpc_status.from_call(caught.value)  # pyright: ignore[reportArgumentType]
     assert status is not None and any(detail.Is(error_details_pb2.RetryInfo.DESCRIPTOR) for detail in status.details)
 
 

@@ -45,7 +45,11 @@ def hold_device(model: RunningModel) -> Any:
     import threading
 
     release = threading.Event()
-    model.host.engine._inbox.put(lambda: release.wait(20))
+
+    def wait() -> None:
+        release.wait(20)
+
+    model.host.engine._inbox.put(wait)
     return release
 
 
@@ -117,7 +121,8 @@ async def test_a_drawn_token_is_not_dropped_for_what_follows_it(tmp_path: Path) 
     folder = make_model(tmp_path, seed=2, vocab_size=8, tie_word_embeddings=False)
     async with running_draft(engine_config(folder)) as draft:
         with torch.no_grad():
-            draft.host.loaded.model.get_input_embeddings().weight[poison] = float("nan")
+            embeddings: Any = draft.host.loaded.model.get_input_embeddings()
+            embeddings.weight[poison] = float("nan")
         first_tokens = {}
         for count in (1, 3):
             first_tokens[count] = []

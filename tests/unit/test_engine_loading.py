@@ -14,8 +14,7 @@ from specpair.errors import ModelRefusedError
 from tests.services import engine_config
 from tests.tiny_models import make_model
 
-SMALL = {"vocab_size": 32, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
-NO_TOKENS = {"bos_token_id": None, "eos_token_id": None, "pad_token_id": None}
+SMALL: dict[str, Any] = {"vocab_size": 32, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
 REFUSED: dict[str, tuple[Any, str]] = {
     "recurrent state": (hf.MambaConfig(vocab_size=32, hidden_size=32, num_hidden_layers=2, state_size=4), "mamba"),
     "chunked attention": (

@@ -23,23 +23,23 @@ def test_schedule(works: list[Work], budget: int) -> None:
     assert [chunk.work for chunk in chunks[: len(short)]] == short, "short works come first, all of them"
     fed = 0
     for chunk in chunks:
-        assert 0 < chunk.count <= chunk.work.pending
-        left = chunk.work.pending - chunk.count
+        assert 0 < chunk.token_count <= chunk.work.pending
+        left = chunk.work.pending - chunk.token_count
         assert chunk.completes == (left == 0)
         assert chunk.completes or left >= chunk.work.row_count, "the rows of a work are never split"
-        fed += chunk.count
+        fed += chunk.token_count
     assert fed <= max(budget, sum(work.pending for work in short)), "prefill stays within the budget"
     assert chunks or not works or all(w.pending > SHORT for w in works)
 
 
 def test_prefill_is_chunked_oldest_first() -> None:
     old, young = make_work(50, 1), make_work(20, 1)
-    assert [(c.work, c.count, c.completes) for c in schedule([old, young], 32, SHORT)] == [(old, 32, False)]
+    assert [(c.work, c.token_count, c.completes) for c in schedule([old, young], 32, SHORT)] == [(old, 32, False)]
     old.sequence.tokens = [0] * 18
-    assert [(c.count, c.completes) for c in schedule([old, young], 32, SHORT)] == [(18, True), (14, False)]
+    assert [(c.token_count, c.completes) for c in schedule([old, young], 32, SHORT)] == [(18, True), (14, False)]
 
 
 def test_verify_rows_go_before_a_long_prefill() -> None:
     prefill, verify = make_work(500, 1), make_work(5, 5)
     chunks = schedule([prefill, verify], 32, SHORT)
-    assert [(c.work, c.count) for c in chunks] == [(verify, 5), (prefill, 27)]
+    assert [(c.work, c.token_count) for c in chunks] == [(verify, 5), (prefill, 27)]
