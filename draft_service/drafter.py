@@ -174,7 +174,8 @@ def sample_dense(works: list[ProposeWork], rows: Tensor) -> None:
         dense_draft_rows(rows).probabilities, torch.as_tensor(uniforms(*noise_keys(works))).to(rows.device)
     ).tolist()
     for work, token, row in zip(works, tokens, rows, strict=True):
-        work.dense.append(row.float().cpu().clone())  # a row of its own: a view would keep the whole batch
+        own = row[: work.options.vocab_size].float().cpu()
+        work.dense.append(own.clone())  # a view would keep the whole batch alive
         take(work, token)
 
 

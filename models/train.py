@@ -131,10 +131,13 @@ def save(name: str, model: LlamaForCausalLM, progress: Progress, loss: float) ->
     print(f"saved {folder}: {facts}", flush=True)
 
 
-def train(name: str, minutes: float, batch: int, lr: float, compiled: bool) -> None:
+def train(name: str, minutes: float, batch: int, lr: float, compiled: bool, warm: bool) -> None:
     torch.manual_seed(0)
     corpus = prepare_corpus()
     model = build(name)
+    if warm:
+        weights = LlamaForCausalLM.from_pretrained(BUNDLED / name, dtype=torch.float32).state_dict()
+        model.load_state_dict(weights)
     made = optimizers(model, lr)
     progress = Progress()
     checkpoint = WORK / f"{name}.pt"
@@ -202,8 +205,16 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=4, help=f"windows of {CONTEXT} tokens per step")
     parser.add_argument("--lr", type=float, default=4e-3, help="peak learning rate")
     parser.add_argument("--compile", action="store_true", help="torch.compile; wants a C++ compiler")
+    parser.add_argument("--warm-start", action="store_true", help="begin with the bundled weights, to train them on")
     arguments = parser.parse_args()
-    train(arguments.name, arguments.minutes, arguments.batch, arguments.lr, arguments.compile)
+    train(
+        arguments.name,
+        arguments.minutes,
+        arguments.batch,
+        arguments.lr,
+        arguments.compile,
+        arguments.warm_start,
+    )
 
 
 if __name__ == "__main__":
