@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from corpus import encode, read_texts, train_tokenizer
 from muon import Muon
 from torch import Tensor
-from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 HERE = Path(__file__).parent
 WORK = HERE / "work"
@@ -44,6 +44,15 @@ class Progress:
     tokens: int = 0
 
 
+def bundled_tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:
+    """The pair's tokenizer; trained on the texts if there is none yet. Weights mean nothing without theirs."""
+    if not (BUNDLED / "target" / "tokenizer.json").exists():
+        tokenizer = train_tokenizer(texts, VOCAB_SIZE)
+        for name in SHAPES:
+            tokenizer.save_pretrained(BUNDLED / name)
+    return PreTrainedTokenizerFast.from_pretrained(BUNDLED / "target")
+
+
 def prepare_corpus() -> dict[str, np.ndarray]:
     """Tokenizer and token arrays, made once and kept in `models/work`."""
     WORK.mkdir(exist_ok=True)
@@ -51,9 +60,7 @@ def prepare_corpus() -> dict[str, np.ndarray]:
     if not all(path.exists() for path in paths.values()):
         training, validation = read_texts()
         print(f"corpus: {len(training)} files to train on, {len(validation)} held out", flush=True)
-        tokenizer = train_tokenizer(training, VOCAB_SIZE)
-        for name in SHAPES:
-            tokenizer.save_pretrained(BUNDLED / name)
+        tokenizer = bundled_tokenizer(training)
         np.save(paths["train"], encode(tokenizer, training))
         np.save(paths["validation"], encode(tokenizer, validation))
     return {side: np.load(path) for side, path in paths.items()}
