@@ -77,10 +77,8 @@ async def test_too_small_a_cache_costs_time_not_tokens(models: tuple[Path, Path]
     target, draft = models
     plain = load_plain(target)
     prompts = [[i + 1] * 12 for i in range(8)]
-    blocks = 18  # of 4 tokens; a request needs up to 9 of them
-    async with running_pair(
-        engine_config(target, cache=cache, num_blocks=blocks), engine_config(draft, cache=cache, num_blocks=blocks)
-    ) as pair:
+    small = {"cache": cache, "num_blocks": 18, "max_model_len": 36}  # of 4 tokens; a request needs up to 9 of them
+    async with running_pair(engine_config(target, **small), engine_config(draft, **small)) as pair:
         outputs = await asyncio.gather(*(pair.generate(p, 20, temperature=0) for p in prompts))
         await pair.check_clean()
     assert [output.token_ids for output in outputs] == [generate_greedily(plain, p, 20) for p in prompts]
