@@ -119,6 +119,7 @@ class ServiceMachine(RuleBasedStateMachine):
         self.world.opened += 1
         length = max(1, round(share * len(known.tokens)))
         forked = Known(f"s{self.world.opened}", known.tokens[:length])
+        forked.step = known.step  # with the seed of the original go the steps that it has decided
         self.call(
             "ForkSequence",
             pb.ForkSequenceRequest(sequence_id=known.name, forked_sequence_id=forked.name, length=length),
