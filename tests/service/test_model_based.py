@@ -113,6 +113,7 @@ class ServiceMachine(RuleBasedStateMachine):
         else:
             assert self.call("RollbackSequence", request).length == length
             del known.tokens[length:]
+            known.last = None  # an answer that speaks of tokens that are gone is not given again
 
     @rule(target=sequences, known=sequences, share=st.floats(0, 1))
     def fork(self, known: Known, share: float) -> Known:
