@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from coordinator.draft_link import DraftLink
-from coordinator.peer import OpenOptions, Proposed
+from coordinator.peer import Proposed
 from specpair.errors import (
     BaseLengthMismatchError,
     ConflictingBodyError,
@@ -18,6 +18,7 @@ from specpair.errors import (
     SpecpairError,
     StaleStepError,
 )
+from specpair.options import SequenceOptions
 
 LOST = (SequenceNotFoundError, BaseLengthMismatchError, StaleStepError, ConflictingBodyError)
 """The draft stands elsewhere than thought: it is opened again from the history."""
@@ -29,9 +30,10 @@ logger = logging.getLogger(__name__)
 class DraftSession:
     """Gets proposals, or None: then the round goes without."""
 
-    def __init__(self, link: DraftLink, sequence_id: str, options: OpenOptions):
+    def __init__(self, link: DraftLink, sequence_id: str, prompt_length: int, options: SequenceOptions):
         self._link = link
         self._sequence_id = sequence_id
+        self._prompt_length = prompt_length
         self._options = options
         self._held_length = 0
         """Committed tokens that the draft holds; 0 if it has to be opened."""
@@ -124,7 +126,9 @@ class DraftSession:
         await self._open(history)
 
     async def _open(self, history: Sequence[int]) -> None:
-        instance_id = await self._link.peer.open(self._sequence_id, history, self._options, self._link.timeout)
+        instance_id = await self._link.peer.open(
+            self._sequence_id, history, self._prompt_length, self._options, self._link.timeout
+        )
         self._link.confirm(instance_id)
         self._held_length = len(history)
 

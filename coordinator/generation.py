@@ -12,10 +12,11 @@ from coordinator.acceptance import Acceptance
 from coordinator.draft_session import DraftSession
 from coordinator.output import Output
 from coordinator.pair import Pair
-from coordinator.peer import OpenOptions, Proposed, Verdict, elapsed_us
+from coordinator.peer import Proposed, Verdict, elapsed_us
 from coordinator.request import GenerationRequest
 from coordinator.target_session import TargetSession
 from specpair.errors import InvalidDistributionError, InvalidFieldError, NotSupportedError, SpecpairError
+from specpair.options import SequenceOptions
 
 logger = logging.getLogger(__name__)
 
@@ -57,15 +58,15 @@ class Generation:
         self.output = Output(request, pair.target.tokenizer)
         self.acceptance = Acceptance()
         self.time_to_first_token_us = 0
-        options = OpenOptions(
-            prompt_length=len(request.prompt_ids),
+        prompt_length = len(request.prompt_ids)
+        options = SequenceOptions(
             sampling=request.sampling,
             rule=request.rule,
             encoding=request.encoding,
             vocab_size=pair.target.info.vocab_size,
         )
-        self._target = TargetSession(pair.target, self.sequence_id, options, pair.config.target_timeout)
-        self._draft = None if pair.draft is None else DraftSession(pair.draft, self.sequence_id, options)
+        self._target = TargetSession(pair.target, self.sequence_id, prompt_length, options, pair.config.target_timeout)
+        self._draft = None if pair.draft is None else DraftSession(pair.draft, self.sequence_id, prompt_length, options)
 
     @property
     def total_time_us(self) -> int:

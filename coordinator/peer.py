@@ -6,26 +6,14 @@ from dataclasses import dataclass
 
 from specpair.errors import NotSupportedError, SpecpairError
 from specpair.model_info import ModelInfo, TokenizerFiles
-from specpair.options import Encoding, Rule, SamplingOptions
+from specpair.options import SequenceOptions
 from specpair.rpc.client import connect, proposal_caller, verification_caller
-from specpair.rpc.messages import encoding_to_proto, model_info_from_proto, rule_to_proto, sampling_to_proto
+from specpair.rpc.messages import model_info_from_proto, open_request
 from specpair.rpc.status import peer_errors
 from specpair.v1 import draft_service_pb2, proposal_pb2, sequence_service_pb2, target_service_pb2
 from specpair.v1.sequence_service_pb2_grpc import SequenceServiceStub
 
 MAX_TOKENIZER_BYTES = 256 * 1024 * 1024
-
-
-@dataclass(frozen=True, kw_only=True)
-class OpenOptions:
-    """What stays the same however often a sequence is opened."""
-
-    prompt_length: int
-    sampling: SamplingOptions
-    rule: Rule
-    encoding: Encoding
-    vocab_size: int
-    """Ids at or above it shall not be proposed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,17 +65,16 @@ class ModelPeer:
         except NotSupportedError:
             return None
 
-    async def open(self, sequence_id: str, token_ids: Sequence[int], options: OpenOptions, within: float) -> str:
+    async def open(
+        self,
+        sequence_id: str,
+        token_ids: Sequence[int],
+        prompt_length: int,
+        options: SequenceOptions,
+        within: float,
+    ) -> str:
         """Registers a sequence; returns the instance that holds it."""
-        request = sequence_service_pb2.OpenSequenceRequest(
-            sequence_id=sequence_id,
-            token_ids=token_ids,
-            prompt_length=options.prompt_length,
-            sampling=sampling_to_proto(options.sampling),
-            rule=rule_to_proto(options.rule),
-            encoding=encoding_to_proto(options.encoding),
-            vocab_size=options.vocab_size,
-        )
+        request = open_request(sequence_id, token_ids, prompt_length, options)
         with peer_errors():
             response = await self._sequences.OpenSequence(request, timeout=within)
         return response.instance_id

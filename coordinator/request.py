@@ -122,9 +122,9 @@ class RequestReader:
         return tuple(stop_strings)
 
     def _read_stop_tokens(self, message: pb.GenerateTokensRequest) -> frozenset[int]:
-        _check_count("stop_token_ids", len(message.stop_token_ids), MAX_STOP_TOKENS)
+        _check_count("sampling.stop_token_ids", len(message.sampling.stop_token_ids), MAX_STOP_TOKENS)
         own = () if message.ignore_eos else self.target.eos_token_ids
-        return frozenset((*self._check_tokens("stop_token_ids", message.stop_token_ids), *own))
+        return frozenset((*self._check_tokens("sampling.stop_token_ids", message.sampling.stop_token_ids), *own))
 
     def _check_tokens(self, field: str, token_ids: Sequence[int]) -> tuple[int, ...]:
         if token_ids and (worst := max(token_ids)) >= self.target.vocab_size:

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Sequence
 
 from coordinator.backoff import Backoff
-from coordinator.peer import OpenOptions, Verdict
+from coordinator.peer import Verdict
 from coordinator.target_link import TargetLink
 from specpair.errors import (
     BaseLengthMismatchError,
@@ -16,6 +16,7 @@ from specpair.errors import (
     SpecpairError,
     StaleStepError,
 )
+from specpair.options import SequenceOptions
 from specpair.v1.proposal_pb2 import Proposal
 
 LOST = (SequenceNotFoundError, BaseLengthMismatchError, StaleStepError, ConflictingBodyError)
@@ -33,9 +34,12 @@ class TargetSession:
     restarted judges again with the same noise; if its verdict differs, by rounding, the lost one was never seen.
     """
 
-    def __init__(self, link: TargetLink, sequence_id: str, options: OpenOptions, timeout: float):
+    def __init__(
+        self, link: TargetLink, sequence_id: str, prompt_length: int, options: SequenceOptions, timeout: float
+    ):
         self._link = link
         self._sequence_id = sequence_id
+        self._prompt_length = prompt_length
         self._options = options
         self._timeout = timeout
         self._is_open = False
@@ -72,7 +76,9 @@ class TargetSession:
             logger.debug("closing at the target failed: %s", error.message)
 
     async def _open(self, history: Sequence[int], backoff: Backoff) -> None:
-        instance_id = await self._link.peer.open(self._sequence_id, history, self._options, backoff.remaining)
+        instance_id = await self._link.peer.open(
+            self._sequence_id, history, self._prompt_length, self._options, backoff.remaining
+        )
         await self._link.confirm(instance_id)
         self._is_open = True
 

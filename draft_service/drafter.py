@@ -5,16 +5,16 @@ encoding says (rule 1 of exactness in the design).
 """
 
 import asyncio
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from specpair.engine.host import ModelHost
 from specpair.engine.sequence import Work
-from specpair.engine.sequence_store import HeldSequence, SequenceOptions
+from specpair.engine.sequence_store import HeldSequence
 from specpair.errors import NotFiniteError
-from specpair.options import Encoding, Rule, SamplingOptions, check_range
+from specpair.options import Encoding, SamplingOptions, SequenceOptions, check_range
 from specpair.speculation.drafting import SparseRows, draw, draw_counts, sparsify
 from specpair.speculation.randomness import Domain, random_bits, uniforms
 from specpair.speculation.sampling import SamplingRows, finite_rows, probabilities
@@ -62,25 +62,19 @@ class ProposeWork(Work):
 class Drafter(ModelHost[Drafted]):
     """The draft model with its sequences."""
 
-    async def open(
-        self,
-        *,
-        sequence_id: str,
-        token_ids: list[int],
-        prompt_length: int,
-        sampling: SamplingOptions,
-        rule: Rule,
-        encoding: Encoding,
-        vocab_size: int | None,
-    ) -> None:
+    async def open(self, sequence_id: str, token_ids: list[int], prompt_length: int, options: SequenceOptions) -> None:
         """Registers a sequence and feeds it without being asked, while the target feeds its own."""
-        if vocab_size is not None:
-            check_range("vocab_size", vocab_size, 1, 2**32 - 1)
-        options = SequenceOptions(sampling=sampling, rule=rule, encoding=encoding, vocab_size=vocab_size)
+        options = replace(options, sampling=self._own(options.sampling))
         held = self.sequences.open(sequence_id, token_ids, prompt_length, options)
         if held.prefill is None and held.last_step < 0:
             held.prefill = asyncio.get_running_loop().create_task(self._prefill(held))
             held.prefill.add_done_callback(report_nothing)
+
+    async def fork(
+        self, sequence_id: str, forked_sequence_id: str, length: int | None, sampling: SamplingOptions | None
+    ) -> int:
+        sampling = None if sampling is None else self._own(sampling)
+        return await super().fork(sequence_id, forked_sequence_id, length, sampling)
 
     async def propose(self, call: ProposeCall, body: object) -> Drafted:
         """The proposal of one call, drawn once for each step."""
@@ -90,6 +84,10 @@ class Drafter(ModelHost[Drafted]):
             return await self._draft(held, call)
 
         return await self.sequences.step(call.sequence_id, call.step, body, compute)
+
+    def _own(self, sampling: SamplingOptions) -> SamplingOptions:
+        """What the options say of this model's tokens; the target's vocabulary may be padded further."""
+        return sampling.within(self.loaded.vocab_size)
 
     async def _prefill(self, held: HeldSequence[Drafted]) -> None:
         await self.engine.run(Work(sequence=held.cached, row_count=0))

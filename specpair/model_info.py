@@ -23,6 +23,7 @@ class ModelInfo:
     free_block_count: int
     sequence_count: int
     eos_token_ids: tuple[int, ...]
+    deterministic: bool
 
 
 @dataclass(frozen=True, kw_only=True)

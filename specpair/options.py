@@ -4,13 +4,21 @@ Plain data, without torch or grpc, so that every process and front end shares it
 """
 
 import math
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from specpair.errors import InvalidFieldError
 
 MAX_TEMPERATURE = 100.0
 MAX_SEED = 2**64 - 1
+MIN_REPETITION_PENALTY, MAX_REPETITION_PENALTY = 0.01, 100.0
+MAX_PENALTY = 2.0
+MAX_BIAS = 100.0
+MAX_BIASES = 1024
+MAX_LISTED_TOKENS = 16384
+MAX_STOP_TOKENS = 128
+MAX_LOGPROBS = 20
 
 
 class Rule(StrEnum):
@@ -18,6 +26,7 @@ class Rule(StrEnum):
 
     TOKEN = "token"
     BLOCK = "block"
+    COUPLED = "coupled"
 
 
 class Encoding(StrEnum):
@@ -29,8 +38,10 @@ class Encoding(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class SamplingOptions:
-    """How tokens are drawn from logits: temperature, then top-k, then top-p.
+    """How tokens are drawn from logits.
 
+    What is set is applied in the order in which vLLM documents it: allowed and banned tokens, min_tokens, logit bias,
+    penalties (repetition, frequency, presence), temperature, min-p, top-k, top-p. Token ids are kept sorted.
     Raises InvalidFieldError for a value outside its limits.
     """
 
@@ -40,6 +51,24 @@ class SamplingOptions:
     """Keeps the k most likely tokens, and those that tie with the last of them; 0 keeps all."""
     top_p: float = 1.0
     """Keeps the smallest set of tokens whose probability reaches top_p."""
+    min_p: float = 0.0
+    """Drops tokens whose probability is below min_p times that of the most likely one."""
+    repetition_penalty: float = 1.0
+    """Divides the positive logits of tokens seen in prompt or output, multiplies the negative ones (CTRL)."""
+    presence_penalty: float = 0.0
+    """Taken from the logits of tokens seen in the output."""
+    frequency_penalty: float = 0.0
+    """Taken from a token's logit once for each time it was seen in the output."""
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    """Added to the logits of single tokens."""
+    allowed_token_ids: tuple[int, ...] = ()
+    """The only tokens that may come; empty allows all."""
+    banned_token_ids: tuple[int, ...] = ()
+    """Tokens that never come."""
+    min_tokens: int = 0
+    """Length of the output before which no stop token comes."""
+    stop_token_ids: tuple[int, ...] = ()
+    """Tokens that end the output; here they matter only to min_tokens."""
     seed: int = 0
     """Key of every random draw of the sequence."""
 
@@ -48,14 +77,132 @@ class SamplingOptions:
         check_range("sampling.top_k", self.top_k, 0, 2**32 - 1)
         if not 0.0 < self.top_p <= 1.0:
             raise InvalidFieldError("sampling.top_p", f"is {self.top_p}; it must be above 0 and at most 1", limit=1)
+        check_range("sampling.min_p", self.min_p, 0.0, 1.0)
+        check_range(
+            "sampling.repetition_penalty", self.repetition_penalty, MIN_REPETITION_PENALTY, MAX_REPETITION_PENALTY
+        )
+        check_range("sampling.presence_penalty", self.presence_penalty, -MAX_PENALTY, MAX_PENALTY)
+        check_range("sampling.frequency_penalty", self.frequency_penalty, -MAX_PENALTY, MAX_PENALTY)
+        check_range("sampling.min_tokens", self.min_tokens, 0, 2**32 - 1)
         check_range("sampling.seed", self.seed, 0, MAX_SEED)
+        self._check_bias()
+        self._check_lists()
+
+    def _check_bias(self) -> None:
+        _check_count("sampling.logit_bias", self.logit_bias, MAX_BIASES)
+        for token_id, bias in self.logit_bias:
+            check_range(f"sampling.logit_bias[{token_id}]", bias, -MAX_BIAS, MAX_BIAS)
+        object.__setattr__(self, "logit_bias", tuple(sorted(dict(self.logit_bias).items())))
+
+    def _check_lists(self) -> None:
+        limits = {
+            "allowed_token_ids": MAX_LISTED_TOKENS,
+            "banned_token_ids": MAX_LISTED_TOKENS,
+            "stop_token_ids": MAX_STOP_TOKENS,
+        }
+        for name, limit in limits.items():
+            _check_count(f"sampling.{name}", getattr(self, name), limit)
+            object.__setattr__(self, name, tuple(sorted(set(getattr(self, name)))))
+        if self.allowed_token_ids:
+            self._check_choice(self.allowed_token_ids)
+
+    def _check_choice(self, among: Iterable[int]) -> None:
+        """Raises InvalidFieldError unless some token of those allowed may come at any length of the output."""
+        left = set(among).difference(self.banned_token_ids)
+        if self.min_tokens:
+            left.difference_update(self.stop_token_ids)
+        if not left:
+            raise InvalidFieldError(
+                "sampling.allowed_token_ids", "leaves no token that is not banned or, before min_tokens, a stop token"
+            )
 
     @property
     def is_greedy(self) -> bool:
         return self.temperature == 0.0
+
+    def check_vocabulary(self, vocab_size: int) -> None:
+        """Raises InvalidFieldError unless all named tokens are in the vocabulary and some token may come."""
+        for name, token_ids in self._named_tokens().items():
+            if token_ids and (worst := max(token_ids)) >= vocab_size:
+                raise InvalidFieldError(
+                    f"sampling.{name}", f"holds {worst}; ids are below {vocab_size}", limit=vocab_size - 1
+                )
+        if not self.allowed_token_ids and len(self.banned_token_ids) + len(self.stop_token_ids) >= vocab_size:
+            self._check_choice(range(vocab_size))
+
+    def within(self, vocab_size: int) -> "SamplingOptions":
+        """The same options over the first `vocab_size` tokens alone. Raises InvalidFieldError if none may come."""
+        if all(not ids or max(ids) < vocab_size for ids in self._named_tokens().values()):
+            narrowed = self
+        else:
+            allowed = _below(vocab_size, self.allowed_token_ids)
+            if self.allowed_token_ids and not allowed:
+                raise InvalidFieldError(
+                    "sampling.allowed_token_ids", f"has no id below {vocab_size}", limit=vocab_size - 1
+                )
+            narrowed = replace(
+                self,
+                logit_bias=tuple((token_id, bias) for token_id, bias in self.logit_bias if token_id < vocab_size),
+                allowed_token_ids=allowed,
+                banned_token_ids=_below(vocab_size, self.banned_token_ids),
+                stop_token_ids=_below(vocab_size, self.stop_token_ids),
+            )
+        narrowed.check_vocabulary(vocab_size)
+        return narrowed
+
+    def _named_tokens(self) -> dict[str, tuple[int, ...]]:
+        return {
+            "logit_bias": tuple(token_id for token_id, _ in self.logit_bias),
+            "allowed_token_ids": self.allowed_token_ids,
+            "banned_token_ids": self.banned_token_ids,
+            "stop_token_ids": self.stop_token_ids,
+        }
+
+
+@dataclass(frozen=True, kw_only=True)
+class SequenceOptions:
+    """What is fixed when a sequence is opened.
+
+    Raises InvalidFieldError for a value outside its limits, or for values that do not go together.
+    """
+
+    sampling: SamplingOptions
+    rule: Rule = Rule.BLOCK
+    encoding: Encoding = Encoding.SPARSE
+    vocab_size: int | None = None
+    """Draft: ids at or above it are never proposed."""
+    lenience: float = 1.0
+    """Target: below 1 tokens are accepted that should not be, and the output is no longer the target's own
+    (Leviathan et al., "Fast Inference from Transformers via Speculative Decoding", appendix A.5)."""
+    logprobs: int | None = None
+    """Target: report the logprob of each committed token, and of so many of the likeliest ones."""
+
+    def __post_init__(self) -> None:
+        if self.vocab_size is not None:
+            check_range("vocab_size", self.vocab_size, 1, 2**32 - 1)
+        check_lenience(self.lenience, self.rule)
+        if self.logprobs is not None:
+            check_range("logprobs", self.logprobs, 0, MAX_LOGPROBS)
+
+
+def check_lenience(lenience: float, rule: Rule) -> None:
+    """Raises InvalidFieldError unless the lenience is in (0, 1], and 1 except under the token rule."""
+    if not 0.0 < lenience <= 1.0:
+        raise InvalidFieldError("lenience", f"is {lenience}; it must be above 0 and at most 1", limit=1)
+    if lenience < 1.0 and rule is not Rule.TOKEN:
+        raise InvalidFieldError("lenience", f"is {lenience}; below 1 it wants the token rule, not {rule}")
 
 
 def check_range(field: str, value: float, low: float, high: float) -> None:
     """Raises InvalidFieldError unless `low <= value <= high`; NaN is outside every range."""
     if math.isnan(value) or not low <= value <= high:
         raise InvalidFieldError(field, f"is {value}; it must be between {low} and {high}", limit=high)
+
+
+def _check_count(field: str, entries: Collection[object], limit: int) -> None:
+    if len(entries) > limit:
+        raise InvalidFieldError(field, f"has {len(entries)} entries; at most {limit} are taken", limit=limit)
+
+
+def _below(limit: int, token_ids: Iterable[int]) -> tuple[int, ...]:
+    return tuple(token_id for token_id in token_ids if token_id < limit)

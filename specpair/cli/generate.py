@@ -83,7 +83,7 @@ def generate(
     request.stop_strings.extend(checked_text("--stop", os.fsencode(text)) for text in stop or [])
     for token_id in stop_token_id or []:
         check_range("--stop-token-id", token_id, 0, MAX_UINT32)
-        request.stop_token_ids.append(token_id)
+        request.sampling.stop_token_ids.append(token_id)
     request.ignore_eos = ignore_eos
     if num_speculative_tokens is not None:
         check_range("--num-speculative-tokens", num_speculative_tokens, 0, MAX_UINT32)

@@ -33,6 +33,8 @@ class EngineConfig:
     """Tokens in a cache block."""
     num_blocks: int | None = None
     """Blocks in the cache; as many as the memory bears if None."""
+    deterministic: bool = False
+    """Logits depend on the tokens before them alone, to the last bit: fixed row shapes, at the price of speed."""
 
     def __post_init__(self) -> None:
         for name, low, high in (

@@ -19,10 +19,10 @@ from specpair.engine.model_runner import ModelRunner
 from specpair.engine.paged_cache import PagedCache
 from specpair.engine.self_check import check
 from specpair.engine.sequence import Work
-from specpair.engine.sequence_store import SequenceLimits, SequenceOptions, SequenceStore
+from specpair.engine.sequence_store import SequenceLimits, SequenceStore
 from specpair.errors import ModelRefusedError
 from specpair.model_info import ModelInfo, TokenizerFiles
-from specpair.options import Encoding, Rule, SamplingOptions
+from specpair.options import SamplingOptions, SequenceOptions
 
 log = logging.getLogger(__name__)
 
@@ -61,19 +61,8 @@ class ModelHost(ABC, Generic[Answer]):
     def advance(works: list[Work], logits: Tensor) -> None:
         """What is done with the logits; see `specpair.engine.engine.Advance`."""
 
-    async def open(
-        self,
-        *,
-        sequence_id: str,
-        token_ids: list[int],
-        prompt_length: int,
-        sampling: SamplingOptions,
-        rule: Rule,
-        encoding: Encoding,
-        vocab_size: int | None,
-    ) -> None:
+    async def open(self, sequence_id: str, token_ids: list[int], prompt_length: int, options: SequenceOptions) -> None:
         """Registers a sequence."""
-        options = SequenceOptions(sampling=sampling, rule=rule, encoding=encoding, vocab_size=vocab_size)
         self.sequences.open(sequence_id, token_ids, prompt_length, options)
 
     async def rollback(self, sequence_id: str, length: int) -> int:
@@ -110,6 +99,7 @@ class ModelHost(ABC, Generic[Answer]):
             free_block_count=self.engine.cache.free_block_count,
             sequence_count=len(self.sequences),
             eos_token_ids=tuple(self.loaded.eos_token_ids),
+            deterministic=self.config.deterministic,
         )
 
     def tokenizer(self) -> TokenizerFiles | None:

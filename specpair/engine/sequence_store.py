@@ -22,7 +22,7 @@ from specpair.errors import (
     SequenceNotFoundError,
     StaleStepError,
 )
-from specpair.options import Encoding, Rule, SamplingOptions
+from specpair.options import SamplingOptions, SequenceOptions
 
 Answer = TypeVar("Answer")
 
@@ -34,17 +34,6 @@ class SequenceLimits:
     max_model_len: int
     max_num_seqs: int
     vocab_size: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class SequenceOptions:
-    """What is fixed when a sequence is opened."""
-
-    sampling: SamplingOptions
-    rule: Rule = Rule.BLOCK
-    encoding: Encoding = Encoding.SPARSE
-    vocab_size: int | None = None
-    """Ids at or above it are never proposed."""
 
 
 @dataclass(eq=False)
@@ -98,6 +87,7 @@ class SequenceStore(Generic[Answer]):
         if len(token_ids) >= self.limits.max_model_len:
             raise PromptTooLongError(len(token_ids), self.limits.max_model_len - 1)
         self.check_tokens("token_ids", token_ids)
+        options.sampling.check_vocabulary(self.limits.vocab_size)
         self._check_room()
         held: HeldSequence[Answer] = HeldSequence(
             options=options,
@@ -129,6 +119,7 @@ class SequenceStore(Generic[Answer]):
         if not 1 <= length <= held.length:
             raise LengthNotReachedError(length, held.length)
         options = held.options if sampling is None else replace(held.options, sampling=sampling)
+        options.sampling.check_vocabulary(self.limits.vocab_size)
         self._check_room()
         # With the same seed, the steps that decided the shared tokens must not draw again.
         is_same_noise = options.sampling.seed == held.options.sampling.seed

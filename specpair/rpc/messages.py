@@ -3,22 +3,25 @@
 What a message leaves out gets its default here; what it holds out of range raises InvalidFieldError.
 """
 
+from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
 from specpair.errors import InvalidFieldError
 from specpair.model_info import ModelInfo
-from specpair.options import Encoding, Rule, SamplingOptions
+from specpair.options import Encoding, Rule, SamplingOptions, SequenceOptions
 from specpair.v1 import sampling_pb2, sequence_service_pb2
 
 _RULES: dict[int, Rule] = {
     sampling_pb2.ACCEPTANCE_RULE_UNSPECIFIED: Rule.BLOCK,
     sampling_pb2.ACCEPTANCE_RULE_TOKEN: Rule.TOKEN,
     sampling_pb2.ACCEPTANCE_RULE_BLOCK: Rule.BLOCK,
+    sampling_pb2.ACCEPTANCE_RULE_COUPLED: Rule.COUPLED,
 }
 _RULE_NUMBERS = {
     Rule.TOKEN: sampling_pb2.ACCEPTANCE_RULE_TOKEN,
     Rule.BLOCK: sampling_pb2.ACCEPTANCE_RULE_BLOCK,
+    Rule.COUPLED: sampling_pb2.ACCEPTANCE_RULE_COUPLED,
 }
 _ENCODINGS: dict[int, Encoding] = {
     sampling_pb2.DISTRIBUTION_ENCODING_UNSPECIFIED: Encoding.SPARSE,
@@ -31,15 +34,48 @@ _ENCODING_NUMBERS = {
 }
 
 
+_TOKEN_LISTS = ("allowed_token_ids", "banned_token_ids", "stop_token_ids")
+_SINGLE_OPTIONS = tuple(f.name for f in fields(SamplingOptions) if f.name not in (*_TOKEN_LISTS, "logit_bias"))
+
+
 def sampling_from_proto(message: sampling_pb2.SamplingOptions) -> SamplingOptions:
     """The options; the defaults of SamplingOptions where a field is absent. Raises InvalidFieldError."""
-    names = (field.name for field in fields(SamplingOptions))
-    return SamplingOptions(**{name: getattr(message, name) for name in names if message.HasField(name)})
+    given: dict[str, Any] = {name: getattr(message, name) for name in _SINGLE_OPTIONS if message.HasField(name)}
+    given |= {name: tuple(getattr(message, name)) for name in _TOKEN_LISTS}
+    return SamplingOptions(**given, logit_bias=tuple(message.logit_bias.items()))
 
 
 def sampling_to_proto(options: SamplingOptions) -> sampling_pb2.SamplingOptions:
     """The message with every field set."""
-    return sampling_pb2.SamplingOptions(**asdict(options))
+    return sampling_pb2.SamplingOptions(**{**asdict(options), "logit_bias": dict(options.logit_bias)})
+
+
+def sequence_options_from_proto(message: sequence_service_pb2.OpenSequenceRequest) -> SequenceOptions:
+    """What the request fixes for the sequence. Raises InvalidFieldError."""
+    optional = ("vocab_size", "lenience", "logprobs")
+    return SequenceOptions(
+        sampling=sampling_from_proto(message.sampling),
+        rule=rule_from_proto(message.rule),
+        encoding=encoding_from_proto(message.encoding),
+        **{name: getattr(message, name) for name in optional if message.HasField(name)},
+    )
+
+
+def open_request(
+    sequence_id: str, token_ids: Sequence[int], prompt_length: int, options: SequenceOptions
+) -> sequence_service_pb2.OpenSequenceRequest:
+    """The message with every field set."""
+    return sequence_service_pb2.OpenSequenceRequest(
+        sequence_id=sequence_id,
+        token_ids=token_ids,
+        prompt_length=prompt_length,
+        sampling=sampling_to_proto(options.sampling),
+        rule=rule_to_proto(options.rule),
+        encoding=encoding_to_proto(options.encoding),
+        vocab_size=options.vocab_size,
+        lenience=options.lenience,
+        logprobs=options.logprobs,
+    )
 
 
 def rule_from_proto(number: int) -> Rule:

@@ -8,9 +8,9 @@ import grpc.aio
 
 from specpair.errors import InvalidFieldError, NotSupportedError, PromptTooLongError
 from specpair.model_info import ModelInfo, TokenizerFiles
-from specpair.options import Encoding, Rule, SamplingOptions, check_range
+from specpair.options import SamplingOptions, SequenceOptions, check_range
 from specpair.rpc.limits import check_sequence_id
-from specpair.rpc.messages import encoding_from_proto, model_info_to_proto, rule_from_proto, sampling_from_proto
+from specpair.rpc.messages import model_info_to_proto, sampling_from_proto, sequence_options_from_proto
 from specpair.rpc.status import abort, rich_status
 from specpair.v1 import sampling_pb2
 from specpair.v1 import sequence_service_pb2 as pb
@@ -22,21 +22,10 @@ TOKENIZER_CHUNK_BYTES = 1024 * 1024
 class SequenceHost(Protocol):
     """What a model process keeps. Checks against the model's limits are the host's own."""
 
-    async def open(
-        self,
-        *,
-        sequence_id: str,
-        token_ids: list[int],
-        prompt_length: int,
-        sampling: SamplingOptions,
-        rule: Rule,
-        encoding: Encoding,
-        vocab_size: int | None,
-    ) -> None:
+    async def open(self, sequence_id: str, token_ids: list[int], prompt_length: int, options: SequenceOptions) -> None:
         """Registers a sequence; the same id with the same values is no error.
 
-        `vocab_size`: ids at or above it are never proposed. Raises ConflictingBodyError, CapacityExhaustedError,
-        PromptTooLongError, InvalidFieldError.
+        Raises ConflictingBodyError, CapacityExhaustedError, PromptTooLongError, InvalidFieldError.
         """
         ...
 
@@ -94,14 +83,12 @@ class SequenceServicer(SequenceServiceServicer):
         self, request: pb.OpenSequenceRequest, context: grpc.aio.ServicerContext
     ) -> pb.OpenSequenceResponse:
         _check_length(request, self._host.info().max_model_len)
+        _check_seed(request.sampling)
         await self._host.open(
-            sequence_id=check_sequence_id("sequence_id", request.sequence_id),
-            token_ids=list(request.token_ids),
-            prompt_length=_prompt_length(request),
-            sampling=_sampling_with_seed(request.sampling),
-            rule=rule_from_proto(request.rule),
-            encoding=encoding_from_proto(request.encoding),
-            vocab_size=request.vocab_size if request.HasField("vocab_size") else None,
+            check_sequence_id("sequence_id", request.sequence_id),
+            list(request.token_ids),
+            _prompt_length(request),
+            sequence_options_from_proto(request),
         )
         return pb.OpenSequenceResponse(instance_id=self._instance_id)
 
@@ -119,7 +106,7 @@ class SequenceServicer(SequenceServiceServicer):
             check_sequence_id("sequence_id", request.sequence_id),
             check_sequence_id("forked_sequence_id", request.forked_sequence_id),
             request.length if request.HasField("length") else None,
-            _sampling_with_seed(request.sampling) if request.HasField("sampling") else None,
+            _forked_sampling(request),
         )
         return pb.ForkSequenceResponse(instance_id=self._instance_id, length=length)
 
@@ -146,10 +133,16 @@ def _prompt_length(request: pb.OpenSequenceRequest) -> int:
     return request.prompt_length
 
 
-def _sampling_with_seed(message: sampling_pb2.SamplingOptions) -> SamplingOptions:
+def _forked_sampling(request: pb.ForkSequenceRequest) -> SamplingOptions | None:
+    if not request.HasField("sampling"):
+        return None
+    _check_seed(request.sampling)
+    return sampling_from_proto(request.sampling)
+
+
+def _check_seed(message: sampling_pb2.SamplingOptions) -> None:
     if not message.HasField("seed"):
         raise InvalidFieldError("sampling.seed", "must be set: draws of a sequence are keyed by it")
-    return sampling_from_proto(message)
 
 
 def _chunks(data: bytes) -> list[bytes]:

@@ -1,3 +1,4 @@
+from specpair.v1 import logprobs_pb2 as _logprobs_pb2
 from specpair.v1 import sampling_pb2 as _sampling_pb2
 from specpair.v1 import sequence_service_pb2 as _sequence_service_pb2
 from google.protobuf.internal import containers as _containers
@@ -17,6 +18,7 @@ class TokenOrigin(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TOKEN_ORIGIN_BONUS: _ClassVar[TokenOrigin]
     TOKEN_ORIGIN_TARGET: _ClassVar[TokenOrigin]
     TOKEN_ORIGIN_REJECTED: _ClassVar[TokenOrigin]
+    TOKEN_ORIGIN_PROMPT: _ClassVar[TokenOrigin]
 
 class FinishReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -29,37 +31,48 @@ TOKEN_ORIGIN_CORRECTION: TokenOrigin
 TOKEN_ORIGIN_BONUS: TokenOrigin
 TOKEN_ORIGIN_TARGET: TokenOrigin
 TOKEN_ORIGIN_REJECTED: TokenOrigin
+TOKEN_ORIGIN_PROMPT: TokenOrigin
 FINISH_REASON_UNSPECIFIED: FinishReason
 FINISH_REASON_STOP: FinishReason
 FINISH_REASON_LENGTH: FinishReason
 
 class GenerateTokensRequest(_message.Message):
-    __slots__ = ("text", "token_ids", "chat", "sampling", "max_tokens", "stop_strings", "stop_token_ids", "ignore_eos", "num_speculative_tokens", "rule", "encoding", "include_rejected")
+    __slots__ = ("text", "token_ids", "chat", "sampling", "max_tokens", "stop_strings", "ignore_eos", "num_speculative_tokens", "rule", "encoding", "include_rejected", "lenience", "n", "best_of", "logprobs", "prompt_logprobs", "echo")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     CHAT_FIELD_NUMBER: _ClassVar[int]
     SAMPLING_FIELD_NUMBER: _ClassVar[int]
     MAX_TOKENS_FIELD_NUMBER: _ClassVar[int]
     STOP_STRINGS_FIELD_NUMBER: _ClassVar[int]
-    STOP_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     IGNORE_EOS_FIELD_NUMBER: _ClassVar[int]
     NUM_SPECULATIVE_TOKENS_FIELD_NUMBER: _ClassVar[int]
     RULE_FIELD_NUMBER: _ClassVar[int]
     ENCODING_FIELD_NUMBER: _ClassVar[int]
     INCLUDE_REJECTED_FIELD_NUMBER: _ClassVar[int]
+    LENIENCE_FIELD_NUMBER: _ClassVar[int]
+    N_FIELD_NUMBER: _ClassVar[int]
+    BEST_OF_FIELD_NUMBER: _ClassVar[int]
+    LOGPROBS_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_LOGPROBS_FIELD_NUMBER: _ClassVar[int]
+    ECHO_FIELD_NUMBER: _ClassVar[int]
     text: str
     token_ids: TokenIds
     chat: Chat
     sampling: _sampling_pb2.SamplingOptions
     max_tokens: int
     stop_strings: _containers.RepeatedScalarFieldContainer[str]
-    stop_token_ids: _containers.RepeatedScalarFieldContainer[int]
     ignore_eos: bool
     num_speculative_tokens: int
     rule: _sampling_pb2.AcceptanceRule
     encoding: _sampling_pb2.DistributionEncoding
     include_rejected: bool
-    def __init__(self, text: _Optional[str] = ..., token_ids: _Optional[_Union[TokenIds, _Mapping]] = ..., chat: _Optional[_Union[Chat, _Mapping]] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingOptions, _Mapping]] = ..., max_tokens: _Optional[int] = ..., stop_strings: _Optional[_Iterable[str]] = ..., stop_token_ids: _Optional[_Iterable[int]] = ..., ignore_eos: _Optional[bool] = ..., num_speculative_tokens: _Optional[int] = ..., rule: _Optional[_Union[_sampling_pb2.AcceptanceRule, str]] = ..., encoding: _Optional[_Union[_sampling_pb2.DistributionEncoding, str]] = ..., include_rejected: _Optional[bool] = ...) -> None: ...
+    lenience: float
+    n: int
+    best_of: int
+    logprobs: int
+    prompt_logprobs: int
+    echo: bool
+    def __init__(self, text: _Optional[str] = ..., token_ids: _Optional[_Union[TokenIds, _Mapping]] = ..., chat: _Optional[_Union[Chat, _Mapping]] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingOptions, _Mapping]] = ..., max_tokens: _Optional[int] = ..., stop_strings: _Optional[_Iterable[str]] = ..., ignore_eos: _Optional[bool] = ..., num_speculative_tokens: _Optional[int] = ..., rule: _Optional[_Union[_sampling_pb2.AcceptanceRule, str]] = ..., encoding: _Optional[_Union[_sampling_pb2.DistributionEncoding, str]] = ..., include_rejected: _Optional[bool] = ..., lenience: _Optional[float] = ..., n: _Optional[int] = ..., best_of: _Optional[int] = ..., logprobs: _Optional[int] = ..., prompt_logprobs: _Optional[int] = ..., echo: _Optional[bool] = ...) -> None: ...
 
 class TokenIds(_message.Message):
     __slots__ = ("ids",)
@@ -82,29 +95,35 @@ class ChatMessage(_message.Message):
     def __init__(self, role: _Optional[str] = ..., content: _Optional[str] = ...) -> None: ...
 
 class GenerateTokensResponse(_message.Message):
-    __slots__ = ("tokens", "text", "rejected", "summary")
+    __slots__ = ("tokens", "text", "rejected", "summary", "choice_index", "prompt_tokens")
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     REJECTED_FIELD_NUMBER: _ClassVar[int]
     SUMMARY_FIELD_NUMBER: _ClassVar[int]
+    CHOICE_INDEX_FIELD_NUMBER: _ClassVar[int]
+    PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
     tokens: _containers.RepeatedCompositeFieldContainer[GeneratedToken]
     text: str
     rejected: _containers.RepeatedCompositeFieldContainer[GeneratedToken]
     summary: GenerationSummary
-    def __init__(self, tokens: _Optional[_Iterable[_Union[GeneratedToken, _Mapping]]] = ..., text: _Optional[str] = ..., rejected: _Optional[_Iterable[_Union[GeneratedToken, _Mapping]]] = ..., summary: _Optional[_Union[GenerationSummary, _Mapping]] = ...) -> None: ...
+    choice_index: int
+    prompt_tokens: _containers.RepeatedCompositeFieldContainer[GeneratedToken]
+    def __init__(self, tokens: _Optional[_Iterable[_Union[GeneratedToken, _Mapping]]] = ..., text: _Optional[str] = ..., rejected: _Optional[_Iterable[_Union[GeneratedToken, _Mapping]]] = ..., summary: _Optional[_Union[GenerationSummary, _Mapping]] = ..., choice_index: _Optional[int] = ..., prompt_tokens: _Optional[_Iterable[_Union[GeneratedToken, _Mapping]]] = ...) -> None: ...
 
 class GeneratedToken(_message.Message):
-    __slots__ = ("id", "text", "origin")
+    __slots__ = ("id", "text", "origin", "logprobs")
     ID_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     ORIGIN_FIELD_NUMBER: _ClassVar[int]
+    LOGPROBS_FIELD_NUMBER: _ClassVar[int]
     id: int
     text: str
     origin: TokenOrigin
-    def __init__(self, id: _Optional[int] = ..., text: _Optional[str] = ..., origin: _Optional[_Union[TokenOrigin, str]] = ...) -> None: ...
+    logprobs: _logprobs_pb2.TokenLogprobs
+    def __init__(self, id: _Optional[int] = ..., text: _Optional[str] = ..., origin: _Optional[_Union[TokenOrigin, str]] = ..., logprobs: _Optional[_Union[_logprobs_pb2.TokenLogprobs, _Mapping]] = ...) -> None: ...
 
 class GenerationSummary(_message.Message):
-    __slots__ = ("finish_reason", "prompt_token_count", "completion_token_count", "seed", "speculation", "time_to_first_token_us", "total_time_us")
+    __slots__ = ("finish_reason", "prompt_token_count", "completion_token_count", "seed", "speculation", "time_to_first_token_us", "total_time_us", "cumulative_logprob")
     FINISH_REASON_FIELD_NUMBER: _ClassVar[int]
     PROMPT_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
     COMPLETION_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -112,6 +131,7 @@ class GenerationSummary(_message.Message):
     SPECULATION_FIELD_NUMBER: _ClassVar[int]
     TIME_TO_FIRST_TOKEN_US_FIELD_NUMBER: _ClassVar[int]
     TOTAL_TIME_US_FIELD_NUMBER: _ClassVar[int]
+    CUMULATIVE_LOGPROB_FIELD_NUMBER: _ClassVar[int]
     finish_reason: FinishReason
     prompt_token_count: int
     completion_token_count: int
@@ -119,10 +139,11 @@ class GenerationSummary(_message.Message):
     speculation: SpeculationSummary
     time_to_first_token_us: int
     total_time_us: int
-    def __init__(self, finish_reason: _Optional[_Union[FinishReason, str]] = ..., prompt_token_count: _Optional[int] = ..., completion_token_count: _Optional[int] = ..., seed: _Optional[int] = ..., speculation: _Optional[_Union[SpeculationSummary, _Mapping]] = ..., time_to_first_token_us: _Optional[int] = ..., total_time_us: _Optional[int] = ...) -> None: ...
+    cumulative_logprob: float
+    def __init__(self, finish_reason: _Optional[_Union[FinishReason, str]] = ..., prompt_token_count: _Optional[int] = ..., completion_token_count: _Optional[int] = ..., seed: _Optional[int] = ..., speculation: _Optional[_Union[SpeculationSummary, _Mapping]] = ..., time_to_first_token_us: _Optional[int] = ..., total_time_us: _Optional[int] = ..., cumulative_logprob: _Optional[float] = ...) -> None: ...
 
 class SpeculationSummary(_message.Message):
-    __slots__ = ("round_count", "draft_round_count", "draft_token_count", "accepted_token_count", "drafted_per_position", "accepted_per_position", "acceptance_rate", "tokens_per_round", "draft_time_us", "verify_time_us", "network_time_us", "fallback_count", "rule")
+    __slots__ = ("round_count", "draft_round_count", "draft_token_count", "accepted_token_count", "drafted_per_position", "accepted_per_position", "acceptance_rate", "tokens_per_round", "draft_time_us", "verify_time_us", "network_time_us", "fallback_count", "rule", "lenience", "lossy")
     ROUND_COUNT_FIELD_NUMBER: _ClassVar[int]
     DRAFT_ROUND_COUNT_FIELD_NUMBER: _ClassVar[int]
     DRAFT_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -136,6 +157,8 @@ class SpeculationSummary(_message.Message):
     NETWORK_TIME_US_FIELD_NUMBER: _ClassVar[int]
     FALLBACK_COUNT_FIELD_NUMBER: _ClassVar[int]
     RULE_FIELD_NUMBER: _ClassVar[int]
+    LENIENCE_FIELD_NUMBER: _ClassVar[int]
+    LOSSY_FIELD_NUMBER: _ClassVar[int]
     round_count: int
     draft_round_count: int
     draft_token_count: int
@@ -149,7 +172,9 @@ class SpeculationSummary(_message.Message):
     network_time_us: int
     fallback_count: int
     rule: _sampling_pb2.AcceptanceRule
-    def __init__(self, round_count: _Optional[int] = ..., draft_round_count: _Optional[int] = ..., draft_token_count: _Optional[int] = ..., accepted_token_count: _Optional[int] = ..., drafted_per_position: _Optional[_Iterable[int]] = ..., accepted_per_position: _Optional[_Iterable[int]] = ..., acceptance_rate: _Optional[float] = ..., tokens_per_round: _Optional[float] = ..., draft_time_us: _Optional[int] = ..., verify_time_us: _Optional[int] = ..., network_time_us: _Optional[int] = ..., fallback_count: _Optional[int] = ..., rule: _Optional[_Union[_sampling_pb2.AcceptanceRule, str]] = ...) -> None: ...
+    lenience: float
+    lossy: bool
+    def __init__(self, round_count: _Optional[int] = ..., draft_round_count: _Optional[int] = ..., draft_token_count: _Optional[int] = ..., accepted_token_count: _Optional[int] = ..., drafted_per_position: _Optional[_Iterable[int]] = ..., accepted_per_position: _Optional[_Iterable[int]] = ..., acceptance_rate: _Optional[float] = ..., tokens_per_round: _Optional[float] = ..., draft_time_us: _Optional[int] = ..., verify_time_us: _Optional[int] = ..., network_time_us: _Optional[int] = ..., fallback_count: _Optional[int] = ..., rule: _Optional[_Union[_sampling_pb2.AcceptanceRule, str]] = ..., lenience: _Optional[float] = ..., lossy: _Optional[bool] = ...) -> None: ...
 
 class GetPairInfoRequest(_message.Message):
     __slots__ = ()

@@ -24,17 +24,21 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aspecpair/v1/sampling.proto\x12\x0bspecpair.v1\"\x93\x01\n\x0fSamplingOptions\x12\x18\n\x0btemperature\x18\x01 \x01(\x02H\x00\x88\x01\x01\x12\x12\n\x05top_k\x18\x02 \x01(\rH\x01\x88\x01\x01\x12\x12\n\x05top_p\x18\x03 \x01(\x02H\x02\x88\x01\x01\x12\x11\n\x04seed\x18\x04 \x01(\x04H\x03\x88\x01\x01\x42\x0e\n\x0c_temperatureB\x08\n\x06_top_kB\x08\n\x06_top_pB\x07\n\x05_seed*g\n\x0e\x41\x63\x63\x65ptanceRule\x12\x1f\n\x1b\x41\x43\x43\x45PTANCE_RULE_UNSPECIFIED\x10\x00\x12\x19\n\x15\x41\x43\x43\x45PTANCE_RULE_TOKEN\x10\x01\x12\x19\n\x15\x41\x43\x43\x45PTANCE_RULE_BLOCK\x10\x02*\x80\x01\n\x14\x44istributionEncoding\x12%\n!DISTRIBUTION_ENCODING_UNSPECIFIED\x10\x00\x12 \n\x1c\x44ISTRIBUTION_ENCODING_SPARSE\x10\x01\x12\x1f\n\x1b\x44ISTRIBUTION_ENCODING_DENSE\x10\x02\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1aspecpair/v1/sampling.proto\x12\x0bspecpair.v1\"\xbb\x04\n\x0fSamplingOptions\x12\x18\n\x0btemperature\x18\x01 \x01(\x02H\x00\x88\x01\x01\x12\x12\n\x05top_k\x18\x02 \x01(\rH\x01\x88\x01\x01\x12\x12\n\x05top_p\x18\x03 \x01(\x02H\x02\x88\x01\x01\x12\x11\n\x04seed\x18\x04 \x01(\x04H\x03\x88\x01\x01\x12\x12\n\x05min_p\x18\x05 \x01(\x02H\x04\x88\x01\x01\x12\x1f\n\x12repetition_penalty\x18\x06 \x01(\x02H\x05\x88\x01\x01\x12\x1d\n\x10presence_penalty\x18\x07 \x01(\x02H\x06\x88\x01\x01\x12\x1e\n\x11\x66requency_penalty\x18\x08 \x01(\x02H\x07\x88\x01\x01\x12?\n\nlogit_bias\x18\t \x03(\x0b\x32+.specpair.v1.SamplingOptions.LogitBiasEntry\x12\x19\n\x11\x61llowed_token_ids\x18\n \x03(\r\x12\x18\n\x10\x62\x61nned_token_ids\x18\x0b \x03(\r\x12\x17\n\nmin_tokens\x18\x0c \x01(\rH\x08\x88\x01\x01\x12\x16\n\x0estop_token_ids\x18\r \x03(\r\x1a\x30\n\x0eLogitBiasEntry\x12\x0b\n\x03key\x18\x01 \x01(\r\x12\r\n\x05value\x18\x02 \x01(\x02:\x02\x38\x01\x42\x0e\n\x0c_temperatureB\x08\n\x06_top_kB\x08\n\x06_top_pB\x07\n\x05_seedB\x08\n\x06_min_pB\x15\n\x13_repetition_penaltyB\x13\n\x11_presence_penaltyB\x14\n\x12_frequency_penaltyB\r\n\x0b_min_tokens*\x84\x01\n\x0e\x41\x63\x63\x65ptanceRule\x12\x1f\n\x1b\x41\x43\x43\x45PTANCE_RULE_UNSPECIFIED\x10\x00\x12\x19\n\x15\x41\x43\x43\x45PTANCE_RULE_TOKEN\x10\x01\x12\x19\n\x15\x41\x43\x43\x45PTANCE_RULE_BLOCK\x10\x02\x12\x1b\n\x17\x41\x43\x43\x45PTANCE_RULE_COUPLED\x10\x03*\x80\x01\n\x14\x44istributionEncoding\x12%\n!DISTRIBUTION_ENCODING_UNSPECIFIED\x10\x00\x12 \n\x1c\x44ISTRIBUTION_ENCODING_SPARSE\x10\x01\x12\x1f\n\x1b\x44ISTRIBUTION_ENCODING_DENSE\x10\x02\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'specpair.v1.sampling_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_ACCEPTANCERULE']._serialized_start=193
-  _globals['_ACCEPTANCERULE']._serialized_end=296
-  _globals['_DISTRIBUTIONENCODING']._serialized_start=299
-  _globals['_DISTRIBUTIONENCODING']._serialized_end=427
+  _globals['_SAMPLINGOPTIONS_LOGITBIASENTRY']._loaded_options = None
+  _globals['_SAMPLINGOPTIONS_LOGITBIASENTRY']._serialized_options = b'8\001'
+  _globals['_ACCEPTANCERULE']._serialized_start=618
+  _globals['_ACCEPTANCERULE']._serialized_end=750
+  _globals['_DISTRIBUTIONENCODING']._serialized_start=753
+  _globals['_DISTRIBUTIONENCODING']._serialized_end=881
   _globals['_SAMPLINGOPTIONS']._serialized_start=44
-  _globals['_SAMPLINGOPTIONS']._serialized_end=191
+  _globals['_SAMPLINGOPTIONS']._serialized_end=615
+  _globals['_SAMPLINGOPTIONS_LOGITBIASENTRY']._serialized_start=431
+  _globals['_SAMPLINGOPTIONS_LOGITBIASENTRY']._serialized_end=479
 # @@protoc_insertion_point(module_scope)

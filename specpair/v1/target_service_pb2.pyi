@@ -1,3 +1,4 @@
+from specpair.v1 import logprobs_pb2 as _logprobs_pb2
 from specpair.v1 import proposal_pb2 as _proposal_pb2
 from specpair.v1 import stream_error_pb2 as _stream_error_pb2
 from google.protobuf.internal import containers as _containers
@@ -23,7 +24,7 @@ class VerifyProposalRequest(_message.Message):
     def __init__(self, sequence_id: _Optional[str] = ..., step: _Optional[int] = ..., base_length: _Optional[int] = ..., appended_token_ids: _Optional[_Iterable[int]] = ..., proposal: _Optional[_Union[_proposal_pb2.Proposal, _Mapping]] = ...) -> None: ...
 
 class VerifyProposalResponse(_message.Message):
-    __slots__ = ("instance_id", "step", "accepted_count", "next_token_id", "length", "queue_time_us", "compute_time_us")
+    __slots__ = ("instance_id", "step", "accepted_count", "next_token_id", "length", "queue_time_us", "compute_time_us", "logprobs")
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -31,6 +32,7 @@ class VerifyProposalResponse(_message.Message):
     LENGTH_FIELD_NUMBER: _ClassVar[int]
     QUEUE_TIME_US_FIELD_NUMBER: _ClassVar[int]
     COMPUTE_TIME_US_FIELD_NUMBER: _ClassVar[int]
+    LOGPROBS_FIELD_NUMBER: _ClassVar[int]
     instance_id: str
     step: int
     accepted_count: int
@@ -38,7 +40,8 @@ class VerifyProposalResponse(_message.Message):
     length: int
     queue_time_us: int
     compute_time_us: int
-    def __init__(self, instance_id: _Optional[str] = ..., step: _Optional[int] = ..., accepted_count: _Optional[int] = ..., next_token_id: _Optional[int] = ..., length: _Optional[int] = ..., queue_time_us: _Optional[int] = ..., compute_time_us: _Optional[int] = ...) -> None: ...
+    logprobs: _containers.RepeatedCompositeFieldContainer[_logprobs_pb2.TokenLogprobs]
+    def __init__(self, instance_id: _Optional[str] = ..., step: _Optional[int] = ..., accepted_count: _Optional[int] = ..., next_token_id: _Optional[int] = ..., length: _Optional[int] = ..., queue_time_us: _Optional[int] = ..., compute_time_us: _Optional[int] = ..., logprobs: _Optional[_Iterable[_Union[_logprobs_pb2.TokenLogprobs, _Mapping]]] = ...) -> None: ...
 
 class StreamVerificationsRequest(_message.Message):
     __slots__ = ("call_id", "request")
@@ -57,3 +60,19 @@ class StreamVerificationsResponse(_message.Message):
     response: VerifyProposalResponse
     error: _stream_error_pb2.StreamError
     def __init__(self, call_id: _Optional[int] = ..., response: _Optional[_Union[VerifyProposalResponse, _Mapping]] = ..., error: _Optional[_Union[_stream_error_pb2.StreamError, _Mapping]] = ...) -> None: ...
+
+class ScoreTokensRequest(_message.Message):
+    __slots__ = ("token_ids", "logprobs")
+    TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
+    LOGPROBS_FIELD_NUMBER: _ClassVar[int]
+    token_ids: _containers.RepeatedScalarFieldContainer[int]
+    logprobs: int
+    def __init__(self, token_ids: _Optional[_Iterable[int]] = ..., logprobs: _Optional[int] = ...) -> None: ...
+
+class ScoreTokensResponse(_message.Message):
+    __slots__ = ("instance_id", "logprobs")
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    LOGPROBS_FIELD_NUMBER: _ClassVar[int]
+    instance_id: str
+    logprobs: _containers.RepeatedCompositeFieldContainer[_logprobs_pb2.TokenLogprobs]
+    def __init__(self, instance_id: _Optional[str] = ..., logprobs: _Optional[_Iterable[_Union[_logprobs_pb2.TokenLogprobs, _Mapping]]] = ...) -> None: ...

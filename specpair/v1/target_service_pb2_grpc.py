@@ -45,6 +45,11 @@ class TargetServiceStub:
                 request_serializer=specpair_dot_v1_dot_target__service__pb2.StreamVerificationsRequest.SerializeToString,
                 response_deserializer=specpair_dot_v1_dot_target__service__pb2.StreamVerificationsResponse.FromString,
                 _registered_method=True)
+        self.ScoreTokens = channel.unary_unary(
+                '/specpair.v1.TargetService/ScoreTokens',
+                request_serializer=specpair_dot_v1_dot_target__service__pb2.ScoreTokensRequest.SerializeToString,
+                response_deserializer=specpair_dot_v1_dot_target__service__pb2.ScoreTokensResponse.FromString,
+                _registered_method=True)
 
 
 class TargetServiceServicer:
@@ -65,6 +70,14 @@ class TargetServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ScoreTokens(self, request, context):
+        """Says how likely each token of a text is, given those before it. Needs no sequence; what it computes is kept as a
+        prefix for sequences that begin alike.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_TargetServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -77,6 +90,11 @@ def add_TargetServiceServicer_to_server(servicer, server):
                     servicer.StreamVerifications,
                     request_deserializer=specpair_dot_v1_dot_target__service__pb2.StreamVerificationsRequest.FromString,
                     response_serializer=specpair_dot_v1_dot_target__service__pb2.StreamVerificationsResponse.SerializeToString,
+            ),
+            'ScoreTokens': grpc.unary_unary_rpc_method_handler(
+                    servicer.ScoreTokens,
+                    request_deserializer=specpair_dot_v1_dot_target__service__pb2.ScoreTokensRequest.FromString,
+                    response_serializer=specpair_dot_v1_dot_target__service__pb2.ScoreTokensResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -134,6 +152,33 @@ class TargetService:
             '/specpair.v1.TargetService/StreamVerifications',
             specpair_dot_v1_dot_target__service__pb2.StreamVerificationsRequest.SerializeToString,
             specpair_dot_v1_dot_target__service__pb2.StreamVerificationsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ScoreTokens(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/specpair.v1.TargetService/ScoreTokens',
+            specpair_dot_v1_dot_target__service__pb2.ScoreTokensRequest.SerializeToString,
+            specpair_dot_v1_dot_target__service__pb2.ScoreTokensResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -12,7 +12,7 @@ import transformers as hf
 from draft_service.drafter import Drafter
 from specpair.engine.host import load_runner
 from specpair.errors import ModelRefusedError, SequenceNotFoundError
-from specpair.options import Encoding, Rule, SamplingOptions
+from specpair.options import SamplingOptions, SequenceOptions
 from specpair.v1 import draft_service_pb2, proposal_pb2, target_service_pb2
 from specpair.v1 import sequence_service_pb2 as pb
 from tests.services import RunningModel, engine_config, running_draft, running_target
@@ -194,15 +194,7 @@ async def test_a_rollback_does_not_reach_the_next_sequence_of_that_name(tmp_path
     drafter = await Drafter.start(engine_config(make_model(tmp_path)))
 
     async def open_plainly() -> None:
-        await drafter.open(
-            sequence_id="s",
-            token_ids=[1] * 20,
-            prompt_length=20,
-            sampling=SamplingOptions(),
-            rule=Rule.BLOCK,
-            encoding=Encoding.SPARSE,
-            vocab_size=None,
-        )
+        await drafter.open("s", [1] * 20, 20, SequenceOptions(sampling=SamplingOptions()))
 
     try:
         await open_plainly()

@@ -10,7 +10,7 @@ import pytest
 
 from specpair.errors import InvalidFieldError, LengthNotReachedError, NotSupportedError, SequenceNotFoundError
 from specpair.model_info import ModelInfo, TokenizerFiles
-from specpair.options import Encoding, Rule, SamplingOptions
+from specpair.options import Encoding, Rule, SamplingOptions, SequenceOptions
 from specpair.rpc.config import ServerConfig
 from specpair.rpc.messages import model_info_from_proto
 from specpair.rpc.sequence_servicer import TOKENIZER_CHUNK_BYTES, SequenceServicer
@@ -38,6 +38,7 @@ INFO = ModelInfo(
     free_block_count=99,
     sequence_count=0,
     eos_token_ids=(2,),
+    deterministic=False,
 )
 SEEDED = sampling_pb2.SamplingOptions(seed=7)
 
@@ -47,8 +48,8 @@ class FakeStore:
         self.files = files
         self.calls: list[tuple[Any, ...]] = []
 
-    async def open(self, **arguments: Any) -> None:
-        self.calls.append(("open", arguments))
+    async def open(self, sequence_id: str, token_ids: list[int], prompt_length: int, options: SequenceOptions) -> None:
+        self.calls.append(("open", sequence_id, token_ids, prompt_length, options))
 
     async def rollback(self, sequence_id: str, length: int) -> int:
         self.calls.append(("rollback", sequence_id, length))
@@ -124,28 +125,27 @@ async def test_open_passes_every_field() -> None:
         rule=sampling_pb2.ACCEPTANCE_RULE_TOKEN,
         encoding=sampling_pb2.DISTRIBUTION_ENCODING_DENSE,
         vocab_size=90,
+        lenience=0.5,
+        logprobs=0,
     )
     async with stub_of(store) as stub:
         assert (await stub.OpenSequence(request)).instance_id == "instance-1"
-    expected = {
-        "sequence_id": "s",
-        "token_ids": [1, 2, 3],
-        "prompt_length": 2,
-        "sampling": SamplingOptions(temperature=0.5, seed=7),
-        "rule": Rule.TOKEN,
-        "encoding": Encoding.DENSE,
-        "vocab_size": 90,
-    }
-    assert store.calls == [("open", expected)]
+    options = SequenceOptions(
+        sampling=SamplingOptions(temperature=0.5, seed=7),
+        rule=Rule.TOKEN,
+        encoding=Encoding.DENSE,
+        vocab_size=90,
+        lenience=0.5,
+        logprobs=0,
+    )
+    assert store.calls == [("open", "s", [1, 2, 3], 2, options)]
 
 
 async def test_open_fills_in_what_is_absent() -> None:
     store = FakeStore()
     async with stub_of(store) as stub:
         await stub.OpenSequence(pb.OpenSequenceRequest(sequence_id="s", token_ids=[1, 2, 3], sampling=SEEDED))
-    [(_, arguments)] = store.calls
-    assert arguments["prompt_length"] == 3
-    assert (arguments["rule"], arguments["encoding"], arguments["vocab_size"]) == (Rule.BLOCK, Encoding.SPARSE, None)
+    assert store.calls == [("open", "s", [1, 2, 3], 3, SequenceOptions(sampling=SamplingOptions(seed=SEEDED.seed)))]
 
 
 @pytest.mark.parametrize(
@@ -161,6 +161,10 @@ async def test_open_fills_in_what_is_absent() -> None:
         ("sampling.temperature", {"sampling": sampling_pb2.SamplingOptions(temperature=-1, seed=1)}),
         ("rule", {"rule": 9}),
         ("encoding", {"encoding": 9}),
+        ("vocab_size", {"vocab_size": 0}),
+        ("lenience", {"lenience": 0.0, "rule": sampling_pb2.ACCEPTANCE_RULE_TOKEN}),
+        ("lenience", {"lenience": 0.5}),
+        ("logprobs", {"logprobs": 21}),
     ],
 )
 async def test_open_refuses_before_the_store_is_asked(field: str, changes: dict[str, Any]) -> None:

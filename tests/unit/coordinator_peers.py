@@ -7,9 +7,10 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from coordinator.peer import DraftPeer, OpenOptions, Proposed, TargetPeer, Verdict
+from coordinator.peer import DraftPeer, Proposed, TargetPeer, Verdict
 from specpair.errors import BaseLengthMismatchError, ConflictingBodyError, SequenceNotFoundError, StaleStepError
 from specpair.model_info import ModelInfo, TokenizerFiles
+from specpair.options import SequenceOptions
 from specpair.v1.proposal_pb2 import Proposal
 
 VOCAB_SIZE = 97
@@ -109,14 +110,21 @@ class FakeSequences:
     async def tokenizer_files(self, within: float) -> TokenizerFiles | None:
         return None
 
-    async def open(self, sequence_id: str, token_ids: Sequence[int], options: OpenOptions, within: float) -> str:
+    async def open(
+        self,
+        sequence_id: str,
+        token_ids: Sequence[int],
+        prompt_length: int,
+        options: SequenceOptions,
+        within: float,
+    ) -> str:
         await asyncio.sleep(self.open_delay)
         index = self.open_faults.begin()
-        body = (tuple(token_ids), options)
+        body = (tuple(token_ids), prompt_length, options)
         if sequence_id in self.held and self.held[sequence_id].opened_with != body:
             raise ConflictingBodyError("open with another body")
         self.held.setdefault(sequence_id, Held(list(token_ids), body))
-        self.opened.append((list(token_ids), options.prompt_length))
+        self.opened.append((list(token_ids), prompt_length))
         self.open_faults.end(index)
         return self.model.instance_id
 

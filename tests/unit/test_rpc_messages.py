@@ -34,6 +34,7 @@ INFO = ModelInfo(
     free_block_count=99,
     sequence_count=1,
     eos_token_ids=(2, 7),
+    deterministic=True,
 )
 
 
