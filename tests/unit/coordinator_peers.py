@@ -48,6 +48,7 @@ def model_info(instance_id: str = "first", *, max_model_len: int = 200, **change
         "free_block_count": 8,
         "sequence_count": 0,
         "eos_token_ids": [],
+        "deterministic": False,
     }
     return ModelInfo(**{**values, **changes})  # type: ignore[arg-type]
 
