@@ -5,6 +5,7 @@ encoding says (rule 1 of exactness in the design).
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -14,8 +15,10 @@ from specpair.engine.host import ModelHost
 from specpair.engine.sequence import Work
 from specpair.engine.sequence_store import HeldSequence
 from specpair.errors import NotFiniteError
-from specpair.options import Encoding, SamplingOptions, SequenceOptions, check_range
+from specpair.options import Encoding, Rule, SamplingOptions, SequenceOptions, check_range
+from specpair.speculation.adjustments import RowBlock, adjust
 from specpair.speculation.drafting import SparseRows, draw, draw_counts, sparsify
+from specpair.speculation.gumbel import choose
 from specpair.speculation.randomness import Domain, random_bits, uniforms
 from specpair.speculation.sampling import SamplingRows, finite_rows, probabilities
 from specpair.wire.distributions import dense_draft_rows
@@ -34,7 +37,7 @@ class ProposeCall:
 
 @dataclass(frozen=True, kw_only=True)
 class Drafted:
-    """A proposal: the tokens and the distributions they were drawn from."""
+    """A proposal: the tokens and the distributions they were drawn from, which under the coupled rule stay here."""
 
     tokens: list[int]
     sparse: list[SparseRows]
@@ -52,11 +55,16 @@ class ProposeWork(Work):
     """The engine's view of a call: one row per step, until all tokens are drawn."""
 
     options: SequenceOptions
+    prompt_length: int
     step: int
     count: int
     tokens: list[int] = field(default_factory=list)
     sparse: list[SparseRows] = field(default_factory=list)
     dense: list[Tensor] = field(default_factory=list)
+
+    @property
+    def row_block(self) -> RowBlock:
+        return RowBlock(self.options.sampling, self.sequence.tokens, self.prompt_length, 1)
 
 
 class Drafter(ModelHost[Drafted]):
@@ -98,7 +106,12 @@ class Drafter(ModelHost[Drafted]):
         self.sequences.commit(held, call.base_length, call.appended)
         committed = held.length
         work = ProposeWork(
-            sequence=held.cached, row_count=1, options=held.options, step=call.step, count=min(call.count, room)
+            sequence=held.cached,
+            row_count=1,
+            options=held.options,
+            prompt_length=held.prompt_length,
+            step=call.step,
+            count=min(call.count, room),
         )
         try:
             await self.engine.run(work)
@@ -128,17 +141,25 @@ def advance(works: list[Work], logits: Tensor) -> None:
     """Draws the next token of every work: logits `[proposing works, vocabulary]`."""
     proposing = [work for work in works if isinstance(work, ProposeWork)]
     mask_vocabulary(proposing, logits)
-    finite = finite_rows(logits).tolist()
+    adjusted = adjust(logits, [work.row_block for work in proposing])
+    finite = (finite_rows(logits) & finite_rows(adjusted)).tolist()
     for work, is_finite in zip(proposing, finite, strict=True):
         if not is_finite:
             end_early(work)
-    for encoding, sample in ((Encoding.SPARSE, sample_sparse), (Encoding.DENSE, sample_dense)):
-        chosen = [i for i, w in enumerate(proposing) if not w.done and w.options.encoding is encoding]
+    for sample in (sample_sparse, sample_dense, sample_coupled):
+        chosen = [i for i, work in enumerate(proposing) if not work.done and sampler_of(work.options) is sample]
         if not chosen:
             continue
         members = [proposing[i] for i in chosen]
         rows = SamplingRows.of([w.options.sampling for w in members], logits.device)
-        sample(members, probabilities(logits if len(chosen) == len(proposing) else logits[chosen], rows))
+        sample(members, probabilities(adjusted if len(chosen) == len(proposing) else adjusted[chosen], rows))
+
+
+def sampler_of(options: SequenceOptions) -> Callable[[list[ProposeWork], Tensor], None]:
+    """How a sequence's tokens are drawn; the rule comes first, because under the coupled rule nothing travels."""
+    if options.rule is Rule.COUPLED:
+        return sample_coupled
+    return sample_sparse if options.encoding is Encoding.SPARSE else sample_dense
 
 
 def end_early(work: ProposeWork) -> None:
@@ -174,6 +195,14 @@ def sample_dense(works: list[ProposeWork], rows: Tensor) -> None:
     for work, token, row in zip(works, tokens, rows, strict=True):
         own = row[: work.options.vocab_size].float().cpu()
         work.dense.append(own.clone())  # a view would keep the whole batch alive
+        take(work, token)
+
+
+def sample_coupled(works: list[ProposeWork], rows: Tensor) -> None:
+    """Chooses with the noise with which the target will choose."""
+    seeds = [work.options.sampling.seed for work in works]
+    positions = [len(work.sequence.tokens) for work in works]
+    for work, token in zip(works, choose(rows, seeds, positions).tolist(), strict=True):
         take(work, token)
 
 

@@ -58,6 +58,8 @@ async def encode(drafted: Drafted) -> proposal_pb2.Proposal:
     """The proposal as a message; dense ones, which can be megabytes, beside the event loop."""
     if drafted.dense:
         distributions = await asyncio.to_thread(lambda: encode_dense(torch.stack(drafted.dense)))
-    else:
+    elif drafted.sparse:
         distributions = encode_sparse(concatenate(drafted.sparse))
+    else:
+        distributions = None
     return proposal_pb2.Proposal(token_ids=drafted.tokens, distributions=distributions)

@@ -120,6 +120,17 @@ class SamplingOptions:
     def is_greedy(self) -> bool:
         return self.temperature == 0.0
 
+    @property
+    def penalizes(self) -> bool:
+        """Whether tokens that were seen are treated differently."""
+        return self.repetition_penalty != 1.0 or self.presence_penalty != 0.0 or self.frequency_penalty != 0.0
+
+    @property
+    def adjusts_logits(self) -> bool:
+        """Whether single logits change before the temperature is applied."""
+        lists = self.allowed_token_ids or self.banned_token_ids or self.logit_bias
+        return bool(lists) or self.penalizes or (self.min_tokens > 0 and bool(self.stop_token_ids))
+
     def check_vocabulary(self, vocab_size: int) -> None:
         """Raises InvalidFieldError unless all named tokens are in the vocabulary and some token may come."""
         for name, token_ids in self._named_tokens().items():

@@ -7,10 +7,12 @@ import grpc
 import grpc.aio
 
 from specpair.errors import NotSupportedError
+from specpair.options import MAX_LOGPROBS, check_range
 from specpair.rpc.limits import check_count, check_sequence_id
 from specpair.rpc.streams import serve_calls
 from specpair.speculation.drafting import DraftRows
-from specpair.v1 import proposal_pb2
+from specpair.speculation.logprobs import TokenLogprobs
+from specpair.v1 import logprobs_pb2, proposal_pb2
 from specpair.v1 import target_service_pb2 as pb
 from specpair.v1.target_service_pb2_grpc import TargetServiceServicer
 from specpair.wire.distributions import decode
@@ -55,6 +57,18 @@ class TargetServicer(TargetServiceServicer):
             length=verdict.length,
             queue_time_us=round(verdict.queue_time * 1e6),
             compute_time_us=round(verdict.compute_time * 1e6),
+            logprobs=[encode_logprobs(entry) for entry in verdict.logprobs],
+        )
+
+    async def ScoreTokens(
+        self, request: pb.ScoreTokensRequest, context: grpc.aio.ServicerContext
+    ) -> pb.ScoreTokensResponse:
+        limit = self._verifier.sequences.limits.max_model_len - 1
+        check_count("token_ids", len(request.token_ids), limit)
+        check_range("logprobs", request.logprobs, 0, MAX_LOGPROBS)
+        scores = await self._verifier.score(list(request.token_ids), request.logprobs)
+        return pb.ScoreTokensResponse(
+            instance_id=self._verifier.instance_id, logprobs=[encode_logprobs(entry) for entry in scores]
         )
 
     async def _decode(self, proposal: proposal_pb2.Proposal) -> DraftRows:
@@ -62,6 +76,12 @@ class TargetServicer(TargetServiceServicer):
         if len(proposal.distributions.dense.probabilities.data) > DECODED_ON_THE_LOOP_BYTES:
             return await asyncio.to_thread(decode, *arguments)
         return decode(*arguments)
+
+
+def encode_logprobs(entry: TokenLogprobs) -> logprobs_pb2.TokenLogprobs:
+    return logprobs_pb2.TokenLogprobs(
+        logprob=entry.logprob, top_token_ids=entry.top_token_ids, top_logprobs=entry.top_logprobs
+    )
 
 
 def check_call(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:

@@ -1,6 +1,7 @@
 """From logits to the distribution that is sampled: the one pipeline that draft and target share.
 
-Temperature, then top-k, then top-p, in the order that vLLM documents. Verification sees only what comes out of here,
+What `adjustments` leaves of the logits, then temperature, min-p, top-k, top-p, in the order that vLLM documents.
+Verification sees only what comes out of here,
 never the bare logits: every way of sampling is standard sampling from an adjusted distribution (Leviathan et al.,
 "Fast Inference from Transformers via Speculative Decoding", section 2.2).
 """
@@ -27,12 +28,16 @@ class SamplingRows(NamedTuple):
     """[R] int64; 0 keeps all."""
     top_p: Tensor
     """[R] float32."""
+    min_p: Tensor
+    """[R] float32."""
     scales: bool
     """Whether any row that is not greedy has a temperature other than 1."""
     largest_top_k: int
     """Largest top_k of the rows that are not greedy; 0 if none cuts."""
     cuts_top_p: bool
     """Whether any row that is not greedy has top_p below 1."""
+    cuts_min_p: bool
+    """Whether any row that is not greedy has min_p above 0."""
     any_greedy: bool
     all_greedy: bool
 
@@ -44,9 +49,11 @@ class SamplingRows(NamedTuple):
             temperature=torch.tensor([row.temperature for row in options], device=device),
             top_k=torch.tensor([row.top_k for row in options], device=device),
             top_p=torch.tensor([row.top_p for row in options], device=device),
+            min_p=torch.tensor([row.min_p for row in options], device=device),
             scales=any(row.temperature != 1.0 for row in sampled),
             largest_top_k=max((row.top_k for row in sampled), default=0),
             cuts_top_p=any(row.top_p < 1.0 for row in sampled),
+            cuts_min_p=any(row.min_p > 0.0 for row in sampled),
             any_greedy=len(sampled) < len(options),
             all_greedy=not sampled,
         )
@@ -66,6 +73,11 @@ def probabilities(logits: Tensor, rows: SamplingRows) -> Tensor:
         # Relative to the largest, so that no temperature can make a finite logit overflow.
         temperature = rows.temperature.to(dtype).clamp_min(torch.finfo(dtype).tiny)
         logits = (logits - logits.amax(-1, keepdim=True)).div_(temperature[:, None])
+    if rows.cuts_min_p:
+        # exp(logit - largest) is the probability relative to the largest; log 0 is -inf and keeps all.
+        logits = logits.masked_fill(
+            logits < logits.amax(-1, keepdim=True) + rows.min_p.to(dtype).log()[:, None], -torch.inf
+        )
     if rows.largest_top_k:
         logits = _keep_top_k(logits, rows.top_k, rows.largest_top_k)
     result = logits.softmax(-1)

@@ -19,6 +19,7 @@ from torch.nn.functional import pad
 
 from specpair.options import Rule
 from specpair.speculation.drafting import SMALLEST_WEIGHT, DraftRows, draw
+from specpair.speculation.lenience import Lenience, lenient_ratios
 
 
 class Block(NamedTuple):
@@ -32,6 +33,8 @@ class Block(NamedTuple):
     """[B, K, S]: what each token was drawn from. Padding has probability 0 throughout."""
     judged_whole: Tensor
     """[B] bool: block rule, else token rule."""
+    lenience: Lenience | None = None
+    """For the token rule; None is exact."""
 
 
 class Thresholds(NamedTuple):
@@ -60,6 +63,7 @@ def verify(
     rules: Sequence[Rule],
     accept_uniforms: Tensor,
     next_uniforms: Tensor,
+    lenience: Lenience | None = None,
 ) -> Verdicts:
     """Judges a batch of blocks in one pass.
 
@@ -68,7 +72,7 @@ def verify(
     `next_uniforms` is [B]. Uniforms are in [0, 1). Everything is on one device, and so is the result.
     """
     judged_whole = torch.tensor([rule is Rule.BLOCK for rule in rules], device=target.device)
-    block = Block(draft_tokens, lengths, draft, judged_whole)
+    block = Block(draft_tokens, lengths, draft, judged_whole, lenience)
     thresholds = acceptance_thresholds(target, block)
     accepted_counts = count_accepted(thresholds.acceptance, block, accept_uniforms)
     weights = residual_weights(target, block, thresholds, accepted_counts)
@@ -86,8 +90,9 @@ def acceptance_thresholds(target: Tensor, block: Block) -> Thresholds:
     overlaps = _overlaps(target.take(offsets[..., None] + block.draft.token_ids), block, joint)
     whole = _block_thresholds(joint, overlaps)
     judged_whole = block.judged_whole[:, None]
+    single = ratios if block.lenience is None else lenient_ratios(ratios, block.lenience)
     return Thresholds(
-        torch.where(judged_whole, whole, ratios.clamp_max(1.0)),
+        torch.where(judged_whole, whole, single.clamp_max(1.0)),
         torch.where(judged_whole, joint, torch.ones_like(joint)),
     )
 

@@ -22,7 +22,7 @@ from tests.unit.enumeration import (
     total_variation,
 )
 
-rules = pytest.mark.parametrize("rule", list(Rule))
+rules = pytest.mark.parametrize("rule", (Rule.TOKEN, Rule.BLOCK))
 EXACT = 1e-12
 SAMPLES = 20_000
 LENGTH = 4

@@ -11,7 +11,7 @@ from specpair.speculation.drafting import DraftRows, draw_counts, sparsify, stac
 from specpair.speculation.verification import Block, Verdicts, acceptance_thresholds, residual_weights, verify
 
 BELOW_ONE = 1 - 2.0**-53
-rules = pytest.mark.parametrize("rule", list(Rule))
+rules = pytest.mark.parametrize("rule", (Rule.TOKEN, Rule.BLOCK))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,7 +98,9 @@ def reference(one: Proposal) -> tuple[list[float], list[float], Tensor]:
 
 
 batches = st.lists(
-    st.builds(random_proposal, st.integers(0, 2**31), st.integers(0, 6), st.sampled_from(Rule)), min_size=1, max_size=6
+    st.builds(random_proposal, st.integers(0, 2**31), st.integers(0, 6), st.sampled_from((Rule.TOKEN, Rule.BLOCK))),
+    min_size=1,
+    max_size=6,
 )
 
 
@@ -251,7 +253,7 @@ def test_a_residual_without_mass_gives_way_to_the_target(rule):
 
 
 def test_float32_rows_are_enough():
-    batch = [random_proposal(seed, seed % 5, rule) for seed in range(40) for rule in Rule]
+    batch = [random_proposal(seed, seed % 5, rule) for seed in range(40) for rule in (Rule.TOKEN, Rule.BLOCK)]
     narrow = [Proposal(**{**vars(one), "target": one.target.float()}) for one in batch]
     block = as_block(batch)
     wide_thresholds = acceptance_thresholds(torch.cat([one.target for one in batch]), block)
@@ -270,7 +272,7 @@ def test_many_improbable_tokens_do_not_overflow(rule):
 
 
 def test_rows_that_are_not_finite_leave_other_sequences_alone():
-    batch = [random_proposal(seed, 1 + seed % 3, rule) for seed in range(3) for rule in Rule]
+    batch = [random_proposal(seed, 1 + seed % 3, rule) for seed in range(3) for rule in (Rule.TOKEN, Rule.BLOCK)]
     expected = judge(batch)
     for bad in (0, 2, 5):
         spoilt = Proposal(**{**vars(batch[bad]), "target": torch.full_like(batch[bad].target, torch.nan)})
