@@ -26,7 +26,7 @@ class CoordinatorConfig:
     max_num_speculative_tokens: int = 16
     """Most tokens that a request may ask for per round."""
     max_requests: int = 64
-    """Requests that may run at once."""
+    """Requests that may run at once; one that asks for several outputs counts as so many."""
     draft_timeout: float = 5.0
     """How long a round waits for its proposal before it goes without."""
     draft_cooldown: float = 1.0

@@ -6,22 +6,10 @@ import time
 from collections.abc import Sequence
 
 from coordinator.draft_link import DraftLink
-from coordinator.peer import Proposed
-from specpair.errors import (
-    BaseLengthMismatchError,
-    ConflictingBodyError,
-    InvalidDistributionError,
-    InvalidFieldError,
-    PeerUnavailableError,
-    SequenceNotFoundError,
-    ShuttingDownError,
-    SpecpairError,
-    StaleStepError,
-)
+from coordinator.peer import AWAY, LOST, Proposed
+from specpair.errors import InvalidDistributionError, InvalidFieldError, PeerUnavailableError, SpecpairError
 from specpair.options import SequenceOptions
 
-LOST = (SequenceNotFoundError, BaseLengthMismatchError, StaleStepError, ConflictingBodyError)
-"""The draft stands elsewhere than thought: it is opened again from the history."""
 CLOSE_TIMEOUT = 5.0
 
 logger = logging.getLogger(__name__)
@@ -39,11 +27,19 @@ class DraftSession:
         """Committed tokens that the draft holds; 0 if it has to be opened."""
         self._opening: asyncio.Task[None] | None = None
         self._quiet_until = 0.0
+        self._lock = asyncio.Lock()
+        """Held by the call under way: a sequence is not forked in the middle of one."""
 
-    def start(self, history: Sequence[int]) -> None:
-        """Opens the sequence on the side: the first token does not wait for the draft."""
+    def start(self, history: Sequence[int], original: "DraftSession | None" = None) -> None:
+        """Opens the sequence on the side, as a copy of another's prompt if there is one to copy.
+
+        The first token does not wait for the draft.
+        """
         if self._link.is_usable and self.room(len(history)) > 0:
-            self._opening = asyncio.create_task(self._open(list(history)))
+            prompt = list(history)
+            self._opening = asyncio.create_task(
+                self._open(prompt) if original is None else self._fork(original, prompt)
+            )
             self._opening.add_done_callback(_retrieve)
 
     @property
@@ -65,7 +61,7 @@ class DraftSession:
                 return await self._propose(step, history, count)
         except TimeoutError:
             self._link.leave_alone(PeerUnavailableError(f"no proposal within {self._link.timeout:g} s"))
-        except (PeerUnavailableError, ShuttingDownError) as error:
+        except AWAY as error:
             self._link.leave_alone(error)
         except SpecpairError as error:
             self.leave_alone(error)
@@ -84,20 +80,22 @@ class DraftSession:
                 await self._opening
         except SpecpairError as error:
             logger.debug("opening at the draft failed: %s", error.message)
-        try:
-            await self._link.peer.close_sequence(self._sequence_id, CLOSE_TIMEOUT)
-        except SpecpairError as error:
-            logger.debug("closing at the draft failed: %s", error.message)
+        async with self._lock:
+            try:
+                await self._link.peer.close_sequence(self._sequence_id, CLOSE_TIMEOUT)
+            except SpecpairError as error:
+                logger.debug("closing at the draft failed: %s", error.message)
 
     async def _propose(self, step: int, history: Sequence[int], count: int) -> Proposed:
         await self._finish_opening()
-        if self._held_length:
-            try:
-                return await self._ask(step, history, count)
-            except LOST as error:
-                logger.info("opening the draft again: %s", error.message, extra={"sequence_id": self._sequence_id})
-        await self._reopen(history)
-        return await self._ask(step, history, count)
+        async with self._lock:
+            if self._held_length:
+                try:
+                    return await self._ask(step, history, count)
+                except LOST as error:
+                    logger.info("opening the draft again: %s", error.message, extra={"sequence_id": self._sequence_id})
+            await self._reopen(history)
+            return await self._ask(step, history, count)
 
     async def _ask(self, step: int, history: Sequence[int], count: int) -> Proposed:
         held = self._held_length
@@ -110,14 +108,15 @@ class DraftSession:
 
     async def _finish_opening(self) -> None:
         """Waits for the opening that `start` began; a wait that is cancelled leaves it going on."""
-        if self._opening is None:
+        opening = self._opening
+        if opening is None:
             return
         try:
-            await asyncio.shield(self._opening)
+            await asyncio.shield(opening)
         except LOST as error:
             logger.debug("opening at the draft failed: %s", error.message)
         finally:
-            if self._opening.done():
+            if opening.done():
                 self._opening = None
 
     async def _reopen(self, history: Sequence[int]) -> None:
@@ -131,6 +130,20 @@ class DraftSession:
         )
         self._link.confirm(instance_id)
         self._held_length = len(history)
+
+    async def _fork(self, original: "DraftSession", prompt: Sequence[int]) -> None:
+        """Opens the sequence as a copy of another's prompt; by itself if that is not to be had."""
+        try:
+            await original._finish_opening()
+            async with original._lock:
+                instance_id = await self._link.peer.fork(
+                    original._sequence_id, self._sequence_id, len(prompt), self._options.sampling, self._link.timeout
+                )
+            self._link.confirm(instance_id)
+            self._held_length = len(prompt)
+        except SpecpairError as error:
+            logger.info("not forked: %s", error.message, extra={"sequence_id": self._sequence_id})
+            await self._reopen(prompt)
 
 
 def _retrieve(task: asyncio.Task[None]) -> None:

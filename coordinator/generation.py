@@ -1,4 +1,4 @@
-"""The loop of one request: propose, verify, commit."""
+"""The loop of one output: propose, verify, commit."""
 
 import asyncio
 import logging
@@ -16,7 +16,7 @@ from coordinator.peer import Proposed, Verdict, elapsed_us
 from coordinator.request import GenerationRequest
 from coordinator.target_session import TargetSession
 from specpair.errors import InvalidDistributionError, InvalidFieldError, NotSupportedError, SpecpairError
-from specpair.options import SequenceOptions
+from specpair.v1.logprobs_pb2 import TokenLogprobs
 
 logger = logging.getLogger(__name__)
 
@@ -38,33 +38,47 @@ class Round:
     origins: Sequence[Origin]
     """One for each token."""
     text: str
+    is_last: bool
+    """Whether the output ended with it."""
+    logprobs: Sequence[TokenLogprobs] = ()
+    """One for each token, if the target was asked for them."""
     rejected_ids: Sequence[int] = ()
 
 
 class Generation:
-    """One request from its first to its last token.
+    """One output from its first to its last token.
 
     It owns the tokens; the sequences at draft and target are caches of them. Steps only ever grow, also when a
     sequence is opened again: they key the random draws, and no draw may be used for two rounds.
     """
 
-    def __init__(self, request: GenerationRequest, pair: Pair, arrival: float | None = None):
-        """`arrival` is the time.perf_counter at which the request came in, now if None."""
-        self._arrival = time.perf_counter() if arrival is None else arrival
-        self._pair = pair
-        self._request = request
-        self._history = list(request.prompt_ids)
+    def __init__(
+        self,
+        request: GenerationRequest,
+        pair: Pair,
+        arrival: float | None = None,
+        original: "Generation | None" = None,
+    ):
+        """`arrival` is the time.perf_counter at which the request came in, now if None.
+
+        With an `original`, another output of the same prompt, the sequences begin as copies of its own: it waits until
+        that one has fed the prompt.
+        """
+        self.request = request
         self.sequence_id = secrets.token_hex(16)
         self.output = Output(request, pair.target.tokenizer)
         self.acceptance = Acceptance()
         self.time_to_first_token_us = 0
+        self.cumulative_logprob = 0.0
+        """Sum over the output's tokens; 0 unless the target was asked for logprobs."""
+        self._arrival = time.perf_counter() if arrival is None else arrival
+        self._original = original
+        self._has_fed_prompt = asyncio.Event()
+        self._pair = pair
+        self._history = list(request.prompt_ids)
         prompt_length = len(request.prompt_ids)
-        options = SequenceOptions(
-            sampling=request.sampling,
-            rule=request.rule,
-            encoding=request.encoding,
-            vocab_size=pair.target.info.vocab_size,
-        )
+        options = request.sequence_options(pair.target.info.vocab_size)
+        self.has_logprobs = options.logprobs is not None
         self._target = TargetSession(pair.target, self.sequence_id, prompt_length, options, pair.config.target_timeout)
         self._draft = None if pair.draft is None else DraftSession(pair.draft, self.sequence_id, prompt_length, options)
 
@@ -72,12 +86,22 @@ class Generation:
     def total_time_us(self) -> int:
         return elapsed_us(self._arrival)
 
+    @property
+    def mean_logprob(self) -> float:
+        """Of the output's tokens; 0 without any."""
+        return self.cumulative_logprob / max(len(self.output.token_ids), 1)
+
     async def rounds(self) -> AsyncGenerator[Round, None]:
-        """Runs the request. Both sequences are closed when the iteration ends, however it ends."""
+        """Runs to the end. Both sequences are closed when the iteration ends, however it ends.
+
+        A prompt that is to be repeated, or that is all that is wanted, comes as a round of its own.
+        """
+        if self.request.echo or self.output.finish_reason is not None:
+            yield self._prompt_round()
+        if self.output.finish_reason is not None:
+            return
         try:
-            if self._draft is not None and self._request.num_speculative_tokens > 0:
-                self._draft.start(self._history)
-            await self._target.open(self._history)
+            await self._open()
             yield await self._first_round()
             step = 0
             while self.output.finish_reason is None:
@@ -86,24 +110,37 @@ class Generation:
         finally:
             self._pair.background.spawn(self._close())
 
+    def _prompt_round(self) -> Round:
+        is_last = self.output.finish_reason is not None
+        return Round(token_ids=(), origins=(), text=self.request.prompt_text, is_last=is_last)
+
+    async def _open(self) -> None:
+        original = self._original
+        if original is not None:
+            await original._has_fed_prompt.wait()
+        if self._draft is not None and self.request.num_speculative_tokens > 0:
+            self._draft.start(self._history, None if original is None else original._draft)
+        if original is None:
+            await self._target.open(self._history)
+        else:
+            await self._target.fork(original._target)
+
     async def _first_round(self) -> Round:
         """The first token, straight from the target's prefill."""
-        verdict = await self._target.verify(0, self._history, None)
+        verdict = await self._judge(0, None)
         self.time_to_first_token_us = self.total_time_us
-        return self._commit([verdict.next_token_id], [Origin.TARGET])
+        self._has_fed_prompt.set()
+        return self._commit([], verdict, [Origin.TARGET])
 
     async def _next_round(self, step: int) -> Round:
         proposed = await self._propose(step)
         verdict, proposed = await self._verify(step, proposed)
         drafted = list(proposed.token_ids) if proposed is not None else []
         accepted_count = verdict.accepted_count
-        if accepted_count > len(drafted):
-            raise SpecpairError(f"the target accepted {accepted_count} of {len(drafted)} tokens")
         self.acceptance.add_round(len(drafted), accepted_count)
         self.acceptance.add_verify_time(verdict.compute_time_us, verdict.elapsed_us)
-        tokens = [*drafted[:accepted_count], verdict.next_token_id]
         origins = [Origin.ACCEPTED] * accepted_count + [_origin_of_next(len(drafted), accepted_count)]
-        return self._commit(tokens, origins, drafted[accepted_count:])
+        return self._commit(drafted, verdict, origins)
 
     async def _propose(self, step: int) -> Proposed | None:
         """The draft's proposal; None where none is wanted or none is to be had."""
@@ -124,12 +161,23 @@ class Generation:
         """The verdict and the proposal it is about: none if the target refused what the draft sent."""
         if proposed is not None:
             try:
-                return await self._target.verify(step, self._history, proposed.proposal), proposed
+                return await self._judge(step, proposed), proposed
             except (InvalidFieldError, NotSupportedError) as error:
                 if not is_about_the_proposal(error):
                     raise
                 self._fall_back(error)
-        return await self._target.verify(step, self._history, None), None
+        return await self._judge(step, None), None
+
+    async def _judge(self, step: int, proposed: Proposed | None) -> Verdict:
+        """The target's verdict. Raises SpecpairError if it does not fit the proposal."""
+        verdict = await self._target.verify(step, self._history, proposed.proposal if proposed else None)
+        drafted_count = len(proposed.token_ids) if proposed else 0
+        committed_count = verdict.accepted_count + 1
+        if committed_count > drafted_count + 1:
+            raise SpecpairError(f"the target accepted {verdict.accepted_count} of {drafted_count} tokens")
+        if self.has_logprobs and len(verdict.logprobs) != committed_count:
+            raise SpecpairError(f"the target sent {len(verdict.logprobs)} logprobs for {committed_count} tokens")
+        return verdict
 
     def _fall_back(self, error: SpecpairError) -> None:
         """The proposal is no good: the round goes without, and the draft is left alone for a while."""
@@ -144,7 +192,7 @@ class Generation:
         max_tokens keeps to its length as well.
         """
         limits = [
-            self._request.num_speculative_tokens,
+            self.request.num_speculative_tokens,
             self._pair.target.info.max_num_speculative_tokens,
             self.output.remaining_tokens - 1,
         ]
@@ -152,15 +200,21 @@ class Generation:
             limits.append(self._draft.room(len(self._history)))
         return min(limits)
 
-    def _commit(self, tokens: list[int], origins: list[Origin], rejected: Sequence[int] = ()) -> Round:
+    def _commit(self, drafted: list[int], verdict: Verdict, origins: list[Origin]) -> Round:
+        accepted_count = verdict.accepted_count
+        tokens = [*drafted[:accepted_count], verdict.next_token_id]
         self._history += tokens
         committed = self.output.commit(tokens)
-        is_whole = committed.kept_count == len(tokens)
+        kept = committed.kept_count
+        logprobs = verdict.logprobs[:kept] if self.has_logprobs else ()
+        self.cumulative_logprob += sum(entry.logprob for entry in logprobs)
         return Round(
-            token_ids=tokens[: committed.kept_count],
-            origins=origins[: committed.kept_count],
+            token_ids=tokens[:kept],
+            origins=origins[:kept],
             text=committed.text,
-            rejected_ids=rejected if is_whole else (),
+            is_last=self.output.finish_reason is not None,
+            logprobs=logprobs,
+            rejected_ids=drafted[accepted_count:] if kept == len(tokens) else (),
         )
 
     async def _close(self) -> None:

@@ -28,17 +28,19 @@ class Committed:
 
 
 class Output:
-    """The output of one request, fed with committed tokens only: a proposal never ends it.
+    """One output of a request, fed with committed tokens only: a proposal never ends it.
 
-    A stop token belongs to the tokens, not to the text. Without a tokenizer the text stays empty.
+    A stop token belongs to the tokens, not to the text. Nothing stops before min_tokens. Without a tokenizer the text
+    stays empty.
     """
 
     def __init__(self, request: GenerationRequest, tokenizer: Tokenizer | None):
         self._request = request
         self._stream = None if tokenizer is None else TextStream(tokenizer, request.prompt_ids)
         self._stops = StopStrings(request.stop_strings)
+        self._stop_token_ids = frozenset(request.sampling.stop_token_ids)
         self.token_ids: list[int] = []
-        self.finish_reason: FinishReason | None = None
+        self.finish_reason = None if request.max_tokens else FinishReason.LENGTH
 
     @property
     def remaining_tokens(self) -> int:
@@ -58,11 +60,14 @@ class Output:
         return Committed(kept_count=kept_count, text="".join(pieces))
 
     def _take(self, token_id: int) -> str:
+        min_tokens = self._request.sampling.min_tokens
+        is_stop = token_id in self._stop_token_ids and len(self.token_ids) >= min_tokens
         self.token_ids.append(token_id)
-        if token_id in self._request.stop_token_ids:
+        if is_stop:
             self.finish_reason = FinishReason.STOP
             return ""
-        text = "" if self._stream is None else self._stops.push(self._stream.push(token_id))
+        may_stop = len(self.token_ids) >= min_tokens
+        text = "" if self._stream is None else self._stops.push(self._stream.push(token_id), may_stop=may_stop)
         if self._stops.is_stopped:
             self.finish_reason = FinishReason.STOP
         elif self.remaining_tokens <= 0:

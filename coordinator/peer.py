@@ -4,15 +4,29 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from specpair.errors import NotSupportedError, SpecpairError
+from specpair.errors import (
+    BaseLengthMismatchError,
+    ConflictingBodyError,
+    NotSupportedError,
+    PeerUnavailableError,
+    SequenceNotFoundError,
+    ShuttingDownError,
+    SpecpairError,
+    StaleStepError,
+)
 from specpair.model_info import ModelInfo, TokenizerFiles
-from specpair.options import SequenceOptions
+from specpair.options import SamplingOptions, SequenceOptions
 from specpair.rpc.client import connect, proposal_caller, verification_caller
-from specpair.rpc.messages import model_info_from_proto, open_request
+from specpair.rpc.messages import model_info_from_proto, open_request, sampling_to_proto
 from specpair.rpc.status import peer_errors
-from specpair.v1 import draft_service_pb2, proposal_pb2, sequence_service_pb2, target_service_pb2
+from specpair.v1 import draft_service_pb2, logprobs_pb2, proposal_pb2, sequence_service_pb2, target_service_pb2
 from specpair.v1.sequence_service_pb2_grpc import SequenceServiceStub
+from specpair.v1.target_service_pb2_grpc import TargetServiceStub
 
+LOST = (SequenceNotFoundError, BaseLengthMismatchError, StaleStepError, ConflictingBodyError)
+"""The peer stands elsewhere than thought: the sequence is opened again from the history."""
+AWAY = (PeerUnavailableError, ShuttingDownError)
+"""The peer cannot be reached at present."""
 MAX_TOKENIZER_BYTES = 256 * 1024 * 1024
 
 
@@ -39,6 +53,17 @@ class Verdict:
     next_token_id: int
     compute_time_us: int
     elapsed_us: int
+    logprobs: Sequence[logprobs_pb2.TokenLogprobs] = ()
+    """One entry for each committed token, if the sequence was opened with logprobs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Scores:
+    """How likely the target finds each token of a text."""
+
+    instance_id: str
+    logprobs: Sequence[logprobs_pb2.TokenLogprobs]
+    """One entry for each token but the first."""
 
 
 class ModelPeer:
@@ -77,6 +102,20 @@ class ModelPeer:
         request = open_request(sequence_id, token_ids, prompt_length, options)
         with peer_errors():
             response = await self._sequences.OpenSequence(request, timeout=within)
+        return response.instance_id
+
+    async def fork(
+        self, sequence_id: str, forked_sequence_id: str, length: int, sampling: SamplingOptions, within: float
+    ) -> str:
+        """Registers a copy of the first `length` tokens with options of its own; returns the instance that holds it."""
+        request = sequence_service_pb2.ForkSequenceRequest(
+            sequence_id=sequence_id,
+            forked_sequence_id=forked_sequence_id,
+            length=length,
+            sampling=sampling_to_proto(sampling),
+        )
+        with peer_errors():
+            response = await self._sequences.ForkSequence(request, timeout=within)
         return response.instance_id
 
     async def close_sequence(self, sequence_id: str, within: float) -> None:
@@ -142,6 +181,7 @@ class TargetPeer(ModelPeer):
     def __init__(self, address: str):
         super().__init__(address)
         self._verifications = verification_caller(self.channel)
+        self._stub = TargetServiceStub(self.channel)
 
     async def verify(
         self, sequence_id: str, step: int, base_length: int, proposal: proposal_pb2.Proposal | None, within: float
@@ -157,7 +197,15 @@ class TargetPeer(ModelPeer):
             next_token_id=response.next_token_id,
             compute_time_us=response.compute_time_us,
             elapsed_us=elapsed_us(start),
+            logprobs=response.logprobs,
         )
+
+    async def score(self, token_ids: Sequence[int], top_count: int, within: float) -> Scores:
+        """The logprob of each token but the first, and of the `top_count` likeliest ones at its place."""
+        request = target_service_pb2.ScoreTokensRequest(token_ids=token_ids, logprobs=top_count)
+        with peer_errors():
+            response = await self._stub.ScoreTokens(request, timeout=within)
+        return Scores(instance_id=response.instance_id, logprobs=response.logprobs)
 
     async def close(self) -> None:
         await self._verifications.close()

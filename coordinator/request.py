@@ -1,23 +1,43 @@
 """A request for text: the one place that checks it."""
 
-import asyncio
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from coordinator.config import CoordinatorConfig
+from coordinator.prompt import PromptReader
 from coordinator.tokenizer import Tokenizer
-from specpair.errors import InvalidFieldError, NotSupportedError, PromptTooLongError
+from specpair.errors import InvalidFieldError, NotSupportedError
 from specpair.model_info import ModelInfo
-from specpair.options import Encoding, Rule, SamplingOptions, check_range
+from specpair.options import (
+    MAX_LOGPROBS,
+    MAX_SEED,
+    Encoding,
+    Rule,
+    SamplingOptions,
+    SequenceOptions,
+    check_lenience,
+    check_range,
+)
+from specpair.rpc.limits import check_count
 from specpair.rpc.messages import encoding_from_proto, rule_from_proto, sampling_from_proto
 from specpair.v1 import coordinator_service_pb2 as pb
+from specpair.v1 import sampling_pb2
 
 MAX_STOP_STRINGS = 16
 MAX_STOP_STRING_LENGTH = 256
 MAX_STOP_TOKENS = 64
-MAX_CHAT_MESSAGES = 4096
-ROLES = ("system", "user", "assistant")
+MAX_OUTPUTS = 32
+
+
+class OutputCount(NamedTuple):
+    """How many outputs a request wants."""
+
+    n: int
+    """Outputs to return."""
+    best_of: int
+    """Outputs to generate."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,15 +46,44 @@ class GenerationRequest:
 
     prompt_ids: tuple[int, ...]
     sampling: SamplingOptions
+    """With the tokens that end an output: the request's and, unless they are to be ignored, the model's own."""
     max_tokens: int
-    """At least 1; prompt and output fit the model."""
-    stop_strings: tuple[str, ...]
-    stop_token_ids: frozenset[int]
-    """Those of the request and, unless they are to be ignored, the model's end-of-text tokens."""
+    """At least 1, or 0 if the prompt alone is wanted; prompt and output fit the model."""
+    stop_strings: tuple[str, ...] = ()
     num_speculative_tokens: int
-    rule: Rule
-    encoding: Encoding
-    include_rejected: bool
+    rule: Rule = Rule.BLOCK
+    encoding: Encoding = Encoding.SPARSE
+    lenience: float = 1.0
+    include_rejected: bool = False
+    n: int = 1
+    best_of: int = 1
+    logprobs: int | None = None
+    prompt_logprobs: int | None = None
+    echo: bool = False
+    prompt_text: str = ""
+    """What an output begins with; empty unless the prompt is to be repeated."""
+
+    @property
+    def wants_prompt(self) -> bool:
+        """Whether the prompt's tokens are to be reported."""
+        return self.echo or self.prompt_logprobs is not None
+
+    def output(self, index: int) -> "GenerationRequest":
+        """The request for one of its outputs, which has a seed of its own."""
+        seed = (self.sampling.seed + index) % (MAX_SEED + 1)
+        return replace(self, sampling=replace(self.sampling, seed=seed))
+
+    def sequence_options(self, vocab_size: int) -> SequenceOptions:
+        """What draft and target are told of it. To find the best outputs, logprobs are needed whoever asked."""
+        logprobs = 0 if self.logprobs is None and self.best_of > self.n else self.logprobs
+        return SequenceOptions(
+            sampling=self.sampling,
+            rule=self.rule,
+            encoding=self.encoding,
+            vocab_size=vocab_size,
+            lenience=self.lenience,
+            logprobs=logprobs,
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,67 +94,69 @@ class RequestReader:
     target: ModelInfo
     tokenizer: Tokenizer | None
 
+    def output_count(self, message: pb.GenerateTokensRequest) -> OutputCount:
+        """Looked at by itself, because admission is decided before any other work. Raises InvalidFieldError."""
+        limit = min(MAX_OUTPUTS, self.config.max_requests, self.target.max_num_seqs)
+        n = message.n if message.HasField("n") else 1
+        check_range("n", n, 1, limit)
+        best_of = message.best_of if message.HasField("best_of") else n
+        check_range("best_of", best_of, n, limit)
+        return OutputCount(n, best_of)
+
     async def read(self, message: pb.GenerateTokensRequest) -> GenerationRequest:
-        """The checked request; long texts become tokens in a thread of their own.
+        """The checked request.
 
         Raises InvalidFieldError, PromptTooLongError, or NotSupportedError (text without a tokenizer).
         """
-        sampling = _read_sampling(message)
+        n, best_of = self.output_count(message)
+        sampling = self._read_sampling(message)
         num_speculative_tokens = self._read_speculation(message)
-        rule, encoding = rule_from_proto(message.rule), encoding_from_proto(message.encoding)
+        lenience = message.lenience if message.HasField("lenience") else 1.0
+        rule, encoding = _read_rule(message, lenience), encoding_from_proto(message.encoding)
+        check_lenience(lenience, rule)
         stop_strings = self._read_stop_strings(message.stop_strings)
-        stop_token_ids = self._read_stop_tokens(message)
-        prompt_ids = await self._read_prompt(message)
+        logprobs, prompt_logprobs = _read_logprobs(message, "logprobs"), _read_logprobs(message, "prompt_logprobs")
+        prompts = PromptReader(target=self.target, tokenizer=self.tokenizer)
+        prompt_ids = await prompts.read(message)
         return GenerationRequest(
             prompt_ids=prompt_ids,
             sampling=sampling,
-            max_tokens=self._read_max_tokens(message, len(prompt_ids)),
+            max_tokens=self._read_max_tokens(message, len(prompt_ids), sampling.min_tokens),
             stop_strings=stop_strings,
-            stop_token_ids=stop_token_ids,
             num_speculative_tokens=num_speculative_tokens,
             rule=rule,
             encoding=encoding,
+            lenience=lenience,
             include_rejected=message.include_rejected,
+            n=n,
+            best_of=best_of,
+            logprobs=logprobs,
+            prompt_logprobs=prompt_logprobs,
+            echo=message.echo,
+            prompt_text=await prompts.text(message, prompt_ids) if message.echo else "",
         )
 
-    async def _read_prompt(self, message: pb.GenerateTokensRequest) -> tuple[int, ...]:
-        kind = message.WhichOneof("prompt")
-        if kind is None:
-            raise InvalidFieldError("prompt", "is missing; set text, token_ids or chat")
-        if kind == "token_ids":
-            prompt_ids = self._check_tokens("token_ids", message.token_ids.ids)
-        else:
-            prompt_ids = await self._encode(message)
-        if not prompt_ids:
-            raise InvalidFieldError("prompt", "holds no token; it must hold at least 1", limit=1)
-        if len(prompt_ids) >= self.target.max_model_len:
-            raise PromptTooLongError(len(prompt_ids), self.target.max_model_len - 1)
-        return prompt_ids
+    def _read_sampling(self, message: pb.GenerateTokensRequest) -> SamplingOptions:
+        """The options, with a seed drawn here if none is given: it is reported, so any output can be repeated."""
+        check_count("sampling.stop_token_ids", len(message.sampling.stop_token_ids), MAX_STOP_TOKENS)
+        sampling = sampling_from_proto(message.sampling)
+        own = () if message.ignore_eos else self.target.eos_token_ids
+        seed = sampling.seed if message.sampling.HasField("seed") else secrets.randbits(64)
+        sampling = replace(sampling, stop_token_ids=(*sampling.stop_token_ids, *own), seed=seed)
+        sampling.check_vocabulary(self.target.vocab_size)
+        return sampling
 
-    async def _encode(self, message: pb.GenerateTokensRequest) -> tuple[int, ...]:
-        kind = message.WhichOneof("prompt")
-        if self.tokenizer is None:
-            raise NotSupportedError(f"{kind}: the target has no tokenizer; send token_ids")
-        if kind == "text":
-            self._check_characters("text", len(message.text))
-            return tuple(await asyncio.to_thread(self.tokenizer.encode, message.text))
-        messages = _read_chat(message.chat.messages)
-        self._check_characters("chat", sum(len(entry["content"]) for entry in messages))
-        return tuple(await asyncio.to_thread(self.tokenizer.encode_chat, messages))
-
-    def _check_characters(self, field: str, length: int) -> None:
-        """Refuses a text before the work of making tokens of it, if it cannot fit whatever its tokens are."""
-        assert self.tokenizer is not None
-        limit = self.target.max_model_len * self.tokenizer.longest_token
-        if length > limit:
-            raise InvalidFieldError(field, f"has {length} characters; at most {limit} can fit the model", limit=limit)
-
-    def _read_max_tokens(self, message: pb.GenerateTokensRequest, prompt_length: int) -> int:
+    def _read_max_tokens(self, message: pb.GenerateTokensRequest, prompt_length: int, min_tokens: int) -> int:
         room = self.target.max_model_len - prompt_length
-        if not message.HasField("max_tokens"):
-            return room
-        check_range("max_tokens", message.max_tokens, 1, 2**32 - 1)
-        return min(message.max_tokens, room)
+        max_tokens = room
+        if message.HasField("max_tokens"):
+            wants_prompt_alone = message.echo or message.HasField("prompt_logprobs")
+            check_range("max_tokens", message.max_tokens, 0 if wants_prompt_alone else 1, 2**32 - 1)
+            max_tokens = min(message.max_tokens, room)
+        if min_tokens > max_tokens:
+            problem = f"is {min_tokens}; at most {max_tokens} tokens may come, by max_tokens or the model's length"
+            raise InvalidFieldError("sampling.min_tokens", problem, limit=max_tokens)
+        return max_tokens
 
     def _read_speculation(self, message: pb.GenerateTokensRequest) -> int:
         if not message.HasField("num_speculative_tokens"):
@@ -114,39 +165,24 @@ class RequestReader:
         return message.num_speculative_tokens
 
     def _read_stop_strings(self, stop_strings: Sequence[str]) -> tuple[str, ...]:
-        _check_count("stop_strings", len(stop_strings), MAX_STOP_STRINGS)
+        check_count("stop_strings", len(stop_strings), MAX_STOP_STRINGS)
         if stop_strings and self.tokenizer is None:
             raise NotSupportedError("stop_strings: the target has no tokenizer; send stop_token_ids")
         for index, stop in enumerate(stop_strings):
             check_range(f"stop_strings[{index}] length", len(stop), 1, MAX_STOP_STRING_LENGTH)
         return tuple(stop_strings)
 
-    def _read_stop_tokens(self, message: pb.GenerateTokensRequest) -> frozenset[int]:
-        _check_count("sampling.stop_token_ids", len(message.sampling.stop_token_ids), MAX_STOP_TOKENS)
-        own = () if message.ignore_eos else self.target.eos_token_ids
-        return frozenset((*self._check_tokens("sampling.stop_token_ids", message.sampling.stop_token_ids), *own))
 
-    def _check_tokens(self, field: str, token_ids: Sequence[int]) -> tuple[int, ...]:
-        if token_ids and (worst := max(token_ids)) >= self.target.vocab_size:
-            limit = self.target.vocab_size - 1
-            raise InvalidFieldError(field, f"holds {worst}; ids go up to {limit}", limit=limit)
-        return tuple(token_ids)
+def _read_rule(message: pb.GenerateTokensRequest, lenience: float) -> Rule:
+    """The rule; where none is named, the one that lenience wants."""
+    if message.rule == sampling_pb2.ACCEPTANCE_RULE_UNSPECIFIED and lenience < 1.0:
+        return Rule.TOKEN
+    return rule_from_proto(message.rule)
 
 
-def _read_sampling(message: pb.GenerateTokensRequest) -> SamplingOptions:
-    """The options, with a seed drawn here if none is given: it is reported, so any output can be repeated."""
-    sampling = sampling_from_proto(message.sampling)
-    return sampling if message.sampling.HasField("seed") else replace(sampling, seed=secrets.randbits(64))
-
-
-def _read_chat(messages: Sequence[pb.ChatMessage]) -> list[dict[str, str]]:
-    check_range("chat.messages count", len(messages), 1, MAX_CHAT_MESSAGES)
-    for index, entry in enumerate(messages):
-        if entry.role not in ROLES:
-            raise InvalidFieldError(f"chat.messages[{index}].role", f"is {entry.role!r}; it must be one of {ROLES}")
-    return [{"role": entry.role, "content": entry.content} for entry in messages]
-
-
-def _check_count(field: str, count: int, limit: int) -> None:
-    if count > limit:
-        raise InvalidFieldError(field, f"has {count} entries; at most {limit} are allowed", limit=limit)
+def _read_logprobs(message: pb.GenerateTokensRequest, field: str) -> int | None:
+    if not message.HasField(field):
+        return None
+    count = getattr(message, field)
+    check_range(field, count, 0, MAX_LOGPROBS)
+    return count

@@ -1,14 +1,17 @@
 """What the coordinator answers, as messages."""
 
+from collections.abc import Sequence
 from dataclasses import fields
 
 from coordinator.acceptance import Acceptance
+from coordinator.choices import ChoiceRound
 from coordinator.generation import Generation, Origin, Round
 from coordinator.output import FinishReason
 from coordinator.request import GenerationRequest
 from coordinator.tokenizer import Tokenizer
 from specpair.rpc.messages import rule_to_proto
 from specpair.v1 import coordinator_service_pb2 as pb
+from specpair.v1.logprobs_pb2 import TokenLogprobs
 
 _ORIGINS = {
     Origin.ACCEPTED: pb.TOKEN_ORIGIN_ACCEPTED,
@@ -22,11 +25,39 @@ _FINISH_REASONS = {
 }
 
 
-def round_response(round_: Round, request: GenerationRequest, tokenizer: Tokenizer | None) -> pb.GenerateTokensResponse:
-    """What one round committed; its rejected proposals too if the request asks for them."""
+def choice_response(item: ChoiceRound, tokenizer: Tokenizer | None) -> pb.GenerateTokensResponse:
+    """What one round of one output committed, with the output's numbers if it is the last."""
+    response = _round_response(item.round, item.generation.request, tokenizer)
+    response.choice_index = item.choice_index
+    if item.round.is_last:
+        response.summary.CopyFrom(_summary(item.generation))
+    return response
+
+
+def prompt_tokens(
+    request: GenerationRequest, scores: Sequence[TokenLogprobs], tokenizer: Tokenizer | None
+) -> list[pb.GeneratedToken]:
+    """The tokens of the prompt, if they are wanted; `scores` has an entry for each but the first, or none at all."""
+    if not request.wants_prompt:
+        return []
+    tokens = [
+        pb.GeneratedToken(id=token_id, text=_token_text(token_id, tokenizer), origin=pb.TOKEN_ORIGIN_PROMPT)
+        for token_id in request.prompt_ids
+    ]
+    for token, score in zip(tokens[1:], scores, strict=bool(scores)):
+        token.logprobs.CopyFrom(score)
+    return tokens
+
+
+def _round_response(
+    round_: Round, request: GenerationRequest, tokenizer: Tokenizer | None
+) -> pb.GenerateTokensResponse:
     response = pb.GenerateTokensResponse(text=round_.text)
     for token_id, origin in zip(round_.token_ids, round_.origins, strict=True):
         response.tokens.add(id=token_id, text=_token_text(token_id, tokenizer), origin=_ORIGINS[origin])
+    if request.logprobs is not None:
+        for token, logprobs in zip(response.tokens, round_.logprobs, strict=True):
+            token.logprobs.CopyFrom(logprobs)
     if request.include_rejected:
         for token_id in round_.rejected_ids:
             text = _token_text(token_id, tokenizer)
@@ -34,18 +65,19 @@ def round_response(round_: Round, request: GenerationRequest, tokenizer: Tokeniz
     return response
 
 
-def summary(generation: Generation, request: GenerationRequest) -> pb.GenerationSummary:
-    """The numbers of a finished request."""
+def _summary(generation: Generation) -> pb.GenerationSummary:
+    """The numbers of a finished output."""
     assert generation.output.finish_reason is not None
     completion_token_count = len(generation.output.token_ids)
     return pb.GenerationSummary(
         finish_reason=_FINISH_REASONS[generation.output.finish_reason],
-        prompt_token_count=len(request.prompt_ids),
+        prompt_token_count=len(generation.request.prompt_ids),
         completion_token_count=completion_token_count,
-        seed=request.sampling.seed,
-        speculation=_speculation_summary(generation.acceptance, completion_token_count, request),
+        seed=generation.request.sampling.seed,
+        speculation=_speculation_summary(generation.acceptance, completion_token_count, generation.request),
         time_to_first_token_us=generation.time_to_first_token_us,
         total_time_us=generation.total_time_us,
+        cumulative_logprob=generation.cumulative_logprob if generation.has_logprobs else None,
     )
 
 
@@ -58,6 +90,8 @@ def _speculation_summary(
         acceptance_rate=acceptance.acceptance_rate,
         tokens_per_round=acceptance.tokens_per_round(completion_token_count),
         rule=rule_to_proto(request.rule),
+        lenience=request.lenience,
+        lossy=request.lenience < 1.0,
     )
 
 

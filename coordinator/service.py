@@ -8,11 +8,13 @@ from contextlib import aclosing, contextmanager
 
 import grpc.aio
 
+from coordinator.choices import Choices
 from coordinator.generation import Generation
 from coordinator.pair import Pair
 from coordinator.peer import ModelPeer
 from coordinator.request import RequestReader
-from coordinator.responses import round_response, summary
+from coordinator.responses import choice_response, prompt_tokens
+from coordinator.scoring import score_prompt
 from specpair.errors import CapacityExhaustedError, SpecpairError
 from specpair.rpc.messages import model_info_to_proto
 from specpair.v1 import coordinator_service_pb2 as pb
@@ -31,22 +33,24 @@ class CoordinatorServicer(CoordinatorServiceServicer):
     def __init__(self, pair: Pair):
         self._pair = pair
         self._request_count = 0
+        self._output_count = 0
 
     async def GenerateTokens(
         self, request: pb.GenerateTokensRequest, context: grpc.aio.ServicerContext
     ) -> AsyncGenerator[pb.GenerateTokensResponse, None]:
         arrival = time.perf_counter()
-        with self._admission():
-            target = self._pair.target
-            reader = RequestReader(config=self._pair.config, target=target.info, tokenizer=target.tokenizer)
+        target = self._pair.target
+        reader = RequestReader(config=self._pair.config, target=target.info, tokenizer=target.tokenizer)
+        with self._admission(reader.output_count(request).best_of):
             checked = await reader.read(request)
-            generation = Generation(checked, self._pair, arrival)
-            with _log_outcome(generation):
-                async with aclosing(generation.rounds()) as rounds:
-                    async for round_ in rounds:
-                        response = round_response(round_, checked, target.tokenizer)
-                        if generation.output.finish_reason is not None:
-                            response.summary.CopyFrom(summary(generation, checked))
+            choices = Choices(checked, self._pair, arrival)
+            with _log_outcomes(choices):
+                prompt = prompt_tokens(checked, await score_prompt(checked, self._pair), target.tokenizer)
+                async with aclosing(choices.rounds()) as rounds:
+                    async for item in rounds:
+                        response = choice_response(item, target.tokenizer)
+                        response.prompt_tokens.extend(prompt)
+                        prompt = []
                         yield response
 
     async def GetPairInfo(
@@ -64,21 +68,26 @@ class CoordinatorServicer(CoordinatorServiceServicer):
         )
 
     @contextmanager
-    def _admission(self) -> Iterator[None]:
-        """A place among the running requests, taken before any work is done."""
+    def _admission(self, output_count: int) -> Iterator[None]:
+        """Places among the running outputs, taken before any work is done."""
         limit = self._pair.config.max_requests
-        if self._request_count >= limit:
-            raise CapacityExhaustedError(f"{limit} requests are running, the most that are allowed", limit=limit)
+        if self._output_count + output_count > limit:
+            message = (
+                f"{self._output_count} outputs are running and {output_count} more are wanted; {limit} are allowed"
+            )
+            raise CapacityExhaustedError(message, limit=limit)
         self._request_count += 1
+        self._output_count += output_count
         try:
             yield
         finally:
             self._request_count -= 1
+            self._output_count -= output_count
 
 
 @contextmanager
-def _log_outcome(generation: Generation) -> Iterator[None]:
-    """One line per request, with its numbers, also when it fails or its client goes away."""
+def _log_outcomes(choices: Choices) -> Iterator[None]:
+    """A line for each output, with its numbers, also when the request fails or its client goes away."""
     outcome = "cancelled"
     try:
         yield
@@ -87,14 +96,15 @@ def _log_outcome(generation: Generation) -> Iterator[None]:
         outcome = f"failed ({error.reason})"
         raise
     finally:
-        logger.info("request %s", outcome, extra=_numbers(generation))
+        request = choices.generations[0].sequence_id[:8]
+        for index, generation in enumerate(choices.generations):
+            logger.info("request %s", outcome, extra={"request": request, "output": index, **_numbers(generation)})
 
 
 def _numbers(generation: Generation) -> dict[str, object]:
     acceptance = generation.acceptance
     completion_token_count = len(generation.output.token_ids)
     return {
-        "request": generation.sequence_id[:8],
         "finish_reason": generation.output.finish_reason,
         "completion_tokens": completion_token_count,
         "rounds": acceptance.round_count,

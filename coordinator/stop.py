@@ -13,19 +13,28 @@ class StopStrings:
     def __init__(self, stop_strings: Sequence[str]):
         self._stop_strings = tuple(stop_strings)
         self._held = ""
+        self._exempt_length = 0
+        """Characters at the front of the held text within which a stop string may be complete."""
         self.is_stopped = False
 
-    def push(self, text: str) -> str:
-        """The text that is certain to be before any stop string. Nothing comes after `is_stopped`."""
+    def push(self, text: str, *, may_stop: bool = True) -> str:
+        """The text that is certain to be before any stop string. Nothing comes after `is_stopped`.
+
+        A stop string that is complete while it may not stop is text like any other; one that has only begun counts
+        when it is completed later.
+        """
         if self.is_stopped:
             return ""
         self._held += text
+        if not may_stop:
+            self._exempt_length = len(self._held)
         end = self._first_stop()
         if end is None:
             end = len(self._held) - self._held_length()
         else:
             self.is_stopped = True
         piece, self._held = self._held[:end], self._held[end:]
+        self._exempt_length = max(self._exempt_length - end, 0)
         return piece
 
     def flush(self) -> str:
@@ -36,8 +45,12 @@ class StopStrings:
 
     def _first_stop(self) -> int | None:
         """Where the winning stop string begins in the held text."""
-        found = [(start + len(stop), start) for stop in self._stop_strings if (start := self._held.find(stop)) >= 0]
+        found = [(start + len(stop), start) for stop in self._stop_strings if (start := self._find(stop)) >= 0]
         return min(found)[1] if found else None
+
+    def _find(self, stop: str) -> int:
+        """Where the stop string first begins so that it ends beyond what is exempt; -1 if nowhere."""
+        return self._held.find(stop, max(self._exempt_length - len(stop) + 1, 0))
 
     def _held_length(self) -> int:
         """Length of the longest end of the held text with which a stop string begins."""

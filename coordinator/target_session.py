@@ -1,27 +1,16 @@
 """One sequence at the target, through restarts and lost connections."""
 
+import asyncio
 import logging
 from collections.abc import Sequence
 
 from coordinator.backoff import Backoff
-from coordinator.peer import Verdict
+from coordinator.peer import AWAY, LOST, Verdict
 from coordinator.target_link import TargetLink
-from specpair.errors import (
-    BaseLengthMismatchError,
-    CapacityExhaustedError,
-    ConflictingBodyError,
-    PeerUnavailableError,
-    SequenceNotFoundError,
-    ShuttingDownError,
-    SpecpairError,
-    StaleStepError,
-)
+from specpair.errors import CapacityExhaustedError, SpecpairError
 from specpair.options import SequenceOptions
 from specpair.v1.proposal_pb2 import Proposal
 
-LOST = (SequenceNotFoundError, BaseLengthMismatchError, StaleStepError, ConflictingBodyError)
-"""The target stands elsewhere than the history says: it is opened again from there."""
-AWAY = (PeerUnavailableError, ShuttingDownError)
 CLOSE_TIMEOUT = 5.0
 
 logger = logging.getLogger(__name__)
@@ -43,6 +32,8 @@ class TargetSession:
         self._options = options
         self._timeout = timeout
         self._is_open = False
+        self._lock = asyncio.Lock()
+        """Held by the call under way: a sequence is not forked in the middle of one."""
 
     async def open(self, history: Sequence[int]) -> None:
         """Registers the sequence. Raises CapacityExhaustedError at once: nothing was generated yet."""
@@ -53,8 +44,28 @@ class TargetSession:
             except AWAY as error:
                 await backoff.pause(error)
 
+    async def fork(self, original: "TargetSession") -> None:
+        """Registers the sequence as a copy of another's prompt. What keeps it from that, `verify` makes good."""
+        async with original._lock:
+            try:
+                instance_id = await self._link.peer.fork(
+                    original._sequence_id,
+                    self._sequence_id,
+                    self._prompt_length,
+                    self._options.sampling,
+                    self._timeout,
+                )
+                await self._link.confirm(instance_id)
+                self._is_open = True
+            except SpecpairError as error:
+                logger.info("not forked: %s", error.message, extra={"sequence_id": self._sequence_id})
+
     async def verify(self, step: int, history: Sequence[int], proposal: Proposal | None) -> Verdict:
         """The verdict of one round. Raises PeerUnavailableError when the target stays away."""
+        async with self._lock:
+            return await self._verify(step, history, proposal)
+
+    async def _verify(self, step: int, history: Sequence[int], proposal: Proposal | None) -> Verdict:
         backoff = Backoff("target", self._timeout)
         while True:
             try:
@@ -70,10 +81,11 @@ class TargetSession:
 
     async def close(self) -> None:
         """Gives the blocks back. A target that is away has lost them anyway."""
-        try:
-            await self._link.peer.close_sequence(self._sequence_id, CLOSE_TIMEOUT)
-        except SpecpairError as error:
-            logger.debug("closing at the target failed: %s", error.message)
+        async with self._lock:
+            try:
+                await self._link.peer.close_sequence(self._sequence_id, CLOSE_TIMEOUT)
+            except SpecpairError as error:
+                logger.debug("closing at the target failed: %s", error.message)
 
     async def _open(self, history: Sequence[int], backoff: Backoff) -> None:
         instance_id = await self._link.peer.open(

@@ -5,29 +5,48 @@ Their language is a function of the history, so every correct run gives the same
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
-from coordinator.peer import DraftPeer, Proposed, TargetPeer, Verdict
-from specpair.errors import BaseLengthMismatchError, ConflictingBodyError, SequenceNotFoundError, StaleStepError
+from coordinator.peer import DraftPeer, Proposed, Scores, TargetPeer, Verdict
+from specpair.errors import (
+    BaseLengthMismatchError,
+    ConflictingBodyError,
+    LengthNotReachedError,
+    SequenceNotFoundError,
+    StaleStepError,
+)
 from specpair.model_info import ModelInfo, TokenizerFiles
-from specpair.options import SequenceOptions
+from specpair.options import SamplingOptions, SequenceOptions
+from specpair.v1.logprobs_pb2 import TokenLogprobs
 from specpair.v1.proposal_pb2 import Proposal
 
 VOCAB_SIZE = 97
 FORWARD_US = 10
 
 
-def next_token(history: Sequence[int]) -> int:
+def next_token(history: Sequence[int], seed: int = 0) -> int:
     """What the target says after a history."""
-    return (sum(history[-3:]) * 7 + len(history)) % VOCAB_SIZE
+    return (sum(history[-3:]) * 7 + len(history) + seed) % VOCAB_SIZE
 
 
-def continuation(prompt: Sequence[int], count: int) -> list[int]:
+def continuation(prompt: Sequence[int], count: int, seed: int = 0) -> list[int]:
     """What the target alone generates."""
     history = list(prompt)
     for _ in range(count):
-        history.append(next_token(history))
+        history.append(next_token(history, seed))
     return history[len(prompt) :]
+
+
+def logprob(position: int, token_id: int) -> float:
+    """What the target makes of a token; later ones of a text get less, so that every entry can be told apart."""
+    return -(position + token_id / VOCAB_SIZE)
+
+
+def token_logprobs(position: int, token_id: int, top_count: int) -> TokenLogprobs:
+    top = range(top_count)
+    return TokenLogprobs(
+        logprob=logprob(position, token_id), top_token_ids=top, top_logprobs=[logprob(position, t) for t in top]
+    )
 
 
 def model_info(instance_id: str = "first", *, max_model_len: int = 200, **changes: object) -> ModelInfo:
@@ -59,9 +78,15 @@ class Held:
 
     tokens: list[int]
     opened_with: tuple[object, ...]
+    options: SequenceOptions
     last_step: int = -1
     last_body: object = None
     answer: object = None
+    is_busy: bool = False
+
+    @property
+    def seed(self) -> int:
+        return self.options.sampling.seed
 
 
 @dataclass
@@ -96,7 +121,10 @@ class FakeSequences:
         """Tokens and prompt length of every opening."""
         self.steps: list[int] = []
         """Step of every hot call."""
+        self.forked: list[int] = []
+        """Length of every fork."""
         self.open_faults = Faults()
+        self.fork_faults = Faults()
         self.faults = Faults()
         self.open_delay = 0.0
 
@@ -124,9 +152,26 @@ class FakeSequences:
         body = (tuple(token_ids), prompt_length, options)
         if sequence_id in self.held and self.held[sequence_id].opened_with != body:
             raise ConflictingBodyError("open with another body")
-        self.held.setdefault(sequence_id, Held(list(token_ids), body))
+        self.held.setdefault(sequence_id, Held(list(token_ids), body, options))
         self.opened.append((list(token_ids), prompt_length))
         self.open_faults.end(index)
+        return self.model.instance_id
+
+    async def fork(
+        self, sequence_id: str, forked_sequence_id: str, length: int, sampling: SamplingOptions, within: float
+    ) -> str:
+        index = self.fork_faults.begin()
+        held = self.held.get(sequence_id)
+        if held is None:
+            raise SequenceNotFoundError(sequence_id)
+        if held.is_busy:
+            raise StaleStepError("under way")
+        if length > len(held.tokens):
+            raise LengthNotReachedError(length, len(held.tokens))
+        options = replace(held.options, sampling=sampling)
+        self.held[forked_sequence_id] = Held(held.tokens[:length], (sequence_id, length, sampling), options)
+        self.forked.append(length)
+        self.fork_faults.end(index)
         return self.model.instance_id
 
     async def close_sequence(self, sequence_id: str, within: float) -> None:
@@ -150,12 +195,26 @@ class FakeSequences:
 class FakeTarget(FakeSequences, TargetPeer):
     """Accepts what it would have said itself."""
 
+    def __init__(self, info: ModelInfo) -> None:
+        super().__init__(info)
+        self.score_faults = Faults()
+        self.extra_logprobs = 0
+        """Entries sent beyond what was committed or scored."""
+
+    async def score(self, token_ids: Sequence[int], top_count: int, within: float) -> Scores:
+        index = self.score_faults.begin()
+        entries = [token_logprobs(i, token_id, top_count) for i, token_id in enumerate(token_ids)]
+        self.score_faults.end(index)
+        return Scores(instance_id=self.model.instance_id, logprobs=[*entries[1:], *entries[: self.extra_logprobs]])
+
     async def verify(
         self, sequence_id: str, step: int, base_length: int, proposal: Proposal | None, within: float
     ) -> Verdict:
         index = self.faults.begin()
-        await asyncio.sleep(0)
         held = self.locate(sequence_id, step, base_length)
+        held.is_busy = True
+        await asyncio.sleep(0)
+        held.is_busy = False
         drafted = [] if proposal is None else list(proposal.token_ids)
         if step == held.last_step:
             if held.last_body != (base_length, drafted):
@@ -170,10 +229,10 @@ class FakeTarget(FakeSequences, TargetPeer):
     def _judge(self, held: Held, base_length: int, drafted: list[int]) -> Verdict:
         tokens = held.tokens[:base_length]
         accepted_count = 0
-        while accepted_count < len(drafted) and drafted[accepted_count] == next_token(tokens):
+        while accepted_count < len(drafted) and drafted[accepted_count] == next_token(tokens, held.seed):
             tokens.append(drafted[accepted_count])
             accepted_count += 1
-        tokens.append(next_token(tokens))
+        tokens.append(next_token(tokens, held.seed))
         assert len(tokens) <= self.model.max_model_len
         held.tokens = tokens
         return Verdict(
@@ -181,7 +240,15 @@ class FakeTarget(FakeSequences, TargetPeer):
             next_token_id=tokens[-1],
             compute_time_us=FORWARD_US,
             elapsed_us=FORWARD_US + 1,
+            logprobs=self._logprobs(held, base_length),
         )
+
+    def _logprobs(self, held: Held, base_length: int) -> list[TokenLogprobs]:
+        if held.options.logprobs is None:
+            return []
+        committed = range(base_length, len(held.tokens))
+        entries = [token_logprobs(i, held.tokens[i], held.options.logprobs) for i in committed]
+        return entries + entries[: self.extra_logprobs]
 
 
 class FakeDraft(FakeSequences, DraftPeer):
@@ -199,15 +266,17 @@ class FakeDraft(FakeSequences, DraftPeer):
         self, sequence_id: str, step: int, base_length: int, appended: Sequence[int], count: int, within: float
     ) -> Proposed:
         index = self.faults.begin()
-        await asyncio.sleep(self.delay)
         held = self.locate(sequence_id, step, base_length)
+        held.is_busy = True
+        await asyncio.sleep(self.delay)
+        held.is_busy = False
         self.counts.append(count)
         tokens = [*held.tokens[:base_length], *appended]
         held.tokens = list(tokens)
         held.last_step = step
         proposal = Proposal()
         for _ in range(count + self.extra_count):
-            tokens.append((next_token(tokens) + (len(tokens) % 5 == 0)) % VOCAB_SIZE)
+            tokens.append((next_token(tokens, held.seed) + (len(tokens) % 5 == 0)) % VOCAB_SIZE)
             proposal.token_ids.append(tokens[-1])
         self.faults.end(index)
         return Proposed(proposal=proposal, compute_time_us=FORWARD_US, elapsed_us=FORWARD_US + 2)

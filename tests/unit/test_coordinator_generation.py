@@ -25,7 +25,7 @@ from specpair.errors import (
     VocabularyMismatchError,
 )
 from specpair.model_info import ModelInfo
-from specpair.options import Encoding, Rule, SamplingOptions
+from specpair.options import SamplingOptions
 from specpair.rpc.config import ServerConfig
 from tests.unit.coordinator_peers import FakeDraft, FakeTarget, continuation, model_info
 
@@ -57,14 +57,9 @@ class Bench:
     def generation(self, max_tokens: int = 40, count: int = 4, **changes: object) -> Generation:
         values: dict[str, object] = {
             "prompt_ids": PROMPT,
-            "sampling": SamplingOptions(seed=1),
+            "sampling": SamplingOptions(),
             "max_tokens": max_tokens,
-            "stop_strings": (),
-            "stop_token_ids": frozenset(),
             "num_speculative_tokens": count,
-            "rule": Rule.BLOCK,
-            "encoding": Encoding.SPARSE,
-            "include_rejected": True,
         }
         return Generation(GenerationRequest(**{**values, **changes}), self.pair)  # type: ignore[arg-type]
 

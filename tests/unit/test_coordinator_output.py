@@ -3,7 +3,7 @@
 from coordinator.output import FinishReason, Output
 from coordinator.request import GenerationRequest
 from coordinator.tokenizer import Tokenizer
-from specpair.options import Encoding, Rule, SamplingOptions
+from specpair.options import SamplingOptions
 from tests.unit.coordinator_tokenizers import byte_level
 
 EOS = 0
@@ -12,14 +12,9 @@ EOS = 0
 def output(tokenizer: Tokenizer | None = None, **changes: object) -> Output:
     values: dict[str, object] = {
         "prompt_ids": (1,),
-        "sampling": SamplingOptions(),
+        "sampling": SamplingOptions(stop_token_ids=(EOS,)),
         "max_tokens": 100,
-        "stop_strings": (),
-        "stop_token_ids": frozenset({EOS}),
         "num_speculative_tokens": 4,
-        "rule": Rule.BLOCK,
-        "encoding": Encoding.SPARSE,
-        "include_rejected": False,
     }
     return Output(GenerationRequest(**{**values, **changes}), tokenizer)  # type: ignore[arg-type]
 
@@ -35,7 +30,9 @@ def test_a_stop_token_is_the_last_token_and_has_no_text() -> None:
 
 def test_a_stop_token_with_a_text_leaves_it_out() -> None:
     (stop,) = byte_level().encode(" def")
-    committed = output(byte_level(), stop_token_ids=frozenset({stop})).commit([*byte_level().encode("a"), stop])
+    committed = output(byte_level(), sampling=SamplingOptions(stop_token_ids=(stop,))).commit(
+        [*byte_level().encode("a"), stop]
+    )
     assert committed.text == "a"
 
 

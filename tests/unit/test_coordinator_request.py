@@ -28,7 +28,9 @@ async def test_what_a_request_leaves_out() -> None:
     assert request.max_tokens == 7
     assert request.num_speculative_tokens == CONFIG.num_speculative_tokens
     assert (request.rule, request.encoding) == (Rule.BLOCK, Encoding.SPARSE)
-    assert request.stop_token_ids == {0}
+    assert request.sampling.stop_token_ids == (0,)
+    assert (request.lenience, request.n, request.best_of) == (1.0, 1, 1)
+    assert (request.logprobs, request.prompt_logprobs, request.wants_prompt) == (None, None, False)
     assert request.sampling.temperature == 1.0
 
 
@@ -51,7 +53,7 @@ async def test_values_are_taken_over() -> None:
     )
     assert list(request.prompt_ids) == byte_level().encode("a b")
     assert (request.max_tokens, request.num_speculative_tokens) == (2, 0)
-    assert request.stop_token_ids == {7} and request.stop_strings == ("x",)
+    assert request.sampling.stop_token_ids == (7,) and request.stop_strings == ("x",)
     assert (request.rule, request.encoding) == (Rule.TOKEN, Encoding.DENSE)
 
 
@@ -75,14 +77,14 @@ async def test_the_longest_prompt_leaves_one_token() -> None:
     ("fields", "message"),
     [
         ({"token_ids": {"ids": []}}, "prompt: holds no token"),
-        ({"token_ids": {"ids": [1, 4096]}}, "token_ids: holds 4096; ids go up to 4095"),
+        ({"token_ids": {"ids": [1, 4096]}}, "token_ids: holds 4096; ids are below 4096"),
         ({"max_tokens": 0}, "max_tokens: is 0; it must be between 1"),
         ({"num_speculative_tokens": 17}, "num_speculative_tokens: is 17; it must be between 0 and 16"),
         ({"stop_strings": ["x"] * 17}, "stop_strings: has 17 entries; at most 16"),
         ({"stop_strings": ["x", ""]}, r"stop_strings\[1\] length: is 0; it must be between 1 and 256"),
         ({"stop_strings": ["x" * 257]}, r"stop_strings\[0\] length: is 257"),
-        ({"sampling": {"stop_token_ids": [1] * 65}}, "sampling.stop_token_ids: has 65 entries; at most 64"),
-        ({"sampling": {"stop_token_ids": [5000]}}, "sampling.stop_token_ids: holds 5000; ids go up to 4095"),
+        ({"sampling": {"stop_token_ids": [1] * 65}}, "sampling.stop_token_ids: has 65 entries; at most 64 are taken"),
+        ({"sampling": {"stop_token_ids": [5000]}}, "sampling.stop_token_ids: holds 5000; ids are below 4096"),
         ({"sampling": {"temperature": float("nan")}}, "sampling.temperature: is nan"),
         ({"sampling": {"top_p": 0.0}}, "sampling.top_p: is 0.0"),
         ({"rule": 99}, "rule: 99 is no AcceptanceRule"),

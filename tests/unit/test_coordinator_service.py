@@ -51,7 +51,7 @@ async def test_the_messages_of_a_request(service: Service) -> None:
         r async for r in service.generate(num_speculative_tokens=4, sampling={"seed": 9}, include_rejected=True)
     ]
     tokens = [token for response in responses for token in response.tokens]
-    assert [token.id for token in tokens] == continuation((5, 17, 3), 10)
+    assert [token.id for token in tokens] == continuation((5, 17, 3), 10, seed=9)
     assert [token.origin for token in tokens[:3]] == [
         pb.TOKEN_ORIGIN_TARGET,
         pb.TOKEN_ORIGIN_ACCEPTED,
@@ -87,7 +87,7 @@ async def test_no_more_requests_than_allowed(service: Service) -> None:
     first, second = service.generate(), service.generate()
     await anext(first)
     await anext(second)
-    with pytest.raises(CapacityExhaustedError, match="2 requests are running"):
+    with pytest.raises(CapacityExhaustedError, match="2 outputs are running and 1 more are wanted; 2 are allowed"):
         await anext(service.generate())
     assert (await service.info()).request_count == 2
     await first.aclose()

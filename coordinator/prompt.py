@@ -1,0 +1,75 @@
+"""The prompt of a request: token ids from text, chat or ids, and the text that repeats it."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from coordinator.tokenizer import Tokenizer
+from specpair.errors import InvalidFieldError, NotSupportedError, PromptTooLongError
+from specpair.model_info import ModelInfo
+from specpair.options import check_range
+from specpair.v1 import coordinator_service_pb2 as pb
+
+MAX_CHAT_MESSAGES = 4096
+ROLES = ("system", "user", "assistant")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PromptReader:
+    """Makes prompts that fit the target; long texts become tokens in a thread of their own."""
+
+    target: ModelInfo
+    tokenizer: Tokenizer | None
+
+    async def read(self, message: pb.GenerateTokensRequest) -> tuple[int, ...]:
+        """The prompt's tokens. Raises InvalidFieldError, PromptTooLongError, NotSupportedError."""
+        kind = message.WhichOneof("prompt")
+        if kind is None:
+            raise InvalidFieldError("prompt", "is missing; set text, token_ids or chat")
+        prompt_ids = self._checked(message.token_ids.ids) if kind == "token_ids" else await self._encode(message)
+        if not prompt_ids:
+            raise InvalidFieldError("prompt", "holds no token; it must hold at least 1", limit=1)
+        if len(prompt_ids) >= self.target.max_model_len:
+            raise PromptTooLongError(len(prompt_ids), self.target.max_model_len - 1)
+        return prompt_ids
+
+    async def text(self, message: pb.GenerateTokensRequest, prompt_ids: Sequence[int]) -> str:
+        """The prompt as text: the request's own words, or what its tokens say; empty without a tokenizer."""
+        if message.WhichOneof("prompt") == "text":
+            return message.text
+        return "" if self.tokenizer is None else await asyncio.to_thread(self.tokenizer.decode, prompt_ids)
+
+    async def _encode(self, message: pb.GenerateTokensRequest) -> tuple[int, ...]:
+        kind = message.WhichOneof("prompt")
+        if self.tokenizer is None:
+            raise NotSupportedError(f"{kind}: the target has no tokenizer; send token_ids")
+        if kind == "text":
+            self._check_characters("text", len(message.text))
+            return tuple(await asyncio.to_thread(self.tokenizer.encode, message.text))
+        messages = _read_chat(message.chat.messages)
+        self._check_characters("chat", sum(len(entry["content"]) for entry in messages))
+        return tuple(await asyncio.to_thread(self.tokenizer.encode_chat, messages))
+
+    def _check_characters(self, field: str, length: int) -> None:
+        """Refuses a text before the work of making tokens of it, if it cannot fit whatever its tokens are."""
+        assert self.tokenizer is not None
+        limit = self.target.max_model_len * self.tokenizer.longest_token
+        if length > limit:
+            raise InvalidFieldError(field, f"has {length} characters; at most {limit} can fit the model", limit=limit)
+
+    def _checked(self, token_ids: Sequence[int]) -> tuple[int, ...]:
+        if token_ids and (worst := max(token_ids)) >= self.target.vocab_size:
+            raise InvalidFieldError(
+                "token_ids",
+                f"holds {worst}; ids are below {self.target.vocab_size}",
+                limit=self.target.vocab_size - 1,
+            )
+        return tuple(token_ids)
+
+
+def _read_chat(messages: Sequence[pb.ChatMessage]) -> list[dict[str, str]]:
+    check_range("chat.messages count", len(messages), 1, MAX_CHAT_MESSAGES)
+    for index, entry in enumerate(messages):
+        if entry.role not in ROLES:
+            raise InvalidFieldError(f"chat.messages[{index}].role", f"is {entry.role!r}; it must be one of {ROLES}")
+    return [{"role": entry.role, "content": entry.content} for entry in messages]
