@@ -92,7 +92,7 @@ class RunningPair:
         names = pb.DESCRIPTOR.message_types_by_name["GenerateTokensRequest"].fields_by_name
         sampling = {name: options.pop(name) for name in list(options) if name not in names}
         request = pb.GenerateTokensRequest(
-            token_ids=pb.TokenIds(ids=prompt), max_tokens=max_tokens, sampling=sampling, **options
+            token_ids=pb.TokenIds(ids=prompt), max_tokens=max_tokens, **{"sampling": sampling, **options}
         )
         responses = [response async for response in self.coordinator.GenerateTokens(request)]
         return Generated(
