@@ -10,6 +10,7 @@ from typing import Generic, Self, TypeVar
 import torch
 from torch import Tensor
 
+from specpair.engine.aligned_runner import AlignedRunner
 from specpair.engine.cache import KeyValueCache, LayerShape, blocks_for
 from specpair.engine.config import EngineConfig
 from specpair.engine.contiguous_cache import ContiguousCache
@@ -109,7 +110,8 @@ class ModelHost(ABC, Generic[Answer]):
 def load_runner(config: EngineConfig) -> tuple[LoadedModel, ModelRunner]:
     """Model, cache and runner, with the last check before they may serve."""
     loaded = load(config)
-    runner = ModelRunner(loaded, make_cache(config, loaded))
+    kind = AlignedRunner if config.deterministic else ModelRunner
+    runner = kind(loaded, make_cache(config, loaded))
     check(loaded, runner)
     log.info(
         "loaded %s: %.1f M parameters, %s on %s, %d cache blocks of %d tokens",

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from specpair.engine.attention import CachedAttention
+from specpair.engine.attention import CachedAttention, ForwardContext
 from specpair.engine.batch import Batch
 from specpair.engine.cache import KeyValueCache
 from specpair.engine.loading import LoadedModel
@@ -23,11 +23,17 @@ class ModelRunner:
     def forward(self, batch: Batch) -> Tensor:
         """Logits `[rows, vocabulary]` of `batch.rows`, float32."""
         context = CachedAttention(self.cache.plan(batch.segments), batch.segments, self._device)
+        return self._run(batch.token_ids, batch.positions, batch.rows, context)
+
+    def _run(
+        self, token_ids: Sequence[int], positions: Sequence[int], rows: Sequence[int], context: ForwardContext
+    ) -> Tensor:
+        """One pass of the model; the logits `[rows, vocabulary]` of the tokens at the indices `rows`."""
         output = self._model(
-            input_ids=self._tensor(batch.token_ids)[None],
-            position_ids=self._tensor(batch.positions)[None],
+            input_ids=self._tensor(token_ids)[None],
+            position_ids=self._tensor(positions)[None],
             use_cache=False,
-            logits_to_keep=self._tensor(batch.rows),
+            logits_to_keep=self._tensor(rows),
             forward_context=context,
         )
         return output.logits[0].float()
