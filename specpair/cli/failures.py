@@ -22,6 +22,10 @@ Result = TypeVar("Result")
 class CommandError(Exception):
     """A command cannot go on, for a reason that the person at the terminal can act on."""
 
+    def __init__(self, message: str, status: int = FAILED):
+        super().__init__(message)
+        self.status = status
+
 
 def friendly(command: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
     """A command that ends with a line and an exit status: 2 for wrong values, 1 for everything else foreseen."""
@@ -35,7 +39,7 @@ def friendly(command: Callable[Parameters, Result]) -> Callable[Parameters, Resu
         except SpecpairError as error:
             raise _end(error.message, FAILED) from None
         except CommandError as error:
-            raise _end(str(error), FAILED) from None
+            raise _end(str(error), error.status) from None
         except BrokenPipeError:  # the reader of a pipe went away, as `head` does: nobody is left to tell
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(FAILED) from None

@@ -1,0 +1,89 @@
+"""The requests of `specpair verify-exactness`, made at a coordinator."""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from specpair.errors import CapacityExhaustedError
+from specpair.exactness.draws import Draw, Drawn
+from specpair.rpc.messages import rule_to_proto, sampling_to_proto
+from specpair.rpc.status import peer_errors
+from specpair.v1 import coordinator_service_pb2 as pb
+
+REQUEST_TIMEOUT = 300.0
+"""Seconds that one short request may take on a server that is busy with others."""
+BUSY_RETRIES = 60
+BUSY_DELAY = 0.5
+
+
+async def draw_all(
+    stub: Any, draws: Iterable[Draw], concurrency: int, on_drawn: Callable[[], None] = lambda: None
+) -> dict[Draw, Drawn]:
+    """The output of every request, `concurrency` of them under way at once. Raises SpecpairError."""
+    waiting = iter(draws)
+    outputs: dict[Draw, Drawn] = {}
+
+    async def work() -> None:
+        for draw in waiting:
+            outputs[draw] = await _draw_patiently(stub, draw)
+            on_drawn()
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(concurrency):
+                group.create_task(work())
+    except ExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return outputs
+
+
+async def _draw_patiently(stub: Any, draw: Draw) -> Drawn:
+    """Waits while the server is full, as it may have other clients."""
+    for _ in range(BUSY_RETRIES):
+        try:
+            return await draw_one(stub, draw)
+        except CapacityExhaustedError:
+            await asyncio.sleep(BUSY_DELAY)
+    return await draw_one(stub, draw)
+
+
+async def draw_one(stub: Any, draw: Draw) -> Drawn:
+    """The output of one request. Raises SpecpairError."""
+    with peer_errors():
+        call = stub.GenerateTokens(request_of(draw), timeout=REQUEST_TIMEOUT)
+        responses = [response async for response in call]
+    speculation = responses[-1].summary.speculation
+    tokens = [token for response in responses for token in response.tokens]
+    return Drawn(
+        token_ids=tuple(token.id for token in tokens),
+        gaps=_gaps(tokens) if draw.wants_gaps else None,
+        round_count=speculation.round_count,
+        draft_token_count=speculation.draft_token_count,
+        accepted_token_count=speculation.accepted_token_count,
+        fallback_count=speculation.fallback_count,
+    )
+
+
+def request_of(draw: Draw) -> pb.GenerateTokensRequest:
+    """The message for a draw."""
+    request = pb.GenerateTokensRequest(
+        sampling=sampling_to_proto(draw.sampling),
+        max_tokens=draw.max_tokens,
+        num_speculative_tokens=draw.num_speculative_tokens,
+        rule=rule_to_proto(draw.rule),
+        ignore_eos=True,
+        logprobs=2 if draw.wants_gaps else None,
+    )
+    if isinstance(draw.prompt, str):
+        request.text = draw.prompt
+    else:
+        request.token_ids.ids.extend(draw.prompt)
+    return request
+
+
+def _gaps(tokens: list[pb.GeneratedToken]) -> tuple[float, ...] | None:
+    """Best logprob less the next for each token; None if one of them came without."""
+    best = [list(token.logprobs.top_logprobs) for token in tokens]
+    if any(len(logprobs) < 2 for logprobs in best):
+        return None
+    return tuple(logprobs[0] - logprobs[1] for logprobs in best)
