@@ -58,3 +58,14 @@ def generate_greedily(model: Any, prompt: list[int], count: int) -> list[int]:
         ids, attention_mask=torch.ones_like(ids), max_new_tokens=count, do_sample=False, pad_token_id=0
     )
     return output[0, len(prompt) :].tolist()
+
+
+def make_variation(folder: Path, source: Path, *, spread: float, seed: int = 0) -> Path:
+    """Saves a model like that in `source`, its weights moved by normal noise: a draft that often agrees with it."""
+    model = load_plain(source)
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * spread * parameter.std())
+    model.save_pretrained(folder)
+    return folder
