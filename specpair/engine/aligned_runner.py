@@ -34,6 +34,8 @@ class AlignedRunner(ModelRunner):
         super().__init__(loaded, cache)
         self._chunk_size = chunk_size
         self._last_position = loaded.max_model_len - 1
+        # Other ways to run experts multiply as many rows as happen to be routed to each.
+        loaded.model.set_experts_implementation("batched_mm")
 
     @torch.inference_mode()
     def forward(self, batch: Batch) -> Tensor:

@@ -18,7 +18,7 @@ from specpair.engine.engine import Engine
 from specpair.engine.loading import LoadedModel, load
 from specpair.engine.model_runner import ModelRunner
 from specpair.engine.paged_cache import PagedCache
-from specpair.engine.self_check import check
+from specpair.engine.self_check import check, check_deterministic
 from specpair.engine.sequence import Work
 from specpair.engine.sequence_store import SequenceLimits, SequenceStore
 from specpair.errors import ModelRefusedError
@@ -113,6 +113,8 @@ def load_runner(config: EngineConfig) -> tuple[LoadedModel, ModelRunner]:
     kind = AlignedRunner if config.deterministic else ModelRunner
     runner = kind(loaded, make_cache(config, loaded))
     check(loaded, runner)
+    if config.deterministic:
+        check_deterministic(loaded, runner)
     log.info(
         "loaded %s: %.1f M parameters, %s on %s, %d cache blocks of %d tokens",
         loaded.display_name,

@@ -1,7 +1,8 @@
 """The last word on whether a model is served correctly: our forward pass against the model's own.
 
 Run once at load. Two sequences are fed together in uneven chunks, one is rolled back and fed again; every
-logit must agree with a plain forward pass of transformers over the whole sequence.
+logit must agree with a plain forward pass of transformers over the whole sequence. A deterministic model must
+also give the same bits when the sequences are fed alone and cut elsewhere.
 """
 
 import torch
@@ -16,17 +17,13 @@ from specpair.errors import ModelRefusedError
 
 LENGTH = 24
 LEAST_LENGTH = 6
+STEP = 3
 TOLERANCE = {torch.float32: 2e-3, torch.bfloat16: 0.15}
 
 
 def check(loaded: LoadedModel, runner: ModelRunner) -> None:
     """Raises ModelRefusedError if chunked, batched, rolled-back and plain logits differ."""
-    generator = torch.Generator().manual_seed(0)
-    cache = runner.cache
-    length = min(LENGTH, loaded.max_model_len, cache.block_count // 2 * cache.block_size)
-    if length < LEAST_LENGTH:
-        raise ModelRefusedError(f"a cache of {cache.block_count} blocks is too small to check the model in")
-    ids = torch.randint(loaded.vocab_size, (2, length), generator=generator)
+    ids = random_tokens(loaded, runner)
     expected = torch.stack([plain_logits(loaded, row) for row in ids])
     actual = chunked_logits(runner, ids)
     scale = expected.abs().max().clamp(min=1.0)
@@ -36,6 +33,26 @@ def check(loaded: LoadedModel, runner: ModelRunner) -> None:
             f"{loaded.model.config.model_type}: logits through the cache differ from the model's own"
             f" by {difference:.2g} of their range; its attention cannot be served correctly"
         )
+
+
+def check_deterministic(loaded: LoadedModel, runner: ModelRunner) -> None:
+    """Raises ModelRefusedError if a logit depends, in its last bit, on how the tokens were cut and batched."""
+    ids = random_tokens(loaded, runner)
+    alone = torch.stack([fed_in_steps(runner, row) for row in ids.tolist()])
+    if not torch.equal(chunked_logits(runner, ids), alone):
+        raise ModelRefusedError(
+            f"{loaded.model.config.model_type}: logits depend on the other tokens of a forward pass even where all"
+            " shapes are fixed; it cannot be served with --deterministic"
+        )
+
+
+def random_tokens(loaded: LoadedModel, runner: ModelRunner) -> Tensor:
+    """Two sequences `[2, length]` that fit into the cache together."""
+    cache = runner.cache
+    length = min(LENGTH, loaded.max_model_len, cache.block_count // 2 * cache.block_size)
+    if length < LEAST_LENGTH:
+        raise ModelRefusedError(f"a cache of {cache.block_count} blocks is too small to check the model in")
+    return torch.randint(loaded.vocab_size, (2, length), generator=torch.Generator().manual_seed(0))
 
 
 @torch.inference_mode()
@@ -63,6 +80,16 @@ def chunked_logits(runner: ModelRunner, ids: Tensor) -> Tensor:
     finally:
         for holding in holdings:
             runner.cache.free(holding)
+
+
+def fed_in_steps(runner: ModelRunner, token_ids: list[int]) -> Tensor:
+    """`[length, vocabulary]`, fed alone, a few tokens at a time."""
+    holding = runner.cache.open([])
+    try:
+        steps = [token_ids[start : start + STEP] for start in range(0, len(token_ids), STEP)]
+        return torch.cat([run_chunks(runner, [holding], [step])[0] for step in steps])
+    finally:
+        runner.cache.free(holding)
 
 
 def run_chunks(runner: ModelRunner, holdings: list[Holding], chunks: list[list[int]]) -> list[Tensor]:
