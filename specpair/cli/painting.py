@@ -1,6 +1,7 @@
 """Generated text on a terminal, coloured by where its tokens came from (Leviathan et al. 2023, Figure 1)."""
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from rich.console import Console
@@ -15,6 +16,7 @@ STYLES: dict[int, str] = {
     pb.TOKEN_ORIGIN_TARGET: "",
     pb.TOKEN_ORIGIN_REJECTED: "red strike",
 }
+PROMPT_STYLE = "dim"
 LOOKAHEAD = 64
 """Characters that may go by before a token that does not show up in the text is given up."""
 
@@ -31,6 +33,49 @@ class _Piece:
     is_rejected: bool
 
 
+class InTurn:
+    """Prints the outputs of a request one after the other, in whatever order their rounds come.
+
+    The one whose turn it is is printed as it comes; the others wait. Several get a heading each.
+    """
+
+    def __init__(
+        self,
+        make_printer: "type[PlainPrinter] | type[ColorPrinter]",
+        console: Console,
+        n: int,
+        on_summary: Callable[[pb.GenerationSummary], None],
+    ):
+        self._make_printer = make_printer
+        self._console = console
+        self._on_summary = on_summary
+        self._waiting: list[deque[pb.GenerateTokensResponse]] = [deque() for _ in range(n)]
+        self._turn = 0
+        self._printer: PlainPrinter | ColorPrinter | None = None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all outputs have come to their end."""
+        return self._turn == len(self._waiting)
+
+    def add(self, response: pb.GenerateTokensResponse) -> None:
+        self._waiting[response.choice_index].append(response)
+        while not self.is_finished and self._waiting[self._turn]:
+            self._print(self._waiting[self._turn].popleft())
+
+    def _print(self, response: pb.GenerateTokensResponse) -> None:
+        if self._printer is None:
+            self._printer = self._make_printer(self._console)
+            if len(self._waiting) > 1:
+                self._console.print(f"--- output {self._turn + 1} of {len(self._waiting)} ---")
+        self._printer.add(response)
+        if response.HasField("summary"):
+            self._printer.finish()
+            self._printer = None
+            self._turn += 1
+            self._on_summary(response.summary)
+
+
 class PlainPrinter:
     """The text as it is, and nothing else: for pipes and files."""
 
@@ -43,6 +88,7 @@ class PlainPrinter:
 
     def finish(self) -> None:
         self._console.file.write("\n")
+        self._console.file.flush()
 
 
 class ColorPrinter:
@@ -60,6 +106,8 @@ class ColorPrinter:
         """For text between recognised tokens: the style of the last token without a text of its own."""
 
     def add(self, response: pb.GenerateTokensResponse) -> None:
+        if not response.tokens:  # the prompt, repeated before the first token
+            return self._paint(response.text, PROMPT_STYLE)
         self._text += response.text
         self._queue.extend(_pieces(response))
         while self._queue and self._paint_next(self._queue[0]):

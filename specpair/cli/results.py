@@ -1,7 +1,8 @@
-"""A finished generation for people (one line) and programs (one JSON document)."""
+"""A finished generation for people (a line for each output) and programs (one JSON document)."""
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 from specpair.rpc.messages import rule_from_proto
 from specpair.v1 import coordinator_service_pb2 as pb
@@ -9,11 +10,47 @@ from specpair.v1 import coordinator_service_pb2 as pb
 _FINISH_REASONS = {pb.FINISH_REASON_STOP: "stop", pb.FINISH_REASON_LENGTH: "length"}
 
 
+@dataclass
+class Choice:
+    """One output."""
+
+    text: list[str] = field(default_factory=list)
+    """Its pieces."""
+    tokens: list[pb.GeneratedToken] = field(default_factory=list)
+    summary: pb.GenerationSummary | None = None
+
+
+class Completion:
+    """Everything that came for a request, put together again."""
+
+    def __init__(self, n: int):
+        self.choices = [Choice() for _ in range(n)]
+        self.prompt_tokens: list[pb.GeneratedToken] = []
+
+    @property
+    def n(self) -> int:
+        return len(self.choices)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether all outputs have come to their end."""
+        return all(choice.summary is not None for choice in self.choices)
+
+    def add(self, response: pb.GenerateTokensResponse) -> None:
+        choice = self.choices[response.choice_index]
+        choice.text.append(response.text)
+        choice.tokens.extend(response.tokens)
+        self.prompt_tokens.extend(response.prompt_tokens)
+        if response.HasField("summary"):
+            choice.summary = response.summary
+
+
 def summary_line(summary: pb.GenerationSummary) -> str:
-    """Speed, acceptance and seed."""
+    """Speed, acceptance and seed; first of all, whether the output is exact."""
     seconds = summary.total_time_us / 1e6
     speculation = summary.speculation
-    parts = [
+    parts = [f"LOSSY: lenience {speculation.lenience:g}"] if speculation.lossy else []
+    parts += [
         f"{summary.completion_token_count} tokens in {seconds:.2f} s",
         f"{tokens_per_second(summary):.1f} tokens/s",
         f"first token after {summary.time_to_first_token_us / 1000:.1f} ms",
@@ -25,6 +62,8 @@ def summary_line(summary: pb.GenerationSummary) -> str:
         parts.append(f"{speculation.tokens_per_round:.2f} tokens per round")
     if speculation.fallback_count:
         parts.append(f"{speculation.fallback_count} of {speculation.round_count} rounds without the draft")
+    if summary.HasField("cumulative_logprob") and summary.completion_token_count:
+        parts.append(f"mean logprob {summary.cumulative_logprob / summary.completion_token_count:.3f}")
     return " · ".join([*parts, f"seed {summary.seed}"])
 
 
@@ -33,19 +72,34 @@ def tokens_per_second(summary: pb.GenerationSummary) -> float:
     return summary.completion_token_count / summary.total_time_us * 1e6 if summary.total_time_us else 0.0
 
 
-def json_document(text: str, token_ids: Sequence[int], summary: pb.GenerationSummary) -> str:
-    """The completion with its usage and metrics; the counts are named as vLLM names them."""
-    prompt, completion = summary.prompt_token_count, summary.completion_token_count
-    document = {
-        "text": text,
-        "token_ids": list(token_ids),
-        "finish_reason": _FINISH_REASONS.get(summary.finish_reason),
-        "seed": summary.seed,
+def json_document(completion: Completion) -> str:
+    """The completion with its usage and metrics; the counts are named as vLLM names them. Every output is finished."""
+    summaries = [choice.summary for choice in completion.choices if choice.summary is not None]
+    prompt = summaries[0].prompt_token_count
+    generated = sum(summary.completion_token_count for summary in summaries)
+    document: dict[str, object] = {
+        "choices": [
+            _choice_document(index, choice, summary)
+            for index, (choice, summary) in enumerate(zip(completion.choices, summaries, strict=True))
+        ],
         "usage": {
             "prompt_tokens": prompt,
-            "completion_tokens": completion,
-            "total_tokens": prompt + completion,
+            "completion_tokens": generated,
+            "total_tokens": prompt + generated,
         },
+    }
+    if completion.prompt_tokens:
+        document["prompt"] = _tokens(completion.prompt_tokens)
+    return json.dumps(document, ensure_ascii=False, indent=2)
+
+
+def _choice_document(index: int, choice: Choice, summary: pb.GenerationSummary) -> dict[str, object]:
+    document: dict[str, object] = {
+        "index": index,
+        "text": "".join(choice.text),
+        **_tokens(choice.tokens),
+        "finish_reason": _FINISH_REASONS.get(summary.finish_reason),
+        "seed": summary.seed,
         "metrics": {
             "time_to_first_token_us": summary.time_to_first_token_us,
             "total_time_us": summary.total_time_us,
@@ -53,7 +107,28 @@ def json_document(text: str, token_ids: Sequence[int], summary: pb.GenerationSum
             "speculative_decoding": _speculative_decoding(summary.speculation),
         },
     }
-    return json.dumps(document, ensure_ascii=False, indent=2)
+    if summary.HasField("cumulative_logprob"):
+        document["cumulative_logprob"] = summary.cumulative_logprob
+    return document
+
+
+def _tokens(tokens: Sequence[pb.GeneratedToken]) -> dict[str, object]:
+    """The ids and, where they came, the logprobs: null for the first of a prompt."""
+    document: dict[str, object] = {"token_ids": [token.id for token in tokens]}
+    if any(token.HasField("logprobs") for token in tokens):
+        document["logprobs"] = [_logprobs(token) for token in tokens]
+    return document
+
+
+def _logprobs(token: pb.GeneratedToken) -> dict[str, object] | None:
+    if not token.HasField("logprobs"):
+        return None
+    entry = token.logprobs
+    top = [
+        {"token_id": token_id, "logprob": logprob}
+        for token_id, logprob in zip(entry.top_token_ids, entry.top_logprobs, strict=True)
+    ]
+    return {"token": token.text, "token_id": token.id, "logprob": entry.logprob, "top_logprobs": top}
 
 
 def _speculative_decoding(speculation: pb.SpeculationSummary) -> dict[str, object]:
@@ -71,4 +146,6 @@ def _speculative_decoding(speculation: pb.SpeculationSummary) -> dict[str, objec
         "verify_time_us": speculation.verify_time_us,
         "network_time_us": speculation.network_time_us,
         "rule": rule_from_proto(speculation.rule).value,
+        "lenience": speculation.lenience,
+        "lossy": speculation.lossy,
     }

@@ -15,7 +15,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from specpair.cli import options as opt
 from specpair.cli.connection import coordinator_at
 from specpair.cli.failures import FAILED, WRONG_USE, CommandError, friendly
-from specpair.cli.generate import checked_text
+from specpair.cli.request import checked_text
 from specpair.errors import InvalidFieldError, SpecpairError
 from specpair.options import Rule, check_range
 

@@ -72,17 +72,18 @@ def test_generate_json(address: str) -> None:
     )
     assert done.returncode == 0, done.stderr
     document = json.loads(done.stdout)
-    assert document["finish_reason"] == "length"
-    assert document["usage"]["completion_tokens"] == len(document["token_ids"]) == 24
-    measured = document["metrics"]["speculative_decoding"]
+    (choice,) = document["choices"]
+    assert choice["finish_reason"] == "length"
+    assert document["usage"]["completion_tokens"] == len(choice["token_ids"]) == 24
+    measured = choice["metrics"]["speculative_decoding"]
     assert measured["num_draft_tokens"] > 0
     assert sum(measured["num_accepted_tokens_per_pos"]) == measured["num_accepted_tokens"]
     from tokenizers import Tokenizer
 
     tokenizer = Tokenizer.from_file(str(BUNDLED / "target" / "tokenizer.json"))
     expected = generate_greedily(load_plain(BUNDLED / "target"), tokenizer.encode(prompt).ids, 24)
-    assert document["token_ids"][: len(expected)] == expected
-    assert document["text"] == tokenizer.decode(document["token_ids"])
+    assert choice["token_ids"][: len(expected)] == expected
+    assert choice["text"] == tokenizer.decode(choice["token_ids"])
 
 
 @pytest.mark.timeout(240)

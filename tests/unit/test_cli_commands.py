@@ -12,9 +12,11 @@ from specpair.cli.bundled import resolve_model
 from specpair.cli.failures import CommandError
 from specpair.cli.info import is_ready
 from specpair.cli.main import app
-from specpair.cli.results import json_document, summary_line
+from specpair.cli.request import completion_request
+from specpair.cli.results import Completion, json_document, summary_line
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import sampling_pb2
+from specpair.v1.logprobs_pb2 import TokenLogprobs
 
 NOWHERE = "127.0.0.1:1"
 
@@ -39,7 +41,7 @@ def run(*arguments: str, stdin: str | bytes = "") -> tuple[int, str, str]:
         ),
         (["serve", "target"], ["--dtype", "--max-num-batched-tokens", "--num-blocks", "50052"]),
         (["serve", "coordinator"], ["--draft-timeout", "--target-timeout", "SPECPAIR_TARGET", "50050"]),
-        (["generate"], ["--temperature", "--rule", "--stop", "--json", "--chat", "SPECPAIR_ADDRESS"]),
+        (["generate"], ["--temperature", "--rule", "--stop", "--json", "--chat", "SPECPAIR_ADDRESS", "LOSSY"]),
         (["info"], ["--json", "--address"]),
     ],
 )
@@ -57,11 +59,15 @@ def test_the_version() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["generate", "x", "--max-tokens", "0"], "--max-tokens: is 0; it must be between 1 and 4294967295"),
+        (["generate", "x", "--max-tokens", "-1"], "--max-tokens: is -1; it must be between 0 and 4294967295"),
         (["generate", "x", "--seed", "-1"], "--seed: is -1"),
         (["generate", "x", "--top-k", "-1"], "--top-k: is -1"),
         (["generate", "x", "--num-speculative-tokens", "-1"], "--num-speculative-tokens: is -1"),
         (["generate", "x", "--stop-token-id", "-1"], "--stop-token-id: is -1"),
+        (["generate", "x", "--banned-token-id", "4294967296"], "--banned-token-id: is 4294967296"),
+        (["generate", "x", "--n", "-1"], "--n: is -1"),
+        (["generate", "x", "--logit-bias", "5:1"], "--logit-bias: is '5:1'; it must be ID=BIAS, as in 42=-1.5"),
+        (["generate", "x", "--logit-bias", "-5=1"], "--logit-bias: is -5"),
         (["serve", "draft", "--model", "m", "--port", "99999"], "port: is 99999; it must be between 0 and 65535"),
         (["serve", "coordinator", "--target", "here"], "target_address: is 'here'; it must be host:port"),
         (["serve", "coordinator", "--num-speculative-tokens", "17"], "num_speculative_tokens: is 17"),
@@ -123,6 +129,7 @@ def finished() -> pb.GenerationSummary:
         tokens_per_round=3.4,
         fallback_count=1,
         rule=sampling_pb2.ACCEPTANCE_RULE_TOKEN,
+        lenience=1.0,
     )
     return pb.GenerationSummary(
         finish_reason=pb.FINISH_REASON_STOP,
@@ -135,23 +142,98 @@ def finished() -> pb.GenerationSummary:
     )
 
 
+def completed(*responses: pb.GenerateTokensResponse, n: int = 1) -> Completion:
+    completion = Completion(n)
+    for response in responses:
+        completion.add(response)
+    assert completion.is_finished
+    return completion
+
+
 def test_the_json_document() -> None:
-    document = json.loads(json_document("täxt", [1, 2], finished()))
-    assert document["text"] == "täxt" and document["token_ids"] == [1, 2]
-    assert document["finish_reason"] == "stop" and document["seed"] == 2**64 - 1
+    rounds = [
+        pb.GenerateTokensResponse(text="tä", tokens=[{"id": 1}]),  # type: ignore[list-item]
+        pb.GenerateTokensResponse(text="xt", tokens=[{"id": 2}], summary=finished()),  # type: ignore[list-item]
+    ]
+    document = json.loads(json_document(completed(*rounds)))
     assert document["usage"] == {"prompt_tokens": 7, "completion_tokens": 18, "total_tokens": 25}
-    assert document["metrics"]["tokens_per_second"] == 36.0
-    decoding = document["metrics"]["speculative_decoding"]
+    (choice,) = document["choices"]
+    assert (choice["index"], choice["text"], choice["token_ids"]) == (0, "täxt", [1, 2])
+    assert choice["finish_reason"] == "stop" and choice["seed"] == 2**64 - 1
+    assert choice["metrics"]["tokens_per_second"] == 36.0
+    decoding = choice["metrics"]["speculative_decoding"]
     assert (decoding["num_drafts"], decoding["num_draft_tokens"], decoding["num_accepted_tokens"]) == (4, 16, 12)
     assert decoding["num_accepted_tokens_per_pos"] == [4, 3, 3, 2]
     assert (decoding["acceptance_rate"], decoding["tokens_per_round"]) == (0.75, 3.4)
     assert (decoding["num_fallbacks"], decoding["rule"]) == (1, "token")
+    assert (decoding["lenience"], decoding["lossy"]) == (1.0, False)
+    assert not {"prompt", "logprobs", "cumulative_logprob"} & {*document, *choice}
+
+
+def test_the_json_document_of_several_outputs_with_logprobs() -> None:
+    def token(token_id: int, logprob: float) -> pb.GeneratedToken:
+        entry = TokenLogprobs(logprob=logprob, top_token_ids=[9], top_logprobs=[-0.5])
+        return pb.GeneratedToken(id=token_id, text="t", logprobs=entry)
+
+    summary = finished()
+    summary.cumulative_logprob = -2.0
+    prompt = [pb.GeneratedToken(id=5), token(6, -3.0)]
+    completion = completed(
+        pb.GenerateTokensResponse(choice_index=1, tokens=[token(2, -2.0)], prompt_tokens=prompt, summary=summary),
+        pb.GenerateTokensResponse(choice_index=0, tokens=[token(1, -1.0)], summary=summary),
+        n=2,
+    )
+    document = json.loads(json_document(completion))
+    assert [choice["token_ids"] for choice in document["choices"]] == [[1], [2]]
+    assert document["usage"] == {"prompt_tokens": 7, "completion_tokens": 36, "total_tokens": 43}
+    top = [{"token_id": 9, "logprob": -0.5}]
+    assert document["choices"][1]["logprobs"] == [
+        {"token": "t", "token_id": 2, "logprob": -2.0, "top_logprobs": top},
+    ]
+    assert document["choices"][1]["cumulative_logprob"] == -2.0
+    assert document["prompt"]["token_ids"] == [5, 6]
+    assert document["prompt"]["logprobs"] == [
+        None,
+        {"token": "t", "token_id": 6, "logprob": -3.0, "top_logprobs": top},
+    ]
 
 
 def test_the_summary_line() -> None:
     line = summary_line(finished())
     parts = ["18 tokens in 0.50 s", "36.0 tokens/s", "12.3 ms", "75.0% (12 of 16)", "3.40 tokens", "1 of 5 rounds"]
     assert [part for part in parts if part not in line] == []
+    assert "LOSSY" not in line and "logprob" not in line
+
+
+def test_a_lossy_output_is_called_so_before_all_else() -> None:
+    summary = finished()
+    summary.speculation.lenience, summary.speculation.lossy = 0.3, True
+    summary.cumulative_logprob = -9.0
+    line = summary_line(summary)
+    assert line.startswith("LOSSY: lenience 0.3 · 18 tokens")
+    assert "mean logprob -0.500" in line
+
+
+def test_options_become_a_request() -> None:
+    request = completion_request(
+        "x",
+        min_p=0.25,
+        logit_bias=["5=-1.5", "7=2"],
+        allowed_token_ids=[1, 2],
+        stop_strings=["a"],
+        seed=2**64 - 1,
+        best_of=3,
+        prompt_logprobs=0,
+        echo=True,
+        lenience=0.5,
+        top_k=None,
+    )
+    sampling = sampling_pb2.SamplingOptions(
+        min_p=0.25, logit_bias={5: -1.5, 7: 2.0}, allowed_token_ids=[1, 2], seed=2**64 - 1
+    )
+    assert request == pb.GenerateTokensRequest(
+        text="x", sampling=sampling, stop_strings=["a"], best_of=3, prompt_logprobs=0, echo=True, lenience=0.5
+    )
 
 
 def test_a_pair_is_ready_only_with_both_models() -> None:

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from specpair.cli.painting import ColorPrinter, PlainPrinter
+from specpair.cli.painting import ColorPrinter, InTurn, PlainPrinter
 from specpair.v1 import coordinator_service_pb2 as pb
 
 ACCEPTED, CORRECTION, TARGET = pb.TOKEN_ORIGIN_ACCEPTED, pb.TOKEN_ORIGIN_CORRECTION, pb.TOKEN_ORIGIN_TARGET
@@ -65,3 +65,25 @@ def test_plain_output_is_the_text_and_nothing_else(text: str) -> None:
     printer.add(response(text, [(text, ACCEPTED)], ["no"]))
     printer.finish()
     assert file.getvalue() == text + "\n"
+
+
+def test_the_prompt_is_dim_and_no_token_is_looked_for_in_it() -> None:
+    out = paint(("my dog", [], []), (" my", [(" my", TARGET)], []), (" dog", [(" dog", ACCEPTED)], []))
+    assert out == f"\x1b[2mmy dog{END} my{GREEN} dog{END}\n"
+
+
+def test_outputs_are_printed_one_after_the_other() -> None:
+    file = io.StringIO()
+    seeds: list[int] = []
+    printer = InTurn(PlainPrinter, Console(file=file), 3, lambda summary: seeds.append(summary.seed))
+    for index, text, is_last in [(2, "e", True), (0, "a", False), (1, "c", False), (0, "b", True), (1, "d", True)]:
+        assert not printer.is_finished
+        message = response(text, [(text, ACCEPTED)], [])
+        message.choice_index = index
+        if is_last:
+            message.summary.seed = index
+        printer.add(message)
+        if (index, text) == (0, "a"):
+            assert file.getvalue() == "--- output 1 of 3 ---\na", "the one whose turn it is does not wait"
+    assert printer.is_finished and seeds == [0, 1, 2]
+    assert file.getvalue() == "--- output 1 of 3 ---\nab\n--- output 2 of 3 ---\ncd\n--- output 3 of 3 ---\ne\n"
