@@ -88,6 +88,14 @@ class Held:
     def seed(self) -> int:
         return self.options.sampling.seed
 
+    async def work(self, seconds: float) -> None:
+        """The time of a call, in which the sequence can be neither forked nor asked again."""
+        self.is_busy = True
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            self.is_busy = False
+
 
 @dataclass
 class Faults:
@@ -127,6 +135,10 @@ class FakeSequences:
         self.fork_faults = Faults()
         self.faults = Faults()
         self.open_delay = 0.0
+        self.fork_delay = 0.0
+        """On the way to the process."""
+        self.delay = 0.0
+        """Of every hot call, in the process."""
 
     def restart(self) -> None:
         """A new process: nothing is known any more."""
@@ -160,6 +172,7 @@ class FakeSequences:
     async def fork(
         self, sequence_id: str, forked_sequence_id: str, length: int, sampling: SamplingOptions, within: float
     ) -> str:
+        await asyncio.sleep(self.fork_delay)
         index = self.fork_faults.begin()
         held = self.held.get(sequence_id)
         if held is None:
@@ -192,6 +205,11 @@ class FakeSequences:
         return held
 
 
+def resized(entries: list[TokenLogprobs], extra: int) -> list[TokenLogprobs]:
+    """So many entries more, or fewer."""
+    return [*entries, *entries][: len(entries) + extra]
+
+
 class FakeTarget(FakeSequences, TargetPeer):
     """Accepts what it would have said itself."""
 
@@ -199,22 +217,20 @@ class FakeTarget(FakeSequences, TargetPeer):
         super().__init__(info)
         self.score_faults = Faults()
         self.extra_logprobs = 0
-        """Entries sent beyond what was committed or scored."""
+        """Entries sent beyond what was committed or scored; fewer where it is negative."""
 
     async def score(self, token_ids: Sequence[int], top_count: int, within: float) -> Scores:
         index = self.score_faults.begin()
         entries = [token_logprobs(i, token_id, top_count) for i, token_id in enumerate(token_ids)]
         self.score_faults.end(index)
-        return Scores(instance_id=self.model.instance_id, logprobs=[*entries[1:], *entries[: self.extra_logprobs]])
+        return Scores(instance_id=self.model.instance_id, logprobs=resized(entries[1:], self.extra_logprobs))
 
     async def verify(
         self, sequence_id: str, step: int, base_length: int, proposal: Proposal | None, within: float
     ) -> Verdict:
         index = self.faults.begin()
         held = self.locate(sequence_id, step, base_length)
-        held.is_busy = True
-        await asyncio.sleep(0)
-        held.is_busy = False
+        await held.work(self.delay)
         drafted = [] if proposal is None else list(proposal.token_ids)
         if step == held.last_step:
             if held.last_body != (base_length, drafted):
@@ -248,7 +264,7 @@ class FakeTarget(FakeSequences, TargetPeer):
             return []
         committed = range(base_length, len(held.tokens))
         entries = [token_logprobs(i, held.tokens[i], held.options.logprobs) for i in committed]
-        return entries + entries[: self.extra_logprobs]
+        return resized(entries, self.extra_logprobs)
 
 
 class FakeDraft(FakeSequences, DraftPeer):
@@ -260,16 +276,13 @@ class FakeDraft(FakeSequences, DraftPeer):
         """Tokens asked for, call by call."""
         self.extra_count = 0
         """Tokens proposed beyond what was asked."""
-        self.delay = 0.0
 
     async def propose(
         self, sequence_id: str, step: int, base_length: int, appended: Sequence[int], count: int, within: float
     ) -> Proposed:
         index = self.faults.begin()
         held = self.locate(sequence_id, step, base_length)
-        held.is_busy = True
-        await asyncio.sleep(self.delay)
-        held.is_busy = False
+        await held.work(self.delay)
         self.counts.append(count)
         tokens = [*held.tokens[:base_length], *appended]
         held.tokens = list(tokens)

@@ -1,19 +1,14 @@
 """The loop of one request, above all when a peer fails: the tokens stay the target's own."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator import backoff
-from coordinator.config import CoordinatorConfig
 from coordinator.draft_link import DraftLink
 from coordinator.generation import Generation, Round
-from coordinator.pair import Pair
-from coordinator.request import GenerationRequest
 from coordinator.target_link import TargetLink, connect_target
 from specpair.errors import (
     CapacityExhaustedError,
@@ -26,74 +21,13 @@ from specpair.errors import (
 )
 from specpair.model_info import ModelInfo
 from specpair.options import SamplingOptions
-from specpair.rpc.config import ServerConfig
-from tests.unit.coordinator_peers import FakeDraft, FakeTarget, continuation, model_info
-
-PROMPT = (5, 17, 3)
-AWAY = PeerUnavailableError("away")
-CONFIG = CoordinatorConfig(
-    server=ServerConfig(port=0),
-    target_address="target:1",
-    draft_address="draft:1",
-    draft_timeout=0.2,
-    draft_cooldown=0.001,
-    target_timeout=1.0,
-)
+from tests.unit.coordinator_bench import AWAY, CONFIG, PROMPT, bench
+from tests.unit.coordinator_peers import FakeDraft, FakeTarget, continuation, logprob, model_info
 
 
 @pytest.fixture(autouse=True)
 def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backoff, "FIRST_DELAY", 0.001)
-
-
-class Bench:
-    """A pair of fakes."""
-
-    def __init__(self, pair: Pair, draft: FakeDraft, target: FakeTarget) -> None:
-        self.pair = pair
-        self.draft = draft
-        self.target = target
-
-    def generation(self, max_tokens: int = 40, count: int = 4, **changes: object) -> Generation:
-        values: dict[str, object] = {
-            "prompt_ids": PROMPT,
-            "sampling": SamplingOptions(),
-            "max_tokens": max_tokens,
-            "num_speculative_tokens": count,
-        }
-        return Generation(GenerationRequest(**{**values, **changes}), self.pair)  # type: ignore[arg-type]
-
-    async def run(self, max_tokens: int = 40, count: int = 4, pause: float = 0.0) -> Generation:
-        """Runs to the end and checks what must hold however it went. A pause lets the draft's cool-down pass."""
-        generation = self.generation(max_tokens, count)
-        async for round_ in generation.rounds():
-            assert len(round_.token_ids) == len(round_.origins)
-            await asyncio.sleep(pause)
-        assert generation.output.token_ids == continuation(PROMPT, max_tokens)
-        await self.check_closed()
-        return generation
-
-    async def check_closed(self) -> None:
-        await self.pair.background.drain(1.0)
-        assert not self.target.held
-        assert not self.draft.held
-
-
-@asynccontextmanager
-async def bench(*, with_draft: bool = True, target_len: int = 200, draft_len: int = 200) -> AsyncIterator[Bench]:
-    target = FakeTarget(model_info(max_model_len=target_len))
-    draft = FakeDraft(model_info(max_model_len=draft_len))
-    link = TargetLink(target, target.model, None, None)
-    draft_link = DraftLink(draft, link, CONFIG)
-    await draft_link.check()
-    watcher = asyncio.create_task(draft_link.watch())
-    pair = Pair(config=CONFIG, target=link, draft=draft_link if with_draft else None)
-    try:
-        yield Bench(pair, draft, target)
-    finally:
-        watcher.cancel()
-        with suppress(asyncio.CancelledError):
-            await watcher
 
 
 async def collect(generation: Generation) -> list[Round]:
@@ -360,6 +294,54 @@ def test_no_schedule_of_faults_changes_a_token(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(backoff, "FIRST_DELAY", 0.0001)
         asyncio.run(run())
+
+
+async def test_logprobs_come_with_their_tokens_and_are_cut_off_with_them() -> None:
+    (stop,) = continuation(PROMPT, 7)[5:6]
+    assert stop not in continuation(PROMPT, 5)
+    async with bench() as b:
+        generation = b.generation(logprobs=2, sampling=SamplingOptions(stop_token_ids=(stop,)))
+        rounds = await collect(generation)
+        assert [len(r.token_ids) for r in rounds] == [1, 2, 3], "the last block is cut in the middle"
+        expected = [logprob(len(PROMPT) + i, token) for i, token in enumerate(continuation(PROMPT, 6))]
+        entries = [entry for r in rounds for entry in r.logprobs]
+        assert [entry.logprob for entry in entries] == pytest.approx(expected)
+        assert {len(entry.top_token_ids) for entry in entries} == {2}
+        assert generation.cumulative_logprob == pytest.approx(sum(expected))
+        assert generation.mean_logprob == pytest.approx(sum(expected) / 6)
+
+
+async def test_without_being_asked_for_there_are_no_logprobs() -> None:
+    async with bench() as b:
+        assert not any([r.logprobs for r in await collect(b.generation())])
+
+
+@pytest.mark.parametrize("extra", [1, -1])
+async def test_a_verdict_with_logprobs_for_other_tokens_fails_the_request(extra: int) -> None:
+    async with bench() as b:
+        b.target.extra_logprobs = extra
+        with pytest.raises(SpecpairError, match=f"the target sent {1 + extra} logprobs for 1 tokens"):
+            await collect(b.generation(logprobs=0))
+        await b.check_closed()
+
+
+async def test_the_prompt_is_repeated_before_the_first_token() -> None:
+    async with bench() as b:
+        rounds = await collect(b.generation(max_tokens=2, echo=True, prompt_text="Once"))
+        assert [(r.text, len(r.token_ids), r.is_last) for r in rounds] == [
+            ("Once", 0, False),
+            ("", 1, False),
+            ("", 1, True),
+        ]
+
+
+async def test_the_prompt_alone_needs_no_sequence() -> None:
+    async with bench() as b:
+        generation = b.generation(max_tokens=0, echo=True, prompt_text="Once")
+        rounds = await collect(generation)
+        assert [(r.text, r.is_last) for r in rounds] == [("Once", True)]
+        assert generation.output.finish_reason == "length"
+        assert not b.target.opened and not b.draft.opened
 
 
 async def test_the_start_waits_for_a_target_that_loads(monkeypatch: pytest.MonkeyPatch) -> None:
