@@ -32,7 +32,7 @@ def info(
     if json:
         typer.echo(json_module.dumps(_document(pair), indent=2))
     else:
-        Console(no_color=no_color or None, highlight=False).print(_table(pair, address))
+        Console(no_color=no_color or None, highlight=False).print(info_table(pair, address))
     if not is_ready(pair):
         raise typer.Exit(FAILED)
 
@@ -56,12 +56,13 @@ def _document(pair: pb.GetPairInfoResponse) -> dict[str, Any]:
     return {"ready": is_ready(pair), **document}
 
 
-def _table(pair: pb.GetPairInfoResponse, address: str) -> Table:
+def info_table(pair: pb.GetPairInfoResponse, address: str) -> Table:
     table = Table("", "draft", "target", title=f"specpair {pair.version} at {address}", title_justify="left")
     models = [getattr(pair, name) if pair.HasField(name) else None for name in ("draft", "target")]
     table.add_row("state", *(_state(model) for model in models))
-    for label in ("model", "weights", "device", "longest sequence", "most proposed", "sequences", "cache blocks free"):
-        table.add_row(label, *("" if model is None else _facts(model)[label] for model in models))
+    facts = [{} if model is None else _facts(model) for model in models]
+    for label in dict.fromkeys(label for known in facts for label in known):
+        table.add_row(label, *(known.get(label, "") for known in facts))
     table.caption = (
         f"{pair.request_count} requests running · {pair.num_speculative_tokens} tokens proposed per round, "
         f"at most {pair.max_num_speculative_tokens}"
@@ -79,6 +80,7 @@ def _facts(model: GetModelInfoResponse) -> dict[str, str]:
         "model": f"{model.model_name} ({model.architecture})",
         "weights": f"{model.parameter_count / 1e6:.1f} M, {model.dtype}, vocabulary {model.vocab_size}",
         "device": f"{model.device}, {model.cache} cache",
+        "deterministic": "yes" if model.deterministic else "no",
         "longest sequence": f"{model.max_model_len} tokens",
         "most proposed": f"{model.max_num_speculative_tokens} tokens",
         "sequences": f"{model.sequence_count} of {model.max_num_seqs}",

@@ -26,13 +26,13 @@ class ServicePlan:
 
 
 def plan_service(name: str, flags: dict[str, object], *, host: str, port: int) -> ServicePlan:
-    """The plan of a service; flags that are None are left to the service's defaults."""
+    """The plan of a service. Flags that are None or False are left to the service's defaults; True takes no value."""
     flags = {**flags, "--host": host, "--port": port}
-    pairs = [(flag, str(value)) for flag, value in flags.items() if value is not None]
+    given = {flag: value for flag, value in flags.items() if value is not None and value is not False}
+    words = [word for flag, value in given.items() for word in ((flag,) if value is True else (flag, str(value)))]
     # A service that listens everywhere is reached over the loopback interface.
     reachable = LOOPBACK if host in ("0.0.0.0", "::") else host
-    arguments = ["serve", name, *(word for pair in pairs for word in pair)]
-    return ServicePlan(name=name, arguments=arguments, address=join_address(reachable, port))
+    return ServicePlan(name=name, arguments=["serve", name, *words], address=join_address(reachable, port))
 
 
 def free_port() -> int:

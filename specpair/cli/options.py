@@ -106,6 +106,16 @@ NumBlocksOption = Annotated[
         rich_help_panel=MODEL,
     ),
 ]
+DeterministicOption = Annotated[
+    bool,
+    typer.Option(
+        "--deterministic",
+        envvar="SPECPAIR_DETERMINISTIC",
+        help="Logits that are the same bits in every batch and for every number of proposed tokens, so that greedy and "
+        "coupled outputs repeat exactly. Costs speed: each sequence is computed by itself, 16 rows at a time.",
+        rich_help_panel=MODEL,
+    ),
+]
 NumSpeculativeTokensOption = Annotated[
     int,
     typer.Option(

@@ -31,6 +31,7 @@ def _add_model_command(role: Role, default_port: int, description: str) -> None:
         block_size: opt.BlockSizeOption = 16,
         num_blocks: opt.NumBlocksOption = None,
         max_num_speculative_tokens: opt.MaxNumSpeculativeTokensOption = 16,
+        deterministic: opt.DeterministicOption = False,
         host: opt.HostOption = "127.0.0.1",
         port: opt.PortOption = default_port,
         log_format: opt.LogFormatOption = "console",
@@ -47,6 +48,7 @@ def _add_model_command(role: Role, default_port: int, description: str) -> None:
             block_size=block_size,
             num_blocks=num_blocks,
             max_num_speculative_tokens=max_num_speculative_tokens,
+            deterministic=deterministic,
         )
         server = ServerConfig(host=host, port=port, log_format=log_format, log_level=log_level)
         _load_service(role)(engine, server)

@@ -46,6 +46,7 @@ def up(
     ] = "auto",
     max_model_len: opt.MaxModelLenOption = None,
     max_num_seqs: opt.MaxNumSeqsOption = 64,
+    deterministic: opt.DeterministicOption = False,
     host: opt.HostOption = LOOPBACK,
     port: Annotated[
         int | None,
@@ -91,6 +92,8 @@ def up(
         "draft": {"--model": resolve_model(draft, "draft"), "--device": draft_device, **shared},
         "target": {"--model": resolve_model(target, "target"), "--device": target_device, **shared},
     }
+    # The draft's bits change what is accepted, never what a greedy or coupled output says.
+    models["target"]["--deterministic"] = deterministic
     plans = [plan_service(name, flags, host=LOOPBACK, port=ports[name]) for name, flags in models.items()]
     addresses = {f"--{plan.name}": plan.address for plan in plans}
     flags = {**addresses, "--num-speculative-tokens": num_speculative_tokens, "--log-level": log_level}

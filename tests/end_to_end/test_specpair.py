@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -37,11 +38,17 @@ def free_ports(count: int) -> list[int]:
 
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
+    with running_up() as address:
+        yield address
+
+
+@contextmanager
+def running_up(*flags: str) -> Iterator[str]:
     """`specpair up` on free ports; stopped by Ctrl-C, which must leave no process behind."""
     port, draft_port, target_port = free_ports(3)
     ports = ["--port", str(port), "--draft-port", str(draft_port), "--target-port", str(target_port)]
     with subprocess.Popen(
-        [*COMMAND, "up", "--dtype", "float32", *ports],
+        [*COMMAND, "up", "--dtype", "float32", *ports, *flags],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -102,6 +109,13 @@ def test_info_is_ready(address: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     for word in ("draft", "target", "Llama", "tokens proposed per round"):
         assert word in done.stdout
+
+
+@pytest.mark.timeout(240)
+def test_up_makes_the_target_deterministic() -> None:
+    with running_up("--deterministic") as address:
+        pair = json.loads(run("info", "--address", address, "--json").stdout)
+    assert (pair["draft"]["deterministic"], pair["target"]["deterministic"]) == (False, True)
 
 
 @pytest.mark.timeout(240)
