@@ -86,6 +86,8 @@ class RunningPair:
     target: RunningModel
     coordinator: Any
     """Stub of CoordinatorService."""
+    address: str
+    """Of the coordinator."""
 
     async def generate(self, prompt: list[int], max_tokens: int, **options: Any) -> "Generated":
         """Runs one request on token ids; `options` are fields of GenerateTokensRequest or of its sampling."""
@@ -140,5 +142,6 @@ async def running_pair(
         pair = await stack.enter_async_context(connect_pair(config))
         add_CoordinatorServiceServicer_to_server(CoordinatorServicer(pair), server)  # type: ignore[arg-type]
         await server.set_ready(True)
-        channel = await stack.enter_async_context(connect(f"127.0.0.1:{port}"))
-        yield RunningPair(draft_model, target_model, CoordinatorServiceStub(channel))
+        address = f"127.0.0.1:{port}"
+        channel = await stack.enter_async_context(connect(address))
+        yield RunningPair(draft_model, target_model, CoordinatorServiceStub(channel), address)

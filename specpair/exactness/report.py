@@ -114,9 +114,10 @@ class Report:
         found = f"no difference found in {len(self.tested)} comparisons and {len(self.equalities)} checks of equality"
         if self.detectable_distance is None:
             return f"{found}; too few draws to see one with certainty"
+        least = math.ceil(self.detectable_distance * 100) / 100
         return (
-            f"{found}; a difference of {math.ceil(self.detectable_distance * 100) / 100:.2f} or more (total variation, anywhere) would have "
-            f"been seen with {POWER:.0%} probability"
+            f"{found}; a difference of {least:.2f} or more (total variation, anywhere) would have been seen with "
+            f"{POWER:.0%} probability"
         )
 
     def _failures(self) -> int:

@@ -1,0 +1,254 @@
+"""`verify-exactness` against real services: an honest pair passes, and each way of getting it wrong is caught.
+
+The models are bigram tables, written into real Llama weights: their distributions are chosen so that what the servers
+do wrong shows within few draws. Seeds are fixed, so the outcome is too.
+"""
+
+import asyncio
+import json
+import sys
+from asyncio.subprocess import PIPE
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+import draft_service.drafter as drafter
+import target_service.verifier as verifier
+from specpair.cli.exactness_run import Wishes, describe, settings_for, verify
+from specpair.cli.failures import CommandError
+from specpair.errors import InvalidFieldError
+from specpair.exactness.plan import Kind, Settings
+from specpair.exactness.report import Report, Verdict
+from specpair.options import Rule, SamplingOptions
+from specpair.speculation import verification
+from specpair.speculation.randomness import Domain, uniforms
+from tests.services import engine_config, running_pair
+from tests.tiny_models import make_model
+
+Table = list[list[float]]
+
+PLAIN = {"plain": SamplingOptions()}
+FLOOR = 1e-9
+HONEST_TARGET = [[0.4, 0.3, 0.2, 0.1], [0.1, 0.6, 0.2, 0.1], [0.25, 0.25, 0.3, 0.2], [0.05, 0.15, 0.3, 0.5]]
+HONEST_DRAFT = [[0.2, 0.4, 0.3, 0.1], [0.3, 0.3, 0.3, 0.1], [0.25, 0.25, 0.2, 0.3], [0.1, 0.1, 0.3, 0.5]]
+
+
+def make_bigrams(folder: Path, table: Table) -> Path:
+    """A Llama whose layers add nothing, so that the last token alone decides the logits: those of its row."""
+    size, width = len(table), 32
+    make_model(folder, vocab_size=size, num_hidden_layers=1, hidden_size=width)
+    path = folder / "model.safetensors"
+    weights = {name: torch.zeros_like(weight) for name, weight in load_file(path).items()}
+    weights["model.norm.weight"].fill_(1.0)
+    weights["model.embed_tokens.weight"][:, :size] = torch.eye(size)
+    # The norm makes of a one-hot vector one of length sqrt(width).
+    weights["lm_head.weight"][:, :size] = torch.tensor(table).clamp_min(FLOOR).log().T / width**0.5
+    save_file(weights, path, metadata={"format": "pt"})
+    return folder
+
+
+async def run(tmp_path: Path, target: Table, draft: Table, **changes: Any) -> Report:
+    """The report on a pair of these models; `changes` are fields of Settings."""
+    paths = make_bigrams(tmp_path / "target", target), make_bigrams(tmp_path / "draft", draft)
+    async with running_pair(*map(engine_config, paths)) as pair:
+        settings = replace(SETTINGS, **changes)
+        report = await verify(
+            pair.coordinator, await describe(pair.coordinator), settings, alpha=1e-3, concurrency=48, show=no_show
+        )
+        await pair.check_clean()
+    return report
+
+
+def no_show(name: str, total: int) -> Callable[[], None]:
+    return lambda: None
+
+
+SETTINGS = Settings(
+    prompts=((0, 1),),
+    draws=500,
+    seed=7,
+    option_sets=PLAIN,
+    greedy_tokens=16,
+    sequences=20,
+    sequence_tokens=12,
+)
+
+NO_EQUALITIES = {"greedy_tokens": 2, "sequences": 1, "sequence_tokens": 5}
+"""As few checks of equality as can be: sabotage must show in the distributions."""
+
+
+def caught(report: Report) -> bool:
+    """By the comparison of distributions, which does not need the help of the other checks."""
+    return Verdict.DIFFERENT in {entry.verdict for entry in report.comparisons}
+
+
+async def test_an_honest_pair_passes(tmp_path: Path) -> None:
+    options = {"penalties": SamplingOptions(top_k=3, repetition_penalty=1.3, presence_penalty=0.5)}
+    report = await run(tmp_path, HONEST_TARGET, HONEST_DRAFT, option_sets=PLAIN | options, draws=150)
+    assert report.passed, report
+    assert {entry.verdict for entry in report.equalities} == {Verdict.SAME}
+    assert {entry.verdict for entry in report.comparisons} == {Verdict.SAME}
+    assert {entry.kind for entry in report.equalities} == set(Kind)
+    assert len(report.comparisons) == 2 * 3 * 4
+    assert report.detectable_distance is not None and report.detectable_distance < 0.4
+    for entry in report.speculated:
+        assert 0.2 < entry.acceptance_rate < 1.0 and entry.fallback_count == 0
+
+
+async def test_acceptance_with_the_drafts_noise_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control 1: a token is accepted by the number that chose it."""
+
+    def drafting_noise(works: list[verifier.VerifyWork], most: int) -> Tensor:
+        keys = [(work.options.sampling.seed, work.call.step, offset) for work in works for offset in range(most)]
+        seeds, steps, offsets = zip(*keys, strict=True) if keys else ((), (), ())
+        return uniforms(seeds, Domain.DRAFT, steps, offsets).reshape(len(works), most)
+
+    monkeypatch.setattr(verifier, "acceptance_noise", drafting_noise)
+    await must_be_caught(tmp_path, [0.38, 0.26, 0.36], [0.46, 0.47, 0.07], rules=(Rule.BLOCK, Rule.TOKEN), draws=250)
+
+
+async def test_the_block_rule_keyed_by_position_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control 2: what a round saw of the noise behind its last token comes again in the next."""
+
+    def drafting_keys(works: list[drafter.ProposeWork]) -> tuple[list[int], Domain, list[int], list[int]]:
+        positions = [len(work.sequence.tokens) for work in works]
+        return [work.options.sampling.seed for work in works], Domain.DRAFT, positions, [0] * len(works)
+
+    def acceptance_noise(works: list[verifier.VerifyWork], most: int) -> Tensor:
+        keys = [(work.options.sampling.seed, work.first_position + i) for work in works for i in range(most)]
+        seeds, positions = zip(*keys, strict=True) if keys else ((), ())
+        return uniforms(seeds, Domain.ACCEPT, positions, [0] * len(keys)).reshape(len(works), most)
+
+    def next_noise(works: list[verifier.VerifyWork]) -> Tensor:
+        seeds = [work.options.sampling.seed for work in works]
+        return uniforms(seeds, Domain.RESIDUAL, [work.first_position for work in works], [0] * len(works))
+
+    monkeypatch.setattr(drafter, "noise_keys", drafting_keys)
+    monkeypatch.setattr(verifier, "acceptance_noise", acceptance_noise)
+    monkeypatch.setattr(verifier, "next_noise", next_noise)
+    await must_be_caught(tmp_path, [0.25, 0.75], [0.0, 1.0], draws=1500)
+
+
+async def test_dropping_a_drawn_token_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control 3: the draft ends its proposal before a token that it gave little probability."""
+    take = drafter.take
+
+    def take_if_probable(work: drafter.ProposeWork, token: int) -> None:
+        rows = work.sparse[-1].to_draft_rows()
+        if rows.probabilities[rows.token_ids == token].sum() < 0.25:
+            work.sparse.pop()
+            work.done = True
+        else:
+            take(work, token)
+
+    monkeypatch.setattr(drafter, "take", take_if_probable)
+    await must_be_caught(tmp_path, [0.88, 0.12], [0.88, 0.12], rules=(Rule.BLOCK, Rule.TOKEN), draws=300)
+
+
+async def test_a_block_residual_without_its_scale_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control 4: max(p - q, 0) after n accepted tokens instead of max(P_n p - q, 0).
+
+    The first token is always 0. The draft goes on with 1, which is right in 6 of 10 cases, and so P_1 = 0.6; what may
+    come after it is mostly 3, and that is where the draft put P_1 times as much.
+    """
+    thresholds = verification.acceptance_thresholds
+
+    def unscaled(target: Tensor, block: verification.Block) -> verification.Thresholds:
+        right = thresholds(target, block)
+        return verification.Thresholds(right.acceptance, torch.ones_like(right.scales))
+
+    monkeypatch.setattr(verification, "acceptance_thresholds", unscaled)
+    only_0 = [1.0, 0.0, 0.0, 0.0, 0.0]
+    target = [[0.0, 0.6, 0.4, 0.0, 0.0], [0.0, 0.0, 0.0, 0.8, 0.2], only_0, only_0, only_0]
+    draft = [[0.0, 1.0, 0.0, 0.0, 0.0], [0.52, 0.0, 0.0, 0.48, 0.0], only_0, only_0, only_0]
+    report = await run(
+        tmp_path, target, draft, rules=(Rule.BLOCK,), num_speculative_tokens=2, draws=800, **NO_EQUALITIES
+    )
+    assert caught(report)
+
+
+async def test_accepting_everything_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Negative control 5: no token that may come at all is ever rejected."""
+    monkeypatch.setattr(verifier, "acceptance_noise", lambda works, most: torch.zeros(len(works), most))
+    await must_be_caught(tmp_path, [0.9, 0.1], [0.1, 0.9], rules=(Rule.BLOCK, Rule.TOKEN), draws=80)
+
+
+async def test_coupled_noise_that_depends_on_the_batch_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What comes out is distributed as it should be, but the same seed gives other tokens."""
+    verify_coupled = verifier.verify_coupled
+
+    def keyed_by_row(target: Tensor, tokens: Tensor, lengths: Tensor, seeds: list[int], positions: list[int]) -> Any:
+        return verify_coupled(target, tokens, lengths, seeds, range(len(positions)))
+
+    monkeypatch.setattr(verifier, "verify_coupled", keyed_by_row)
+    report = await run(
+        tmp_path, HONEST_TARGET, HONEST_DRAFT, rules=(Rule.COUPLED,), draws=50, sequences=20, greedy_tokens=2
+    )
+    different = {entry.kind for entry in report.equalities if entry.verdict is Verdict.DIFFERENT}
+    assert Kind.COUPLED in different and not caught(report) and not report.passed
+
+
+async def must_be_caught(tmp_path: Path, target: list[float], draft: list[float], **changes: Any) -> None:
+    """Under each rule, on a pair without memory."""
+    tables = ([row] * len(row) for row in (target, draft))
+    report = await run(tmp_path, *tables, **{"rules": (Rule.BLOCK,), **NO_EQUALITIES, **changes})
+    for entry in report.speculated:
+        own = replace(report, comparisons=[c for c in report.comparisons if c.rule is entry.rule])
+        assert caught(own), entry.rule
+
+
+async def test_a_server_without_a_draft_is_refused(tmp_path: Path) -> None:
+    target = make_bigrams(tmp_path / "target", HONEST_TARGET)
+    async with running_pair(engine_config(target)) as pair:
+        with pytest.raises(CommandError, match="has no draft"):
+            await describe(pair.coordinator)
+
+
+async def test_a_draft_that_does_not_answer_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All requests are answered, by the target alone: to compare them would prove nothing."""
+
+    async def break_off(*_: object) -> None:
+        raise RuntimeError("no proposals today")
+
+    monkeypatch.setattr(drafter.Drafter, "propose", break_off)
+    with pytest.raises(CommandError, match="proposed nothing under rule token"):
+        await run(tmp_path, HONEST_TARGET, HONEST_DRAFT, rules=(Rule.TOKEN,), draws=50, **NO_EQUALITIES)
+
+
+async def test_the_servers_limits_are_kept_to(tmp_path: Path) -> None:
+    paths = make_bigrams(tmp_path / "target", HONEST_TARGET), make_bigrams(tmp_path / "draft", HONEST_DRAFT)
+    wishes = Wishes(prompts=None, num_speculative_tokens=None, rules=(Rule.BLOCK,), draws=50, seed=1)
+    async with running_pair(*map(engine_config, paths), num_speculative_tokens=1, max_num_speculative_tokens=2) as pair:
+        info = await describe(pair.coordinator)
+        settings = await settings_for(pair.coordinator, info, wishes)
+        assert settings.num_speculative_tokens == settings.max_num_speculative_tokens == 2
+        assert len(set(settings.prompts)) == 2
+        assert all(isinstance(prompt, tuple) and max(prompt) < 4 for prompt in settings.prompts)
+        with pytest.raises(InvalidFieldError, match="--num-speculative-tokens: is 3; it must be between 1 and 2"):
+            await settings_for(pair.coordinator, info, replace(wishes, num_speculative_tokens=3))
+        info.max_num_speculative_tokens = 0
+        with pytest.raises(CommandError, match="does not speculate"):
+            await settings_for(pair.coordinator, info, wishes)
+
+
+async def test_the_command(tmp_path: Path) -> None:
+    """As a user runs it: a process of its own, which ends with status 0 and a document."""
+    paths = make_bigrams(tmp_path / "target", HONEST_TARGET), make_bigrams(tmp_path / "draft", HONEST_DRAFT)
+    async with running_pair(*map(engine_config, paths)) as pair:
+        arguments = ["--address", pair.address, "--draws", "50", "--rule", "block", "--seed", "5", "--json"]
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "specpair.cli", "verify-exactness", *arguments, stdout=PIPE, stderr=PIPE
+        )
+        stdout, stderr = await process.communicate()
+    assert (process.returncode, stderr) == (0, b"")
+    document = json.loads(stdout)
+    assert document["verdict"] == "pass" and document["seed"] == 5
+    assert {entry["options"] for entry in document["comparisons"]} == {"plain", "top-k", "penalties"}
