@@ -72,9 +72,7 @@ class CoordinatorServicer(CoordinatorServiceServicer):
         """Places among the running outputs, taken before any work is done."""
         limit = self._pair.config.max_requests
         if self._output_count + output_count > limit:
-            message = (
-                f"{self._output_count} outputs are running and {output_count} more are wanted; {limit} are allowed"
-            )
+            message = f"the request wants {output_count} of {limit} places; {self._output_count} are taken"
             raise CapacityExhaustedError(message, limit=limit)
         self._request_count += 1
         self._output_count += output_count

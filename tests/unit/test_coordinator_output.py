@@ -70,3 +70,20 @@ def test_without_a_tokenizer_there_are_tokens_alone() -> None:
     committed = result.commit([5, 6, 7])
     assert (committed.kept_count, committed.text, result.token_ids) == (2, "", [5, 6])
     assert result.finish_reason is FinishReason.LENGTH
+
+
+def test_a_stop_string_counts_from_the_token_that_makes_the_output_long_enough() -> None:
+    ids = byte_level().encode("a\nb\n")
+    assert len(ids) == 4
+    for min_tokens, kept_count in [(0, 2), (2, 2), (3, 4), (4, 4)]:
+        result = output(byte_level(), stop_strings=("\n",), sampling=SamplingOptions(min_tokens=min_tokens))
+        committed = result.commit([*ids, *ids])
+        assert committed.kept_count == kept_count, min_tokens
+        assert committed.text == ("a" if kept_count == 2 else "a\nb")
+        assert result.finish_reason is FinishReason.STOP
+
+
+def test_a_stop_token_counts_behind_min_tokens() -> None:
+    result = output(sampling=SamplingOptions(min_tokens=3, stop_token_ids=(EOS,)))
+    assert result.commit([5, EOS, EOS, EOS, 5]).kept_count == 4
+    assert result.finish_reason is FinishReason.STOP

@@ -17,7 +17,9 @@ CONFIG = CoordinatorConfig(server=ServerConfig(port=0), target_address="a:1")
 
 async def read(tokenizer: Tokenizer | None = None, **fields: object) -> GenerationRequest:
     fields = {"token_ids": {"ids": [1, 2, 3]}, **fields} if not fields.keys() & {"text", "chat"} else fields
-    target = model_info(max_model_len=11 if "chat" in fields else 10, vocab_size=4096, eos_token_ids=[0])
+    target = model_info(
+        max_model_len=11 if "chat" in fields else 10, vocab_size=4096, eos_token_ids=[0], max_num_seqs=40
+    )
     reader = RequestReader(config=CONFIG, target=target, tokenizer=tokenizer)
     return await reader.read(pb.GenerateTokensRequest(**fields))  # type: ignore[arg-type]
 
@@ -57,6 +59,67 @@ async def test_values_are_taken_over() -> None:
     assert (request.rule, request.encoding) == (Rule.TOKEN, Encoding.DENSE)
 
 
+async def test_sampling_options_are_taken_over() -> None:
+    request = await read(
+        sampling={
+            "min_tokens": 7,
+            "stop_token_ids": [9, 4, 9],
+            "logit_bias": {5: -1.5},
+            "banned_token_ids": [3],
+            "min_p": 0.25,
+        }
+    )
+    sampling = request.sampling
+    assert (sampling.min_tokens, sampling.min_p) == (7, 0.25)
+    assert sampling.stop_token_ids == (0, 4, 9), "the model's own too: nothing else keeps them back before min_tokens"
+    assert sampling.logit_bias == ((5, -1.5),) and sampling.banned_token_ids == (3,)
+
+
+async def test_lenience_brings_its_rule() -> None:
+    lossy = await read(lenience=0.5)
+    assert (lossy.rule, lossy.lenience) == (Rule.TOKEN, 0.5)
+    assert (await read(lenience=1.0)).rule is Rule.BLOCK
+    assert (await read(lenience=1.0, rule="ACCEPTANCE_RULE_COUPLED")).rule is Rule.COUPLED
+    options = lossy.sequence_options(64)
+    assert (options.rule, options.lenience, options.vocab_size, options.logprobs) == (Rule.TOKEN, 0.5, 64, None)
+
+
+async def test_the_number_of_outputs() -> None:
+    several = await read(n=32)
+    assert (several.n, several.best_of) == (32, 32)
+    best = await read(n=2, best_of=5)
+    assert (best.n, best.best_of) == (2, 5)
+    assert best.sequence_options(64).logprobs == 0, "without logprobs nobody knows the best"
+    assert (await read(best_of=3)).n == 1
+
+
+async def test_logprobs_of_zero_are_asked_for() -> None:
+    request = await read(logprobs=0, prompt_logprobs=20)
+    assert (request.logprobs, request.prompt_logprobs, request.wants_prompt) == (0, 20, True)
+    assert request.sequence_options(64).logprobs == 0
+
+
+@pytest.mark.parametrize("fields", [{"echo": True}, {"prompt_logprobs": 0}])
+async def test_nothing_but_the_prompt_may_be_wanted(fields: dict[str, object]) -> None:
+    assert (await read(None, max_tokens=0, **fields)).max_tokens == 0
+
+
+async def test_an_echo_is_the_prompt_as_it_was_sent_or_as_its_tokens_read() -> None:
+    text = "<|endoftext|>a b"
+    assert (await read(byte_level(), text=text, echo=True)).prompt_text == text
+    ids = byte_level().encode("a b")
+    assert (await read(byte_level(), token_ids={"ids": ids}, echo=True)).prompt_text == "a b"
+    assert (await read(byte_level(), text="a b")).prompt_text == ""
+    assert (await read(None, echo=True)).prompt_text == ""
+
+
+async def test_a_pair_that_holds_fewer_sequences_gives_fewer_outputs() -> None:
+    target = model_info(max_num_seqs=4)
+    message = pb.GenerateTokensRequest(token_ids={"ids": [1]}, n=5)  # type: ignore[arg-type]
+    with pytest.raises(InvalidFieldError, match="n: is 5; it must be between 1 and 4"):
+        await RequestReader(config=CONFIG, target=target, tokenizer=None).read(message)
+
+
 async def test_a_chat_becomes_tokens() -> None:
     request = await read(byte_level(), chat={"messages": [{"role": "user", "content": "a"}]})
     assert list(request.prompt_ids) == byte_level().encode_chat([{"role": "user", "content": "a"}])
@@ -87,6 +150,23 @@ async def test_the_longest_prompt_leaves_one_token() -> None:
         ({"sampling": {"stop_token_ids": [5000]}}, "sampling.stop_token_ids: holds 5000; ids are below 4096"),
         ({"sampling": {"temperature": float("nan")}}, "sampling.temperature: is nan"),
         ({"sampling": {"top_p": 0.0}}, "sampling.top_p: is 0.0"),
+        ({"sampling": {"banned_token_ids": [4096]}}, "sampling.banned_token_ids: holds 4096; ids are below 4096"),
+        ({"sampling": {"logit_bias": {4096: 1.0}}}, "sampling.logit_bias: holds 4096; ids are below 4096"),
+        ({"sampling": {"min_p": 1.5}}, "sampling.min_p: is 1.5; it must be between 0.0 and 1.0"),
+        ({"sampling": {"min_tokens": 5}, "max_tokens": 4}, "sampling.min_tokens: is 5; at most 4 tokens may come"),
+        ({"sampling": {"min_tokens": 8}}, "sampling.min_tokens: is 8; at most 7 tokens may come"),
+        ({"sampling": {"allowed_token_ids": [0], "min_tokens": 1}}, "sampling.allowed_token_ids: leaves no token"),
+        ({"lenience": 0.0}, "lenience: is 0.0; it must be above 0 and at most 1"),
+        ({"lenience": 1.5}, "lenience: is 1.5; it must be above 0 and at most 1"),
+        ({"lenience": float("nan")}, "lenience: is nan"),
+        ({"lenience": 0.5, "rule": "ACCEPTANCE_RULE_BLOCK"}, "lenience: is 0.5; below 1 it wants the token rule"),
+        ({"lenience": 0.5, "rule": "ACCEPTANCE_RULE_COUPLED"}, "lenience: is 0.5; below 1 it wants the token rule"),
+        ({"n": 0}, "n: is 0; it must be between 1 and 32"),
+        ({"n": 33}, "n: is 33; it must be between 1 and 32"),
+        ({"n": 3, "best_of": 2}, "best_of: is 2; it must be between 3 and 32"),
+        ({"best_of": 33}, "best_of: is 33; it must be between 1 and 32"),
+        ({"logprobs": 21}, "logprobs: is 21; it must be between 0 and 20"),
+        ({"prompt_logprobs": 21}, "prompt_logprobs: is 21; it must be between 0 and 20"),
         ({"rule": 99}, "rule: 99 is no AcceptanceRule"),
         ({"encoding": 99}, "encoding: 99 is no"),
         ({"chat": {"messages": []}}, "chat.messages count: is 0"),

@@ -9,11 +9,18 @@ from coordinator.draft_link import DraftLink
 from coordinator.pair import Pair
 from coordinator.service import CoordinatorServicer
 from coordinator.target_link import TargetLink
-from specpair.errors import CapacityExhaustedError, PeerUnavailableError, PromptTooLongError
+from specpair.errors import (
+    CapacityExhaustedError,
+    InvalidFieldError,
+    PeerUnavailableError,
+    PromptTooLongError,
+    SpecpairError,
+    VocabularyMismatchError,
+)
 from specpair.rpc.config import ServerConfig
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import sampling_pb2
-from tests.unit.coordinator_peers import FakeDraft, FakeTarget, continuation, model_info
+from tests.unit.coordinator_peers import FakeDraft, FakeTarget, continuation, logprob, model_info
 
 CONFIG = CoordinatorConfig(
     server=ServerConfig(port=0), target_address="target:1", draft_address="draft:1", max_requests=2
@@ -87,12 +94,98 @@ async def test_no_more_requests_than_allowed(service: Service) -> None:
     first, second = service.generate(), service.generate()
     await anext(first)
     await anext(second)
-    with pytest.raises(CapacityExhaustedError, match="2 outputs are running and 1 more are wanted; 2 are allowed"):
+    with pytest.raises(CapacityExhaustedError, match="the request wants 1 of 2 places; 2 are taken"):
         await anext(service.generate())
     assert (await service.info()).request_count == 2
     await first.aclose()
     await anext(service.generate())
     await second.aclose()
+
+
+async def test_every_output_takes_a_place(service: Service) -> None:
+    first = service.generate(n=1, best_of=2)
+    await anext(first)
+    with pytest.raises(CapacityExhaustedError, match="the request wants 1 of 2 places; 2 are taken"):
+        await anext(service.generate(text="refused before it is looked at"))
+    assert (await service.info()).request_count == 1
+    await first.aclose()
+    second = service.generate()
+    await anext(second)
+    with pytest.raises(CapacityExhaustedError, match="the request wants 2 of 2 places; 1 are taken"):
+        await anext(service.generate(n=2))
+    await second.aclose()
+    with pytest.raises(InvalidFieldError, match="n: is 3; it must be between 1 and 2"):
+        await anext(service.generate(n=3))
+
+
+async def test_the_messages_of_several_outputs(service: Service) -> None:
+    by_choice: dict[int, list[pb.GenerateTokensResponse]] = {}
+    async for response in service.generate(n=2, sampling={"seed": 9}):
+        by_choice.setdefault(response.choice_index, []).append(response)
+    for index in range(2):
+        responses = by_choice[index]
+        assert [t.id for r in responses for t in r.tokens] == continuation((5, 17, 3), 10, seed=9 + index)
+        assert [r.HasField("summary") for r in responses] == [False] * (len(responses) - 1) + [True]
+        assert responses[-1].summary.seed == 9 + index
+
+
+async def test_logprobs_are_reported_if_asked_for_and_summed_up_for_the_best(service: Service) -> None:
+    asked = [r async for r in service.generate(logprobs=1)]
+    values = [token.logprobs.logprob for r in asked for token in r.tokens]
+    assert values == pytest.approx([logprob(3 + i, t.id) for i, t in enumerate(t for r in asked for t in r.tokens)])
+    assert asked[-1].summary.cumulative_logprob == pytest.approx(sum(values))
+    best = [r async for r in service.generate(best_of=2)]
+    assert {r.choice_index for r in best} == {0}
+    assert best[-1].summary.HasField("cumulative_logprob")
+    assert not any(token.HasField("logprobs") for r in best for token in r.tokens)
+    plain = [r async for r in service.generate()]
+    assert not plain[-1].summary.HasField("cumulative_logprob")
+
+
+async def test_the_prompt_comes_once_with_its_scores(service: Service) -> None:
+    responses = [r async for r in service.generate(n=2, prompt_logprobs=1)]
+    prompt = responses[0].prompt_tokens
+    assert [(token.id, token.origin) for token in prompt] == [(i, pb.TOKEN_ORIGIN_PROMPT) for i in (5, 17, 3)]
+    assert not prompt[0].HasField("logprobs")
+    assert [token.logprobs.logprob for token in prompt[1:]] == pytest.approx([logprob(1, 17), logprob(2, 3)])
+    assert not any(r.prompt_tokens for r in responses[1:])
+
+
+async def test_an_echo_needs_no_scores(service: Service) -> None:
+    responses = [r async for r in service.generate(echo=True)]
+    assert [token.id for token in responses[0].prompt_tokens] == [5, 17, 3]
+    assert not any(token.HasField("logprobs") for token in responses[0].prompt_tokens)
+    assert service.target.score_faults.count == 0
+
+
+async def test_a_target_that_is_away_is_asked_for_scores_again(service: Service) -> None:
+    service.target.score_faults.before = {0: PeerUnavailableError("away")}
+    service.target.score_faults.after = {1: PeerUnavailableError("away")}
+    (response,) = [r async for r in service.generate(max_tokens=0, prompt_logprobs=0)]
+    assert response.prompt_tokens[2].logprobs.logprob == pytest.approx(logprob(2, 3))
+    assert response.summary.finish_reason == pb.FINISH_REASON_LENGTH
+    assert not service.target.opened
+
+
+@pytest.mark.parametrize("extra", [-1, 1])
+async def test_scores_of_another_length_fail_the_request(service: Service, extra: int) -> None:
+    service.target.extra_logprobs = extra
+    with pytest.raises(SpecpairError, match=f"the target sent {2 + extra} scores for 3 tokens"):
+        await anext(service.generate(prompt_logprobs=0))
+
+
+async def test_scores_of_another_model_fail_the_request(service: Service) -> None:
+    service.target.model = model_info("other", vocab_size=50)
+    with pytest.raises(VocabularyMismatchError):
+        await anext(service.generate(max_tokens=0, prompt_logprobs=0))
+
+
+async def test_a_lossy_output_is_called_so(service: Service) -> None:
+    speculation = [r async for r in service.generate(lenience=0.5)][-1].summary.speculation
+    assert (speculation.lossy, speculation.lenience) == (True, 0.5)
+    assert speculation.rule == sampling_pb2.ACCEPTANCE_RULE_TOKEN
+    exact = [r async for r in service.generate()][-1].summary.speculation
+    assert (exact.lossy, exact.lenience) == (False, 1.0)
 
 
 async def test_a_refused_request_gives_its_place_back(service: Service) -> None:
