@@ -4,6 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from statistics import median
 
+from specpair.options import Rule
+from specpair.rpc.messages import rule_to_proto
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
 
@@ -14,6 +16,7 @@ class Setting:
 
     temperature: float
     num_speculative_tokens: int
+    rule: Rule = Rule.BLOCK
 
 
 @dataclass
@@ -23,6 +26,8 @@ class Tally:
     tokens_per_second: list[float] = field(default_factory=list)
     drafted: int = 0
     accepted: int = 0
+    first_drafted: int = 0
+    first_accepted: int = 0
     tokens: int = 0
     rounds: int = 0
     draft_us: int = 0
@@ -35,6 +40,8 @@ class Tally:
         self.tokens_per_second.append((summary.completion_token_count - 1) / decoding_us * 1e6)
         self.drafted += speculation.draft_token_count
         self.accepted += speculation.accepted_token_count
+        self.first_drafted += sum(speculation.drafted_per_position[:1])
+        self.first_accepted += sum(speculation.accepted_per_position[:1])
         self.tokens += summary.completion_token_count - 1
         self.rounds += speculation.round_count
         self.draft_us += speculation.draft_time_us
@@ -45,13 +52,20 @@ class Tally:
         """The figures of a report; `plain` is the same temperature at K = 0. Times are milliseconds a round."""
         rounds = max(1, self.rounds)
         return {
-            "acceptance_rate": self.accepted / self.drafted if self.drafted else 0.0,
-            "tokens_per_round": self.tokens / rounds,
+            **self.acceptance(),
             "tokens_per_second": median(self.tokens_per_second),
             "ratio_to_plain": median(self.tokens_per_second) / median(plain.tokens_per_second),
             "draft_ms": self.draft_us / rounds / 1000,
             "verify_ms": self.verify_us / rounds / 1000,
             "network_ms": self.network_us / rounds / 1000,
+        }
+
+    def acceptance(self) -> dict[str, float]:
+        """What became of the proposals. The first token's rate is the alpha of Leviathan et al., free of K."""
+        return {
+            "acceptance_rate": self.accepted / max(1, self.drafted),
+            "first_token_acceptance": self.first_accepted / max(1, self.first_drafted),
+            "tokens_per_round": self.tokens / max(1, self.rounds),
         }
 
 
@@ -75,6 +89,7 @@ async def complete(
         text=prompt,
         max_tokens=max_tokens,
         num_speculative_tokens=setting.num_speculative_tokens,
+        rule=rule_to_proto(setting.rule),
         sampling={"temperature": setting.temperature, "seed": seed},
         ignore_eos=True,
     )
