@@ -20,7 +20,7 @@ from specpair.speculation.adjustments import RowBlock, adjust
 from specpair.speculation.drafting import SparseRows, draw, draw_counts, sparsify
 from specpair.speculation.gumbel import choose
 from specpair.speculation.randomness import Domain, random_bits, uniforms
-from specpair.speculation.sampling import SamplingRows, finite_rows, probabilities
+from specpair.speculation.sampling import SamplingRows, probabilities, samplable_rows
 from specpair.wire.distributions import dense_draft_rows
 
 
@@ -142,7 +142,7 @@ def advance(works: list[Work], logits: Tensor) -> None:
     proposing = [work for work in works if isinstance(work, ProposeWork)]
     mask_vocabulary(proposing, logits)
     adjusted = adjust(logits, [work.row_block for work in proposing])
-    finite = (finite_rows(logits) & finite_rows(adjusted)).tolist()
+    finite = samplable_rows(logits, adjusted).tolist()
     for work, is_finite in zip(proposing, finite, strict=True):
         if not is_finite:
             end_early(work)

@@ -21,7 +21,7 @@ from specpair.speculation.drafting import DraftRows, stack_blocks
 from specpair.speculation.lenience import Lenience, closeness
 from specpair.speculation.logprobs import TokenLogprobs, token_logprobs
 from specpair.speculation.randomness import Domain, uniforms
-from specpair.speculation.sampling import SamplingRows, finite_rows, probabilities
+from specpair.speculation.sampling import SamplingRows, probabilities, samplable_rows
 from specpair.speculation.verification import Verdicts, first_rows, verify
 from target_service.scoring import ScoreWork, score
 
@@ -143,7 +143,7 @@ def advance(works: list[Work], logits: Tensor) -> None:
 def advance_verification(works: list[VerifyWork], logits: Tensor) -> None:
     """Judges works with logits `[sum of (K + 1), vocabulary]`, kind by kind."""
     adjusted = adjust(logits, [work.row_block for work in works])
-    judged = fail_not_finite(works, finite_rows(logits) & finite_rows(adjusted))
+    judged = fail_not_finite(works, samplable_rows(logits, adjusted))
     rows = adjusted.split([work.row_count for work in works])
     for members in by_kind(judged):
         part = adjusted if len(members) == len(works) else torch.cat([rows[works.index(work)] for work in members])

@@ -21,7 +21,7 @@ def sampling_options(vocab_size: int, *, greedy: bool | None = None) -> st.Searc
         "logit_bias": st.dictionaries(tokens, st.floats(-3.0, 3.0), max_size=3).map(lambda bias: tuple(bias.items())),
         "allowed_token_ids": st.lists(tokens, max_size=vocab_size - 1).map(lambda ids: (0, *ids)),
         "banned_token_ids": st.lists(tokens, max_size=2).map(tuple),
-        "min_tokens": st.integers(0, 6),
+        "min_tokens": st.integers(0, 5),
         "stop_token_ids": st.lists(tokens, max_size=2).map(tuple),
     }
     chosen = st.fixed_dictionaries({"temperature": temperatures[greedy]}, optional=fields)

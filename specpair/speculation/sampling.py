@@ -93,6 +93,12 @@ def finite_rows(logits: Tensor) -> Tensor:
     return logits.amax(-1).isfinite()
 
 
+def samplable_rows(logits: Tensor, adjusted: Tensor) -> Tensor:
+    """Which rows [R] are finite both as the model gave them and as the options left them."""
+    finite = finite_rows(logits)
+    return finite if adjusted is logits else finite & finite_rows(adjusted)
+
+
 def _one_hot(logits: Tensor) -> Tensor:
     return torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
 
