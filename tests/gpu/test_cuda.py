@@ -9,6 +9,7 @@ import torch
 from tests.service.test_greedy import make_similar, prompts
 from tests.services import engine_config, running_pair
 from tests.tiny_models import generate_greedily, load_plain, make_model
+from tests.unit.test_engine_deterministic import check_all_ways
 
 pytestmark = [
     pytest.mark.gpu,
@@ -29,6 +30,11 @@ async def test_greedy_equals_generate(kind: str, cache: str, tmp_path: Path) -> 
             calls = [pair.generate(p, 24, temperature=0, num_speculative_tokens=count) for p in prompts(64)]
             assert [output.token_ids for output in await asyncio.gather(*calls)] == expected
         await pair.check_clean()
+
+
+@pytest.mark.parametrize("kind", ["llama", "gemma2", "qwen3"])
+def test_deterministic_logits_are_the_same_bits(kind: str, tmp_path: Path) -> None:
+    check_all_ways(make_model(tmp_path, kind), device="cuda:0", num_blocks=512)
 
 
 async def test_auto_takes_the_gpu_in_bfloat16(tmp_path: Path) -> None:

@@ -31,8 +31,8 @@ def random_ids(length: int = LENGTH, seed: int = 0) -> list[int]:
     return [draw.randrange(64) for _ in range(length)]
 
 
-def load(folder: Path, cache: str = "contiguous", *, deterministic: bool = True) -> ModelRunner:
-    return load_runner(engine_config(folder, cache=cache, deterministic=deterministic))[1]
+def load(folder: Path, **changes: Any) -> ModelRunner:
+    return load_runner(engine_config(folder, **{"deterministic": True, **changes}))[1]
 
 
 def feed(runner: ModelRunner, holding: Holding, token_ids: list[int]) -> Tensor:
@@ -98,11 +98,11 @@ WAYS: tuple[Callable[[ModelRunner, list[int]], Tensor], ...] = (
 )  # fmt: skip
 
 
-def check_all_ways(folder: Path) -> None:
+def check_all_ways(folder: Path, **changes: Any) -> None:
     ids = random_ids()
-    expected = at_once(load(folder), ids)
+    expected = at_once(load(folder, **changes), ids)
     for cache in CACHES:
-        runner = load(folder, cache)
+        runner = load(folder, cache=cache, **changes)
         for way in WAYS:
             assert torch.equal(way(runner, ids), expected), f"{way.__name__}, {cache}"
 
@@ -115,7 +115,7 @@ def test_logits_depend_on_the_tokens_before_them_alone(kind: str, tmp_path: Path
 def test_bfloat16(tmp_path: Path) -> None:
     ids = random_ids()
     make_model(tmp_path)
-    runner = load_runner(engine_config(tmp_path, dtype="bfloat16", deterministic=True))[1]
+    runner = load(tmp_path, dtype="bfloat16")
     assert torch.equal(one_by_one(runner, ids), at_once(runner, ids))
 
 
