@@ -1,0 +1,234 @@
+"""`python -m bench.determinism`: what the deterministic mode costs, and how often near-ties flip without it.
+
+In process, on the bundled target: the plain and the deterministic runner share its weights, and take turns.
+"""
+
+import argparse
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from bench.machine import describe_machine
+from bench.prompts import held_out_prompts
+from specpair.cli.bundled import BUNDLED, resolve_model
+from specpair.engine.aligned_runner import CHUNK_SIZE, AlignedRunner
+from specpair.engine.batch import Batch
+from specpair.engine.cache import Holding, Segment
+from specpair.engine.config import EngineConfig
+from specpair.engine.host import load_runner
+from specpair.engine.model_runner import ModelRunner
+
+RESULTS = Path(__file__).parent / "results"
+Dtype = Literal["float32", "bfloat16"]
+PROMPT_TOKENS = 64
+PREFILL_TOKENS = 512
+POSITION = 300
+"""Where verification is timed; the repetitions move on from there through all places within a chunk."""
+COMPANY = 16
+K = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runners:
+    """Both kinds of runner over one model and one cache."""
+
+    plain: ModelRunner
+    deterministic: ModelRunner
+
+    def items(self) -> Iterator[tuple[str, ModelRunner]]:
+        yield "plain", self.plain
+        yield "deterministic", self.deterministic
+
+
+@dataclass(frozen=True, kw_only=True)
+class Continuation:
+    """Greedy tokens after a prompt, and the logits `[tokens, vocabulary]` that chose them."""
+
+    token_ids: list[int]
+    logits: Tensor
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.determinism", description=__doc__)
+    parser.add_argument("--model", default=BUNDLED, help="folder or Hugging Face id (default bundled: its target)")
+    parser.add_argument("--repeats", type=int, default=32, help="passes timed of each kind (default 32)")
+    parser.add_argument("--prompts", type=int, default=16, help="held-out texts to go on from (default 16)")
+    parser.add_argument("--tokens", type=int, default=64, help="tokens to generate for each (default 64)")
+    parser.add_argument(
+        "--bfloat16-tokens", type=int, default=256, help="tokens to generate in bfloat16, all in all (default 256)"
+    )
+    arguments = parser.parse_args()
+    model = resolve_model(arguments.model, "target")
+    prompts = tokenized_prompts(model, arguments.prompts)
+    runners = load(model, "float32")
+    costs = list(measure_costs(runners, prompts, arguments.repeats))
+    flips = [*count_flips("float32", runners, prompts, arguments.tokens)]
+    if arguments.bfloat16_tokens:
+        few = prompts[:COMPANY]
+        flips += count_flips("bfloat16", load(model, "bfloat16"), few, arguments.bfloat16_tokens // len(few))
+    print_tables(costs, flips)
+    result = {
+        "machine": describe_machine(),
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "threads": torch.get_num_threads(),
+        "chunk_size": CHUNK_SIZE,
+        "costs": costs,
+        "flips": flips,
+    }
+    RESULTS.mkdir(exist_ok=True)
+    (RESULTS / "determinism.json").write_text(json.dumps(result, indent=1) + "\n")
+    print(json.dumps(result))
+
+
+def load(model: str, dtype: Dtype) -> Runners:
+    loaded, plain = load_runner(EngineConfig(model=model, dtype=dtype))
+    return Runners(plain=plain, deterministic=AlignedRunner(loaded, plain.cache))
+
+
+def tokenized_prompts(model: str, count: int) -> list[list[int]]:
+    tokenizer = Tokenizer.from_file(str(Path(model) / "tokenizer.json"))
+    return [tokenizer.encode(text).ids[:PROMPT_TOKENS] for text in held_out_prompts(count)]
+
+
+def measure_costs(runners: Runners, prompts: list[list[int]], repeats: int) -> Iterator[dict[str, object]]:
+    """One row for each kind of pass; `speed_ratio` is deterministic to plain, above 1 if it were faster."""
+    text = [token for prompt in prompts for token in prompt] * (1 + PREFILL_TOKENS // PROMPT_TOKENS)
+    prefill = text[:PREFILL_TOKENS]
+    yield compare(
+        f"prefill of {PREFILL_TOKENS}", runners, repeats // 8, lambda runner, _: time_prefill(runner, prefill)
+    )
+    for batch_size in (1, 4):
+        cache = runners.plain.cache
+        holdings = [cache.open([]) for _ in range(batch_size)]
+        feed(runners.plain, holdings, [text[:POSITION]] * batch_size, rows=0)
+        for k in (0, K):
+            chunks = [text[: k + 1]] * batch_size
+
+            def verify(runner: ModelRunner, repeat: int, holdings: Any = holdings, chunks: Any = chunks) -> float:
+                return time_verification(runner, holdings, chunks, POSITION + repeat % CHUNK_SIZE)
+
+            yield compare(f"K = {k}, batch {batch_size}", runners, repeats, verify)
+        for holding in holdings:
+            cache.free(holding)
+
+
+def compare(name: str, runners: Runners, repeats: int, run: Callable[[ModelRunner, int], float]) -> dict[str, object]:
+    """Both runners in turn; medians."""
+    times: dict[str, list[float]] = {kind: [] for kind, _ in runners.items()}
+    for repeat in range(max(2, repeats) + 1):
+        for kind, runner in runners.items():
+            times[kind].append(run(runner, repeat))
+    plain, deterministic = (median(times[kind][1:]) for kind in times)  # the first is there to warm up
+    return {
+        "pass": name,
+        "plain_ms": 1000 * plain,
+        "deterministic_ms": 1000 * deterministic,
+        "speed_ratio": plain / deterministic,
+    }
+
+
+def time_prefill(runner: ModelRunner, token_ids: list[int]) -> float:
+    """Seconds for a prompt, from the first position on."""
+    holding = runner.cache.open([])
+    started = time.perf_counter()
+    feed(runner, [holding], [token_ids], rows=1)
+    elapsed = time.perf_counter() - started
+    runner.cache.free(holding)
+    return elapsed
+
+
+def time_verification(runner: ModelRunner, holdings: list[Holding], chunks: list[list[int]], position: int) -> float:
+    """Seconds of one pass that feeds a chunk of each sequence behind `position` and wants all rows."""
+    for holding in holdings:
+        runner.cache.truncate_to(holding, position)
+    started = time.perf_counter()
+    feed(runner, holdings, chunks, rows=len(chunks[0]))
+    return time.perf_counter() - started
+
+
+def count_flips(dtype: Dtype, runners: Runners, prompts: list[list[int]], count: int) -> Iterator[dict[str, object]]:
+    """For each runner, how the greedy choices of a sequence alone compare with those in company.
+
+    Alone each token is a pass of one row. In company 16 sequences verify K tokens of that same text in one pass.
+    """
+    for kind, runner in runners.items():
+        alone = [continue_alone(runner, prompt, count) for prompt in prompts]
+        batches = [slice(start, start + COMPANY) for start in range(0, len(prompts), COMPANY)]
+        company = [
+            logits for batch in batches for logits in continue_in_company(runner, prompts[batch], alone[batch], K)
+        ]
+        own, others = torch.cat([one.logits for one in alone]), torch.cat(company)
+        top = own.topk(2).values
+        tokens = len(own)
+        flips = int((own.argmax(-1) != others.argmax(-1)).sum())
+        yield {
+            "dtype": dtype,
+            "runner": kind,
+            "tokens": tokens,
+            "flips": flips,
+            "flips_per_1000_tokens": 1000 * flips / tokens,
+            "rows_that_differ": int((own != others).any(-1).sum()) / tokens,
+            "largest_difference": (own - others).abs().max().item(),
+            "smallest_margin": (top[:, 0] - top[:, 1]).min().item(),
+        }
+
+
+def continue_alone(runner: ModelRunner, prompt: list[int], count: int) -> Continuation:
+    """Greedy decoding without speculation, nothing else in the batch."""
+    holding = runner.cache.open([])
+    rows = [feed(runner, [holding], [prompt], rows=1)]
+    token_ids = [int(rows[0].argmax())]
+    while len(token_ids) < count:
+        rows.append(feed(runner, [holding], [token_ids[-1:]], rows=1))
+        token_ids.append(int(rows[-1].argmax()))
+    runner.cache.free(holding)
+    return Continuation(token_ids=token_ids, logits=torch.cat(rows))
+
+
+def continue_in_company(
+    runner: ModelRunner, prompts: list[list[int]], alone: list[Continuation], k: int
+) -> list[Tensor]:
+    """The logits of the same tokens, as a draft that is always right would have them verified, all together."""
+    holdings = [runner.cache.open([]) for _ in prompts]
+    parts = [feed(runner, holdings, prompts, rows=1).split(1)]
+    count = len(alone[0].token_ids)
+    for start in range(0, count - 1, k + 1):
+        chunks = [one.token_ids[start : min(start + k + 1, count - 1)] for one in alone]
+        parts.append(feed(runner, holdings, chunks, rows=len(chunks[0])).split(len(chunks[0])))
+    for holding in holdings:
+        runner.cache.free(holding)
+    return [torch.cat(own) for own in zip(*parts, strict=True)]
+
+
+def feed(runner: ModelRunner, holdings: list[Holding], chunks: list[list[int]], *, rows: int) -> Tensor:
+    """One forward pass over a chunk of each sequence; the logits of the last `rows` tokens of each."""
+    segments = []
+    for holding, chunk in zip(holdings, chunks, strict=True):
+        segments.append(Segment(holding, holding.length, len(chunk)))
+        runner.cache.append(holding, len(chunk))
+    token_ids = [token for chunk in chunks for token in chunk]
+    return runner.forward(Batch(segments=segments, token_ids=token_ids, row_counts=[rows] * len(chunks)))
+
+
+def print_tables(costs: list[dict[str, object]], flips: list[dict[str, object]]) -> None:
+    for title, rows in (("cost of a pass", costs), (f"alone at K = 0 against {COMPANY} at K = {K}", flips)):
+        table = Table(title=title)
+        for name in rows[0]:
+            table.add_column(name.replace("_", " "), justify="right")
+        for row in rows:
+            table.add_row(*(f"{value:.3g}" if isinstance(value, float) else str(value) for value in row.values()))
+        Console(width=130).print(table)
+
+
+if __name__ == "__main__":
+    main()
