@@ -7,11 +7,12 @@ Drafter-Invariant Speculative Decoding"). Nothing needs to travel but the tokens
 The noise is made top-down, so that most of it is never computed. Tokens stand in groups of 64. The largest of 64 Gumbel
 variables is Gumbel too, moved by log 64, and falls on each of them alike; the others are Gumbel below it. log p of a
 group's likeliest token plus the group's largest noise bounds what the group can reach: only groups whose bound beats
-what was found are looked into, a handful of 2,000 for a vocabulary of 128,000.
+what the first few gave are looked into, some tens of 2,000 for a vocabulary of 128,000.
 """
 
 from collections.abc import Sequence
 from math import log
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,8 +22,17 @@ from torch.nn.functional import pad
 from specpair.speculation.randomness import BITS, Domain, philox_words
 
 GROUP = 64
-_FIRST_GROUPS = 4
-"""Groups that are looked into at first; nearly always enough."""
+FIRST_GROUPS = 4
+"""Groups of each row that are looked into at once; what they give rules out most of the others."""
+
+
+class GroupNoise(NamedTuple):
+    """The largest noise of each group, for R rows and G groups."""
+
+    largest: Tensor
+    """[R, G] float64."""
+    places: Tensor
+    """[R, G] int64: which of the group's tokens has it."""
 
 
 def choose(probabilities: Tensor, seeds: Sequence[int], positions: Sequence[int]) -> Tensor:
@@ -32,65 +42,67 @@ def choose(probabilities: Tensor, seeds: Sequence[int], positions: Sequence[int]
     normalised, but each must have a positive entry; a token of probability 0 is never chosen.
     """
     grouped = _grouped(probabilities)
-    maxima = _group_maxima(seeds, positions, grouped.shape[1], probabilities.device)
-    bounds = grouped.amax(-1).double().log() + maxima[0]
-    count = _FIRST_GROUPS
-    while True:
-        count = min(count, grouped.shape[1])
-        groups = bounds.topk(min(count + 1, grouped.shape[1]), -1)
-        scores, token_ids = _scores(grouped, maxima, groups.indices[:, :count], seeds, positions)
-        best = scores.max(-1)
-        if count == grouped.shape[1] or bool((best.values >= groups.values[:, count]).all()):
-            return token_ids.gather(-1, best.indices[:, None])[:, 0]
-        count *= 4
+    keys = np.array(seeds, dtype=np.uint64), np.array(positions, dtype=np.uint64)
+    noise_of_groups = _group_noise(*keys, grouped.shape[1], probabilities.device)
+    bounds = grouped.amax(-1).double().log() + noise_of_groups.largest
+    first = bounds.topk(min(FIRST_GROUPS, bounds.shape[1]), -1).indices
+    rows = torch.arange(len(bounds), device=bounds.device)[:, None].expand_as(first)
+    scores, token_ids = _best_of_groups(grouped, noise_of_groups, rows.flatten(), first.flatten(), keys)
+    best, index = scores.view_as(first).max(-1)
+    chosen = token_ids.view_as(first).gather(-1, index[:, None])[:, 0]
+    rows, groups = (bounds.scatter_(1, first, -torch.inf) > best[:, None]).nonzero(as_tuple=True)
+    if len(rows):
+        scores, token_ids = _best_of_groups(grouped, noise_of_groups, rows, groups, keys)
+        wins = scores == best.scatter_reduce(0, rows, scores, "amax")[rows]
+        chosen[rows[wins]] = token_ids[wins]
+    return chosen
 
 
 def noise(seeds: Sequence[int], positions: Sequence[int], vocab_size: int) -> Tensor:
     """All of the noise [R, V] float64 that `choose` adds, for whoever wants to see it whole."""
-    group_count = -(-vocab_size // GROUP)
-    maxima = _group_maxima(seeds, positions, group_count, torch.device("cpu"))
-    groups = torch.arange(group_count).expand(len(seeds), -1)
-    return _token_noise(maxima, groups, seeds, positions).flatten(1)[:, :vocab_size]
+    keys = np.array(seeds, dtype=np.uint64), np.array(positions, dtype=np.uint64)
+    noise_of_groups = _group_noise(*keys, -(-vocab_size // GROUP), torch.device("cpu"))
+    rows, groups = torch.ones_like(noise_of_groups.places).nonzero(as_tuple=True)
+    return _token_noise(noise_of_groups, rows, groups, keys).view(len(seeds), -1)[:, :vocab_size]
 
 
 def _grouped(rows: Tensor) -> Tensor:
-    """Rows [R, V] as [R, groups, GROUP], filled up with zeros."""
+    """Rows [R, V] as [R, G, GROUP], filled up with zeros."""
     missing = -rows.shape[1] % GROUP
     return (pad(rows, (0, missing)) if missing else rows).view(rows.shape[0], -1, GROUP)
 
 
-def _scores(
-    grouped: Tensor, maxima: tuple[Tensor, Tensor], groups: Tensor, seeds: Sequence[int], positions: Sequence[int]
+def _best_of_groups(
+    grouped: Tensor, noise_of_groups: GroupNoise, rows: Tensor, groups: Tensor, keys: tuple[np.ndarray, np.ndarray]
 ) -> tuple[Tensor, Tensor]:
-    """log p + g of all tokens in `groups` [R, C], and their ids: [R, C * GROUP] each."""
-    rows = grouped.gather(1, groups[..., None].expand(-1, -1, GROUP))
-    scores = rows.double().log() + _token_noise(maxima, groups, seeds, positions)
-    token_ids = groups[..., None] * GROUP + torch.arange(GROUP, device=groups.device)
-    return scores.flatten(1), token_ids.flatten(1)
+    """The largest log p + g within each of N groups, named by row [N] and group [N], and its token: [N] each."""
+    scores = grouped[rows, groups].double().log() + _token_noise(noise_of_groups, rows, groups, keys)
+    best = scores.max(-1)
+    return best.values, groups * GROUP + best.indices
 
 
-def _group_maxima(
-    seeds: Sequence[int], positions: Sequence[int], group_count: int, device: torch.device
-) -> tuple[Tensor, Tensor]:
-    """For each group, its largest noise [R, groups] float64 and which of its tokens has it."""
+def _group_noise(seeds: np.ndarray, positions: np.ndarray, group_count: int, device: torch.device) -> GroupNoise:
     offsets = np.broadcast_to(np.arange(group_count), (len(seeds), group_count))
-    high, low, choice, _ = philox_words(seeds, Domain.GUMBEL_MAXIMUM, positions, offsets, device)
-    return log(GROUP) - _exponential(high, low).log(), choice % GROUP
+    high, low, place, _ = philox_words(seeds, Domain.GUMBEL_MAXIMUM, positions, offsets, device)
+    return GroupNoise(log(GROUP) - _exponential(high, low).log(), place % GROUP)
 
 
 def _token_noise(
-    maxima: tuple[Tensor, Tensor], groups: Tensor, seeds: Sequence[int], positions: Sequence[int]
+    noise_of_groups: GroupNoise, rows: Tensor, groups: Tensor, keys: tuple[np.ndarray, np.ndarray]
 ) -> Tensor:
-    """Noise [R, C, GROUP] of all tokens in `groups` [R, C]: the largest where it falls, the others below it.
+    """Noise [N, GROUP] of the tokens of N groups: the largest where it falls, the others below it.
 
     A Gumbel variable known to be below m is -log(exp(-m) + e) with e exponential.
     """
-    largest = maxima[0].gather(1, groups)[..., None]
-    members = torch.arange(GROUP, device=groups.device)
-    token_ids = (groups[..., None] * GROUP + members).flatten(1)
-    high, low, _, _ = philox_words(seeds, Domain.GUMBEL, positions, token_ids.cpu().numpy(), groups.device)
-    below = -(torch.exp(-largest) + _exponential(high, low).view(*groups.shape, GROUP)).log()
-    has_largest = members == maxima[1].gather(1, groups)[..., None]
+    device = groups.device
+    seeds, positions = (key[rows.cpu().numpy()] for key in keys)
+    # The four words of a draw serve two neighbours.
+    pairs = groups[:, None] * (GROUP // 2) + torch.arange(GROUP // 2, device=device)
+    words = philox_words(seeds, Domain.GUMBEL, positions, pairs.cpu().numpy(), device)
+    draws = _exponential(torch.stack(words[::2], -1), torch.stack(words[1::2], -1)).view(-1, GROUP)
+    largest = noise_of_groups.largest[rows, groups][:, None]
+    below = -(torch.exp(-largest) + draws).log()
+    has_largest = torch.arange(GROUP, device=device) == noise_of_groups.places[rows, groups][:, None]
     # Rounding must not lift any above the bound.
     return torch.where(has_largest, largest, torch.minimum(below, largest))
 

@@ -84,7 +84,11 @@ def uniforms(
 
 
 def philox_words(
-    seeds: Sequence[int], domain: Domain, steps: Sequence[int], offsets: np.ndarray, device: torch.device
+    seeds: Sequence[int] | np.ndarray,
+    domain: Domain,
+    steps: Sequence[int] | np.ndarray,
+    offsets: np.ndarray,
+    device: torch.device,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Four words of 32 random bits for each of `offsets` [N, M], keyed by the N seeds and steps: int64, on `device`.
 
@@ -108,6 +112,6 @@ def _halves(number: Word) -> tuple[Word, Word]:
     return number & _MASK, (number >> 32) & _MASK
 
 
-def _wrapped(values: Sequence[int]) -> np.ndarray:
+def _wrapped(values: Sequence[int] | np.ndarray) -> np.ndarray:
     """Integers below 2^64 as int64 [N] with the same bits."""
     return np.array(values, dtype=np.uint64).view(np.int64)
