@@ -25,10 +25,11 @@ if TYPE_CHECKING:  # they want scipy, which no other command needs
     from specpair.exactness.report import Report
 
 DRAWS = 1000
-MIN_DRAWS = 50
+MIN_DRAWS = 20
 MAX_DRAWS = 10**6
 ALPHA = 1e-3
-CONCURRENCY = 32
+CONCURRENCY = 16
+"""A quarter of the sequences that a model service takes: one that is full refuses, and the target goes on alone."""
 MAX_CONCURRENCY = 1024
 MAX_RUN_SEED = 2**53 - 1
 """So that any JSON reader keeps it whole."""

@@ -31,6 +31,8 @@ from specpair.speculation.randomness import Domain, uniforms
 from tests.services import engine_config, running_pair
 from tests.tiny_models import make_model
 
+pytestmark = pytest.mark.timeout(600)
+
 Table = list[list[float]]
 
 PLAIN = {"plain": SamplingOptions()}
@@ -56,10 +58,11 @@ def make_bigrams(folder: Path, table: Table) -> Path:
 async def run(tmp_path: Path, target: Table, draft: Table, **changes: Any) -> Report:
     """The report on a pair of these models; `changes` are fields of Settings."""
     paths = make_bigrams(tmp_path / "target", target), make_bigrams(tmp_path / "draft", draft)
-    async with running_pair(*map(engine_config, paths)) as pair:
+    # A busy machine must not make the draft late: the target would go on alone.
+    async with running_pair(*(engine_config(path, max_num_seqs=256) for path in paths), draft_timeout=100.0) as pair:
         settings = replace(SETTINGS, **changes)
         report = await verify(
-            pair.coordinator, await describe(pair.coordinator), settings, alpha=1e-3, concurrency=48, show=no_show
+            pair.coordinator, await describe(pair.coordinator), settings, alpha=1e-3, concurrency=16, show=no_show
         )
         await pair.check_clean()
     return report
@@ -71,12 +74,12 @@ def no_show(name: str, total: int) -> Callable[[], None]:
 
 SETTINGS = Settings(
     prompts=((0, 1),),
-    draws=500,
+    draws=80,
     seed=7,
     option_sets=PLAIN,
-    greedy_tokens=16,
-    sequences=20,
-    sequence_tokens=12,
+    greedy_tokens=12,
+    sequences=10,
+    sequence_tokens=10,
 )
 
 NO_EQUALITIES = {"greedy_tokens": 2, "sequences": 1, "sequence_tokens": 5}
@@ -90,13 +93,13 @@ def caught(report: Report) -> bool:
 
 async def test_an_honest_pair_passes(tmp_path: Path) -> None:
     options = {"penalties": SamplingOptions(top_k=3, repetition_penalty=1.3, presence_penalty=0.5)}
-    report = await run(tmp_path, HONEST_TARGET, HONEST_DRAFT, option_sets=PLAIN | options, draws=150)
+    report = await run(tmp_path, HONEST_TARGET, HONEST_DRAFT, option_sets=PLAIN | options)
     assert report.passed, report
     assert {entry.verdict for entry in report.equalities} == {Verdict.SAME}
     assert {entry.verdict for entry in report.comparisons} == {Verdict.SAME}
     assert {entry.kind for entry in report.equalities} == set(Kind)
     assert len(report.comparisons) == 2 * 3 * 4
-    assert report.detectable_distance is not None and report.detectable_distance < 0.4
+    assert report.detectable_distance is not None and report.detectable_distance < 0.7
     for entry in report.speculated:
         assert 0.2 < entry.acceptance_rate < 1.0 and entry.fallback_count == 0
 
@@ -110,7 +113,8 @@ async def test_acceptance_with_the_drafts_noise_is_caught(tmp_path: Path, monkey
         return uniforms(seeds, Domain.DRAFT, steps, offsets).reshape(len(works), most)
 
     monkeypatch.setattr(verifier, "acceptance_noise", drafting_noise)
-    await must_be_caught(tmp_path, [0.38, 0.26, 0.36], [0.46, 0.47, 0.07], rules=(Rule.BLOCK, Rule.TOKEN), draws=250)
+    await must_be_caught(tmp_path, [0.38, 0.26, 0.36], [0.46, 0.47, 0.07], draws=160)
+    await must_be_caught(tmp_path, [0.24, 0.74, 0.02], [0.47, 0.02, 0.51], rules=(Rule.TOKEN,), draws=70)
 
 
 async def test_the_block_rule_keyed_by_position_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -132,7 +136,7 @@ async def test_the_block_rule_keyed_by_position_is_caught(tmp_path: Path, monkey
     monkeypatch.setattr(drafter, "noise_keys", drafting_keys)
     monkeypatch.setattr(verifier, "acceptance_noise", acceptance_noise)
     monkeypatch.setattr(verifier, "next_noise", next_noise)
-    await must_be_caught(tmp_path, [0.25, 0.75], [0.0, 1.0], draws=1500)
+    await must_be_caught(tmp_path, [0.2, 0.8], [0.0, 1.0], num_speculative_tokens=5, draws=280)
 
 
 async def test_dropping_a_drawn_token_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,7 +152,7 @@ async def test_dropping_a_drawn_token_is_caught(tmp_path: Path, monkeypatch: pyt
             take(work, token)
 
     monkeypatch.setattr(drafter, "take", take_if_probable)
-    await must_be_caught(tmp_path, [0.88, 0.12], [0.88, 0.12], rules=(Rule.BLOCK, Rule.TOKEN), draws=300)
+    await must_be_caught(tmp_path, [0.75, 0.11, 0.14], [0.7, 0.18, 0.12], draws=150)
 
 
 async def test_a_block_residual_without_its_scale_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -168,7 +172,14 @@ async def test_a_block_residual_without_its_scale_is_caught(tmp_path: Path, monk
     target = [[0.0, 0.6, 0.4, 0.0, 0.0], [0.0, 0.0, 0.0, 0.8, 0.2], only_0, only_0, only_0]
     draft = [[0.0, 1.0, 0.0, 0.0, 0.0], [0.52, 0.0, 0.0, 0.48, 0.0], only_0, only_0, only_0]
     report = await run(
-        tmp_path, target, draft, rules=(Rule.BLOCK,), num_speculative_tokens=2, draws=800, **NO_EQUALITIES
+        tmp_path,
+        target,
+        draft,
+        rules=(Rule.BLOCK,),
+        num_speculative_tokens=2,
+        prompts=((0, 2),),
+        draws=800,
+        **NO_EQUALITIES,
     )
     assert caught(report)
 
@@ -176,7 +187,7 @@ async def test_a_block_residual_without_its_scale_is_caught(tmp_path: Path, monk
 async def test_accepting_everything_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control 5: no token that may come at all is ever rejected."""
     monkeypatch.setattr(verifier, "acceptance_noise", lambda works, most: torch.zeros(len(works), most))
-    await must_be_caught(tmp_path, [0.9, 0.1], [0.1, 0.9], rules=(Rule.BLOCK, Rule.TOKEN), draws=80)
+    await must_be_caught(tmp_path, [0.9, 0.1], [0.1, 0.9], rules=(Rule.BLOCK, Rule.TOKEN), draws=40)
 
 
 async def test_coupled_noise_that_depends_on_the_batch_is_caught(
@@ -243,7 +254,7 @@ async def test_the_command(tmp_path: Path) -> None:
     """As a user runs it: a process of its own, which ends with status 0 and a document."""
     paths = make_bigrams(tmp_path / "target", HONEST_TARGET), make_bigrams(tmp_path / "draft", HONEST_DRAFT)
     async with running_pair(*map(engine_config, paths)) as pair:
-        arguments = ["--address", pair.address, "--draws", "50", "--rule", "block", "--seed", "5", "--json"]
+        arguments = ["--address", pair.address, "--draws", "20", "--rule", "block", "--seed", "5", "--json"]
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "specpair.cli", "verify-exactness", *arguments, stdout=PIPE, stderr=PIPE
         )
