@@ -49,7 +49,7 @@ class Settings:
     greedy_tokens: int = 64
     sequences: int = 60
     """Pairs of sampled outputs that must be equal, over all prompts."""
-    sequence_tokens: int = 24
+    sequence_tokens: int = 16
 
 
 @dataclass(frozen=True, kw_only=True)
