@@ -5,6 +5,7 @@ In process, on the bundled target: the plain and the deterministic runner share 
 
 import argparse
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -81,6 +82,7 @@ def main() -> None:
         "machine": describe_machine(),
         "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "threads": torch.get_num_threads(),
+        "load_average": os.getloadavg()[0],
         "chunk_size": CHUNK_SIZE,
         "costs": costs,
         "flips": flips,
