@@ -1,6 +1,7 @@
 """`python -m bench.rules`: acceptance of the bundled pair by rule and temperature; a table, then one JSON line.
 
-Prompts are the beginnings of held-out files and seeds are fixed: the same weights give the same figures, near-ties aside.
+Prompts are the beginnings of held-out files, and seeds are fixed: the same weights give the same figures but for
+near-ties.
 """
 
 import argparse

@@ -58,6 +58,8 @@ class PromptReader:
             raise InvalidFieldError(field, f"has {length} characters; at most {limit} can fit the model", limit=limit)
 
     def _checked(self, token_ids: Sequence[int]) -> tuple[int, ...]:
+        if len(token_ids) >= self.target.max_model_len:  # before they are copied
+            raise PromptTooLongError(len(token_ids), self.target.max_model_len - 1)
         if token_ids and (worst := max(token_ids)) >= self.target.vocab_size:
             raise InvalidFieldError(
                 "token_ids",

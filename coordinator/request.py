@@ -17,17 +17,17 @@ from specpair.options import (
     Rule,
     SamplingOptions,
     SequenceOptions,
+    check_count,
     check_lenience,
     check_range,
 )
-from specpair.rpc.limits import check_count
 from specpair.rpc.messages import encoding_from_proto, rule_from_proto, sampling_from_proto
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import sampling_pb2
 
 MAX_STOP_STRINGS = 16
 MAX_STOP_STRING_LENGTH = 256
-MAX_STOP_TOKENS = 64
+MAX_REQUESTED_STOP_TOKENS = 64
 MAX_OUTPUTS = 32
 
 
@@ -71,7 +71,7 @@ class GenerationRequest:
     def output(self, index: int) -> "GenerationRequest":
         """The request for one of its outputs, which has a seed of its own."""
         seed = (self.sampling.seed + index) % (MAX_SEED + 1)
-        return replace(self, sampling=replace(self.sampling, seed=seed))
+        return replace(self, sampling=self.sampling.with_seed(seed))
 
     def sequence_options(self, vocab_size: int) -> SequenceOptions:
         """What draft and target are told of it. To find the best outputs, logprobs are needed whoever asked."""
@@ -138,9 +138,9 @@ class RequestReader:
 
     def _read_sampling(self, message: pb.GenerateTokensRequest) -> SamplingOptions:
         """The options, with a seed drawn here if none is given: it is reported, so any output can be repeated."""
-        check_count("sampling.stop_token_ids", len(message.sampling.stop_token_ids), MAX_STOP_TOKENS)
+        check_count("sampling.stop_token_ids", len(message.sampling.stop_token_ids), MAX_REQUESTED_STOP_TOKENS)
         sampling = sampling_from_proto(message.sampling)
-        own = () if message.ignore_eos else self.target.eos_token_ids
+        own = () if message.ignore_eos else [i for i in self.target.eos_token_ids if i < self.target.vocab_size]
         seed = sampling.seed if message.sampling.HasField("seed") else secrets.randbits(64)
         sampling = replace(sampling, stop_token_ids=(*sampling.stop_token_ids, *own), seed=seed)
         sampling.check_vocabulary(self.target.vocab_size)

@@ -1,6 +1,6 @@
 """What the coordinator answers, as messages."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
 from coordinator.acceptance import Acceptance
@@ -13,6 +13,7 @@ from specpair.rpc.messages import rule_to_proto
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1.logprobs_pb2 import TokenLogprobs
 
+PROMPT_TOKENS_PER_MESSAGE = 1024
 _ORIGINS = {
     Origin.ACCEPTED: pb.TOKEN_ORIGIN_ACCEPTED,
     Origin.CORRECTION: pb.TOKEN_ORIGIN_CORRECTION,
@@ -34,19 +35,23 @@ def choice_response(item: ChoiceRound, tokenizer: Tokenizer | None) -> pb.Genera
     return response
 
 
-def prompt_tokens(
+def prompt_responses(
     request: GenerationRequest, scores: Sequence[TokenLogprobs], tokenizer: Tokenizer | None
-) -> list[pb.GeneratedToken]:
-    """The tokens of the prompt, if they are wanted; `scores` has an entry for each but the first, or none at all."""
+) -> Iterator[pb.GenerateTokensResponse]:
+    """The tokens of the prompt, if they are wanted, in messages of a size that any client takes.
+
+    `scores` has an entry for each token but the first, or none at all.
+    """
     if not request.wants_prompt:
-        return []
-    tokens = [
-        pb.GeneratedToken(id=token_id, text=_token_text(token_id, tokenizer), origin=pb.TOKEN_ORIGIN_PROMPT)
-        for token_id in request.prompt_ids
-    ]
-    for token, score in zip(tokens[1:], scores, strict=bool(scores)):
-        token.logprobs.CopyFrom(score)
-    return tokens
+        return
+    entries: list[TokenLogprobs | None] = [None, *scores] if scores else [None] * len(request.prompt_ids)
+    for start in range(0, len(request.prompt_ids), PROMPT_TOKENS_PER_MESSAGE):
+        response = pb.GenerateTokensResponse()
+        piece = slice(start, start + PROMPT_TOKENS_PER_MESSAGE)
+        for token_id, entry in zip(request.prompt_ids[piece], entries[piece], strict=True):
+            text = _token_text(token_id, tokenizer)
+            response.prompt_tokens.add(id=token_id, text=text, origin=pb.TOKEN_ORIGIN_PROMPT, logprobs=entry)
+        yield response
 
 
 def _round_response(

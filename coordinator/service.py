@@ -13,7 +13,7 @@ from coordinator.generation import Generation
 from coordinator.pair import Pair
 from coordinator.peer import ModelPeer
 from coordinator.request import RequestReader
-from coordinator.responses import choice_response, prompt_tokens
+from coordinator.responses import choice_response, prompt_responses
 from coordinator.scoring import score_prompt
 from specpair.errors import CapacityExhaustedError, SpecpairError
 from specpair.rpc.messages import model_info_to_proto
@@ -45,13 +45,11 @@ class CoordinatorServicer(CoordinatorServiceServicer):
             checked = await reader.read(request)
             choices = Choices(checked, self._pair, arrival)
             with _log_outcomes(choices):
-                prompt = prompt_tokens(checked, await score_prompt(checked, self._pair), target.tokenizer)
+                for response in prompt_responses(checked, await score_prompt(checked, self._pair), target.tokenizer):
+                    yield response
                 async with aclosing(choices.rounds()) as rounds:
                     async for item in rounds:
-                        response = choice_response(item, target.tokenizer)
-                        response.prompt_tokens.extend(prompt)
-                        prompt = []
-                        yield response
+                        yield choice_response(item, target.tokenizer)
 
     async def GetPairInfo(
         self, request: pb.GetPairInfoRequest, context: grpc.aio.ServicerContext
@@ -70,7 +68,7 @@ class CoordinatorServicer(CoordinatorServiceServicer):
     @contextmanager
     def _admission(self, output_count: int) -> Iterator[None]:
         """Places among the running outputs, taken before any work is done."""
-        limit = self._pair.config.max_requests
+        limit = min(self._pair.config.max_requests, self._pair.target.info.max_num_seqs)
         if self._output_count + output_count > limit:
             message = f"the request wants {output_count} of {limit} places; {self._output_count} are taken"
             raise CapacityExhaustedError(message, limit=limit)

@@ -16,7 +16,7 @@ from specpair.engine.sequence import Work
 from specpair.engine.sequence_store import HeldSequence
 from specpair.errors import NotFiniteError
 from specpair.options import Encoding, Rule, SamplingOptions, SequenceOptions, check_range
-from specpair.speculation.adjustments import RowBlock, adjust
+from specpair.speculation.adjustments import adjust
 from specpair.speculation.drafting import SparseRows, draw, draw_counts, sparsify
 from specpair.speculation.gumbel import choose
 from specpair.speculation.randomness import Domain, random_bits, uniforms
@@ -54,8 +54,7 @@ class Drafted:
 class ProposeWork(Work):
     """The engine's view of a call: one row per step, until all tokens are drawn."""
 
-    options: SequenceOptions
-    prompt_length: int
+    held: HeldSequence[Drafted]
     step: int
     count: int
     tokens: list[int] = field(default_factory=list)
@@ -63,8 +62,8 @@ class ProposeWork(Work):
     dense: list[Tensor] = field(default_factory=list)
 
     @property
-    def row_block(self) -> RowBlock:
-        return RowBlock(self.options.sampling, self.sequence.tokens, self.prompt_length, 1)
+    def options(self) -> SequenceOptions:
+        return self.held.options
 
 
 class Drafter(ModelHost[Drafted]):
@@ -108,8 +107,7 @@ class Drafter(ModelHost[Drafted]):
         work = ProposeWork(
             sequence=held.cached,
             row_count=1,
-            options=held.options,
-            prompt_length=held.prompt_length,
+            held=held,
             step=call.step,
             count=min(call.count, room),
         )
@@ -141,7 +139,7 @@ def advance(works: list[Work], logits: Tensor) -> None:
     """Draws the next token of every work: logits `[proposing works, vocabulary]`."""
     proposing = [work for work in works if isinstance(work, ProposeWork)]
     mask_vocabulary(proposing, logits)
-    adjusted = adjust(logits, [work.row_block for work in proposing])
+    adjusted = adjust(logits, [work.held.row_block(1, logits.device) for work in proposing])
     finite = samplable_rows(logits, adjusted).tolist()
     for work, is_finite in zip(proposing, finite, strict=True):
         if not is_finite:

@@ -8,7 +8,8 @@ import grpc.aio
 import torch
 
 from draft_service.drafter import Drafted, Drafter, ProposeCall
-from specpair.rpc.limits import check_count, check_sequence_id
+from specpair.options import check_count
+from specpair.rpc.limits import check_sequence_id
 from specpair.rpc.streams import serve_calls
 from specpair.speculation.drafting import concatenate
 from specpair.v1 import draft_service_pb2 as pb

@@ -4,7 +4,8 @@ Plain data, without torch or grpc, so that every process and front end shares it
 """
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Iterable
+from copy import copy
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -18,6 +19,11 @@ MAX_BIAS = 100.0
 MAX_BIASES = 1024
 MAX_LISTED_TOKENS = 16384
 MAX_STOP_TOKENS = 128
+TOKEN_LIST_LIMITS = {
+    "allowed_token_ids": MAX_LISTED_TOKENS,
+    "banned_token_ids": MAX_LISTED_TOKENS,
+    "stop_token_ids": MAX_STOP_TOKENS,
+}
 MAX_LOGPROBS = 20
 
 
@@ -89,19 +95,14 @@ class SamplingOptions:
         self._check_lists()
 
     def _check_bias(self) -> None:
-        _check_count("sampling.logit_bias", self.logit_bias, MAX_BIASES)
+        check_count("sampling.logit_bias", len(self.logit_bias), MAX_BIASES)
         for token_id, bias in self.logit_bias:
             check_range(f"sampling.logit_bias[{token_id}]", bias, -MAX_BIAS, MAX_BIAS)
         object.__setattr__(self, "logit_bias", tuple(sorted(dict(self.logit_bias).items())))
 
     def _check_lists(self) -> None:
-        limits = {
-            "allowed_token_ids": MAX_LISTED_TOKENS,
-            "banned_token_ids": MAX_LISTED_TOKENS,
-            "stop_token_ids": MAX_STOP_TOKENS,
-        }
-        for name, limit in limits.items():
-            _check_count(f"sampling.{name}", getattr(self, name), limit)
+        for name, limit in TOKEN_LIST_LIMITS.items():
+            check_count(f"sampling.{name}", len(getattr(self, name)), limit)
             object.__setattr__(self, name, tuple(sorted(set(getattr(self, name)))))
         if self.allowed_token_ids:
             self._check_choice(self.allowed_token_ids)
@@ -130,6 +131,13 @@ class SamplingOptions:
         """Whether single logits change before the temperature is applied."""
         lists = self.allowed_token_ids or self.banned_token_ids or self.logit_bias
         return bool(lists) or self.penalizes or (self.min_tokens > 0 and bool(self.stop_token_ids))
+
+    def with_seed(self, seed: int) -> "SamplingOptions":
+        """The same options with another seed; what was checked is not checked again."""
+        check_range("sampling.seed", seed, 0, MAX_SEED)
+        copied = copy(self)
+        object.__setattr__(copied, "seed", seed)
+        return copied
 
     def check_vocabulary(self, vocab_size: int) -> None:
         """Raises InvalidFieldError unless all named tokens are in the vocabulary and some token may come."""
@@ -210,9 +218,10 @@ def check_range(field: str, value: float, low: float, high: float) -> None:
         raise InvalidFieldError(field, f"is {value}; it must be between {low} and {high}", limit=high)
 
 
-def _check_count(field: str, entries: Collection[object], limit: int) -> None:
-    if len(entries) > limit:
-        raise InvalidFieldError(field, f"has {len(entries)} entries; at most {limit} are taken", limit=limit)
+def check_count(field: str, count: int, limit: int) -> None:
+    """Raises InvalidFieldError if a list is longer than anything that could be served."""
+    if count > limit:
+        raise InvalidFieldError(field, f"has {count} entries; at most {limit} are taken", limit=limit)
 
 
 def _below(limit: int, token_ids: Iterable[int]) -> tuple[int, ...]:

@@ -7,8 +7,8 @@ import grpc
 import grpc.aio
 
 from specpair.errors import NotSupportedError
-from specpair.options import MAX_LOGPROBS, check_range
-from specpair.rpc.limits import check_count, check_sequence_id
+from specpair.options import MAX_LOGPROBS, check_count, check_range
+from specpair.rpc.limits import check_sequence_id
 from specpair.rpc.streams import serve_calls
 from specpair.speculation.drafting import DraftRows
 from specpair.speculation.logprobs import TokenLogprobs
@@ -67,9 +67,9 @@ class TargetServicer(TargetServiceServicer):
         check_count("token_ids", len(request.token_ids), limit)
         check_range("logprobs", request.logprobs, 0, MAX_LOGPROBS)
         scores = await self._verifier.score(list(request.token_ids), request.logprobs)
-        return pb.ScoreTokensResponse(
-            instance_id=self._verifier.instance_id, logprobs=[encode_logprobs(entry) for entry in scores]
-        )
+        # Beside the event loop: a long prompt with many entries takes a second.
+        entries = await asyncio.to_thread(lambda: [encode_logprobs(entry) for entry in scores])
+        return pb.ScoreTokensResponse(instance_id=self._verifier.instance_id, logprobs=entries)
 
     async def _decode(self, proposal: proposal_pb2.Proposal) -> DraftRows:
         arguments = (proposal.distributions, list(proposal.token_ids), self._verifier.sequences.limits.vocab_size)

@@ -15,7 +15,7 @@ from specpair.engine.sequence import Work
 from specpair.engine.sequence_store import HeldSequence
 from specpair.errors import NotFiniteError
 from specpair.options import Rule, SamplingOptions, SequenceOptions
-from specpair.speculation.adjustments import RowBlock, adjust
+from specpair.speculation.adjustments import adjust
 from specpair.speculation.coupling import verify_coupled
 from specpair.speculation.drafting import DraftRows, stack_blocks
 from specpair.speculation.lenience import Lenience, closeness
@@ -71,10 +71,6 @@ class VerifyWork(Work):
     @property
     def options(self) -> SequenceOptions:
         return self.held.options
-
-    @property
-    def row_block(self) -> RowBlock:
-        return RowBlock(self.options.sampling, self.sequence.tokens, self.held.prompt_length, self.row_count)
 
     @property
     def first_position(self) -> int:
@@ -142,7 +138,7 @@ def advance(works: list[Work], logits: Tensor) -> None:
 
 def advance_verification(works: list[VerifyWork], logits: Tensor) -> None:
     """Judges works with logits `[sum of (K + 1), vocabulary]`, kind by kind."""
-    adjusted = adjust(logits, [work.row_block for work in works])
+    adjusted = adjust(logits, [work.held.row_block(work.row_count, logits.device) for work in works])
     judged = fail_not_finite(works, samplable_rows(logits, adjusted))
     rows = adjusted.split([work.row_count for work in works])
     for members in by_kind(judged):

@@ -25,4 +25,8 @@ def sampling_options(vocab_size: int, *, greedy: bool | None = None) -> st.Searc
         "stop_token_ids": st.lists(tokens, max_size=2).map(tuple),
     }
     chosen = st.fixed_dictionaries({"temperature": temperatures[greedy]}, optional=fields)
-    return chosen.map(lambda values: SamplingOptions(**values))
+    return chosen.map(_options)
+
+
+def _options(values: dict[str, Any]) -> SamplingOptions:
+    return SamplingOptions(**values)

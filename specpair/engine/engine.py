@@ -286,7 +286,9 @@ class Engine:
         if source.holding is None or forked.holding is not None:
             return
         held = min(source.valid_length, forked.valid_length, source.holding.length)
-        if held:
+        if not held:
+            return
+        with contextlib.suppress(CapacityExhaustedError):
             forked.holding = self.cache.fork(source.holding, held)
             self._idle[forked] = None
 

@@ -18,11 +18,12 @@ class Chunk(NamedTuple):
 def schedule(works: Sequence[Work], token_budget: int, short: int) -> list[Chunk]:
     """Short works first (verify rows and draft steps), whole; then prefill chunks, oldest first, under the budget.
 
-    A work is short if at most `short` of its tokens are pending. Its rows are never split: a chunk either
-    completes the work or ends before the tokens whose logits are wanted.
+    A work is short if at most `short` of its tokens are pending. Rows whose logits are wanted are never split: a
+    chunk either completes the work or ends before them, and where they are all that is left they may exceed the budget.
     """
     chunks = [Chunk(work, work.pending, True) for work in works if work.pending <= short]
-    left = token_budget - sum(chunk.token_count for chunk in chunks)
+    # However many short works there are, others get on by as many tokens as one of them.
+    left = max(token_budget - sum(chunk.token_count for chunk in chunks), short)
     for work in works:
         if work.pending <= short:
             continue
@@ -37,7 +38,7 @@ def schedule(works: Sequence[Work], token_budget: int, short: int) -> list[Chunk
 
 def prefill_chunk(work: Work, budget: int) -> Chunk:
     pending = work.pending
-    if pending <= budget:
+    if pending <= max(budget, work.row_count):
         return Chunk(work, pending, True)
     count = min(budget, pending - work.row_count)
     return Chunk(work, count, False)

@@ -10,6 +10,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, TypeVar
 
+import torch
+
 from specpair.engine.engine import Engine
 from specpair.engine.sequence import Sequence
 from specpair.errors import (
@@ -23,6 +25,7 @@ from specpair.errors import (
     StaleStepError,
 )
 from specpair.options import SamplingOptions, SequenceOptions
+from specpair.speculation.adjustments import NamedTokens, RowBlock
 
 Answer = TypeVar("Answer")
 
@@ -52,6 +55,22 @@ class HeldSequence(Generic[Answer]):
     answer: "asyncio.Task[Answer] | None" = field(default=None, repr=False)
     prefill: "asyncio.Task[None] | None" = field(default=None, repr=False)
     """Work ahead of the first call; the sequence may not be changed until it is done."""
+
+    _named: NamedTokens | None = field(default=None, repr=False)
+
+    def row_block(self, row_count: int, device: torch.device) -> RowBlock:
+        """What the options make of the logits behind the last `row_count` tokens; for the device thread."""
+        sampling = self.options.sampling
+        if self._named is None:
+            self._named = NamedTokens.of(sampling, self.cached.tokens[: self.prompt_length], device)
+        return RowBlock(sampling, self._named, self.cached.tokens, self.prompt_length, row_count)
+
+    def cut(self, length: int) -> None:
+        """The tokens from `length` on are gone; those of the prompt among them are output when they come again."""
+        self.length = length
+        if length < self.prompt_length:
+            self.prompt_length = length
+            self._named = None
 
     @property
     def is_busy(self) -> bool:
@@ -105,7 +124,7 @@ class SequenceStore(Generic[Answer]):
         if not 1 <= length <= held.length:
             raise LengthNotReachedError(length, held.length)
         held.cached.replace_from(length, [])
-        held.length = length
+        held.cut(length)
         held.answer = None  # it speaks of tokens that are gone; its step stays taken
         return length
 
@@ -115,6 +134,8 @@ class SequenceStore(Generic[Answer]):
         if (known := self._known(forked_id, body)) is not None:
             return known.length
         held = await self._idle(sequence_id)
+        if (known := self._known(forked_id, body)) is not None:  # made while this call waited
+            return known.length
         length = held.length if length is None else length
         if not 1 <= length <= held.length:
             raise LengthNotReachedError(length, held.length)
@@ -196,6 +217,7 @@ class SequenceStore(Generic[Answer]):
     def commit(self, held: HeldSequence[Answer], base_length: int, appended: list[int]) -> None:
         """Moves the sequence to the caller's position, rolling back what is held beyond it."""
         held.cached.replace_from(base_length, appended)
+        held.cut(base_length)
         held.length = len(held.cached.tokens)
 
     def check_tokens(self, name: str, token_ids: list[int]) -> None:

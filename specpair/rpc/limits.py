@@ -12,9 +12,3 @@ def check_sequence_id(field: str, value: str) -> str:
             field, f"must be 1 to {MAX_SEQUENCE_ID_LENGTH} printable characters", limit=MAX_SEQUENCE_ID_LENGTH
         )
     return value
-
-
-def check_count(field: str, count: int, limit: int) -> None:
-    """Raises InvalidFieldError if a list of the request is longer than anything that could be served."""
-    if count > limit:
-        raise InvalidFieldError(field, f"has {count} entries; at most {limit} are taken", limit=limit)

@@ -9,7 +9,7 @@ from typing import Any
 
 from specpair.errors import InvalidFieldError
 from specpair.model_info import ModelInfo
-from specpair.options import Encoding, Rule, SamplingOptions, SequenceOptions
+from specpair.options import TOKEN_LIST_LIMITS, Encoding, Rule, SamplingOptions, SequenceOptions, check_count
 from specpair.v1 import sampling_pb2, sequence_service_pb2
 
 _RULES: dict[int, Rule] = {
@@ -34,20 +34,22 @@ _ENCODING_NUMBERS = {
 }
 
 
-_TOKEN_LISTS = ("allowed_token_ids", "banned_token_ids", "stop_token_ids")
-_SINGLE_OPTIONS = tuple(f.name for f in fields(SamplingOptions) if f.name not in (*_TOKEN_LISTS, "logit_bias"))
+_SINGLE_OPTIONS = tuple(f.name for f in fields(SamplingOptions) if f.name not in (*TOKEN_LIST_LIMITS, "logit_bias"))
 
 
 def sampling_from_proto(message: sampling_pb2.SamplingOptions) -> SamplingOptions:
     """The options; the defaults of SamplingOptions where a field is absent. Raises InvalidFieldError."""
+    for name, limit in TOKEN_LIST_LIMITS.items():  # before they are copied, which takes its time for millions
+        check_count(f"sampling.{name}", len(getattr(message, name)), limit)
     given: dict[str, Any] = {name: getattr(message, name) for name in _SINGLE_OPTIONS if message.HasField(name)}
-    given |= {name: tuple(getattr(message, name)) for name in _TOKEN_LISTS}
+    given |= {name: tuple(getattr(message, name)) for name in TOKEN_LIST_LIMITS}
     return SamplingOptions(**given, logit_bias=tuple(message.logit_bias.items()))
 
 
 def sampling_to_proto(options: SamplingOptions) -> sampling_pb2.SamplingOptions:
     """The message with every field set."""
-    return sampling_pb2.SamplingOptions(**{**asdict(options), "logit_bias": dict(options.logit_bias)})
+    values: dict[str, Any] = {field.name: getattr(options, field.name) for field in fields(SamplingOptions)}
+    return sampling_pb2.SamplingOptions(**{**values, "logit_bias": dict(options.logit_bias)})
 
 
 def sequence_options_from_proto(message: sequence_service_pb2.OpenSequenceRequest) -> SequenceOptions:

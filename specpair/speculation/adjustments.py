@@ -1,8 +1,8 @@
 """What a sequence's options do to single logits: allowed and banned tokens, min_tokens, logit bias, penalties.
 
 The order is vLLM's: masks, bias, repetition, then frequency and presence penalties; temperature and what cuts the
-distribution follow in `sampling`. Each row of a proposal sees the history up to it, drafted tokens included. Edits are
-lists of (row, token) pairs, so the cost follows the tokens that are named or seen, not the vocabulary.
+distribution follow in `sampling`. Each row of a proposal sees the history up to it, drafted tokens included. The cost
+follows the tokens that are named or seen, not the vocabulary; what stays the same for a sequence is made once.
 """
 
 from collections.abc import Sequence
@@ -15,13 +15,43 @@ from torch import Tensor
 from specpair.options import SamplingOptions
 
 
+class NamedTokens(NamedTuple):
+    """The tokens that a sequence's options and prompt name, ready for use: int64 on the model's device."""
+
+    allowed: Tensor
+    banned: Tensor
+    stops: Tensor
+    biased: Tensor
+    biases: Tensor
+    """Float32, one for each of `biased`."""
+    prompt: Tensor
+    """Each token of the prompt once; empty unless a repetition penalty wants it."""
+
+    @classmethod
+    def of(cls, options: SamplingOptions, prompt: Sequence[int], device: torch.device | str = "cpu") -> "NamedTokens":
+        repeated = sorted(set(prompt)) if options.repetition_penalty != 1.0 else ()
+        ids = (
+            options.allowed_token_ids,
+            options.banned_token_ids,
+            options.stop_token_ids if options.min_tokens else (),
+            [token_id for token_id, _ in options.logit_bias],
+        )
+        allowed, banned, stops, biased, seen = (
+            torch.tensor(list(part), dtype=torch.long, device=device) for part in (*ids, repeated)
+        )
+        biases = torch.tensor([bias for _, bias in options.logit_bias], device=device)
+        return cls(allowed, banned, stops, biased, biases, seen)
+
+
 class RowBlock(NamedTuple):
     """Rows of logits of one sequence, one behind each of its last prefixes."""
 
     options: SamplingOptions
+    named: NamedTokens
     tokens: Sequence[int]
     """Prompt, output and proposal; the last row has seen all of them, the row before it all but the last one."""
     prompt_length: int
+    """At most what the first row has seen."""
     row_count: int
 
     @property
@@ -30,26 +60,15 @@ class RowBlock(NamedTuple):
         return len(self.tokens) - self.row_count + 1
 
 
-class Edits(NamedTuple):
-    """Places [E] in rows of logits, with one number for each."""
-
-    rows: np.ndarray
-    """int64"""
-    token_ids: np.ndarray
-    """int64"""
-    values: np.ndarray
-    """float32"""
-
-
-class Penalties(NamedTuple):
-    """Tokens [E] that were seen, with what the options take for it."""
+class SeenTokens(NamedTuple):
+    """Tokens [E] that rows have seen in the output, with what the options take for it."""
 
     rows: np.ndarray
     token_ids: np.ndarray
     repetition: np.ndarray
     """float32: divides what is positive, multiplies what is negative."""
     deduction: np.ndarray
-    """float32: frequency times count, and presence, for what was seen in the output."""
+    """float32: frequency times count, and presence."""
 
 
 def adjust(logits: Tensor, blocks: Sequence[RowBlock]) -> Tensor:
@@ -59,89 +78,70 @@ def adjust(logits: Tensor, blocks: Sequence[RowBlock]) -> Tensor:
     """
     if not any(block.options.adjusts_logits for block in blocks):
         return logits
-    first_rows = np.cumsum([0, *(block.row_count for block in blocks)])
-    placed = [(row, block) for row, block in zip(first_rows.tolist(), blocks, strict=False)]
-    adjusted = _keep_allowed(logits, [(row, block) for row, block in placed if block.options.allowed_token_ids])
-    _add(adjusted, _joined([_masks(row, block) for row, block in placed]))
-    _add(adjusted, _joined([_biases(row, block) for row, block in placed]))
-    penalties = [_penalties(row, block) for row, block in placed if block.options.penalizes]
-    if penalties:
-        _penalize(adjusted, Penalties(*map(np.concatenate, zip(*penalties, strict=True))))
-    return adjusted
-
-
-def _keep_allowed(logits: Tensor, blocks: list[tuple[int, RowBlock]]) -> Tensor:
-    """A copy in which the rows of these blocks hold -inf but for what they allow."""
     adjusted = logits.clone()
-    for first, block in blocks:
-        token_ids = torch.tensor(block.options.allowed_token_ids, device=logits.device)
-        rows = slice(first, first + block.row_count)
-        adjusted[rows] = -torch.inf
-        adjusted[rows, token_ids] = logits[rows, token_ids]
+    seen = []
+    first = 0
+    for block in blocks:
+        if block.options.adjusts_logits:
+            _apply_named(adjusted[first : first + block.row_count], block)
+        if block.options.penalizes:
+            seen.append(_seen_in_output(first, block))
+        first += block.row_count
+    if seen:
+        _penalize(adjusted, SeenTokens(*map(np.concatenate, zip(*seen, strict=True))))
     return adjusted
 
 
-def _masks(first: int, block: RowBlock) -> Edits:
-    """Banned tokens in every row, stop tokens in the rows before min_tokens."""
+def _apply_named(rows: Tensor, block: RowBlock) -> None:
+    """What holds for all rows [row_count, V] of a block alike, in place; stop tokens are held back row by row."""
+    options, named = block.options, block.named
+    if len(named.allowed):
+        kept = rows[:, named.allowed]
+        rows.fill_(-torch.inf)
+        rows[:, named.allowed] = kept
+    if len(named.banned):
+        rows[:, named.banned] = -torch.inf
+    if len(named.stops):
+        early = max(block.prompt_length + options.min_tokens - block.first_length, 0)
+        rows[:early, named.stops] = -torch.inf
+    if len(named.biased):
+        rows[:, named.biased] += named.biases
+    if len(named.prompt):
+        rows[:, named.prompt] = _repeated(rows[:, named.prompt], options.repetition_penalty)
+
+
+def _seen_in_output(first: int, block: RowBlock) -> SeenTokens:
     options = block.options
-    free_from = block.prompt_length + options.min_tokens if options.min_tokens else 0
-    early = min(max(free_from - block.first_length, 0), block.row_count)
-    banned = _spread(first, block.row_count, options.banned_token_ids, -np.inf)
-    return _joined([banned, _spread(first, early, options.stop_token_ids, -np.inf)])
+    output = np.asarray(block.tokens[block.prompt_length :], dtype=np.int64)
+    token_ids, places = np.unique(output, return_inverse=True)
+    rows, columns, counts = _counts_by_row(block, places, len(token_ids))
+    # What the prompt holds as well was divided with it.
+    in_prompt = np.isin(token_ids, block.named.prompt.cpu().numpy())
+    repetition = np.where(in_prompt, 1.0, options.repetition_penalty).astype(np.float32)
+    deduction = options.frequency_penalty * counts + options.presence_penalty
+    return SeenTokens(rows + first, token_ids[columns], repetition[columns], deduction.astype(np.float32))
 
 
-def _biases(first: int, block: RowBlock) -> Edits:
-    token_ids, values = zip(*block.options.logit_bias, strict=True) if block.options.logit_bias else ((), ())
-    return _spread(first, block.row_count, token_ids, values)
+def _counts_by_row(block: RowBlock, places: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Which of `width` tokens each row has seen in the output, and how often: rows, columns and counts [E].
 
-
-def _penalties(first: int, block: RowBlock) -> Penalties:
-    options = block.options
-    token_ids, places = np.unique(np.asarray(block.tokens, dtype=np.int64), return_inverse=True)
-    output_counts = _counts_by_row(block, places, len(token_ids), block.prompt_length)
-    seen = _counts_by_row(block, places, len(token_ids), 0) > 0
-    rows, columns = np.nonzero(seen)
-    counts = output_counts[rows, columns]
-    deduction = options.frequency_penalty * counts + options.presence_penalty * (counts > 0)
-    return Penalties(
-        rows=rows + first,
-        token_ids=token_ids[columns],
-        repetition=np.full(len(rows), options.repetition_penalty, dtype=np.float32),
-        deduction=deduction.astype(np.float32),
-    )
-
-
-def _counts_by_row(block: RowBlock, places: np.ndarray, width: int, start: int) -> np.ndarray:
-    """How often each of `width` tokens stands from `start` up to each row: [row_count, width]."""
-    base = block.first_length
+    `places` [output length] are the columns of the output's tokens.
+    """
+    base = block.first_length - block.prompt_length
     counts = np.zeros((block.row_count, width), dtype=np.int64)
-    counts[0] = np.bincount(places[start:base], minlength=width)
-    drafted = np.arange(max(start, base), len(block.tokens))
+    counts[0] = np.bincount(places[:base], minlength=width)
+    drafted = np.arange(base, len(places))
     counts[drafted - base + 1, places[drafted]] = 1
-    return counts.cumsum(0)
+    counts = counts.cumsum(0)
+    rows, columns = np.nonzero(counts)
+    return rows, columns, counts[rows, columns]
 
 
-def _spread(first: int, row_count: int, token_ids: Sequence[int], values: Sequence[float] | float) -> Edits:
-    """The same edits in each of `row_count` rows."""
-    ids = np.asarray(token_ids, dtype=np.int64)
-    each = np.broadcast_to(np.asarray(values, dtype=np.float32), ids.shape)
-    rows = np.repeat(np.arange(first, first + row_count), len(ids))
-    return Edits(rows, np.tile(ids, row_count), np.tile(each, row_count))
+def _penalize(logits: Tensor, seen: SeenTokens) -> None:
+    rows, token_ids, repetition, deduction = (torch.from_numpy(part).to(logits.device) for part in seen)
+    logits[rows, token_ids] = _repeated(logits[rows, token_ids], repetition) - deduction
 
 
-def _joined(parts: Sequence[Edits]) -> Edits:
-    return Edits(*map(np.concatenate, zip(*parts, strict=True)))
-
-
-def _add(logits: Tensor, edits: Edits) -> None:
-    """Adds in place; no token may be named twice in a row unless -inf is added."""
-    if len(edits.rows):
-        rows, token_ids, values = (torch.from_numpy(part).to(logits.device) for part in edits)
-        logits[rows, token_ids] += values
-
-
-def _penalize(logits: Tensor, penalties: Penalties) -> None:
-    rows, token_ids, repetition, deduction = (torch.from_numpy(part).to(logits.device) for part in penalties)
-    values = logits[rows, token_ids]
-    values = torch.where(values > 0, values / repetition, values * repetition)
-    logits[rows, token_ids] = values - deduction
+def _repeated(values: Tensor, penalty: Tensor | float) -> Tensor:
+    """Logits of tokens that would be repeated (Keskar et al. 2019, "CTRL")."""
+    return torch.where(values > 0, values / penalty, values * penalty)

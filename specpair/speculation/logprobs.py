@@ -19,12 +19,16 @@ class TokenLogprobs(NamedTuple):
 
 
 def token_logprobs(logits: Tensor, token_ids: Sequence[int], top_counts: Sequence[int]) -> list[TokenLogprobs]:
-    """For each row of logits [N, V]: the logprob of token_ids[row], and the top_counts[row] likeliest tokens."""
+    """For each row of logits [N, V]: the logprob of token_ids[row], and the top_counts[row] likeliest tokens.
+
+    Which of equally likely tokens are named depends on how many are looked for, so each row gets as many as it wants.
+    """
     logprobs = logits.log_softmax(-1)
     chosen = logprobs.gather(-1, torch.tensor(token_ids, device=logits.device)[:, None])[:, 0].tolist()
-    top = largest(logprobs, min(max(top_counts, default=0), logits.shape[1]))
-    values, ids = (part.tolist() for part in top)
-    return [
-        TokenLogprobs(logprob, ids[row][:count], values[row][:count])
-        for row, (logprob, count) in enumerate(zip(chosen, top_counts, strict=True))
-    ]
+    entries = [TokenLogprobs(logprob, [], []) for logprob in chosen]
+    for count in set(top_counts) - {0}:
+        members = [row for row, wanted in enumerate(top_counts) if wanted == count]
+        values, ids = largest(logprobs[members], min(count, logits.shape[1]))
+        for row, top_ids, top_logprobs in zip(members, ids.tolist(), values.tolist(), strict=True):
+            entries[row] = TokenLogprobs(chosen[row], top_ids, top_logprobs)
+    return entries

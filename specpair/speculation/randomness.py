@@ -94,7 +94,7 @@ def philox_words(
 
     On a CPU by numpy, whose operations on arrays so small take a third of the time.
     """
-    numbers = [_wrapped(seeds)[:, None], _wrapped(steps)[:, None], np.asarray(offsets, dtype=np.int64)]
+    numbers = [_wrapped(seeds)[:, None], _wrapped(steps)[:, None], np.ascontiguousarray(offsets, dtype=np.int64)]
     is_cpu = device.type == "cpu"
     seed, step, offset = numbers if is_cpu else [torch.from_numpy(n).to(device) for n in numbers]
     words = philox4x32((int(domain), *_halves(step), offset), _halves(seed))

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from specpair.options import SamplingOptions
 from specpair.speculation.largest import largest
@@ -74,10 +75,10 @@ def probabilities(logits: Tensor, rows: SamplingRows) -> Tensor:
         temperature = rows.temperature.to(dtype).clamp_min(torch.finfo(dtype).tiny)
         logits = (logits - logits.amax(-1, keepdim=True)).div_(temperature[:, None])
     if rows.cuts_min_p:
-        # exp(logit - largest) is the probability relative to the largest; log 0 is -inf and keeps all.
-        logits = logits.masked_fill(
-            logits < logits.amax(-1, keepdim=True) + rows.min_p.to(dtype).log()[:, None], -torch.inf
-        )
+        # exp(logit - largest) is the probability relative to the largest; log 0 is -inf and keeps all. The difference
+        # is the same bits whether the logits were already made relative to the largest or not.
+        relative = logits - logits.amax(-1, keepdim=True)
+        logits = logits.masked_fill(relative < rows.min_p.to(dtype).log()[:, None], -torch.inf)
     if rows.largest_top_k:
         logits = _keep_top_k(logits, rows.top_k, rows.largest_top_k)
     result = logits.softmax(-1)
@@ -112,9 +113,13 @@ def _keep_top_k(logits: Tensor, top_k: Tensor, largest_top_k: int) -> Tensor:
 
 
 def _keep_top_p(rows: Tensor, top_p: Tensor) -> Tensor:
-    """Keeps the smallest set of tokens [R, V] that reaches top_p, of equal ones the first, and normalises."""
-    values = _leading_values(rows, top_p)
-    mass_before = values.double().cumsum(-1) - values
+    """Keeps the smallest set of tokens [R, V] that reaches top_p, of equal ones the first, and normalises.
+
+    A row comes out the same beside any others, whose top_p decides how many values are looked at: all masses are
+    running sums. A plain sum over a single long row is shared among threads, over many rows it is not.
+    """
+    values, mass = _leading_mass(rows, top_p)
+    mass_before = pad(mass[:, :-1], (1, 0))
     wanted = (mass_before < top_p[:, None]).sum(-1, keepdim=True).clamp_min(1)
     keeps_all = (top_p >= 1.0)[:, None]
     threshold = values.gather(-1, wanted - 1).masked_fill_(keeps_all, 0.0)
@@ -123,15 +128,17 @@ def _keep_top_p(rows: Tensor, top_p: Tensor) -> Tensor:
     if bool(surplus.any()):
         ties = rows == threshold
         kept &= ~ties | (ties.cumsum(-1) <= ties.sum(-1, keepdim=True) - surplus)
-    rows = torch.where(kept, rows, 0.0)
-    return rows / rows.sum(-1, keepdim=True)
+    kept_mass = mass.gather(-1, wanted - 1).masked_fill_(keeps_all, 1.0)
+    return torch.where(kept, rows, 0.0) / kept_mass.to(rows.dtype)
 
 
-def _leading_values(rows: Tensor, top_p: Tensor) -> Tensor:
-    """The largest probabilities of each row, descending: enough of them to reach top_p."""
+def _leading_mass(rows: Tensor, top_p: Tensor) -> tuple[Tensor, Tensor]:
+    """The largest probabilities of each row, descending, enough to reach top_p; and their running sums, float64."""
     for width in _TOP_P_WIDTHS:
         values, _ = largest(rows, min(width, rows.shape[-1]))
-        reached = (values.double().sum(-1) >= top_p) | (top_p >= 1.0)
+        mass = values.double().cumsum(-1)
+        reached = (mass[:, -1] >= top_p) | (top_p >= 1.0)
         if bool(reached.all()):
-            return values
-    return rows.sort(-1, descending=True).values
+            return values, mass
+    values = rows.sort(-1, descending=True).values
+    return values, values.double().cumsum(-1)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import grpc.aio
 import pytest
 import torch
 
@@ -179,7 +180,7 @@ async def test_the_prompt_comes_with_its_logprobs_in_the_first_message_alone(
     last = [response.summary for response in responses if response.HasField("summary")]
     assert [summary.completion_token_count for summary in last] == [max_tokens] * 2
     if max_tokens == 0:
-        assert len(responses) == 2
+        assert len(responses) == 3
         assert {summary.finish_reason for summary in last} == {pb.FINISH_REASON_LENGTH}
         assert {summary.speculation.round_count for summary in last} == {0}
     await pair.check_clean()
@@ -213,12 +214,14 @@ async def test_a_client_that_goes_away_leaves_nothing_behind(pair: RunningPair, 
     await pair.check_clean()
 
 
-async def test_outputs_that_find_no_place_at_first_come_all_the_same(folders: Folders) -> None:
-    """Two requests share a target that holds fewer sequences than both want: what waits is opened when others end."""
+async def test_outputs_that_the_target_has_no_place_for_are_refused_before_any_work(folders: Folders) -> None:
     target = engine_config(folders.target, max_num_seqs=4)
     async with running_pair(target, engine_config(folders.draft)) as pair:
         alone = await run(pair, message(n=4))
-        both = await asyncio.gather(run(pair, message(n=4)), run(pair, message(n=3)))
-        assert [choice.ids for choice in both[0]] == [choice.ids for choice in alone]
-        assert [choice.ids for choice in both[1]] == [choice.ids for choice in alone[:3]]
+        both = await asyncio.gather(run(pair, message(n=4)), run(pair, message(n=3)), return_exceptions=True)
+        first, second = both
+        assert isinstance(first, list) and [choice.ids for choice in first] == [choice.ids for choice in alone]
+        assert isinstance(second, grpc.aio.AioRpcError)
+        assert second.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        assert "wants 3 of 4 places" in (second.details() or "")
         await pair.check_clean()

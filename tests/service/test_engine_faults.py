@@ -246,3 +246,31 @@ def test_a_cache_that_holds_not_even_one_sequence_is_refused(tmp_path: Path) -> 
     make_model(tmp_path)
     with pytest.raises(ModelRefusedError, match="--num-blocks is 8, but one sequence of 128 tokens takes 32"):
         load_runner(engine_config(tmp_path, num_blocks=8))
+
+
+async def test_one_of_two_equal_forks_is_kept(tmp_path: Path) -> None:
+    """Both wait for the prefill; whichever comes second finds the first."""
+    drafter = await Drafter.start(engine_config(make_model(tmp_path)))
+    try:
+        await drafter.open("s", [1] * 20, 20, SequenceOptions(sampling=SamplingOptions()))
+        lengths = await asyncio.gather(*(drafter.fork("s", "copy", 10, None) for _ in range(2)))
+        assert lengths == [10, 10]
+        for name in ("s", "copy"):
+            await drafter.close(name)
+        await drafter.engine.check_integrity()
+        info = drafter.info()
+        assert (info.sequence_count, info.free_block_count) == (0, info.block_count)
+    finally:
+        await drafter.stop()
+
+
+async def test_a_rollback_behind_the_prompt_makes_the_rest_output(tmp_path: Path) -> None:
+    """Penalties and min_tokens then count from there, as they do for a fork of that length."""
+    drafter = await Drafter.start(engine_config(make_model(tmp_path)))
+    try:
+        await drafter.open("s", [1] * 10, 10, SequenceOptions(sampling=SamplingOptions()))
+        await drafter.rollback("s", 3)
+        await drafter.fork("s", "copy", None, None)
+        assert [drafter.sequences.get(name).prompt_length for name in ("s", "copy")] == [3, 3]
+    finally:
+        await drafter.stop()

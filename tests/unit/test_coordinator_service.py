@@ -161,9 +161,9 @@ async def test_an_echo_needs_no_scores(service: Service) -> None:
 async def test_a_target_that_is_away_is_asked_for_scores_again(service: Service) -> None:
     service.target.score_faults.before = {0: PeerUnavailableError("away")}
     service.target.score_faults.after = {1: PeerUnavailableError("away")}
-    (response,) = [r async for r in service.generate(max_tokens=0, prompt_logprobs=0)]
-    assert response.prompt_tokens[2].logprobs.logprob == pytest.approx(logprob(2, 3))
-    assert response.summary.finish_reason == pb.FINISH_REASON_LENGTH
+    prompt, end = [r async for r in service.generate(max_tokens=0, prompt_logprobs=0)]
+    assert prompt.prompt_tokens[2].logprobs.logprob == pytest.approx(logprob(2, 3))
+    assert end.summary.finish_reason == pb.FINISH_REASON_LENGTH
     assert not service.target.opened
 
 

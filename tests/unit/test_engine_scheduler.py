@@ -28,7 +28,8 @@ def test_schedule(works: list[Work], budget: int) -> None:
         assert chunk.completes == (left == 0)
         assert chunk.completes or left >= chunk.work.row_count, "the rows of a work are never split"
         fed += chunk.token_count
-    assert fed <= max(budget, sum(work.pending for work in short)), "prefill stays within the budget"
+    of_short = sum(work.pending for work in short)
+    assert fed <= max(budget, of_short + SHORT), "prefill stays within the budget, but for the least that it gets"
     assert chunks or not works or all(w.pending > SHORT for w in works)
 
 
@@ -43,3 +44,16 @@ def test_verify_rows_go_before_a_long_prefill() -> None:
     prefill, verify = make_work(500, 1), make_work(5, 5)
     chunks = schedule([prefill, verify], 32, SHORT)
     assert [(c.work, c.token_count) for c in chunks] == [(verify, 5), (prefill, 27)]
+
+
+def test_rows_that_cannot_be_split_get_their_turn_beside_any_number_of_short_works() -> None:
+    """Scoring wants the logits of all that it feeds."""
+    scoring = Work(Sequence([0] * 64), 64)
+    chunks = schedule([*(make_work(6, 6) for _ in range(75)), scoring], token_budget=512, short=18)
+    assert [chunk.token_count for chunk in chunks if chunk.work is scoring] == [64]
+
+
+def test_a_prefill_gets_on_beside_any_number_of_short_works() -> None:
+    prefill = make_work(400, 1)
+    chunks = schedule([*(make_work(6, 6) for _ in range(200)), prefill], token_budget=512, short=18)
+    assert [chunk.token_count for chunk in chunks if chunk.work is prefill] == [18]

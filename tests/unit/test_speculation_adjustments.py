@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -5,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specpair.options import SamplingOptions
-from specpair.speculation.adjustments import RowBlock, adjust
+from specpair.speculation.adjustments import NamedTokens, RowBlock, adjust
 from specpair.speculation.sampling import SamplingRows, probabilities
 from tests.option_strategies import sampling_options
 from tests.reference import plain_distribution
@@ -17,7 +19,12 @@ VOCABULARY = 12
 def row_blocks(draw: st.DrawFn) -> RowBlock:
     tokens = draw(st.lists(st.integers(0, VOCABULARY - 1), min_size=1, max_size=12))
     row_count = draw(st.integers(1, min(4, len(tokens))))
-    return RowBlock(draw(sampling_options(VOCABULARY)), tokens, draw(st.integers(1, len(tokens))), row_count)
+    prompt_length = draw(st.integers(1, len(tokens) - row_count + 1))
+    return row_block(draw(sampling_options(VOCABULARY)), tokens, prompt_length, row_count)
+
+
+def row_block(options: SamplingOptions, tokens: list[int], prompt_length: int, row_count: int) -> RowBlock:
+    return RowBlock(options, NamedTokens.of(options, tokens[:prompt_length]), tokens, prompt_length, row_count)
 
 
 def history(block: RowBlock, row: int) -> tuple[list[int], list[int]]:
@@ -44,12 +51,12 @@ def test_each_row_is_what_a_plain_loop_makes_of_it(blocks: list[RowBlock], seed:
 
 def test_nothing_is_copied_without_need() -> None:
     logits = torch.randn(2, 5)
-    assert adjust(logits, [RowBlock(SamplingOptions(top_k=3, min_p=0.1, min_tokens=3), [1, 2], 1, 2)]) is logits
+    assert adjust(logits, [row_block(SamplingOptions(top_k=3, min_p=0.1, min_tokens=3), [1, 2], 1, 2)]) is logits
 
 
 def test_a_drafted_token_is_history_for_the_rows_behind_it() -> None:
     options = SamplingOptions(frequency_penalty=1.0, presence_penalty=0.5, repetition_penalty=2.0)
-    adjusted = adjust(torch.full((3, 4), 4.0), [RowBlock(options, [0, 3, 1, 1], 1, 3)])
+    adjusted = adjust(torch.full((3, 4), 4.0), [row_block(options, [0, 3, 1, 1], 1, 3)])
     assert adjusted[:, 0].tolist() == [2.0, 2.0, 2.0]  # prompt: divided, nothing deducted
     assert adjusted[:, 1].tolist() == [4.0, 0.5, -0.5]
     assert adjusted[:, 2].tolist() == [4.0, 4.0, 4.0]
@@ -58,12 +65,19 @@ def test_a_drafted_token_is_history_for_the_rows_behind_it() -> None:
 
 def test_stop_tokens_are_held_back_up_to_min_tokens_within_a_block() -> None:
     options = SamplingOptions(min_tokens=2, stop_token_ids=(1,))
-    adjusted = adjust(torch.zeros(4, 3), [RowBlock(options, [0, 2, 2, 2], 1, 4)])
+    adjusted = adjust(torch.zeros(4, 3), [row_block(options, [0, 2, 2, 2], 1, 4)])
     assert adjusted[:, 1].isneginf().tolist() == [True, True, False, False]
 
 
-@pytest.mark.parametrize("penalty", ["repetition_penalty", "presence_penalty", "frequency_penalty"])
-def test_a_masked_token_stays_masked(penalty: str) -> None:
-    options = SamplingOptions(**{penalty: 1.5}, banned_token_ids=(1,), logit_bias=((1, 100.0),))
-    adjusted = adjust(torch.zeros(1, 3), [RowBlock(options, [0, 1], 1, 1)])
+PENALTIES = [
+    SamplingOptions(repetition_penalty=1.5),
+    SamplingOptions(presence_penalty=1.5),
+    SamplingOptions(frequency_penalty=1.5),
+]
+
+
+@pytest.mark.parametrize("penalty", PENALTIES)
+def test_a_masked_token_stays_masked(penalty: SamplingOptions) -> None:
+    options = replace(penalty, banned_token_ids=(1,), logit_bias=((1, 100.0),))
+    adjusted = adjust(torch.zeros(1, 3), [row_block(options, [0, 1], 1, 1)])
     assert adjusted[0, 1] == -torch.inf
