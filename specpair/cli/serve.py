@@ -84,7 +84,8 @@ def serve_coordinator(
     num_speculative_tokens: opt.NumSpeculativeTokensOption = 5,
     max_num_speculative_tokens: opt.MaxNumSpeculativeTokensOption = 16,
     max_requests: Annotated[
-        int, typer.Option("--max-requests", envvar="SPECPAIR_MAX_REQUESTS", help="Requests that may run at once.")
+        int,
+        typer.Option("--max-requests", envvar="SPECPAIR_MAX_REQUESTS", help="Outputs that may be generated at once."),
     ] = 64,
     draft_timeout: Annotated[
         float,

@@ -10,8 +10,9 @@ from rich.console import Console
 from specpair.cli import options as opt
 from specpair.cli.bundled import BUNDLED, resolve_model
 from specpair.cli.failures import INTERRUPTED, friendly
-from specpair.cli.generate import completion_request, run_generation
+from specpair.cli.generate import run_generation
 from specpair.cli.local_pair import (
+from specpair.cli.request import completion_request
     LOOPBACK,
     ServicePlan,
     announce,
