@@ -12,7 +12,6 @@ from specpair.cli.bundled import BUNDLED, resolve_model
 from specpair.cli.failures import INTERRUPTED, friendly
 from specpair.cli.generate import run_generation
 from specpair.cli.local_pair import (
-from specpair.cli.request import completion_request
     LOOPBACK,
     ServicePlan,
     announce,
@@ -23,6 +22,7 @@ from specpair.cli.request import completion_request
     run_children,
     unless_dead,
 )
+from specpair.cli.request import completion_request
 from specpair.v1 import coordinator_service_pb2 as pb
 
 USUAL_PORTS = {"draft": opt.DRAFT_PORT, "target": opt.TARGET_PORT, "coordinator": opt.COORDINATOR_PORT}
