@@ -4,8 +4,6 @@ In process, on the bundled target: the plain and the deterministic runner share 
 """
 
 import argparse
-import json
-import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -19,8 +17,8 @@ from rich.table import Table
 from tokenizers import Tokenizer
 from torch import Tensor
 
-from bench.machine import describe_machine
 from bench.prompts import held_out_prompts
+from bench.report import save
 from specpair.cli.bundled import BUNDLED, resolve_model
 from specpair.engine.aligned_runner import CHUNK_SIZE, AlignedRunner
 from specpair.engine.batch import Batch
@@ -29,7 +27,6 @@ from specpair.engine.config import EngineConfig
 from specpair.engine.host import load_runner
 from specpair.engine.model_runner import ModelRunner
 
-RESULTS = Path(__file__).parent / "results"
 Dtype = Literal["float32", "bfloat16"]
 PROMPT_TOKENS = 64
 PREFILL_TOKENS = 512
@@ -78,18 +75,7 @@ def main() -> None:
         few = prompts[:COMPANY]
         flips += count_flips("bfloat16", load(model, "bfloat16"), few, arguments.bfloat16_tokens // len(few))
     print_tables(costs, flips)
-    result = {
-        "machine": describe_machine(),
-        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "threads": torch.get_num_threads(),
-        "load_average": os.getloadavg()[0],
-        "chunk_size": CHUNK_SIZE,
-        "costs": costs,
-        "flips": flips,
-    }
-    RESULTS.mkdir(exist_ok=True)
-    (RESULTS / "determinism.json").write_text(json.dumps(result, indent=1) + "\n")
-    print(json.dumps(result))
+    save("determinism", threads=torch.get_num_threads(), chunk_size=CHUNK_SIZE, costs=costs, flips=flips)
 
 
 def load(model: str, dtype: Dtype) -> Runners:
