@@ -8,7 +8,7 @@ from specpair.cli.exactness_draws import draw_all, draw_one
 from specpair.cli.failures import CommandError
 from specpair.errors import NotSupportedError
 from specpair.exactness.draws import Draw, Drawn, Prompt
-from specpair.exactness.judgement import judge, rules_without_proposals
+from specpair.exactness.judgement import judge, rules_hardly_speculated
 from specpair.exactness.plan import Settings, make_plan
 from specpair.exactness.report import Report
 from specpair.exactness.rounding import rounding_of
@@ -111,8 +111,8 @@ def _some_tokens(vocab_size: int, step: int, count: int) -> tuple[int, ...]:
 
 def _check_speculation(outputs: dict[Draw, Drawn]) -> None:
     """A server that never proposes would pass every test, and prove nothing. Raises CommandError."""
-    if silent := rules_without_proposals(outputs):
+    if silent := rules_hardly_speculated(outputs):
         names = ", ".join(silent)
         raise CommandError(
-            f"the draft proposed nothing under rule {names}: speculation is off or the draft does not answer"
+            f"the draft proposed nothing, or failed in most rounds, under rule {names}: there is nothing to verify"
         )

@@ -32,13 +32,16 @@ def judge(plan: Plan, outputs: Outputs, *, alpha: float, rounding: Rounding, dra
     )
 
 
-def rules_without_proposals(outputs: Outputs) -> list[Rule]:
-    """Rules under which proposals were wanted and none was made: a comparison would compare the target with itself."""
+def rules_hardly_speculated(outputs: Outputs) -> list[Rule]:
+    """Rules under which proposals were wanted and none was made, or the draft failed in most of the rounds: a comparison
+    would compare the target with itself."""
     proposed: Counter[Rule] = Counter()
+    surplus: Counter[Rule] = Counter()
     for draw, drawn in outputs.items():
         if draw.num_speculative_tokens > 0:
             proposed[draw.rule] += drawn.draft_token_count
-    return [rule for rule, count in proposed.items() if count == 0]
+            surplus[draw.rule] += 2 * drawn.fallback_count - drawn.round_count
+    return [rule for rule, count in proposed.items() if count == 0 or surplus[rule] > 0]
 
 
 def judge_equality(test: EqualityTest, outputs: Outputs, rounding: Rounding) -> Equality:

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from specpair.cli.exactness_report import json_report, print_report
 from specpair.exactness.draws import Draw, Drawn
-from specpair.exactness.judgement import judge, judge_equality, parting, rules_without_proposals
+from specpair.exactness.judgement import judge, judge_equality, parting, rules_hardly_speculated
 from specpair.exactness.plan import EqualityTest, Kind, Plan, Settings, make_plan
 from specpair.exactness.report import Equality, Report, Verdict
 from specpair.exactness.rounding import HALF, NONE, SINGLE, Rounding, rounding_of
@@ -83,9 +83,14 @@ def test_the_acceptance_of_the_sampled_outputs() -> None:
 
 def test_rules_that_never_proposed_are_named() -> None:
     made = outputs()
-    assert rules_without_proposals(made) == []
+    assert rules_hardly_speculated(made) == []
     silent = {d: replace(o, draft_token_count=0) if d.rule is Rule.TOKEN else o for d, o in made.items()}
-    assert rules_without_proposals(silent) == [Rule.TOKEN]
+    assert rules_hardly_speculated(silent) == [Rule.TOKEN]
+    failing = {
+        d: replace(o, fallback_count=o.round_count) if d.rule is Rule.TOKEN and d.num_speculative_tokens else o
+        for d, o in made.items()
+    }
+    assert rules_hardly_speculated(failing) == [Rule.TOKEN]
 
 
 def parted(
