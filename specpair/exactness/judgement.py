@@ -33,8 +33,8 @@ def judge(plan: Plan, outputs: Outputs, *, alpha: float, rounding: Rounding, dra
 
 
 def rules_hardly_speculated(outputs: Outputs) -> list[Rule]:
-    """Rules under which proposals were wanted and none was made, or the draft failed in most of the rounds: a comparison
-    would compare the target with itself."""
+    """Rules under which no proposal was made, or the draft failed in most rounds: a comparison would compare the target
+    with itself."""
     proposed: Counter[Rule] = Counter()
     surplus: Counter[Rule] = Counter()
     for draw, drawn in outputs.items():
