@@ -1,4 +1,5 @@
 from dataclasses import fields
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,21 @@ def test_zero_is_a_value_and_not_an_absence() -> None:
 
 
 def test_sampling_travels_with_every_field_set() -> None:
-    options = SamplingOptions(temperature=0.5, top_k=40, top_p=0.75, seed=2**64 - 1)
+    options = SamplingOptions(
+        temperature=0.5,
+        top_k=40,
+        top_p=0.75,
+        min_p=0.25,
+        repetition_penalty=1.5,
+        presence_penalty=-0.5,
+        frequency_penalty=0.5,
+        logit_bias=((3, 1.0), (7, -2.0)),
+        allowed_token_ids=(1, 2, 3),
+        banned_token_ids=(4,),
+        min_tokens=5,
+        stop_token_ids=(6,),
+        seed=2**64 - 1,
+    )
     message = sampling_to_proto(options)
     assert len(message.ListFields()) == len(fields(SamplingOptions))
     assert sampling_from_proto(message) == options
@@ -62,7 +77,17 @@ def test_greedy_sampling_still_sets_every_field() -> None:
 
 
 @pytest.mark.parametrize(
-    ("field", "value"), [("temperature", -1.0), ("temperature", float("nan")), ("top_p", 0.0), ("top_p", 1.5)]
+    ("field", "value"),
+    [
+        ("temperature", -1.0),
+        ("temperature", float("nan")),
+        ("top_p", 0.0),
+        ("top_p", 1.5),
+        ("min_p", 1.1),
+        ("repetition_penalty", 0.0),
+        ("presence_penalty", 2.1),
+        ("frequency_penalty", float("inf")),
+    ],
 )
 def test_sampling_out_of_range_names_the_field(field: str, value: float) -> None:
     message = sampling_pb2.SamplingOptions()
@@ -103,3 +128,20 @@ def test_model_info_has_the_fields_of_the_contract() -> None:
 def test_model_info_travels() -> None:
     data = model_info_to_proto(INFO).SerializeToString()
     assert model_info_from_proto(sequence_service_pb2.GetModelInfoResponse.FromString(data)) == INFO
+
+
+@pytest.mark.parametrize(
+    ("field", "changes"),
+    [
+        ("logit_bias", {"logit_bias": dict.fromkeys(range(1025), 1.0)}),
+        ("logit_bias", {"logit_bias": {3: 101.0}}),
+        ("allowed_token_ids", {"allowed_token_ids": range(16385)}),
+        ("allowed_token_ids", {"allowed_token_ids": [1, 2], "banned_token_ids": [1, 2]}),
+        ("allowed_token_ids", {"allowed_token_ids": [1], "stop_token_ids": [1], "min_tokens": 1}),
+        ("banned_token_ids", {"banned_token_ids": range(16385)}),
+        ("stop_token_ids", {"stop_token_ids": range(129)}),
+    ],
+)
+def test_lists_out_of_bounds_name_the_field(field: str, changes: dict[str, Any]) -> None:
+    with pytest.raises(InvalidFieldError, match=f"sampling.{field}"):
+        sampling_from_proto(sampling_pb2.SamplingOptions(**changes))
