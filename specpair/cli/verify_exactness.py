@@ -4,6 +4,7 @@ import asyncio
 import importlib.util
 import os
 import secrets
+import sys
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
@@ -24,7 +25,9 @@ if TYPE_CHECKING:  # they want scipy, which no other command needs
     from specpair.exactness.plan import Settings
     from specpair.exactness.report import Report
 
-DRAWS = 1000
+DRAWS = 300
+REPORT_WIDTH = 120
+"""Columns of the tables where no terminal says how many there are."""
 MIN_DRAWS = 20
 MAX_DRAWS = 10**6
 ALPHA = 1e-3
@@ -149,4 +152,5 @@ def _print(settings: "Settings", report: "Report", *, is_json: bool, is_plain: b
     if is_json:
         typer.echo(json_report(report, settings))
     else:
-        print_report(Console(no_color=is_plain or None, highlight=False), report, settings)
+        width = None if sys.stdout.isatty() else REPORT_WIDTH
+        print_report(Console(no_color=is_plain or None, highlight=False, width=width), report, settings)
