@@ -14,6 +14,7 @@ from tests.reference import coupled_choice, plain_loop
 from tests.services import RunningPair, engine_config, running_pair, running_target
 from tests.tiny_models import load_plain, make_model, make_variation
 
+BUNDLED = Path(__file__).parents[2] / "models" / "bundled"
 VOCABULARY = 100
 PROMPT = [5, 2, 7, 2, 11]
 COUNT = 24
@@ -104,3 +105,19 @@ async def test_a_lost_sequence_goes_on_where_it_was(target: Path) -> None:
                 tokens.append(answers[0].next_token_id)
             assert tokens[len(PROMPT) :] == expected
             await running.sequences.CloseSequence(pb.CloseSequenceRequest(sequence_id="s"))
+
+
+async def test_the_bundled_target_writes_the_same_with_any_draft(tmp_path: Path) -> None:
+    """Deterministic, so that no near-tie can part the outputs: alone, and among 16 others."""
+    target = engine_config(BUNDLED / "target", deterministic=True, max_model_len=256)
+    random = make_model(tmp_path, seed=2, vocab_size=4096)
+    drafts = [engine_config(BUNDLED / "draft", max_model_len=256), engine_config(random), None]
+    outputs: list[list[list[int]]] = []
+    for draft in drafts:
+        async with running_pair(target, draft) as pair:
+            for k in (0, 1, 3, 8) if draft else (0,):
+                outputs.append([await generate(pair, seed, k) for seed in (1, 2)])
+            others = (generate(pair, seed, 3) for seed in range(100, 116))
+            together = await asyncio.gather(generate(pair, 1, 3), generate(pair, 2, 3), *others)
+            outputs.append(together[:2])
+    assert all(output == outputs[0] for output in outputs)
