@@ -82,7 +82,7 @@ class SamplingOptions:
         check_range("sampling.temperature", self.temperature, 0.0, MAX_TEMPERATURE)
         check_range("sampling.top_k", self.top_k, 0, 2**32 - 1)
         if not 0.0 < self.top_p <= 1.0:
-            raise InvalidFieldError("sampling.top_p", f"is {self.top_p}; it must be above 0 and at most 1", limit=1)
+            raise InvalidFieldError("sampling.top_p", f"is {self.top_p:.6g}; it must be above 0 and at most 1", limit=1)
         check_range("sampling.min_p", self.min_p, 0.0, 1.0)
         check_range(
             "sampling.repetition_penalty", self.repetition_penalty, MIN_REPETITION_PENALTY, MAX_REPETITION_PENALTY
@@ -207,9 +207,9 @@ class SequenceOptions:
 def check_lenience(lenience: float, rule: Rule) -> None:
     """Raises InvalidFieldError unless the lenience is in (0, 1], and 1 except under the token rule."""
     if not 0.0 < lenience <= 1.0:
-        raise InvalidFieldError("lenience", f"is {lenience}; it must be above 0 and at most 1", limit=1)
+        raise InvalidFieldError("lenience", f"is {lenience:.6g}; it must be above 0 and at most 1", limit=1)
     if lenience < 1.0 and rule is not Rule.TOKEN:
-        raise InvalidFieldError("lenience", f"is {lenience}; below 1 it wants the token rule, not {rule}")
+        raise InvalidFieldError("lenience", f"is {lenience:.6g}; below 1 it wants the token rule, not {rule}")
 
 
 def check_range(field: str, value: float, low: float, high: float) -> None:
