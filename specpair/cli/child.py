@@ -109,12 +109,7 @@ async def _is_serving(stub: Any) -> bool:
 
 
 def _environment() -> dict[str, str]:
-    """Ours, and such that the child finds this very package.
-
-    Draft and target share this machine and wait for each other in turn: with a thread for each core in both, idle
-    threads of one spin against working ones of the other, and everything takes half as long again.
-    """
-    threads = {"OMP_NUM_THREADS": str(max(1, (os.cpu_count() or 1) // 2))}
+    """Ours, and such that the child finds this very package."""
     root = str(Path(specpair.__file__).resolve().parents[1])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**threads, **os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
