@@ -60,8 +60,8 @@ node_modules/.bin/buf: package.json
 proto: setup ## Generate the stubs in specpair/v1 from the contract
 	$(call generate,.)
 
-bench: setup ## Measure against peers and theory
-	$(BIN)/python -m bench
+bench: setup ## Measure against peers and theory; options as in make bench ARGS="--expand 100M"
+	$(BIN)/python -m bench $(ARGS)
 
 clean: ## Remove what make made
 	rm -rf .venv build node_modules *.egg-info .pytest_cache .ruff_cache .hypothesis

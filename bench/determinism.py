@@ -17,14 +17,15 @@ from rich.table import Table
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from bench.passes import feed
 from bench.prompts import held_out_prompts
 from bench.report import save
 from specpair.cli.bundled import BUNDLED, resolve_model
 from specpair.engine.aligned_runner import CHUNK_SIZE, AlignedRunner
-from specpair.engine.batch import Batch
-from specpair.engine.cache import Holding, Segment
+from specpair.engine.cache import Holding
 from specpair.engine.config import EngineConfig
-from specpair.engine.host import load_runner
+from specpair.engine.host import choose_runner, make_cache
+from specpair.engine.loading import load as load_model
 from specpair.engine.model_runner import ModelRunner
 
 Dtype = Literal["float32", "bfloat16"]
@@ -79,8 +80,11 @@ def main() -> None:
 
 
 def load(model: str, dtype: Dtype) -> Runners:
-    loaded, plain = load_runner(EngineConfig(model=model, dtype=dtype))
-    return Runners(plain=plain, deterministic=AlignedRunner(loaded, plain.cache))
+    config = EngineConfig(model=model, dtype=dtype)
+    loaded = load_model(config)
+    cache = make_cache(config, loaded.facts)
+    plain = choose_runner(config, loaded.model)(loaded, cache)
+    return Runners(plain=plain, deterministic=AlignedRunner(loaded, cache))
 
 
 def tokenized_prompts(model: str, count: int) -> list[list[int]]:
@@ -196,16 +200,6 @@ def continue_in_company(
     for holding in holdings:
         runner.cache.free(holding)
     return [torch.cat(own) for own in zip(*parts, strict=True)]
-
-
-def feed(runner: ModelRunner, holdings: list[Holding], chunks: list[list[int]], *, rows: int) -> Tensor:
-    """One forward pass over a chunk of each sequence; the logits of the last `rows` tokens of each."""
-    segments = []
-    for holding, chunk in zip(holdings, chunks, strict=True):
-        segments.append(Segment(holding, holding.length, len(chunk)))
-        runner.cache.append(holding, len(chunk))
-    token_ids = [token for chunk in chunks for token in chunk]
-    return runner.forward(Batch(segments=segments, token_ids=token_ids, row_counts=[rows] * len(chunks)))
 
 
 def print_tables(costs: list[dict[str, object]], flips: list[dict[str, object]]) -> None:

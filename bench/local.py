@@ -1,12 +1,11 @@
 """The three processes of a pair on this machine, for as long as something is measured."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from rich.console import Console
 
-from specpair.cli.bundled import BUNDLED, resolve_model
+from bench.options import BenchOptions
 from specpair.cli.connection import coordinator_at
 from specpair.cli.local_pair import LOOPBACK, announce, free_port, ignore_line, plan_service, run_children, unless_dead
 from specpair.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
@@ -14,20 +13,15 @@ from specpair.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
 Result = TypeVar("Result")
 
 
-def measured_locally(
-    measure: Callable[[CoordinatorServiceStub], Awaitable[Result]], target: str = BUNDLED, draft: str = BUNDLED
+async def with_local_pair(
+    options: BenchOptions, measure: Callable[[CoordinatorServiceStub], Awaitable[Result]]
 ) -> Result:
-    """Starts draft, target and coordinator, measures, stops them."""
-    return asyncio.run(_run(measure, {"draft": draft, "target": target}))
-
-
-async def _run(measure: Callable[[CoordinatorServiceStub], Awaitable[Result]], models: dict[str, str]) -> Result:
+    """Starts draft, target and coordinator, measures, stops them. Raises CommandError if a service ends."""
     plans = [
-        plan_service(name, {"--model": resolve_model(models[name], name)}, host=LOOPBACK, port=free_port())
-        for name in ("draft", "target")
+        plan_service(role, options.model_flags(role), host=LOOPBACK, port=free_port()) for role in ("draft", "target")
     ]
-    addresses = {f"--{plan.name}": plan.address for plan in plans}
-    plans.append(plan_service("coordinator", dict(addresses), host=LOOPBACK, port=free_port()))
+    addresses: dict[str, object] = {f"--{plan.name}": plan.address for plan in plans}
+    plans.append(plan_service("coordinator", addresses, host=LOOPBACK, port=free_port()))
     results: list[Result] = []
 
     async def connect_and_measure() -> None:
@@ -35,6 +29,6 @@ async def _run(measure: Callable[[CoordinatorServiceStub], Awaitable[Result]], m
             results.append(await measure(stub))
 
     async with run_children(plans, ignore_line) as children:
-        await unless_dead(children, announce(children, Console(stderr=True)))
+        await unless_dead(children, announce(children, Console(stderr=True, highlight=False)))
         await unless_dead(children, connect_and_measure())
     return results[0]

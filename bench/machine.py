@@ -2,18 +2,25 @@
 
 import os
 import platform
+import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
+ROOT = Path(__file__).parents[1]
+
 
 def describe_machine() -> dict[str, object]:
-    """Processor, cores and the versions that decide about speed."""
+    """Processor, cores, memory, GPUs, the versions that decide about speed, and the commit that was measured."""
     return {
         "processor": processor(),
         "cores": len(os.sched_getaffinity(0)),
+        "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1),
+        "gpus": said_by("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader").splitlines(),
+        "omp_num_threads": os.environ.get("OMP_NUM_THREADS"),
         "system": platform.system(),
         "python": platform.python_version(),
         **{name: version(name) for name in ("torch", "transformers", "grpcio")},
+        "commit": said_by("git", "-C", str(ROOT), "describe", "--always", "--dirty"),
     }
 
 
@@ -22,3 +29,11 @@ def processor() -> str:
     lines = path.read_text().splitlines() if path.exists() else []
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else platform.processor()
+
+
+def said_by(*command: str) -> str:
+    """What a command prints; nothing if it is not there or fails."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
+    except (OSError, subprocess.SubprocessError):
+        return ""

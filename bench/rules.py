@@ -1,49 +1,55 @@
-"""`python -m bench.rules`: acceptance of the bundled pair by rule and temperature; a table, then one JSON line.
+"""`python -m bench.rules`: acceptance of a pair by rule and temperature; a table, then one JSON line.
 
 Prompts are the beginnings of held-out files, and seeds are fixed: the same weights give the same figures but for
 near-ties.
 """
 
-import argparse
-
-from bench.local import measured_locally
-from bench.pair import Setting, measure
-from bench.prompts import held_out_prompts
-from bench.report import publish
+from bench.alone import run_alone
+from bench.arena import Arena, in_arena
+from bench.case import Case, Peer
+from bench.figures import Acceptance, counts_of, of_case, token_count
+from bench.interleaving import turns
+from bench.measurement import Measurement
+from bench.options import SEED, BenchOptions
+from bench.progress import Progress
+from bench.report import Section, Table
 from specpair.options import Rule
 
+K = 5
 TEMPERATURES = (0.0, 0.5, 1.0)
-FORMATS = {
+COLUMNS = {
     "rule": "{}",
     "temperature": "{:g}",
-    "k": "{:.0f}",
-    "acceptance_rate": "{:.3f}",
-    "first_token_acceptance": "{:.3f}",
+    "rate|acceptance rate": "{:.3f}",
+    "first|of first tokens": "{:.3f}",
     "tokens_per_round": "{:.2f}",
 }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        prog="python -m bench.rules", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--prompts", type=int, default=12, help="held-out files to go on from (default 12)")
-    parser.add_argument("--max-tokens", type=int, default=96, help="tokens to generate for each (default 96)")
-    parser.add_argument("--k", type=int, default=5, help="tokens per proposal (default 5)")
-    arguments = parser.parse_args()
-    settings = [
-        Setting(temperature=temperature, num_speculative_tokens=arguments.k, rule=rule)
+async def measure_rules(arena: Arena) -> Section:
+    """The section of the report."""
+    cases = [
+        Case(peer=Peer.SPECPAIR, temperature=temperature, num_speculative_tokens=K, rule=rule)
         for rule in Rule
         for temperature in TEMPERATURES
     ]
-    prompts = held_out_prompts(arguments.prompts)
-    tallies = measured_locally(lambda stub: measure(stub, settings, prompts, arguments.max_tokens))
+    measurements = await arena.measure(turns(cases, arena.options.prompts, arena.options.repetitions, SEED))
     rows = [
-        {"rule": setting.rule.value, "temperature": setting.temperature, "k": arguments.k, **tally.acceptance()}
-        for setting, tally in tallies.items()
+        {"rule": case.rule.value, "temperature": case.temperature, "k": K, **vars(acceptance_of(measurements, case))}
+        for case in cases
     ]
-    publish("rules", f"acceptance of the bundled pair at K = {arguments.k}", FORMATS, rows)
+    table = Table(title=f"acceptance at K = {K}: {arena.options.label}", columns=COLUMNS, rows=rows)
+    return Section(name="rules", tables=[table], figures={"rows": rows})
+
+
+def acceptance_of(measurements: list[Measurement], case: Case) -> Acceptance:
+    outputs = of_case(measurements, case)
+    return Acceptance.of(counts_of(outputs), token_count(outputs))
+
+
+async def measure_alone(options: BenchOptions, progress: Progress) -> list[Section]:
+    return [await in_arena(options, progress, measure_rules)]
 
 
 if __name__ == "__main__":
-    main()
+    run_alone("rules", __doc__, measure_alone)

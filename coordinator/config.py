@@ -21,10 +21,10 @@ class CoordinatorConfig:
     """`host:port` of the target service."""
     draft_address: str | None = None
     """`host:port` of the draft service; None decodes with the target alone."""
-    num_speculative_tokens: int = 5
-    """Tokens proposed per round unless the request says otherwise."""
+    num_speculative_tokens: int | None = None
+    """Tokens proposed per round unless the request says otherwise; None decides anew for each round."""
     max_num_speculative_tokens: int = 16
-    """Most tokens that a request may ask for per round."""
+    """Most tokens proposed per round."""
     max_requests: int = 64
     """Requests that may run at once; one that asks for several outputs counts as so many."""
     draft_timeout: float = 5.0
@@ -43,7 +43,8 @@ class CoordinatorConfig:
         if self.draft_address is not None:
             check_address("draft_address", self.draft_address)
         check_range("max_num_speculative_tokens", self.max_num_speculative_tokens, 0, MAX_SPECULATIVE_TOKENS)
-        check_range("num_speculative_tokens", self.num_speculative_tokens, 0, self.max_num_speculative_tokens)
+        if self.num_speculative_tokens is not None:
+            check_range("num_speculative_tokens", self.num_speculative_tokens, 0, self.max_num_speculative_tokens)
         check_range("max_requests", self.max_requests, 1, 65536)
         for name in ("draft_timeout", "draft_cooldown", "target_timeout", "startup_timeout", "draft_startup_timeout"):
             check_range(name, getattr(self, name), 0.001, 86400.0)

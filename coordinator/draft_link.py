@@ -8,9 +8,10 @@ from coordinator.config import CoordinatorConfig
 from coordinator.peer import DraftPeer
 from coordinator.target_link import TargetLink
 from coordinator.tokenizer import Tokenizer
-from coordinator.vocabulary import check_vocabularies
+from coordinator.vocabulary import check_vocabularies, has_no_model
 from specpair.errors import PeerUnavailableError, SpecpairError, VocabularyMismatchError
 from specpair.model_info import ModelInfo
+from specpair.options import Drafter
 
 CALL_TIMEOUT = 10.0
 
@@ -35,6 +36,11 @@ class DraftLink:
     @property
     def is_usable(self) -> bool:
         return self.info is not None and time.monotonic() >= self._quiet_until
+
+    @property
+    def own_drafter(self) -> Drafter | None:
+        """What proposes unless a request says otherwise, as far as that is known."""
+        return self.info.drafters[0] if self.info is not None and self.info.drafters else None
 
     def leave_alone(self, error: SpecpairError) -> None:
         """After a failure: nobody asks the draft during the cool-down."""
@@ -63,7 +69,7 @@ class DraftLink:
         Raises VocabularyMismatchError, or PeerUnavailableError when it does not answer.
         """
         info = await self.peer.info(CALL_TIMEOUT)
-        files = await self.peer.tokenizer_files(CALL_TIMEOUT)
+        files = None if has_no_model(info) else await self.peer.tokenizer_files(CALL_TIMEOUT)
         tokenizer = None if files is None else await asyncio.to_thread(Tokenizer, files)
         await asyncio.to_thread(check_vocabularies, tokenizer, self._target.tokenizer, info, self._target.info)
         self.info = info

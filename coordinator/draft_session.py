@@ -11,6 +11,8 @@ from specpair.errors import InvalidDistributionError, InvalidFieldError, PeerUna
 from specpair.options import SequenceOptions
 
 CLOSE_TIMEOUT = 5.0
+MOST_USUAL_BACKLOG = 32
+"""Committed tokens that the draft feeds beside its steps at little cost."""
 
 logger = logging.getLogger(__name__)
 
@@ -25,22 +27,46 @@ class DraftSession:
         self._options = options
         self._held_length = 0
         """Committed tokens that the draft holds; 0 if it has to be opened."""
+        self._was_opened = False
+        """Whether it was opened since the last proposal."""
+        self.is_usual = True
+        """Whether the last proposal took as long as others do: it opened nothing, and had few tokens to catch up."""
         self._opening: asyncio.Task[None] | None = None
         self._quiet_until = 0.0
         self._lock = asyncio.Lock()
         """Held by the call under way: a sequence is not forked in the middle of one."""
 
-    def start(self, history: Sequence[int], original: "DraftSession | None" = None) -> None:
-        """Opens the sequence on the side, as a copy of another's prompt if there is one to copy.
+    def start(self, history: Sequence[int], original: "DraftSession | None" = None) -> bool:
+        """Opens the sequence on the side, as a copy of another's prompt if that one was opened.
 
-        The first token does not wait for the draft.
+        No token waits for the draft. Returns whether it could be asked.
         """
-        if self._link.is_usable and self.room(len(history)) > 0:
-            prompt = list(history)
-            self._opening = asyncio.create_task(
-                self._open(prompt) if original is None else self._fork(original, prompt)
-            )
-            self._opening.add_done_callback(_retrieve)
+        if self._opening is not None:
+            return True
+        if not self._is_usable or self.room(len(history)) <= 0:
+            return False
+        tokens = list(history)
+        copied = original if original is not None and original._is_begun else None
+        self._opening = asyncio.create_task(self._open(tokens) if copied is None else self._fork(copied, tokens))
+        self._opening.add_done_callback(_retrieve)
+        return True
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether a proposal need not wait for an opening; one that failed shows in the proposal."""
+        return self._held_length > 0 or (self._opening is not None and self._opening.done())
+
+    def backlog(self, length: int) -> int:
+        """Tokens of `length` that the draft does not hold."""
+        return length - self._held_length
+
+    @property
+    def _is_begun(self) -> bool:
+        return self._held_length > 0 or self._opening is not None
+
+    @property
+    def _is_usable(self) -> bool:
+        return self._link.is_usable and time.monotonic() >= self._quiet_until
 
     @property
     def is_known(self) -> bool:
@@ -52,13 +78,15 @@ class DraftSession:
         info = self._link.info
         return 0 if info is None else min(info.max_num_speculative_tokens, info.max_model_len - length - 1)
 
-    async def propose(self, step: int, history: Sequence[int], count: int) -> Proposed | None:
+    async def propose(
+        self, step: int, history: Sequence[int], count: int, min_confidence: float = 0.0
+    ) -> Proposed | None:
         """Up to `count` tokens behind the history; None if the draft has none to give at present."""
-        if not self._link.is_usable or time.monotonic() < self._quiet_until:
+        if not self._is_usable:
             return None
         try:
             async with asyncio.timeout(self._link.timeout):
-                return await self._propose(step, history, count)
+                return await self._propose(step, history, count, min_confidence)
         except TimeoutError:
             self._link.leave_alone(PeerUnavailableError(f"no proposal within {self._link.timeout:g} s"))
         except AWAY as error:
@@ -86,21 +114,23 @@ class DraftSession:
             except SpecpairError as error:
                 logger.debug("closing at the draft failed: %s", error.message)
 
-    async def _propose(self, step: int, history: Sequence[int], count: int) -> Proposed:
+    async def _propose(self, step: int, history: Sequence[int], count: int, min_confidence: float) -> Proposed:
         await self._finish_opening()
         async with self._lock:
             if self._held_length:
                 try:
-                    return await self._ask(step, history, count)
+                    return await self._ask(step, history, count, min_confidence)
                 except LOST as error:
                     logger.info("opening the draft again: %s", error.message, extra={"sequence_id": self._sequence_id})
             await self._reopen(history)
-            return await self._ask(step, history, count)
+            return await self._ask(step, history, count, min_confidence)
 
-    async def _ask(self, step: int, history: Sequence[int], count: int) -> Proposed:
+    async def _ask(self, step: int, history: Sequence[int], count: int, min_confidence: float) -> Proposed:
         held = self._held_length
+        self.is_usual = not self._was_opened and self.backlog(len(history)) <= MOST_USUAL_BACKLOG
+        self._was_opened = False
         proposed = await self._link.peer.propose(
-            self._sequence_id, step, held, history[held:], count, self._link.timeout
+            self._sequence_id, step, held, history[held:], count, self._link.timeout, min_confidence
         )
         self._held_length = len(history)
         self._link.welcome()
@@ -130,6 +160,7 @@ class DraftSession:
         )
         self._link.confirm(instance_id)
         self._held_length = len(history)
+        self._was_opened = True
 
     async def _fork(self, original: "DraftSession", prompt: Sequence[int]) -> None:
         """Opens the sequence as a copy of another's prompt; by itself if that is not to be had."""
@@ -141,6 +172,7 @@ class DraftSession:
                 )
             self._link.confirm(instance_id)
             self._held_length = len(prompt)
+            self._was_opened = True
         except SpecpairError as error:
             logger.info("not forked: %s", error.message, extra={"sequence_id": self._sequence_id})
             await self._reopen(prompt)

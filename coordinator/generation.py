@@ -13,6 +13,7 @@ from coordinator.draft_session import DraftSession
 from coordinator.output import Output
 from coordinator.pair import Pair
 from coordinator.peer import Proposed, Verdict, elapsed_us
+from coordinator.proposals import Proposals
 from coordinator.request import GenerationRequest
 from coordinator.target_session import TargetSession
 from specpair.errors import InvalidDistributionError, InvalidFieldError, NotSupportedError, SpecpairError
@@ -67,7 +68,6 @@ class Generation:
         self.request = request
         self.sequence_id = secrets.token_hex(16)
         self.output = Output(request, pair.target.tokenizer)
-        self.acceptance = Acceptance()
         self.time_to_first_token_us = 0
         self.cumulative_logprob = 0.0
         """Sum over the output's tokens; 0 unless the target was asked for logprobs."""
@@ -81,6 +81,12 @@ class Generation:
         self.has_logprobs = options.logprobs is not None
         self._target = TargetSession(pair.target, self.sequence_id, prompt_length, options, pair.config.target_timeout)
         self._draft = None if pair.draft is None else DraftSession(pair.draft, self.sequence_id, prompt_length, options)
+        self.proposals = Proposals(request, pair, self._draft)
+
+    @property
+    def acceptance(self) -> Acceptance:
+        """What speculation did so far."""
+        return self.proposals.acceptance
 
     @property
     def total_time_us(self) -> int:
@@ -108,6 +114,7 @@ class Generation:
                 step += 1
                 yield await self._next_round(step)
         finally:
+            self.proposals.leave()
             self._pair.background.spawn(self._close())
 
     def _prompt_round(self) -> Round:
@@ -118,8 +125,7 @@ class Generation:
         original = self._original
         if original is not None:
             await original._has_fed_prompt.wait()
-        if self._draft is not None and self.request.num_speculative_tokens > 0:
-            self._draft.start(self._history, None if original is None else original._draft)
+        self.proposals.begin(self._history, self._longest_block(), None if original is None else original.proposals)
         if original is None:
             await self._target.open(self._history)
         else:
@@ -130,32 +136,17 @@ class Generation:
         verdict = await self._judge(0, None)
         self.time_to_first_token_us = self.total_time_us
         self._has_fed_prompt.set()
+        self.proposals.start_clock()
         return self._commit([], verdict, [Origin.TARGET])
 
     async def _next_round(self, step: int) -> Round:
-        proposed = await self._propose(step)
+        proposed = await self.proposals.next(step, self._history, self._longest_block())
         verdict, proposed = await self._verify(step, proposed)
         drafted = list(proposed.token_ids) if proposed is not None else []
+        self.proposals.add(len(drafted), verdict)
         accepted_count = verdict.accepted_count
-        self.acceptance.add_round(len(drafted), accepted_count)
-        self.acceptance.add_verify_time(verdict.compute_time_us, verdict.elapsed_us)
         origins = [Origin.ACCEPTED] * accepted_count + [_origin_of_next(len(drafted), accepted_count)]
         return self._commit(drafted, verdict, origins)
-
-    async def _propose(self, step: int) -> Proposed | None:
-        """The draft's proposal; None where none is wanted or none is to be had."""
-        count = self._block_length()
-        if self._draft is None or count <= 0:
-            return None
-        proposed = await self._draft.propose(step, self._history, count)
-        if proposed is None:
-            self.acceptance.fallback_count += 1
-            return None
-        self.acceptance.add_proposal_time(proposed.compute_time_us, proposed.elapsed_us)
-        if len(proposed.token_ids) > count:
-            self._fall_back(InvalidDistributionError("proposal", f"has more than {count} tokens", limit=count))
-            return None
-        return proposed if proposed.token_ids else None
 
     async def _verify(self, step: int, proposed: Proposed | None) -> tuple[Verdict, Proposed | None]:
         """The verdict and the proposal it is about: none if the target refused what the draft sent."""
@@ -165,7 +156,7 @@ class Generation:
             except (InvalidFieldError, NotSupportedError) as error:
                 if not is_about_the_proposal(error):
                     raise
-                self._fall_back(error)
+                self.proposals.refuse(error)
         return await self._judge(step, None), None
 
     async def _judge(self, step: int, proposed: Proposed | None) -> Verdict:
@@ -179,26 +170,20 @@ class Generation:
             raise SpecpairError(f"the target sent {len(verdict.logprobs)} logprobs for {committed_count} tokens")
         return verdict
 
-    def _fall_back(self, error: SpecpairError) -> None:
-        """The proposal is no good: the round goes without, and the draft is left alone for a while."""
-        assert self._draft is not None
-        self.acceptance.fallback_count += 1
-        self._draft.leave_alone(InvalidDistributionError("proposal", error.message))
-
-    def _block_length(self) -> int:
-        """Tokens to propose now. It looks at lengths alone, never at what was drawn.
+    def _longest_block(self) -> int:
+        """Most tokens to propose now. It looks at lengths alone, never at what was drawn.
 
         One place is left for the target's own token. Prompt and max_tokens fit the target, so what remains of
         max_tokens keeps to its length as well.
         """
         limits = [
-            self.request.num_speculative_tokens,
+            self._pair.config.max_num_speculative_tokens,
             self._pair.target.info.max_num_speculative_tokens,
             self.output.remaining_tokens - 1,
         ]
         if self._draft is not None and self._draft.is_known:
             limits.append(self._draft.room(len(self._history)))
-        return min(limits)
+        return max(min(limits), 0)
 
     def _commit(self, drafted: list[int], verdict: Verdict, origins: list[Origin]) -> Round:
         accepted_count = verdict.accepted_count

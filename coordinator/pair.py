@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
+from coordinator.adaptive import LengthController
 from coordinator.background import BackgroundTasks
 from coordinator.config import CoordinatorConfig
 from coordinator.draft_link import DraftLink
@@ -24,6 +25,7 @@ class Pair:
     config: CoordinatorConfig
     target: TargetLink
     draft: DraftLink | None
+    lengths: LengthController = field(default_factory=LengthController)
     background: BackgroundTasks = field(default_factory=BackgroundTasks)
 
 

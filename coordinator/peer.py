@@ -53,6 +53,8 @@ class Verdict:
     next_token_id: int
     compute_time_us: int
     elapsed_us: int
+    batch_token_count: int = 1
+    """Tokens in the target's forward pass, those of other sequences included."""
     logprobs: Sequence[logprobs_pb2.TokenLogprobs] = ()
     """One entry for each committed token, if the sequence was opened with logprobs."""
 
@@ -152,15 +154,26 @@ class DraftPeer(ModelPeer):
         self._proposals = proposal_caller(self.channel)
 
     async def propose(
-        self, sequence_id: str, step: int, base_length: int, appended: Sequence[int], count: int, within: float
+        self,
+        sequence_id: str,
+        step: int,
+        base_length: int,
+        appended: Sequence[int],
+        count: int,
+        within: float,
+        min_confidence: float = 0.0,
     ) -> Proposed:
-        """Proposes up to `count` tokens behind `base_length` tokens that the draft holds and `appended` ones."""
+        """Proposes up to `count` tokens behind `base_length` tokens that the draft holds and `appended` ones.
+
+        It stops behind tokens to which it gives together a probability below `min_confidence`.
+        """
         request = draft_service_pb2.ProposeTokensRequest(
             sequence_id=sequence_id,
             step=step,
             base_length=base_length,
             appended_token_ids=appended,
             num_speculative_tokens=count,
+            min_confidence=min_confidence,
         )
         start = time.perf_counter()
         response = await self._proposals.call(request, within)
@@ -197,6 +210,7 @@ class TargetPeer(ModelPeer):
             next_token_id=response.next_token_id,
             compute_time_us=response.compute_time_us,
             elapsed_us=elapsed_us(start),
+            batch_token_count=response.batch_token_count,
             logprobs=response.logprobs,
         )
 

@@ -13,6 +13,7 @@ from specpair.model_info import ModelInfo
 from specpair.options import (
     MAX_LOGPROBS,
     MAX_SEED,
+    Drafter,
     Encoding,
     Rule,
     SamplingOptions,
@@ -21,7 +22,7 @@ from specpair.options import (
     check_lenience,
     check_range,
 )
-from specpair.rpc.messages import encoding_from_proto, rule_from_proto, sampling_from_proto
+from specpair.rpc.messages import drafter_from_proto, encoding_from_proto, rule_from_proto, sampling_from_proto
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import sampling_pb2
 
@@ -50,9 +51,12 @@ class GenerationRequest:
     max_tokens: int
     """At least 1, or 0 if the prompt alone is wanted; prompt and output fit the model."""
     stop_strings: tuple[str, ...] = ()
-    num_speculative_tokens: int
+    num_speculative_tokens: int | None
+    """Tokens proposed per round; None decides anew for each round."""
     rule: Rule = Rule.BLOCK
     encoding: Encoding = Encoding.SPARSE
+    drafter: Drafter | None = None
+    """What proposes; the draft's own choice if None."""
     lenience: float = 1.0
     include_rejected: bool = False
     n: int = 1
@@ -83,6 +87,7 @@ class GenerationRequest:
             vocab_size=vocab_size,
             lenience=self.lenience,
             logprobs=logprobs,
+            drafter=self.drafter,
         )
 
 
@@ -93,6 +98,8 @@ class RequestReader:
     config: CoordinatorConfig
     target: ModelInfo
     tokenizer: Tokenizer | None
+    draft: ModelInfo | None = None
+    """None while there is none: what it will be able to do nobody knows."""
 
     def output_count(self, message: pb.GenerateTokensRequest) -> OutputCount:
         """Looked at by itself, because admission is decided before any other work. Raises InvalidFieldError."""
@@ -114,6 +121,7 @@ class RequestReader:
         lenience = message.lenience if message.HasField("lenience") else 1.0
         rule, encoding = _read_rule(message, lenience), encoding_from_proto(message.encoding)
         check_lenience(lenience, rule)
+        drafter = self._read_drafter(message)
         stop_strings = self._read_stop_strings(message.stop_strings)
         logprobs, prompt_logprobs = _read_logprobs(message, "logprobs"), _read_logprobs(message, "prompt_logprobs")
         prompts = PromptReader(target=self.target, tokenizer=self.tokenizer)
@@ -126,6 +134,7 @@ class RequestReader:
             num_speculative_tokens=num_speculative_tokens,
             rule=rule,
             encoding=encoding,
+            drafter=drafter,
             lenience=lenience,
             include_rejected=message.include_rejected,
             n=n,
@@ -158,11 +167,18 @@ class RequestReader:
             raise InvalidFieldError("sampling.min_tokens", problem, limit=max_tokens)
         return max_tokens
 
-    def _read_speculation(self, message: pb.GenerateTokensRequest) -> int:
+    def _read_speculation(self, message: pb.GenerateTokensRequest) -> int | None:
         if not message.HasField("num_speculative_tokens"):
             return self.config.num_speculative_tokens
         check_range("num_speculative_tokens", message.num_speculative_tokens, 0, self.config.max_num_speculative_tokens)
         return message.num_speculative_tokens
+
+    def _read_drafter(self, message: pb.GenerateTokensRequest) -> Drafter | None:
+        drafter = drafter_from_proto(message.drafter)
+        available = () if self.draft is None else self.draft.drafters
+        if drafter is not None and available and drafter not in available:
+            raise InvalidFieldError("drafter", f"is {drafter}; the draft has {', '.join(available)}")
+        return drafter
 
     def _read_stop_strings(self, stop_strings: Sequence[str]) -> tuple[str, ...]:
         check_count("stop_strings", len(stop_strings), MAX_STOP_STRINGS)

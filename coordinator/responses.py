@@ -9,7 +9,7 @@ from coordinator.generation import Generation, Origin, Round
 from coordinator.output import FinishReason
 from coordinator.request import GenerationRequest
 from coordinator.tokenizer import Tokenizer
-from specpair.rpc.messages import rule_to_proto
+from specpair.rpc.messages import drafter_to_proto, rule_to_proto
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1.logprobs_pb2 import TokenLogprobs
 
@@ -79,16 +79,15 @@ def _summary(generation: Generation) -> pb.GenerationSummary:
         prompt_token_count=len(generation.request.prompt_ids),
         completion_token_count=completion_token_count,
         seed=generation.request.sampling.seed,
-        speculation=_speculation_summary(generation.acceptance, completion_token_count, generation.request),
+        speculation=_speculation_summary(generation, completion_token_count),
         time_to_first_token_us=generation.time_to_first_token_us,
         total_time_us=generation.total_time_us,
         cumulative_logprob=generation.cumulative_logprob if generation.has_logprobs else None,
     )
 
 
-def _speculation_summary(
-    acceptance: Acceptance, completion_token_count: int, request: GenerationRequest
-) -> pb.SpeculationSummary:
+def _speculation_summary(generation: Generation, completion_token_count: int) -> pb.SpeculationSummary:
+    acceptance, request = generation.acceptance, generation.request
     counts = {field.name: getattr(acceptance, field.name) for field in fields(Acceptance)}
     return pb.SpeculationSummary(
         **counts,
@@ -97,6 +96,8 @@ def _speculation_summary(
         rule=rule_to_proto(request.rule),
         lenience=request.lenience,
         lossy=request.lenience < 1.0,
+        adaptive=generation.proposals.is_adaptive,
+        drafter=drafter_to_proto(generation.proposals.drafter),
     )
 
 

@@ -40,7 +40,8 @@ class CoordinatorServicer(CoordinatorServiceServicer):
     ) -> AsyncGenerator[pb.GenerateTokensResponse, None]:
         arrival = time.perf_counter()
         target = self._pair.target
-        reader = RequestReader(config=self._pair.config, target=target.info, tokenizer=target.tokenizer)
+        draft = None if self._pair.draft is None else self._pair.draft.info
+        reader = RequestReader(config=self._pair.config, target=target.info, tokenizer=target.tokenizer, draft=draft)
         with self._admission(reader.output_count(request).best_of):
             checked = await reader.read(request)
             choices = Choices(checked, self._pair, arrival)

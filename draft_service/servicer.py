@@ -7,22 +7,23 @@ import grpc
 import grpc.aio
 import torch
 
-from draft_service.drafter import Drafted, Drafter, ProposeCall
+from draft_service.host import DraftHost
+from draft_service.proposal import Drafted, ProposeCall
 from specpair.options import check_count
 from specpair.rpc.limits import check_sequence_id
+from specpair.rpc.messages import drafter_to_proto
 from specpair.rpc.streams import serve_calls
-from specpair.speculation.drafting import concatenate
 from specpair.v1 import draft_service_pb2 as pb
 from specpair.v1 import proposal_pb2
 from specpair.v1.draft_service_pb2_grpc import DraftServiceServicer
-from specpair.wire.distributions import encode_dense, encode_sparse
+from specpair.wire.distributions import encode_counts, encode_dense
 
 
 class DraftServicer(DraftServiceServicer):
     """The hot call, unary and as a stream."""
 
-    def __init__(self, drafter: Drafter):
-        self._drafter = drafter
+    def __init__(self, host: DraftHost):
+        self._host = host
 
     async def ProposeTokens(
         self, request: pb.ProposeTokensRequest, context: grpc.aio.ServicerContext
@@ -36,7 +37,7 @@ class DraftServicer(DraftServiceServicer):
 
     async def _propose(self, request: pb.ProposeTokensRequest) -> pb.ProposeTokensResponse:
         check_sequence_id("sequence_id", request.sequence_id)
-        limit = self._drafter.sequences.limits.max_model_len
+        limit = self._host.sequences.limits.max_model_len
         check_count("appended_token_ids", len(request.appended_token_ids), limit)
         call = ProposeCall(
             sequence_id=request.sequence_id,
@@ -44,14 +45,17 @@ class DraftServicer(DraftServiceServicer):
             base_length=request.base_length,
             appended=list(request.appended_token_ids),
             count=request.num_speculative_tokens,
+            min_confidence=request.min_confidence,
         )
-        drafted = await self._drafter.propose(call, request)
+        drafted = await self._host.propose(call, request)
         return pb.ProposeTokensResponse(
-            instance_id=self._drafter.instance_id,
+            instance_id=self._host.instance_id,
             step=request.step,
             proposal=await encode(drafted),
             queue_time_us=round(drafted.queue_time * 1e6),
             compute_time_us=round(drafted.compute_time * 1e6),
+            batch_size=drafted.batch_size,
+            drafter=drafter_to_proto(drafted.drafter),
         )
 
 
@@ -59,8 +63,8 @@ async def encode(drafted: Drafted) -> proposal_pb2.Proposal:
     """The proposal as a message; dense ones, which can be megabytes, beside the event loop."""
     if drafted.dense:
         distributions = await asyncio.to_thread(lambda: encode_dense(torch.stack(drafted.dense)))
-    elif drafted.sparse:
-        distributions = encode_sparse(concatenate(drafted.sparse))
+    elif drafted.counts:
+        distributions = encode_counts(drafted.counts)
     else:
         distributions = None
     return proposal_pb2.Proposal(token_ids=drafted.tokens, distributions=distributions)

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass
 
+from specpair.options import Drafter
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelInfo:
@@ -24,6 +26,8 @@ class ModelInfo:
     sequence_count: int
     eos_token_ids: tuple[int, ...]
     deterministic: bool
+    drafters: tuple[Drafter, ...] = ()
+    """Draft: what can propose here, its own choice first."""
 
 
 @dataclass(frozen=True, kw_only=True)

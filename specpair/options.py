@@ -42,6 +42,18 @@ class Encoding(StrEnum):
     DENSE = "dense"
 
 
+class Drafter(StrEnum):
+    """What proposes tokens. All are lossless under every rule; `specpair.v1.Drafter` says what each does."""
+
+    MODEL = "model"
+    NGRAM = "ngram"
+    PROMPT_LOOKUP = "prompt-lookup"
+    UNIGRAM = "unigram"
+    BIGRAM = "bigram"
+    UNIFORM = "uniform"
+    NGRAM_MODEL = "ngram-model"
+
+
 @dataclass(frozen=True, kw_only=True)
 class SamplingOptions:
     """How tokens are drawn from logits.
@@ -195,6 +207,8 @@ class SequenceOptions:
     (Leviathan et al., "Fast Inference from Transformers via Speculative Decoding", appendix A.5)."""
     logprobs: int | None = None
     """Target: report the logprob of each committed token, and of so many of the likeliest ones."""
+    drafter: Drafter | None = None
+    """Draft: what proposes; the service's own choice if None."""
 
     def __post_init__(self) -> None:
         if self.vocab_size is not None:

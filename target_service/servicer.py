@@ -57,6 +57,7 @@ class TargetServicer(TargetServiceServicer):
             length=verdict.length,
             queue_time_us=round(verdict.queue_time * 1e6),
             compute_time_us=round(verdict.compute_time * 1e6),
+            batch_token_count=verdict.batch_token_count,
             logprobs=[encode_logprobs(entry) for entry in verdict.logprobs],
         )
 

@@ -4,9 +4,12 @@ The rules are `specpair.speculation`'s; here they meet the engine. Only verdicts
 """
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 from uuid import uuid4
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -16,13 +19,14 @@ from specpair.engine.sequence_store import HeldSequence
 from specpair.errors import NotFiniteError
 from specpair.options import Rule, SamplingOptions, SequenceOptions
 from specpair.speculation.adjustments import adjust
-from specpair.speculation.coupling import verify_coupled
-from specpair.speculation.drafting import DraftRows, stack_blocks
+from specpair.speculation.arrays import Array, native, placed
+from specpair.speculation.coupling import verify_choices, verify_coupled
+from specpair.speculation.drafting import DraftRows, draw, stack_blocks
 from specpair.speculation.lenience import Lenience, closeness
 from specpair.speculation.logprobs import TokenLogprobs, token_logprobs
-from specpair.speculation.randomness import Domain, uniforms
-from specpair.speculation.sampling import SamplingRows, probabilities, samplable_rows
-from specpair.speculation.verification import Verdicts, first_rows, verify
+from specpair.speculation.randomness import Domain, random_words, uniforms
+from specpair.speculation.sampling import SamplingRows, came_of_finite, finite_rows, likeliest, probabilities
+from specpair.speculation.verification import Block, Verdicts, packed_rows, verify
 from target_service.scoring import ScoreWork, score
 
 WIDE_SUPPORT = 2048
@@ -56,6 +60,8 @@ class Verdict:
     """Seconds before the first forward pass."""
     compute_time: float
     """Seconds from the first forward pass to the verdict."""
+    batch_token_count: int
+    """Tokens in its largest forward pass, those of other sequences included."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -76,6 +82,17 @@ class VerifyWork(Work):
     def first_position(self) -> int:
         """Position of the token that the first row decides."""
         return len(self.sequence.tokens) - len(self.call.proposed)
+
+
+class Kind(NamedTuple):
+    """What works have in common that are judged together."""
+
+    judge: Callable[[list[VerifyWork], Tensor], tuple[Verdicts, list[bool]]]
+    """Judges works with their rows `[sum of (K + 1), vocabulary]`, and says which of those are finite."""
+    rule: Rule | None = None
+    """Where it matters."""
+    is_wide: bool = False
+    """Blocks are padded to the widest support."""
 
 
 class Verifier(ModelHost[Verdict]):
@@ -117,6 +134,7 @@ class Verifier(ModelHost[Verdict]):
             logprobs=work.logprobs,
             queue_time=work.queue_time,
             compute_time=work.compute_time,
+            batch_token_count=work.largest_batch.token_count if work.largest_batch else 0,
         )
 
     @staticmethod
@@ -126,88 +144,145 @@ class Verifier(ModelHost[Verdict]):
 
 def advance(works: list[Work], logits: Tensor) -> None:
     """Looks at every work whose rows are there: logits `[sum of row counts, vocabulary]`."""
-    rows = logits.split([work.row_count for work in works])
-    for work, own in zip(works, rows, strict=True):
+    verifying = [work for work in works if isinstance(work, VerifyWork)]
+    if len(verifying) == len(works):
+        advance_verification(verifying, logits)
+        return
+    rows = dict(zip(works, logits.split([work.row_count for work in works]), strict=True))
+    for work in works:
         if isinstance(work, ScoreWork):
-            work.take(own)
-    indices = [i for i, work in enumerate(works) if isinstance(work, VerifyWork)]
-    if indices:
-        own = logits if len(indices) == len(works) else torch.cat([rows[i] for i in indices])
-        advance_verification([work for work in works if isinstance(work, VerifyWork)], own)
+            work.take(rows[work])
+    if verifying:
+        advance_verification(verifying, torch.cat([rows[work] for work in verifying]))
 
 
 def advance_verification(works: list[VerifyWork], logits: Tensor) -> None:
     """Judges works with logits `[sum of (K + 1), vocabulary]`, kind by kind."""
-    adjusted = adjust(logits, [work.held.row_block(work.row_count, logits.device) for work in works])
-    judged = fail_not_finite(works, samplable_rows(logits, adjusted))
-    rows = adjusted.split([work.row_count for work in works])
-    for members in by_kind(judged):
-        part = adjusted if len(members) == len(works) else torch.cat([rows[works.index(work)] for work in members])
-        commit(members, judge(members, part))
+    adjusted = adjust_rows(works, logits)
+    kinds = by_kind([work for work in works if not work.done])
+    for kind, members in kinds.items():
+        own = adjusted if len(members) == len(works) else rows_of(members, works, adjusted)
+        settle(members, *kind.judge(members, own))
     add_logprobs(works, logits)
 
 
-def by_kind(works: list[VerifyWork]) -> list[list[VerifyWork]]:
-    """Works to judge together: by rule, and wide supports by themselves, because blocks are padded to the widest."""
-    kinds: dict[tuple[bool, bool], list[VerifyWork]] = defaultdict(list)
+def rows_of(members: list[VerifyWork], works: list[VerifyWork], rows: Tensor) -> Tensor:
+    """Those of some of the works, of rows `[sum of (K + 1), vocabulary]` of all."""
+    parts = dict(zip(works, rows.split([work.row_count for work in works]), strict=True))
+    return torch.cat([parts[work] for work in members])
+
+
+def adjust_rows(works: list[VerifyWork], logits: Tensor) -> Tensor:
+    """The logits as the options leave them. Fails the works of which the model itself gave a row that is not finite,
+    which their options could hide; what is not finite afterwards is found where it is judged."""
+    if not any(work.options.sampling.adjusts_logits for work in works):
+        return logits
+    fail_not_finite(works, finite_rows(logits).tolist())
+    return adjust(logits, [work.held.row_block(work.row_count, logits.device) for work in works])
+
+
+def by_kind(works: list[VerifyWork]) -> dict[Kind, list[VerifyWork]]:
+    """Works to judge together."""
+    kinds: dict[Kind, list[VerifyWork]] = defaultdict(list)
     for work in works:
-        kinds[work.options.rule is Rule.COUPLED, work.call.draft.token_ids.size(1) > WIDE_SUPPORT].append(work)
-    return list(kinds.values())
+        kinds[kind_of(work)].append(work)
+    return kinds
 
 
-def commit(works: list[VerifyWork], verdicts: Verdicts) -> None:
-    """Keeps the accepted tokens and adds the target's own."""
+def kind_of(work: VerifyWork) -> Kind:
+    options = work.options
+    if options.sampling.is_greedy and options.lenience == 1.0:
+        return Kind(judge_greedy)
+    if options.rule is Rule.COUPLED:
+        return Kind(judge_coupled)
+    return Kind(judge_drawn, options.rule, work.call.draft.token_ids.shape[1] > WIDE_SUPPORT)
+
+
+def settle(works: list[VerifyWork], verdicts: Verdicts, finite: list[bool]) -> None:
+    """Keeps what comes of works of which the rows `[sum of (K + 1)]` are finite, and fails the others."""
+    fail_not_finite(works, finite)
     accepted, following = verdicts.accepted_counts.tolist(), verdicts.next_tokens.tolist()
     for work, count, token in zip(works, accepted, following, strict=True):
-        work.accepted_count, work.next_token = count, token
-        work.sequence.replace_from(work.first_position + count, [token])
-        work.done = True
+        if not work.done:
+            commit(work, count, token)
 
 
-def fail_not_finite(works: list[VerifyWork], finite: Tensor) -> list[VerifyWork]:
-    """Fails the works with rows that cannot be sampled, and only those; the others. finite `[sum of (K + 1)]`."""
-    if bool(finite.all()):
-        return works
-    for work, rows in zip(works, finite.split([work.row_count for work in works]), strict=True):
-        if not bool(rows.all()):
+def commit(work: VerifyWork, accepted_count: int, next_token: int) -> None:
+    """Keeps the accepted tokens and adds the target's own."""
+    work.accepted_count, work.next_token = accepted_count, next_token
+    work.sequence.replace_from(work.first_position + accepted_count, [next_token])
+    work.done = True
+
+
+def fail_not_finite(works: list[VerifyWork], finite: list[bool]) -> None:
+    """Fails the works with rows that cannot be sampled, and only those: finite `[sum of (K + 1)]`."""
+    if all(finite):
+        return
+    first = 0
+    for work in works:
+        if not all(finite[first : first + work.row_count]):
             work.error, work.done = NotFiniteError(), True
-    return [work for work in works if not work.done]
+        first += work.row_count
 
 
-def judge(works: list[VerifyWork], adjusted: Tensor) -> Verdicts:
-    """One vectorised pass over the rows of all works, which are all coupled or none."""
+def judge_greedy(works: list[VerifyWork], adjusted: Tensor) -> tuple[Verdicts, list[bool]]:
+    """Under every rule a greedy target accepts what it would have written: no noise, no residual, no draw."""
+    choices, finite = likeliest(adjusted)
+    return verify_choices(choices, *proposals(works)), finite
+
+
+def judge_coupled(works: list[VerifyWork], adjusted: Tensor) -> tuple[Verdicts, list[bool]]:
+    target = distributions(works, adjusted)
+    seeds = [work.options.sampling.seed for work in works for _ in range(work.row_count)]
+    positions = [work.first_position + row for work in works for row in range(work.row_count)]
+    return verify_coupled(target, *proposals(works), seeds, positions), came_of_finite(native(target))
+
+
+def judge_drawn(works: list[VerifyWork], adjusted: Tensor) -> tuple[Verdicts, list[bool]]:
+    """By the token rule or the block rule."""
+    target = native(distributions(works, adjusted))
+    # Of a greedy sequence, which is here if it is lenient, the distribution does not tell what it came of.
+    is_any_greedy = any(work.options.sampling.is_greedy for work in works)
+    finite = finite_rows(adjusted).tolist() if is_any_greedy else came_of_finite(target)
+    noise = placed(next_noise(works), adjusted.device)
+    if len(finite) == len(works):  # nothing was proposed
+        return Verdicts(np.zeros(len(works), dtype=np.int64), draw(target, noise)), finite
+    block = block_of(works, adjusted)
+    return verify(target, block, placed(acceptance_noise(works, block.tokens.shape[1]), adjusted.device), noise), finite
+
+
+def distributions(works: list[VerifyWork], adjusted: Tensor) -> Tensor:
+    """What the target's own tokens are drawn from, `[sum of (K + 1), vocabulary]`."""
+    counts = [work.row_count for work in works]
+    return probabilities(adjusted, SamplingRows([work.options.sampling for work in works], counts, adjusted.device))
+
+
+def block_of(works: list[VerifyWork], adjusted: Tensor) -> Block:
     device = adjusted.device
+    tokens, lengths = proposals(works)
+    rows = placed(packed_rows([len(work.call.proposed) for work in works], tokens.shape[1]), device)
+    tokens, lengths = placed(tokens, device), placed(lengths, device)
+    draft = DraftRows(*(placed(part, device) for part in stack_blocks([work.call.draft for work in works])))
+    return Block(tokens, lengths, draft, rows, works[0].options.rule, lenience_of(works, adjusted, rows, tokens))
+
+
+def proposals(works: list[VerifyWork]) -> tuple[np.ndarray, np.ndarray]:
+    """Proposed tokens `[works, K]`, padded with 0, and how many there are `[works]`: int64."""
     counts = [len(work.call.proposed) for work in works]
-    lengths = torch.tensor(counts, device=device)
-    most = max(counts)
-    padded = [work.call.proposed + [0] * (most - len(work.call.proposed)) for work in works]
-    tokens = torch.tensor(padded, dtype=torch.long, device=device).reshape(len(works), most)
-    sampling = [work.options.sampling for work in works for _ in range(work.row_count)]
-    target = probabilities(adjusted, SamplingRows.of(sampling, device))
-    if works[0].options.rule is Rule.COUPLED:
-        seeds = [options.seed for options in sampling]
-        positions = [work.first_position + row for work in works for row in range(work.row_count)]
-        return verify_coupled(target, tokens, lengths, seeds, positions)
-    return verify(
-        target,
-        tokens,
-        lengths,
-        to_device(stack_blocks([work.call.draft for work in works]), device),
-        [work.options.rule for work in works],
-        acceptance_noise(works, most).to(device),
-        next_noise(works).to(device),
-        lenience_of(works, adjusted, tokens, lengths),
-    )
+    tokens = np.zeros((len(works), max(counts)), dtype=np.int64)
+    for row, work in enumerate(works):
+        tokens[row, : counts[row]] = work.call.proposed
+    return tokens, np.array(counts)
 
 
-def lenience_of(works: list[VerifyWork], adjusted: Tensor, tokens: Tensor, lengths: Tensor) -> Lenience | None:
+def lenience_of(works: list[VerifyWork], adjusted: Tensor, rows: Array, tokens: Array) -> Lenience | None:
     """How much more than is right these works accept; None, as ever but on request, if nothing."""
     factors = [work.options.lenience for work in works]
     if min(factors) == 1.0:
         return None
-    ordinals = torch.arange(tokens.shape[1], device=tokens.device)
-    rows = first_rows(lengths)[:, None] + torch.minimum(ordinals, lengths[:, None])
-    return Lenience.of(factors, [w.options.sampling.is_greedy for w in works], closeness(adjusted, rows, tokens))
+    near = closeness(native(adjusted), rows, tokens)
+    is_greedy = [work.options.sampling.is_greedy for work in works]
+    return Lenience(placed(np.array(factors), adjusted.device), placed(np.array(is_greedy), adjusted.device), near)
 
 
 def add_logprobs(works: list[VerifyWork], logits: Tensor) -> None:
@@ -227,20 +302,17 @@ def add_logprobs(works: list[VerifyWork], logits: Tensor) -> None:
             work.logprobs.append(entry)
 
 
-def to_device(rows: DraftRows, device: torch.device) -> DraftRows:
-    return DraftRows(rows.token_ids.to(device), rows.probabilities.to(device))
-
-
-def acceptance_noise(works: list[VerifyWork], most: int) -> Tensor:
+def acceptance_noise(works: list[VerifyWork], most: int) -> np.ndarray:
     """Uniforms `[works, most]`, keyed by the step at which the block is verified and the offset in it."""
-    seeds = [work.options.sampling.seed for work in works for _ in range(most)]
-    steps = [work.call.step for work in works for _ in range(most)]
-    offsets = list(range(most)) * len(works)
-    return torch.as_tensor(uniforms(seeds, Domain.ACCEPT, steps, offsets)).reshape(len(works), most)
+    words = np.empty((len(works), most), dtype=np.uint64)
+    for row, work in enumerate(works):
+        words[row] = random_words(work.options.sampling.seed, Domain.ACCEPT, work.call.step, 0, most)
+    return uniforms(words)
 
 
-def next_noise(works: list[VerifyWork]) -> Tensor:
+def next_noise(works: list[VerifyWork]) -> np.ndarray:
     """One uniform for each work's own token, `[works]`."""
-    seeds = [work.options.sampling.seed for work in works]
-    steps = [work.call.step for work in works]
-    return torch.as_tensor(uniforms(seeds, Domain.RESIDUAL, steps, [0] * len(works)))
+    words = np.empty(len(works), dtype=np.uint64)
+    for row, work in enumerate(works):
+        words[row : row + 1] = random_words(work.options.sampling.seed, Domain.RESIDUAL, work.call.step, 0, 1)
+    return uniforms(words)

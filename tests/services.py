@@ -12,7 +12,8 @@ import grpc.aio
 from coordinator.config import CoordinatorConfig
 from coordinator.pair import connect_pair
 from coordinator.service import CoordinatorServicer
-from draft_service.drafter import Drafter
+from draft_service.config import DraftConfig
+from draft_service.host import DraftHost
 from draft_service.serve import open_draft
 from specpair.engine.config import EngineConfig
 from specpair.rpc.client import connect
@@ -32,15 +33,20 @@ class RunningModel:
     """A draft or target service with a client."""
 
     address: str
-    host: Drafter | Verifier
+    host: DraftHost | Verifier
     channel: grpc.aio.Channel
     sequences: Any
     hot: Any
     """Stub of DraftService or TargetService."""
 
+    async def check_integrity(self) -> None:
+        """The cache's invariants hold, if there is one."""
+        if not isinstance(self.host, DraftHost) or self.host.model is not None:
+            await self.host.engine.check_integrity()
+
     async def check_clean(self) -> None:
         """No sequence is left, every block is free, the cache's invariants hold."""
-        await self.host.engine.check_integrity()
+        await self.check_integrity()
         info = self.host.info()
         assert info.sequence_count == 0
         assert info.free_block_count == info.block_count
@@ -51,8 +57,15 @@ def engine_config(folder: Path, **changes: Any) -> EngineConfig:
     return EngineConfig(**{"model": str(folder), "dtype": "float32", "device": "cpu", "block_size": 4, **changes})
 
 
+def draft_config(folder: Path, **changes: Any) -> DraftConfig:
+    """A draft service with this model."""
+    return DraftConfig(engine=engine_config(folder, **changes))
+
+
 @asynccontextmanager
-async def running_draft(config: EngineConfig) -> AsyncIterator[RunningModel]:
+async def running_draft(config: EngineConfig | DraftConfig) -> AsyncIterator[RunningModel]:
+    """With the model of an EngineConfig, or whatever else a DraftConfig says."""
+    config = DraftConfig(engine=config) if isinstance(config, EngineConfig) else config
     async with running(open_draft, DraftServiceStub, config) as model:
         yield model
 
@@ -64,7 +77,7 @@ async def running_target(config: EngineConfig) -> AsyncIterator[RunningModel]:
 
 
 @asynccontextmanager
-async def running(open_service: Any, stub: Any, config: EngineConfig) -> AsyncIterator[RunningModel]:
+async def running(open_service: Any, stub: Any, config: EngineConfig | DraftConfig) -> AsyncIterator[RunningModel]:
     server = ServiceServer(ServerConfig(port=0, grace_seconds=0.0))
     port = await server.start()
     try:
@@ -124,7 +137,7 @@ class Generated:
 
 @asynccontextmanager
 async def running_pair(
-    target: EngineConfig, draft: EngineConfig | None = None, **options: Any
+    target: EngineConfig, draft: EngineConfig | DraftConfig | None = None, **options: Any
 ) -> AsyncIterator[RunningPair]:
     """All three services; `options` are fields of CoordinatorConfig."""
     async with AsyncExitStack() as stack:

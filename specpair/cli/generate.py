@@ -14,7 +14,7 @@ from specpair.cli.failures import CommandError, friendly
 from specpair.cli.painting import ColorPrinter, InTurn, PlainPrinter
 from specpair.cli.request import completion_request
 from specpair.cli.results import Completion, json_document, summary_line
-from specpair.rpc.messages import encoding_to_proto, rule_to_proto
+from specpair.rpc.messages import drafter_to_proto, encoding_to_proto, rule_to_proto
 from specpair.v1 import coordinator_service_pb2 as pb
 
 
@@ -47,6 +47,7 @@ def generate(
     echo: own.EchoOption = False,
     num_speculative_tokens: own.CountOption = None,
     rule: own.RuleOption = None,
+    drafter: own.DrafterOption = None,
     encoding: own.EncodingOption = None,
     lenience: own.LenienceOption = None,
     address: opt.AddressOption = opt.DEFAULT_ADDRESS,
@@ -84,6 +85,7 @@ def generate(
         echo=echo,
         num_speculative_tokens=num_speculative_tokens,
         rule=None if rule is None else rule_to_proto(rule),
+        drafter=None if drafter is None else drafter_to_proto(drafter),
         encoding=None if encoding is None else encoding_to_proto(encoding),
         lenience=lenience,
     )

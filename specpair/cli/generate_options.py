@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from specpair.cli.options import SAMPLING, SPECULATION
-from specpair.options import Encoding, Rule
+from specpair.options import Drafter, Encoding, Rule
 
 OUTPUT = "Output"
 
@@ -133,6 +133,14 @@ RuleOption = Annotated[
         "--rule",
         help="How proposals are judged; all are exact. block accepts the most; coupled gives the same tokens for a "
         "seed whatever the draft does. Default: block, or token with --lenience.",
+        rich_help_panel=SPECULATION,
+    ),
+]
+DrafterOption = Annotated[
+    Drafter | None,
+    typer.Option(
+        "--drafter",
+        help="What proposes; all are exact. `specpair info` names those of the draft. Default: the draft's own choice.",
         rich_help_panel=SPECULATION,
     ),
 ]

@@ -12,6 +12,7 @@ from rich.table import Table
 from specpair.cli import options as opt
 from specpair.cli.connection import coordinator_at
 from specpair.cli.failures import FAILED, friendly
+from specpair.rpc.messages import model_info_from_proto
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1.sequence_service_pb2 import GetModelInfoResponse
 
@@ -63,10 +64,9 @@ def info_table(pair: pb.GetPairInfoResponse, address: str) -> Table:
     facts = [{} if model is None else _facts(model) for model in models]
     for label in dict.fromkeys(label for known in facts for label in known):
         table.add_row(label, *(known.get(label, "") for known in facts))
-    table.caption = (
-        f"{pair.request_count} requests running · {pair.num_speculative_tokens} tokens proposed per round, "
-        f"at most {pair.max_num_speculative_tokens}"
-    )
+    own = f"{pair.num_speculative_tokens}" if pair.HasField("num_speculative_tokens") else "an adaptive number of"
+    most = pair.max_num_speculative_tokens
+    table.caption = f"{pair.request_count} requests running · {own} tokens proposed per round, at most {most}"
     table.caption_justify = "left"
     return table
 
@@ -76,13 +76,22 @@ def _state(model: GetModelInfoResponse | None) -> str:
 
 
 def _facts(model: GetModelInfoResponse) -> dict[str, str]:
+    """What there is to say; a draft may have drafters and no model."""
+    drafters = model_info_from_proto(model).drafters
+    return {
+        **(_model_facts(model) if model.vocab_size else {}),
+        **({"drafters": ", ".join(drafters)} if drafters else {}),
+        "longest sequence": f"{model.max_model_len} tokens",
+        "most proposed": f"{model.max_num_speculative_tokens} tokens",
+        "sequences": f"{model.sequence_count} of {model.max_num_seqs}",
+    }
+
+
+def _model_facts(model: GetModelInfoResponse) -> dict[str, str]:
     return {
         "model": f"{model.model_name} ({model.architecture})",
         "weights": f"{model.parameter_count / 1e6:.1f} M, {model.dtype}, vocabulary {model.vocab_size}",
         "device": f"{model.device}, {model.cache} cache",
-        "deterministic": "yes" if model.deterministic else "no",
-        "longest sequence": f"{model.max_model_len} tokens",
-        "most proposed": f"{model.max_num_speculative_tokens} tokens",
-        "sequences": f"{model.sequence_count} of {model.max_num_seqs}",
         "cache blocks free": f"{model.free_block_count} of {model.block_count}, {model.block_size} tokens each",
+        "deterministic": "yes" if model.deterministic else "no",
     }

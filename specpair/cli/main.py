@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from specpair.cli import generate, info, serve, up, verify_exactness
+from specpair.cli import generate, info, serve, theory, up, verify_exactness
 from specpair.version import package_version
 
 app = typer.Typer(
@@ -20,6 +20,7 @@ app.command("generate")(generate.generate)
 app.command("info")(info.info)
 app.command("verify-exactness")(verify_exactness.verify_exactness)
 app.add_typer(serve.app, name="serve")
+app.add_typer(theory.app, name="theory")
 
 
 def _print_version(is_wanted: bool) -> None:

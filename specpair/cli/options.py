@@ -20,6 +20,8 @@ SPECULATION = "Speculation"
 LOGGING = "Logging"
 SAMPLING = "Sampling"
 
+AUTO = "auto"
+
 ModelOption = Annotated[
     str,
     typer.Option(
@@ -106,6 +108,37 @@ NumBlocksOption = Annotated[
         rich_help_panel=MODEL,
     ),
 ]
+RunnerOption = Annotated[
+    Literal["auto", "fused", "plain"],
+    typer.Option(
+        "--runner",
+        envvar="SPECPAIR_RUNNER",
+        help="How forward passes run: fused has few large operators and packed weights (Llama, Mistral, Qwen2 and "
+        "Qwen3 in float32 on a CPU), plain is transformers' own code, auto is fused where that is known.",
+        rich_help_panel=MODEL,
+    ),
+]
+
+
+def thread_count(text: str) -> int:
+    """A number, or the first of a list as OMP_NUM_THREADS may have for nested regions."""
+    first = text.split(",")[0].strip()
+    if not first.isdecimal() or int(first) < 1:
+        raise typer.BadParameter(f"{text} is no number of threads")
+    return int(first)
+
+
+ThreadsOption = Annotated[
+    int | None,
+    typer.Option(
+        "--threads",
+        envvar=["SPECPAIR_THREADS", "OMP_NUM_THREADS"],
+        parser=thread_count,
+        metavar="N",
+        help="Threads that share a product on a CPU; by default one for a small model and all cores for others.",
+        rich_help_panel=MODEL,
+    ),
+]
 DeterministicOption = Annotated[
     bool,
     typer.Option(
@@ -116,12 +149,28 @@ DeterministicOption = Annotated[
         rich_help_panel=MODEL,
     ),
 ]
+
+
+def number_or_auto(text: str) -> int | None:
+    """A number; None for `auto`. Raises BadParameter."""
+    if text == AUTO:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is neither {AUTO} nor a number") from None
+
+
 NumSpeculativeTokensOption = Annotated[
-    int,
+    int | None,
     typer.Option(
         "--num-speculative-tokens",
         envvar="SPECPAIR_NUM_SPECULATIVE_TOKENS",
-        help="Tokens proposed per round unless a request says otherwise; 0 switches speculation off.",
+        parser=number_or_auto,
+        metavar="auto|N",
+        show_default=AUTO,
+        help="Tokens proposed per round unless a request says otherwise. auto decides anew for each round, by what is "
+        "accepted and what it costs at present; 0 switches speculation off.",
         rich_help_panel=SPECULATION,
     ),
 ]

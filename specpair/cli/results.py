@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from specpair.rpc.messages import rule_from_proto
+from specpair.rpc.messages import drafter_from_proto, rule_from_proto
 from specpair.v1 import coordinator_service_pb2 as pb
 
 _FINISH_REASONS = {pb.FINISH_REASON_STOP: "stop", pb.FINISH_REASON_LENGTH: "length"}
@@ -58,6 +58,8 @@ def summary_line(summary: pb.GenerationSummary) -> str:
     if speculation.draft_token_count:
         accepted = f"{speculation.accepted_token_count} of {speculation.draft_token_count}"
         parts.append(f"acceptance rate {speculation.acceptance_rate:.1%} ({accepted})")
+    if speculation.draft_token_count and (drafter := drafter_from_proto(speculation.drafter)):
+        parts.append(f"drafter {drafter}")
     if speculation.round_count:
         parts.append(f"{speculation.tokens_per_round:.2f} tokens per round")
     if speculation.fallback_count:
@@ -148,4 +150,6 @@ def _speculative_decoding(speculation: pb.SpeculationSummary) -> dict[str, objec
         "rule": rule_from_proto(speculation.rule).value,
         "lenience": speculation.lenience,
         "lossy": speculation.lossy,
+        "drafter": drafter_from_proto(speculation.drafter),
+        "adaptive": speculation.adaptive,
     }

@@ -1,44 +1,67 @@
 """`specpair serve`: one service as a process."""
 
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
 
 from coordinator.config import CoordinatorConfig
+from draft_service.config import DraftConfig
+from specpair.cli import draft_options as drafting
 from specpair.cli import options as opt
-from specpair.cli.bundled import BUNDLED, Role, resolve_model
+from specpair.cli.bundled import BUNDLED, resolve_model
 from specpair.cli.failures import CommandError, friendly
 from specpair.engine.config import EngineConfig
+from specpair.options import Drafter
 from specpair.rpc.config import ServerConfig
 
 app = typer.Typer(no_args_is_help=True, help="Run one of the three services in this process.")
 
 
-def _add_model_command(role: Role, default_port: int, description: str) -> None:
-    """Draft and target are served alike."""
+@app.command("draft")
+@friendly
+def serve_draft(
+    drafter: drafting.DraftDrafterOption = Drafter.MODEL,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            envvar="SPECPAIR_MODEL",
+            help="A local folder, a Hugging Face id, or `bundled`. Default: bundled for a drafter that needs a model, "
+            "none for others.",
+            rich_help_panel=opt.MODEL,
+        ),
+    ] = None,
+    table: drafting.TableOption = None,
+    dtype: opt.DtypeOption = "auto",
+    device: opt.DeviceOption = "auto",
+    max_model_len: opt.MaxModelLenOption = None,
+    max_num_seqs: opt.MaxNumSeqsOption = 64,
+    max_num_batched_tokens: opt.MaxNumBatchedTokensOption = 512,
+    cache: opt.CacheOption = "auto",
+    block_size: opt.BlockSizeOption = 16,
+    num_blocks: opt.NumBlocksOption = None,
+    max_num_speculative_tokens: opt.MaxNumSpeculativeTokensOption = 16,
+    runner: opt.RunnerOption = "auto",
+    threads: opt.ThreadsOption = None,
+    deterministic: opt.DeterministicOption = False,
+    host: opt.HostOption = "127.0.0.1",
+    port: opt.PortOption = opt.DRAFT_PORT,
+    log_format: opt.LogFormatOption = "console",
+    log_level: opt.LogLevelOption = "info",
+) -> None:
+    """Serve the draft: it proposes tokens, by a model or without one.
 
-    @app.command(role, help=description)
-    @friendly
-    def serve_model(
-        model: opt.ModelOption = BUNDLED,
-        dtype: opt.DtypeOption = "auto",
-        device: opt.DeviceOption = "auto",
-        max_model_len: opt.MaxModelLenOption = None,
-        max_num_seqs: opt.MaxNumSeqsOption = 64,
-        max_num_batched_tokens: opt.MaxNumBatchedTokensOption = 512,
-        cache: opt.CacheOption = "auto",
-        block_size: opt.BlockSizeOption = 16,
-        num_blocks: opt.NumBlocksOption = None,
-        max_num_speculative_tokens: opt.MaxNumSpeculativeTokensOption = 16,
-        deterministic: opt.DeterministicOption = False,
-        host: opt.HostOption = "127.0.0.1",
-        port: opt.PortOption = default_port,
-        log_format: opt.LogFormatOption = "console",
-        log_level: opt.LogLevelOption = "info",
-    ) -> None:
-        engine = EngineConfig(
-            model=resolve_model(model, role),
+    `specpair serve draft --drafter ngram` loads no model, takes any vocabulary and proposes within a tenth of a
+    millisecond. A request may choose any other drafter for which everything is there.
+    """
+    folder = drafting.model_to_load(model, drafter)
+    config = DraftConfig(
+        engine=None
+        if folder is None
+        else EngineConfig(
+            model=folder,
             dtype=dtype,
             device=device,
             max_model_len=max_model_len,
@@ -48,26 +71,72 @@ def _add_model_command(role: Role, default_port: int, description: str) -> None:
             block_size=block_size,
             num_blocks=num_blocks,
             max_num_speculative_tokens=max_num_speculative_tokens,
+            runner=runner,
+            threads=threads,
             deterministic=deterministic,
-        )
-        server = ServerConfig(host=host, port=port, log_format=log_format, log_level=log_level)
-        _load_service(role)(engine, server)
+        ),
+        drafter=drafter,
+        table=drafting.table_to_load(table, folder, drafter),
+        max_model_len=max_model_len or DraftConfig.max_model_len,
+        max_num_seqs=max_num_seqs,
+        max_num_speculative_tokens=max_num_speculative_tokens,
+    )
+    server = ServerConfig(host=host, port=port, log_format=log_format, log_level=log_level)
+    with needing_torch():
+        from draft_service.serve import serve
+    serve(config, server)
 
 
-def _load_service(role: Role) -> Callable[[EngineConfig, ServerConfig], None]:
-    """The service's entry. Only here is torch loaded: the other commands start without it."""
+@app.command("target")
+@friendly
+def serve_target(
+    model: opt.ModelOption = BUNDLED,
+    dtype: opt.DtypeOption = "auto",
+    device: opt.DeviceOption = "auto",
+    max_model_len: opt.MaxModelLenOption = None,
+    max_num_seqs: opt.MaxNumSeqsOption = 64,
+    max_num_batched_tokens: opt.MaxNumBatchedTokensOption = 512,
+    cache: opt.CacheOption = "auto",
+    block_size: opt.BlockSizeOption = 16,
+    num_blocks: opt.NumBlocksOption = None,
+    max_num_speculative_tokens: opt.MaxNumSpeculativeTokensOption = 16,
+    runner: opt.RunnerOption = "auto",
+    threads: opt.ThreadsOption = None,
+    deterministic: opt.DeterministicOption = False,
+    host: opt.HostOption = "127.0.0.1",
+    port: opt.PortOption = opt.TARGET_PORT,
+    log_format: opt.LogFormatOption = "console",
+    log_level: opt.LogLevelOption = "info",
+) -> None:
+    """Serve the target model: it verifies, and its text is what comes out."""
+    config = EngineConfig(
+        model=resolve_model(model, "target"),
+        dtype=dtype,
+        device=device,
+        max_model_len=max_model_len,
+        max_num_seqs=max_num_seqs,
+        max_num_batched_tokens=max_num_batched_tokens,
+        cache=cache,
+        block_size=block_size,
+        num_blocks=num_blocks,
+        max_num_speculative_tokens=max_num_speculative_tokens,
+        runner=runner,
+        threads=threads,
+        deterministic=deterministic,
+    )
+    server = ServerConfig(host=host, port=port, log_format=log_format, log_level=log_level)
+    with needing_torch():
+        from target_service.serve import serve
+    serve(config, server)
+
+
+@contextmanager
+def needing_torch() -> Iterator[None]:
+    """Around the import of a service. Only there is torch loaded: the other commands start without it."""
     try:
-        if role == "draft":
-            from draft_service.serve import serve
-        else:
-            from target_service.serve import serve
+        yield
     except ModuleNotFoundError as error:
-        raise CommandError(f"serving a model needs {error.name}: install specpair[models]") from None
-    return serve
-
-
-_add_model_command("draft", opt.DRAFT_PORT, "Serve the draft model: it proposes tokens.")
-_add_model_command("target", opt.TARGET_PORT, "Serve the target model: it verifies, and its text is what comes out.")
+        raise CommandError(f"this service needs {error.name}: install specpair[models]") from None
 
 
 @app.command("coordinator")
@@ -81,7 +150,7 @@ def serve_coordinator(
     ] = f"127.0.0.1:{opt.DRAFT_PORT}",
     host: opt.HostOption = "127.0.0.1",
     port: opt.PortOption = opt.COORDINATOR_PORT,
-    num_speculative_tokens: opt.NumSpeculativeTokensOption = 5,
+    num_speculative_tokens: opt.NumSpeculativeTokensOption = None,
     max_num_speculative_tokens: opt.MaxNumSpeculativeTokensOption = 16,
     max_requests: Annotated[
         int,

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from specpair.cli import draft_options as drafting
 from specpair.cli import options as opt
 from specpair.cli.bundled import BUNDLED, resolve_model
 from specpair.cli.failures import INTERRUPTED, friendly
@@ -23,6 +24,7 @@ from specpair.cli.local_pair import (
     unless_dead,
 )
 from specpair.cli.request import completion_request
+from specpair.options import Drafter
 from specpair.v1 import coordinator_service_pb2 as pb
 
 USUAL_PORTS = {"draft": opt.DRAFT_PORT, "target": opt.TARGET_PORT, "coordinator": opt.COORDINATOR_PORT}
@@ -31,13 +33,21 @@ USUAL_PORTS = {"draft": opt.DRAFT_PORT, "target": opt.TARGET_PORT, "coordinator"
 @friendly
 def up(
     draft: Annotated[
-        str, typer.Option("--draft", envvar="SPECPAIR_DRAFT_MODEL", help="Draft: a folder, a Hugging Face id, bundled.")
-    ] = BUNDLED,
+        str | None,
+        typer.Option(
+            "--draft",
+            envvar="SPECPAIR_DRAFT_MODEL",
+            help="Draft: a folder, a Hugging Face id, bundled. Default: bundled for a drafter that needs a model, none "
+            "for others.",
+        ),
+    ] = None,
     target: Annotated[
         str,
         typer.Option("--target", envvar="SPECPAIR_TARGET_MODEL", help="Target: a folder, a Hugging Face id, bundled."),
     ] = BUNDLED,
-    num_speculative_tokens: opt.NumSpeculativeTokensOption = 5,
+    drafter: drafting.DraftDrafterOption = Drafter.MODEL,
+    table: drafting.TableOption = None,
+    num_speculative_tokens: opt.NumSpeculativeTokensOption = None,
     dtype: opt.DtypeOption = "auto",
     draft_device: Annotated[
         str, typer.Option("--draft-device", help="Device of the draft.", rich_help_panel=opt.MODEL)
@@ -89,15 +99,17 @@ def up(
         "--max-num-seqs": max_num_seqs,
         "--log-level": log_level,
     }
+    proposing = {"--model": drafting.model_to_load(draft, drafter), "--drafter": drafter.value, "--table": table}
     models = {
-        "draft": {"--model": resolve_model(draft, "draft"), "--device": draft_device, **shared},
+        "draft": {**proposing, "--device": draft_device, **shared},
         "target": {"--model": resolve_model(target, "target"), "--device": target_device, **shared},
     }
     # The draft's bits change what is accepted, never what a greedy or coupled output says.
     models["target"]["--deterministic"] = deterministic
     plans = [plan_service(name, flags, host=LOOPBACK, port=ports[name]) for name, flags in models.items()]
     addresses = {f"--{plan.name}": plan.address for plan in plans}
-    flags = {**addresses, "--num-speculative-tokens": num_speculative_tokens, "--log-level": log_level}
+    length = opt.AUTO if num_speculative_tokens is None else num_speculative_tokens
+    flags = {**addresses, "--num-speculative-tokens": length, "--log-level": log_level}
     plans.append(plan_service("coordinator", flags, host=host, port=ports["coordinator"]))
     console = Console(stderr=True, highlight=False, no_color=no_color or None)
     asyncio.run(_run(plans, console, request, is_quiet=quiet, is_plain=no_color))

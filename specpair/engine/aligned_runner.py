@@ -30,10 +30,12 @@ PADDING_TOKEN = 0
 class AlignedRunner(ModelRunner):
     """Runs a forward pass for each aligned chunk of each sequence."""
 
+    description = "run by transformers in fixed shapes"
+
     def __init__(self, loaded: LoadedModel, cache: KeyValueCache, chunk_size: int = CHUNK_SIZE):
         super().__init__(loaded, cache)
         self._chunk_size = chunk_size
-        self._last_position = loaded.max_model_len - 1
+        self._last_position = loaded.facts.max_model_len - 1
         # Other ways to run experts multiply as many rows as happen to be routed to each.
         loaded.model.set_experts_implementation("batched_mm")
 

@@ -53,6 +53,9 @@ class CachedAttention:
 
     def attend(self, layer: int, query: Tensor, keys: Tensor, values: Tensor, variant: Variant) -> Tensor:
         self.plan.write(layer, keys, values)
+        if len(self.segments) == 1:
+            mask = self._mask(0, variant.sliding_window)
+            return attend(query, *self.plan.read(layer, 0), mask, variant)
         outputs = []
         offset = 0
         for index, segment in enumerate(self.segments):
@@ -61,7 +64,7 @@ class CachedAttention:
             mask = self._mask(index, variant.sliding_window)
             outputs.append(attend(part, held_keys, held_values, mask, variant))
             offset += segment.token_count
-        return outputs[0] if len(outputs) == 1 else torch.cat(outputs, dim=1)
+        return torch.cat(outputs, dim=1)
 
     def _mask(self, index: int, window: int | None) -> Tensor | None:
         """`[count, end]`, True where a token may look; None where it may look everywhere."""

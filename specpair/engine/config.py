@@ -33,6 +33,10 @@ class EngineConfig:
     """Tokens in a cache block."""
     num_blocks: int | None = None
     """Blocks in the cache; as many as the memory bears if None."""
+    runner: Literal["auto", "fused", "plain"] = "auto"
+    """`auto`: fused and packed where the model is known, else by transformers, which `plain` always means."""
+    threads: int | None = None
+    """Threads that share a product on a CPU; if None one for a small model and all cores for others."""
     deterministic: bool = False
     """Logits depend on the tokens before them alone, to the last bit: fixed row shapes, at the price of speed."""
 
@@ -44,6 +48,7 @@ class EngineConfig:
             ("max_num_speculative_tokens", 1, 64),
             ("block_size", 1, 1024),
             ("num_blocks", 1, 2**31),
+            ("threads", 1, 1024),
         ):
             value = getattr(self, name)
             if value is not None:

@@ -12,11 +12,19 @@ from specpair.errors import CapacityExhaustedError
 
 
 @dataclass(eq=False)
-class Slab:
-    """Per layer `[heads, capacity, size]`, twice. The capacity is a whole number of blocks."""
+class Stack:
+    """Keys and values of layers of one shape: `[layers, heads, capacity, size]`."""
 
-    keys: dict[int, Tensor]
-    values: dict[int, Tensor]
+    layers: list[int]
+    keys: Tensor
+    values: Tensor
+
+
+@dataclass(eq=False)
+class Slab:
+    """What one sequence stores. The capacity is a whole number of blocks."""
+
+    stacks: list[Stack]
     block_count: int
     token_ids: list[int]
     """The tokens that a later sequence may find here; empty unless kept."""
@@ -30,7 +38,10 @@ class ContiguousCache(KeyValueCache):
     ):
         self.block_size = block_size
         self.block_count = block_count
-        self._layers, self._dtype, self._device = layers, dtype, device
+        self._dtype, self._device = dtype, device
+        self._shapes: dict[LayerShape, list[int]] = {}
+        for layer, shape in layers.items():
+            self._shapes.setdefault(shape, []).append(layer)
         self._holdings: set[Holding] = set()
         self._kept: OrderedDict[Slab, None] = OrderedDict()  # of closed sequences; oldest first
         self._held_blocks = 0
@@ -44,7 +55,7 @@ class ContiguousCache(KeyValueCache):
         best = max(self._kept, key=lambda slab: common_length(slab.token_ids, token_ids), default=None)
         shared = common_length(best.token_ids, token_ids) if best else 0
         if best is None or shared < self.block_size:
-            holding = Holding(0, Slab({}, {}, 0, []))
+            holding = Holding(0, Slab([], 0, []))
         elif shared == len(best.token_ids):
             holding = Holding(shared, self._take_over(best))
         else:
@@ -107,7 +118,7 @@ class ContiguousCache(KeyValueCache):
         try:
             copy = self._copy(slab, length, blocks_for(length, self.block_size), returned=0)
         except CapacityExhaustedError:
-            return Holding(0, Slab({}, {}, 0, []))
+            return Holding(0, Slab([], 0, []))
         return Holding(length, copy)
 
     def _copy(self, slab: Slab, length: int, block_count: int, *, returned: int) -> Slab:
@@ -117,39 +128,56 @@ class ContiguousCache(KeyValueCache):
         while self._held_blocks + block_count - returned + self._kept_blocks > self.block_count:
             evicted, _ = self._kept.popitem(last=False)
             self._kept_blocks -= evicted.block_count
-        copy = Slab({}, {}, block_count, list(slab.token_ids) if returned else [])
-        capacity = block_count * self.block_size
-        for i, shape in self._layers.items():
-            copy.keys[i] = self._empty(shape.heads, capacity, shape.key_size)
-            copy.values[i] = self._empty(shape.heads, capacity, shape.value_size)
-            if length:
-                copy.keys[i][:, :length] = slab.keys[i][:, :length]
-                copy.values[i][:, :length] = slab.values[i][:, :length]
+        stacks = [self._stack(shape, layers, block_count) for shape, layers in self._shapes.items()]
+        if length:
+            for new, old in zip(stacks, slab.stacks, strict=True):
+                new.keys[:, :, :length] = old.keys[:, :, :length]
+                new.values[:, :, :length] = old.values[:, :, :length]
+        copy = Slab(stacks, block_count, list(slab.token_ids) if returned else [])
         self._held_blocks += block_count - returned  # last: memory that cannot be had is not counted
         return copy
 
-    def _empty(self, *shape: int) -> Tensor:
-        return torch.empty(shape, dtype=self._dtype, device=self._device)
+    def _stack(self, shape: LayerShape, layers: list[int], block_count: int) -> Stack:
+        capacity = block_count * self.block_size
+        keys, values = (
+            torch.empty(len(layers), shape.heads, capacity, size, dtype=self._dtype, device=self._device)
+            for size in (shape.key_size, shape.value_size)
+        )
+        return Stack(layers, keys, values)
 
 
 class ContiguousPlan(CachePlan):
-    """Reads and writes are slices of the slabs."""
+    """Slices of the slabs, made once for all layers."""
 
     def __init__(self, segments: Sequence[Segment]):
-        self._segments = segments
+        self._written = [slices(segment, segment.start) for segment in segments]
+        self._read = [slices(segment, 0) for segment in segments]
+        self._counts = [segment.token_count for segment in segments]
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> None:
-        offset = 0
-        for segment in self._segments:
-            slab: Slab = segment.holding.place
-            slab.keys[layer][:, segment.start : segment.end] = keys[:, offset : offset + segment.token_count]
-            slab.values[layer][:, segment.start : segment.end] = values[:, offset : offset + segment.token_count]
-            offset += segment.token_count
+        if len(self._counts) == 1:
+            own_keys, own_values = self._written[0][layer]
+            own_keys.copy_(keys)
+            own_values.copy_(values)
+            return
+        parts = zip(self._written, keys.split(self._counts, 1), values.split(self._counts, 1), strict=True)
+        for written, new_keys, new_values in parts:
+            own_keys, own_values = written[layer]
+            own_keys.copy_(new_keys)
+            own_values.copy_(new_values)
 
     def read(self, layer: int, index: int) -> tuple[Tensor, Tensor]:
-        segment = self._segments[index]
-        slab: Slab = segment.holding.place
-        return slab.keys[layer][:, : segment.end], slab.values[layer][:, : segment.end]
+        return self._read[index][layer]
+
+
+def slices(segment: Segment, start: int) -> dict[int, tuple[Tensor, Tensor]]:
+    """For each layer keys and values `[heads, tokens, size]` from position `start` to the segment's end."""
+    views: dict[int, tuple[Tensor, Tensor]] = {}
+    for stack in segment.holding.place.stacks:
+        keys = stack.keys[:, :, start : segment.end].unbind(0)
+        values = stack.values[:, :, start : segment.end].unbind(0)
+        views.update(zip(stack.layers, zip(keys, values, strict=True), strict=True))
+    return views
 
 
 def common_length(left: list[int], right: list[int]) -> int:

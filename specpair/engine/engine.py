@@ -21,7 +21,7 @@ from specpair.engine.batch import Batch
 from specpair.engine.cache import Segment
 from specpair.engine.model_runner import ModelRunner
 from specpair.engine.scheduler import Chunk, schedule
-from specpair.engine.sequence import Sequence, Work
+from specpair.engine.sequence import BatchSize, Sequence, Work
 from specpair.errors import CapacityExhaustedError, ShuttingDownError, SpecpairError
 
 log = logging.getLogger(__name__)
@@ -145,9 +145,7 @@ class Engine:
         chunks = self._reserve(schedule(self._works, self._token_budget, self._short))
         if not chunks:
             return
-        now = time.perf_counter()
-        for chunk in chunks:
-            chunk.work.started_at = chunk.work.started_at or now
+        note_start(chunks)
         try:
             self._pass(chunks)
         except Exception:
@@ -295,6 +293,15 @@ class Engine:
     def _tell(self, callback: Callable[[], object]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed; nobody waits
             self._loop.call_soon_threadsafe(callback)
+
+
+def note_start(chunks: list[Chunk]) -> None:
+    """Tells the works when their first pass began, and how large their passes are."""
+    now = time.perf_counter()
+    size = BatchSize(sum(chunk.token_count for chunk in chunks), len(chunks))
+    for work, *_ in chunks:
+        work.started_at = work.started_at or now
+        work.largest_batch = max(work.largest_batch or size, size)
 
 
 def is_holding(sequence: Sequence) -> bool:

@@ -9,18 +9,22 @@ from typing import Generic, Self, TypeVar
 
 import torch
 from torch import Tensor
+from transformers import PreTrainedModel
 
 from specpair.engine.aligned_runner import AlignedRunner
 from specpair.engine.cache import KeyValueCache, LayerShape, blocks_for
 from specpair.engine.config import EngineConfig
 from specpair.engine.contiguous_cache import ContiguousCache
 from specpair.engine.engine import Engine
-from specpair.engine.loading import LoadedModel, load
+from specpair.engine.fused_llama import is_fusible
+from specpair.engine.fused_runner import FusedRunner
+from specpair.engine.loading import ModelFacts, load
 from specpair.engine.model_runner import ModelRunner
 from specpair.engine.paged_cache import PagedCache
 from specpair.engine.self_check import check, check_deterministic
 from specpair.engine.sequence import Work
 from specpair.engine.sequence_store import SequenceLimits, SequenceStore
+from specpair.engine.threads import choose_threads
 from specpair.errors import ModelRefusedError
 from specpair.model_info import ModelInfo, TokenizerFiles
 from specpair.options import SamplingOptions, SequenceOptions
@@ -35,11 +39,11 @@ GPU_CACHE_SHARE = 0.9
 class ModelHost(ABC, Generic[Answer]):
     """Made by `start`; ended by `stop`. A service subclasses it with its hot call."""
 
-    def __init__(self, config: EngineConfig, loaded: LoadedModel, runner: ModelRunner):
+    def __init__(self, config: EngineConfig, facts: ModelFacts, runner: ModelRunner):
         self.config = config
-        self.loaded = loaded
+        self.facts = facts
         self.instance_id = uuid.uuid4().hex
-        self.max_num_speculative_tokens = min(config.max_num_speculative_tokens, loaded.max_model_len - 1)
+        self.max_num_speculative_tokens = min(config.max_num_speculative_tokens, facts.max_model_len - 1)
         self.engine = Engine(
             runner,
             self.advance,
@@ -47,15 +51,15 @@ class ModelHost(ABC, Generic[Answer]):
             short=self.max_num_speculative_tokens + 2,
         )
         limits = SequenceLimits(
-            max_model_len=loaded.max_model_len, max_num_seqs=config.max_num_seqs, vocab_size=loaded.vocab_size
+            max_model_len=facts.max_model_len, max_num_seqs=config.max_num_seqs, vocab_size=facts.vocab_size
         )
         self.sequences: SequenceStore[Answer] = SequenceStore(self.engine, limits)
 
     @classmethod
     async def start(cls, config: EngineConfig) -> Self:
         """Loads and checks the model beside the event loop. Raises ModelRefusedError with the reason."""
-        loaded, runner = await asyncio.to_thread(load_runner, config)
-        return cls(config, loaded, runner)
+        facts, runner = await asyncio.to_thread(load_runner, config)
+        return cls(config, facts, runner)
 
     @staticmethod
     @abstractmethod
@@ -85,71 +89,89 @@ class ModelHost(ABC, Generic[Answer]):
         cache = "paged" if isinstance(self.engine.cache, PagedCache) else "contiguous"
         return ModelInfo(
             instance_id=self.instance_id,
-            model_name=self.loaded.display_name,
-            architecture=type(self.loaded.model).__name__,
-            parameter_count=self.loaded.model.num_parameters(),
-            vocab_size=self.loaded.vocab_size,
-            max_model_len=self.loaded.max_model_len,
+            model_name=self.facts.display_name,
+            architecture=self.facts.architecture,
+            parameter_count=self.facts.parameter_count,
+            vocab_size=self.facts.vocab_size,
+            max_model_len=self.facts.max_model_len,
             max_num_speculative_tokens=self.max_num_speculative_tokens,
             max_num_seqs=self.config.max_num_seqs,
-            dtype=str(self.loaded.dtype).removeprefix("torch."),
-            device=str(self.loaded.device),
+            dtype=str(self.facts.dtype).removeprefix("torch."),
+            device=str(self.facts.device),
             cache=cache,
             block_size=self.engine.cache.block_size,
             block_count=self.engine.cache.block_count,
             free_block_count=self.engine.cache.free_block_count,
             sequence_count=len(self.sequences),
-            eos_token_ids=tuple(self.loaded.eos_token_ids),
+            eos_token_ids=tuple(self.facts.eos_token_ids),
             deterministic=self.config.deterministic,
         )
 
     def tokenizer(self) -> TokenizerFiles | None:
-        return self.loaded.tokenizer
+        return self.facts.tokenizer
 
 
-def load_runner(config: EngineConfig) -> tuple[LoadedModel, ModelRunner]:
+def load_runner(config: EngineConfig) -> tuple[ModelFacts, ModelRunner]:
     """Model, cache and runner, with the last check before they may serve."""
     loaded = load(config)
-    kind = AlignedRunner if config.deterministic else ModelRunner
-    runner = kind(loaded, make_cache(config, loaded))
+    facts = loaded.facts
+    torch.set_num_threads(choose_threads(config.threads, facts.parameter_count, facts.device))
+    kind = choose_runner(config, loaded.model)
+    runner = kind(loaded, make_cache(config, facts))
     check(loaded, runner)
     if config.deterministic:
         check_deterministic(loaded, runner)
     log.info(
-        "loaded %s: %.1f M parameters, %s on %s, %d cache blocks of %d tokens",
-        loaded.display_name,
-        loaded.model.num_parameters() / 1e6,
-        str(loaded.dtype).removeprefix("torch."),
-        loaded.device,
+        "loaded %s: %.1f M parameters, %s on %s, %s, %d threads, %d cache blocks of %d tokens",
+        facts.display_name,
+        facts.parameter_count / 1e6,
+        str(facts.dtype).removeprefix("torch."),
+        facts.device,
+        kind.description,
+        torch.get_num_threads(),
         runner.cache.block_count,
         runner.cache.block_size,
     )
-    return loaded, runner
+    return facts, runner
 
 
-def make_cache(config: EngineConfig, loaded: LoadedModel) -> KeyValueCache:
+def choose_runner(config: EngineConfig, model: PreTrainedModel) -> type[ModelRunner]:
+    """The way to run the model. Raises ModelRefusedError if it cannot be run in the way that is asked for."""
+    if config.deterministic:
+        return AlignedRunner
+    if config.runner == "plain" or (config.runner == "auto" and not is_fusible(model)):
+        return ModelRunner
+    if not is_fusible(model):
+        raise ModelRefusedError(
+            f"--runner is fused, but {type(model).__name__} in {model.dtype} on {model.device.type} is not known to it;"
+            " it knows Llama, Mistral, Qwen2 and Qwen3 in float32 on a CPU"
+        )
+    return FusedRunner
+
+
+def make_cache(config: EngineConfig, facts: ModelFacts) -> KeyValueCache:
     kind = config.cache
     if kind == "auto":
-        kind = "contiguous" if loaded.device.type == "cpu" else "paged"
-    needed = blocks_for(loaded.max_model_len, config.block_size)
+        kind = "contiguous" if facts.device.type == "cpu" else "paged"
+    needed = blocks_for(facts.max_model_len, config.block_size)
     if config.num_blocks is not None and config.num_blocks < needed:
         raise ModelRefusedError(
-            f"--num-blocks is {config.num_blocks}, but one sequence of {loaded.max_model_len} tokens takes {needed}"
+            f"--num-blocks is {config.num_blocks}, but one sequence of {facts.max_model_len} tokens takes {needed}"
         )
-    block_count = config.num_blocks or choose_block_count(config, loaded)
+    block_count = config.num_blocks or choose_block_count(config, facts)
     cache = PagedCache if kind == "paged" else ContiguousCache
-    return cache(loaded.layers, block_count, config.block_size, loaded.dtype, loaded.device)
+    return cache(facts.layers, block_count, config.block_size, facts.dtype, facts.device)
 
 
-def choose_block_count(config: EngineConfig, loaded: LoadedModel) -> int:
+def choose_block_count(config: EngineConfig, facts: ModelFacts) -> int:
     """Blocks for every sequence at full length, or as many as a share of the free memory holds."""
-    per_block = config.block_size * token_bytes(loaded.layers, loaded.dtype)
-    affordable = int(free_memory(loaded.device) // per_block)
-    needed_by_one = blocks_for(loaded.max_model_len, config.block_size)
+    per_block = config.block_size * token_bytes(facts.layers, facts.dtype)
+    affordable = int(free_memory(facts.device) // per_block)
+    needed_by_one = blocks_for(facts.max_model_len, config.block_size)
     if affordable < needed_by_one:
         raise ModelRefusedError(
             f"the memory holds {affordable * config.block_size} tokens of cache, fewer than the"
-            f" {loaded.max_model_len} of one sequence; lower --max-model-len"
+            f" {facts.max_model_len} of one sequence; lower --max-model-len"
         )
     return min(affordable, config.max_num_seqs * needed_by_one)
 

@@ -7,7 +7,7 @@ caches with the model's own (`specpair.engine.self_check`).
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
@@ -23,12 +23,17 @@ RECURRENT_MARKS = ("mamba", "rwkv", "ssm", "linear_attention", "recurrent", "con
 
 
 @dataclass(frozen=True, kw_only=True)
-class LoadedModel:
-    """A model on its device, with what the engine has to know about it."""
+class ModelFacts:
+    """What the engine has to know about a model. It does not hold the weights: whoever runs the model does."""
 
     name: str
-    model: PreTrainedModel
+    architecture: str
+    parameter_count: int
+    dtype: torch.dtype
+    device: torch.device
     layers: dict[int, LayerShape]
+    variants: dict[int, Variant]
+    """What each attention layer asks for."""
     vocab_size: int
     max_model_len: int
     eos_token_ids: list[int]
@@ -40,13 +45,12 @@ class LoadedModel:
         path = Path(self.name)
         return path.resolve().name if path.is_dir() else self.name
 
-    @property
-    def device(self) -> torch.device:
-        return self.model.device
 
-    @property
-    def dtype(self) -> torch.dtype:
-        return self.model.dtype
+class LoadedModel(NamedTuple):
+    """A model on its device, as transformers has it."""
+
+    model: PreTrainedModel
+    facts: ModelFacts
 
 
 def load(config: EngineConfig) -> LoadedModel:
@@ -71,18 +75,23 @@ def load(config: EngineConfig) -> LoadedModel:
     except (OSError, ValueError, ImportError) as error:
         raise ModelRefusedError(f"{config.model} cannot be loaded: {first_line(error)}") from error
     cast(torch.nn.Module, model).to(device).eval()
-    layers = record_layers(model)
+    recorder = record_layers(model)
     max_model_len = choose_length(config.max_model_len, settings)
     refuse_batch_dependent_positions(settings, max_model_len)
-    return LoadedModel(
+    facts = ModelFacts(
         name=config.model,
-        model=model,
-        layers=layers,
+        architecture=type(model).__name__,
+        parameter_count=model.num_parameters(),
+        dtype=model.dtype,
+        device=model.device,
+        layers=recorder.shapes,
+        variants=recorder.variants,
         vocab_size=settings.get_text_config().vocab_size,
         max_model_len=max_model_len,
         eos_token_ids=end_tokens(model),
         tokenizer=read_tokenizer(config.model),
     )
+    return LoadedModel(model, facts)
 
 
 def refuse_batch_dependent_positions(settings: Any, max_model_len: int) -> None:
@@ -124,8 +133,8 @@ def refuse_by_configuration(settings: Any) -> None:
         raise ModelRefusedError(f"{kind} keeps recurrent state ({', '.join(marks)}), which cannot be rolled back")
 
 
-def record_layers(model: PreTrainedModel) -> dict[int, LayerShape]:
-    """What each attention layer caches, seen in a first forward pass."""
+def record_layers(model: PreTrainedModel) -> LayerRecorder:
+    """What each attention layer caches and asks for, seen in a first forward pass."""
     kind = model.config.model_type
     if getattr(model, "_is_stateful", False):
         raise ModelRefusedError(f"{kind} keeps recurrent state, which cannot be rolled back")
@@ -143,7 +152,7 @@ def record_layers(model: PreTrainedModel) -> dict[int, LayerShape]:
             f"{kind} sent {len(recorder.shapes)} of its {expected} layers through the attention interface"
         )
     refuse_unmasked_windows(model.config.get_text_config(), recorder.variants)
-    return recorder.shapes
+    return recorder
 
 
 def refuse_unmasked_windows(text: Any, variants: dict[int, Variant]) -> None:

@@ -14,10 +14,12 @@ from specpair.engine.loading import LoadedModel
 class ModelRunner:
     """One model and its cache. Used by the device thread alone."""
 
+    description = "run by transformers"
+
     def __init__(self, loaded: LoadedModel, cache: KeyValueCache):
         self.cache = cache
         self._model = loaded.model
-        self._device = loaded.device
+        self._device = loaded.facts.device
 
     @torch.inference_mode()
     def forward(self, batch: Batch) -> Tensor:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -92,10 +93,12 @@ class PagedCache(KeyValueCache):
         for holding in self._holdings:
             assert len(holding.place) == blocks_for(holding.length, self.block_size), "a table of the wrong length"
 
-    def slots(self, holding: Holding, start: int, end: int) -> list[int]:
-        """Where the tokens at positions `start` to `end` lie."""
-        size, table = self.block_size, holding.place
-        return [table[position // size] * size + position % size for position in range(start, end)]
+    def slots(self, holding: Holding, start: int, end: int) -> np.ndarray:
+        """Where the tokens at positions `start` to `end` lie: int64 [end - start]."""
+        first = start // self.block_size
+        table = np.array(holding.place[first : blocks_for(end, self.block_size)], dtype=np.int64)
+        slots = (table[:, None] * self.block_size + np.arange(self.block_size)).reshape(-1)
+        return slots[start - first * self.block_size : end - first * self.block_size]
 
     def layer(self, index: int) -> tuple[Tensor, Tensor]:
         return self._keys[index], self._values[index]
@@ -111,9 +114,9 @@ class PagedPlan(CachePlan):
 
     def __init__(self, cache: PagedCache, segments: Sequence[Segment]):
         self._cache = cache
-        written = [slot for s in segments for slot in cache.slots(s.holding, s.start, s.end)]
-        self._written = torch.tensor(written, device=cache.device)
-        self._read = [torch.tensor(cache.slots(s.holding, 0, s.end), device=cache.device) for s in segments]
+        written = np.concatenate([cache.slots(s.holding, s.start, s.end) for s in segments])
+        self._written = torch.from_numpy(written).to(cache.device)
+        self._read = [torch.from_numpy(cache.slots(s.holding, 0, s.end)).to(cache.device) for s in segments]
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> None:
         stored_keys, stored_values = self._cache.layer(layer)

@@ -28,7 +28,7 @@ def check(loaded: LoadedModel, runner: ModelRunner) -> None:
     actual = chunked_logits(runner, ids)
     scale = expected.abs().max().clamp(min=1.0)
     difference = ((actual - expected).abs().max() / scale).item()
-    if not difference <= TOLERANCE.get(loaded.dtype, 0.15):
+    if not difference <= TOLERANCE.get(loaded.facts.dtype, 0.15):
         raise ModelRefusedError(
             f"{loaded.model.config.model_type}: logits through the cache differ from the model's own"
             f" by {difference:.2g} of their range; its attention cannot be served correctly"
@@ -49,10 +49,10 @@ def check_deterministic(loaded: LoadedModel, runner: ModelRunner) -> None:
 def random_tokens(loaded: LoadedModel, runner: ModelRunner) -> Tensor:
     """Two sequences `[2, length]` that fit into the cache together."""
     cache = runner.cache
-    length = min(LENGTH, loaded.max_model_len, cache.block_count // 2 * cache.block_size)
+    length = min(LENGTH, loaded.facts.max_model_len, cache.block_count // 2 * cache.block_size)
     if length < LEAST_LENGTH:
         raise ModelRefusedError(f"a cache of {cache.block_count} blocks is too small to check the model in")
-    return torch.randint(loaded.vocab_size, (2, length), generator=torch.Generator().manual_seed(0))
+    return torch.randint(loaded.facts.vocab_size, (2, length), generator=torch.Generator().manual_seed(0))
 
 
 @torch.inference_mode()
@@ -60,7 +60,7 @@ def plain_logits(loaded: LoadedModel, ids: Tensor) -> Tensor:
     """`[length, vocabulary]` by the library's own eager attention and masks."""
     loaded.model.set_attn_implementation("eager")
     try:
-        output = loaded.model(input_ids=ids[None].to(loaded.device), use_cache=False)
+        output = loaded.model(input_ids=ids[None].to(loaded.facts.device), use_cache=False)
     finally:
         loaded.model.set_attn_implementation(NAME)
     return output.logits[0].float().cpu()

@@ -3,8 +3,16 @@
 import asyncio
 import time
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from specpair.engine.cache import Holding
+
+
+class BatchSize(NamedTuple):
+    """What one forward pass held."""
+
+    token_count: int
+    sequence_count: int
 
 
 @dataclass(eq=False)
@@ -52,6 +60,8 @@ class Work:
     started_at: float = 0.0
     """When its first forward pass began."""
     finished_at: float = 0.0
+    largest_batch: "BatchSize | None" = None
+    """The largest forward pass that it took part in; None before the first."""
 
     @property
     def pending(self) -> int:

@@ -8,11 +8,10 @@ event loop; every check comes before the first change, so a refused call changes
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import torch
 
-from specpair.engine.engine import Engine
 from specpair.engine.sequence import Sequence
 from specpair.errors import (
     BaseLengthMismatchError,
@@ -26,8 +25,31 @@ from specpair.errors import (
 )
 from specpair.options import SamplingOptions, SequenceOptions
 from specpair.speculation.adjustments import NamedTokens, RowBlock
+from specpair.speculation.token_index import TokenIndex
 
 Answer = TypeVar("Answer")
+
+
+class CacheOwner(Protocol):
+    """What keeps keys and values of sequences: the engine."""
+
+    def fork(self, source: Sequence, length: int) -> Sequence:
+        """A sequence of the first `length` tokens of an idle one."""
+        ...
+
+    def close(self, sequence: Sequence) -> None:
+        """Frees what is kept of a sequence."""
+        ...
+
+
+class NoCaches:
+    """For sequences that no model reads: there is nothing to keep."""
+
+    def fork(self, source: Sequence, length: int) -> Sequence:
+        return Sequence(source.tokens[:length])
+
+    def close(self, sequence: Sequence) -> None:
+        pass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +59,15 @@ class SequenceLimits:
     max_model_len: int
     max_num_seqs: int
     vocab_size: int
+    """Token ids are below it; 0 without a model: each sequence then says its own."""
+
+    def vocab_size_of(self, options: SequenceOptions) -> int:
+        """What token ids of a sequence are below. Raises InvalidFieldError if nobody says."""
+        if self.vocab_size:
+            return self.vocab_size
+        if options.vocab_size is None:
+            raise InvalidFieldError("vocab_size", "must be set: without a model nothing else limits the token ids")
+        return options.vocab_size
 
 
 @dataclass(eq=False)
@@ -57,6 +88,12 @@ class HeldSequence(Generic[Answer]):
     """Work ahead of the first call; the sequence may not be changed until it is done."""
 
     _named: NamedTokens | None = field(default=None, repr=False)
+    _index: TokenIndex = field(default_factory=TokenIndex, repr=False)
+
+    def index(self) -> TokenIndex:
+        """An index of the committed tokens, kept up to date at each call; event loop only."""
+        self._index.follow(self.cached.tokens, self.length)
+        return self._index
 
     def row_block(self, row_count: int, device: torch.device) -> RowBlock:
         """What the options make of the logits behind the last `row_count` tokens; for the device thread."""
@@ -68,6 +105,7 @@ class HeldSequence(Generic[Answer]):
     def cut(self, length: int) -> None:
         """The tokens from `length` on are gone; those of the prompt among them are output when they come again."""
         self.length = length
+        self._index.truncate(length)
         if length < self.prompt_length:
             self.prompt_length = length
             self._named = None
@@ -78,10 +116,10 @@ class HeldSequence(Generic[Answer]):
 
 
 class SequenceStore(Generic[Answer]):
-    """All open sequences of one engine. `Answer` is what the process's hot call returns."""
+    """All open sequences of a process. `Answer` is what its hot call returns."""
 
-    def __init__(self, engine: Engine, limits: SequenceLimits):
-        self.engine = engine
+    def __init__(self, caches: CacheOwner, limits: SequenceLimits):
+        self._caches = caches
         self.limits = limits
         self._held: dict[str, HeldSequence[Answer]] = {}
 
@@ -105,8 +143,8 @@ class SequenceStore(Generic[Answer]):
             raise InvalidFieldError("token_ids", "is empty; a sequence has at least one token", limit=1)
         if len(token_ids) >= self.limits.max_model_len:
             raise PromptTooLongError(len(token_ids), self.limits.max_model_len - 1)
-        self.check_tokens("token_ids", token_ids)
-        options.sampling.check_vocabulary(self.limits.vocab_size)
+        self.check_tokens("token_ids", token_ids, options)
+        options.sampling.check_vocabulary(self.limits.vocab_size_of(options))
         self._check_room()
         held: HeldSequence[Answer] = HeldSequence(
             options=options,
@@ -140,7 +178,7 @@ class SequenceStore(Generic[Answer]):
         if not 1 <= length <= held.length:
             raise LengthNotReachedError(length, held.length)
         options = held.options if sampling is None else replace(held.options, sampling=sampling)
-        options.sampling.check_vocabulary(self.limits.vocab_size)
+        options.sampling.check_vocabulary(self.limits.vocab_size_of(options))
         self._check_room()
         # With the same seed, the steps that decided the shared tokens must not draw again.
         is_same_noise = options.sampling.seed == held.options.sampling.seed
@@ -148,7 +186,7 @@ class SequenceStore(Generic[Answer]):
             options=options,
             opened_with=body,
             prompt_length=min(held.prompt_length, length),
-            cached=self.engine.fork(held.cached, length),
+            cached=self._caches.fork(held.cached, length),
             length=length,
             last_step=held.last_step if is_same_noise else -1,
         )
@@ -162,7 +200,7 @@ class SequenceStore(Generic[Answer]):
         for task in (held.answer, held.prefill):
             if task is not None:
                 task.cancel()
-        self.engine.close(held.cached)
+        self._caches.close(held.cached)
 
     def close_all(self) -> None:
         for sequence_id in list(self._held):
@@ -205,7 +243,7 @@ class SequenceStore(Generic[Answer]):
             raise BaseLengthMismatchError(base_length, held.length)
         if base_length < 1:
             raise InvalidFieldError("base_length", f"is {base_length}; it must be at least 1", limit=1)
-        self.check_tokens("appended_token_ids", appended)
+        self.check_tokens("appended_token_ids", appended, held.options)
         length = base_length + len(appended) + extra
         if length > self.limits.max_model_len:
             raise InvalidFieldError(
@@ -220,11 +258,10 @@ class SequenceStore(Generic[Answer]):
         held.cut(base_length)
         held.length = len(held.cached.tokens)
 
-    def check_tokens(self, name: str, token_ids: list[int]) -> None:
-        if token_ids and (worst := max(token_ids)) >= self.limits.vocab_size:
-            raise InvalidFieldError(
-                name, f"holds {worst}; ids are below {self.limits.vocab_size}", limit=self.limits.vocab_size - 1
-            )
+    def check_tokens(self, name: str, token_ids: list[int], options: SequenceOptions) -> None:
+        limit = self.limits.vocab_size_of(options)
+        if token_ids and (worst := max(token_ids)) >= limit:
+            raise InvalidFieldError(name, f"holds {worst}; ids are below {limit}", limit=limit - 1)
 
     async def _idle(self, sequence_id: str) -> HeldSequence[Answer]:
         """The sequence, once nothing works on it; StaleStepError if a call is under way."""

@@ -9,8 +9,8 @@ from typing import Any
 
 from specpair.errors import InvalidFieldError
 from specpair.model_info import ModelInfo
-from specpair.options import TOKEN_LIST_LIMITS, Encoding, Rule, SamplingOptions, SequenceOptions, check_count
-from specpair.v1 import sampling_pb2, sequence_service_pb2
+from specpair.options import TOKEN_LIST_LIMITS, Drafter, Encoding, Rule, SamplingOptions, SequenceOptions, check_count
+from specpair.v1 import drafter_pb2, sampling_pb2, sequence_service_pb2
 
 _RULES: dict[int, Rule] = {
     sampling_pb2.ACCEPTANCE_RULE_UNSPECIFIED: Rule.BLOCK,
@@ -32,7 +32,16 @@ _ENCODING_NUMBERS = {
     Encoding.SPARSE: sampling_pb2.DISTRIBUTION_ENCODING_SPARSE,
     Encoding.DENSE: sampling_pb2.DISTRIBUTION_ENCODING_DENSE,
 }
-
+_DRAFTER_NUMBERS = {
+    Drafter.MODEL: drafter_pb2.DRAFTER_MODEL,
+    Drafter.NGRAM: drafter_pb2.DRAFTER_NGRAM,
+    Drafter.PROMPT_LOOKUP: drafter_pb2.DRAFTER_PROMPT_LOOKUP,
+    Drafter.UNIGRAM: drafter_pb2.DRAFTER_UNIGRAM,
+    Drafter.BIGRAM: drafter_pb2.DRAFTER_BIGRAM,
+    Drafter.UNIFORM: drafter_pb2.DRAFTER_UNIFORM,
+    Drafter.NGRAM_MODEL: drafter_pb2.DRAFTER_NGRAM_MODEL,
+}
+_DRAFTERS: dict[int, Drafter] = {number: drafter for drafter, number in _DRAFTER_NUMBERS.items()}
 
 _SINGLE_OPTIONS = tuple(f.name for f in fields(SamplingOptions) if f.name not in (*TOKEN_LIST_LIMITS, "logit_bias"))
 
@@ -59,6 +68,7 @@ def sequence_options_from_proto(message: sequence_service_pb2.OpenSequenceReques
         sampling=sampling_from_proto(message.sampling),
         rule=rule_from_proto(message.rule),
         encoding=encoding_from_proto(message.encoding),
+        drafter=drafter_from_proto(message.drafter),
         **{name: getattr(message, name) for name in optional if message.HasField(name)},
     )
 
@@ -77,6 +87,7 @@ def open_request(
         vocab_size=options.vocab_size,
         lenience=options.lenience,
         logprobs=options.logprobs,
+        drafter=drafter_to_proto(options.drafter),
     )
 
 
@@ -104,11 +115,28 @@ def encoding_to_proto(encoding: Encoding) -> sampling_pb2.DistributionEncoding:
     return _ENCODING_NUMBERS[encoding]
 
 
+def drafter_from_proto(number: int) -> Drafter | None:
+    """The drafter; None if unspecified. Raises InvalidFieldError for a number that this version does not know."""
+    if number == drafter_pb2.DRAFTER_UNSPECIFIED:
+        return None
+    try:
+        return _DRAFTERS[number]
+    except KeyError:
+        raise InvalidFieldError("drafter", f"{number} is no Drafter") from None
+
+
+def drafter_to_proto(drafter: Drafter | None) -> drafter_pb2.Drafter:
+    return drafter_pb2.DRAFTER_UNSPECIFIED if drafter is None else _DRAFTER_NUMBERS[drafter]
+
+
 def model_info_from_proto(message: sequence_service_pb2.GetModelInfoResponse) -> ModelInfo:
     values: dict[str, Any] = {field.name: getattr(message, field.name) for field in fields(ModelInfo)}
     values["eos_token_ids"] = tuple(message.eos_token_ids)
+    values["drafters"] = tuple(_DRAFTERS[number] for number in message.drafters if number in _DRAFTERS)
     return ModelInfo(**values)
 
 
 def model_info_to_proto(info: ModelInfo) -> sequence_service_pb2.GetModelInfoResponse:
-    return sequence_service_pb2.GetModelInfoResponse(**asdict(info))
+    values = asdict(info)
+    values["drafters"] = [drafter_to_proto(drafter) for drafter in info.drafters]
+    return sequence_service_pb2.GetModelInfoResponse(**values)

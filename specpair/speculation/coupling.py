@@ -3,30 +3,33 @@
 At each position both take argmax of log p + g with noise keyed by (seed, position). A draft token counts while it is
 what the target chooses there; the target's first other choice is the correction, its choice behind a whole block the
 bonus. So the output is the target's own sampling whatever the draft does, token for token: it depends on prompt,
-options and seed alone.
+options and seed alone. Greedy decoding needs no noise, and is judged like this under every rule.
 """
 
 from collections.abc import Sequence
 
-import torch
+import numpy as np
 from torch import Tensor
 
 from specpair.speculation.gumbel import choose
-from specpair.speculation.verification import Verdicts, first_rows
+from specpair.speculation.verification import Verdicts, packed_rows
 
 
 def verify_coupled(
-    target: Tensor, draft_tokens: Tensor, lengths: Tensor, seeds: Sequence[int], positions: Sequence[int]
+    target: Tensor, draft_tokens: np.ndarray, lengths: np.ndarray, seeds: Sequence[int], positions: Sequence[int]
 ) -> Verdicts:
     """Judges a batch of blocks in one pass.
 
     `target` holds the rows of all sequences one after the other, [sum of (K_b + 1), V]; `seeds` and `positions` name
     each row. `draft_tokens` [B, K] are padded to K, `lengths` [B] says how many count.
     """
-    choices = choose(target, seeds, positions)
-    ordinals = torch.arange(draft_tokens.shape[1], device=target.device)
-    starts = first_rows(lengths)
-    rows = starts[:, None] + torch.minimum(ordinals, lengths[:, None])
-    agrees = (choices[rows] == draft_tokens) & (ordinals < lengths[:, None])
-    accepted_counts = agrees.long().cumprod(-1).sum(-1)
-    return Verdicts(accepted_counts, choices[starts + accepted_counts])
+    return verify_choices(choose(target, seeds, positions).numpy(), draft_tokens, lengths)
+
+
+def verify_choices(choices: np.ndarray, draft_tokens: np.ndarray, lengths: np.ndarray) -> Verdicts:
+    """Judges blocks by what the target chooses in each of its rows: [sum of (K_b + 1)]. Other arguments as above."""
+    most = draft_tokens.shape[1]
+    rows = packed_rows(lengths.tolist(), max(most, 1))
+    agrees = (choices[rows[:, :most]] == draft_tokens) & (np.arange(most) < lengths[:, None])
+    accepted_counts = np.logical_and.accumulate(agrees, -1).sum(-1)
+    return Verdicts(accepted_counts, choices[rows[:, 0] + accepted_counts])

@@ -4,110 +4,132 @@ The noise g of a token is a pure function of (seed, position, token), so two dis
 they differ with probability at most 2 TV / (1 + TV) (Daliri et al. 2024, "Coupling without Communication and
 Drafter-Invariant Speculative Decoding"). Nothing needs to travel but the tokens.
 
-The noise is made top-down, so that most of it is never computed. Tokens stand in groups of 64. The largest of 64 Gumbel
-variables is Gumbel too, moved by log 64, and falls on each of them alike; the others are Gumbel below it. log p of a
-group's likeliest token plus the group's largest noise bounds what the group can reach: only groups whose bound beats
-what the first few gave are looked into, some tens of 2,000 for a vocabulary of 128,000.
+It is computed as a race: exp(-g) is exponentially distributed, and argmax of log p + g is the token with the smallest
+exp(-g) / p, the first one to come if each comes at rate p. Here exp(-g) = -log(1 - u) with u uniform, 53 bits. Since it
+is at least u, a token can come up to time t only if u <= t p, which the upper 16 bits of u nearly always tell: those
+are drawn for the whole vocabulary, everything else for the few tokens that are left.
 """
 
+import math
 from collections.abc import Sequence
-from math import log
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
-from specpair.speculation.randomness import BITS, Domain, philox_words
+from specpair.speculation.randomness import BITS, Domain, device_words, draw_bits, random_bits, random_words
 
-GROUP = 64
-FIRST_GROUPS = 4
-"""Groups of each row that are looked into at once; what they give rules out most of the others."""
+LANE_BITS = 16
+"""Upper bits of a uniform: four of these lanes are a word."""
+
+LANES = 64 // LANE_BITS
+"""Tokens that share a word."""
+
+_LOWER_BITS = BITS - LANE_BITS
+_LANE_ENDS = np.array([[0], [1]])
+_LIMITS = (8.0, 512.0, math.inf)
+"""Times up to which the race is looked at, one after the other until the winner is seen. If the rates sum to 1, it has
+come by time t with probability 1 - exp(-t), and about t tokens have."""
+
+Key = tuple[int, int]
+"""Seed and position."""
 
 
-class GroupNoise(NamedTuple):
-    """The largest noise of each group, for R rows and G groups."""
+class Candidates(NamedTuple):
+    """N tokens that may come in time."""
 
-    largest: Tensor
-    """[R, G] float64."""
-    places: Tensor
-    """[R, G] int64: which of the group's tokens has it."""
+    rows: np.ndarray
+    """[N] int64."""
+    tokens: np.ndarray
+    """[N] int64."""
+    rates: np.ndarray
+    """[N] float64: their p."""
+    lanes: np.ndarray
+    """[N] int64: the upper bits of their uniforms."""
+
+    def select(self, chosen: np.ndarray) -> "Candidates":
+        return Candidates(*(part[chosen] for part in self))
 
 
 def choose(probabilities: Tensor, seeds: Sequence[int], positions: Sequence[int]) -> Tensor:
-    """The token [R] that each row [R, V] chooses: argmax of log p + g for its seed and position.
+    """The token that each row [R, V] chooses, argmax of log p + g for its seed and position: int64 [R] on the CPU.
 
-    `seeds` are below 2^64, `positions` (the number of tokens before the chosen one) below 2^32. Rows need not be
-    normalised, but each must have a positive entry; a token of probability 0 is never chosen.
+    `seeds` and `positions` (the number of tokens before the chosen one) are below 2^64. Rows need not be normalised;
+    one without a positive entry gives 0. A token of probability 0 is never chosen. Only candidates leave the device.
     """
-    grouped = _grouped(probabilities)
-    keys = np.array(seeds, dtype=np.uint64), np.array(positions, dtype=np.uint64)
-    noise_of_groups = _group_noise(*keys, grouped.shape[1], probabilities.device)
-    bounds = grouped.amax(-1).double().log() + noise_of_groups.largest
-    first = bounds.topk(min(FIRST_GROUPS, bounds.shape[1]), -1).indices
-    rows = torch.arange(len(bounds), device=bounds.device)[:, None].expand_as(first)
-    scores, token_ids = _best_of_groups(grouped, noise_of_groups, rows.flatten(), first.flatten(), keys)
-    best, index = scores.view_as(first).max(-1)
-    chosen = token_ids.view_as(first).gather(-1, index[:, None])[:, 0]
-    rows, groups = (bounds.scatter_(1, first, -torch.inf) > best[:, None]).nonzero(as_tuple=True)
-    if len(rows):
-        scores, token_ids = _best_of_groups(grouped, noise_of_groups, rows, groups, keys)
-        wins = scores == best.scatter_reduce(0, rows, scores, "amax")[rows]
-        chosen[rows[wins]] = token_ids[wins]
-    return chosen
+    return torch.from_numpy(_winners(probabilities, list(zip(seeds, positions, strict=True)), _LIMITS))
 
 
 def noise(seeds: Sequence[int], positions: Sequence[int], vocab_size: int) -> Tensor:
-    """All of the noise [R, V] float64 that `choose` adds, for whoever wants to see it whole."""
-    keys = np.array(seeds, dtype=np.uint64), np.array(positions, dtype=np.uint64)
-    noise_of_groups = _group_noise(*keys, -(-vocab_size // GROUP), torch.device("cpu"))
-    rows, groups = torch.ones_like(noise_of_groups.places).nonzero(as_tuple=True)
-    return _token_noise(noise_of_groups, rows, groups, keys).view(len(seeds), -1)[:, :vocab_size]
+    """All of the noise g [R, V] float64 that `choose` goes by, for whoever wants to see it whole."""
+    keys = list(zip(seeds, positions, strict=True))
+    lower = np.stack([random_bits(seed, Domain.GUMBEL_LOWER, position, vocab_size) for seed, position in keys])
+    return -torch.from_numpy(_arrivals(_lanes(keys, vocab_size).astype(np.int64), lower)).log()
 
 
-def _grouped(rows: Tensor) -> Tensor:
-    """Rows [R, V] as [R, G, GROUP], filled up with zeros."""
-    missing = -rows.shape[1] % GROUP
-    return (pad(rows, (0, missing)) if missing else rows).view(rows.shape[0], -1, GROUP)
+def _winners(probabilities: Tensor, keys: list[Key], limits: tuple[float, ...]) -> np.ndarray:
+    """The first token of each row [R, V]: int64 [R]. Looks for it up to each of the limits."""
+    find = _find if probabilities.device.type == "cpu" else _find_on_device
+    with np.errstate(divide="ignore", invalid="ignore"):  # tokens of probability 0 come never, which is nan or inf
+        found = find(probabilities, keys, limits[0])
+        earliest, latest = -np.log1p((found.lanes + _LANE_ENDS) * -(2.0**-LANE_BITS)) / found.rates
+        bounds = np.full(len(keys), np.inf)
+        np.minimum.at(bounds, found.rows, latest)
+        leading = (earliest <= bounds[found.rows]).nonzero()[0]
+        if len(leading) == len(keys) and (bounds <= limits[0]).all():
+            return found.tokens[leading]  # one of each row
+        winners, times = _finish(found.select(leading), keys)
+    late = (times > limits[0]).nonzero()[0]
+    if len(late):
+        rows = torch.from_numpy(late).to(probabilities.device)
+        winners[late] = _winners(probabilities[rows], [keys[row] for row in late], limits[1:])
+    return winners
 
 
-def _best_of_groups(
-    grouped: Tensor, noise_of_groups: GroupNoise, rows: Tensor, groups: Tensor, keys: tuple[np.ndarray, np.ndarray]
-) -> tuple[Tensor, Tensor]:
-    """The largest log p + g within each of N groups, named by row [N] and group [N], and its token: [N] each."""
-    scores = grouped[rows, groups].double().log() + _token_noise(noise_of_groups, rows, groups, keys)
-    best = scores.max(-1)
-    return best.values, groups * GROUP + best.indices
+def _finish(left: Candidates, keys: list[Key]) -> tuple[np.ndarray, np.ndarray]:
+    """The first token [R] of each row and its time [R], by all bits of the noise; 0 and inf where none is left."""
+    winners, times = np.zeros(len(keys), dtype=np.int64), np.full(len(keys), np.inf)
+    entries = zip(left.rows.tolist(), left.tokens.tolist(), strict=True)
+    draws = [draw_bits(keys[row][0], Domain.GUMBEL_LOWER, keys[row][1], token) for row, token in entries]
+    finished = _arrivals(left.lanes, np.array(draws, dtype=np.int64)) / left.rates
+    np.minimum.at(times, left.rows, finished)
+    wins = finished == times[left.rows]
+    winners[left.rows[wins]] = left.tokens[wins]
+    return winners, times
 
 
-def _group_noise(seeds: np.ndarray, positions: np.ndarray, group_count: int, device: torch.device) -> GroupNoise:
-    offsets = np.broadcast_to(np.arange(group_count), (len(seeds), group_count))
-    high, low, place, _ = philox_words(seeds, Domain.GUMBEL_MAXIMUM, positions, offsets, device)
-    return GroupNoise(log(GROUP) - _exponential(high, low).log(), place % GROUP)
+def _find(probabilities: Tensor, keys: list[Key], limit: float) -> Candidates:
+    """The tokens of rows [R, V] on the CPU that may come up to the limit."""
+    rates, lanes = probabilities.numpy(), _lanes(keys, probabilities.shape[1])
+    places = (lanes <= rates * (limit * 2.0**LANE_BITS)).ravel().nonzero()[0]  # ten times as fast as by two dimensions
+    rows, tokens = np.divmod(places, rates.shape[1])
+    return Candidates(rows, tokens, rates[rows, tokens].astype(np.float64), lanes[rows, tokens].astype(np.int64))
 
 
-def _token_noise(
-    noise_of_groups: GroupNoise, rows: Tensor, groups: Tensor, keys: tuple[np.ndarray, np.ndarray]
-) -> Tensor:
-    """Noise [N, GROUP] of the tokens of N groups: the largest where it falls, the others below it.
-
-    A Gumbel variable known to be below m is -log(exp(-m) + e) with e exponential.
-    """
-    device = groups.device
-    seeds, positions = (key[rows.cpu().numpy()] for key in keys)
-    # The four words of a draw serve two neighbours.
-    pairs = groups[:, None] * (GROUP // 2) + torch.arange(GROUP // 2, device=device)
-    words = philox_words(seeds, Domain.GUMBEL, positions, pairs.cpu().numpy(), device)
-    draws = _exponential(torch.stack(words[::2], -1), torch.stack(words[1::2], -1)).view(-1, GROUP)
-    largest = noise_of_groups.largest[rows, groups][:, None]
-    below = -(torch.exp(-largest) + draws).log()
-    has_largest = torch.arange(GROUP, device=device) == noise_of_groups.places[rows, groups][:, None]
-    # Rounding must not lift any above the bound.
-    return torch.where(has_largest, largest, torch.minimum(below, largest))
+def _find_on_device(probabilities: Tensor, keys: list[Key], limit: float) -> Candidates:
+    """The same of rows on a device, with one transfer."""
+    seeds, positions = zip(*keys, strict=True)
+    width, device = probabilities.shape[1], probabilities.device
+    words = device_words(seeds, Domain.GUMBEL, positions, -(-width // LANES), device)
+    shifts = LANE_BITS * torch.arange(LANES, device=device)
+    lanes = ((words[..., None] >> shifts) & (2**LANE_BITS - 1)).flatten(1)[:, :width]
+    rows, tokens = (lanes <= probabilities * (limit * 2.0**LANE_BITS)).nonzero(as_tuple=True)
+    found = torch.stack((rows, tokens, lanes[rows, tokens]))
+    parts = torch.cat((found.double(), probabilities[rows, tokens].double()[None])).cpu().numpy()
+    rows, tokens, lanes = parts[:3].astype(np.int64)
+    return Candidates(rows, tokens, parts[3], lanes)
 
 
-def _exponential(high: Tensor, low: Tensor) -> Tensor:
-    """Exponential variables, float64, from two words of 32 random bits, of which 53 are used; never 0."""
-    bits = (high << (BITS - 32)) | (low >> (64 - BITS))
-    return (-((bits + 1).double() * 2.0**-BITS).log()).clamp_min(2.0 ** -(BITS + 1))
+def _lanes(keys: list[Key], width: int) -> np.ndarray:
+    """The upper bits of all uniforms: uint16 [R, width]."""
+    words = np.empty((len(keys), -(-width // LANES)), dtype="<u8")
+    for row, (seed, position) in enumerate(keys):
+        words[row] = random_words(seed, Domain.GUMBEL, position, 0, words.shape[1])
+    return words.view("<u2")[:, :width]
+
+
+def _arrivals(lanes: np.ndarray, draws: np.ndarray) -> np.ndarray:
+    """exp(-g), float64, of uniforms with these upper bits and the lower ones of these draws; never 0."""
+    uniforms = ((lanes << _LOWER_BITS) | (draws >> LANE_BITS)) * 2.0**-BITS
+    return np.maximum(-np.log1p(-uniforms), 2.0 ** -(BITS + 1))

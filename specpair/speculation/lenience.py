@@ -6,40 +6,31 @@ residual stays max(p - q, 0), which keeps that promise.) Greedy: a token is acce
 temperature, is at least lenience times the highest one; the paper's inequality sign is the wrong way round.
 """
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
-import torch
-from torch import Tensor
+from specpair.speculation.arrays import Array, library
 
 
 class Lenience(NamedTuple):
     """How lenient each of B sequences is; 1 is exact."""
 
-    factors: Tensor
+    factors: Array
     """[B] float64, in (0, 1]."""
-    greedy: Tensor
+    greedy: Array
     """[B] bool."""
-    closeness: Tensor
+    closeness: Array
     """[B, K] float64: probability of each draft token relative to the highest; padding is anything."""
 
-    @classmethod
-    def of(cls, factors: Sequence[float], greedy: Sequence[bool], closeness: Tensor) -> "Lenience":
-        """Of B sequences, on the device of `closeness` [B, K]."""
-        device = closeness.device
-        return cls(
-            torch.tensor(factors, dtype=torch.float64, device=device), torch.tensor(greedy, device=device), closeness
-        )
 
-
-def lenient_ratios(ratios: Tensor, lenience: Lenience) -> Tensor:
+def lenient_ratios(ratios: Array, lenience: Lenience) -> Array:
     """What takes the place of p / q [B, K] in the token rule."""
+    xp = library(ratios)
     factors = lenience.factors[:, None]
-    greedy = torch.where(factors < 1.0, (lenience.closeness >= factors).to(ratios), ratios)
-    return torch.where(lenience.greedy[:, None], greedy, ratios / factors)
+    greedy = xp.where(factors < 1.0, (lenience.closeness >= factors) * 1.0, ratios)
+    return xp.where(lenience.greedy[:, None], greedy, ratios / factors)
 
 
-def closeness(logits: Tensor, rows: Tensor, draft_tokens: Tensor) -> Tensor:
+def closeness(logits: Array, rows: Array, draft_tokens: Array) -> Array:
     """p(x) / max p [B, K] float64 of draft tokens [B, K], whose rows of logits [R, V] are `rows` [B, K]."""
-    highest = logits.amax(-1)[rows]
-    return (logits[rows, draft_tokens] - highest).double().exp()
+    xp = library(logits)
+    return xp.exp(xp.asarray(logits[rows, draft_tokens] - xp.amax(logits, -1)[rows], dtype=xp.float64))

@@ -7,64 +7,86 @@ never the bare logits: every way of sampling is standard sampling from an adjust
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from specpair.options import SamplingOptions
+from specpair.speculation.arrays import Array
 from specpair.speculation.largest import largest
 
 _TOP_P_WIDTHS = (128, 1024)
 """How many of the most likely tokens are looked at before rows are sorted whole for top-p."""
 
 
-class SamplingRows(NamedTuple):
-    """The options of R rows of logits. What holds for the whole batch is known without asking the device."""
+class SamplingRows:
+    """The options of rows of logits, sequence by sequence: sequence b has row_counts[b] rows, which are alike.
 
-    temperature: Tensor
-    """[R] float32; 0 is greedy."""
-    top_k: Tensor
-    """[R] int64; 0 keeps all."""
-    top_p: Tensor
-    """[R] float32."""
-    min_p: Tensor
-    """[R] float32."""
-    scales: bool
-    """Whether any row that is not greedy has a temperature other than 1."""
-    largest_top_k: int
-    """Largest top_k of the rows that are not greedy; 0 if none cuts."""
-    cuts_top_p: bool
-    """Whether any row that is not greedy has top_p below 1."""
-    cuts_min_p: bool
-    """Whether any row that is not greedy has min_p above 0."""
-    any_greedy: bool
-    all_greedy: bool
+    What holds for the whole batch is known without asking the device, and tensors are made of what is used alone.
+    """
+
+    def __init__(
+        self, options: Sequence[SamplingOptions], row_counts: Sequence[int], device: torch.device | str = "cpu"
+    ):
+        self._options = options
+        self._row_counts = row_counts
+        self._device = device
+        self.any_greedy = False
+        self.all_greedy = True
+        self.scales = False
+        """Whether any row that is not greedy has a temperature other than 1."""
+        self.largest_top_k = 0
+        """Largest top_k of the rows that are not greedy; 0 if none cuts."""
+        self.cuts_top_p = False
+        """Whether any row that is not greedy has top_p below 1."""
+        self.cuts_min_p = False
+        """Whether any row that is not greedy has min_p above 0."""
+        for one in options:
+            if one.temperature == 0.0:
+                self.any_greedy = True
+                continue
+            self.all_greedy = False
+            self.scales |= one.temperature != 1.0
+            self.largest_top_k = max(self.largest_top_k, one.top_k)
+            self.cuts_top_p |= one.top_p < 1.0
+            self.cuts_min_p |= one.min_p > 0.0
 
     @classmethod
     def of(cls, options: Sequence[SamplingOptions], device: torch.device | str = "cpu") -> "SamplingRows":
         """Row r samples with options[r]."""
-        sampled = [row for row in options if not row.is_greedy]
-        return cls(
-            temperature=torch.tensor([row.temperature for row in options], device=device),
-            top_k=torch.tensor([row.top_k for row in options], device=device),
-            top_p=torch.tensor([row.top_p for row in options], device=device),
-            min_p=torch.tensor([row.min_p for row in options], device=device),
-            scales=any(row.temperature != 1.0 for row in sampled),
-            largest_top_k=max((row.top_k for row in sampled), default=0),
-            cuts_top_p=any(row.top_p < 1.0 for row in sampled),
-            cuts_min_p=any(row.min_p > 0.0 for row in sampled),
-            any_greedy=len(sampled) < len(options),
-            all_greedy=not sampled,
-        )
+        return cls(options, [1] * len(options), device)
+
+    @property
+    def temperature(self) -> Tensor:
+        """[R] float32; 0 is greedy."""
+        return self._column([one.temperature for one in self._options], np.float32)
+
+    @property
+    def top_k(self) -> Tensor:
+        """[R] int64; 0 keeps all."""
+        return self._column([one.top_k for one in self._options], np.int64)
+
+    @property
+    def top_p(self) -> Tensor:
+        """[R] float32."""
+        return self._column([one.top_p for one in self._options], np.float32)
+
+    @property
+    def min_p(self) -> Tensor:
+        """[R] float32."""
+        return self._column([one.min_p for one in self._options], np.float32)
+
+    def _column(self, numbers: list[float], dtype: type[np.generic]) -> Tensor:
+        return torch.from_numpy(np.array(numbers, dtype=dtype).repeat(self._row_counts)).to(self._device)
 
 
 def probabilities(logits: Tensor, rows: SamplingRows) -> Tensor:
     """The distributions [R, V] that rows of logits [R, V] are sampled from: float32, or float64 for float64 logits.
 
     A greedy row becomes one-hot at its largest logit, the first of several. A row that is not finite (see
-    `finite_rows`) comes out as it may, without touching the others.
+    `finite_rows`) comes out as NaN throughout, or if greedy as it may, without touching the others.
     """
     dtype = logits.dtype if logits.dtype == torch.float64 else torch.float32
     logits = logits.to(dtype)
@@ -94,10 +116,22 @@ def finite_rows(logits: Tensor) -> Tensor:
     return logits.amax(-1).isfinite()
 
 
-def samplable_rows(logits: Tensor, adjusted: Tensor) -> Tensor:
-    """Which rows [R] are finite both as the model gave them and as the options left them."""
-    finite = finite_rows(logits)
-    return finite if adjusted is logits else finite & finite_rows(adjusted)
+def came_of_finite(distributions: Array) -> list[bool]:
+    """Which rows [R, V] of `probabilities`, not greedy, came of finite ones."""
+    first = distributions[:, 0]
+    return (first == first).tolist()  # NaN equals nothing
+
+
+def likeliest(logits: Tensor) -> tuple[np.ndarray, list[bool]]:
+    """The largest of each row [R, V], the first of several: int64 [R], and which rows are finite: [R]."""
+    if logits.device.type == "cpu":  # where numpy takes a tenth of the time of torch
+        rows = logits.numpy()
+        tokens = rows.argmax(-1)  # the first NaN, if there is one
+        return tokens, np.isfinite(rows[np.arange(len(rows)), tokens]).tolist()
+    tokens = logits.argmax(-1)
+    finite = logits.gather(-1, tokens[:, None])[:, 0].isfinite()
+    found = torch.stack((tokens, finite.long())).cpu().numpy()
+    return found[0], found[1].astype(np.bool_).tolist()
 
 
 def _one_hot(logits: Tensor) -> Tensor:
@@ -123,7 +157,7 @@ def _keep_top_p(rows: Tensor, top_p: Tensor) -> Tensor:
     wanted = (mass_before < top_p[:, None]).sum(-1, keepdim=True).clamp_min(1)
     keeps_all = (top_p >= 1.0)[:, None]
     threshold = values.gather(-1, wanted - 1).masked_fill_(keeps_all, 0.0)
-    kept = rows >= threshold
+    kept = ~(rows < threshold)  # NaN stays
     surplus = (kept.sum(-1, keepdim=True) - wanted).masked_fill_(keeps_all, 0)
     if bool(surplus.any()):
         ties = rows == threshold

@@ -22,42 +22,43 @@ _runtime_version.ValidateProtobufRuntimeVersion(
 _sym_db = _symbol_database.Default()
 
 
+from specpair.v1 import drafter_pb2 as specpair_dot_v1_dot_drafter__pb2
 from specpair.v1 import logprobs_pb2 as specpair_dot_v1_dot_logprobs__pb2
 from specpair.v1 import sampling_pb2 as specpair_dot_v1_dot_sampling__pb2
 from specpair.v1 import sequence_service_pb2 as specpair_dot_v1_dot_sequence__service__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%specpair/v1/coordinator_service.proto\x12\x0bspecpair.v1\x1a\x1aspecpair/v1/logprobs.proto\x1a\x1aspecpair/v1/sampling.proto\x1a\"specpair/v1/sequence_service.proto\"\xfc\x04\n\x15GenerateTokensRequest\x12\x0e\n\x04text\x18\x01 \x01(\tH\x00\x12*\n\ttoken_ids\x18\x02 \x01(\x0b\x32\x15.specpair.v1.TokenIdsH\x00\x12!\n\x04\x63hat\x18\x03 \x01(\x0b\x32\x11.specpair.v1.ChatH\x00\x12.\n\x08sampling\x18\x04 \x01(\x0b\x32\x1c.specpair.v1.SamplingOptions\x12\x17\n\nmax_tokens\x18\x05 \x01(\rH\x01\x88\x01\x01\x12\x14\n\x0cstop_strings\x18\x06 \x03(\t\x12\x12\n\nignore_eos\x18\x08 \x01(\x08\x12#\n\x16num_speculative_tokens\x18\t \x01(\rH\x02\x88\x01\x01\x12)\n\x04rule\x18\n \x01(\x0e\x32\x1b.specpair.v1.AcceptanceRule\x12\x33\n\x08\x65ncoding\x18\x0b \x01(\x0e\x32!.specpair.v1.DistributionEncoding\x12\x18\n\x10include_rejected\x18\x0c \x01(\x08\x12\x15\n\x08lenience\x18\r \x01(\x02H\x03\x88\x01\x01\x12\x0e\n\x01n\x18\x0e \x01(\rH\x04\x88\x01\x01\x12\x14\n\x07\x62\x65st_of\x18\x0f \x01(\rH\x05\x88\x01\x01\x12\x15\n\x08logprobs\x18\x10 \x01(\rH\x06\x88\x01\x01\x12\x1c\n\x0fprompt_logprobs\x18\x11 \x01(\rH\x07\x88\x01\x01\x12\x0c\n\x04\x65\x63ho\x18\x12 \x01(\x08\x42\x08\n\x06promptB\r\n\x0b_max_tokensB\x19\n\x17_num_speculative_tokensB\x0b\n\t_lenienceB\x04\n\x02_nB\n\n\x08_best_ofB\x0b\n\t_logprobsB\x12\n\x10_prompt_logprobs\"\x17\n\x08TokenIds\x12\x0b\n\x03ids\x18\x01 \x03(\r\"2\n\x04\x43hat\x12*\n\x08messages\x18\x01 \x03(\x0b\x32\x18.specpair.v1.ChatMessage\",\n\x0b\x43hatMessage\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\"\xfd\x01\n\x16GenerateTokensResponse\x12+\n\x06tokens\x18\x01 \x03(\x0b\x32\x1b.specpair.v1.GeneratedToken\x12\x0c\n\x04text\x18\x02 \x01(\t\x12-\n\x08rejected\x18\x03 \x03(\x0b\x32\x1b.specpair.v1.GeneratedToken\x12/\n\x07summary\x18\x04 \x01(\x0b\x32\x1e.specpair.v1.GenerationSummary\x12\x14\n\x0c\x63hoice_index\x18\x05 \x01(\r\x12\x32\n\rprompt_tokens\x18\x06 \x03(\x0b\x32\x1b.specpair.v1.GeneratedToken\"\x82\x01\n\x0eGeneratedToken\x12\n\n\x02id\x18\x01 \x01(\r\x12\x0c\n\x04text\x18\x02 \x01(\t\x12(\n\x06origin\x18\x03 \x01(\x0e\x32\x18.specpair.v1.TokenOrigin\x12,\n\x08logprobs\x18\x04 \x01(\x0b\x32\x1a.specpair.v1.TokenLogprobs\"\xb4\x02\n\x11GenerationSummary\x12\x30\n\rfinish_reason\x18\x01 \x01(\x0e\x32\x19.specpair.v1.FinishReason\x12\x1a\n\x12prompt_token_count\x18\x02 \x01(\r\x12\x1e\n\x16\x63ompletion_token_count\x18\x03 \x01(\r\x12\x0c\n\x04seed\x18\x04 \x01(\x04\x12\x34\n\x0bspeculation\x18\x05 \x01(\x0b\x32\x1f.specpair.v1.SpeculationSummary\x12\x1e\n\x16time_to_first_token_us\x18\x06 \x01(\x04\x12\x15\n\rtotal_time_us\x18\x07 \x01(\x04\x12\x1f\n\x12\x63umulative_logprob\x18\x08 \x01(\x01H\x00\x88\x01\x01\x42\x15\n\x13_cumulative_logprob\"\x99\x03\n\x12SpeculationSummary\x12\x13\n\x0bround_count\x18\x01 \x01(\r\x12\x19\n\x11\x64raft_round_count\x18\x02 \x01(\r\x12\x19\n\x11\x64raft_token_count\x18\x03 \x01(\r\x12\x1c\n\x14\x61\x63\x63\x65pted_token_count\x18\x04 \x01(\r\x12\x1c\n\x14\x64rafted_per_position\x18\x05 \x03(\r\x12\x1d\n\x15\x61\x63\x63\x65pted_per_position\x18\x06 \x03(\r\x12\x17\n\x0f\x61\x63\x63\x65ptance_rate\x18\x07 \x01(\x01\x12\x18\n\x10tokens_per_round\x18\x08 \x01(\x01\x12\x15\n\rdraft_time_us\x18\t \x01(\x04\x12\x16\n\x0everify_time_us\x18\n \x01(\x04\x12\x17\n\x0fnetwork_time_us\x18\x0b \x01(\x04\x12\x16\n\x0e\x66\x61llback_count\x18\x0c \x01(\r\x12)\n\x04rule\x18\r \x01(\x0e\x32\x1b.specpair.v1.AcceptanceRule\x12\x10\n\x08lenience\x18\x0e \x01(\x02\x12\r\n\x05lossy\x18\x0f \x01(\x08\"\x14\n\x12GetPairInfoRequest\"\xe6\x01\n\x13GetPairInfoResponse\x12\x30\n\x05\x64raft\x18\x01 \x01(\x0b\x32!.specpair.v1.GetModelInfoResponse\x12\x31\n\x06target\x18\x02 \x01(\x0b\x32!.specpair.v1.GetModelInfoResponse\x12\x0f\n\x07version\x18\x03 \x01(\t\x12\x1e\n\x16num_speculative_tokens\x18\x04 \x01(\r\x12\"\n\x1amax_num_speculative_tokens\x18\x05 \x01(\r\x12\x15\n\rrequest_count\x18\x06 \x01(\r*\xc8\x01\n\x0bTokenOrigin\x12\x1c\n\x18TOKEN_ORIGIN_UNSPECIFIED\x10\x00\x12\x19\n\x15TOKEN_ORIGIN_ACCEPTED\x10\x01\x12\x1b\n\x17TOKEN_ORIGIN_CORRECTION\x10\x02\x12\x16\n\x12TOKEN_ORIGIN_BONUS\x10\x03\x12\x17\n\x13TOKEN_ORIGIN_TARGET\x10\x04\x12\x19\n\x15TOKEN_ORIGIN_REJECTED\x10\x05\x12\x17\n\x13TOKEN_ORIGIN_PROMPT\x10\x06*_\n\x0c\x46inishReason\x12\x1d\n\x19\x46INISH_REASON_UNSPECIFIED\x10\x00\x12\x16\n\x12\x46INISH_REASON_STOP\x10\x01\x12\x18\n\x14\x46INISH_REASON_LENGTH\x10\x02\x32\xc3\x01\n\x12\x43oordinatorService\x12[\n\x0eGenerateTokens\x12\".specpair.v1.GenerateTokensRequest\x1a#.specpair.v1.GenerateTokensResponse0\x01\x12P\n\x0bGetPairInfo\x12\x1f.specpair.v1.GetPairInfoRequest\x1a .specpair.v1.GetPairInfoResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n%specpair/v1/coordinator_service.proto\x12\x0bspecpair.v1\x1a\x19specpair/v1/drafter.proto\x1a\x1aspecpair/v1/logprobs.proto\x1a\x1aspecpair/v1/sampling.proto\x1a\"specpair/v1/sequence_service.proto\"\xa3\x05\n\x15GenerateTokensRequest\x12\x0e\n\x04text\x18\x01 \x01(\tH\x00\x12*\n\ttoken_ids\x18\x02 \x01(\x0b\x32\x15.specpair.v1.TokenIdsH\x00\x12!\n\x04\x63hat\x18\x03 \x01(\x0b\x32\x11.specpair.v1.ChatH\x00\x12.\n\x08sampling\x18\x04 \x01(\x0b\x32\x1c.specpair.v1.SamplingOptions\x12\x17\n\nmax_tokens\x18\x05 \x01(\rH\x01\x88\x01\x01\x12\x14\n\x0cstop_strings\x18\x06 \x03(\t\x12\x12\n\nignore_eos\x18\x08 \x01(\x08\x12#\n\x16num_speculative_tokens\x18\t \x01(\rH\x02\x88\x01\x01\x12)\n\x04rule\x18\n \x01(\x0e\x32\x1b.specpair.v1.AcceptanceRule\x12\x33\n\x08\x65ncoding\x18\x0b \x01(\x0e\x32!.specpair.v1.DistributionEncoding\x12\x18\n\x10include_rejected\x18\x0c \x01(\x08\x12\x15\n\x08lenience\x18\r \x01(\x02H\x03\x88\x01\x01\x12\x0e\n\x01n\x18\x0e \x01(\rH\x04\x88\x01\x01\x12\x14\n\x07\x62\x65st_of\x18\x0f \x01(\rH\x05\x88\x01\x01\x12\x15\n\x08logprobs\x18\x10 \x01(\rH\x06\x88\x01\x01\x12\x1c\n\x0fprompt_logprobs\x18\x11 \x01(\rH\x07\x88\x01\x01\x12\x0c\n\x04\x65\x63ho\x18\x12 \x01(\x08\x12%\n\x07\x64rafter\x18\x13 \x01(\x0e\x32\x14.specpair.v1.DrafterB\x08\n\x06promptB\r\n\x0b_max_tokensB\x19\n\x17_num_speculative_tokensB\x0b\n\t_lenienceB\x04\n\x02_nB\n\n\x08_best_ofB\x0b\n\t_logprobsB\x12\n\x10_prompt_logprobs\"\x17\n\x08TokenIds\x12\x0b\n\x03ids\x18\x01 \x03(\r\"2\n\x04\x43hat\x12*\n\x08messages\x18\x01 \x03(\x0b\x32\x18.specpair.v1.ChatMessage\",\n\x0b\x43hatMessage\x12\x0c\n\x04role\x18\x01 \x01(\t\x12\x0f\n\x07\x63ontent\x18\x02 \x01(\t\"\xfd\x01\n\x16GenerateTokensResponse\x12+\n\x06tokens\x18\x01 \x03(\x0b\x32\x1b.specpair.v1.GeneratedToken\x12\x0c\n\x04text\x18\x02 \x01(\t\x12-\n\x08rejected\x18\x03 \x03(\x0b\x32\x1b.specpair.v1.GeneratedToken\x12/\n\x07summary\x18\x04 \x01(\x0b\x32\x1e.specpair.v1.GenerationSummary\x12\x14\n\x0c\x63hoice_index\x18\x05 \x01(\r\x12\x32\n\rprompt_tokens\x18\x06 \x03(\x0b\x32\x1b.specpair.v1.GeneratedToken\"\x82\x01\n\x0eGeneratedToken\x12\n\n\x02id\x18\x01 \x01(\r\x12\x0c\n\x04text\x18\x02 \x01(\t\x12(\n\x06origin\x18\x03 \x01(\x0e\x32\x18.specpair.v1.TokenOrigin\x12,\n\x08logprobs\x18\x04 \x01(\x0b\x32\x1a.specpair.v1.TokenLogprobs\"\xb4\x02\n\x11GenerationSummary\x12\x30\n\rfinish_reason\x18\x01 \x01(\x0e\x32\x19.specpair.v1.FinishReason\x12\x1a\n\x12prompt_token_count\x18\x02 \x01(\r\x12\x1e\n\x16\x63ompletion_token_count\x18\x03 \x01(\r\x12\x0c\n\x04seed\x18\x04 \x01(\x04\x12\x34\n\x0bspeculation\x18\x05 \x01(\x0b\x32\x1f.specpair.v1.SpeculationSummary\x12\x1e\n\x16time_to_first_token_us\x18\x06 \x01(\x04\x12\x15\n\rtotal_time_us\x18\x07 \x01(\x04\x12\x1f\n\x12\x63umulative_logprob\x18\x08 \x01(\x01H\x00\x88\x01\x01\x42\x15\n\x13_cumulative_logprob\"\xd2\x03\n\x12SpeculationSummary\x12\x13\n\x0bround_count\x18\x01 \x01(\r\x12\x19\n\x11\x64raft_round_count\x18\x02 \x01(\r\x12\x19\n\x11\x64raft_token_count\x18\x03 \x01(\r\x12\x1c\n\x14\x61\x63\x63\x65pted_token_count\x18\x04 \x01(\r\x12\x1c\n\x14\x64rafted_per_position\x18\x05 \x03(\r\x12\x1d\n\x15\x61\x63\x63\x65pted_per_position\x18\x06 \x03(\r\x12\x17\n\x0f\x61\x63\x63\x65ptance_rate\x18\x07 \x01(\x01\x12\x18\n\x10tokens_per_round\x18\x08 \x01(\x01\x12\x15\n\rdraft_time_us\x18\t \x01(\x04\x12\x16\n\x0everify_time_us\x18\n \x01(\x04\x12\x17\n\x0fnetwork_time_us\x18\x0b \x01(\x04\x12\x16\n\x0e\x66\x61llback_count\x18\x0c \x01(\r\x12)\n\x04rule\x18\r \x01(\x0e\x32\x1b.specpair.v1.AcceptanceRule\x12\x10\n\x08lenience\x18\x0e \x01(\x02\x12\r\n\x05lossy\x18\x0f \x01(\x08\x12%\n\x07\x64rafter\x18\x10 \x01(\x0e\x32\x14.specpair.v1.Drafter\x12\x10\n\x08\x61\x64\x61ptive\x18\x11 \x01(\x08\"\x14\n\x12GetPairInfoRequest\"\x86\x02\n\x13GetPairInfoResponse\x12\x30\n\x05\x64raft\x18\x01 \x01(\x0b\x32!.specpair.v1.GetModelInfoResponse\x12\x31\n\x06target\x18\x02 \x01(\x0b\x32!.specpair.v1.GetModelInfoResponse\x12\x0f\n\x07version\x18\x03 \x01(\t\x12#\n\x16num_speculative_tokens\x18\x04 \x01(\rH\x00\x88\x01\x01\x12\"\n\x1amax_num_speculative_tokens\x18\x05 \x01(\r\x12\x15\n\rrequest_count\x18\x06 \x01(\rB\x19\n\x17_num_speculative_tokens*\xc8\x01\n\x0bTokenOrigin\x12\x1c\n\x18TOKEN_ORIGIN_UNSPECIFIED\x10\x00\x12\x19\n\x15TOKEN_ORIGIN_ACCEPTED\x10\x01\x12\x1b\n\x17TOKEN_ORIGIN_CORRECTION\x10\x02\x12\x16\n\x12TOKEN_ORIGIN_BONUS\x10\x03\x12\x17\n\x13TOKEN_ORIGIN_TARGET\x10\x04\x12\x19\n\x15TOKEN_ORIGIN_REJECTED\x10\x05\x12\x17\n\x13TOKEN_ORIGIN_PROMPT\x10\x06*_\n\x0c\x46inishReason\x12\x1d\n\x19\x46INISH_REASON_UNSPECIFIED\x10\x00\x12\x16\n\x12\x46INISH_REASON_STOP\x10\x01\x12\x18\n\x14\x46INISH_REASON_LENGTH\x10\x02\x32\xc3\x01\n\x12\x43oordinatorService\x12[\n\x0eGenerateTokens\x12\".specpair.v1.GenerateTokensRequest\x1a#.specpair.v1.GenerateTokensResponse0\x01\x12P\n\x0bGetPairInfo\x12\x1f.specpair.v1.GetPairInfoRequest\x1a .specpair.v1.GetPairInfoResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'specpair.v1.coordinator_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_TOKENORIGIN']._serialized_start=2276
-  _globals['_TOKENORIGIN']._serialized_end=2476
-  _globals['_FINISHREASON']._serialized_start=2478
-  _globals['_FINISHREASON']._serialized_end=2573
-  _globals['_GENERATETOKENSREQUEST']._serialized_start=147
-  _globals['_GENERATETOKENSREQUEST']._serialized_end=783
-  _globals['_TOKENIDS']._serialized_start=785
-  _globals['_TOKENIDS']._serialized_end=808
-  _globals['_CHAT']._serialized_start=810
-  _globals['_CHAT']._serialized_end=860
-  _globals['_CHATMESSAGE']._serialized_start=862
-  _globals['_CHATMESSAGE']._serialized_end=906
-  _globals['_GENERATETOKENSRESPONSE']._serialized_start=909
-  _globals['_GENERATETOKENSRESPONSE']._serialized_end=1162
-  _globals['_GENERATEDTOKEN']._serialized_start=1165
-  _globals['_GENERATEDTOKEN']._serialized_end=1295
-  _globals['_GENERATIONSUMMARY']._serialized_start=1298
-  _globals['_GENERATIONSUMMARY']._serialized_end=1606
-  _globals['_SPECULATIONSUMMARY']._serialized_start=1609
-  _globals['_SPECULATIONSUMMARY']._serialized_end=2018
-  _globals['_GETPAIRINFOREQUEST']._serialized_start=2020
-  _globals['_GETPAIRINFOREQUEST']._serialized_end=2040
-  _globals['_GETPAIRINFORESPONSE']._serialized_start=2043
-  _globals['_GETPAIRINFORESPONSE']._serialized_end=2273
-  _globals['_COORDINATORSERVICE']._serialized_start=2576
-  _globals['_COORDINATORSERVICE']._serialized_end=2771
+  _globals['_TOKENORIGIN']._serialized_start=2431
+  _globals['_TOKENORIGIN']._serialized_end=2631
+  _globals['_FINISHREASON']._serialized_start=2633
+  _globals['_FINISHREASON']._serialized_end=2728
+  _globals['_GENERATETOKENSREQUEST']._serialized_start=174
+  _globals['_GENERATETOKENSREQUEST']._serialized_end=849
+  _globals['_TOKENIDS']._serialized_start=851
+  _globals['_TOKENIDS']._serialized_end=874
+  _globals['_CHAT']._serialized_start=876
+  _globals['_CHAT']._serialized_end=926
+  _globals['_CHATMESSAGE']._serialized_start=928
+  _globals['_CHATMESSAGE']._serialized_end=972
+  _globals['_GENERATETOKENSRESPONSE']._serialized_start=975
+  _globals['_GENERATETOKENSRESPONSE']._serialized_end=1228
+  _globals['_GENERATEDTOKEN']._serialized_start=1231
+  _globals['_GENERATEDTOKEN']._serialized_end=1361
+  _globals['_GENERATIONSUMMARY']._serialized_start=1364
+  _globals['_GENERATIONSUMMARY']._serialized_end=1672
+  _globals['_SPECULATIONSUMMARY']._serialized_start=1675
+  _globals['_SPECULATIONSUMMARY']._serialized_end=2141
+  _globals['_GETPAIRINFOREQUEST']._serialized_start=2143
+  _globals['_GETPAIRINFOREQUEST']._serialized_end=2163
+  _globals['_GETPAIRINFORESPONSE']._serialized_start=2166
+  _globals['_GETPAIRINFORESPONSE']._serialized_end=2428
+  _globals['_COORDINATORSERVICE']._serialized_start=2731
+  _globals['_COORDINATORSERVICE']._serialized_end=2926
 # @@protoc_insertion_point(module_scope)

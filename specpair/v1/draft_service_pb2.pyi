@@ -1,3 +1,4 @@
+from specpair.v1 import drafter_pb2 as _drafter_pb2
 from specpair.v1 import proposal_pb2 as _proposal_pb2
 from specpair.v1 import stream_error_pb2 as _stream_error_pb2
 from google.protobuf.internal import containers as _containers
@@ -9,32 +10,38 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ProposeTokensRequest(_message.Message):
-    __slots__ = ("sequence_id", "step", "base_length", "appended_token_ids", "num_speculative_tokens")
+    __slots__ = ("sequence_id", "step", "base_length", "appended_token_ids", "num_speculative_tokens", "min_confidence")
     SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     BASE_LENGTH_FIELD_NUMBER: _ClassVar[int]
     APPENDED_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     NUM_SPECULATIVE_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    MIN_CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
     sequence_id: str
     step: int
     base_length: int
     appended_token_ids: _containers.RepeatedScalarFieldContainer[int]
     num_speculative_tokens: int
-    def __init__(self, sequence_id: _Optional[str] = ..., step: _Optional[int] = ..., base_length: _Optional[int] = ..., appended_token_ids: _Optional[_Iterable[int]] = ..., num_speculative_tokens: _Optional[int] = ...) -> None: ...
+    min_confidence: float
+    def __init__(self, sequence_id: _Optional[str] = ..., step: _Optional[int] = ..., base_length: _Optional[int] = ..., appended_token_ids: _Optional[_Iterable[int]] = ..., num_speculative_tokens: _Optional[int] = ..., min_confidence: _Optional[float] = ...) -> None: ...
 
 class ProposeTokensResponse(_message.Message):
-    __slots__ = ("instance_id", "step", "proposal", "queue_time_us", "compute_time_us")
+    __slots__ = ("instance_id", "step", "proposal", "queue_time_us", "compute_time_us", "batch_size", "drafter")
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     PROPOSAL_FIELD_NUMBER: _ClassVar[int]
     QUEUE_TIME_US_FIELD_NUMBER: _ClassVar[int]
     COMPUTE_TIME_US_FIELD_NUMBER: _ClassVar[int]
+    BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
+    DRAFTER_FIELD_NUMBER: _ClassVar[int]
     instance_id: str
     step: int
     proposal: _proposal_pb2.Proposal
     queue_time_us: int
     compute_time_us: int
-    def __init__(self, instance_id: _Optional[str] = ..., step: _Optional[int] = ..., proposal: _Optional[_Union[_proposal_pb2.Proposal, _Mapping]] = ..., queue_time_us: _Optional[int] = ..., compute_time_us: _Optional[int] = ...) -> None: ...
+    batch_size: int
+    drafter: _drafter_pb2.Drafter
+    def __init__(self, instance_id: _Optional[str] = ..., step: _Optional[int] = ..., proposal: _Optional[_Union[_proposal_pb2.Proposal, _Mapping]] = ..., queue_time_us: _Optional[int] = ..., compute_time_us: _Optional[int] = ..., batch_size: _Optional[int] = ..., drafter: _Optional[_Union[_drafter_pb2.Drafter, str]] = ...) -> None: ...
 
 class StreamProposalsRequest(_message.Message):
     __slots__ = ("call_id", "request")

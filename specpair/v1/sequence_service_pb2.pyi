@@ -1,3 +1,4 @@
+from specpair.v1 import drafter_pb2 as _drafter_pb2
 from specpair.v1 import sampling_pb2 as _sampling_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
@@ -12,7 +13,7 @@ class GetModelInfoRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetModelInfoResponse(_message.Message):
-    __slots__ = ("instance_id", "model_name", "architecture", "parameter_count", "vocab_size", "max_model_len", "max_num_speculative_tokens", "max_num_seqs", "dtype", "device", "cache", "block_size", "block_count", "free_block_count", "sequence_count", "eos_token_ids", "deterministic")
+    __slots__ = ("instance_id", "model_name", "architecture", "parameter_count", "vocab_size", "max_model_len", "max_num_speculative_tokens", "max_num_seqs", "dtype", "device", "cache", "block_size", "block_count", "free_block_count", "sequence_count", "eos_token_ids", "deterministic", "drafters")
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_NAME_FIELD_NUMBER: _ClassVar[int]
     ARCHITECTURE_FIELD_NUMBER: _ClassVar[int]
@@ -30,6 +31,7 @@ class GetModelInfoResponse(_message.Message):
     SEQUENCE_COUNT_FIELD_NUMBER: _ClassVar[int]
     EOS_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     DETERMINISTIC_FIELD_NUMBER: _ClassVar[int]
+    DRAFTERS_FIELD_NUMBER: _ClassVar[int]
     instance_id: str
     model_name: str
     architecture: str
@@ -47,7 +49,8 @@ class GetModelInfoResponse(_message.Message):
     sequence_count: int
     eos_token_ids: _containers.RepeatedScalarFieldContainer[int]
     deterministic: bool
-    def __init__(self, instance_id: _Optional[str] = ..., model_name: _Optional[str] = ..., architecture: _Optional[str] = ..., parameter_count: _Optional[int] = ..., vocab_size: _Optional[int] = ..., max_model_len: _Optional[int] = ..., max_num_speculative_tokens: _Optional[int] = ..., max_num_seqs: _Optional[int] = ..., dtype: _Optional[str] = ..., device: _Optional[str] = ..., cache: _Optional[str] = ..., block_size: _Optional[int] = ..., block_count: _Optional[int] = ..., free_block_count: _Optional[int] = ..., sequence_count: _Optional[int] = ..., eos_token_ids: _Optional[_Iterable[int]] = ..., deterministic: _Optional[bool] = ...) -> None: ...
+    drafters: _containers.RepeatedScalarFieldContainer[_drafter_pb2.Drafter]
+    def __init__(self, instance_id: _Optional[str] = ..., model_name: _Optional[str] = ..., architecture: _Optional[str] = ..., parameter_count: _Optional[int] = ..., vocab_size: _Optional[int] = ..., max_model_len: _Optional[int] = ..., max_num_speculative_tokens: _Optional[int] = ..., max_num_seqs: _Optional[int] = ..., dtype: _Optional[str] = ..., device: _Optional[str] = ..., cache: _Optional[str] = ..., block_size: _Optional[int] = ..., block_count: _Optional[int] = ..., free_block_count: _Optional[int] = ..., sequence_count: _Optional[int] = ..., eos_token_ids: _Optional[_Iterable[int]] = ..., deterministic: _Optional[bool] = ..., drafters: _Optional[_Iterable[_Union[_drafter_pb2.Drafter, str]]] = ...) -> None: ...
 
 class GetTokenizerRequest(_message.Message):
     __slots__ = ()
@@ -66,7 +69,7 @@ class GetTokenizerResponse(_message.Message):
     def __init__(self, tokenizer_json_chunk: _Optional[bytes] = ..., chat_template: _Optional[str] = ..., bos_token: _Optional[str] = ..., eos_token: _Optional[str] = ...) -> None: ...
 
 class OpenSequenceRequest(_message.Message):
-    __slots__ = ("sequence_id", "token_ids", "prompt_length", "sampling", "rule", "encoding", "vocab_size", "lenience", "logprobs")
+    __slots__ = ("sequence_id", "token_ids", "prompt_length", "sampling", "rule", "encoding", "vocab_size", "lenience", "logprobs", "drafter")
     SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     PROMPT_LENGTH_FIELD_NUMBER: _ClassVar[int]
@@ -76,6 +79,7 @@ class OpenSequenceRequest(_message.Message):
     VOCAB_SIZE_FIELD_NUMBER: _ClassVar[int]
     LENIENCE_FIELD_NUMBER: _ClassVar[int]
     LOGPROBS_FIELD_NUMBER: _ClassVar[int]
+    DRAFTER_FIELD_NUMBER: _ClassVar[int]
     sequence_id: str
     token_ids: _containers.RepeatedScalarFieldContainer[int]
     prompt_length: int
@@ -85,7 +89,8 @@ class OpenSequenceRequest(_message.Message):
     vocab_size: int
     lenience: float
     logprobs: int
-    def __init__(self, sequence_id: _Optional[str] = ..., token_ids: _Optional[_Iterable[int]] = ..., prompt_length: _Optional[int] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingOptions, _Mapping]] = ..., rule: _Optional[_Union[_sampling_pb2.AcceptanceRule, str]] = ..., encoding: _Optional[_Union[_sampling_pb2.DistributionEncoding, str]] = ..., vocab_size: _Optional[int] = ..., lenience: _Optional[float] = ..., logprobs: _Optional[int] = ...) -> None: ...
+    drafter: _drafter_pb2.Drafter
+    def __init__(self, sequence_id: _Optional[str] = ..., token_ids: _Optional[_Iterable[int]] = ..., prompt_length: _Optional[int] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingOptions, _Mapping]] = ..., rule: _Optional[_Union[_sampling_pb2.AcceptanceRule, str]] = ..., encoding: _Optional[_Union[_sampling_pb2.DistributionEncoding, str]] = ..., vocab_size: _Optional[int] = ..., lenience: _Optional[float] = ..., logprobs: _Optional[int] = ..., drafter: _Optional[_Union[_drafter_pb2.Drafter, str]] = ...) -> None: ...
 
 class OpenSequenceResponse(_message.Message):
     __slots__ = ("instance_id",)

@@ -24,7 +24,7 @@ class VerifyProposalRequest(_message.Message):
     def __init__(self, sequence_id: _Optional[str] = ..., step: _Optional[int] = ..., base_length: _Optional[int] = ..., appended_token_ids: _Optional[_Iterable[int]] = ..., proposal: _Optional[_Union[_proposal_pb2.Proposal, _Mapping]] = ...) -> None: ...
 
 class VerifyProposalResponse(_message.Message):
-    __slots__ = ("instance_id", "step", "accepted_count", "next_token_id", "length", "queue_time_us", "compute_time_us", "logprobs")
+    __slots__ = ("instance_id", "step", "accepted_count", "next_token_id", "length", "queue_time_us", "compute_time_us", "logprobs", "batch_token_count")
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -33,6 +33,7 @@ class VerifyProposalResponse(_message.Message):
     QUEUE_TIME_US_FIELD_NUMBER: _ClassVar[int]
     COMPUTE_TIME_US_FIELD_NUMBER: _ClassVar[int]
     LOGPROBS_FIELD_NUMBER: _ClassVar[int]
+    BATCH_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
     instance_id: str
     step: int
     accepted_count: int
@@ -41,7 +42,8 @@ class VerifyProposalResponse(_message.Message):
     queue_time_us: int
     compute_time_us: int
     logprobs: _containers.RepeatedCompositeFieldContainer[_logprobs_pb2.TokenLogprobs]
-    def __init__(self, instance_id: _Optional[str] = ..., step: _Optional[int] = ..., accepted_count: _Optional[int] = ..., next_token_id: _Optional[int] = ..., length: _Optional[int] = ..., queue_time_us: _Optional[int] = ..., compute_time_us: _Optional[int] = ..., logprobs: _Optional[_Iterable[_Union[_logprobs_pb2.TokenLogprobs, _Mapping]]] = ...) -> None: ...
+    batch_token_count: int
+    def __init__(self, instance_id: _Optional[str] = ..., step: _Optional[int] = ..., accepted_count: _Optional[int] = ..., next_token_id: _Optional[int] = ..., length: _Optional[int] = ..., queue_time_us: _Optional[int] = ..., compute_time_us: _Optional[int] = ..., logprobs: _Optional[_Iterable[_Union[_logprobs_pb2.TokenLogprobs, _Mapping]]] = ..., batch_token_count: _Optional[int] = ...) -> None: ...
 
 class StreamVerificationsRequest(_message.Message):
     __slots__ = ("call_id", "request")

@@ -6,13 +6,15 @@ have drawn it.
 """
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from specpair.errors import InvalidDistributionError
-from specpair.speculation.drafting import TOTAL_LOG2, DraftRows, SparseRows
+from specpair.speculation.count_row import CountRow
+from specpair.speculation.drafting import TOTAL_LOG2, DraftRows
 from specpair.v1.proposal_pb2 import (
     TENSOR_TYPE_FLOAT32,
     DenseDistributions,
@@ -31,14 +33,14 @@ _UINT32 = np.dtype("<u4")
 _FLOAT32 = np.dtype("<f4")
 
 
-def encode_sparse(rows: SparseRows) -> Distributions:
-    """Rows of counts [N, S]; what has count 0 stays here."""
-    token_ids, counts = rows.token_ids.cpu().numpy(), rows.counts.cpu().numpy()
-    held = counts > 0
+def encode_counts(rows: Sequence[CountRow]) -> Distributions:
+    """Rows of counts, at least one; one-hot if all of them are."""
+    if all(row.is_one_hot for row in rows):
+        return encode_one_hot()
     sparse = SparseDistributions(
-        support_sizes=held.sum(-1).tolist(),
-        token_ids=token_ids[held].astype(_UINT32).tobytes(),
-        counts=counts[held].astype(_UINT32).tobytes(),
+        support_sizes=[len(row.token_ids) for row in rows],
+        token_ids=b"".join([np.asarray(row.token_ids, dtype=_UINT32).data for row in rows]),
+        counts=b"".join([np.asarray(row.counts, dtype=_UINT32).data for row in rows]),
         total_log2=TOTAL_LOG2,
     )
     return Distributions(sparse=sparse)
@@ -56,22 +58,21 @@ def encode_one_hot() -> Distributions:
     return Distributions(one_hot=OneHotDistributions())
 
 
-def dense_draft_rows(probabilities: Tensor) -> DraftRows:
+def decoded_dense(probabilities: Tensor) -> Tensor:
     """The rows [N, V] that `decode` makes of `encode_dense(probabilities)`, normalised in float64: draw from these."""
     rows = probabilities.float().double()
-    token_ids = torch.arange(rows.shape[1], device=rows.device).expand(rows.shape)
-    return DraftRows(token_ids, rows / rows.sum(-1, keepdim=True))
+    return rows / rows.sum(-1, keepdim=True)
 
 
 def decode(distributions: Distributions | None, token_ids: list[int], vocab_size: int) -> DraftRows:
-    """The rows [K, S] that tokens [K] were drawn from, on the CPU. Absent or unset counts as one-hot.
+    """The rows [K, S] that tokens [K] were drawn from, in numpy. Absent or unset counts as one-hot.
 
     Raises InvalidDistributionError.
     """
     drafted = _drafted_tokens(token_ids, vocab_size)
     encoding = distributions.WhichOneof("encoding") if distributions is not None else None
     if distributions is None or encoding is None or encoding == "one_hot":
-        return DraftRows(torch.from_numpy(drafted[:, None]), torch.ones(len(drafted), 1, dtype=torch.float64))
+        return DraftRows(drafted[:, None], np.ones((len(drafted), 1)), np.ones(len(drafted)))
     if encoding == "sparse":
         return _decode_sparse(distributions.sparse, drafted, vocab_size)
     return _decode_dense(distributions.dense.probabilities, drafted, vocab_size)
@@ -79,7 +80,7 @@ def decode(distributions: Distributions | None, token_ids: list[int], vocab_size
 
 def _drafted_tokens(token_ids: list[int], vocab_size: int) -> np.ndarray:
     """The drafted tokens [K] as int64, all of them in the vocabulary."""
-    for token_id in token_ids:
+    for token_id in (min(token_ids, default=0), max(token_ids, default=0)):
         if not 0 <= token_id < vocab_size:
             raise InvalidDistributionError(
                 "proposal.token_ids", f"has {token_id}; ids are below {vocab_size}", limit=vocab_size - 1
@@ -87,28 +88,23 @@ def _drafted_tokens(token_ids: list[int], vocab_size: int) -> np.ndarray:
     return np.array(token_ids, dtype=np.int64)
 
 
-def _check_drafted(possible: np.ndarray) -> None:
-    """Refuses rows of which one gives the token that is said to come from it no probability: possible [K] bool."""
-    if not possible.all():
-        raise InvalidDistributionError(_FIELD, "gives a drafted token no probability")
-
-
 def _decode_sparse(message: SparseDistributions, drafted: np.ndarray, vocab_size: int) -> DraftRows:
     sizes = _support_sizes(message, len(drafted), vocab_size)
     flat_ids = _numbers(message.token_ids, int(sizes.sum()), "token_ids")
     flat_counts = _numbers(message.counts, int(sizes.sum()), "counts")
-    if (flat_ids >= vocab_size).any():
+    if not len(drafted):
+        return DraftRows(np.zeros((0, 1), dtype=np.int64), np.ones((0, 1)), np.ones(0))
+    if flat_ids.max() >= vocab_size:
         raise _sparse_error("token_ids", f"has an id that is not below {vocab_size}")
-    if (flat_counts == 0).any():
+    if not flat_counts.all():
         raise _sparse_error("counts", "has a zero")
-    held = np.arange(sizes.max(initial=1)) < sizes[:, None]
-    token_ids, counts = np.zeros(held.shape, dtype=np.int64), np.zeros(held.shape, dtype=np.int64)
-    token_ids[held], counts[held] = flat_ids, flat_counts
-    _check_unique(flat_ids, np.repeat(np.arange(len(drafted)), sizes), vocab_size)
-    if (counts.sum(-1) != 1 << message.total_log2).any():
+    firsts = sizes.cumsum() - sizes
+    _check_unique(flat_ids, firsts)
+    if (np.add.reduceat(flat_counts, firsts, dtype=np.int64) != 1 << message.total_log2).any():
         raise _sparse_error("counts", "has a row that does not sum to 2^total_log2")
-    _check_drafted(((token_ids == drafted[:, None]) & held).any(-1))
-    return DraftRows(torch.from_numpy(token_ids), torch.from_numpy(counts * 2.0**-message.total_log2))
+    token_ids = _padded(flat_ids, sizes).astype(np.int64)
+    rows = _padded(flat_counts, sizes) * 2.0**-message.total_log2
+    return DraftRows(token_ids, rows, _probabilities_of(drafted, token_ids, rows))
 
 
 def _support_sizes(message: SparseDistributions, row_count: int, vocab_size: int) -> np.ndarray:
@@ -117,25 +113,62 @@ def _support_sizes(message: SparseDistributions, row_count: int, vocab_size: int
         raise _sparse_error("total_log2", f"is {message.total_log2}; it is at most {MAX_TOTAL_LOG2}")
     if len(message.support_sizes) != row_count:
         raise _sparse_error("support_sizes", f"has {len(message.support_sizes)} rows for {row_count} tokens")
-    sizes = np.array(message.support_sizes, dtype=np.int64)
+    sizes = np.array(list(message.support_sizes), dtype=np.int64)
     if ((sizes < 1) | (sizes > vocab_size)).any():
         raise _sparse_error("support_sizes", f"has a size that is not between 1 and {vocab_size}")
     return sizes
 
 
 def _numbers(data: bytes, count: int, field: str) -> np.ndarray:
-    """uint32 numbers [count] as int64."""
+    """uint32 numbers [count], still where they came."""
     if len(data) != count * _UINT32.itemsize:
         raise _sparse_error(field, f"has {len(data)} bytes; support_sizes ask for {count * _UINT32.itemsize}")
-    return np.frombuffer(data, dtype=_UINT32).astype(np.int64)
+    return np.frombuffer(data, dtype=_UINT32)
 
 
-def _check_unique(token_ids: np.ndarray, rows: np.ndarray, vocab_size: int) -> None:
-    """Refuses a token that is named twice in a row: it would count twice in what the target subtracts."""
-    seen = np.zeros((rows.max(initial=0) + 1) * vocab_size, dtype=np.bool_)
-    seen[rows * vocab_size + token_ids] = True
-    if np.count_nonzero(seen) != len(token_ids):
+def _check_unique(token_ids: np.ndarray, firsts: np.ndarray) -> None:
+    """Refuses a token that is named twice in a row, which would count twice in what the target subtracts. Rows begin at
+    `firsts`; those of the model ascend, and others are sorted to see it."""
+    if not _falls(token_ids, firsts).any():
+        return
+    rows = np.repeat(np.arange(len(firsts)), np.diff(firsts, append=len(token_ids)))
+    if _falls(token_ids[np.lexsort((token_ids, rows))], firsts).any():
         raise _sparse_error("token_ids", "has a token twice in one row")
+
+
+def _falls(token_ids: np.ndarray, firsts: np.ndarray) -> np.ndarray:
+    """Where tokens within a row do not ascend."""
+    falls = token_ids[1:] <= token_ids[:-1]
+    falls[firsts[1:] - 1] = False
+    return falls
+
+
+def _padded(flat: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """Rows of different sizes [K], one after the other, as [K, S], padded with 0."""
+    width = int(sizes.max())
+    if len(flat) == len(sizes) * width:
+        return flat.reshape(-1, width)
+    padded = np.zeros((len(sizes), width), dtype=flat.dtype)
+    first = 0
+    for row, size in zip(padded, sizes.tolist(), strict=True):
+        row[:size] = flat[first : first + size]
+        first += size
+    return padded
+
+
+def _probabilities_of(drafted: np.ndarray, token_ids: np.ndarray, rows: np.ndarray) -> np.ndarray:
+    """What rows [K, S] give to the tokens [K] that are said to come from them. Refuses a row that gives nothing."""
+    places = (token_ids == drafted[:, None]).argmax(-1)  # padding stands behind what it could be taken for
+    sequence = np.arange(len(drafted))
+    drawn = rows[sequence, places]
+    _check_drafted((token_ids[sequence, places] == drafted) & (drawn > 0))
+    return drawn
+
+
+def _check_drafted(possible: np.ndarray) -> None:
+    """Refuses rows of which one gives the token that is said to come from it no probability: possible [K] bool."""
+    if not possible.all():
+        raise InvalidDistributionError(_FIELD, "gives a drafted token no probability")
 
 
 def _decode_dense(message: TensorMessage, drafted: np.ndarray, vocab_size: int) -> DraftRows:
@@ -153,9 +186,10 @@ def _decode_dense(message: TensorMessage, drafted: np.ndarray, vocab_size: int) 
     rows = np.frombuffer(message.data, dtype=_FLOAT32).reshape(shape)
     if not _are_distributions(rows):
         raise InvalidDistributionError(f"{field}.data", f"has a row that does not sum to 1 within {SUM_TOLERANCE}")
-    inside = np.minimum(drafted, shape[1] - 1)
-    _check_drafted((drafted < shape[1]) & (rows[np.arange(len(drafted)), inside] > 0))
-    return dense_draft_rows(torch.from_numpy(rows.astype(np.float32)))
+    decoded = decoded_dense(torch.from_numpy(rows.astype(np.float32))).numpy()
+    drawn = decoded[np.arange(len(drafted)), np.minimum(drafted, shape[1] - 1)]
+    _check_drafted((drafted < shape[1]) & (drawn > 0))
+    return DraftRows(np.broadcast_to(np.arange(shape[1]), shape), decoded, drawn)
 
 
 def _are_distributions(rows: np.ndarray) -> bool:

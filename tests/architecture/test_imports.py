@@ -41,6 +41,18 @@ FORBIDDEN = {
         "specpair.speculation",
         "specpair.cli",
     ),
+    "specpair.theory": (
+        *SERVICES,
+        "grpc",
+        "google",
+        "torch",
+        "specpair.rpc",
+        "specpair.wire",
+        GENERATED,
+        "specpair.engine",
+        "specpair.speculation",
+        "specpair.cli",
+    ),
     "specpair.errors": ("specpair", "grpc", "torch"),
     "specpair.options": ("specpair.rpc", "specpair.engine", "grpc", "torch"),
     "coordinator": ("draft_service", "target_service", "torch", "transformers", "specpair.engine", "specpair.cli"),
@@ -49,7 +61,15 @@ FORBIDDEN = {
 }
 
 # Processes without a model load these, and must not pay for torch.
-LIGHT = ("coordinator", "specpair.rpc", "specpair.cli", GENERATED, "specpair.errors", "specpair.options")
+LIGHT = (
+    "coordinator",
+    "specpair.rpc",
+    "specpair.cli",
+    GENERATED,
+    "specpair.errors",
+    "specpair.options",
+    "specpair.theory",
+)
 HEAVY = ("torch", "transformers")
 
 ENVIRONMENT_READERS = ("config.py", "__main__.py")

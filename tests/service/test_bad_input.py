@@ -8,7 +8,6 @@ import grpc
 import numpy as np
 import pytest
 import pytest_asyncio
-import torch
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
@@ -18,6 +17,7 @@ from specpair.errors import VocabularyMismatchError
 from specpair.rpc.config import ServerConfig
 from specpair.v1 import draft_service_pb2, proposal_pb2, target_service_pb2
 from specpair.v1 import sequence_service_pb2 as pb
+from tests.poison import poison
 from tests.services import RunningModel, engine_config, running_draft, running_pair, running_target
 from tests.tiny_models import generate_greedily, load_plain, make_model
 
@@ -34,13 +34,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_model(tmp_path_factory.mktemp("model"), seed=2, vocab_size=VOCABULARY, tie_word_embeddings=False)
 
 
-def poison(model: RunningModel) -> None:
-    """Behind the back of the check at load, which would refuse such a model."""
-    with torch.no_grad():
-        embeddings: Any = model.host.loaded.model.get_input_embeddings()
-        embeddings.weight[POISON] = float("nan")
-
-
 def config(folder: Path) -> Any:
     return engine_config(folder, max_model_len=MAX_LENGTH, max_num_seqs=4, max_num_speculative_tokens=4)
 
@@ -48,7 +41,7 @@ def config(folder: Path) -> Any:
 @pytest_asyncio.fixture
 async def target(folder: Path) -> AsyncIterator[RunningModel]:
     async with running_target(config(folder)) as model:
-        poison(model)
+        poison(model.host, POISON)
         yield model
         await check_alive(model, folder)
 
@@ -56,7 +49,7 @@ async def target(folder: Path) -> AsyncIterator[RunningModel]:
 @pytest_asyncio.fixture
 async def draft(folder: Path) -> AsyncIterator[RunningModel]:
     async with running_draft(config(folder)) as model:
-        poison(model)
+        poison(model.host, POISON)
         yield model
         for name in list(model.host.sequences._held):
             await close(model, name)
@@ -285,7 +278,7 @@ async def test_a_poisoned_draft_costs_no_token(folder: Path, tmp_path: Path) -> 
     prompt = [1, POISON, 2]
     async with running_pair(engine_config(target), config(folder), draft_cooldown=0.01) as pair:
         assert pair.draft is not None
-        poison(pair.draft)
+        poison(pair.draft.host, POISON)
         output = await pair.generate(prompt, 10, temperature=0)
         await pair.check_clean()
     assert output.token_ids == generate_greedily(load_plain(target), prompt, 10)

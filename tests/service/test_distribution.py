@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
@@ -22,7 +21,7 @@ from scipy.stats import chisquare
 import target_service.verifier as verifier
 from specpair.options import SamplingOptions
 from specpair.rpc.messages import sampling_to_proto
-from specpair.speculation.randomness import Domain, uniforms
+from specpair.speculation.randomness import Domain, random_words, uniforms
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import sampling_pb2
 from tests.option_strategies import sampling_options
@@ -187,10 +186,10 @@ async def test_joint_distribution_under_any_combination(served: Served, options:
 async def test_shared_noise_is_seen(served: Served, rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: the acceptance draws with the noise that the draft drew its tokens with."""
 
-    def drafting_noise(works: list[verifier.VerifyWork], most: int) -> torch.Tensor:
-        keys = [(w.options.sampling.seed, w.call.step, offset) for w in works for offset in range(most)]
-        seeds, steps, offsets = zip(*keys, strict=True) if keys else ((), (), ())
-        return uniforms(seeds, Domain.DRAFT, steps, offsets).reshape(len(works), most)
+    def drafting_noise(works: list[verifier.VerifyWork], most: int) -> np.ndarray:
+        return np.stack(
+            [uniforms(random_words(w.options.sampling.seed, Domain.DRAFT, w.call.step, 0, most)) for w in works]
+        )
 
     monkeypatch.setattr(verifier, "acceptance_noise", drafting_noise)
     counts = await draw(served.pair, PLAIN, rule=RULES[rule])
@@ -200,6 +199,6 @@ async def test_shared_noise_is_seen(served: Served, rule: str, monkeypatch: pyte
 @pytest.mark.timeout(600)
 async def test_accepting_everything_is_seen(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: no draft token is ever rejected."""
-    monkeypatch.setattr(verifier, "acceptance_noise", lambda works, most: torch.zeros(len(works), most))
+    monkeypatch.setattr(verifier, "acceptance_noise", lambda works, most: np.zeros((len(works), most)))
     counts = await draw(served.pair, PLAIN, 600, rule=RULES["token"])
     assert p_value(counts, served.model, PLAIN, 3) < 1e-6

@@ -6,16 +6,16 @@ from typing import Any
 
 import grpc
 import pytest
-import torch
 import transformers as hf
 
-from draft_service.drafter import Drafter
+from draft_service.host import DraftHost
 from specpair.engine.host import load_runner
 from specpair.errors import ModelRefusedError, SequenceNotFoundError
 from specpair.options import SamplingOptions, SequenceOptions
 from specpair.v1 import draft_service_pb2, proposal_pb2, target_service_pb2
 from specpair.v1 import sequence_service_pb2 as pb
-from tests.services import RunningModel, engine_config, running_draft, running_target
+from tests.poison import poison
+from tests.services import RunningModel, draft_config, engine_config, running_draft, running_target
 from tests.tiny_models import generate_greedily, load_plain, make_model
 
 CACHES = ["contiguous", "paged"]
@@ -117,12 +117,10 @@ async def test_a_fork_keeps_the_steps_that_its_seed_has_decided(tmp_path: Path) 
 
 async def test_a_drawn_token_is_not_dropped_for_what_follows_it(tmp_path: Path) -> None:
     """Rule 8: a draft whose next row is NaN sends the tokens that it has drawn."""
-    poison = 5
+    poisoned = 5
     folder = make_model(tmp_path, seed=2, vocab_size=8, tie_word_embeddings=False)
     async with running_draft(engine_config(folder)) as draft:
-        with torch.no_grad():
-            embeddings: Any = draft.host.loaded.model.get_input_embeddings()
-            embeddings.weight[poison] = float("nan")
+        poison(draft.host, poisoned)
         first_tokens = {}
         for count in (1, 3):
             first_tokens[count] = []
@@ -133,7 +131,7 @@ async def test_a_drawn_token_is_not_dropped_for_what_follows_it(tmp_path: Path) 
                 )
                 first_tokens[count].append((await draft.hot.ProposeTokens(request)).proposal.token_ids[0])
                 await close(draft, "s")
-        assert poison in first_tokens[1]
+        assert poisoned in first_tokens[1]
         assert first_tokens[3] == first_tokens[1]
 
 
@@ -191,7 +189,7 @@ async def test_calls_after_the_end_do_not_wait_for_ever(tmp_path: Path) -> None:
 
 async def test_a_rollback_does_not_reach_the_next_sequence_of_that_name(tmp_path: Path) -> None:
     """It waits for the prefill; meanwhile the sequence is closed and another opened under its name."""
-    drafter = await Drafter.start(engine_config(make_model(tmp_path)))
+    drafter = await DraftHost.start(draft_config(make_model(tmp_path)))
 
     async def open_plainly() -> None:
         await drafter.open("s", [1] * 20, 20, SequenceOptions(sampling=SamplingOptions()))
@@ -250,7 +248,7 @@ def test_a_cache_that_holds_not_even_one_sequence_is_refused(tmp_path: Path) -> 
 
 async def test_one_of_two_equal_forks_is_kept(tmp_path: Path) -> None:
     """Both wait for the prefill; whichever comes second finds the first."""
-    drafter = await Drafter.start(engine_config(make_model(tmp_path)))
+    drafter = await DraftHost.start(draft_config(make_model(tmp_path)))
     try:
         await drafter.open("s", [1] * 20, 20, SequenceOptions(sampling=SamplingOptions()))
         lengths = await asyncio.gather(*(drafter.fork("s", "copy", 10, None) for _ in range(2)))
@@ -266,7 +264,7 @@ async def test_one_of_two_equal_forks_is_kept(tmp_path: Path) -> None:
 
 async def test_a_rollback_behind_the_prompt_makes_the_rest_output(tmp_path: Path) -> None:
     """Penalties and min_tokens then count from there, as they do for a fork of that length."""
-    drafter = await Drafter.start(engine_config(make_model(tmp_path)))
+    drafter = await DraftHost.start(draft_config(make_model(tmp_path)))
     try:
         await drafter.open("s", [1] * 10, 10, SequenceOptions(sampling=SamplingOptions()))
         await drafter.rollback("s", 3)

@@ -6,7 +6,8 @@ Sequences are greedy, so every answer can be told from the tokens alone, by the 
 
 import asyncio
 import tempfile
-from contextlib import AsyncExitStack
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from functools import cache as cache_results
 from pathlib import Path
 from typing import Any, ClassVar
@@ -18,6 +19,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
+from specpair.engine.config import EngineConfig
 from specpair.v1 import draft_service_pb2, proposal_pb2, target_service_pb2
 from specpair.v1 import sequence_service_pb2 as pb
 from tests.services import RunningModel, engine_config, running_draft, running_target
@@ -31,26 +33,44 @@ GREEDY = {"temperature": 0.0, "seed": 1}
 class World:
     """One running service for all examples, on an event loop that runs while a call is made."""
 
-    def __init__(self, cache: str, is_target: bool) -> None:
+    open_fields: ClassVar[dict[str, Any]] = {}
+    """What sequences are opened with beside their tokens."""
+
+    def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
         self.stack = AsyncExitStack()
-        folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory()))
-        make_model(folder, seed=11, vocab_size=VOCABULARY)
-        plain = load_plain(folder)
-        config = engine_config(folder, cache=cache, max_model_len=MAX_LENGTH, max_num_batched_tokens=16)
-        start = running_target if is_target else running_draft
-        self.model: RunningModel = self.run(self.stack.enter_async_context(start(config)))
         self.opened = 0
+        folder = Path(self.stack.enter_context(tempfile.TemporaryDirectory()))
+        self.model: RunningModel = self.run(self.stack.enter_async_context(self.start(folder)))
 
-        @cache_results
-        def next_token(tokens: tuple[int, ...]) -> int:
-            with torch.inference_mode():
-                return int(plain(input_ids=torch.tensor([tokens])).logits[0, -1].argmax())
+    def start(self, folder: Path) -> AbstractAsyncContextManager[RunningModel]:
+        """The service, which may leave its files in the folder."""
+        raise NotImplementedError
 
-        self.next_token = next_token
+    def continue_greedily(self, tokens: list[int], count: int) -> list[int]:
+        """What the service is to say behind the tokens; a draft says less where it does not know how to go on."""
+        raise NotImplementedError
 
     def run(self, awaitable: Any) -> Any:
         return self.loop.run_until_complete(awaitable)
+
+    def close(self) -> None:
+        self.run(self.stack.aclose())
+        self.loop.close()
+
+
+class ModelWorld(World):
+    """A service with a model."""
+
+    def __init__(self, cache: str, is_target: bool) -> None:
+        self.cache = cache
+        self.is_target = is_target
+        super().__init__()
+
+    def start(self, folder: Path) -> AbstractAsyncContextManager[RunningModel]:
+        self.next_token = make_oracle(folder)
+        start = running_target if self.is_target else running_draft
+        return start(small_config(folder, self.cache))
 
     def continue_greedily(self, tokens: list[int], count: int) -> list[int]:
         known = list(tokens)
@@ -58,9 +78,21 @@ class World:
             known.append(self.next_token(tuple(known)))
         return known[len(tokens) :]
 
-    def close(self) -> None:
-        self.run(self.stack.aclose())
-        self.loop.close()
+
+def make_oracle(folder: Path) -> Callable[[tuple[int, ...]], int]:
+    """Makes a model, and says what plain transformers chooses behind some tokens."""
+    plain = load_plain(make_model(folder, seed=11, vocab_size=VOCABULARY))
+
+    @cache_results
+    def next_token(tokens: tuple[int, ...]) -> int:
+        with torch.inference_mode():
+            return int(plain(input_ids=torch.tensor([tokens])).logits[0, -1].argmax())
+
+    return next_token
+
+
+def small_config(folder: Path, cache: str) -> EngineConfig:
+    return engine_config(folder, cache=cache, max_model_len=MAX_LENGTH, max_num_batched_tokens=16)
 
 
 class Known:
@@ -97,7 +129,9 @@ class ServiceMachine(RuleBasedStateMachine):
     def open(self, tokens: list[int]) -> Known:
         self.world.opened += 1
         known = Known(f"s{self.world.opened}", tokens)
-        request = pb.OpenSequenceRequest(sequence_id=known.name, token_ids=tokens, sampling=GREEDY)
+        request = pb.OpenSequenceRequest(
+            sequence_id=known.name, token_ids=tokens, sampling=GREEDY, **self.world.open_fields
+        )
         self.call("OpenSequence", request)
         self.call("OpenSequence", request)  # the same again is answered as before
         request.token_ids.append(0)
@@ -162,7 +196,7 @@ class ServiceMachine(RuleBasedStateMachine):
 
     @invariant()
     def cache_is_sound(self) -> None:
-        self.world.run(self.world.model.host.engine.check_integrity())
+        self.world.run(self.world.model.check_integrity())
 
     def teardown(self) -> None:
         for known in self.known:
@@ -241,8 +275,9 @@ class DraftMachine(ServiceMachine):
         response = self.call(self.hot_method, request)
         known.tokens = [*known.tokens[:base], *appended]
         room = MAX_LENGTH - len(known.tokens)
-        assert list(response.proposal.token_ids) == self.world.continue_greedily(known.tokens, min(count, room))
-        assert list(response.proposal.distributions.sparse.support_sizes) == [1] * min(count, room)
+        expected = self.world.continue_greedily(known.tokens, min(count, room))
+        assert list(response.proposal.token_ids) == expected
+        assert response.proposal.distributions.WhichOneof("encoding") == ("one_hot" if expected else None)
         known.step, known.last = request.step, (request, response)
 
 
@@ -254,9 +289,13 @@ async def call_unary(stub: Any, method: str, request: Any) -> Any:
 @pytest.mark.parametrize("cache", ["contiguous", "paged"])
 @pytest.mark.parametrize("machine", [TargetMachine, DraftMachine])
 def test_any_order_of_calls(machine: type[ServiceMachine], cache: str) -> None:
-    world = World(cache, machine is TargetMachine)
+    run_machine(machine, ModelWorld(cache, machine is TargetMachine))
+
+
+def run_machine(machine: type[ServiceMachine], world: World) -> None:
+    """Drives the service through examples, then stops it."""
     try:
-        case = type(f"{machine.__name__}_{cache}", (machine,), {"world": world}).TestCase
+        case = type(f"{machine.__name__}_in_{type(world).__name__}", (machine,), {"world": world}).TestCase
         case.settings = settings(max_examples=25, stateful_step_count=25, deadline=None)
         case().runTest()
     finally:

@@ -13,13 +13,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-import draft_service.drafter as drafter
+import draft_service.drafters.model as drafter
 import target_service.verifier as verifier
+from draft_service.host import DraftHost
 from specpair.cli.exactness_run import Wishes, describe, settings_for, verify
 from specpair.cli.failures import CommandError
 from specpair.errors import InvalidFieldError
@@ -28,7 +30,9 @@ from specpair.exactness.report import Report, Verdict
 from specpair.options import Rule, SamplingOptions
 from specpair.rpc import client
 from specpair.speculation import verification
-from specpair.speculation.randomness import Domain, uniforms
+from specpair.speculation.arrays import Array
+from specpair.speculation.count_row import TOTAL
+from specpair.speculation.randomness import BITS, Domain, draw_bits, random_words, uniforms
 from tests.services import engine_config, running_pair
 from tests.tiny_models import make_model
 
@@ -112,33 +116,32 @@ async def test_an_honest_pair_passes(tmp_path: Path) -> None:
 async def test_acceptance_with_the_drafts_noise_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control 1: a token is accepted by the number that chose it."""
 
-    def drafting_noise(works: list[verifier.VerifyWork], most: int) -> Tensor:
-        keys = [(work.options.sampling.seed, work.call.step, offset) for work in works for offset in range(most)]
-        seeds, steps, offsets = zip(*keys, strict=True) if keys else ((), (), ())
-        return uniforms(seeds, Domain.DRAFT, steps, offsets).reshape(len(works), most)
+    def drafting_noise(works: list[verifier.VerifyWork], most: int) -> np.ndarray:
+        return np.stack(
+            [uniforms(random_words(w.options.sampling.seed, Domain.DRAFT, w.call.step, 0, most)) for w in works]
+        )
 
     monkeypatch.setattr(verifier, "acceptance_noise", drafting_noise)
     await must_be_caught(tmp_path, [0.38, 0.26, 0.36], [0.46, 0.47, 0.07], draws=160)
-    await must_be_caught(tmp_path, [0.24, 0.74, 0.02], [0.47, 0.02, 0.51], rules=(Rule.TOKEN,), draws=70)
+    await must_be_caught(tmp_path, [0.24, 0.74, 0.02], [0.47, 0.02, 0.51], rules=(Rule.TOKEN,), draws=220)
 
 
 async def test_the_block_rule_keyed_by_position_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control 2: what a round saw of the noise behind its last token comes again in the next."""
 
-    def drafting_keys(works: list[drafter.ProposeWork]) -> tuple[list[int], Domain, list[int], list[int]]:
-        positions = [len(work.sequence.tokens) for work in works]
-        return [work.options.sampling.seed for work in works], Domain.DRAFT, positions, [0] * len(works)
+    def next_bits(work: drafter.ProposeWork) -> int:
+        return draw_bits(work.options.sampling.seed, Domain.DRAFT, len(work.sequence.tokens), 0)
 
-    def acceptance_noise(works: list[verifier.VerifyWork], most: int) -> Tensor:
-        keys = [(work.options.sampling.seed, work.first_position + i) for work in works for i in range(most)]
-        seeds, positions = zip(*keys, strict=True) if keys else ((), ())
-        return uniforms(seeds, Domain.ACCEPT, positions, [0] * len(keys)).reshape(len(works), most)
+    def acceptance_noise(works: list[verifier.VerifyWork], most: int) -> np.ndarray:
+        return np.array([[draw(work, Domain.ACCEPT, work.first_position + i) for i in range(most)] for work in works])
 
-    def next_noise(works: list[verifier.VerifyWork]) -> Tensor:
-        seeds = [work.options.sampling.seed for work in works]
-        return uniforms(seeds, Domain.RESIDUAL, [work.first_position for work in works], [0] * len(works))
+    def next_noise(works: list[verifier.VerifyWork]) -> np.ndarray:
+        return np.array([draw(work, Domain.RESIDUAL, work.first_position) for work in works])
 
-    monkeypatch.setattr(drafter, "noise_keys", drafting_keys)
+    def draw(work: verifier.VerifyWork, domain: Domain, position: int) -> float:
+        return draw_bits(work.options.sampling.seed, domain, position, 0) * 2.0**-BITS
+
+    monkeypatch.setattr(drafter, "next_bits", next_bits)
     monkeypatch.setattr(verifier, "acceptance_noise", acceptance_noise)
     monkeypatch.setattr(verifier, "next_noise", next_noise)
     await must_be_caught(tmp_path, [0.2, 0.8], [0.0, 1.0], num_speculative_tokens=5, draws=280)
@@ -149,9 +152,9 @@ async def test_dropping_a_drawn_token_is_caught(tmp_path: Path, monkeypatch: pyt
     take = drafter.take
 
     def take_if_probable(work: drafter.ProposeWork, token: int) -> None:
-        rows = work.sparse[-1].to_draft_rows()
-        if rows.probabilities[rows.token_ids == token].sum() < 0.25:
-            work.sparse.pop()
+        row = work.counts[-1]
+        if dict(zip(row.token_ids, row.counts, strict=True))[token] < 0.25 * TOTAL:
+            work.counts.pop()
             work.done = True
         else:
             take(work, token)
@@ -168,9 +171,9 @@ async def test_a_block_residual_without_its_scale_is_caught(tmp_path: Path, monk
     """
     thresholds = verification.acceptance_thresholds
 
-    def unscaled(target: Tensor, block: verification.Block) -> verification.Thresholds:
+    def unscaled(target: Array, block: verification.Block) -> verification.Thresholds:
         right = thresholds(target, block)
-        return verification.Thresholds(right.acceptance, torch.ones_like(right.scales))
+        return verification.Thresholds(right.acceptance, np.ones_like(right.scales))
 
     monkeypatch.setattr(verification, "acceptance_thresholds", unscaled)
     only_0 = [1.0, 0.0, 0.0, 0.0, 0.0]
@@ -191,7 +194,7 @@ async def test_a_block_residual_without_its_scale_is_caught(tmp_path: Path, monk
 
 async def test_accepting_everything_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control 5: no token that may come at all is ever rejected."""
-    monkeypatch.setattr(verifier, "acceptance_noise", lambda works, most: torch.zeros(len(works), most))
+    monkeypatch.setattr(verifier, "acceptance_noise", lambda works, most: np.zeros((len(works), most)))
     await must_be_caught(tmp_path, [0.9, 0.1], [0.1, 0.9], rules=(Rule.BLOCK, Rule.TOKEN), draws=40)
 
 
@@ -201,7 +204,7 @@ async def test_coupled_noise_that_depends_on_the_batch_is_caught(
     """What comes out is distributed as it should be, but the same seed gives other tokens."""
     verify_coupled = verifier.verify_coupled
 
-    def keyed_by_row(target: Tensor, tokens: Tensor, lengths: Tensor, seeds: list[int], positions: list[int]) -> Any:
+    def keyed_by_row(target: Tensor, tokens: Any, lengths: Any, seeds: list[int], positions: list[int]) -> Any:
         return verify_coupled(target, tokens, lengths, seeds, range(len(positions)))
 
     monkeypatch.setattr(verifier, "verify_coupled", keyed_by_row)
@@ -234,7 +237,7 @@ async def test_a_draft_that_does_not_answer_is_refused(tmp_path: Path, monkeypat
     async def break_off(*_: object) -> None:
         raise RuntimeError("no proposals today")
 
-    monkeypatch.setattr(drafter.Drafter, "propose", break_off)
+    monkeypatch.setattr(DraftHost, "propose", break_off)
     with pytest.raises(CommandError, match="proposed nothing, or failed in most rounds, under rule token"):
         await run(tmp_path, HONEST_TARGET, HONEST_DRAFT, rules=(Rule.TOKEN,), draws=50, **NO_EQUALITIES)
 

@@ -127,6 +127,8 @@ class FakeSequences:
         self.held: dict[str, Held] = {}
         self.opened: list[tuple[list[int], int]] = []
         """Tokens and prompt length of every opening."""
+        self.options: list[SequenceOptions] = []
+        """What every opening said."""
         self.steps: list[int] = []
         """Step of every hot call."""
         self.forked: list[int] = []
@@ -166,6 +168,7 @@ class FakeSequences:
             raise ConflictingBodyError("open with another body")
         self.held.setdefault(sequence_id, Held(list(token_ids), body, options))
         self.opened.append((list(token_ids), prompt_length))
+        self.options.append(options)
         self.open_faults.end(index)
         return self.model.instance_id
 
@@ -276,9 +279,18 @@ class FakeDraft(FakeSequences, DraftPeer):
         """Tokens asked for, call by call."""
         self.extra_count = 0
         """Tokens proposed beyond what was asked."""
+        self.knows_nothing = False
+        """Whether it answers without a token."""
 
     async def propose(
-        self, sequence_id: str, step: int, base_length: int, appended: Sequence[int], count: int, within: float
+        self,
+        sequence_id: str,
+        step: int,
+        base_length: int,
+        appended: Sequence[int],
+        count: int,
+        within: float,
+        min_confidence: float = 0.0,
     ) -> Proposed:
         index = self.faults.begin()
         held = self.locate(sequence_id, step, base_length)
@@ -288,7 +300,7 @@ class FakeDraft(FakeSequences, DraftPeer):
         held.tokens = list(tokens)
         held.last_step = step
         proposal = Proposal()
-        for _ in range(count + self.extra_count):
+        for _ in range(0 if self.knows_nothing else count + self.extra_count):
             tokens.append((next_token(tokens, held.seed) + (len(tokens) % 5 == 0)) % VOCAB_SIZE)
             proposal.token_ids.append(tokens[-1])
         self.faults.end(index)

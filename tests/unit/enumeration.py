@@ -19,6 +19,7 @@ from specpair.speculation.verification import (
     Thresholds,
     acceptance_thresholds,
     count_accepted,
+    packed_rows,
     residual_weights,
 )
 
@@ -82,7 +83,8 @@ def enumerate_round(
     vocab_size, longest = draft[0].shape[1], len(draft)
     tokens = all_blocks(vocab_size, longest)
     lengths = torch.full((len(tokens),), longest) if lengths is None else lengths
-    block = Block(tokens, lengths, _draft_rows(draft, tokens, lengths), torch.full(lengths.shape, rule is Rule.BLOCK))
+    row_indices = torch.from_numpy(packed_rows(lengths.tolist(), longest))
+    block = Block(tokens, lengths, _draft_rows(draft, tokens, lengths), row_indices, rule)
     rows = _packed_rows(target, tokens, lengths)
     thresholds = spoil(acceptance_thresholds(rows, block))
     emitted = [torch.zeros(vocab_size ** (n + 1), dtype=torch.float64) for n in range(longest + 1)]
@@ -126,7 +128,7 @@ def _rows(model: Model, tokens: Tensor) -> Tensor:
 def _draft_rows(draft: Model, tokens: Tensor, lengths: Tensor) -> DraftRows:
     rows = _rows(draft, tokens)
     sent = torch.arange(rows.shape[1]) < lengths[:, None]
-    return DraftRows(torch.arange(rows.shape[2]).expand(rows.shape), rows * sent[..., None])
+    return DraftRows.of(torch.arange(rows.shape[2]).expand(rows.shape), rows * sent[..., None], tokens)
 
 
 def _packed_rows(target: Model, tokens: Tensor, lengths: Tensor) -> Tensor:

@@ -6,16 +6,19 @@ import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
 from specpair.cli.bundled import resolve_model
 from specpair.cli.failures import CommandError
-from specpair.cli.info import is_ready
+from specpair.cli.info import info_table, is_ready
 from specpair.cli.main import app
+from specpair.cli.options import number_or_auto
 from specpair.cli.request import completion_request
 from specpair.cli.results import Completion, json_document, summary_line
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import sampling_pb2
+from specpair.v1.drafter_pb2 import DRAFTER_NGRAM, DRAFTER_UNIFORM
 from specpair.v1.logprobs_pb2 import TokenLogprobs
 
 NOWHERE = "127.0.0.1:1"
@@ -79,6 +82,14 @@ def test_a_wrong_value_is_one_line_and_status_2(arguments: list[str], message: s
     assert stderr.startswith(f"specpair: {message}") and stderr.count("\n") == 1
 
 
+def test_the_number_of_proposed_tokens_is_a_number_or_auto() -> None:
+    assert [number_or_auto(text) for text in ("auto", "0", "5")] == [None, 0, 5]
+    status, _, stderr = run("serve", "coordinator", "--num-speculative-tokens", "some")
+    assert status == 2 and "'some' is neither auto nor a number" in stderr
+    status, stdout, _ = run("serve", "coordinator", "--help")
+    assert status == 0 and "auto|N" in stdout
+
+
 def test_input_that_is_no_text_is_refused() -> None:
     status, _, stderr = run("generate", "-", stdin=b"ab\xff")
     assert status == 2 and stderr == "specpair: prompt: is no valid UTF-8 at byte 2\n"
@@ -130,6 +141,7 @@ def finished() -> pb.GenerationSummary:
         fallback_count=1,
         rule=sampling_pb2.ACCEPTANCE_RULE_TOKEN,
         lenience=1.0,
+        drafter=DRAFTER_NGRAM,
     )
     return pb.GenerationSummary(
         finish_reason=pb.FINISH_REASON_STOP,
@@ -167,6 +179,7 @@ def test_the_json_document() -> None:
     assert (decoding["acceptance_rate"], decoding["tokens_per_round"]) == (0.75, 3.4)
     assert (decoding["num_fallbacks"], decoding["rule"]) == (1, "token")
     assert (decoding["lenience"], decoding["lossy"]) == (1.0, False)
+    assert (decoding["drafter"], decoding["adaptive"]) == ("ngram", False)
     assert not {"prompt", "logprobs", "cumulative_logprob"} & {*document, *choice}
 
 
@@ -200,7 +213,15 @@ def test_the_json_document_of_several_outputs_with_logprobs() -> None:
 
 def test_the_summary_line() -> None:
     line = summary_line(finished())
-    parts = ["18 tokens in 0.50 s", "36.0 tokens/s", "12.3 ms", "75.0% (12 of 16)", "3.40 tokens", "1 of 5 rounds"]
+    parts = [
+        "18 tokens in 0.50 s",
+        "36.0 tokens/s",
+        "12.3 ms",
+        "75.0% (12 of 16)",
+        "3.40 tokens",
+        "drafter ngram",
+        "1 of 5 rounds",
+    ]
     assert [part for part in parts if part not in line] == []
     assert "LOSSY" not in line and "logprob" not in line
 
@@ -226,14 +247,43 @@ def test_options_become_a_request() -> None:
         prompt_logprobs=0,
         echo=True,
         lenience=0.5,
+        drafter=DRAFTER_NGRAM,
         top_k=None,
     )
     sampling = sampling_pb2.SamplingOptions(
         min_p=0.25, logit_bias={5: -1.5, 7: 2.0}, allowed_token_ids=[1, 2], seed=2**64 - 1
     )
     assert request == pb.GenerateTokensRequest(
-        text="x", sampling=sampling, stop_strings=["a"], best_of=3, prompt_logprobs=0, echo=True, lenience=0.5
+        text="x",
+        sampling=sampling,
+        stop_strings=["a"],
+        best_of=3,
+        prompt_logprobs=0,
+        echo=True,
+        lenience=0.5,
+        drafter=DRAFTER_NGRAM,
     )
+
+
+def shown(pair: pb.GetPairInfoResponse) -> str:
+    console = Console(width=200, color_system=None)
+    with console.capture() as capture:
+        console.print(info_table(pair, NOWHERE))
+    return capture.get()
+
+
+def test_the_table_shows_what_proposes_and_no_model_where_there_is_none() -> None:
+    model = {"model_name": "tiny", "architecture": "LlamaForCausalLM", "vocab_size": 64}
+    pair = pb.GetPairInfoResponse(
+        draft={"drafters": [DRAFTER_NGRAM, DRAFTER_UNIFORM, 99]},  # type: ignore[typeddict-item]
+        target=model,  # type: ignore[arg-type]
+        max_num_speculative_tokens=16,
+    )
+    table = shown(pair)
+    assert "ngram, uniform" in table and "an adaptive number of tokens proposed per" in table
+    assert table.count("vocabulary") == 1
+    pair.num_speculative_tokens = 0
+    assert "0 tokens proposed per round" in shown(pair)
 
 
 def test_a_pair_is_ready_only_with_both_models() -> None:

@@ -181,6 +181,24 @@ async def test_more_tokens_than_asked_for_are_not_verified() -> None:
         assert generation.acceptance.fallback_count > 0
 
 
+async def test_an_empty_proposal_is_a_plain_round_and_no_fallback() -> None:
+    async with bench() as b:
+        b.draft.knows_nothing = True
+        generation = await b.run()
+        assert len(b.draft.counts) > 30
+        acceptance = generation.acceptance
+        assert (acceptance.draft_round_count, acceptance.draft_token_count, acceptance.fallback_count) == (0, 0, 0)
+
+
+async def test_a_draft_without_a_model_is_taken_without_a_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
+    target = FakeTarget(model_info())
+    draft = FakeDraft(model_info(vocab_size=0))
+    monkeypatch.setattr(draft, "tokenizer_files", None)
+    link = DraftLink(draft, TargetLink(target, target.model, None, None), CONFIG)
+    await link.check()
+    assert link.is_usable
+
+
 async def test_a_proposal_that_the_target_refuses_is_dropped_and_its_step_decoded_plainly() -> None:
     async with bench() as b:
         b.target.faults.before = {2: InvalidDistributionError("counts", "do not sum up")}

@@ -6,7 +6,8 @@ from coordinator.config import CoordinatorConfig
 from coordinator.request import GenerationRequest, RequestReader
 from coordinator.tokenizer import Tokenizer
 from specpair.errors import InvalidFieldError, NotSupportedError, PromptTooLongError
-from specpair.options import Encoding, Rule
+from specpair.model_info import ModelInfo
+from specpair.options import Drafter, Encoding, Rule
 from specpair.rpc.config import ServerConfig
 from specpair.v1 import coordinator_service_pb2 as pb
 from tests.unit.coordinator_peers import model_info
@@ -16,11 +17,17 @@ CONFIG = CoordinatorConfig(server=ServerConfig(port=0), target_address="a:1")
 
 
 async def read(tokenizer: Tokenizer | None = None, **fields: object) -> GenerationRequest:
+    return await read_beside(None, tokenizer, **fields)
+
+
+async def read_beside(
+    draft: ModelInfo | None, tokenizer: Tokenizer | None = None, **fields: object
+) -> GenerationRequest:
     fields = {"token_ids": {"ids": [1, 2, 3]}, **fields} if not fields.keys() & {"text", "chat"} else fields
     target = model_info(
         max_model_len=11 if "chat" in fields else 10, vocab_size=4096, eos_token_ids=[0], max_num_seqs=40
     )
-    reader = RequestReader(config=CONFIG, target=target, tokenizer=tokenizer)
+    reader = RequestReader(config=CONFIG, target=target, tokenizer=tokenizer, draft=draft)
     return await reader.read(pb.GenerateTokensRequest(**fields))  # type: ignore[arg-type]
 
 
@@ -73,6 +80,19 @@ async def test_sampling_options_are_taken_over() -> None:
     assert (sampling.min_tokens, sampling.min_p) == (7, 0.25)
     assert sampling.stop_token_ids == (0, 4, 9), "the model's own too: nothing else keeps them back before min_tokens"
     assert sampling.logit_bias == ((5, -1.5),) and sampling.banned_token_ids == (3,)
+
+
+async def test_a_drafter_must_be_one_that_the_draft_has() -> None:
+    assert (await read()).drafter is None
+    ngram = await read(drafter="DRAFTER_NGRAM")
+    assert ngram.drafter is Drafter.NGRAM, "without a draft nobody knows what it will have"
+    assert ngram.sequence_options(64).drafter is Drafter.NGRAM
+    draft = model_info(drafters=(Drafter.MODEL, Drafter.NGRAM))
+    assert (await read_beside(draft, drafter="DRAFTER_NGRAM")).drafter is Drafter.NGRAM
+    with pytest.raises(InvalidFieldError, match="drafter: is bigram; the draft has model, ngram"):
+        await read_beside(draft, drafter="DRAFTER_BIGRAM")
+    with pytest.raises(InvalidFieldError, match="drafter: 99 is no Drafter"):
+        await read(drafter=99)
 
 
 async def test_lenience_brings_its_rule() -> None:

@@ -17,9 +17,11 @@ from specpair.errors import (
     SpecpairError,
     VocabularyMismatchError,
 )
+from specpair.options import Drafter
 from specpair.rpc.config import ServerConfig
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import sampling_pb2
+from specpair.v1.drafter_pb2 import DRAFTER_BIGRAM, DRAFTER_NGRAM, DRAFTER_UNIGRAM, DRAFTER_UNSPECIFIED
 from tests.unit.coordinator_peers import FakeDraft, FakeTarget, continuation, logprob, model_info
 
 CONFIG = CoordinatorConfig(
@@ -83,6 +85,20 @@ async def test_the_messages_of_a_request(service: Service) -> None:
 
 async def test_rejected_proposals_come_only_if_asked_for(service: Service) -> None:
     assert not any([response.rejected async for response in service.generate()])
+
+
+async def test_the_drafter_is_passed_on_and_reported(service: Service) -> None:
+    async def drafter(**fields: object) -> int:
+        return [r async for r in service.generate(**fields)][-1].summary.speculation.drafter
+
+    assert await drafter() == DRAFTER_UNSPECIFIED, "nobody knows what the draft chooses"
+    service.draft.model = model_info(drafters=(Drafter.NGRAM, Drafter.BIGRAM))
+    await service.link.check()
+    assert await drafter(num_speculative_tokens=2) == DRAFTER_NGRAM
+    assert await drafter(num_speculative_tokens=2, drafter=DRAFTER_BIGRAM) == DRAFTER_BIGRAM
+    assert [options.drafter for options in service.draft.options] == [None, None, Drafter.BIGRAM]
+    with pytest.raises(InvalidFieldError, match="drafter: is unigram; the draft has ngram, bigram"):
+        await drafter(drafter=DRAFTER_UNIGRAM)
 
 
 async def test_a_drawn_seed_is_reported(service: Service) -> None:
@@ -198,7 +214,8 @@ async def test_a_refused_request_gives_its_place_back(service: Service) -> None:
 async def test_the_pair_is_described_as_it_is_now(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
     info = await service.info()
     assert (info.draft.model_name, info.target.vocab_size) == ("fake", 97)
-    assert (info.num_speculative_tokens, info.max_num_speculative_tokens) == (5, 16)
+    assert not info.HasField("num_speculative_tokens"), "it is decided anew for each round"
+    assert info.max_num_speculative_tokens == 16
 
     async def away(within: float) -> object:
         raise PeerUnavailableError("away")

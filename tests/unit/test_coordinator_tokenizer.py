@@ -79,6 +79,7 @@ def test_a_token_that_only_one_has_is_a_difference() -> None:
 
 def test_without_two_tokenizers_the_sizes_must_agree() -> None:
     check_vocabularies(None, None, model_info(), model_info())
+    check_vocabularies(None, byte_level(), model_info(vocab_size=0), model_info())
     check_vocabularies(None, byte_level(), model_info(), model_info())
     with pytest.raises(VocabularyMismatchError, match="50 token ids"):
         check_vocabularies(None, None, model_info(vocab_size=50), model_info())

@@ -2,9 +2,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from specpair.options import Rule
 from specpair.speculation.drafting import DraftRows
 from specpair.speculation.lenience import Lenience, closeness
-from specpair.speculation.verification import Block, acceptance_thresholds, residual_weights
+from specpair.speculation.verification import Block, acceptance_thresholds, packed_rows, residual_weights
 
 
 def judged(target: Tensor, draft: Tensor, factor: float, *, greedy: bool = False) -> tuple[Tensor, Tensor]:
@@ -12,11 +13,12 @@ def judged(target: Tensor, draft: Tensor, factor: float, *, greedy: bool = False
     width = len(draft)
     tokens = torch.arange(width)[:, None]
     rows = target.expand(2 * width, -1)
-    lenience = Lenience.of(
-        [factor] * width, [greedy] * width, closeness(target.log().expand(2 * width, -1), 2 * tokens, tokens)
-    )
-    drafted = DraftRows(torch.arange(width).expand(width, 1, width), draft.double().expand(width, 1, width))
-    block = Block(tokens, torch.ones(width, dtype=torch.long), drafted, torch.zeros(width, dtype=torch.bool), lenience)
+    near = closeness(target.log().expand(2 * width, -1), 2 * tokens, tokens)
+    lenience = Lenience(torch.full((width,), factor, dtype=torch.float64), torch.full((width,), greedy), near)
+    q = draft.double().expand(width, 1, width)
+    drafted = DraftRows.of(torch.arange(width).expand(width, 1, width), q, tokens)
+    lengths = torch.ones(width, dtype=torch.long)
+    block = Block(tokens, lengths, drafted, torch.from_numpy(packed_rows([1] * width, 1)), Rule.TOKEN, lenience)
     if greedy:
         rows = torch.nn.functional.one_hot(target.argmax(), width).double().expand(2 * width, -1)
     thresholds = acceptance_thresholds(rows, block)

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from specpair.options import Rule
 from specpair.speculation.drafting import DraftRows, draw
-from specpair.speculation.randomness import Domain, uniforms
-from specpair.speculation.verification import Thresholds, verify
+from specpair.speculation.randomness import BITS, Domain, draw_bits
+from specpair.speculation.verification import Block, Thresholds, packed_rows, verify
 from tests.unit.enumeration import (
     Model,
     all_blocks,
@@ -91,26 +91,29 @@ def write_texts(rule: Rule, draft: Tensor, *, shared_noise: bool = False, keyed_
         accept = noise(Domain.ACCEPT, lengths if keyed_by_position else steps, by_position=keyed_by_position)
         drafting = accept if shared_noise else noise(Domain.DRAFT, steps, by_position=False)
         tokens = torch.stack([draw(draft.expand(SAMPLES, -1), column) for column in drafting.T], 1)
-        counts, following = verify(
-            TARGET.expand(SAMPLES * (BLOCK + 1), -1).contiguous(),
+        block = Block(
             tokens,
             torch.full((SAMPLES,), BLOCK),
-            DraftRows(torch.arange(2).expand(SAMPLES, BLOCK, 2), draft.expand(SAMPLES, BLOCK, 2)),
-            [rule] * SAMPLES,
-            accept,
-            uniforms(range(SAMPLES), Domain.RESIDUAL, steps.tolist(), [0] * SAMPLES),
+            DraftRows.of(torch.arange(2).expand(SAMPLES, BLOCK, 2), draft.expand(SAMPLES, BLOCK, 2), tokens),
+            torch.from_numpy(packed_rows([BLOCK] * SAMPLES, BLOCK)),
+            rule,
         )
+        rows = TARGET.expand(SAMPLES * (BLOCK + 1), -1).contiguous()
+        counts, following = verify(rows, block, accept, draws(Domain.RESIDUAL, steps, 0))
         commit(texts, lengths, tokens, counts, following)
     return texts[:, :LENGTH]
 
 
 def noise(domain: Domain, steps: Tensor, *, by_position: bool) -> Tensor:
     """[SAMPLES, BLOCK]: offset i counts within the block, or moves the key on to the next position."""
-    columns = []
-    for i in range(BLOCK):
-        keys, offset = (steps + i, 0) if by_position else (steps, i)
-        columns.append(uniforms(range(SAMPLES), domain, keys.tolist(), [offset] * SAMPLES))
+    columns = [draws(domain, steps + i, 0) if by_position else draws(domain, steps, i) for i in range(BLOCK)]
     return torch.stack(columns, 1)
+
+
+def draws(domain: Domain, steps: Tensor, offset: int) -> Tensor:
+    """Uniforms [SAMPLES], each sample with a seed of its own."""
+    bits = [draw_bits(seed, domain, step, offset) for seed, step in enumerate(steps.tolist())]
+    return torch.tensor(bits, dtype=torch.float64) * 2.0**-BITS
 
 
 def commit(texts: Tensor, lengths: Tensor, tokens: Tensor, counts: Tensor, following: Tensor) -> None:

@@ -1,4 +1,5 @@
 import math
+import threading
 
 import numpy as np
 import pytest
@@ -7,64 +8,130 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from specpair.speculation.randomness import BITS, Domain, philox4x32, random_bits, uniforms
+from specpair.speculation.randomness import (
+    BITS,
+    Domain,
+    device_words,
+    draw_bits,
+    philox4x64,
+    random_bits,
+    random_words,
+    uniforms,
+)
 
-# philox4x32-10 in kat_vectors of Random123: counter, key, result.
+# philox4x64-10 in kat_vectors of Random123: counter, key, result.
 KNOWN_ANSWERS = [
-    ((0, 0, 0, 0), (0, 0), (0x6627E8D5, 0xE169C58D, 0xBC57AC4C, 0x9B00DBD8)),
-    ((0xFFFFFFFF,) * 4, (0xFFFFFFFF,) * 2, (0x408F276D, 0x41C83B0E, 0xA20BC7C6, 0x6D5451FD)),
     (
-        (0x243F6A88, 0x85A308D3, 0x13198A2E, 0x03707344),
-        (0xA4093822, 0x299F31D0),
-        (0xD16CFE09, 0x94FDCCEB, 0x5001E420, 0x24126EA1),
+        (0, 0, 0, 0),
+        (0, 0),
+        (0x16554D9ECA36314C, 0xDB20FE9D672D0FDC, 0xD7E772CEE186176B, 0x7E68B68AEC7BA23B),
+    ),
+    (
+        (2**64 - 1,) * 4,
+        (2**64 - 1,) * 2,
+        (0x87B092C3013FE90B, 0x438C3C67BE8D0224, 0x9CC7D7C69CD777B6, 0xA09CAEBF594F0BA0),
+    ),
+    (
+        (0x243F6A8885A308D3, 0x13198A2E03707344, 0xA4093822299F31D0, 0x082EFA98EC4E6C89),
+        (0x452821E638D01377, 0xBE5466CF34E90C6C),
+        (0xA528F45403E61D95, 0x38C72DBD566E9788, 0xA5A1610E72FD18B5, 0x57BD43B5E52B7FE6),
     ),
 ]
-words = st.integers(0, 2**32 - 1)
-seeds = st.integers(0, 2**64 - 1)
+words = st.integers(0, 2**64 - 1)
+
+
+def plain_philox(counter: tuple[int, ...], key: tuple[int, ...]) -> tuple[int, ...]:
+    """Philox4x64-10 as it is printed."""
+    c0, c1, c2, c3 = counter
+    k0, k1 = key
+    for _ in range(10):
+        product0, product1 = 0xD2E7470EE14C6C93 * c0, 0xCA5A826395121157 * c2
+        c0, c1, c2, c3 = (
+            (product1 >> 64) ^ c1 ^ k0,
+            product1 % 2**64,
+            (product0 >> 64) ^ c3 ^ k1,
+            product0 % 2**64,
+        )
+        k0, k1 = (k0 + 0x9E3779B97F4A7C15) % 2**64, (k1 + 0xBB67AE8584CAA73B) % 2**64
+    return c0, c1, c2, c3
 
 
 @pytest.mark.parametrize(("counter", "key", "expected"), KNOWN_ANSWERS)
 def test_known_answers_of_random123(counter, key, expected):
-    assert philox4x32(counter, key) == expected
+    assert plain_philox(counter, key) == expected
+    assert of_tensors([(*counter, *key)]) == [expected]
+
+
+def of_tensors(rows: list[tuple[int, ...]]) -> list[tuple[int, ...]]:
+    """The words of (counter, key)."""
+    a, b, c, d, e, f = torch.from_numpy(np.array(rows, dtype=np.uint64).T.view(np.int64).copy())
+    result = torch.stack(philox4x64((a, b, c, d), (e, f)), -1).numpy().view(np.uint64)
+    return [tuple(row) for row in result.tolist()]
 
 
 @given(st.lists(st.tuples(*[words] * 6), min_size=1, max_size=20))
-def test_integers_arrays_and_tensors_agree(rows):
-    expected = [philox4x32(row[:4], row[4:]) for row in rows]
-    columns = np.array(rows, dtype=np.int64).T
-    a, b, c, d, e, f = columns
-    assert np.stack(philox4x32((a, b, c, d), (e, f)), -1).tolist() == [list(row) for row in expected]
-    a, b, c, d, e, f = torch.from_numpy(columns.copy())
-    assert torch.stack(philox4x32((a, b, c, d), (e, f)), -1).tolist() == [list(row) for row in expected]
+def test_tensors_are_computed_as_integers_are(rows):
+    assert of_tensors(rows) == [plain_philox(row[:4], row[4:]) for row in rows]
 
 
-@given(st.lists(st.tuples(seeds, st.sampled_from(Domain), seeds, words), min_size=17, max_size=30))
-def test_many_draws_at_once_are_the_draws_one_by_one(keys):
-    at_once = random_bits(*zip(*keys, strict=True)).tolist()
-    assert at_once == [random_bits([seed], domain, [step], [offset]).item() for seed, domain, step, offset in keys]
+@given(words, st.sampled_from(Domain), words, st.integers(0, 2**50), st.integers(0, 12))
+def test_a_stream_is_philox_of_its_key(seed, domain, step, first, count):
+    """Pins the layout of counter and key, and numpy's generator: outputs must be repeatable from version to version."""
+    blocks = range(first // 4 + 1, (first + count) // 4 + 2)
+    expected = [word for block in blocks for word in plain_philox((block, step, 0, 0), (seed, domain))]
+    assert random_words(seed, domain, step, first, count).tolist() == expected[first % 4 :][:count]
 
 
-def test_a_draw_is_the_philox_word_of_its_key():
-    """Pins the layout of counter and key: outputs must be repeatable from version to version."""
-    seed, step, offset = 0x299F31D0_A4093822, 0x13198A2E_85A308D3, 7
-    word0, word1, _, _ = philox4x32((2, 0x85A308D3, 0x13198A2E, 7), (0xA4093822, 0x299F31D0))
-    assert random_bits([seed], Domain.ACCEPT, [step], [offset]).item() == (word0 << 21) | (word1 >> 11)
+@given(st.lists(st.tuples(words, words), min_size=1, max_size=5), st.sampled_from(Domain), st.integers(1, 20))
+def test_a_device_makes_the_same_streams(keys, domain, count):
+    seeds, steps = zip(*keys, strict=True)
+    made = device_words(seeds, domain, steps, count, torch.device("cpu")).numpy().view(np.uint64)
+    assert made.tolist() == [random_words(seed, domain, step, 0, count).tolist() for seed, step in keys]
+
+
+@given(words, words, st.integers(1, 20))
+def test_draws_are_the_upper_bits_of_the_words(seed, step, count):
+    stream = random_words(seed, Domain.ACCEPT, step, 0, count)
+    bits = random_bits(seed, Domain.ACCEPT, step, count)
+    assert bits.dtype == np.int64 and bits.tolist() == [word >> 11 for word in stream.tolist()]
+    assert [draw_bits(seed, Domain.ACCEPT, step, offset) for offset in range(count)] == bits.tolist()
+    assert (uniforms(stream) * 2**BITS).astype(np.int64).tolist() == bits.tolist()
+
+
+def test_threads_do_not_disturb_each_other():
+    expected = [random_bits(seed, Domain.DRAFT, 0, 5).tolist() for seed in range(200)]
+    seen: list[list[list[int]]] = []
+
+    def draw() -> None:
+        for _ in range(20):
+            seen.append([random_bits(seed, Domain.DRAFT, 0, 5).tolist() for seed in range(200)])
+
+    threads = [threading.Thread(target=draw) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(seen) == 80 and all(draws == expected for draws in seen)
 
 
 def test_every_part_of_the_key_matters():
     base = (5, Domain.DRAFT, 9, 1)
     others = [(6, *base[1:]), (5 + 2**32, *base[1:]), (5 + 2**63, *base[1:])]
     others += [(5, domain, 9, 1) for domain in Domain if domain is not Domain.DRAFT]
-    others += [(5, Domain.DRAFT, step, 1) for step in (10, 9 + 2**32, 9 + 2**63)] + [(5, Domain.DRAFT, 9, 2)]
-    drawn = {random_bits([seed], domain, [step], [offset]).item() for seed, domain, step, offset in [base, *others]}
-    assert len(drawn) == 1 + len(others)
+    others += [(5, Domain.DRAFT, step, 1) for step in (10, 9 + 2**32, 9 + 2**63)]
+    others += [(5, Domain.DRAFT, 9, offset) for offset in (0, 2, 4, 5)]
+    assert len({draw_bits(*key) for key in [base, *others]}) == 1 + len(others)
+
+
+def draws(seeds, domain, steps, offsets) -> np.ndarray:
+    return np.array([draw_bits(*key) for key in zip(seeds, [domain] * len(seeds), steps, offsets, strict=True)])
 
 
 def test_domains_are_disjoint():
     count = 2000
-    drawn = [random_bits([3] * count, domain, range(count), [0] * count) for domain in Domain]
-    assert len(set(torch.cat(drawn).tolist())) == count * len(Domain)
-    correlations = np.corrcoef(torch.stack(drawn).double().numpy())
+    drawn = np.stack([draws([3] * count, domain, range(count), [0] * count) for domain in Domain])
+    assert len(set(drawn.ravel().tolist())) == count * len(Domain)
+    correlations = np.corrcoef(drawn.astype(np.float64))
     assert np.abs(correlations - np.eye(len(Domain))).max() < 5 / math.sqrt(count)
 
 
@@ -72,7 +139,7 @@ def test_domains_are_disjoint():
 def test_draws_are_uniform_whatever_varies(varied):
     count, bins = 50_000, 256
     key = {"seed": [1] * count, "step": [2] * count, "offset": [3] * count, varied: range(count)}
-    drawn = uniforms(key["seed"], Domain.ACCEPT, key["step"], key["offset"]).numpy()
+    drawn = draws(key["seed"], Domain.ACCEPT, key["step"], key["offset"]) * 2.0**-BITS
     observed = np.bincount((drawn * bins).astype(int), minlength=bins)
     assert stats.chisquare(observed).pvalue > 1e-4
     neighbours = np.corrcoef(drawn[1:], drawn[:-1])[0, 1]
@@ -81,10 +148,8 @@ def test_draws_are_uniform_whatever_varies(varied):
 
 def test_uniforms_lie_in_the_half_open_interval_with_all_their_bits():
     count = 50_000
-    bits = random_bits(range(count), Domain.RESIDUAL, [0] * count, [0] * count)
-    drawn = uniforms(range(count), Domain.RESIDUAL, [0] * count, [0] * count)
-    assert drawn.dtype == torch.float64
-    assert (drawn * 2**BITS).long().tolist() == bits.tolist()
-    assert int(bits.min()) >= 0 and int(bits.max()) < 2**BITS
-    set_share = ((bits[:, None] >> torch.arange(BITS)) & 1).double().mean(0)
-    assert (set_share - 0.5).abs().max() < 5 * 0.5 / math.sqrt(count)
+    bits = random_bits(3, Domain.RESIDUAL, 0, count)
+    assert bits.min() >= 0 and bits.max() < 2**BITS
+    assert uniforms(np.array([0, 2**64 - 1], dtype=np.uint64)).tolist() == [0.0, 1 - 2.0**-BITS]
+    set_share = ((bits[:, None] >> np.arange(BITS)) & 1).mean(0)
+    assert np.abs(set_share - 0.5).max() < 5 * 0.5 / math.sqrt(count)

@@ -7,7 +7,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from specpair.options import SamplingOptions
-from specpair.speculation.sampling import SamplingRows, finite_rows, probabilities
+from specpair.speculation.sampling import SamplingRows, came_of_finite, finite_rows, likeliest, probabilities
 
 # Few values, so that ties are common; some tokens are masked.
 rows_of_logits = st.lists(st.sampled_from([-math.inf, -2.5, -1.0, 0.0, 0.5, 1.0, 3.0]), min_size=1, max_size=9).filter(
@@ -76,6 +76,15 @@ def test_top_p_keeps_the_smallest_set_and_of_equal_tokens_the_first(top_p, kept)
     torch.testing.assert_close(got, torch.tensor([expected]))
 
 
+@pytest.mark.parametrize(("min_p", "kept"), [(0.0, 4), (0.1, 3), (0.4, 2), (0.6, 1), (1.0, 1)])
+def test_min_p_drops_what_is_too_unlikely_beside_the_likeliest(min_p, kept):
+    logits = torch.tensor([[8.0, 1.0, 4.0, 0.5]]).log()
+    expected = torch.tensor([[8.0, 1.0, 4.0, 0.5]]) * torch.tensor([[True, kept > 2, kept > 1, kept > 3]])
+    for others in ((), (SamplingOptions(),)):
+        got = sample_rows(logits.expand(1 + len(others), -1), SamplingOptions(min_p=min_p), *others)
+        torch.testing.assert_close(got[:1], expected / expected.sum())
+
+
 @pytest.mark.parametrize("spread", [0.01, 1.0, 4.0])
 def test_top_p_over_a_large_vocabulary(spread):
     """Flat rows need more tokens than the first look finds; then the whole row is sorted."""
@@ -128,7 +137,7 @@ def test_probabilities_are_float32_or_wider_and_leave_the_logits_alone(dtype, ex
     torch.testing.assert_close(got.sum(-1), torch.ones(2, dtype=expected))
 
 
-@pytest.mark.parametrize(
+unusual_rows = pytest.mark.parametrize(
     ("row", "finite"),
     [
         ([0.0, 1.0], True),
@@ -140,8 +149,35 @@ def test_probabilities_are_float32_or_wider_and_leave_the_logits_alone(dtype, ex
         ([-math.inf, math.nan], False),
     ],
 )
+
+
+@unusual_rows
 def test_finite_rows(row, finite):
-    assert finite_rows(torch.tensor([row, [0.0, 0.0]])).tolist() == [finite, True]
+    logits = torch.tensor([row, [0.0, 0.0]])
+    assert finite_rows(logits).tolist() == [finite, True]
+    assert likeliest(logits)[1] == [finite, True]
+
+
+@unusual_rows
+@given(own=options.filter(lambda own: not own.is_greedy), other=options)
+def test_distributions_tell_whether_they_came_of_something_finite(row, finite, own, other):
+    """In any company, whose options decide what is looked at. A row that did not is NaN throughout."""
+    logits = torch.tensor([row, [0.0, 0.0]])
+    got = sample_rows(logits, own, other)
+    assert came_of_finite(got)[0] is came_of_finite(got.numpy())[0] is finite
+    assert got[0].isnan().all() == (not finite)
+
+
+def test_the_likeliest_token_is_the_first_of_the_largest():
+    logits = torch.tensor([[0.0, 5.0, 5.0], [7.0, 1.0, 7.0], [-math.inf, -3.0, -4.0]])
+    assert likeliest(logits)[0].tolist() == logits.argmax(-1).tolist() == [1, 0, 1]
+
+
+def test_options_of_sequences_hold_for_all_of_their_rows():
+    logits = torch.randn(5, 60, generator=torch.Generator().manual_seed(4)) * 3
+    first, second = SamplingOptions(temperature=0.5, top_k=9, min_p=0.01), SamplingOptions(top_p=0.7)
+    expected = sample_rows(logits, first, first, first, second, second)
+    assert torch.equal(probabilities(logits, SamplingRows([first, second], [3, 2])), expected)
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])

@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from specpair.errors import InvalidDistributionError
-from specpair.speculation.drafting import TOTAL_LOG2, draw, draw_counts, sparsify
+from specpair.speculation.count_row import CountRow
+from specpair.speculation.drafting import TOTAL_LOG2, draw
+from specpair.speculation.sparse_rows import draw_counts, sparsify
 from specpair.v1.proposal_pb2 import DenseDistributions, Distributions, SparseDistributions
 from specpair.v1.proposal_pb2 import Tensor as TensorMessage
-from specpair.wire.distributions import decode, dense_draft_rows, encode_dense, encode_one_hot, encode_sparse
+from specpair.wire.distributions import decode, decoded_dense, encode_counts, encode_dense, encode_one_hot
 
 
 def random_rows(seed: int, count: int, vocab_size: int) -> Tensor:
@@ -49,41 +51,52 @@ def assert_refused(message: Distributions | None, tokens: list[int], vocab_size:
     assert caught.value.metadata["field"] == field
 
 
-@given(st.integers(0, 2**31), st.integers(0, 6), st.integers(1, 400))
-def test_sparse_rows_arrive_as_they_were_sent(seed, count, vocab_size):
+@given(st.integers(0, 2**31), st.integers(1, 6), st.integers(2, 400), st.booleans())
+def test_sparse_rows_arrive_as_they_were_sent(seed, count, vocab_size, shuffled):
+    """In the order of their ids, as the model's come, or in any other."""
     rows = sparsify(random_rows(seed, count, vocab_size))
-    tokens = draw_counts(rows, torch.randint(2**53, (count,), generator=torch.Generator().manual_seed(seed)))
-    decoded = decode(over_the_wire(encode_sparse(rows)), tokens.tolist(), vocab_size)
-    for ids, counts, got_ids, got in zip(rows.token_ids, rows.counts, *decoded, strict=True):
-        support = int((counts > 0).sum())
-        assert torch.equal(got_ids[:support], ids[:support])
-        assert torch.equal(got[:support], counts[:support] * 2.0**-TOTAL_LOG2)
-        assert not got[support:].any()
-        assert got.sum() == 1.0
+    noise = np.random.default_rng(seed)
+    if shuffled:
+        orders = [noise.permutation(len(row.token_ids)) for row in rows]
+        rows = [CountRow(*(np.asarray(part)[order] for part in row)) for row, order in zip(rows, orders, strict=True)]
+    tokens = [draw_counts(row, int(noise.integers(2**53))) for row in rows]
+    decoded = decode(over_the_wire(encode_counts(rows)), tokens, vocab_size)
+    for i, (row, token) in enumerate(zip(rows, tokens, strict=True)):
+        if len(decoded.token_ids[i]) == 1:  # all rows were one-hot
+            assert decoded.token_ids[i] == token and decoded.probabilities[i] == decoded.drawn[i] == 1.0
+            continue
+        support, counts = len(row.token_ids), np.asarray(row.counts)
+        assert decoded.token_ids[i, :support].tolist() == list(row.token_ids)
+        assert decoded.probabilities[i, :support].tolist() == (counts * 2.0**-TOTAL_LOG2).tolist()
+        assert not decoded.probabilities[i, support:].any()
+        assert decoded.probabilities[i].sum() == 1.0
+        assert decoded.drawn[i] == counts[list(row.token_ids).index(token)] * 2.0**-TOTAL_LOG2
 
 
 @given(st.integers(0, 2**31), st.integers(0, 4), st.integers(1, 200))
 def test_dense_rows_arrive_as_they_were_sampled(seed, count, vocab_size):
-    sampled = dense_draft_rows(random_rows(seed, count, vocab_size))
+    sampled = decoded_dense(random_rows(seed, count, vocab_size))
     uniforms = torch.rand(count, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
-    tokens = draw(sampled.probabilities, uniforms).tolist()
+    tokens = draw(sampled, uniforms).tolist()
     decoded = decode(over_the_wire(encode_dense(random_rows(seed, count, vocab_size))), tokens, vocab_size)
-    assert torch.equal(decoded.probabilities, sampled.probabilities)
-    assert torch.equal(decoded.token_ids, sampled.token_ids)
+    assert decoded.probabilities.tolist() == sampled.tolist()
+    assert decoded.token_ids.tolist() == [list(range(vocab_size))] * count
+    assert decoded.drawn.tolist() == [row[token] for row, token in zip(sampled.tolist(), tokens, strict=True)]
 
 
 @pytest.mark.parametrize("message", [None, Distributions(), encode_one_hot()], ids=["absent", "unset", "one_hot"])
 def test_absent_unset_and_one_hot_put_all_mass_on_the_token(message):
     decoded = decode(message, [3, 0], 4)
     assert decoded.token_ids.tolist() == [[3], [0]] and decoded.probabilities.tolist() == [[1.0], [1.0]]
+    assert decoded.drawn.tolist() == [1.0, 1.0]
     assert decode(message, [], 4).token_ids.shape == (0, 1)
 
 
 def test_the_bytes_are_little_endian_and_hold_only_the_support():
-    message = encode_sparse(sparsify(torch.tensor([[0.25, 0.0, 0.75], [0.0, 1.0, 0.0]]))).sparse
+    message = encode_counts(sparsify(torch.tensor([[0.25, 0.0, 0.75], [0.0, 1.0, 0.0]]))).sparse
     assert list(message.support_sizes) == [2, 1] and message.total_log2 == TOTAL_LOG2
-    assert message.token_ids == uint32(2, 0, 1)
-    assert message.counts == uint32(3 << 22, 1 << 22, 1 << 24)
+    assert message.token_ids == uint32(0, 2, 1)
+    assert message.counts == uint32(1 << 22, 3 << 22, 1 << 24)
     tensor = encode_dense(torch.tensor([[0.25, 0.75]])).dense.probabilities
     assert list(tensor.shape) == [1, 2] and tensor.data == float32(0.25, 0.75)
 
@@ -191,8 +204,9 @@ def accepted_is_sound(message: Distributions | None, tokens: list[int], vocab_si
     except InvalidDistributionError:
         return
     assert rows.token_ids.shape == rows.probabilities.shape and len(rows.token_ids) == len(tokens)
-    for token, ids, row in zip(tokens, rows.token_ids.numpy(), rows.probabilities.numpy(), strict=True):
+    for token, ids, row, drawn in zip(tokens, *rows, strict=True):
         support = ids[row > 0]
+        assert row[(ids == token) & (row > 0)].tolist() == [drawn]
         assert token in support and len(set(support)) == len(support)
         assert ((ids >= 0) & (ids < vocab_size)).all()
         assert (row >= 0).all() and np.isclose(row.sum(), 1.0, rtol=0, atol=1e-12)
@@ -235,7 +249,7 @@ def test_no_dense_message_does_harm(shape, data, kind, tokens, vocab_size):
 @given(st.data(), st.integers(0, 2**31), st.booleans(), st.integers(0, 3))
 def test_no_flipped_byte_does_harm(data, seed, sparsely, count):
     rows = random_rows(seed, count, 5)
-    encoded = bytearray((encode_sparse(sparsify(rows)) if sparsely else encode_dense(rows)).SerializeToString())
+    encoded = bytearray((encode_counts(sparsify(rows)) if sparsely else encode_dense(rows)).SerializeToString())
     for _ in range(data.draw(st.integers(1, 4))):
         assume(encoded)
         encoded[data.draw(st.integers(0, len(encoded) - 1))] = data.draw(st.integers(0, 255))

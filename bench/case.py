@@ -1,0 +1,63 @@
+"""The cases of a comparison: each is one way to generate the same text."""
+
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from specpair.options import Drafter, Rule
+
+
+class Peer(StrEnum):
+    """Who generates."""
+
+    GENERATE = "generate"
+    """`transformers` generate, with its default cache."""
+    GENERATE_STATIC = "generate static"
+    """The same with its static cache, whose shapes let it compile the model on a GPU."""
+    ASSISTED = "assisted"
+    """`transformers` assisted generation: draft and target in one process."""
+    SPECPAIR = "specpair"
+    """The three services."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """One way to generate, with everything that is fixed about it."""
+
+    peer: Peer
+    temperature: float
+    batch_size: int = 1
+    """Prompts generated at the same time."""
+    num_speculative_tokens: int | None = None
+    """Tokens per proposal; None leaves them to the peer."""
+    drafter: Drafter | None = None
+    """specpair: what proposes; None is the draft service's own choice."""
+    rule: Rule = Rule.BLOCK
+    """specpair: how proposals are judged."""
+
+    @property
+    def name(self) -> str:
+        """How a table calls it."""
+        if self.peer in (Peer.GENERATE, Peer.GENERATE_STATIC):
+            return self.peer.value
+        own = "adaptive" if self.peer is Peer.SPECPAIR else "default"
+        k = own if self.num_speculative_tokens is None else f"K={self.num_speculative_tokens}"
+        return " ".join(filter(None, [self.peer.value, k, self.drafter and self.drafter.value]))
+
+    @property
+    def block(self) -> tuple[float, int]:
+        """Temperature and batch size: cases are compared within a block, and take turns within it."""
+        return self.temperature, self.batch_size
+
+    def plain(self) -> "Case":
+        """specpair without speculation, in the same block."""
+        return Case(
+            peer=Peer.SPECPAIR, temperature=self.temperature, batch_size=self.batch_size, num_speculative_tokens=0
+        )
+
+    def generate(self) -> "Case":
+        """`transformers` generate, in the same block."""
+        return Case(peer=Peer.GENERATE, temperature=self.temperature, batch_size=self.batch_size)
+
+    def batched(self, size: int) -> "Case":
+        """The same with so many prompts at the same time."""
+        return replace(self, batch_size=size)

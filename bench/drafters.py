@@ -1,0 +1,167 @@
+"""`python -m bench.drafters`: whether speculation is ever slower than none, whatever proposes.
+
+Every drafter that the draft service has, adaptively, at each temperature and batch size, against K = 0 in the same
+turns. Then the n-gram drafter alone, in a draft service without a model, on prompts that repeat themselves.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from statistics import median
+
+from bench.alone import run_alone
+from bench.arena import Arena, in_arena
+from bench.case import Case, Peer
+from bench.figures import Acceptance, counts_of, of_case, same_text, share_of_prediction, speeds, token_count
+from bench.interleaving import measure, turns
+from bench.measurement import Measurement, Output, Turn
+from bench.options import SEED, BenchOptions
+from bench.progress import Progress
+from bench.prompts import long_prompt
+from bench.ratios import Estimate, ratio
+from bench.report import Section, Table
+from specpair.options import Drafter
+from specpair.rpc.messages import drafter_from_proto
+
+NEVER_SLOWER = 0.97
+PERIOD = 24
+"""Tokens after which the repetitive prompt begins again."""
+REPETITIVE_K = 5
+COLUMNS = {
+    "drafter": "{}",
+    "num_speculative_tokens|fixed K": "{}",
+    "temperature|T": "{:g}",
+    "batch_size|batch": "{}",
+    "tokens_per_second|tokens/s": "{:.1f}",
+    "to_plain|x K=0": "{}",
+    "verdict": "{}",
+    "drafted_per_round|mean K": "{:.2f}",
+    "acceptance_rate|accepted": "{:.2f}",
+    "tokens_per_round|tokens a round": "{:.2f}",
+    "share_of_prediction|measured / predicted": "{}",
+    "same_text|same text": "{:.0%}",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """A drafter at one temperature and batch size."""
+
+    drafter: str
+    num_speculative_tokens: int | None
+    """None where the service decides."""
+    temperature: float
+    batch_size: int
+    tokens_per_second: float
+    to_plain: Estimate
+    """Speed as a multiple of K = 0."""
+    verdict: str
+    """Whether the interval lies above 0.97 of K = 0, below it, or on both sides."""
+    drafted_per_round: float
+    acceptance_rate: float | None
+    tokens_per_round: float
+    share_of_prediction: Estimate | None
+    same_text: float | None
+    """At T = 0: share of the outputs that equal those of K = 0."""
+
+
+async def measure_drafters(arena: Arena) -> Section:
+    """The section of the report; the n-gram drafter alone is measured in a pair of its own, after this one."""
+    options = arena.options
+    cases = cases_of(options, await drafters_of(arena))
+    measurements = await arena.measure(turns(cases, options.prompts, options.repetitions, SEED))
+    rows = [row_of(case, measurements) for case in cases if case != case.plain()]
+    slower = [row for row in rows if row.to_plain.value < NEVER_SLOWER]
+    table = Table(title=f"adaptive against K = 0, {options.label}", columns=COLUMNS, rows=rows)
+    note = f"{len(slower)} of {len(rows)} settings are below {NEVER_SLOWER} of K = 0"
+    return Section(name="drafters", tables=[table], figures={"rows": rows}, notes=[note])
+
+
+async def drafters_of(arena: Arena) -> list[Drafter]:
+    """What the draft service can propose with."""
+    info = await arena.pair_info()
+    found = [drafter_from_proto(number) for number in info.draft.drafters]
+    return [drafter for drafter in found if drafter is not None]
+
+
+def cases_of(options: BenchOptions, drafters: Sequence[Drafter]) -> list[Case]:
+    """K = 0 and each drafter, in every block."""
+    plain = [
+        Case(peer=Peer.SPECPAIR, temperature=temperature, batch_size=batch_size, num_speculative_tokens=0)
+        for batch_size in options.batch_sizes
+        for temperature in options.temperatures
+    ]
+    adaptive = [replace(case, num_speculative_tokens=None) for case in plain]
+    return plain + [replace(case, drafter=drafter) for drafter in drafters for case in adaptive]
+
+
+def row_of(case: Case, measurements: Sequence[Measurement]) -> Row:
+    outputs, plain = of_case(measurements, case), of_case(measurements, case.plain())
+    acceptance = Acceptance.of(counts_of(outputs), token_count(outputs))
+    to_plain = ratio(speeds(outputs), speeds(plain))
+    return Row(
+        drafter=case.drafter.value if case.drafter else "the service's own",
+        num_speculative_tokens=case.num_speculative_tokens,
+        temperature=case.temperature,
+        batch_size=case.batch_size,
+        tokens_per_second=median(speeds(outputs).values()),
+        to_plain=to_plain,
+        verdict=verdict(to_plain),
+        drafted_per_round=acceptance.drafted_per_round,
+        acceptance_rate=acceptance.rate,
+        tokens_per_round=acceptance.tokens_per_round,
+        share_of_prediction=share_of_prediction(outputs, plain),
+        same_text=same_text(outputs, plain) if case.temperature == 0 else None,
+    )
+
+
+def verdict(to_plain: Estimate) -> str:
+    """What an interval says about the rule that adaptive is never below 0.97 of K = 0."""
+    if to_plain.low >= NEVER_SLOWER:
+        return "not slower"
+    return "slower" if to_plain.high < NEVER_SLOWER else "within noise"
+
+
+async def measure_repetitive(arena: Arena) -> Section:
+    """The n-gram drafter, adaptive and at a fixed K, against K = 0; for an arena of `without_draft_model`."""
+    options = arena.options
+    plain = [
+        Case(peer=Peer.SPECPAIR, temperature=temperature, num_speculative_tokens=0)
+        for temperature in options.temperatures
+    ]
+    others = [
+        replace(case, drafter=Drafter.NGRAM, num_speculative_tokens=k) for case in plain for k in (REPETITIVE_K, None)
+    ]
+    prompts = repetitive_prompts(options)
+
+    async def run(turn: Turn) -> Output:
+        return await arena.generate(turn, [prompts[turn.prompt]])
+
+    order = turns([*plain, *others], len(prompts), options.repetitions, SEED)
+    measurements = await measure(order, run, arena.progress)
+    rows = [row_of(case, measurements) for case in others]
+    table = Table(title=f"n-gram drafter alone, on repetitive prompts, {options.label}", columns=COLUMNS, rows=rows)
+    return Section(name="repetitive", tables=[table], figures={"rows": rows, "period": PERIOD})
+
+
+def repetitive_prompts(options: BenchOptions) -> list[list[int]]:
+    """Held-out text that begins again every few tokens, as many prompts as others have."""
+    text = long_prompt(options.target, options.prompts * PERIOD)
+    pieces = [text[start : start + PERIOD] for start in range(0, len(text), PERIOD)]
+    return [(piece * (1 + options.prompt_tokens // PERIOD))[: options.prompt_tokens] for piece in pieces]
+
+
+def without_draft_model(options: BenchOptions) -> BenchOptions:
+    """The same run with a draft service that loads no model."""
+    return replace(options, draft_flags={"--model": None, "--drafter": Drafter.NGRAM.value})
+
+
+async def measure_alone(options: BenchOptions, progress: Progress) -> list[Section]:
+    """Every drafter, then the n-gram drafter alone."""
+    return [
+        await in_arena(options, progress, measure_drafters),
+        await in_arena(without_draft_model(options), progress, measure_repetitive),
+    ]
+
+
+if __name__ == "__main__":
+    run_alone("drafters", __doc__, measure_alone)

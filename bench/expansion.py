@@ -1,0 +1,53 @@
+"""The bundled target at the cost of a larger model; see models/expand.py."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+MODELS = Path(__file__).parents[1] / "models"
+
+LLAMA_3_2 = {"llama-3.2-1b": "1B", "llama-3.2-3b": "3B"}
+LLAMA_3_2_VOCABULARY = 128_256
+SIZES = ("100M", "300M", "1B", "3B", *LLAMA_3_2)
+
+
+class Expansion(NamedTuple):
+    """An expansion on disk."""
+
+    folder: Path
+    label: str
+    note: str
+    """What has to stand beside every figure that was measured with it."""
+
+
+def expansion_of(name: str, dtype: str) -> Expansion:
+    """The expansion of a preset or of a Llama 3.2 shape; written at the first call. Raises ExpansionError."""
+    expanded_target = load_script()
+    size = LLAMA_3_2.get(name, name)
+    vocab_size = LLAMA_3_2_VOCABULARY if name in LLAMA_3_2 else None
+    folder = expanded_target(size, stored_dtype(dtype), vocab_size=vocab_size)
+    recipe: dict[str, Any] = json.loads((folder / "recipe.json").read_text())
+    return Expansion(folder, f"expanded-{name.lower()}", describe(recipe))
+
+
+def describe(recipe: dict[str, Any]) -> str:
+    return (
+        f"the target is an expansion of the bundled one to {recipe['parameters'] / 1e6:.0f} M parameters"
+        f" ({recipe['bytes'] / 1e6:.0f} MB in {recipe['dtype']}): it costs as much as a model of that size and computes"
+        f" the distribution of the small one (logits differ by at most {recipe['largest_logit_difference']:.0e}),"
+        " so acceptance is that of the bundled pair"
+    )
+
+
+def load_script() -> Any:
+    """`expanded_target` of models/expand.py, which is a script in no package."""
+    sys.path.append(str(MODELS))
+    from expand import expanded_target  # pyright: ignore[reportMissingImports]
+
+    return expanded_target
+
+
+def stored_dtype(dtype: str) -> str:
+    """The type in which checkpoints are stored, bfloat16 unless another is asked for; each peer computes in its own."""
+    return "bfloat16" if dtype == "auto" else dtype

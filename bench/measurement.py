@@ -1,0 +1,98 @@
+"""What one turn of one case came to."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from itertools import zip_longest
+
+from bench.case import Case
+
+
+@dataclass(frozen=True, kw_only=True)
+class Counts:
+    """What speculation did, summed over the outputs of a turn. Times are in seconds."""
+
+    rounds: int = 0
+    """Target passes after the one that gave the first token."""
+    drafted: int = 0
+    """Proposed tokens."""
+    accepted: int = 0
+    drafted_per_position: tuple[int, ...] = ()
+    """Rounds that proposed a token at each position."""
+    accepted_per_position: tuple[int, ...] = ()
+    fallbacks: int = 0
+    """Rounds without proposals because the draft did not answer."""
+    draft_seconds: float = 0.0
+    """In the draft's forward passes and sampling."""
+    verify_seconds: float = 0.0
+    """In the target's forward passes and verification."""
+    network_seconds: float = 0.0
+    """On the way to both services and in their queues."""
+
+    def __add__(self, other: "Counts") -> "Counts":
+        return Counts(
+            rounds=self.rounds + other.rounds,
+            drafted=self.drafted + other.drafted,
+            accepted=self.accepted + other.accepted,
+            drafted_per_position=add_places(self.drafted_per_position, other.drafted_per_position),
+            accepted_per_position=add_places(self.accepted_per_position, other.accepted_per_position),
+            fallbacks=self.fallbacks + other.fallbacks,
+            draft_seconds=self.draft_seconds + other.draft_seconds,
+            verify_seconds=self.verify_seconds + other.verify_seconds,
+            network_seconds=self.network_seconds + other.network_seconds,
+        )
+
+    @classmethod
+    def total(cls, parts: Iterable["Counts"]) -> "Counts":
+        return sum(parts, start=cls())
+
+
+@dataclass(frozen=True, kw_only=True)
+class Output:
+    """What was generated for the prompts of a turn, and when. Times are in seconds."""
+
+    token_ids: list[list[int]]
+    """For each prompt."""
+    first_token_seconds: float
+    """From the start to the first tokens of any output."""
+    tokens: int
+    """Tokens after the first ones, over all outputs."""
+    seconds: float
+    """From the first tokens of any output to the end of the last."""
+    output_seconds: float
+    """The same for each output by itself, summed."""
+    round_seconds: list[float]
+    """From each message of an output to its next, over all outputs."""
+    counts: Counts
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Of all outputs together, after the first tokens: the prompt's own pass is left out."""
+        return self.tokens / self.seconds
+
+
+@dataclass(frozen=True, kw_only=True)
+class Turn:
+    """A place in the order of a run."""
+
+    case: Case
+    prompt: int
+    """Which prompt, or which group of prompts if they are generated together."""
+    repetition: int
+
+    @property
+    def seed(self) -> int:
+        """Of the first output; the same for every case, and no two prompts of a turn share one."""
+        return 1_000_000 * self.repetition + 1000 * self.prompt
+
+
+@dataclass(frozen=True, kw_only=True)
+class Measurement:
+    """A turn and its output."""
+
+    turn: Turn
+    output: Output
+
+
+def add_places(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, ...]:
+    """Place by place; the shorter one is filled up with zeros."""
+    return tuple(a + b for a, b in zip_longest(left, right, fillvalue=0))

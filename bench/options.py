@@ -1,0 +1,151 @@
+"""What a run of the bench is asked to do: the options that its sections share."""
+
+import argparse
+import os
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from bench.expansion import SIZES, Expansion, expansion_of
+from specpair.cli.bundled import BUNDLED, resolve_model
+
+Dtype = Literal["auto", "float32", "bfloat16"]
+Role = Literal["draft", "target"]
+SEED = 0
+"""Of the order of turns; outputs are seeded by prompt and repetition."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchOptions:
+    """One run. All of its sections measure the same pair with the same prompts and lengths."""
+
+    target: str
+    """Folder or Hugging Face id."""
+    draft: str
+    label: str = BUNDLED
+    """Names the pair in titles and in the names of result files."""
+    note: str | None = None
+    """What a reader has to know about the pair, such as that its target is an expansion."""
+    dtype: Dtype = "auto"
+    device: str = "auto"
+    threads: int | None = None
+    """OMP_NUM_THREADS of every process; None leaves them as users get them."""
+    prompts: int = 4
+    prompt_tokens: int = 128
+    max_tokens: int = 64
+    repetitions: int = 3
+    ks: tuple[int, ...] = (1, 2, 3, 5, 8)
+    temperatures: tuple[float, ...] = (0.0, 1.0)
+    batch_sizes: tuple[int, ...] = (1, 4, 16)
+    is_quick: bool = False
+    is_saved: bool = True
+    """Results are kept under bench/results."""
+    has_static_cache: bool = False
+    """`transformers` generate is measured with its static cache as well."""
+    is_json: bool = False
+    """Standard output gets the JSON line alone."""
+    service_flags: dict[str, object] = field(default_factory=dict)
+    """Flags for `specpair serve`, both model services alike."""
+    draft_flags: dict[str, object] = field(default_factory=dict)
+    """Flags for `specpair serve draft`, which come before all others."""
+
+    def described(self) -> dict[str, object]:
+        """What a result says of its run: the pair by its label, since a path means something on one machine only."""
+        left_out = ("target", "draft", "service_flags", "draft_flags", "is_json", "is_saved")
+        return {name: value for name, value in asdict(self).items() if name not in left_out}
+
+    def model_flags(self, role: Role) -> dict[str, object]:
+        """Flags of `specpair serve <role>`."""
+        model = self.draft if role == "draft" else self.target
+        flags = {"--model": model, "--dtype": self.dtype, "--device": self.device, **self.service_flags}
+        return {**flags, **self.draft_flags} if role == "draft" else flags
+
+
+def add_options(parser: argparse.ArgumentParser) -> None:
+    """The options of every section."""
+    pair = parser.add_argument_group("the pair")
+    pair.add_argument("--target", default=BUNDLED, help="folder or Hugging Face id (default: the bundled target)")
+    pair.add_argument("--draft", default=BUNDLED, help="folder or Hugging Face id (default: the bundled draft)")
+    pair.add_argument(
+        "--expand",
+        choices=SIZES,
+        help="measure the bundled target at the cost of a larger model; its expansion is made at the first use, and"
+        " one named after Llama has that model's vocabulary too",
+    )
+    pair.add_argument("--dtype", default="auto", choices=("auto", "float32", "bfloat16"), help="of all weights")
+    pair.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N; of both models and of the peers")
+    pair.add_argument(
+        "--threads", type=int, metavar="N", help="OMP_NUM_THREADS of every process (default: as users get it)"
+    )
+    work = parser.add_argument_group("the work")
+    work.add_argument("--prompts", type=positive, metavar="N", help="held-out prompts to go on from (default 4)")
+    work.add_argument("--prompt-tokens", type=positive, metavar="N", help="tokens of each prompt (default 128)")
+    work.add_argument("--max-tokens", type=above_one, metavar="N", help="tokens to generate for each (default 64)")
+    work.add_argument("--repetitions", type=positive, metavar="N", help="turns of each case on each prompt (default 3)")
+    work.add_argument("--k", type=positive, nargs="+", metavar="K", help="tokens per proposal (default 1 2 3 5 8)")
+    work.add_argument("--temperatures", type=float, nargs="+", metavar="T", help="(default 0 1)")
+    work.add_argument("--batches", type=positive, nargs="+", metavar="B", help="requests at a time (default 1 4 16)")
+    work.add_argument(
+        "--static-cache",
+        action="store_true",
+        help="measure transformers generate with its static cache too, which on a GPU compiles the model",
+    )
+    work.add_argument(
+        "--quick",
+        action="store_true",
+        help="everything once, in a minute or two: shows that it runs, measures nothing and saves nothing",
+    )
+    parser.add_argument("--json", action="store_true", help="the JSON line alone on standard output, tables elsewhere")
+    parser.add_argument("--no-save", action="store_true", help="keep nothing under bench/results")
+
+
+def positive(text: str) -> int:
+    """Raises ValueError unless it is a whole number above 0."""
+    return at_least(1, text)
+
+
+def above_one(text: str) -> int:
+    """Raises ValueError unless it is a whole number above 1: speeds leave the first token out."""
+    return at_least(2, text)
+
+
+def at_least(least: int, text: str) -> int:
+    number = int(text)
+    if number < least:
+        raise ValueError
+    return number
+
+
+def read_options(arguments: argparse.Namespace) -> BenchOptions:
+    """The options of a command line. Threads reach the children, and torch here, through the environment."""
+    if arguments.threads is not None:
+        os.environ["OMP_NUM_THREADS"] = str(arguments.threads)
+    is_quick = arguments.quick
+    expansion = None if arguments.expand is None else expansion_of(arguments.expand, arguments.dtype)
+    return BenchOptions(
+        target=str(expansion.folder) if expansion else resolve_model(arguments.target, "target"),
+        draft=resolve_model(arguments.draft, "draft"),
+        label=label_of(arguments, expansion),
+        note=expansion and expansion.note,
+        dtype=arguments.dtype,
+        device=arguments.device,
+        threads=arguments.threads,
+        prompts=arguments.prompts or (1 if is_quick else 4),
+        prompt_tokens=arguments.prompt_tokens or (32 if is_quick else 128),
+        max_tokens=arguments.max_tokens or (12 if is_quick else 64),
+        repetitions=arguments.repetitions or (1 if is_quick else 3),
+        ks=tuple(arguments.k or ((1, 3) if is_quick else (1, 2, 3, 5, 8))),
+        temperatures=tuple((0.0, 1.0) if arguments.temperatures is None else arguments.temperatures),
+        batch_sizes=tuple(arguments.batches or ((1, 4) if is_quick else (1, 4, 16))),
+        is_quick=is_quick,
+        is_saved=not (is_quick or arguments.no_save),
+        has_static_cache=arguments.static_cache,
+        is_json=arguments.json,
+    )
+
+
+def label_of(arguments: argparse.Namespace, expansion: Expansion | None) -> str:
+    """A name for the pair that a file name can hold, with the device where one was asked for."""
+    pair = expansion.label if expansion else Path(arguments.target).name.lower()
+    device = arguments.device.replace(":", "")
+    return pair if device in ("auto", "cpu") else f"{pair}-{device}"

@@ -1,0 +1,80 @@
+"""Small models of random weights, for measurements to which it does not matter what is said.
+
+Their distributions are about as spread out as the bundled pair's, whose rows reach the limit of tokens that travel, and
+draft and target agree in a third of the tokens.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from math import log, sqrt
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, NamedTuple
+
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM
+from transformers.utils import logging
+
+ENTROPY = 3.0
+"""Nats of a distribution, a little less than the bundled draft's."""
+AGREEMENT = 0.9
+"""Correlation of the output weights of draft and target."""
+CONTEXT = 4096
+
+
+class RandomPair(NamedTuple):
+    """Folders without tokenizers: prompts are token ids."""
+
+    target: Path
+    draft: Path
+
+
+@contextmanager
+def random_pair(vocab_size: int, *, hidden_size: int = 32, layers: int = 1) -> Iterator[RandomPair]:
+    """A pair on disk, for as long as it is used."""
+    with TemporaryDirectory() as folder:
+        pair = RandomPair(Path(folder, "target"), Path(folder, "draft"))
+        model = random_model(vocab_size, hidden_size, layers)
+        save(model, pair.target)
+        disturb(model.lm_head.weight)
+        save(model, pair.draft)
+        yield pair
+
+
+def save(model: Any, folder: Path) -> None:
+    logging.disable_progress_bar()
+    model.save_pretrained(folder)
+
+
+def random_model(vocab_size: int, hidden_size: int, layers: int) -> LlamaForCausalLM:
+    """A Llama whose logits are about normal, with the spread that gives ENTROPY.
+
+    The entropy of a softmax over V normal logits of spread s is log V - s^2 / 2 while that is above zero (Derrida's
+    random energy model).
+    """
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=vocab_size,
+        hidden_size=hidden_size,
+        intermediate_size=2 * hidden_size,
+        num_hidden_layers=layers,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=CONTEXT,
+        tie_word_embeddings=False,
+        bos_token_id=None,
+        eos_token_id=None,
+        initializer_range=0.2,
+    )
+    model = LlamaForCausalLM(config)
+    spread = sqrt(2 * (log(vocab_size) - ENTROPY))
+    with torch.no_grad():
+        model.lm_head.weight.normal_(std=spread / sqrt(hidden_size))  # its input is normed to the length sqrt(hidden)
+    return model
+
+
+def disturb(weight: torch.Tensor) -> None:
+    """Mixes noise of the same spread in, so that AGREEMENT of the old weights is left."""
+    with torch.no_grad():
+        noise = torch.randn_like(weight) * weight.std() * sqrt(1 - AGREEMENT**2)
+        weight.mul_(AGREEMENT).add_(noise)

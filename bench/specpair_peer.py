@@ -1,0 +1,92 @@
+"""specpair as a client meets it: requests over gRPC, timed where they arrive."""
+
+import asyncio
+import time
+from dataclasses import dataclass
+from itertools import pairwise
+
+from bench.case import Case
+from bench.measurement import Counts, Output
+from specpair.rpc.messages import drafter_to_proto, rule_to_proto
+from specpair.v1 import coordinator_service_pb2 as pb
+from specpair.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
+
+TIMEOUT = 600.0
+"""Seconds after which a request is given up, and with it the run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stream:
+    """One output as it came in. Times are readings of time.perf_counter."""
+
+    token_ids: list[int]
+    first_count: int
+    """Tokens of the first message."""
+    arrivals: list[float]
+    """Of each message that brought tokens."""
+    summary: pb.GenerationSummary
+
+
+async def generate(
+    stub: CoordinatorServiceStub, case: Case, prompts: list[list[int]], max_tokens: int, seed: int
+) -> Output:
+    """One request for each prompt, all at the same time; the seeds count up from `seed`."""
+    started = time.perf_counter()
+    requests = [request_for(case, prompt, max_tokens, seed + i) for i, prompt in enumerate(prompts)]
+    streams = await asyncio.gather(*(receive(stub, request) for request in requests))
+    first_at = min(stream.arrivals[0] for stream in streams)
+    return Output(
+        token_ids=[stream.token_ids for stream in streams],
+        first_token_seconds=first_at - started,
+        tokens=sum(len(stream.token_ids) - stream.first_count for stream in streams),
+        seconds=max(stream.arrivals[-1] for stream in streams) - first_at,
+        output_seconds=sum(stream.arrivals[-1] - stream.arrivals[0] for stream in streams),
+        round_seconds=[after - before for stream in streams for before, after in pairwise(stream.arrivals)],
+        counts=Counts.total(counts_of(stream.summary.speculation) for stream in streams),
+    )
+
+
+def request_for(case: Case, prompt: list[int], max_tokens: int, seed: int) -> pb.GenerateTokensRequest:
+    """The request of a case; fixed K and drafter are left unset where the case leaves them to the server."""
+    request = pb.GenerateTokensRequest(
+        token_ids=pb.TokenIds(ids=prompt),
+        max_tokens=max_tokens,
+        rule=rule_to_proto(case.rule),
+        sampling={"temperature": case.temperature, "seed": seed},
+        ignore_eos=True,
+    )
+    if case.num_speculative_tokens is not None:
+        request.num_speculative_tokens = case.num_speculative_tokens
+    if case.drafter is not None:
+        request.drafter = drafter_to_proto(case.drafter)
+    return request
+
+
+async def receive(stub: CoordinatorServiceStub, request: pb.GenerateTokensRequest) -> Stream:
+    """One output, timed as its messages come in."""
+    counts: list[int] = []
+    arrivals: list[float] = []
+    token_ids: list[int] = []
+    summary = pb.GenerationSummary()
+    async for response in stub.GenerateTokens(request, timeout=TIMEOUT):
+        if response.tokens:
+            arrivals.append(time.perf_counter())
+            counts.append(len(response.tokens))
+            token_ids += [token.id for token in response.tokens]
+        if response.HasField("summary"):
+            summary = response.summary
+    return Stream(token_ids=token_ids, first_count=counts[0], arrivals=arrivals, summary=summary)
+
+
+def counts_of(speculation: pb.SpeculationSummary) -> Counts:
+    return Counts(
+        rounds=speculation.round_count,
+        drafted=speculation.draft_token_count,
+        accepted=speculation.accepted_token_count,
+        drafted_per_position=tuple(speculation.drafted_per_position),
+        accepted_per_position=tuple(speculation.accepted_per_position),
+        fallbacks=speculation.fallback_count,
+        draft_seconds=speculation.draft_time_us / 1e6,
+        verify_seconds=speculation.verify_time_us / 1e6,
+        network_seconds=speculation.network_time_us / 1e6,
+    )

@@ -1,0 +1,31 @@
+"""How much one quantity grows with another, by what was seen lately."""
+
+
+class RunningSlope:
+    """Decayed least squares through the means."""
+
+    __slots__ = ("_memory", "_x", "_y", "count", "covariance", "variance")
+
+    def __init__(self, memory: int):
+        self.count = 0
+        self.covariance = 0.0
+        """Decayed sum of products of the deviations of x and y."""
+        self.variance = 0.0
+        """Decayed sum of squared deviations of x."""
+        self._memory = memory
+        self._x = 0.0
+        self._y = 0.0
+
+    def add(self, x: float, y: float) -> None:
+        self.count += 1
+        weight = 1.0 / min(self.count, self._memory)
+        off_x, off_y = x - self._x, y - self._y
+        self._x += weight * off_x
+        self._y += weight * off_y
+        keep = 1.0 - 1.0 / self._memory
+        self.covariance = keep * self.covariance + (1.0 - weight) * off_x * off_y
+        self.variance = keep * self.variance + (1.0 - weight) * off_x * off_x
+
+    def slope(self, prior: float, prior_weight: float) -> float:
+        """At least 0; the prior counts like samples whose squared deviations of x sum up to `prior_weight`."""
+        return max((self.covariance + prior_weight * prior) / (self.variance + prior_weight), 0.0)

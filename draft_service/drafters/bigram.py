@@ -1,0 +1,16 @@
+"""How often each token follows the last one in a corpus."""
+
+from draft_service.drafters.guessing import GuessingDrafter
+from draft_service.drafters.interface import Proposer, Resources
+from specpair.options import Drafter
+from specpair.speculation.tables import BigramPredictor, UnigramPredictor
+
+
+def make(resources: Resources) -> Proposer | None:
+    tables = resources.tables
+    if tables is None:
+        return None
+    unigram = UnigramPredictor(tables)
+    return GuessingDrafter(
+        Drafter.BIGRAM, lambda held, call: BigramPredictor(held.cached.tokens[held.length - 1], tables, unigram)
+    )

@@ -1,0 +1,69 @@
+"""What the drafters without a model have in common."""
+
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from draft_service.drafters.interface import Proposer
+from draft_service.proposal import Drafted, ProposeCall
+from specpair.engine.sequence_store import HeldSequence
+from specpair.options import Drafter, Encoding
+from specpair.speculation.count_row import TOTAL, CountRow
+from specpair.speculation.guess import Predictor
+from specpair.speculation.guessing import Round, draw_proposal
+
+Predict = Callable[[HeldSequence[Drafted], ProposeCall], Predictor]
+"""What to guess by, for the committed tokens of a sequence."""
+
+
+class GuessingDrafter(Proposer):
+    """Proposes what a predictor guesses, on the event loop: it takes less time than to hand it to a thread would."""
+
+    def __init__(self, drafter: Drafter, predict: Predict):
+        self._drafter = drafter
+        self._predict = predict
+
+    async def propose(self, held: HeldSequence[Drafted], call: ProposeCall) -> Drafted:
+        return propose_guesses(self._drafter, self._predict, held, call)
+
+
+def propose_guesses(drafter: Drafter, predict: Predict, held: HeldSequence[Drafted], call: ProposeCall) -> Drafted:
+    """The proposal of one call. It changes nothing."""
+    started_at = time.perf_counter()
+    vocab_size = vocab_size_of(held)
+    now = Round(
+        options=held.options.sampling,
+        rule=held.options.rule,
+        vocab_size=vocab_size,
+        prompt_length=held.prompt_length,
+        length=held.length,
+        step=call.step,
+        max_tokens=call.count,
+        min_confidence=call.min_confidence,
+    )
+    drawn = draw_proposal(predict(held, call), now)
+    is_dense = held.options.encoding is Encoding.DENSE
+    return Drafted(
+        drafter=drafter,
+        tokens=drawn.tokens,
+        counts=[] if is_dense else drawn.rows,
+        dense=[dense_row(row, vocab_size) for row in drawn.rows] if is_dense else [],
+        queue_time=0.0,
+        compute_time=time.perf_counter() - started_at,
+        batch_size=0,
+    )
+
+
+def vocab_size_of(held: HeldSequence[Drafted]) -> int:
+    """Ids at or above it are never proposed; the host sets it when it opens the sequence."""
+    assert held.options.vocab_size is not None
+    return held.options.vocab_size
+
+
+def dense_row(row: CountRow, vocab_size: int) -> Tensor:
+    """The same distribution `[vocabulary]` float32, exactly: a count of 24 bits fits."""
+    dense = torch.zeros(vocab_size)
+    dense[torch.tensor(row.token_ids)] = torch.tensor(row.counts, dtype=torch.float32) / TOTAL
+    return dense

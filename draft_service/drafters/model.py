@@ -1,0 +1,232 @@
+"""Drafting with the model: K tokens for every waiting sequence, one forward pass per step for all of them.
+
+Each token is drawn from exactly the distribution that is sent: encoded first, then sampled from what the
+encoding says (rule 1 of exactness in the design).
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from draft_service.drafters.interface import Proposer, Resources, WorkRunner
+from draft_service.proposal import Drafted, ProposeCall
+from specpair.engine.sequence import Work
+from specpair.engine.sequence_store import HeldSequence
+from specpair.errors import NotFiniteError
+from specpair.options import Drafter, Encoding, Rule, SequenceOptions
+from specpair.speculation.adjustments import adjust
+from specpair.speculation.arrays import native, placed
+from specpair.speculation.count_row import TOTAL, CountRow
+from specpair.speculation.drafting import draw
+from specpair.speculation.gumbel import choose
+from specpair.speculation.randomness import BITS, Domain, random_bits
+from specpair.speculation.sampling import SamplingRows, came_of_finite, finite_rows, likeliest, probabilities
+from specpair.speculation.sparse_rows import draw_counts, sparsify
+from specpair.wire.distributions import decoded_dense
+
+
+@dataclass(eq=False, kw_only=True)
+class ProposeWork(Work):
+    """The engine's view of a call: one row per step, until all tokens are drawn."""
+
+    held: HeldSequence[Drafted]
+    step: int
+    count: int
+    min_confidence: float = 0.0
+    """No token is drawn behind tokens that are believed in less; 0 never stops."""
+    confidence: float = 1.0
+    """Product of the probabilities of the drawn tokens at temperature 1; 1 while nobody asks for it."""
+    tokens: list[int] = field(default_factory=list)
+    counts: list[CountRow] = field(default_factory=list)
+    dense: list[Tensor] = field(default_factory=list)
+    bits: list[int] = field(default_factory=list)
+    """Random bits of its tokens, drawn together."""
+
+    @property
+    def options(self) -> SequenceOptions:
+        return self.held.options
+
+
+class ModelDrafter(Proposer):
+    """The draft model."""
+
+    def __init__(self, engine: WorkRunner):
+        self._engine = engine
+
+    def begin(self, held: HeldSequence[Drafted]) -> None:
+        """Feeds the sequence without being asked, while the target feeds its own."""
+        if held.prefill is None and held.last_step < 0:
+            held.prefill = asyncio.get_running_loop().create_task(self._prefill(held))
+            held.prefill.add_done_callback(report_nothing)
+
+    async def propose(self, held: HeldSequence[Drafted], call: ProposeCall) -> Drafted:
+        work = ProposeWork(
+            sequence=held.cached,
+            row_count=1,
+            held=held,
+            step=call.step,
+            count=call.count,
+            min_confidence=call.min_confidence,
+        )
+        try:
+            await self._engine.run(work)
+        except Exception:
+            held.cached.replace_from(held.length, [])
+            raise
+        return Drafted(
+            drafter=Drafter.MODEL,
+            tokens=work.tokens,
+            counts=work.counts,
+            dense=work.dense,
+            queue_time=work.queue_time,
+            compute_time=work.compute_time,
+            batch_size=work.largest_batch.sequence_count if work.largest_batch else 0,
+        )
+
+    async def _prefill(self, held: HeldSequence[Drafted]) -> None:
+        await self._engine.run(Work(sequence=held.cached, row_count=0))
+
+
+def make(resources: Resources) -> ModelDrafter | None:
+    return None if resources.engine is None else ModelDrafter(resources.engine)
+
+
+def report_nothing(prefill: "asyncio.Task[None]") -> None:
+    """What went wrong shows in the call that needs the prefill, which does it again."""
+    if not prefill.cancelled():
+        prefill.exception()
+
+
+def advance(works: list[Work], logits: Tensor) -> None:
+    """Draws the next token of every work: logits `[proposing works, vocabulary]`."""
+    proposing = [work for work in works if isinstance(work, ProposeWork)]
+    mask_vocabulary(proposing, logits)
+    adjusted = adjust_rows(proposing, logits)
+    for sample in (sample_greedy, sample_sparse, sample_dense, sample_coupled):
+        chosen = [i for i, work in enumerate(proposing) if not work.done and sampler_of(work.options) is sample]
+        if chosen:
+            rows = adjusted if len(chosen) == len(proposing) else adjusted[chosen]
+            sample([proposing[i] for i in chosen], rows)
+    end_unsure(proposing, adjusted)
+
+
+def adjust_rows(works: list[ProposeWork], logits: Tensor) -> Tensor:
+    """The logits as the options leave them. Ends the works of which the model itself gave a row that is not finite,
+    which their options could hide; what is not finite afterwards is found where it is sampled."""
+    if not any(work.options.sampling.adjusts_logits for work in works):
+        return logits
+    for work, is_finite in zip(works, finite_rows(logits).tolist(), strict=True):
+        if not is_finite:
+            end_early(work)
+    return adjust(logits, [work.held.row_block(1, logits.device) for work in works])
+
+
+def sampler_of(options: SequenceOptions) -> Callable[[list[ProposeWork], Tensor], None]:
+    """How a sequence's tokens are drawn from its adjusted logits. Under the coupled rule nothing travels."""
+    is_coupled = options.rule is Rule.COUPLED
+    if options.encoding is Encoding.DENSE and not is_coupled:
+        return sample_dense
+    if options.sampling.is_greedy:
+        return sample_greedy
+    return sample_coupled if is_coupled else sample_sparse
+
+
+def end_early(work: ProposeWork) -> None:
+    """The next row cannot be sampled from. What was drawn is sent all the same: to drop a token for what came after
+    it would bias the output (rule 8 of exactness in the design)."""
+    work.done = True
+    if not work.tokens:
+        work.error = NotFiniteError()
+
+
+def end_unsure(works: list[ProposeWork], adjusted: Tensor) -> None:
+    """Ends the works whose tokens so far are believed in too little; those tokens are kept (rule 8). Adjusted logits
+    `[works, vocabulary]`, taken at temperature 1, so that they say something of greedy sequences too."""
+    asked = [row for row, work in enumerate(works) if work.min_confidence and not work.done]
+    if not asked:
+        return
+    tokens = torch.tensor([[works[row].tokens[-1]] for row in asked], device=adjusted.device)
+    shares = adjusted[asked].softmax(-1).gather(-1, tokens)[:, 0].tolist()
+    for row, share in zip(asked, shares, strict=True):
+        works[row].confidence *= share
+        works[row].done = works[row].confidence < works[row].min_confidence
+
+
+def mask_vocabulary(works: list[ProposeWork], logits: Tensor) -> None:
+    """Takes away the ids that the target does not have."""
+    for row, work in enumerate(works):
+        if work.options.vocab_size is not None and work.options.vocab_size < logits.size(1):
+            logits[row, work.options.vocab_size :] = float("-inf")
+
+
+def sample_greedy(works: list[ProposeWork], adjusted: Tensor) -> None:
+    """What is certain needs no draw, under any rule."""
+    tokens, finite = likeliest(adjusted)
+    for work, token, is_finite in zip(works, tokens.tolist(), finite, strict=True):
+        if not is_finite:
+            end_early(work)
+            continue
+        if work.options.rule is not Rule.COUPLED:
+            work.counts.append(CountRow((token,), (TOTAL,)))
+        take(work, token)
+
+
+def sample_sparse(works: list[ProposeWork], adjusted: Tensor) -> None:
+    """Encodes as integer counts, then draws from the counts."""
+    for work, row in zip(works, sparsify(distributions(works, adjusted)), strict=True):
+        if not len(row.token_ids):
+            end_early(work)
+            continue
+        work.counts.append(row)
+        take(work, draw_counts(row, next_bits(work)))
+
+
+def sample_dense(works: list[ProposeWork], adjusted: Tensor) -> None:
+    """Draws from the float32 probabilities as the target will read them."""
+    rows = distributions(works, adjusted)
+    uniforms = np.array([next_bits(work) for work in works]) * 2.0**-BITS
+    tokens = draw(native(decoded_dense(rows)), placed(uniforms, rows.device)).tolist()
+    for work, token, row, is_finite in zip(works, tokens, rows, finite_rows(adjusted).tolist(), strict=True):
+        if not is_finite:
+            end_early(work)
+            continue
+        own = row[: work.options.vocab_size].float().cpu()
+        work.dense.append(own.clone())  # a view would keep the whole batch alive
+        take(work, token)
+
+
+def sample_coupled(works: list[ProposeWork], adjusted: Tensor) -> None:
+    """Chooses with the noise with which the target will choose."""
+    rows = distributions(works, adjusted)
+    seeds = [work.options.sampling.seed for work in works]
+    positions = [len(work.sequence.tokens) for work in works]
+    choices, finite = choose(rows, seeds, positions), came_of_finite(native(rows))
+    for work, token, is_finite in zip(works, choices.tolist(), finite, strict=True):
+        if is_finite:
+            take(work, token)
+        else:
+            end_early(work)
+
+
+def distributions(works: list[ProposeWork], adjusted: Tensor) -> Tensor:
+    """What the tokens are drawn from, `[works, vocabulary]`."""
+    rows = SamplingRows([work.options.sampling for work in works], [1] * len(works), adjusted.device)
+    return probabilities(adjusted, rows)
+
+
+def next_bits(work: ProposeWork) -> int:
+    """The next draw of a work, keyed by the step at which the block is verified and the offset in the block."""
+    if not work.bits:
+        work.bits = random_bits(work.options.sampling.seed, Domain.DRAFT, work.step, work.count).tolist()
+    return work.bits[len(work.tokens)]
+
+
+def take(work: ProposeWork, token: int) -> None:
+    """The token is drawn; it is fed next unless it is the last."""
+    work.tokens.append(token)
+    work.done = len(work.tokens) == work.count
+    work.sequence.tokens.append(token)

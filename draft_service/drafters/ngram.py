@@ -1,0 +1,10 @@
+"""Counts of what followed the last tokens in prompt and output."""
+
+from draft_service.drafters.guessing import GuessingDrafter
+from draft_service.drafters.interface import Proposer, Resources
+from specpair.options import Drafter
+from specpair.speculation.ngram import NgramPredictor
+
+
+def make(resources: Resources) -> Proposer:
+    return GuessingDrafter(Drafter.NGRAM, lambda held, call: NgramPredictor(held.index()))

@@ -1,0 +1,40 @@
+"""The n-gram counts where they know how to go on, the draft model otherwise."""
+
+from draft_service.drafters.guessing import propose_guesses
+from draft_service.drafters.interface import Proposer, Resources, WorkRunner
+from draft_service.drafters.model import ModelDrafter
+from draft_service.proposal import Drafted, ProposeCall
+from specpair.engine.sequence_store import HeldSequence
+from specpair.options import Drafter
+from specpair.speculation.guess import Predictor
+from specpair.speculation.ngram import NgramPredictor
+
+MIN_CONTEXT = 2
+"""Tokens of context that must have been seen before.
+
+On the bundled pair (K = 5, 12 held-out prompts of 96 and 256 tokens) 1, 2 and 3 of them gave 3.56, 3.65 and 3.62 tokens
+a round at T = 0 and 2.27, 2.49 and 2.44 at T = 1, where the model alone gave 2.84 and 2.39.
+"""
+
+
+class NgramModelDrafter(Proposer):
+    """Decides for each proposal, by the committed tokens alone: had the tokens that were drawn a say, exactness would
+    be lost."""
+
+    def __init__(self, engine: WorkRunner):
+        self._model = ModelDrafter(engine)
+
+    def begin(self, held: HeldSequence[Drafted]) -> None:
+        self._model.begin(held)
+
+    async def propose(self, held: HeldSequence[Drafted], call: ProposeCall) -> Drafted:
+        drafted = propose_guesses(Drafter.NGRAM, predict, held, call)
+        return drafted if drafted.tokens else await self._model.propose(held, call)
+
+
+def predict(held: HeldSequence[Drafted], call: ProposeCall) -> Predictor:
+    return NgramPredictor(held.index(), min_context=MIN_CONTEXT)
+
+
+def make(resources: Resources) -> Proposer | None:
+    return None if resources.engine is None else NgramModelDrafter(resources.engine)

@@ -1,0 +1,10 @@
+"""Copies what followed the longest suffix that prompt or output held before."""
+
+from draft_service.drafters.guessing import GuessingDrafter
+from draft_service.drafters.interface import Proposer, Resources
+from specpair.options import Drafter
+from specpair.speculation.prompt_lookup import LookupPredictor
+
+
+def make(resources: Resources) -> Proposer:
+    return GuessingDrafter(Drafter.PROMPT_LOOKUP, lambda held, call: LookupPredictor(held.index()))

@@ -1,0 +1,178 @@
+"""Everything the draft process holds: the open sequences, the drafters, and the model if there is one."""
+
+import asyncio
+import logging
+import uuid
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Self
+
+from draft_service.config import DraftConfig
+from draft_service.drafters import make_drafters, why_not
+from draft_service.drafters.interface import Proposer, Resources
+from draft_service.proposal import Drafted, ProposeCall
+from draft_service.table_file import read_tables
+from specpair.engine.config import EngineConfig
+from specpair.engine.sequence_store import HeldSequence, NoCaches, SequenceLimits, SequenceStore
+from specpair.errors import InvalidFieldError, ModelRefusedError
+from specpair.model_info import ModelInfo, TokenizerFiles
+from specpair.options import Drafter, Encoding, Rule, SamplingOptions, SequenceOptions, check_range
+from specpair.rpc.config import MAX_MESSAGE_BYTES
+from specpair.speculation.tables import Tables
+
+if TYPE_CHECKING:
+    from draft_service.model_host import DraftModel
+    from specpair.engine.engine import Engine
+
+log = logging.getLogger(__name__)
+
+DENSE_BYTES = 4
+"""Of one probability on the wire."""
+
+
+class DraftHost:
+    """Made by `start`; ended by `stop`."""
+
+    def __init__(self, config: DraftConfig, model: "DraftModel | None", tables: Tables | None):
+        self.model = model
+        self.instance_id = uuid.uuid4().hex if model is None else model.instance_id
+        self.max_num_speculative_tokens = (
+            min(config.max_num_speculative_tokens, config.max_model_len - 1)
+            if model is None
+            else model.max_num_speculative_tokens
+        )
+        self.sequences = SequenceStore[Drafted](NoCaches(), own_limits(config)) if model is None else model.sequences
+        self._drafters = make_drafters(Resources(engine=None if model is None else model.engine, tables=tables))
+        self._default = config.drafter
+        if config.drafter not in self._drafters:
+            raise ModelRefusedError(f"--drafter: {why_not(config.drafter)}")
+        log.info("proposing by %s; on request also by %s", self.drafters[0], ", ".join(self.drafters[1:]))
+
+    @classmethod
+    async def start(cls, config: DraftConfig) -> Self:
+        """Loads model and tables, if there are any, beside the event loop. Raises ModelRefusedError with the reason."""
+        model = None if config.engine is None else await load_model(config.engine)
+        try:
+            tokenizer = None if model is None else model.tokenizer()
+            tables = (
+                None if config.table is None else await asyncio.to_thread(read_tables, Path(config.table), tokenizer)
+            )
+            return cls(config, model, tables)
+        except BaseException:
+            if model is not None:
+                await model.stop()
+            raise
+
+    @property
+    def engine(self) -> "Engine":
+        """The model's; there must be one."""
+        assert self.model is not None
+        return self.model.engine
+
+    @property
+    def drafters(self) -> tuple[Drafter, ...]:
+        """What can propose here, its own choice first."""
+        return (self._default, *(drafter for drafter in self._drafters if drafter is not self._default))
+
+    async def open(self, sequence_id: str, token_ids: list[int], prompt_length: int, options: SequenceOptions) -> None:
+        """Registers a sequence; its drafter may begin with it at once."""
+        proposer = self._proposer(options)
+        # The target's vocabulary may be padded further than what is known here, or less far.
+        known = self.sequences.limits.vocab_size_of(options)
+        self._check_dense(options, known)
+        options = replace(
+            options,
+            sampling=options.sampling.within(known),
+            vocab_size=min(known, options.vocab_size or known),
+        )
+        proposer.begin(self.sequences.open(sequence_id, token_ids, prompt_length, options))
+
+    def _check_dense(self, options: SequenceOptions, vocab_size: int) -> None:
+        """Raises InvalidFieldError for dense rows that would not fit into a message; without a model the vocabulary is
+        the client's word."""
+        most = MAX_MESSAGE_BYTES // (DENSE_BYTES * self.max_num_speculative_tokens)
+        if options.encoding is Encoding.DENSE and options.rule is not Rule.COUPLED and vocab_size > most:
+            raise InvalidFieldError(
+                "encoding", f"is dense, for which a vocabulary of {vocab_size} is too large", limit=most
+            )
+
+    async def rollback(self, sequence_id: str, length: int) -> int:
+        return await self.sequences.rollback(sequence_id, length)
+
+    async def fork(
+        self, sequence_id: str, forked_sequence_id: str, length: int | None, sampling: SamplingOptions | None
+    ) -> int:
+        if sampling is not None:
+            sampling = sampling.within(self.sequences.limits.vocab_size_of(self.sequences.get(sequence_id).options))
+        return await self.sequences.fork(sequence_id, forked_sequence_id, length, sampling)
+
+    async def close(self, sequence_id: str) -> None:
+        self.sequences.close(sequence_id)
+
+    async def stop(self) -> None:
+        self.sequences.close_all()
+        if self.model is not None:
+            await self.model.stop()
+
+    async def propose(self, call: ProposeCall, body: object) -> Drafted:
+        """The proposal of one call, drawn once for each step."""
+        check_range("num_speculative_tokens", call.count, 1, self.max_num_speculative_tokens)
+        check_range("min_confidence", call.min_confidence, 0.0, 1.0)
+
+        async def compute(held: HeldSequence[Drafted]) -> Drafted:
+            self.sequences.check_position(held, call.base_length, call.appended, 1)
+            self.sequences.commit(held, call.base_length, call.appended)
+            room = self.sequences.limits.max_model_len - held.length
+            return await self._proposer(held.options).propose(held, replace(call, count=min(call.count, room)))
+
+        return await self.sequences.step(call.sequence_id, call.step, body, compute)
+
+    def info(self) -> ModelInfo:
+        info = self._own_info() if self.model is None else self.model.info()
+        return replace(info, drafters=self.drafters)
+
+    def tokenizer(self) -> TokenizerFiles | None:
+        return None if self.model is None else self.model.tokenizer()
+
+    def _proposer(self, options: SequenceOptions) -> Proposer:
+        """The drafter that the sequence chose. Raises InvalidFieldError if it is not to be had here."""
+        wanted = options.drafter or self._default
+        if wanted not in self._drafters:
+            names = ", ".join(self.drafters)
+            raise InvalidFieldError("drafter", f"{why_not(wanted)}; there are {names}", available=names)
+        return self._drafters[wanted]
+
+    def _own_info(self) -> ModelInfo:
+        """Without a model. A vocabulary of 0 takes any."""
+        limits = self.sequences.limits
+        return ModelInfo(
+            instance_id=self.instance_id,
+            model_name=self._default.value,
+            architecture="none",
+            parameter_count=0,
+            vocab_size=limits.vocab_size,
+            max_model_len=limits.max_model_len,
+            max_num_speculative_tokens=self.max_num_speculative_tokens,
+            max_num_seqs=limits.max_num_seqs,
+            dtype="none",
+            device="cpu",
+            cache="none",
+            block_size=0,
+            block_count=0,
+            free_block_count=0,
+            sequence_count=len(self.sequences),
+            eos_token_ids=(),
+            deterministic=True,
+        )
+
+
+async def load_model(config: EngineConfig) -> "DraftModel":
+    """The model in its engine. Only here is transformers imported."""
+    from draft_service.model_host import DraftModel
+
+    return await DraftModel.start(config)
+
+
+def own_limits(config: DraftConfig) -> SequenceLimits:
+    """What holds without a model."""
+    return SequenceLimits(max_model_len=config.max_model_len, max_num_seqs=config.max_num_seqs, vocab_size=0)

@@ -1,0 +1,89 @@
+"""Linear layers whose weights are laid out once for products with few rows, as verification and decoding have them.
+
+On a CPU such a product is bound by reading the weights. FBGEMM's packed half-precision form reads 16 bits a weight
+and multiplies in float32, with kernels made for one to six rows. It is used where that loses nothing: checkpoints are
+mostly bfloat16, whose eight significant bits fit into half precision's eleven once a power of two has moved the weights
+into its range. Weights that do not fit keep their 32 bits in oneDNN's packed form.
+"""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+LEAST_SHARED = 500_000
+"""Weights below which a second thread gains less than FBGEMM's shared product costs to begin with."""
+LEAST_REORDERED = 160_000
+"""Weights below which a plain product beat oneDNN's, which costs 20 microseconds to begin with."""
+HALF_EXPONENT = 15
+"""Half precision holds numbers below 2 to this."""
+
+Product: TypeAlias = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class PackedLinear:
+    """`y = scale * (x W' + b)`, where scale is a power of two that the caller applies.
+
+    Whoever comes before (a norm's weight) or after (a residual sum) can take the scale in for nothing.
+    """
+
+    product: Product
+    """From `[rows, in]` float32 to `[rows, out]` float32, without the scale."""
+    scale: float
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.product(x)
+
+
+def pack(weight: Tensor, bias: Tensor | None = None) -> PackedLinear:
+    """The best form of `weight` `[out, in]` float32; with a bias the scale belongs to the input."""
+    exponent = HALF_EXPONENT - exponent_of(weight)
+    scaled = torch.ldexp(weight, torch.tensor(exponent))
+    if offers_half_precision() and torch.equal(scaled.half().float(), scaled):
+        return PackedLinear(half_precision(scaled, bias), 2.0**-exponent)
+    if weight.numel() >= LEAST_REORDERED and torch.backends.mkldnn.is_available():
+        return PackedLinear(reordered(weight, bias), 1.0)
+    return PackedLinear(lambda x: F.linear(x, weight, bias), 1.0)
+
+
+def half_precision(weight: Tensor, bias: Tensor | None) -> Product:
+    """FBGEMM's product, by one thread or by all.
+
+    Only the operator that takes the packed weights as an object shares the work among threads; its Python binding costs
+    15 microseconds a call. The function without that is marked as deprecated: where it is gone, the operator does.
+    """
+    is_shared = torch.get_num_threads() > 1 and weight.numel() >= LEAST_SHARED
+    if is_shared or not hasattr(torch, "fbgemm_linear_fp16_weight_fp32_activation"):
+        held = torch.ops.quantized.linear_prepack_fp16(weight, bias)
+        operator = torch.ops.quantized.linear_dynamic_fp16.default
+        return lambda x: operator(x, held)
+    functions: Any = torch
+    product = functions.fbgemm_linear_fp16_weight_fp32_activation
+    added = torch.zeros(len(weight)) if bias is None else bias
+    with warnings.catch_warnings():  # each function warns at its first call
+        warnings.simplefilter("ignore", UserWarning)
+        packed = functions.fbgemm_pack_gemm_matrix_fp16(weight)
+        product(torch.zeros(1, weight.size(1)), packed, added)
+    return lambda x: product(x, packed, added)
+
+
+def reordered(weight: Tensor, bias: Tensor | None) -> Product:
+    """oneDNN's product in float32."""
+    packed = torch.ops.mkldnn._reorder_linear_weight(weight, None)
+    product = torch.ops.mkldnn._linear_pointwise.default
+    return lambda x: product(x, packed, bias, "none", [], "")
+
+
+def exponent_of(weight: Tensor) -> int:
+    """The least e with every weight below 2 to the e, in size."""
+    return int(torch.frexp(weight.abs().max()).exponent)
+
+
+def offers_half_precision() -> bool:
+    """Whether this build of torch has FBGEMM, which is so on x86."""
+    return "fbgemm" in torch.backends.quantized.supported_engines

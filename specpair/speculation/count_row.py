@@ -1,0 +1,54 @@
+"""One row of a draft in the form in which it travels: integer counts on a small support.
+
+`drafting` makes such rows of a model's probabilities, in batches on the model's device. Here they are made one by one
+for drafters that know their few candidates without a model.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from specpair.speculation.drafting import TOTAL_LOG2
+from specpair.speculation.randomness import BITS
+
+TOTAL = 1 << TOTAL_LOG2
+
+
+class CountRow(NamedTuple):
+    """The distribution counts / 2^TOTAL_LOG2."""
+
+    token_ids: Sequence[int] | np.ndarray
+    """[S]; each token once."""
+    counts: Sequence[int] | np.ndarray
+    """[S], at least 1; they sum to 2^TOTAL_LOG2."""
+
+    @property
+    def is_one_hot(self) -> bool:
+        return len(self.token_ids) == 1
+
+
+def count_row(token_ids: Sequence[int], weights: Sequence[float]) -> CountRow:
+    """The row of tokens [S] in proportion to weights [S], of which at least one is positive.
+
+    Counts are rounded down, a token without a count falls out, and what rounding left goes to the heaviest token.
+    """
+    if len(token_ids) == 1:
+        return CountRow(token_ids, (TOTAL,))
+    scale = TOTAL / sum(weights)
+    counts = [int(weight * scale) for weight in weights]
+    counts[weights.index(max(weights))] += TOTAL - sum(counts)
+    if 0 in counts:
+        held = [place for place, count in enumerate(counts) if count]
+        return CountRow([token_ids[place] for place in held], [counts[place] for place in held])
+    return CountRow(token_ids, counts)
+
+
+def draw_token(row: CountRow, bits: int) -> int:
+    """The token that `draw_bits` draw. Exact: 24 of the bits choose one of the 2^24 counts."""
+    left = bits >> (BITS - TOTAL_LOG2)
+    for token, count in zip(row.token_ids, row.counts, strict=True):
+        left -= count
+        if left < 0:
+            return token
+    raise AssertionError("the counts sum to less than 2^TOTAL_LOG2")

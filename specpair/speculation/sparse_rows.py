@@ -1,0 +1,117 @@
+"""From a model's probabilities to rows of integer counts on a small support, and draws from those.
+
+Row by row, in numpy: a row leaves some hundred tokens to work on, for which a padded batch gains nothing.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from torch import Tensor
+
+from specpair.speculation.count_row import TOTAL, CountRow
+from specpair.speculation.drafting import TOTAL_LOG2
+from specpair.speculation.largest import largest
+from specpair.speculation.randomness import BITS
+
+MASS_CUT = 2.0**-8
+"""Mass that a row may leave out: the most that acceptance can lose by it."""
+
+MAX_SUPPORT = 1024
+"""Most tokens of a row: 8 kB. Rows flatter than that lose more."""
+
+_LEAST = (2.0**-15, 2.0**-18, 2.0**-22, 0.0)
+"""Tokens that are no more likely than this are not looked at, if the others are enough; tried one after the other."""
+
+
+def sparsify(probabilities: Tensor, *, mass_cut: float = MASS_CUT, max_support: int = MAX_SUPPORT) -> list[CountRow]:
+    """Keeps the most likely tokens of rows [N, V] until at most `mass_cut` is left out, or `max_support` are kept.
+
+    Of equally likely ones the first are kept. Counts are rounded down, a token without a count falls out, and what
+    rounding left goes to the most likely token: at most S / 2^TOTAL_LOG2 of its mass. A one-hot row becomes one token
+    with the full count, a row of NaN has no tokens. Of a device, only the most likely tokens are fetched.
+    """
+    if probabilities.device.type == "cpu":
+        return [_count_row(row, 1.0 - mass_cut, max_support) for row in probabilities.numpy()]
+    return _fetched(probabilities, mass_cut, max_support)
+
+
+def draw_counts(row: CountRow, bits: int) -> int:
+    """The token that 53 random bits draw, as `draw_token` does, from a row that `sparsify` made."""
+    chosen = np.uint32(bits >> (BITS - TOTAL_LOG2))
+    place = np.add.accumulate(row.counts).searchsorted(chosen, side="right")
+    return int(np.asarray(row.token_ids)[place])
+
+
+def _fetched(probabilities: Tensor, mass_cut: float, max_support: int) -> list[CountRow]:
+    """The same of rows on a device."""
+    found = largest(probabilities, min(max_support, probabilities.shape[1]))
+    values, token_ids = (part.cpu().numpy() for part in found)
+    rows = [_count_row(row, 1.0 - mass_cut, max_support) for row in values]
+    return [
+        CountRow(ids[row.token_ids].astype(np.uint32), row.counts) for ids, row in zip(token_ids, rows, strict=True)
+    ]
+
+
+class _Support(NamedTuple):
+    """The most likely tokens of a row."""
+
+    size: int
+    least: float
+    """Probability of the last of them."""
+    mass: float
+
+
+def _count_row(row: np.ndarray, mass: float, max_support: int) -> CountRow:
+    """Of probabilities [V], the most likely that reach `mass`, or `max_support` of them; in the order of their ids."""
+    token_ids, values = _candidates(row, mass, max_support)
+    if not len(values):
+        return CountRow(token_ids, token_ids)
+    support = _smallest_support(values, mass, max_support)
+    if support.size < len(values):
+        places = _first_largest(values, support)
+        token_ids, values = token_ids[places], values[places]
+    scale = TOTAL / support.mass
+    counts = (values * scale).astype(np.uint32)
+    if support.least * scale < 1.0:
+        held = counts.nonzero()[0]
+        token_ids, values, counts = token_ids[held], values[held], counts[held]
+    counts[values.argmax()] += TOTAL - int(np.add.reduce(counts))
+    return CountRow(token_ids.astype(np.uint32), counts)
+
+
+def _candidates(row: np.ndarray, mass: float, max_support: int) -> tuple[np.ndarray, np.ndarray]:
+    """Ids, ascending, among which are the most likely tokens up to `mass` or `max_support`; their probabilities,
+    float64."""
+    token_ids, values = np.zeros(0, dtype=np.int64), np.zeros(0)
+    for least in _LEAST:
+        token_ids = (row > least).nonzero()[0]
+        values = row[token_ids].astype(np.float64)
+        if len(token_ids) >= max_support or np.add.reduce(values) >= mass:
+            break
+    return token_ids, values
+
+
+def _smallest_support(values: np.ndarray, mass: float, max_support: int) -> _Support:
+    """Of probabilities [N]; only those that need it are sorted."""
+    surplus = len(values) - max_support
+    leading = values.copy()
+    if surplus > 0:
+        leading.partition(surplus)
+        leading = leading[surplus:]
+    total = np.add.reduce(leading)
+    if total <= mass:
+        return _Support(len(leading), leading.min(), total)
+    leading.sort()
+    sums = np.add.accumulate(leading[::-1])
+    last = min(int(sums.searchsorted(mass)), len(sums) - 1)
+    return _Support(last + 1, leading[-1 - last], sums[last])
+
+
+def _first_largest(values: np.ndarray, support: _Support) -> np.ndarray:
+    """Places of the largest values [N], ascending; of those that tie with the last one, the first stay."""
+    places = (values >= support.least).nonzero()[0]
+    surplus = len(places) - support.size
+    if surplus:
+        ties = (values[places] == support.least).nonzero()[0]
+        places = np.delete(places, ties[-surplus:])
+    return places

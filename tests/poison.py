@@ -1,0 +1,16 @@
+"""Makes a served model give NaN for one token, behind the back of the check at load, which would refuse it."""
+
+from typing import Any
+
+import torch
+
+from specpair.engine.fused_runner import FusedRunner
+
+
+def poison(host: Any, token_id: int) -> None:
+    """From now on the embedding of `token_id` is NaN."""
+    runner: Any = host.engine._runner
+    is_fused = isinstance(runner, FusedRunner)
+    embedding: Any = runner._fused._embedding if is_fused else runner._model.get_input_embeddings().weight
+    with torch.no_grad():
+        embedding[token_id] = float("nan")
