@@ -291,3 +291,12 @@ def test_a_pair_is_ready_only_with_both_models() -> None:
     assert is_ready(pair)
     pair.ClearField("draft")
     assert not is_ready(pair)
+
+
+def test_the_summary_says_when_adaptive_k_proposed_nothing() -> None:
+    summary = finished()
+    assert "acceptance rate 75.0% (12 of 16)" in summary_line(summary)
+    summary.speculation.draft_token_count = 0
+    assert "acceptance" not in summary_line(summary) and "no tokens proposed" not in summary_line(summary)
+    summary.speculation.adaptive = True
+    assert "no tokens proposed" in summary_line(summary)

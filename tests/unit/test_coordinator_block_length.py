@@ -38,7 +38,7 @@ def test_it_is_the_best_of_all(
 @pytest.mark.parametrize(("cost_ratio", "overhead"), [(0.01, 0.0), (0.05, 0.1), (0.3, 0.0), (0.5, 0.4)])
 def test_alone_it_is_the_optimum_of_leviathan_et_al(acceptance: float, cost_ratio: float, overhead: float) -> None:
     costs = times(1.0 + overhead, cost_ratio)
-    best = best_block((acceptance,) * 3, costs, 0.0, 16)
+    best = best_block((acceptance, acceptance, acceptance), costs, 0.0, 16)
     assert best.rate == pytest.approx(walltime_factor(acceptance, best.length, cost_ratio, overhead))
     theirs = optimum(acceptance, cost_ratio, overhead, limit=16)
     is_off = best.rate <= plain_rate(costs)
