@@ -32,7 +32,7 @@ def test_a_stall_hardly_moves_a_steady_mean(at: int) -> None:
         sample = 1000.0 if i == at else draw.gauss(100.0, 8.0)
         steady.add(sample)
         plain.add(sample)
-        assert i == at == 0 or abs(steady.value - 100.0) < 15.0, f"after {i + 1} samples"
+        assert i < 2 or abs(steady.value - 100.0) < 15.0, f"after {i + 1} samples"
     assert steady.value == pytest.approx(100.0, abs=6.0)
 
 
@@ -49,7 +49,7 @@ def test_a_slope_is_its_prior_until_samples_say_more() -> None:
     slope = RunningSlope(256)
     assert slope.slope(3.0, 4.0) == 3.0
     for _ in range(100):
-        slope.add(5.0, 1.0)
+        slope.add(5.0, 135.0)
     assert slope.slope(3.0, 4.0) == pytest.approx(3.0), "one x tells nothing of a slope"
     draw = random.Random(0)
     for _ in range(200):
