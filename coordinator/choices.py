@@ -3,11 +3,15 @@
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from coordinator.generation import Generation, Round
 from coordinator.pair import Pair
 from coordinator.request import GenerationRequest
+
+AHEAD = 8
+"""Rounds of an output that may wait for its client."""
 
 Item = TypeVar("Item")
 
@@ -58,31 +62,44 @@ class Choices:
 async def merge(sources: Sequence[AsyncGenerator[Item, None]]) -> AsyncGenerator[tuple[int, Item], None]:
     """The items of all sources as they come, each with the index of its source.
 
-    A source is asked for its next item once the last one was taken. When one fails, or the iteration ends early, the
+    The sources run ahead of whoever takes the items, by AHEAD items each: the next round is under way while a client is
+    written to, and a client that does not read holds its outputs up. When one fails, or the iteration ends early, the
     others are cancelled, and all have ended when this has.
     """
-    if len(sources) == 1:
-        async with aclosing(sources[0]):
-            async for item in sources[0]:
-                yield 0, item
-        return
-    waiting = {asyncio.create_task(_next(source)): index for index, source in enumerate(sources)}
+    queue: asyncio.Queue[tuple[int, Item] | _End] = asyncio.Queue(AHEAD * len(sources))
+    tasks = [asyncio.create_task(_forward(index, source, queue)) for index, source in enumerate(sources)]
     try:
-        while waiting:
-            done, _ = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            for task in sorted(done, key=waiting.__getitem__):
-                index = waiting.pop(task)
-                if (item := task.result()) is not None:
-                    yield index, item
-                    waiting[asyncio.create_task(_next(sources[index]))] = index
+        running = len(tasks)
+        while running:
+            item = await queue.get()
+            if not isinstance(item, _End):
+                yield item
+            elif item.error is not None:
+                raise item.error
+            else:
+                running -= 1
     finally:
-        for task in waiting:
+        for task in tasks:
             task.cancel()
-        await asyncio.gather(*waiting, return_exceptions=True)
-        for source in sources:
-            await source.aclose()
+        await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def _next(source: AsyncGenerator[Item, None]) -> Item | None:
-    """The next item; None behind the last."""
-    return await anext(source, None)
+@dataclass(frozen=True)
+class _End:
+    """Behind the last item of a source."""
+
+    error: Exception | None = None
+    """What it ended with."""
+
+
+async def _forward(
+    index: int, source: AsyncGenerator[Item, None], queue: "asyncio.Queue[tuple[int, Item] | _End]"
+) -> None:
+    end = _End()
+    try:
+        async with aclosing(source):
+            async for item in source:
+                await queue.put((index, item))
+    except Exception as error:
+        end = _End(error)
+    await queue.put(end)

@@ -50,7 +50,9 @@ class Engine:
         self._advance = advance
         self._token_budget = token_budget
         self._short = short
-        self._inbox: queue.SimpleQueue[Work | Job | None] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[list[Work] | Job | None] = queue.SimpleQueue()
+        self._new_works: list[Work] = []
+        """Of this turn of the event loop."""
         self._works: list[Work] = []  # device thread only, oldest first
         self._idle: dict[Sequence, None] = {}  # device thread only; hold blocks without work, oldest first
         self._closed = False
@@ -63,7 +65,9 @@ class Engine:
         if self._closed:
             raise ShuttingDownError
         work.future = self._loop.create_future()
-        self._inbox.put(work)
+        if not self._new_works:
+            self._loop.call_soon(self._hand_over)
+        self._new_works.append(work)
         await work.future
 
     def fork(self, source: Sequence, length: int) -> Sequence:
@@ -98,6 +102,11 @@ class Engine:
         self._inbox.put(None)
         await asyncio.to_thread(self._thread.join)
 
+    def _hand_over(self) -> None:
+        """All at once: what came in one message goes through the model in one pass."""
+        self._inbox.put(self._new_works)
+        self._new_works = []
+
     # Everything below runs on the device thread.
 
     @torch.inference_mode()
@@ -122,8 +131,8 @@ class Engine:
                 return True
             if job is None:
                 return False
-            if isinstance(job, Work):
-                self._works.append(job)
+            if isinstance(job, list):
+                self._works += job
                 continue
             try:
                 job()
@@ -135,8 +144,8 @@ class Engine:
         with contextlib.suppress(queue.Empty):
             while True:
                 job = self._inbox.get(block=False)
-                if isinstance(job, Work):
-                    self._fail([job], ShuttingDownError())
+                if isinstance(job, list):
+                    self._fail(job, ShuttingDownError())
 
     def _turn(self) -> None:
         self._works = [work for work in self._works if not work.future.done()]

@@ -20,29 +20,6 @@ from specpair.engine.attention import ForwardContext, Variant
 from specpair.engine.loading import ModelFacts
 from specpair.engine.packed_linear import PackedLinear, pack
 
-ARCHITECTURES = {"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"}
-LENGTH_DEPENDENT_ROPE = {"dynamic", "longrope"}
-
-
-def is_fusible(model: PreTrainedModel) -> bool:
-    """Whether `FusedLlama` computes what this model does: its family, in float32 on a CPU.
-
-    Biases of query, key and value are known, as Qwen2 has them; others are not.
-    """
-    if type(model).__name__ not in ARCHITECTURES:
-        return False
-    config: Any = model.config
-    inner: Any = model.model
-    others = [module for layer in inner.layers for module in (layer.self_attn.o_proj, *layer.mlp.children())]
-    rope = getattr(config, "rope_parameters", None) or {}
-    return (
-        model.device.type == "cpu"
-        and model.dtype == torch.float32
-        and config.hidden_act == "silu"
-        and all(getattr(module, "bias", None) is None for module in others)
-        and rope.get("rope_type", "default") not in LENGTH_DEPENDENT_ROPE
-    )
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Layer:
@@ -60,7 +37,7 @@ class Layer:
 
 
 class FusedLlama:
-    """A packed copy of a model; `model` itself is not kept. See `is_fusible`."""
+    """A packed copy of a model; `model` itself is not kept. See `specpair.engine.fusible`."""
 
     def __init__(self, model: PreTrainedModel, facts: ModelFacts):
         inner: Any = model.model

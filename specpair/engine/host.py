@@ -16,8 +16,8 @@ from specpair.engine.cache import KeyValueCache, LayerShape, blocks_for
 from specpair.engine.config import EngineConfig
 from specpair.engine.contiguous_cache import ContiguousCache
 from specpair.engine.engine import Engine
-from specpair.engine.fused_llama import is_fusible
 from specpair.engine.fused_runner import FusedRunner
+from specpair.engine.fusible import is_fusible
 from specpair.engine.loading import ModelFacts, load
 from specpair.engine.model_runner import ModelRunner
 from specpair.engine.paged_cache import PagedCache

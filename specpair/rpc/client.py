@@ -3,13 +3,14 @@
 import asyncio
 import itertools
 import logging
+from collections import deque
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 import grpc.aio
 
 from specpair.errors import InvalidFieldError, PeerUnavailableError, ShuttingDownError, SpecpairError
-from specpair.rpc.config import MAX_MESSAGE_BYTES
+from specpair.rpc.config import MAX_MESSAGE_BYTES, MAX_TOGETHER_BYTES
 from specpair.rpc.status import error_from_rpc, error_from_stream
 from specpair.v1 import draft_service_pb2 as draft_pb2
 from specpair.v1 import target_service_pb2 as target_pb2
@@ -51,9 +52,10 @@ class StreamCaller(Generic[Request, Response]):
     Raises SpecpairErrors only.
     """
 
-    def __init__(self, open_stream: Callable[[], grpc.aio.StreamStreamCall], wrap_request: Callable[..., Any]):
+    def __init__(self, open_stream: Callable[[], grpc.aio.StreamStreamCall], make_message: Callable[[], Any]):
+        """`make_message` makes a message of the stream, without `calls`."""
         self._open_stream = open_stream
-        self._wrap_request = wrap_request
+        self._make_message = make_message
         self._call_ids = itertools.count(1)
         self._stream: _OpenStream | None = None
         self._is_closed = False
@@ -64,11 +66,13 @@ class StreamCaller(Generic[Request, Response]):
         Raises the error that the peer raised, or PeerUnavailableError when the stream breaks or the time is over.
         """
         call_id = next(self._call_ids)
-        message = _serialize(self._wrap_request(call_id=call_id, request=request))
+        message = self._make_message()
+        message.calls.add(call_id=call_id, request=request)
+        data = _serialize(message)
         stream = self._live_stream()
         try:
             async with asyncio.timeout(timeout):
-                return await stream.exchange(call_id, message)
+                return await stream.exchange(call_id, data)
         except TimeoutError:
             raise PeerUnavailableError(f"the peer did not answer within {timeout:g} s", timeout=timeout) from None
 
@@ -90,7 +94,8 @@ class StreamCaller(Generic[Request, Response]):
 
 
 class _OpenStream:
-    """One stream from its opening to its end. gRPC takes one write at a time, so a task of its own writes.
+    """One stream from its opening to its end. gRPC takes one write at a time, so a task of its own writes:
+    all calls that came up since the last time, in one message.
 
     A write or read that is cancelled takes the whole stream down (grpc.aio cancels the call). So calls that run
     out of time only stop waiting: their request may be on its way, and a late answer is dropped.
@@ -99,14 +104,17 @@ class _OpenStream:
     def __init__(self, stream: grpc.aio.StreamStreamCall):
         self._stream = stream
         self._waiting: dict[int, asyncio.Future[Any]] = {}
-        self._outbox: asyncio.Queue[tuple[int, bytes]] = asyncio.Queue()
+        self._outbox: deque[tuple[int, bytes]] = deque()
+        self._has_calls = asyncio.Event()
         self.is_broken = False
         self._tasks = [asyncio.create_task(self._write()), asyncio.create_task(self._read())]
 
-    async def exchange(self, call_id: int, message: bytes) -> Any:
+    async def exchange(self, call_id: int, data: bytes) -> Any:
+        """The answer to the call; `data` is a message of it alone."""
         future = asyncio.get_running_loop().create_future()
         self._waiting[call_id] = future
-        self._outbox.put_nowait((call_id, message))
+        self._outbox.append((call_id, data))
+        self._has_calls.set()
         try:
             return await future
         finally:
@@ -122,20 +130,36 @@ class _OpenStream:
     async def _write(self) -> None:
         try:
             while True:
-                call_id, message = await self._outbox.get()
-                if call_id in self._waiting:
-                    await self._stream.write(message)
+                await self._has_calls.wait()
+                self._has_calls.clear()
+                while data := self._take_together():
+                    await self._stream.write(data)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             return  # the reader sees the same end, with its reason
         except Exception:
             logger.exception("writing to a stream failed")
             self._stream.cancel()  # which the reader sees, and fails what waits
 
+    def _take_together(self) -> bytes:
+        """Calls that somebody still waits for, as one message: of repeated fields, the bytes only need joining."""
+        parts: list[bytes] = []
+        size = 0
+        while self._outbox:
+            call_id, data = self._outbox[0]
+            size += len(data)
+            if parts and size > MAX_TOGETHER_BYTES:
+                break
+            self._outbox.popleft()
+            if call_id in self._waiting:
+                parts.append(data)
+        return b"".join(parts)
+
     async def _read(self) -> None:
         reason = "the stream ended"
         try:
-            async for envelope in self._stream:
-                self._settle(envelope)
+            async for message in self._stream:
+                for answer in message.answers:
+                    self._settle(answer)
         except grpc.aio.AioRpcError as error:
             reason = f"the stream broke: {error_from_rpc(error).message}"
         except Exception:
@@ -145,15 +169,15 @@ class _OpenStream:
             self._fail(lambda: PeerUnavailableError(reason))
             self._tasks[0].cancel()
 
-    def _settle(self, envelope: Any) -> None:
-        future = self._waiting.get(envelope.call_id)
+    def _settle(self, answer: Any) -> None:
+        future = self._waiting.get(answer.call_id)
         if future is None or future.done():
             return
-        outcome = envelope.WhichOneof("outcome")
+        outcome = answer.WhichOneof("outcome")
         if outcome == "response":
-            future.set_result(envelope.response)
+            future.set_result(answer.response)
         elif outcome == "error":
-            future.set_exception(error_from_stream(envelope.error))
+            future.set_exception(error_from_stream(answer.error))
         else:
             future.set_exception(SpecpairError("the peer sent an answer without content"))
 

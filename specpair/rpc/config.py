@@ -10,6 +10,8 @@ LogLevel = Literal["debug", "info", "warning", "error"]
 
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 """Largest message on any channel, both ways; gRPC's own limit is 4 MiB, one dense proposal at V = 128k."""
+MAX_TOGETHER_BYTES = 1024 * 1024
+"""Up to this size calls of a hot stream, or their answers, travel in one message; a larger one travels alone."""
 
 
 @dataclass(frozen=True, kw_only=True)

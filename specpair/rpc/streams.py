@@ -2,12 +2,14 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any, Generic, Protocol, TypeVar
 
 import grpc.aio
 
 from specpair.errors import SpecpairError
+from specpair.rpc.config import MAX_TOGETHER_BYTES
 from specpair.rpc.status import internal_error, stream_error
 
 MAX_CALLS_PER_STREAM = 1024
@@ -20,7 +22,7 @@ Response = TypeVar("Response")
 RequestOut = TypeVar("RequestOut", covariant=True)
 
 
-class Envelope(Protocol[RequestOut]):
+class Call(Protocol[RequestOut]):
     """A request on the stream, with the id under which it is answered."""
 
     @property
@@ -29,23 +31,32 @@ class Envelope(Protocol[RequestOut]):
     def request(self) -> RequestOut: ...
 
 
+class Calls(Protocol[RequestOut]):
+    """The calls of one message."""
+
+    @property
+    def calls(self) -> Iterable[Call[RequestOut]]: ...
+
+
 async def serve_calls(
-    request_iterator: AsyncIterator[Envelope[Request]],
+    request_iterator: AsyncIterator[Calls[Request]],
     context: grpc.aio.ServicerContext,
     handle: Callable[[Request], Awaitable[Response]],
-    wrap_response: Callable[..., Any],
+    make_message: Callable[[], Any],
 ) -> None:
     """Answers the calls of one stream: `await serve_calls(requests, context, self._propose, StreamProposalsResponse)`.
 
-    Each call runs in a task of its own. A SpecpairError of `handle` is the answer of that call alone, and so is
+    Each call runs in a task of its own; answers that get ready together travel together, since each message costs both
+    sides more than all that is done for a call. A SpecpairError of `handle` is the answer of that call alone, and so is
     an error that nobody foresaw, without its text. When the caller ends its side, the calls under way are still
-    answered; when the stream breaks, they are cancelled. `wrap_response` takes `call_id` and `response` or `error`.
+    answered; when the stream breaks, they are cancelled. `make_message` makes a message without `answers`.
     """
-    calls = _Calls(context, handle, wrap_response)
+    calls = _Calls(context, handle, make_message)
     async with asyncio.TaskGroup() as group:
-        async for envelope in request_iterator:
-            await calls.places.acquire()
-            group.create_task(calls.answer(envelope))
+        async for message in request_iterator:
+            for call in message.calls:
+                await calls.places.acquire()
+                group.create_task(calls.answer(call))
 
 
 class _Calls(Generic[Request, Response]):
@@ -55,31 +66,54 @@ class _Calls(Generic[Request, Response]):
         self,
         context: grpc.aio.ServicerContext,
         handle: Callable[[Request], Awaitable[Response]],
-        wrap_response: Callable[..., Any],
+        make_message: Callable[[], Any],
     ):
         self.places = asyncio.Semaphore(MAX_CALLS_PER_STREAM)
+        """Given back when the answer is written: a caller that does not read has to wait."""
         self._context = context
         self._handle = handle
-        self._wrap_response = wrap_response
-        self._writing = asyncio.Lock()  # gRPC takes one write at a time
+        self._make_message = make_message
+        self._ready: deque[tuple[int, str, Any]] = deque()
+        """Answers to write: the call's id, the field and its value."""
+        self._is_writing = False  # gRPC takes one write at a time
 
-    async def answer(self, envelope: Envelope[Request]) -> None:
-        try:
-            message = await self._outcome(envelope)
-            async with self._writing:
-                await self._context.write(message)
-        finally:
-            self.places.release()
+    async def answer(self, call: Call[Request]) -> None:
+        self._ready.append((call.call_id, *await self._outcome(call)))
+        if not self._is_writing:
+            self._is_writing = True
+            await self._write()
+            self._is_writing = False
 
-    async def _outcome(self, envelope: Envelope[Request]) -> Any:
-        call_id = envelope.call_id
+    async def _outcome(self, call: Call[Request]) -> tuple[str, Any]:
+        """What became of a call: a field of the answer, and its value."""
         try:
-            return self._wrap_response(call_id=call_id, response=await self._handle(envelope.request))
+            return "response", await self._handle(call.request)
         except SpecpairError as error:
-            return self._wrap_response(call_id=call_id, error=stream_error(error))
+            return "error", stream_error(error)
         except Exception:
             logger.exception("a call on a stream failed")
-            return self._wrap_response(call_id=call_id, error=stream_error(internal_error()))
+            return "error", stream_error(internal_error())
+
+    async def _write(self) -> None:
+        """Writes what is ready, and what gets ready meanwhile."""
+        await asyncio.sleep(0)  # what one forward pass decided gets ready in one turn of the loop
+        while self._ready:
+            message, count = self._take_together()
+            await self._context.write(message)
+            for _ in range(count):
+                self.places.release()
+
+    def _take_together(self) -> tuple[Any, int]:
+        """A message of at least one answer, and how many."""
+        message, size = self._make_message(), 0
+        while self._ready:
+            call_id, name, value = self._ready[0]
+            size += value.ByteSize()
+            if message.answers and size > MAX_TOGETHER_BYTES:
+                break
+            self._ready.popleft()
+            message.answers.add(call_id=call_id, **{name: value})
+        return message, len(message.answers)
 
 
 class DrainableRequests(Generic[Request]):

@@ -44,6 +44,12 @@ class ProposeTokensResponse(_message.Message):
     def __init__(self, instance_id: _Optional[str] = ..., step: _Optional[int] = ..., proposal: _Optional[_Union[_proposal_pb2.Proposal, _Mapping]] = ..., queue_time_us: _Optional[int] = ..., compute_time_us: _Optional[int] = ..., batch_size: _Optional[int] = ..., drafter: _Optional[_Union[_drafter_pb2.Drafter, str]] = ...) -> None: ...
 
 class StreamProposalsRequest(_message.Message):
+    __slots__ = ("calls",)
+    CALLS_FIELD_NUMBER: _ClassVar[int]
+    calls: _containers.RepeatedCompositeFieldContainer[ProposalCall]
+    def __init__(self, calls: _Optional[_Iterable[_Union[ProposalCall, _Mapping]]] = ...) -> None: ...
+
+class ProposalCall(_message.Message):
     __slots__ = ("call_id", "request")
     CALL_ID_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
@@ -52,6 +58,12 @@ class StreamProposalsRequest(_message.Message):
     def __init__(self, call_id: _Optional[int] = ..., request: _Optional[_Union[ProposeTokensRequest, _Mapping]] = ...) -> None: ...
 
 class StreamProposalsResponse(_message.Message):
+    __slots__ = ("answers",)
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    answers: _containers.RepeatedCompositeFieldContainer[ProposalAnswer]
+    def __init__(self, answers: _Optional[_Iterable[_Union[ProposalAnswer, _Mapping]]] = ...) -> None: ...
+
+class ProposalAnswer(_message.Message):
     __slots__ = ("call_id", "response", "error")
     CALL_ID_FIELD_NUMBER: _ClassVar[int]
     RESPONSE_FIELD_NUMBER: _ClassVar[int]

@@ -59,7 +59,8 @@ class DraftServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def StreamProposals(self, request_iterator, context):
-        """The same call for many sequences over one stream; answers come in the order in which they are ready.
+        """The same call for many sequences over one stream, several to a message; answers come in the order in which they
+        are ready.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

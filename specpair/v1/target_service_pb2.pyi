@@ -46,6 +46,12 @@ class VerifyProposalResponse(_message.Message):
     def __init__(self, instance_id: _Optional[str] = ..., step: _Optional[int] = ..., accepted_count: _Optional[int] = ..., next_token_id: _Optional[int] = ..., length: _Optional[int] = ..., queue_time_us: _Optional[int] = ..., compute_time_us: _Optional[int] = ..., logprobs: _Optional[_Iterable[_Union[_logprobs_pb2.TokenLogprobs, _Mapping]]] = ..., batch_token_count: _Optional[int] = ...) -> None: ...
 
 class StreamVerificationsRequest(_message.Message):
+    __slots__ = ("calls",)
+    CALLS_FIELD_NUMBER: _ClassVar[int]
+    calls: _containers.RepeatedCompositeFieldContainer[VerificationCall]
+    def __init__(self, calls: _Optional[_Iterable[_Union[VerificationCall, _Mapping]]] = ...) -> None: ...
+
+class VerificationCall(_message.Message):
     __slots__ = ("call_id", "request")
     CALL_ID_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
@@ -54,6 +60,12 @@ class StreamVerificationsRequest(_message.Message):
     def __init__(self, call_id: _Optional[int] = ..., request: _Optional[_Union[VerifyProposalRequest, _Mapping]] = ...) -> None: ...
 
 class StreamVerificationsResponse(_message.Message):
+    __slots__ = ("answers",)
+    ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    answers: _containers.RepeatedCompositeFieldContainer[VerificationAnswer]
+    def __init__(self, answers: _Optional[_Iterable[_Union[VerificationAnswer, _Mapping]]] = ...) -> None: ...
+
+class VerificationAnswer(_message.Message):
     __slots__ = ("call_id", "response", "error")
     CALL_ID_FIELD_NUMBER: _ClassVar[int]
     RESPONSE_FIELD_NUMBER: _ClassVar[int]

@@ -21,6 +21,7 @@ from specpair.v1 import draft_service_pb2 as pb
 from specpair.v1 import proposal_pb2
 from specpair.v1 import target_service_pb2 as target_pb2
 from specpair.v1.target_service_pb2_grpc import TargetServiceServicer, add_TargetServiceServicer_to_server
+from tests.service import rpc_servers
 from tests.service.rpc_servers import Gates, Propose, answer_after_recovery, channel_to, draft_server, echo
 
 TIMEOUT = 10.0
@@ -28,6 +29,11 @@ TIMEOUT = 10.0
 
 def request(step: int) -> pb.ProposeTokensRequest:
     return pb.ProposeTokensRequest(sequence_id="s", step=step)
+
+
+def calls(*steps: int) -> pb.StreamProposalsRequest:
+    """Calls in one message, with their steps as ids."""
+    return pb.StreamProposalsRequest(calls=[pb.ProposalCall(call_id=step, request=request(step)) for step in steps])
 
 
 @asynccontextmanager
@@ -219,8 +225,7 @@ async def test_calls_of_a_client_that_left_are_cancelled(caplog: pytest.LogCaptu
     async with draft_server(gates.propose) as (_, port), channel_to(port) as channel:
         stream = channel.stream_stream("/specpair.v1.DraftService/StreamProposals")()
         for step in (1, 2):
-            message = pb.StreamProposalsRequest(call_id=step, request=request(step))
-            await stream.write(message.SerializeToString())
+            await stream.write(calls(step).SerializeToString())
         await gates.wait_begun(1, 2)
         stream.cancel()
         async with asyncio.timeout(TIMEOUT):
@@ -233,12 +238,13 @@ async def test_client_that_ends_its_side_still_gets_its_answers() -> None:
     gates = Gates()
     async with draft_server(gates.propose) as (_, port), channel_to(port) as channel:
         stream = channel.stream_stream("/specpair.v1.DraftService/StreamProposals")()
-        await stream.write(pb.StreamProposalsRequest(call_id=7, request=request(1)).SerializeToString())
+        await stream.write(calls(7).SerializeToString())
         await stream.done_writing()
-        await gates.wait_begun(1)
-        gates.open(1)
-        answers = [pb.StreamProposalsResponse.FromString(data) async for data in stream]
-    assert [(answer.call_id, answer.response.step) for answer in answers] == [(7, 1)]
+        await gates.wait_begun(7)
+        gates.open(7)
+        messages = [pb.StreamProposalsResponse.FromString(data) async for data in stream]
+        answers = [answer for message in messages for answer in message.answers]
+    assert [(answer.call_id, answer.response.step) for answer in answers] == [(7, 7)]
 
 
 async def test_stream_is_not_read_beyond_its_limit_of_calls(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -286,6 +292,49 @@ async def test_answer_without_content_is_an_error() -> None:
         assert stream is not None
         future = asyncio.get_running_loop().create_future()
         stream._waiting[99] = future
-        stream._settle(pb.StreamProposalsResponse(call_id=99))
+        stream._settle(pb.ProposalAnswer(call_id=99))
         with pytest.raises(SpecpairError, match="without content"):
             await future
+
+
+async def test_answers_that_get_ready_together_travel_together() -> None:
+    gates = Gates()
+    async with draft_server(gates.propose) as (_, port), channel_to(port) as channel:
+        stream = channel.stream_stream(
+            "/specpair.v1.DraftService/StreamProposals", response_deserializer=pb.StreamProposalsResponse.FromString
+        )()
+        await stream.write(calls(1, 2, 3).SerializeToString())
+        messages = aiter(stream)
+        await gates.wait_begun(1, 2, 3)
+        for step in (3, 1):
+            gates.open(step)
+        assert sorted(answer.call_id for answer in (await anext(messages)).answers) == [1, 3]
+        gates.open(2)
+        assert [answer.call_id for answer in (await anext(messages)).answers] == [2]
+        stream.cancel()
+
+
+@pytest.mark.parametrize(("limit", "message_count"), [(10_000, 1), (200, 4), (10, 4)])
+async def test_calls_travel_together_up_to_a_size(
+    limit: int, message_count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(client, "MAX_TOGETHER_BYTES", limit)
+    monkeypatch.setattr(streams, "MAX_TOGETHER_BYTES", limit)
+    seen: list[int] = []
+
+    async def count(
+        request_iterator: AsyncIterator[pb.StreamProposalsRequest],
+    ) -> AsyncIterator[pb.StreamProposalsRequest]:
+        async for message in request_iterator:
+            seen.append(len(message.calls))
+            yield message
+
+    serve_calls = streams.serve_calls
+    monkeypatch.setattr(rpc_servers, "serve_calls", lambda requests, *others: serve_calls(count(requests), *others))
+    async with caller_to() as caller:
+        await caller.call(request(0), TIMEOUT)
+        seen.clear()
+        long = [pb.ProposeTokensRequest(sequence_id="x" * 150, step=step) for step in range(4)]
+        answers = await asyncio.gather(*(caller.call(one, TIMEOUT) for one in long))
+    assert [answer.step for answer in answers] == [0, 1, 2, 3]
+    assert len(seen) == message_count and sum(seen) == 4

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator import backoff
-from coordinator.choices import ChoiceRound, Choices, merge
+from coordinator.choices import AHEAD, ChoiceRound, Choices, merge
 from specpair.errors import (
     CapacityExhaustedError,
     ConflictingBodyError,
@@ -243,13 +243,14 @@ class Source:
 
 
 @pytest.mark.parametrize("count", [1, 3])
-async def test_a_source_is_asked_for_no_more_than_was_taken(count: int) -> None:
+async def test_a_source_runs_ahead_of_what_was_taken_but_not_far(count: int) -> None:
     sources = [Source(100) for _ in range(count)]
     async with aclosing(merge([source.items() for source in sources])) as merged:
         for taken in range(1, 10):
             await anext(merged)
-            await asyncio.sleep(0.001)
-            assert sum(source.asked for source in sources) <= taken + count
+            await asyncio.sleep(0.005)
+            asked = sum(source.asked for source in sources)
+            assert asked == taken + (AHEAD + 1) * count
     assert all(source.is_closed for source in sources)
 
 
@@ -260,7 +261,9 @@ async def test_merging_keeps_the_order_of_each_source_and_waits_for_the_longest(
 
 async def test_an_error_of_one_source_closes_all() -> None:
     sources = [Source(100), Source(100, error_at=3), Source(100)]
+    taken = []
     with pytest.raises(PeerUnavailableError):
-        async for _ in merge([source.items() for source in sources]):
-            pass
+        async for index, item in merge([source.items() for source in sources]):
+            taken.append((index, item))
     assert all(source.is_closed for source in sources)
+    assert [item for index, item in taken if index == 1] == [0, 1, 2], "what came before the error is not lost"
