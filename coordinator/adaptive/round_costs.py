@@ -5,7 +5,7 @@ from typing import NamedTuple
 from coordinator.adaptive.outcome import RoundOutcome
 from coordinator.adaptive.running_mean import RunningMean, SteadyMean
 from coordinator.adaptive.running_plane import RunningPlane, Slopes, common_slopes
-from coordinator.adaptive.running_slope import RunningSlope
+from specpair.running_slope import RunningSlope
 
 LEVEL_MEMORY = 10
 """Rounds of each output over which the level of the round times is followed."""

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from specpair.engine.batch import Batch
 from specpair.engine.cache import Segment
+from specpair.engine.gathering import Gathering
 from specpair.engine.model_runner import ModelRunner
 from specpair.engine.scheduler import Chunk, schedule
 from specpair.engine.sequence import BatchSize, Sequence, Work
@@ -54,6 +55,7 @@ class Engine:
         self._new_works: list[Work] = []
         """Of this turn of the event loop."""
         self._works: list[Work] = []  # device thread only, oldest first
+        self._gathering = Gathering()  # device thread only
         self._idle: dict[Sequence, None] = {}  # device thread only; hold blocks without work, oldest first
         self._closed = False
         self._loop = asyncio.get_running_loop()
@@ -123,16 +125,21 @@ class Engine:
             self._empty_inbox()
 
     def _take_jobs(self) -> bool:
-        """Takes what is in the inbox, waiting only if there is no work. False at the end. A failed job is logged."""
+        """Takes what is in the inbox, waiting if there is no work, or more about to come. False at the end.
+
+        A failed job is logged.
+        """
         while True:
+            patience = self._gathering.patience(self._works, time.perf_counter()) if self._works else None
             try:
-                job = self._inbox.get(block=not self._works)
+                job = self._inbox.get(block=patience != 0.0, timeout=patience)
             except queue.Empty:
                 return True
             if job is None:
                 return False
             if isinstance(job, list):
                 self._works += job
+                self._gathering.arrive(job)
                 continue
             try:
                 job()
@@ -163,12 +170,15 @@ class Engine:
 
     def _pass(self, chunks: list[Chunk]) -> None:
         """One forward pass, and what the service makes of its logits."""
+        started = time.perf_counter()
         logits = self._forward(chunks)
         complete = [chunk.work for chunk in chunks if chunk.completes]
         for work in complete:
             work.done = work.row_count == 0
         if wanting := [work for work in complete if not work.done]:
             self._advance(wanting, logits)
+        if len(logits) == (token_count := sum(chunk.token_count for chunk in chunks)):
+            self._gathering.add_pass(token_count, time.perf_counter() - started)
         self._finish([work for work in complete if work.done])
 
     def _prepare(self, work: Work) -> None:
@@ -262,12 +272,14 @@ class Engine:
                 self._idle[work.sequence] = None
         finished = set(works)
         self._works = [work for work in self._works if work not in finished]
+        self._gathering.leave(works, now)
         if works:
             self._tell(lambda: settle_futures(works))
 
     def _release(self, sequence: Sequence) -> None:
         """Frees a sequence's blocks, keeping what they hold for others with the same beginning."""
         self._idle.pop(sequence, None)
+        self._gathering.forget(sequence)
         if sequence.holding is None:
             return
         valid = min(sequence.holding.length, sequence.valid_length)

@@ -27,6 +27,10 @@ class Sequence:
     valid_length: int = 0
     """The cache agrees with `tokens` up to here at most. The loop lowers it; only a forward pass, or an opening for
     one, raises it."""
+    answered_at: float = 0.0
+    """When its last work ended, by time.perf_counter; 0 before. Device thread only, as `absence`."""
+    absence: float | None = None
+    """Usual time from there to the next work, in seconds."""
     holding: Holding | None = None
     """Device thread only. None before the first work and after the cache was taken away for others."""
 

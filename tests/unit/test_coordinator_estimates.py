@@ -11,7 +11,7 @@ from coordinator.adaptive.draft_activity import DraftActivity
 from coordinator.adaptive.position_counts import PositionCounts
 from coordinator.adaptive.running_mean import RunningMean, SteadyMean
 from coordinator.adaptive.running_plane import RunningPlane, Slopes, common_slopes
-from coordinator.adaptive.running_slope import RunningSlope
+from specpair.running_slope import RunningSlope
 
 
 def test_a_running_mean_is_a_plain_mean_until_its_memory_is_full() -> None:

@@ -29,3 +29,7 @@ class RunningSlope:
     def slope(self, prior: float, prior_weight: float) -> float:
         """At least 0; the prior counts like samples whose squared deviations of x sum up to `prior_weight`."""
         return max((self.covariance + prior_weight * prior) / (self.variance + prior_weight), 0.0)
+
+    def intercept(self, slope: float) -> float:
+        """The y at x = 0 of the line through the means."""
+        return self._y - slope * self._x
