@@ -44,6 +44,19 @@ class Round:
     logprobs: Sequence[TokenLogprobs] = ()
     """One for each token, if the target was asked for them."""
     rejected_ids: Sequence[int] = ()
+    report: "RoundReport | None" = None
+    """How it went, if that is wanted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class RoundReport:
+    """How a round went: what was proposed, and the answers of both services."""
+
+    step: int
+    arrival: float
+    """When the request came in, by time.perf_counter."""
+    proposed: Proposed | None
+    verdict: Verdict
 
 
 class Generation:
@@ -79,7 +92,9 @@ class Generation:
         prompt_length = len(request.prompt_ids)
         options = request.sequence_options(pair.target.info.vocab_size)
         self.has_logprobs = options.logprobs is not None
-        self._target = TargetSession(pair.target, self.sequence_id, prompt_length, options, pair.config.target_timeout)
+        self._target = TargetSession(
+            pair.target, self.sequence_id, prompt_length, options, pair.config.target_timeout, request.include_rounds
+        )
         self._draft = None if pair.draft is None else DraftSession(pair.draft, self.sequence_id, prompt_length, options)
         self.proposals = Proposals(request, pair, self._draft)
 
@@ -137,7 +152,7 @@ class Generation:
         self.time_to_first_token_us = self.total_time_us
         self._has_fed_prompt.set()
         self.proposals.start_clock()
-        return self._commit([], verdict, [Origin.TARGET])
+        return self._commit([], verdict, [Origin.TARGET], self._report(0, None, verdict))
 
     async def _next_round(self, step: int) -> Round:
         proposed = await self.proposals.next(step, self._history, self._longest_block())
@@ -146,7 +161,12 @@ class Generation:
         self.proposals.add(len(drafted), verdict)
         accepted_count = verdict.accepted_count
         origins = [Origin.ACCEPTED] * accepted_count + [_origin_of_next(len(drafted), accepted_count)]
-        return self._commit(drafted, verdict, origins)
+        return self._commit(drafted, verdict, origins, self._report(step, proposed, verdict))
+
+    def _report(self, step: int, proposed: Proposed | None, verdict: Verdict) -> RoundReport | None:
+        if not self.request.include_rounds:
+            return None
+        return RoundReport(step=step, arrival=self._arrival, proposed=proposed, verdict=verdict)
 
     async def _verify(self, step: int, proposed: Proposed | None) -> tuple[Verdict, Proposed | None]:
         """The verdict and the proposal it is about: none if the target refused what the draft sent."""
@@ -185,7 +205,7 @@ class Generation:
             limits.append(self._draft.room(len(self._history)))
         return max(min(limits), 0)
 
-    def _commit(self, drafted: list[int], verdict: Verdict, origins: list[Origin]) -> Round:
+    def _commit(self, drafted: list[int], verdict: Verdict, origins: list[Origin], report: RoundReport | None) -> Round:
         accepted_count = verdict.accepted_count
         tokens = [*drafted[:accepted_count], verdict.next_token_id]
         self._history += tokens
@@ -200,6 +220,7 @@ class Generation:
             is_last=self.output.finish_reason is not None,
             logprobs=logprobs,
             rejected_ids=drafted[accepted_count:] if kept == len(tokens) else (),
+            report=report,
         )
 
     async def _close(self) -> None:

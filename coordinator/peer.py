@@ -39,6 +39,9 @@ class Proposed:
     compute_time_us: int
     elapsed_us: int
     """From the call to the answer, as seen from here."""
+    queue_time_us: int = 0
+    started_at: float = 0.0
+    """When the call was made, by time.perf_counter."""
 
     @property
     def token_ids(self) -> Sequence[int]:
@@ -57,6 +60,13 @@ class Verdict:
     """Tokens in the target's forward pass, those of other sequences included."""
     logprobs: Sequence[logprobs_pb2.TokenLogprobs] = ()
     """One entry for each committed token, if the sequence was opened with logprobs."""
+    queue_time_us: int = 0
+    started_at: float = 0.0
+    """When the call was made, by time.perf_counter."""
+    target_probabilities: Sequence[float] = ()
+    """Of the proposed tokens, if asked for."""
+    draft_probabilities: Sequence[float] = ()
+    """The same; empty, too, where no distributions were sent."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,6 +191,8 @@ class DraftPeer(ModelPeer):
             proposal=response.proposal,
             compute_time_us=response.compute_time_us,
             elapsed_us=elapsed_us(start),
+            queue_time_us=response.queue_time_us,
+            started_at=start,
         )
 
     async def close(self) -> None:
@@ -197,11 +209,21 @@ class TargetPeer(ModelPeer):
         self._stub = TargetServiceStub(self.channel)
 
     async def verify(
-        self, sequence_id: str, step: int, base_length: int, proposal: proposal_pb2.Proposal | None, within: float
+        self,
+        sequence_id: str,
+        step: int,
+        base_length: int,
+        proposal: proposal_pb2.Proposal | None,
+        within: float,
+        include_probabilities: bool = False,
     ) -> Verdict:
         """Judges a proposal behind `base_length` tokens that the target holds; without one: the next token."""
         request = target_service_pb2.VerifyProposalRequest(
-            sequence_id=sequence_id, step=step, base_length=base_length, proposal=proposal
+            sequence_id=sequence_id,
+            step=step,
+            base_length=base_length,
+            proposal=proposal,
+            include_probabilities=include_probabilities,
         )
         start = time.perf_counter()
         response = await self._verifications.call(request, within)
@@ -212,6 +234,10 @@ class TargetPeer(ModelPeer):
             elapsed_us=elapsed_us(start),
             batch_token_count=response.batch_token_count,
             logprobs=response.logprobs,
+            queue_time_us=response.queue_time_us,
+            started_at=start,
+            target_probabilities=response.target_probabilities,
+            draft_probabilities=response.draft_probabilities,
         )
 
     async def score(self, token_ids: Sequence[int], top_count: int, within: float) -> Scores:

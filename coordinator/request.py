@@ -59,6 +59,7 @@ class GenerationRequest:
     """What proposes; the draft's own choice if None."""
     lenience: float = 1.0
     include_rejected: bool = False
+    include_rounds: bool = False
     n: int = 1
     best_of: int = 1
     logprobs: int | None = None
@@ -137,6 +138,7 @@ class RequestReader:
             drafter=drafter,
             lenience=lenience,
             include_rejected=message.include_rejected,
+            include_rounds=message.include_rounds,
             n=n,
             best_of=best_of,
             logprobs=logprobs,

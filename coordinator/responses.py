@@ -5,8 +5,9 @@ from dataclasses import fields
 
 from coordinator.acceptance import Acceptance
 from coordinator.choices import ChoiceRound
-from coordinator.generation import Generation, Origin, Round
+from coordinator.generation import Generation, Origin, Round, RoundReport
 from coordinator.output import FinishReason
+from coordinator.peer import Proposed, Verdict
 from coordinator.request import GenerationRequest
 from coordinator.tokenizer import Tokenizer
 from specpair.rpc.messages import drafter_to_proto, rule_to_proto
@@ -67,7 +68,42 @@ def _round_response(
         for token_id in round_.rejected_ids:
             text = _token_text(token_id, tokenizer)
             response.rejected.add(id=token_id, text=text, origin=pb.TOKEN_ORIGIN_REJECTED)
+    if round_.report is not None:
+        response.round.CopyFrom(_round_report(round_.report, tokenizer))
     return response
+
+
+def _round_report(report: RoundReport, tokenizer: Tokenizer | None) -> pb.RoundReport:
+    proposed, verdict = report.proposed, report.verdict
+    message = pb.RoundReport(
+        step=report.step,
+        draft=None if proposed is None else _call_times(proposed, report.arrival),
+        verify=_call_times(verdict, report.arrival),
+        batch_token_count=verdict.batch_token_count,
+    )
+    token_ids = () if proposed is None else proposed.token_ids
+    for i, token_id in enumerate(token_ids):
+        message.proposed.add(
+            id=token_id,
+            text=_token_text(token_id, tokenizer),
+            accepted=i < verdict.accepted_count,
+            target_probability=_at(verdict.target_probabilities, i),
+            draft_probability=_at(verdict.draft_probabilities, i),
+        )
+    return message
+
+
+def _at(values: Sequence[float], index: int) -> float | None:
+    return values[index] if index < len(values) else None
+
+
+def _call_times(call: Proposed | Verdict, arrival: float) -> pb.CallTimes:
+    return pb.CallTimes(
+        start_us=max(round((call.started_at - arrival) * 1e6), 0),
+        elapsed_us=call.elapsed_us,
+        queue_us=call.queue_time_us,
+        compute_us=call.compute_time_us,
+    )
 
 
 def _summary(generation: Generation) -> pb.GenerationSummary:

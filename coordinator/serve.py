@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from coordinator.config import CoordinatorConfig
 from coordinator.pair import connect_pair
 from coordinator.service import CoordinatorServicer
+from coordinator.serving import Serving
 from specpair.rpc.server import ServiceServer, run_service
 from specpair.v1.coordinator_service_pb2_grpc import add_CoordinatorServiceServicer_to_server
 
@@ -16,7 +17,7 @@ def serve(config: CoordinatorConfig) -> None:
     @asynccontextmanager
     async def build(server: ServiceServer) -> AsyncIterator[None]:
         async with connect_pair(config) as pair:
-            add_CoordinatorServiceServicer_to_server(CoordinatorServicer(pair), server)
+            add_CoordinatorServiceServicer_to_server(CoordinatorServicer(Serving(pair)), server)
             yield
 
     run_service(config.server, build, "coordinator")

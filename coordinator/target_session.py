@@ -24,13 +24,20 @@ class TargetSession:
     """
 
     def __init__(
-        self, link: TargetLink, sequence_id: str, prompt_length: int, options: SequenceOptions, timeout: float
+        self,
+        link: TargetLink,
+        sequence_id: str,
+        prompt_length: int,
+        options: SequenceOptions,
+        timeout: float,
+        include_probabilities: bool = False,
     ):
         self._link = link
         self._sequence_id = sequence_id
         self._prompt_length = prompt_length
         self._options = options
         self._timeout = timeout
+        self._include_probabilities = include_probabilities
         self._is_open = False
         self._lock = asyncio.Lock()
         """Held by the call under way: a sequence is not forked in the middle of one."""
@@ -71,8 +78,9 @@ class TargetSession:
             try:
                 if not self._is_open:
                     await self._reopen(history, backoff)
-                length = len(history)
-                return await self._link.peer.verify(self._sequence_id, step, length, proposal, backoff.remaining)
+                return await self._link.peer.verify(
+                    self._sequence_id, step, len(history), proposal, backoff.remaining, self._include_probabilities
+                )
             except LOST as error:
                 self._is_open = False
                 await self._wait(backoff, error)

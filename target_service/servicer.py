@@ -47,6 +47,7 @@ class TargetServicer(TargetServiceServicer):
             appended=list(request.appended_token_ids),
             proposed=list(request.proposal.token_ids),
             draft=await self._decode(request.proposal),
+            include_probabilities=request.include_probabilities,
         )
         verdict = await self._verifier.verify(call, request)
         return pb.VerifyProposalResponse(
@@ -59,6 +60,8 @@ class TargetServicer(TargetServiceServicer):
             compute_time_us=round(verdict.compute_time * 1e6),
             batch_token_count=verdict.batch_token_count,
             logprobs=[encode_logprobs(entry) for entry in verdict.logprobs],
+            target_probabilities=verdict.target_probabilities,
+            draft_probabilities=verdict.draft_probabilities,
         )
 
     async def ScoreTokens(

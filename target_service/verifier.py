@@ -3,9 +3,10 @@
 The rules are `specpair.speculation`'s; here they meet the engine. Only verdicts leave the device.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -44,6 +45,7 @@ class VerifyCall:
     proposed: list[int]
     draft: DraftRows
     """The distributions of the proposed tokens, `[K, support]`."""
+    include_probabilities: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,6 +64,10 @@ class Verdict:
     """Seconds from the first forward pass to the verdict."""
     batch_token_count: int
     """Tokens in its largest forward pass, those of other sequences included."""
+    target_probabilities: list[float]
+    """Of the proposed tokens, if asked for."""
+    draft_probabilities: list[float]
+    """The same; empty, too, where no distributions were sent."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -73,6 +79,7 @@ class VerifyWork(Work):
     accepted_count: int = 0
     next_token: int = 0
     logprobs: list[TokenLogprobs] = field(default_factory=list)
+    target_probabilities: list[float] = field(default_factory=list)
 
     @property
     def options(self) -> SequenceOptions:
@@ -135,6 +142,8 @@ class Verifier(ModelHost[Verdict]):
             queue_time=work.queue_time,
             compute_time=work.compute_time,
             batch_token_count=work.largest_batch.token_count if work.largest_batch else 0,
+            target_probabilities=work.target_probabilities,
+            draft_probabilities=sent_probabilities(work) if call.include_probabilities else [],
         )
 
     @staticmethod
@@ -159,6 +168,7 @@ def advance(works: list[Work], logits: Tensor) -> None:
 def advance_verification(works: list[VerifyWork], logits: Tensor) -> None:
     """Judges works with logits `[sum of (K + 1), vocabulary]`, kind by kind."""
     adjusted = adjust_rows(works, logits)
+    add_probabilities(works, adjusted)
     kinds = by_kind([work for work in works if not work.done])
     for kind, members in kinds.items():
         own = adjusted if len(members) == len(works) else rows_of(members, works, adjusted)
@@ -300,6 +310,26 @@ def add_logprobs(works: list[VerifyWork], logits: Tensor) -> None:
         entries = token_logprobs(logits[rows], tokens, top_counts)
         for work, entry in zip(owners, entries, strict=True):
             work.logprobs.append(entry)
+
+
+def add_probabilities(works: list[VerifyWork], adjusted: Tensor) -> None:
+    """For the works that want them: the target's probability of each proposed token, from `[sum of (K + 1), V]`."""
+    first = 0
+    for work in works:
+        count = len(work.call.proposed)
+        if work.call.include_probabilities and count and not work.done:
+            sampling = replace(work.options.sampling, temperature=work.options.sampling.temperature or 1.0)
+            rows = probabilities(adjusted[first : first + count], SamplingRows([sampling], [count], adjusted.device))
+            work.target_probabilities = rows[range(count), work.call.proposed].tolist()
+        first += work.row_count
+
+
+def sent_probabilities(work: VerifyWork) -> list[float]:
+    """The draft's probability of each proposed token; none where it is no news (greedy) or no distribution was sent."""
+    draft = work.call.draft
+    if work.options.sampling.is_greedy or not draft.token_ids.shape[1]:
+        return []
+    return [0.0 if math.isinf(value) else value for value in draft.drawn.tolist()]
 
 
 def acceptance_noise(works: list[VerifyWork], most: int) -> np.ndarray:

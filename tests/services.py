@@ -12,6 +12,7 @@ import grpc.aio
 from coordinator.config import CoordinatorConfig
 from coordinator.pair import connect_pair
 from coordinator.service import CoordinatorServicer
+from coordinator.serving import Serving
 from draft_service.config import DraftConfig
 from draft_service.host import DraftHost
 from draft_service.serve import open_draft
@@ -153,7 +154,7 @@ async def running_pair(
             **{"max_requests": 256, **options},
         )
         pair = await stack.enter_async_context(connect_pair(config))
-        add_CoordinatorServiceServicer_to_server(CoordinatorServicer(pair), server)  # type: ignore[arg-type]
+        add_CoordinatorServiceServicer_to_server(CoordinatorServicer(Serving(pair)), server)  # type: ignore[arg-type]
         await server.set_ready(True)
         address = f"127.0.0.1:{port}"
         channel = await stack.enter_async_context(connect(address))

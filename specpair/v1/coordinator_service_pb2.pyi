@@ -38,7 +38,7 @@ FINISH_REASON_STOP: FinishReason
 FINISH_REASON_LENGTH: FinishReason
 
 class GenerateTokensRequest(_message.Message):
-    __slots__ = ("text", "token_ids", "chat", "sampling", "max_tokens", "stop_strings", "ignore_eos", "num_speculative_tokens", "rule", "encoding", "include_rejected", "lenience", "n", "best_of", "logprobs", "prompt_logprobs", "echo", "drafter")
+    __slots__ = ("text", "token_ids", "chat", "sampling", "max_tokens", "stop_strings", "ignore_eos", "num_speculative_tokens", "rule", "encoding", "include_rejected", "lenience", "n", "best_of", "logprobs", "prompt_logprobs", "echo", "drafter", "include_rounds")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     CHAT_FIELD_NUMBER: _ClassVar[int]
@@ -57,6 +57,7 @@ class GenerateTokensRequest(_message.Message):
     PROMPT_LOGPROBS_FIELD_NUMBER: _ClassVar[int]
     ECHO_FIELD_NUMBER: _ClassVar[int]
     DRAFTER_FIELD_NUMBER: _ClassVar[int]
+    INCLUDE_ROUNDS_FIELD_NUMBER: _ClassVar[int]
     text: str
     token_ids: TokenIds
     chat: Chat
@@ -75,7 +76,8 @@ class GenerateTokensRequest(_message.Message):
     prompt_logprobs: int
     echo: bool
     drafter: _drafter_pb2.Drafter
-    def __init__(self, text: _Optional[str] = ..., token_ids: _Optional[_Union[TokenIds, _Mapping]] = ..., chat: _Optional[_Union[Chat, _Mapping]] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingOptions, _Mapping]] = ..., max_tokens: _Optional[int] = ..., stop_strings: _Optional[_Iterable[str]] = ..., ignore_eos: _Optional[bool] = ..., num_speculative_tokens: _Optional[int] = ..., rule: _Optional[_Union[_sampling_pb2.AcceptanceRule, str]] = ..., encoding: _Optional[_Union[_sampling_pb2.DistributionEncoding, str]] = ..., include_rejected: _Optional[bool] = ..., lenience: _Optional[float] = ..., n: _Optional[int] = ..., best_of: _Optional[int] = ..., logprobs: _Optional[int] = ..., prompt_logprobs: _Optional[int] = ..., echo: _Optional[bool] = ..., drafter: _Optional[_Union[_drafter_pb2.Drafter, str]] = ...) -> None: ...
+    include_rounds: bool
+    def __init__(self, text: _Optional[str] = ..., token_ids: _Optional[_Union[TokenIds, _Mapping]] = ..., chat: _Optional[_Union[Chat, _Mapping]] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingOptions, _Mapping]] = ..., max_tokens: _Optional[int] = ..., stop_strings: _Optional[_Iterable[str]] = ..., ignore_eos: _Optional[bool] = ..., num_speculative_tokens: _Optional[int] = ..., rule: _Optional[_Union[_sampling_pb2.AcceptanceRule, str]] = ..., encoding: _Optional[_Union[_sampling_pb2.DistributionEncoding, str]] = ..., include_rejected: _Optional[bool] = ..., lenience: _Optional[float] = ..., n: _Optional[int] = ..., best_of: _Optional[int] = ..., logprobs: _Optional[int] = ..., prompt_logprobs: _Optional[int] = ..., echo: _Optional[bool] = ..., drafter: _Optional[_Union[_drafter_pb2.Drafter, str]] = ..., include_rounds: _Optional[bool] = ...) -> None: ...
 
 class TokenIds(_message.Message):
     __slots__ = ("ids",)
@@ -98,20 +100,62 @@ class ChatMessage(_message.Message):
     def __init__(self, role: _Optional[str] = ..., content: _Optional[str] = ...) -> None: ...
 
 class GenerateTokensResponse(_message.Message):
-    __slots__ = ("tokens", "text", "rejected", "summary", "choice_index", "prompt_tokens")
+    __slots__ = ("tokens", "text", "rejected", "summary", "choice_index", "prompt_tokens", "round")
     TOKENS_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     REJECTED_FIELD_NUMBER: _ClassVar[int]
     SUMMARY_FIELD_NUMBER: _ClassVar[int]
     CHOICE_INDEX_FIELD_NUMBER: _ClassVar[int]
     PROMPT_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    ROUND_FIELD_NUMBER: _ClassVar[int]
     tokens: _containers.RepeatedCompositeFieldContainer[GeneratedToken]
     text: str
     rejected: _containers.RepeatedCompositeFieldContainer[GeneratedToken]
     summary: GenerationSummary
     choice_index: int
     prompt_tokens: _containers.RepeatedCompositeFieldContainer[GeneratedToken]
-    def __init__(self, tokens: _Optional[_Iterable[_Union[GeneratedToken, _Mapping]]] = ..., text: _Optional[str] = ..., rejected: _Optional[_Iterable[_Union[GeneratedToken, _Mapping]]] = ..., summary: _Optional[_Union[GenerationSummary, _Mapping]] = ..., choice_index: _Optional[int] = ..., prompt_tokens: _Optional[_Iterable[_Union[GeneratedToken, _Mapping]]] = ...) -> None: ...
+    round: RoundReport
+    def __init__(self, tokens: _Optional[_Iterable[_Union[GeneratedToken, _Mapping]]] = ..., text: _Optional[str] = ..., rejected: _Optional[_Iterable[_Union[GeneratedToken, _Mapping]]] = ..., summary: _Optional[_Union[GenerationSummary, _Mapping]] = ..., choice_index: _Optional[int] = ..., prompt_tokens: _Optional[_Iterable[_Union[GeneratedToken, _Mapping]]] = ..., round: _Optional[_Union[RoundReport, _Mapping]] = ...) -> None: ...
+
+class RoundReport(_message.Message):
+    __slots__ = ("step", "proposed", "draft", "verify", "batch_token_count")
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    PROPOSED_FIELD_NUMBER: _ClassVar[int]
+    DRAFT_FIELD_NUMBER: _ClassVar[int]
+    VERIFY_FIELD_NUMBER: _ClassVar[int]
+    BATCH_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    step: int
+    proposed: _containers.RepeatedCompositeFieldContainer[ProposedToken]
+    draft: CallTimes
+    verify: CallTimes
+    batch_token_count: int
+    def __init__(self, step: _Optional[int] = ..., proposed: _Optional[_Iterable[_Union[ProposedToken, _Mapping]]] = ..., draft: _Optional[_Union[CallTimes, _Mapping]] = ..., verify: _Optional[_Union[CallTimes, _Mapping]] = ..., batch_token_count: _Optional[int] = ...) -> None: ...
+
+class ProposedToken(_message.Message):
+    __slots__ = ("id", "text", "accepted", "target_probability", "draft_probability")
+    ID_FIELD_NUMBER: _ClassVar[int]
+    TEXT_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_FIELD_NUMBER: _ClassVar[int]
+    TARGET_PROBABILITY_FIELD_NUMBER: _ClassVar[int]
+    DRAFT_PROBABILITY_FIELD_NUMBER: _ClassVar[int]
+    id: int
+    text: str
+    accepted: bool
+    target_probability: float
+    draft_probability: float
+    def __init__(self, id: _Optional[int] = ..., text: _Optional[str] = ..., accepted: _Optional[bool] = ..., target_probability: _Optional[float] = ..., draft_probability: _Optional[float] = ...) -> None: ...
+
+class CallTimes(_message.Message):
+    __slots__ = ("start_us", "elapsed_us", "queue_us", "compute_us")
+    START_US_FIELD_NUMBER: _ClassVar[int]
+    ELAPSED_US_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_US_FIELD_NUMBER: _ClassVar[int]
+    COMPUTE_US_FIELD_NUMBER: _ClassVar[int]
+    start_us: int
+    elapsed_us: int
+    queue_us: int
+    compute_us: int
+    def __init__(self, start_us: _Optional[int] = ..., elapsed_us: _Optional[int] = ..., queue_us: _Optional[int] = ..., compute_us: _Optional[int] = ...) -> None: ...
 
 class GeneratedToken(_message.Message):
     __slots__ = ("id", "text", "origin", "logprobs")

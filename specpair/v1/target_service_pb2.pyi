@@ -10,21 +10,23 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class VerifyProposalRequest(_message.Message):
-    __slots__ = ("sequence_id", "step", "base_length", "appended_token_ids", "proposal")
+    __slots__ = ("sequence_id", "step", "base_length", "appended_token_ids", "proposal", "include_probabilities")
     SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     BASE_LENGTH_FIELD_NUMBER: _ClassVar[int]
     APPENDED_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     PROPOSAL_FIELD_NUMBER: _ClassVar[int]
+    INCLUDE_PROBABILITIES_FIELD_NUMBER: _ClassVar[int]
     sequence_id: str
     step: int
     base_length: int
     appended_token_ids: _containers.RepeatedScalarFieldContainer[int]
     proposal: _proposal_pb2.Proposal
-    def __init__(self, sequence_id: _Optional[str] = ..., step: _Optional[int] = ..., base_length: _Optional[int] = ..., appended_token_ids: _Optional[_Iterable[int]] = ..., proposal: _Optional[_Union[_proposal_pb2.Proposal, _Mapping]] = ...) -> None: ...
+    include_probabilities: bool
+    def __init__(self, sequence_id: _Optional[str] = ..., step: _Optional[int] = ..., base_length: _Optional[int] = ..., appended_token_ids: _Optional[_Iterable[int]] = ..., proposal: _Optional[_Union[_proposal_pb2.Proposal, _Mapping]] = ..., include_probabilities: _Optional[bool] = ...) -> None: ...
 
 class VerifyProposalResponse(_message.Message):
-    __slots__ = ("instance_id", "step", "accepted_count", "next_token_id", "length", "queue_time_us", "compute_time_us", "logprobs", "batch_token_count")
+    __slots__ = ("instance_id", "step", "accepted_count", "next_token_id", "length", "queue_time_us", "compute_time_us", "logprobs", "batch_token_count", "target_probabilities", "draft_probabilities")
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -34,6 +36,8 @@ class VerifyProposalResponse(_message.Message):
     COMPUTE_TIME_US_FIELD_NUMBER: _ClassVar[int]
     LOGPROBS_FIELD_NUMBER: _ClassVar[int]
     BATCH_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    TARGET_PROBABILITIES_FIELD_NUMBER: _ClassVar[int]
+    DRAFT_PROBABILITIES_FIELD_NUMBER: _ClassVar[int]
     instance_id: str
     step: int
     accepted_count: int
@@ -43,7 +47,9 @@ class VerifyProposalResponse(_message.Message):
     compute_time_us: int
     logprobs: _containers.RepeatedCompositeFieldContainer[_logprobs_pb2.TokenLogprobs]
     batch_token_count: int
-    def __init__(self, instance_id: _Optional[str] = ..., step: _Optional[int] = ..., accepted_count: _Optional[int] = ..., next_token_id: _Optional[int] = ..., length: _Optional[int] = ..., queue_time_us: _Optional[int] = ..., compute_time_us: _Optional[int] = ..., logprobs: _Optional[_Iterable[_Union[_logprobs_pb2.TokenLogprobs, _Mapping]]] = ..., batch_token_count: _Optional[int] = ...) -> None: ...
+    target_probabilities: _containers.RepeatedScalarFieldContainer[float]
+    draft_probabilities: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, instance_id: _Optional[str] = ..., step: _Optional[int] = ..., accepted_count: _Optional[int] = ..., next_token_id: _Optional[int] = ..., length: _Optional[int] = ..., queue_time_us: _Optional[int] = ..., compute_time_us: _Optional[int] = ..., logprobs: _Optional[_Iterable[_Union[_logprobs_pb2.TokenLogprobs, _Mapping]]] = ..., batch_token_count: _Optional[int] = ..., target_probabilities: _Optional[_Iterable[float]] = ..., draft_probabilities: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class StreamVerificationsRequest(_message.Message):
     __slots__ = ("calls",)

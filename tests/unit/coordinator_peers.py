@@ -229,7 +229,13 @@ class FakeTarget(FakeSequences, TargetPeer):
         return Scores(instance_id=self.model.instance_id, logprobs=resized(entries[1:], self.extra_logprobs))
 
     async def verify(
-        self, sequence_id: str, step: int, base_length: int, proposal: Proposal | None, within: float
+        self,
+        sequence_id: str,
+        step: int,
+        base_length: int,
+        proposal: Proposal | None,
+        within: float,
+        include_probabilities: bool = False,
     ) -> Verdict:
         index = self.faults.begin()
         held = self.locate(sequence_id, step, base_length)

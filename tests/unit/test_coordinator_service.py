@@ -8,6 +8,7 @@ from coordinator.config import CoordinatorConfig
 from coordinator.draft_link import DraftLink
 from coordinator.pair import Pair
 from coordinator.service import CoordinatorServicer
+from coordinator.serving import Serving
 from coordinator.target_link import TargetLink
 from specpair.errors import (
     CapacityExhaustedError,
@@ -38,7 +39,7 @@ class Service:
         link = TargetLink(self.target, self.target.model, None, None)
         self.link = DraftLink(self.draft, link, CONFIG)
         self.pair = Pair(config=CONFIG, target=link, draft=self.link)
-        self.servicer = CoordinatorServicer(self.pair)
+        self.servicer = CoordinatorServicer(Serving(self.pair))
 
     def generate(self, **fields: object):
         message = pb.GenerateTokensRequest(**{"token_ids": {"ids": [5, 17, 3]}, "max_tokens": 10, **fields})  # type: ignore[arg-type]
@@ -226,12 +227,12 @@ async def test_the_pair_is_described_as_it_is_now(service: Service, monkeypatch:
 
 
 async def test_every_request_leaves_one_log_line(service: Service, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "coordinator.service")
+    caplog.set_level(logging.INFO, "coordinator.serving")
     async for _ in service.generate():
         pass
     responses = service.generate()
     await anext(responses)
     await responses.aclose()
-    messages = [record.getMessage() for record in caplog.records if record.name == "coordinator.service"]
+    messages = [record.getMessage() for record in caplog.records if record.name == "coordinator.serving"]
     assert messages == ["request finished", "request cancelled"]
     assert vars(caplog.records[0])["completion_tokens"] == 10

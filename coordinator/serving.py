@@ -1,0 +1,100 @@
+"""Requests as they are served: admission, the checked request, its outputs, and a line in the log for each.
+
+Every front end, gRPC or HTTP, hands in the same message and gets the same ones back, so all have the same limits.
+"""
+
+import logging
+import time
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import aclosing, contextmanager
+
+from coordinator.choices import Choices
+from coordinator.generation import Generation
+from coordinator.pair import Pair
+from coordinator.request import RequestReader
+from coordinator.responses import choice_response, prompt_responses
+from coordinator.scoring import score_prompt
+from specpair.errors import CapacityExhaustedError, SpecpairError
+from specpair.v1 import coordinator_service_pb2 as pb
+
+logger = logging.getLogger(__name__)
+
+
+class Serving:
+    """Serves one pair to all front ends."""
+
+    def __init__(self, pair: Pair):
+        self.pair = pair
+        self.request_count = 0
+        """Requests running now."""
+        self._output_count = 0
+
+    async def generate(
+        self, request: pb.GenerateTokensRequest, arrival: float | None = None
+    ) -> AsyncGenerator[pb.GenerateTokensResponse, None]:
+        """What CoordinatorService.GenerateTokens answers. To be closed, as with aclosing: that ends all work on it.
+
+        `arrival` is the time.perf_counter at which the request came in, now if None. Raises SpecpairError.
+        """
+        arrival = time.perf_counter() if arrival is None else arrival
+        target = self.pair.target
+        draft = None if self.pair.draft is None else self.pair.draft.info
+        reader = RequestReader(config=self.pair.config, target=target.info, tokenizer=target.tokenizer, draft=draft)
+        with self._admission(reader.output_count(request).best_of):
+            checked = await reader.read(request)
+            choices = Choices(checked, self.pair, arrival)
+            with _log_outcomes(choices):
+                for response in prompt_responses(checked, await score_prompt(checked, self.pair), target.tokenizer):
+                    yield response
+                async with aclosing(choices.rounds()) as rounds:
+                    async for item in rounds:
+                        yield choice_response(item, target.tokenizer)
+
+    @contextmanager
+    def _admission(self, output_count: int) -> Iterator[None]:
+        """Places among the running outputs, taken before any work is done."""
+        limit = min(self.pair.config.max_requests, self.pair.target.info.max_num_seqs)
+        if self._output_count + output_count > limit:
+            message = f"the request wants {output_count} of {limit} places; {self._output_count} are taken"
+            raise CapacityExhaustedError(message, limit=limit)
+        self.request_count += 1
+        self._output_count += output_count
+        try:
+            yield
+        finally:
+            self.request_count -= 1
+            self._output_count -= output_count
+
+
+@contextmanager
+def _log_outcomes(choices: Choices) -> Iterator[None]:
+    """A line for each output, with its numbers, also when the request fails or its client goes away."""
+    outcome = "cancelled"
+    try:
+        yield
+        outcome = "finished"
+    except SpecpairError as error:
+        outcome = f"failed ({error.reason})"
+        raise
+    finally:
+        request = choices.generations[0].sequence_id[:8]
+        for index, generation in enumerate(choices.generations):
+            logger.info("request %s", outcome, extra={"request": request, "output": index, **_numbers(generation)})
+
+
+def _numbers(generation: Generation) -> dict[str, object]:
+    acceptance = generation.acceptance
+    completion_token_count = len(generation.output.token_ids)
+    return {
+        "finish_reason": generation.output.finish_reason,
+        "completion_tokens": completion_token_count,
+        "rounds": acceptance.round_count,
+        "acceptance_rate": round(acceptance.acceptance_rate, 3),
+        "tokens_per_round": round(acceptance.tokens_per_round(completion_token_count), 2),
+        "fallbacks": acceptance.fallback_count,
+        "ttft_ms": round(generation.time_to_first_token_us / 1000, 1),
+        "total_ms": round(generation.total_time_us / 1000, 1),
+        "draft_ms": round(acceptance.draft_time_us / 1000, 1),
+        "verify_ms": round(acceptance.verify_time_us / 1000, 1),
+        "network_ms": round(acceptance.network_time_us / 1000, 1),
+    }
