@@ -97,10 +97,10 @@ async def run_generation(
 ) -> None:
     """Streams a completion to standard output. Raises SpecpairError or CommandError."""
     console = Console(highlight=False)
-    is_colored = not is_plain and not is_json and _takes_colors(console)
+    is_colored = not is_plain and not is_json and takes_colors(console)
     request.include_rejected = is_colored
     completion = Completion(max(request.n, 1))
-    printer = InTurn(ColorPrinter if is_colored else PlainPrinter, console, completion.n, _print_summary)
+    printer = InTurn(ColorPrinter if is_colored else PlainPrinter, console, completion.n, print_summary)
     async with coordinator_at(address) as stub:
         async for response in stub.GenerateTokens(request):
             if is_json:
@@ -113,10 +113,12 @@ async def run_generation(
         typer.echo(json_document(completion))
 
 
-def _print_summary(summary: pb.GenerationSummary) -> None:
+def print_summary(summary: pb.GenerationSummary) -> None:
+    """A line on standard error: dim, unless the output is lossy."""
     style = "bold yellow" if summary.speculation.lossy else "dim"
     Console(stderr=True, highlight=False).print(summary_line(summary), style=style, soft_wrap=True)
 
 
-def _takes_colors(console: Console) -> bool:
+def takes_colors(console: Console) -> bool:
+    """Whether a terminal is there that wants colours."""
     return console.is_terminal and not console.is_dumb_terminal and not os.environ.get("NO_COLOR")
