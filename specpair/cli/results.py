@@ -4,7 +4,8 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from specpair.rpc.messages import drafter_from_proto, rule_from_proto
+from specpair.rpc.generation_metrics import generation_metrics, tokens_per_second
+from specpair.rpc.messages import drafter_from_proto
 from specpair.v1 import coordinator_service_pb2 as pb
 
 _FINISH_REASONS = {pb.FINISH_REASON_STOP: "stop", pb.FINISH_REASON_LENGTH: "length"}
@@ -71,11 +72,6 @@ def summary_line(summary: pb.GenerationSummary) -> str:
     return " · ".join([*parts, f"seed {summary.seed}"])
 
 
-def tokens_per_second(summary: pb.GenerationSummary) -> float:
-    """Output tokens over the whole time of the request; 0 for a request that took none."""
-    return summary.completion_token_count / summary.total_time_us * 1e6 if summary.total_time_us else 0.0
-
-
 def json_document(completion: Completion) -> str:
     """The completion with its usage and metrics; the counts are named as vLLM names them. Every output is finished."""
     summaries = [choice.summary for choice in completion.choices if choice.summary is not None]
@@ -104,12 +100,7 @@ def _choice_document(index: int, choice: Choice, summary: pb.GenerationSummary) 
         **_tokens(choice.tokens),
         "finish_reason": _FINISH_REASONS.get(summary.finish_reason),
         "seed": summary.seed,
-        "metrics": {
-            "time_to_first_token_us": summary.time_to_first_token_us,
-            "total_time_us": summary.total_time_us,
-            "tokens_per_second": tokens_per_second(summary),
-            "speculative_decoding": _speculative_decoding(summary.speculation),
-        },
+        "metrics": generation_metrics(summary),
     }
     if summary.HasField("cumulative_logprob"):
         document["cumulative_logprob"] = summary.cumulative_logprob
@@ -133,25 +124,3 @@ def _logprobs(token: pb.GeneratedToken) -> dict[str, object] | None:
         for token_id, logprob in zip(entry.top_token_ids, entry.top_logprobs, strict=True)
     ]
     return {"token": token.text, "token_id": token.id, "logprob": entry.logprob, "top_logprobs": top}
-
-
-def _speculative_decoding(speculation: pb.SpeculationSummary) -> dict[str, object]:
-    return {
-        "num_rounds": speculation.round_count,
-        "num_drafts": speculation.draft_round_count,
-        "num_draft_tokens": speculation.draft_token_count,
-        "num_accepted_tokens": speculation.accepted_token_count,
-        "num_draft_tokens_per_pos": list(speculation.drafted_per_position),
-        "num_accepted_tokens_per_pos": list(speculation.accepted_per_position),
-        "acceptance_rate": speculation.acceptance_rate,
-        "tokens_per_round": speculation.tokens_per_round,
-        "num_fallbacks": speculation.fallback_count,
-        "draft_time_us": speculation.draft_time_us,
-        "verify_time_us": speculation.verify_time_us,
-        "network_time_us": speculation.network_time_us,
-        "rule": rule_from_proto(speculation.rule).value,
-        "lenience": speculation.lenience,
-        "lossy": speculation.lossy,
-        "drafter": drafter_from_proto(speculation.drafter),
-        "adaptive": speculation.adaptive,
-    }
