@@ -31,6 +31,10 @@ class ServiceRegistry(grpc.GenericRpcHandler):
         for method, handler in method_handlers.items():
             self._handlers[f"/{service_name}/{method}"] = handler
 
+    def knows(self, method: str) -> bool:
+        """Whether there is a handler of `/package.Service/Method`."""
+        return method in self._handlers
+
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
         handler = self._handlers.get(handler_call_details.method)
         if handler is None and not self.is_complete:

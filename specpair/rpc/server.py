@@ -10,11 +10,13 @@ import grpc.aio
 import uvloop
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
+from prometheus_client.registry import CollectorRegistry
 
 from specpair.errors import SpecpairError
 from specpair.rpc.config import ServerConfig, join_address
 from specpair.rpc.interceptors import ErrorInterceptor
 from specpair.rpc.logs import configure_logging
+from specpair.rpc.metrics import MetricsInterceptor, RpcMetrics
 from specpair.rpc.registry import RpcHandlers, ServiceRegistry
 from specpair.rpc.watchdog import Watchdog
 
@@ -35,13 +37,18 @@ class ServiceServer:
     The generated `add_..._to_server(servicer, server)` functions take it as their server, before the start or after.
     """
 
-    def __init__(self, config: ServerConfig):
+    def __init__(self, config: ServerConfig, metrics: CollectorRegistry | None = None):
+        """Its calls are counted in `metrics`, if given."""
         self._config = config
         self._registry = ServiceRegistry()
         self._health = health.aio.HealthServicer()  # pyright: ignore[reportAttributeAccessIssue]: stubs lack it
         self._errors = ErrorInterceptor()
+        self._stopped_together: list[Callable[[], Awaitable[None]]] = []
+        interceptors: list[grpc.aio.ServerInterceptor] = [self._errors]
+        if metrics is not None:
+            interceptors.insert(0, MetricsInterceptor(RpcMetrics(metrics), self._registry.knows))
         self._server = grpc.aio.server(
-            interceptors=[self._errors], handlers=[self._registry], options=_server_options(config)
+            interceptors=interceptors, handlers=[self._registry], options=_server_options(config)
         )
 
     def add_generic_rpc_handlers(self, generic_rpc_handlers: tuple[grpc.GenericRpcHandler, ...]) -> None:
@@ -71,11 +78,16 @@ class ServiceServer:
         for name in ("", *self._registry.service_names):
             await self._health.set(name, states.SERVING if is_ready else states.NOT_SERVING)
 
+    def stop_together(self, stop: Callable[[], Awaitable[None]]) -> None:
+        """Has `stop` called, perhaps more than once, when the server stops: both have the same grace time."""
+        self._stopped_together.append(stop)
+
     async def stop(self) -> None:
         """Refuses new calls and ends idle streams; running calls have the grace time to finish."""
         await self._health.enter_graceful_shutdown()
         self._errors.drain()
-        await self._server.stop(self._config.grace_seconds)
+        others = (stop() for stop in self._stopped_together)
+        await asyncio.gather(self._server.stop(self._config.grace_seconds), *others)
 
 
 def _server_options(config: ServerConfig) -> list[tuple[str, int]]:
@@ -92,12 +104,12 @@ def _server_options(config: ServerConfig) -> list[tuple[str, int]]:
 Build = Callable[[ServiceServer], AbstractAsyncContextManager[object]]
 
 
-async def serve(config: ServerConfig, build: Build, name: str) -> None:
+async def serve(config: ServerConfig, build: Build, name: str, metrics: CollectorRegistry | None = None) -> None:
     """Serves until cancelled. `build` adds the servicers and owns what they serve: it is left after the last call.
 
-    Raises BindError, and whatever `build` raises.
+    Calls are counted in `metrics`, if given. Raises BindError, and whatever `build` raises.
     """
-    server = ServiceServer(config)
+    server = ServiceServer(config, metrics)
     port = await server.start()
     try:
         async with build(server):
@@ -112,11 +124,11 @@ async def serve(config: ServerConfig, build: Build, name: str) -> None:
         logger.info("%s stopped", name)
 
 
-def run_service(config: ServerConfig, build: Build, name: str) -> None:
+def run_service(config: ServerConfig, build: Build, name: str, metrics: CollectorRegistry | None = None) -> None:
     """A service's whole process: log, server, signals. Exits with status 1 if the service cannot start."""
     configure_logging(config.log_format, config.log_level)
     try:
-        run(lambda: serve(config, build, name), grace_seconds=config.grace_seconds)
+        run(lambda: serve(config, build, name, metrics), grace_seconds=config.grace_seconds)
     except (SpecpairError, BindError) as error:
         logger.error("%s cannot start: %s", name, error)
         raise SystemExit(1) from None

@@ -1,0 +1,90 @@
+"""`GET /metrics` of a service that has no other HTTP: on the service's own event loop, without threads."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+import uvicorn
+from prometheus_client.registry import CollectorRegistry
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from specpair.metrics_text import render
+from specpair.rpc.config import join_address
+from specpair.rpc.server import BindError
+
+IDLE_SECONDS = 75
+"""How long a connection may be idle: longer than usual between two scrapes, so that one connection serves them all."""
+MOST_CONNECTIONS = 32
+"""More than a few scrapers are none."""
+STOP_SECONDS = 1
+
+logger = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def metrics_endpoint(registry: CollectorRegistry, host: str, port: int | None) -> AsyncIterator[int | None]:
+    """Serves the metrics at /metrics while it is open; gives the port, any free one for 0.
+
+    A port of None serves nothing. Raises BindError.
+    """
+    if port is None:
+        yield None
+        return
+    listening = listen(host, port)
+    server = _Server(_config(metrics_app(registry)))
+    serving = asyncio.create_task(server.serve([listening]))
+    bound_port = listening.getsockname()[1]
+    logger.info("metrics at http://%s/metrics", join_address(host, bound_port))
+    try:
+        yield bound_port
+    finally:
+        server.should_exit = True
+        await serving
+        listening.close()
+
+
+def metrics_app(registry: CollectorRegistry) -> Starlette:
+    """The metrics, in the format that the Accept header asks for."""
+
+    async def metrics(request: Request) -> Response:
+        body, content_type = render(registry, request.headers.get("accept", ""))
+        return Response(body, headers={"content-type": content_type})
+
+    return Starlette(routes=[Route("/metrics", metrics)])
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket. Raises BindError, which names the port."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        address = join_address(host, port)
+        raise BindError(f"cannot listen on {address} for metrics: {error.strerror}; see --metrics-port") from None
+
+
+def _config(app: Starlette) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        lifespan="off",
+        access_log=False,
+        log_config=None,
+        log_level=logging.WARNING,
+        server_header=False,
+        limit_concurrency=MOST_CONNECTIONS,
+        timeout_keep_alive=IDLE_SECONDS,
+        timeout_graceful_shutdown=STOP_SECONDS,
+    )
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to the process."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield

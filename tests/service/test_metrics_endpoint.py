@@ -1,0 +1,74 @@
+"""The metrics over HTTP, as a scraper gets them."""
+
+import socket
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
+from prometheus_client.parser import text_string_to_metric_families as parse_text
+
+from specpair.metrics_registry import service_registry
+from specpair.rpc.metrics_endpoint import metrics_endpoint
+from specpair.rpc.server import BindError
+from specpair.version import package_version
+
+HOST = "127.0.0.1"
+BUILD = {"version": package_version(), "service": "draft"}
+
+
+@asynccontextmanager
+async def scraper() -> AsyncIterator[httpx.AsyncClient]:
+    async with (
+        metrics_endpoint(service_registry("draft"), HOST, 0) as port,
+        httpx.AsyncClient(base_url=f"http://{HOST}:{port}") as client,
+    ):
+        yield client
+
+
+async def test_plain_text() -> None:
+    async with scraper() as client:
+        answer = await client.get("/metrics")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"].startswith("text/plain; version=0.0.4")
+    families = {family.name: family for family in parse_text(answer.text)}
+    assert [(sample.labels, sample.value) for sample in families["specpair_build_info"].samples] == [(BUILD, 1.0)]
+    assert {"python_info", "process_resident_memory_bytes"} <= families.keys()
+    assert not any(name.endswith("_created") for name in families)
+
+
+@pytest.mark.parametrize("version", ["1.0.0", "0.0.1", "zero", "1;q", ""])
+async def test_openmetrics(version: str) -> None:
+    """What Prometheus sends, and what nobody should."""
+    accept = f"application/openmetrics-text;version={version};q=0.6,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
+    async with scraper() as client:
+        answer = await client.get("/metrics", headers={"accept": accept})
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
+    assert "specpair_build_info" in {family.name for family in parse_openmetrics(answer.text)}
+
+
+async def test_nothing_else_is_served() -> None:
+    async with scraper() as client:
+        assert (await client.get("/")).status_code == 404
+        assert (await client.post("/metrics")).status_code == 405
+
+
+async def test_taken_port_is_one_line() -> None:
+    with socket.create_server((HOST, 0)) as taken:
+        port = taken.getsockname()[1]
+        with pytest.raises(BindError, match=rf"cannot listen on {HOST}:{port} for metrics: Address already in use"):
+            async with metrics_endpoint(service_registry("draft"), HOST, port):
+                pass
+
+
+async def test_port_is_free_afterwards() -> None:
+    async with metrics_endpoint(service_registry("draft"), HOST, 0) as port:
+        assert port
+    socket.create_server((HOST, port)).close()
+
+
+async def test_no_port_is_no_server() -> None:
+    async with metrics_endpoint(service_registry("draft"), HOST, None) as port:
+        assert port is None
