@@ -1,193 +1,88 @@
-"""`specpair chat`: a conversation with the pair, line by line."""
+"""Spans of time as a Chrome trace: JSON that ui.perfetto.dev and chrome://tracing show.
 
-import asyncio
-import os
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from typing import Annotated
+The format is the Trace Event Format: complete events (`X`) on threads of processes, counters (`C`), and metadata (`M`)
+that names both. Times are in microseconds.
+"""
 
-import typer
-from rich.console import Console
-
-from specpair.cli import generate_options as own
-from specpair.cli import options as opt
-from specpair.cli.connection import coordinator_at
-from specpair.cli.conversation import Conversation
-from specpair.cli.failures import CommandError, friendly
-from specpair.cli.generate import print_summary, takes_colors
-from specpair.cli.painting import ColorPrinter, PlainPrinter
-from specpair.cli.request import checked_text, completion_request
-from specpair.errors import NotSupportedError, PromptTooLongError, SpecpairError
-from specpair.rpc.messages import drafter_to_proto, rule_to_proto
-from specpair.v1 import coordinator_service_pb2 as pb
-
-MAX_TOKENS = 512
-PROMPT = "> "
-NEW = "/new"
-INFO_TIMEOUT = 10.0
-
-MakePrinter = Callable[[], PlainPrinter | ColorPrinter]
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 
-@friendly
-def chat(
-    system: Annotated[
-        str | None, typer.Option("--system", help="What the model is told before the conversation.")
-    ] = None,
-    plain: Annotated[
-        bool,
-        typer.Option(
-            "--plain", help="For models without a chat format: lines and answers are one text, which the model goes on."
-        ),
-    ] = False,
-    temperature: opt.TemperatureOption = None,
-    top_k: own.TopKOption = None,
-    top_p: own.TopPOption = None,
-    min_p: own.MinPOption = None,
-    seed: opt.SeedOption = None,
-    max_tokens: Annotated[
-        int, typer.Option("--max-tokens", help="Most tokens of an answer.", rich_help_panel=opt.SAMPLING)
-    ] = MAX_TOKENS,
-    stop: own.StopOption = None,
-    num_speculative_tokens: own.CountOption = None,
-    rule: own.RuleOption = None,
-    drafter: own.DrafterOption = None,
-    address: opt.AddressOption = opt.DEFAULT_ADDRESS,
-    no_color: opt.NoColorOption = False,
-) -> None:
-    """Talk with the pair.
+class Track(NamedTuple):
+    """A line of spans. Spans of one track follow each other or lie within each other."""
 
-    Each line is a message, sent with the whole conversation before it, and the answer is streamed. Ctrl-C stops the
-    answer, /new begins a new conversation, Ctrl-D ends. On a terminal, accepted proposals are green and the
-    target's own tokens after proposals blue; the numbers of each answer go to standard error. Lines may come from
-    a pipe or a file as well.
+    process: str
+    thread: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Span:
+    """Something that took time."""
+
+    track: Track
+    name: str
+    start_us: int
+    duration_us: int
+    args: Mapping[str, Any] = field(default_factory=dict)
+    """What is shown when the span is chosen; must go into JSON."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sample:
+    """A number at a time, drawn as a curve."""
+
+    process: str
+    name: str
+    at_us: int
+    value: float
+
+
+def chrome_trace(
+    tracks: Sequence[Track],
+    spans: Iterable[Span],
+    samples: Iterable[Sample] = (),
+    about: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The document. Tracks are shown in the order given; `about` is kept beside the events.
+
+    Raises KeyError for a span whose track, or a sample whose process, is not among the tracks.
     """
-    options = completion_request(
-        "",
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        min_p=min_p,
-        seed=seed,
-        max_tokens=max_tokens,
-        stop_strings=stop,
-        num_speculative_tokens=num_speculative_tokens,
-        rule=None if rule is None else rule_to_proto(rule),
-        drafter=None if drafter is None else drafter_to_proto(drafter),
-    )
-    if system is not None:
-        system = checked_text("--system", os.fsencode(system))
-    console = Console(highlight=False)
-    printer = ColorPrinter if not no_color and takes_colors(console) else PlainPrinter
-    with asyncio.Runner() as runner:
-        model_name = runner.run(_target_name(address))
-        if sys.stdin.isatty():
-            _note(f"{model_name}: a line is a message; Ctrl-C stops an answer, {NEW} begins anew, Ctrl-D ends")
-        talk = Talk(runner, address, options, Conversation(system, is_plain=plain), lambda: printer(console))
-        for line in _lines():
-            talk.say(line)
+    pids = {name: i for i, name in enumerate(dict.fromkeys(track.process for track in tracks), 1)}
+    tids = {track: i for i, track in enumerate(dict.fromkeys(tracks), 1)}
+    events = [*_process_names(pids), *_thread_names(pids, tids)]
+    # Of spans that begin together the longer one comes first: it is the one around the other.
+    for span in sorted(spans, key=lambda span: (span.start_us, -span.duration_us)):
+        events.append(_complete(span, pids[span.track.process], tids[span.track]))
+    events += [_counter(sample, pids[sample.process]) for sample in samples]
+    return {"traceEvents": events, "displayTimeUnit": "ms", "otherData": dict(about or {})}
 
 
-class Talk:
-    """A conversation under way. Its answers run on the loop of `runner`."""
-
-    def __init__(
-        self,
-        runner: asyncio.Runner,
-        address: str,
-        options: pb.GenerateTokensRequest,
-        conversation: Conversation,
-        make_printer: MakePrinter,
-    ):
-        """`options` is a request without its prompt."""
-        self._runner = runner
-        self._address = address
-        self._options = options
-        self._conversation = conversation
-        self._make_printer = make_printer
-
-    def say(self, line: str) -> None:
-        """Sends a line and prints the answer. What was said of one that is stopped counts.
-
-        A failed answer ends the talk, unless a person can say something else: then it is as if nothing was asked.
-        """
-        if line.strip() == NEW:
-            return self._conversation.clear()
-        try:
-            answer = self._answer(line)
-        except (NotSupportedError, SpecpairError, CommandError) as error:
-            if not sys.stdin.isatty() or isinstance(error, NotSupportedError):
-                raise
-            return _note(f"specpair: {error}")
-        self._conversation.add(line, answer)
-
-    def _answer(self, line: str) -> str:
-        request = pb.GenerateTokensRequest()
-        request.CopyFrom(self._options)
-        self._conversation.ask(request, line)
-        pieces: list[str] = []
-        printer = self._make_printer()
-        try:
-            self._runner.run(_stream(self._address, request, printer, pieces))
-        except KeyboardInterrupt:
-            printer.finish()
-            _note("stopped")
-        except NotSupportedError as error:
-            if request.WhichOneof("prompt") != "chat" or not error.message.startswith("chat:"):
-                raise
-            raise NotSupportedError("the model has no chat format; with --plain it goes on from plain text") from None
-        except PromptTooLongError as error:
-            raise CommandError(f"{error.message}; {NEW} begins a new conversation") from None
-        return "".join(pieces)
+def _process_names(pids: Mapping[str, int]) -> Iterable[dict[str, Any]]:
+    for name, pid in pids.items():
+        yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}}
+        yield {"ph": "M", "name": "process_sort_index", "pid": pid, "args": {"sort_index": pid}}
 
 
-async def _stream(
-    address: str, request: pb.GenerateTokensRequest, printer: PlainPrinter | ColorPrinter, pieces: list[str]
-) -> None:
-    """Prints the answer as it comes; its text goes to `pieces`."""
-    summary = None
-    async with coordinator_at(address) as stub:
-        async for response in stub.GenerateTokens(request):
-            pieces.append(response.text)
-            printer.add(response)
-            if response.HasField("summary"):
-                summary = response.summary
-    if summary is None:
-        raise CommandError("the answer ended without its summary")
-    printer.finish()
-    print_summary(summary)
+def _thread_names(pids: Mapping[str, int], tids: Mapping[Track, int]) -> Iterable[dict[str, Any]]:
+    for track, tid in tids.items():
+        place = {"pid": pids[track.process], "tid": tid}
+        yield {"ph": "M", "name": "thread_name", **place, "args": {"name": track.thread}}
+        yield {"ph": "M", "name": "thread_sort_index", **place, "args": {"sort_index": tid}}
 
 
-async def _target_name(address: str) -> str:
-    """The target's model; also the question whether anybody is there."""
-    async with coordinator_at(address) as stub:
-        pair: pb.GetPairInfoResponse = await stub.GetPairInfo(pb.GetPairInfoRequest(), timeout=INFO_TIMEOUT)
-    return pair.target.model_name or "the target is not reached"
+def _complete(span: Span, pid: int, tid: int) -> dict[str, Any]:
+    times = {"ts": span.start_us, "dur": span.duration_us}
+    return {
+        "ph": "X",
+        "name": span.name,
+        "cat": span.track.process,
+        "pid": pid,
+        "tid": tid,
+        **times,
+        "args": dict(span.args),
+    }
 
 
-def _lines() -> Iterator[str]:
-    """The lines that are said, without empty ones, to the end of the input."""
-    read = _read_terminal if sys.stdin.isatty() else sys.stdin.buffer.readline
-    while data := read():
-        line = checked_text("the line", data).rstrip("\r\n")
-        if line.strip():
-            yield line
-
-
-def _read_terminal() -> bytes:
-    """A line with its end, edited by the person; Ctrl-C drops it. Empty at the end of the input."""
-    with suppress(ImportError):
-        import readline  # noqa: F401 (gives `input` editing and a history)
-    try:
-        return os.fsencode(input(PROMPT)) + b"\n"
-    except KeyboardInterrupt:
-        typer.echo()
-        return b"\n"
-    except EOFError:
-        typer.echo()
-        return b""
-
-
-def _note(text: str) -> None:
-    Console(stderr=True, highlight=False).print(text, style="dim", markup=False, soft_wrap=True)
+def _counter(sample: Sample, pid: int) -> dict[str, Any]:
+    return {"ph": "C", "name": sample.name, "pid": pid, "ts": sample.at_us, "args": {sample.name: sample.value}}

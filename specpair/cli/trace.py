@@ -1,45 +1,34 @@
-"""`specpair chat`: a conversation with the pair, line by line."""
+"""`specpair trace`: where the time of a request went, as a file for ui.perfetto.dev."""
 
 import asyncio
-import os
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
 
 from specpair.cli import generate_options as own
 from specpair.cli import options as opt
 from specpair.cli.connection import coordinator_at
-from specpair.cli.conversation import Conversation
 from specpair.cli.failures import CommandError, friendly
-from specpair.cli.generate import print_summary, takes_colors
-from specpair.cli.painting import ColorPrinter, PlainPrinter
-from specpair.cli.request import checked_text, completion_request
-from specpair.errors import NotSupportedError, PromptTooLongError, SpecpairError
+from specpair.cli.generate import print_summary
+from specpair.cli.request import completion_request
+from specpair.cli.trace_spans import trace_document
 from specpair.rpc.messages import drafter_to_proto, rule_to_proto
 from specpair.v1 import coordinator_service_pb2 as pb
 
-MAX_TOKENS = 512
-PROMPT = "> "
-NEW = "/new"
-INFO_TIMEOUT = 10.0
-
-MakePrinter = Callable[[], PlainPrinter | ColorPrinter]
+STDOUT = Path("-")
+MAX_TOKENS = 128
 
 
 @friendly
-def chat(
-    system: Annotated[
-        str | None, typer.Option("--system", help="What the model is told before the conversation.")
-    ] = None,
-    plain: Annotated[
-        bool,
-        typer.Option(
-            "--plain", help="For models without a chat format: lines and answers are one text, which the model goes on."
-        ),
+def trace(
+    prompt: Annotated[str, typer.Argument(help="Text to go on from; - reads it from standard input.")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="File to write, or overwrite; - is standard output.")
+    ] = Path("trace.json"),
+    chat: Annotated[
+        bool, typer.Option("--chat", help="Send the prompt as a user's message in the model's chat format.")
     ] = False,
     temperature: opt.TemperatureOption = None,
     top_k: own.TopKOption = None,
@@ -47,147 +36,59 @@ def chat(
     min_p: own.MinPOption = None,
     seed: opt.SeedOption = None,
     max_tokens: Annotated[
-        int, typer.Option("--max-tokens", help="Most tokens of an answer.", rich_help_panel=opt.SAMPLING)
+        int, typer.Option("--max-tokens", help="Most tokens to generate.", rich_help_panel=opt.SAMPLING)
     ] = MAX_TOKENS,
-    stop: own.StopOption = None,
+    ignore_eos: own.IgnoreEosOption = False,
+    n: own.NOption = None,
     num_speculative_tokens: own.CountOption = None,
     rule: own.RuleOption = None,
     drafter: own.DrafterOption = None,
     address: opt.AddressOption = opt.DEFAULT_ADDRESS,
-    no_color: opt.NoColorOption = False,
 ) -> None:
-    """Talk with the pair.
+    """Write a trace of one request: when coordinator, draft, target and network were at work, round by round.
 
-    Each line is a message, sent with the whole conversation before it, and the answer is streamed. Ctrl-C stops the
-    answer, /new begins a new conversation, Ctrl-D ends. On a terminal, accepted proposals are green and the
-    target's own tokens after proposals blue; the numbers of each answer go to standard error. Lines may come from
-    a pipe or a file as well.
+    Open the file at https://ui.perfetto.dev or chrome://tracing. Each round says what was proposed, with the
+    probabilities of draft and target, and what was accepted.
     """
-    options = completion_request(
-        "",
+    request = completion_request(
+        prompt,
+        is_chat=chat,
         temperature=temperature,
         top_k=top_k,
         top_p=top_p,
         min_p=min_p,
         seed=seed,
         max_tokens=max_tokens,
-        stop_strings=stop,
+        ignore_eos=ignore_eos,
+        n=n,
         num_speculative_tokens=num_speculative_tokens,
         rule=None if rule is None else rule_to_proto(rule),
         drafter=None if drafter is None else drafter_to_proto(drafter),
+        include_rounds=True,
     )
-    if system is not None:
-        system = checked_text("--system", os.fsencode(system))
-    console = Console(highlight=False)
-    printer = ColorPrinter if not no_color and takes_colors(console) else PlainPrinter
-    with asyncio.Runner() as runner:
-        model_name = runner.run(_target_name(address))
-        if sys.stdin.isatty():
-            _note(f"{model_name}: a line is a message; Ctrl-C stops an answer, {NEW} begins anew, Ctrl-D ends")
-        talk = Talk(runner, address, options, Conversation(system, is_plain=plain), lambda: printer(console))
-        for line in _lines():
-            talk.say(line)
+    responses = asyncio.run(_run(address, request))
+    write_trace(output, responses)
+    for response in responses:
+        if response.HasField("summary"):
+            print_summary(response.summary)
+    if output != STDOUT:
+        typer.echo(f"wrote {output}: open it at https://ui.perfetto.dev", err=True)
 
 
-class Talk:
-    """A conversation under way. Its answers run on the loop of `runner`."""
-
-    def __init__(
-        self,
-        runner: asyncio.Runner,
-        address: str,
-        options: pb.GenerateTokensRequest,
-        conversation: Conversation,
-        make_printer: MakePrinter,
-    ):
-        """`options` is a request without its prompt."""
-        self._runner = runner
-        self._address = address
-        self._options = options
-        self._conversation = conversation
-        self._make_printer = make_printer
-
-    def say(self, line: str) -> None:
-        """Sends a line and prints the answer. What was said of one that is stopped counts.
-
-        A failed answer ends the talk, unless a person can say something else: then it is as if nothing was asked.
-        """
-        if line.strip() == NEW:
-            return self._conversation.clear()
-        try:
-            answer = self._answer(line)
-        except (NotSupportedError, SpecpairError, CommandError) as error:
-            if not sys.stdin.isatty() or isinstance(error, NotSupportedError):
-                raise
-            return _note(f"specpair: {error}")
-        self._conversation.add(line, answer)
-
-    def _answer(self, line: str) -> str:
-        request = pb.GenerateTokensRequest()
-        request.CopyFrom(self._options)
-        self._conversation.ask(request, line)
-        pieces: list[str] = []
-        printer = self._make_printer()
-        try:
-            self._runner.run(_stream(self._address, request, printer, pieces))
-        except KeyboardInterrupt:
-            printer.finish()
-            _note("stopped")
-        except NotSupportedError as error:
-            if request.WhichOneof("prompt") != "chat" or not error.message.startswith("chat:"):
-                raise
-            raise NotSupportedError("the model has no chat format; with --plain it goes on from plain text") from None
-        except PromptTooLongError as error:
-            raise CommandError(f"{error.message}; {NEW} begins a new conversation") from None
-        return "".join(pieces)
-
-
-async def _stream(
-    address: str, request: pb.GenerateTokensRequest, printer: PlainPrinter | ColorPrinter, pieces: list[str]
-) -> None:
-    """Prints the answer as it comes; its text goes to `pieces`."""
-    summary = None
-    async with coordinator_at(address) as stub:
-        async for response in stub.GenerateTokens(request):
-            pieces.append(response.text)
-            printer.add(response)
-            if response.HasField("summary"):
-                summary = response.summary
-    if summary is None:
-        raise CommandError("the answer ended without its summary")
-    printer.finish()
-    print_summary(summary)
-
-
-async def _target_name(address: str) -> str:
-    """The target's model; also the question whether anybody is there."""
-    async with coordinator_at(address) as stub:
-        pair: pb.GetPairInfoResponse = await stub.GetPairInfo(pb.GetPairInfoRequest(), timeout=INFO_TIMEOUT)
-    return pair.target.model_name or "the target is not reached"
-
-
-def _lines() -> Iterator[str]:
-    """The lines that are said, without empty ones, to the end of the input."""
-    read = _read_terminal if sys.stdin.isatty() else sys.stdin.buffer.readline
-    while data := read():
-        line = checked_text("the line", data).rstrip("\r\n")
-        if line.strip():
-            yield line
-
-
-def _read_terminal() -> bytes:
-    """A line with its end, edited by the person; Ctrl-C drops it. Empty at the end of the input."""
-    with suppress(ImportError):
-        import readline  # noqa: F401 (gives `input` editing and a history)
+def write_trace(output: Path, responses: list[pb.GenerateTokensResponse]) -> None:
+    """Raises CommandError if the file cannot be written."""
+    text = json.dumps(trace_document(responses), ensure_ascii=False)
+    if output == STDOUT:
+        return typer.echo(text)
     try:
-        return os.fsencode(input(PROMPT)) + b"\n"
-    except KeyboardInterrupt:
-        typer.echo()
-        return b"\n"
-    except EOFError:
-        typer.echo()
-        return b""
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{output} cannot be written: {error.strerror}") from None
 
 
-def _note(text: str) -> None:
-    Console(stderr=True, highlight=False).print(text, style="dim", markup=False, soft_wrap=True)
+async def _run(address: str, request: pb.GenerateTokensRequest) -> list[pb.GenerateTokensResponse]:
+    async with coordinator_at(address) as stub:
+        responses = [response async for response in stub.GenerateTokens(request)]
+    if not responses or not responses[-1].HasField("summary"):
+        raise CommandError("the answer ended without its summary")
+    return responses

@@ -1,193 +1,176 @@
-"""`specpair chat`: a conversation with the pair, line by line."""
+"""The rounds of a request as spans of time: what coordinator, draft, target and the way between them did."""
 
-import asyncio
-import os
-import sys
-from collections.abc import Callable, Iterator
-from contextlib import suppress
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
-import typer
-from rich.console import Console
-
-from specpair.cli import generate_options as own
-from specpair.cli import options as opt
-from specpair.cli.connection import coordinator_at
-from specpair.cli.conversation import Conversation
-from specpair.cli.failures import CommandError, friendly
-from specpair.cli.generate import print_summary, takes_colors
-from specpair.cli.painting import ColorPrinter, PlainPrinter
-from specpair.cli.request import checked_text, completion_request
-from specpair.errors import NotSupportedError, PromptTooLongError, SpecpairError
-from specpair.rpc.messages import drafter_to_proto, rule_to_proto
+from specpair.chrome_trace import Sample, Span, Track, chrome_trace
 from specpair.v1 import coordinator_service_pb2 as pb
 
-MAX_TOKENS = 512
-PROMPT = "> "
-NEW = "/new"
-INFO_TIMEOUT = 10.0
+COORDINATOR, DRAFT, TARGET, NETWORK = "coordinator", "draft", "target", "network"
+ACCEPTANCE = "acceptance rate"
+OPENING = "read prompt, open sequences"
+_ORIGINS = {
+    pb.TOKEN_ORIGIN_ACCEPTED: "accepted",
+    pb.TOKEN_ORIGIN_CORRECTION: "correction",
+    pb.TOKEN_ORIGIN_BONUS: "bonus",
+    pb.TOKEN_ORIGIN_TARGET: "target",
+}
 
-MakePrinter = Callable[[], PlainPrinter | ColorPrinter]
+
+class _Call(NamedTuple):
+    """A call to a service, where it lies in the trace."""
+
+    service: str
+    start_us: int
+    times: pb.CallTimes
+
+    @property
+    def end_us(self) -> int:
+        return self.start_us + self.times.elapsed_us
 
 
-@friendly
-def chat(
-    system: Annotated[
-        str | None, typer.Option("--system", help="What the model is told before the conversation.")
-    ] = None,
-    plain: Annotated[
-        bool,
-        typer.Option(
-            "--plain", help="For models without a chat format: lines and answers are one text, which the model goes on."
-        ),
-    ] = False,
-    temperature: opt.TemperatureOption = None,
-    top_k: own.TopKOption = None,
-    top_p: own.TopPOption = None,
-    min_p: own.MinPOption = None,
-    seed: opt.SeedOption = None,
-    max_tokens: Annotated[
-        int, typer.Option("--max-tokens", help="Most tokens of an answer.", rich_help_panel=opt.SAMPLING)
-    ] = MAX_TOKENS,
-    stop: own.StopOption = None,
-    num_speculative_tokens: own.CountOption = None,
-    rule: own.RuleOption = None,
-    drafter: own.DrafterOption = None,
-    address: opt.AddressOption = opt.DEFAULT_ADDRESS,
-    no_color: opt.NoColorOption = False,
-) -> None:
-    """Talk with the pair.
+class OutputSpans:
+    """The spans of one output, on tracks of its own: outputs of a request run at the same time."""
 
-    Each line is a message, sent with the whole conversation before it, and the answer is streamed. Ctrl-C stops the
-    answer, /new begins a new conversation, Ctrl-D ends. On a terminal, accepted proposals are green and the
-    target's own tokens after proposals blue; the numbers of each answer go to standard error. Lines may come from
-    a pipe or a file as well.
-    """
-    options = completion_request(
-        "",
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        min_p=min_p,
-        seed=seed,
-        max_tokens=max_tokens,
-        stop_strings=stop,
-        num_speculative_tokens=num_speculative_tokens,
-        rule=None if rule is None else rule_to_proto(rule),
-        drafter=None if drafter is None else drafter_to_proto(drafter),
+    def __init__(self, responses: Sequence[pb.GenerateTokensResponse], name: str = ""):
+        """`responses` are those of the output; `name` tells its tracks from those of others."""
+        self._rounds = [response for response in responses if response.HasField("round")]
+        self._calls = _place_calls([response.round for response in self._rounds])
+        self._summary = responses[-1].summary
+        self._suffix = f" ({name})" if name else ""
+
+    @property
+    def tracks(self) -> list[Track]:
+        """Every track that may be used, in the order of the document."""
+        return [
+            self._track(COORDINATOR, "rounds"),
+            *(self._track(service, part) for service in (DRAFT, TARGET) for part in ("queue", "compute")),
+            *(self._track(NETWORK, service) for service in (DRAFT, TARGET)),
+        ]
+
+    def spans(self) -> Iterator[Span]:
+        track = self.tracks[0]
+        last = self._calls[-1][-1].end_us if self._calls else 0
+        total = max(self._summary.total_time_us, last)
+        args = _summary_args(self._summary)
+        yield Span(track=track, name="request", start_us=0, duration_us=total, args=args)
+        if self._calls:
+            yield Span(track=track, name=OPENING, start_us=0, duration_us=self._calls[0][0].start_us)
+        for response, calls in zip(self._rounds, self._calls, strict=True):
+            step, start = response.round.step, calls[0].start_us
+            name = f"round {step}" if step else "first token"
+            args = _round_args(response)
+            yield Span(track=track, name=name, start_us=start, duration_us=calls[-1].end_us - start, args=args)
+            for call in calls:
+                yield from self._call_spans(call, _call_args(call.service, response.round))
+
+    def samples(self) -> Iterator[Sample]:
+        """The acceptance rate so far, after each round that had proposals."""
+        proposed = accepted = 0
+        for response, calls in zip(self._rounds, self._calls, strict=True):
+            proposed += len(response.round.proposed)
+            accepted += _accepted_count(response.round)
+            if response.round.proposed:
+                name = ACCEPTANCE + self._suffix
+                yield Sample(process=COORDINATOR, name=name, at_us=calls[-1].end_us, value=accepted / proposed)
+
+    def _track(self, process: str, thread: str) -> Track:
+        return Track(process, thread + self._suffix)
+
+    def _call_spans(self, call: _Call, args: dict[str, Any]) -> Iterator[Span]:
+        """A call in its parts. How the time on the way splits into there and back is not known: half each."""
+        service, times = call.service, call.times
+        compute = min(times.compute_us, times.elapsed_us)
+        queue = min(times.queue_us, times.elapsed_us - compute)
+        way = times.elapsed_us - compute - queue
+        parts = [
+            (self._track(NETWORK, service), f"to {service}", way // 2),
+            (self._track(service, "queue"), "queue", queue),
+            (self._track(service, "compute"), "propose" if service == DRAFT else "verify", compute),
+            (self._track(NETWORK, service), f"from {service}", way - way // 2),
+        ]
+        start = call.start_us
+        for track, name, duration in parts:
+            if duration:
+                yield Span(track=track, name=name, start_us=start, duration_us=duration, args=args)
+            start += duration
+
+
+def trace_document(responses: Sequence[pb.GenerateTokensResponse]) -> dict[str, Any]:
+    """The Chrome trace of a finished request that asked for its rounds."""
+    indices = sorted({response.choice_index for response in responses})
+    outputs = [
+        OutputSpans(
+            [response for response in responses if response.choice_index == index],
+            f"output {index + 1}" if len(indices) > 1 else "",
+        )
+        for index in indices
+    ]
+    tracks = [track for output in outputs for track in output.tracks]
+    return chrome_trace(
+        sorted(tracks, key=lambda track: (COORDINATOR, DRAFT, TARGET, NETWORK).index(track.process)),
+        [span for output in outputs for span in output.spans()],
+        [sample for output in outputs for sample in output.samples()],
+        {"text": "".join(response.text for response in responses if response.choice_index == 0)},
     )
-    if system is not None:
-        system = checked_text("--system", os.fsencode(system))
-    console = Console(highlight=False)
-    printer = ColorPrinter if not no_color and takes_colors(console) else PlainPrinter
-    with asyncio.Runner() as runner:
-        model_name = runner.run(_target_name(address))
-        if sys.stdin.isatty():
-            _note(f"{model_name}: a line is a message; Ctrl-C stops an answer, {NEW} begins anew, Ctrl-D ends")
-        talk = Talk(runner, address, options, Conversation(system, is_plain=plain), lambda: printer(console))
-        for line in _lines():
-            talk.say(line)
 
 
-class Talk:
-    """A conversation under way. Its answers run on the loop of `runner`."""
+def _place_calls(rounds: Sequence[pb.RoundReport]) -> list[list[_Call]]:
+    """The calls of each round, one after the other.
 
-    def __init__(
-        self,
-        runner: asyncio.Runner,
-        address: str,
-        options: pb.GenerateTokensRequest,
-        conversation: Conversation,
-        make_printer: MakePrinter,
-    ):
-        """`options` is a request without its prompt."""
-        self._runner = runner
-        self._address = address
-        self._options = options
-        self._conversation = conversation
-        self._make_printer = make_printer
-
-    def say(self, line: str) -> None:
-        """Sends a line and prints the answer. What was said of one that is stopped counts.
-
-        A failed answer ends the talk, unless a person can say something else: then it is as if nothing was asked.
-        """
-        if line.strip() == NEW:
-            return self._conversation.clear()
-        try:
-            answer = self._answer(line)
-        except (NotSupportedError, SpecpairError, CommandError) as error:
-            if not sys.stdin.isatty() or isinstance(error, NotSupportedError):
-                raise
-            return _note(f"specpair: {error}")
-        self._conversation.add(line, answer)
-
-    def _answer(self, line: str) -> str:
-        request = pb.GenerateTokensRequest()
-        request.CopyFrom(self._options)
-        self._conversation.ask(request, line)
-        pieces: list[str] = []
-        printer = self._make_printer()
-        try:
-            self._runner.run(_stream(self._address, request, printer, pieces))
-        except KeyboardInterrupt:
-            printer.finish()
-            _note("stopped")
-        except NotSupportedError as error:
-            if request.WhichOneof("prompt") != "chat" or not error.message.startswith("chat:"):
-                raise
-            raise NotSupportedError("the model has no chat format; with --plain it goes on from plain text") from None
-        except PromptTooLongError as error:
-            raise CommandError(f"{error.message}; {NEW} begins a new conversation") from None
-        return "".join(pieces)
+    Start and length of each were rounded by themselves, which may put its end a microsecond behind the next start.
+    """
+    placed: list[list[_Call]] = []
+    end = 0
+    for round_ in rounds:
+        calls: list[_Call] = []
+        for service, times in ((DRAFT, round_.draft), (TARGET, round_.verify)):
+            if service == TARGET or round_.HasField("draft"):
+                calls.append(_Call(service, max(times.start_us, end), times))
+                end = calls[-1].end_us
+        placed.append(calls)
+    return placed
 
 
-async def _stream(
-    address: str, request: pb.GenerateTokensRequest, printer: PlainPrinter | ColorPrinter, pieces: list[str]
-) -> None:
-    """Prints the answer as it comes; its text goes to `pieces`."""
-    summary = None
-    async with coordinator_at(address) as stub:
-        async for response in stub.GenerateTokens(request):
-            pieces.append(response.text)
-            printer.add(response)
-            if response.HasField("summary"):
-                summary = response.summary
-    if summary is None:
-        raise CommandError("the answer ended without its summary")
-    printer.finish()
-    print_summary(summary)
+def _accepted_count(round_: pb.RoundReport) -> int:
+    return sum(token.accepted for token in round_.proposed)
 
 
-async def _target_name(address: str) -> str:
-    """The target's model; also the question whether anybody is there."""
-    async with coordinator_at(address) as stub:
-        pair: pb.GetPairInfoResponse = await stub.GetPairInfo(pb.GetPairInfoRequest(), timeout=INFO_TIMEOUT)
-    return pair.target.model_name or "the target is not reached"
+def _round_args(response: pb.GenerateTokensResponse) -> dict[str, Any]:
+    round_ = response.round
+    return {
+        "proposed": len(round_.proposed),
+        "accepted": _accepted_count(round_),
+        "committed": len(response.tokens),
+        "text": response.text,
+        "tokens": [{"text": token.text, "origin": _ORIGINS.get(token.origin, "")} for token in response.tokens],
+        "proposal": [_proposed_args(token) for token in round_.proposed],
+    }
 
 
-def _lines() -> Iterator[str]:
-    """The lines that are said, without empty ones, to the end of the input."""
-    read = _read_terminal if sys.stdin.isatty() else sys.stdin.buffer.readline
-    while data := read():
-        line = checked_text("the line", data).rstrip("\r\n")
-        if line.strip():
-            yield line
+def _proposed_args(token: pb.ProposedToken) -> dict[str, Any]:
+    args: dict[str, Any] = {"text": token.text, "accepted": token.accepted}
+    for name in ("target_probability", "draft_probability"):
+        if token.HasField(name):
+            args[name] = getattr(token, name)
+    return args
 
 
-def _read_terminal() -> bytes:
-    """A line with its end, edited by the person; Ctrl-C drops it. Empty at the end of the input."""
-    with suppress(ImportError):
-        import readline  # noqa: F401 (gives `input` editing and a history)
-    try:
-        return os.fsencode(input(PROMPT)) + b"\n"
-    except KeyboardInterrupt:
-        typer.echo()
-        return b"\n"
-    except EOFError:
-        typer.echo()
-        return b""
+def _call_args(service: str, round_: pb.RoundReport) -> dict[str, Any]:
+    args = {"round": round_.step, "proposed": len(round_.proposed)}
+    if service == TARGET:
+        args |= {"accepted": _accepted_count(round_), "batch_token_count": round_.batch_token_count}
+    return args
 
 
-def _note(text: str) -> None:
-    Console(stderr=True, highlight=False).print(text, style="dim", markup=False, soft_wrap=True)
+def _summary_args(summary: pb.GenerationSummary) -> dict[str, Any]:
+    speculation = summary.speculation
+    return {
+        "prompt_tokens": summary.prompt_token_count,
+        "completion_tokens": summary.completion_token_count,
+        "seed": str(summary.seed),  # beyond the whole numbers that JavaScript keeps
+        "proposed": speculation.draft_token_count,
+        "accepted": speculation.accepted_token_count,
+        "acceptance_rate": speculation.acceptance_rate,
+        "tokens_per_round": speculation.tokens_per_round,
+    }
