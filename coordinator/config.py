@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from coordinator.http.config import HttpConfig
 from specpair.errors import InvalidFieldError
 from specpair.options import check_range
 from specpair.rpc.config import ServerConfig
@@ -17,6 +18,8 @@ class CoordinatorConfig:
     """
 
     server: ServerConfig
+    http: HttpConfig | None = None
+    """Where the HTTP front end listens; None for none."""
     target_address: str
     """`host:port` of the target service."""
     draft_address: str | None = None

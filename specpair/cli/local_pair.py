@@ -30,9 +30,12 @@ def plan_service(name: str, flags: dict[str, object], *, host: str, port: int) -
     flags = {**flags, "--host": host, "--port": port}
     given = {flag: value for flag, value in flags.items() if value is not None and value is not False}
     words = [word for flag, value in given.items() for word in ((flag,) if value is True else (flag, str(value)))]
-    # A service that listens everywhere is reached over the loopback interface.
-    reachable = LOOPBACK if host in ("0.0.0.0", "::") else host
-    return ServicePlan(name=name, arguments=["serve", name, *words], address=join_address(reachable, port))
+    return ServicePlan(name=name, arguments=["serve", name, *words], address=reachable_address(host, port))
+
+
+def reachable_address(host: str, port: int) -> str:
+    """Where a service is reached from here: one that listens everywhere, over the loopback interface."""
+    return join_address(LOOPBACK if host in ("0.0.0.0", "::") else host, port)
 
 
 def free_port() -> int:

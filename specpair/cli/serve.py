@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from coordinator.config import CoordinatorConfig
+from coordinator.http.config import HttpConfig
 from draft_service.config import DraftConfig
 from specpair.cli import draft_options as drafting
 from specpair.cli import options as opt
@@ -150,6 +151,15 @@ def serve_coordinator(
     ] = f"127.0.0.1:{opt.DRAFT_PORT}",
     host: opt.HostOption = "127.0.0.1",
     port: opt.PortOption = opt.COORDINATOR_PORT,
+    http_port: Annotated[
+        int,
+        typer.Option(
+            "--http-port",
+            envvar="SPECPAIR_HTTP_PORT",
+            help="Port of the OpenAI-compatible API, the page and /metrics; 0 switches them off.",
+            rich_help_panel=opt.LISTENING,
+        ),
+    ] = opt.HTTP_PORT,
     num_speculative_tokens: opt.NumSpeculativeTokensOption = None,
     max_num_speculative_tokens: opt.MaxNumSpeculativeTokensOption = 16,
     max_requests: Annotated[
@@ -177,6 +187,7 @@ def serve_coordinator(
     serve(
         CoordinatorConfig(
             server=ServerConfig(host=host, port=port, log_format=log_format, log_level=log_level),
+            http=HttpConfig(host=host, port=http_port) if http_port else None,
             target_address=target,
             draft_address=None if draft == "none" else draft,
             num_speculative_tokens=num_speculative_tokens,

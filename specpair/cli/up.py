@@ -20,6 +20,7 @@ from specpair.cli.local_pair import (
     ignore_line,
     line_printer,
     plan_service,
+    reachable_address,
     run_children,
     unless_dead,
 )
@@ -71,6 +72,16 @@ def up(
     target_port: Annotated[
         int | None, typer.Option("--target-port", help="Port of the target; 50052.", rich_help_panel=opt.LISTENING)
     ] = None,
+    http_port: Annotated[
+        int | None,
+        typer.Option(
+            "--http-port",
+            envvar="SPECPAIR_HTTP_PORT",
+            help="Port of the OpenAI-compatible API, the page and /metrics; 8000, or none with --prompt. 0 switches "
+            "them off.",
+            rich_help_panel=opt.LISTENING,
+        ),
+    ] = None,
     log_level: opt.LogLevelOption = "info",
     quiet: Annotated[bool, typer.Option("--quiet", help="Leave the services' logs out.")] = False,
     prompt: Annotated[
@@ -109,21 +120,25 @@ def up(
     plans = [plan_service(name, flags, host=LOOPBACK, port=ports[name]) for name, flags in models.items()]
     addresses = {f"--{plan.name}": plan.address for plan in plans}
     length = opt.AUTO if num_speculative_tokens is None else num_speculative_tokens
-    flags = {**addresses, "--num-speculative-tokens": length, "--log-level": log_level}
+    if http_port is None:
+        http_port = 0 if request is not None else opt.HTTP_PORT
+    flags = {**addresses, "--num-speculative-tokens": length, "--http-port": http_port, "--log-level": log_level}
     plans.append(plan_service("coordinator", flags, host=host, port=ports["coordinator"]))
+    url = f"http://{reachable_address(host, http_port)}" if http_port else None
     console = Console(stderr=True, highlight=False, no_color=no_color or None)
-    asyncio.run(_run(plans, console, request, is_quiet=quiet, is_plain=no_color))
+    asyncio.run(_run(plans, console, request, url, is_quiet=quiet, is_plain=no_color))
 
 
 async def _run(
     plans: list[ServicePlan],
     console: Console,
     request: pb.GenerateTokensRequest | None,
+    url: str | None,
     *,
     is_quiet: bool,
     is_plain: bool,
 ) -> None:
-    """Everything from start to stop. A signal ends it in order, wherever it is."""
+    """Everything from start to stop, `url` being that of HTTP. A signal ends it in order, wherever it is."""
     on_line = ignore_line if is_quiet or request is not None else line_printer(console)
     address = plans[-1].address
     _cancel_on_signals()
@@ -132,6 +147,8 @@ async def _run(
             await unless_dead(children, announce(children, console))
             if request is not None:
                 return await unless_dead(children, run_generation(address, request, is_plain=is_plain))
+            if url is not None:
+                console.print(f"OpenAI-compatible API at {url}/v1, page at {url}/", soft_wrap=True)
             console.print(f"ready; try: specpair generate --address {address} 'def main'", soft_wrap=True)
             await unless_dead(children, asyncio.Event().wait())
     except asyncio.CancelledError:

@@ -1,0 +1,40 @@
+"""The web application."""
+
+from pathlib import Path
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.staticfiles import StaticFiles
+
+from coordinator.http import endpoints, operations
+from coordinator.http.failures import handle_failure, handle_http_error, handle_invalid_body
+from coordinator.http.front_end import FrontEnd
+from coordinator.http.headers import AnswerHeaders
+from specpair.errors import SpecpairError
+from specpair.version import package_version
+
+PAGE = Path(__file__).parent / "page"
+
+
+def create_app(front_end: FrontEnd) -> FastAPI:
+    """The endpoints, and the page at `/` if it is there."""
+    app = FastAPI(
+        title="specpair",
+        summary="Speculative decoding as a service pair, through OpenAI's API",
+        version=package_version(),
+        docs_url=None,  # the page of FastAPI fetches its scripts from a host of others
+        redoc_url=None,
+        max_body_size=front_end.config.max_body_bytes,
+    )
+    app.state.front_end = front_end
+    app.include_router(endpoints.router)
+    app.include_router(operations.router)
+    app.add_middleware(AnswerHeaders)
+    app.add_exception_handler(SpecpairError, handle_failure)
+    app.add_exception_handler(HTTPException, handle_http_error)
+    app.add_exception_handler(RequestValidationError, handle_invalid_body)
+    app.add_exception_handler(Exception, handle_failure)
+    if PAGE.is_dir():
+        app.mount("/", StaticFiles(directory=PAGE, html=True))
+    return app

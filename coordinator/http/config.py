@@ -1,0 +1,25 @@
+"""How the HTTP front end listens."""
+
+from dataclasses import dataclass
+
+from specpair.options import check_range
+
+MAX_BODY_BYTES = 4 * 1024 * 1024
+"""Largest body of a request: a million token ids, or a longer text than most models can read."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HttpConfig:
+    """Where the front end listens, and what it takes. Raises InvalidFieldError for a value outside its limits."""
+
+    port: int
+    """0 takes any free port."""
+    host: str = "127.0.0.1"
+    max_body_bytes: int = MAX_BODY_BYTES
+    grace_seconds: float = 5.0
+    """How long running requests may go on after a signal to stop."""
+
+    def __post_init__(self) -> None:
+        check_range("http.port", self.port, 0, 65535)
+        check_range("http.max_body_bytes", self.max_body_bytes, 1024, 2**31 - 1)
+        check_range("http.grace_seconds", self.grace_seconds, 0, 3600)

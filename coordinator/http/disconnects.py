@@ -1,0 +1,40 @@
+"""Work that ends when its client goes away, or the process."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
+from typing import Any, TypeVar
+
+from specpair.errors import ShuttingDownError
+
+Result = TypeVar("Result")
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+
+
+class ClientGoneError(Exception):
+    """The client went away; nobody waits for an answer."""
+
+
+async def unless_gone(receive: Receive, stop: asyncio.Event, work: Coroutine[Any, Any, Result]) -> Result:
+    """Does the work, and cancels it when the connection is closed or `stop` is set.
+
+    `receive` is ASGI's, with the body read. When this has ended, so has the work. Raises ClientGoneError,
+    ShuttingDownError, and whatever the work raises.
+    """
+    working = asyncio.create_task(work)
+    watching = asyncio.create_task(_wait_until_gone(receive))
+    stopping = asyncio.create_task(stop.wait())
+    tasks = (working, watching, stopping)
+    try:
+        await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            return working.result()
+        raise ClientGoneError if watching.done() else ShuttingDownError
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _wait_until_gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,111 @@
+"""OpenAI's endpoints over Serving."""
+
+import time
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+
+from coordinator.choices import merge
+from coordinator.http.answer import Answer
+from coordinator.http.disconnects import ClientGoneError, unless_gone
+from coordinator.http.event_stream import EventStream
+from coordinator.http.forms import ChatForm, CompletionForm, Form
+from coordinator.http.front_end import FrontEnd
+from coordinator.http.outputs import Outputs
+from coordinator.http.parameters import ChatParameters, CompletionParameters, GenerationParameters
+from coordinator.http.requests import chat_request, completion_requests
+from coordinator.serving import Serving
+from specpair.v1 import coordinator_service_pb2 as pb
+
+CLIENT_GONE = 499
+"""What nginx calls it; nobody reads it."""
+
+router = APIRouter(prefix="/v1")
+
+Responses = AsyncGenerator[tuple[int, pb.GenerateTokensResponse], None]
+
+
+@router.post("/completions")
+async def create_completion(request: Request, parameters: CompletionParameters) -> Response:
+    """Goes on from one or several prompts."""
+    serving: Serving = request.app.state.front_end.serving
+    requests = completion_requests(parameters)
+    form = CompletionForm(
+        token_text=token_text_of(serving),
+        has_logprobs=parameters.logprobs is not None,
+        has_prompt_logprobs=parameters.prompt_logprobs is not None,
+        echo=bool(parameters.echo),
+    )
+    return await answer(request, parameters, requests, form)
+
+
+@router.post("/chat/completions")
+async def create_chat_completion(request: Request, parameters: ChatParameters) -> Response:
+    """Answers the last message of a conversation."""
+    serving: Serving = request.app.state.front_end.serving
+    form = ChatForm(
+        token_text=token_text_of(serving),
+        has_logprobs=bool(parameters.logprobs),
+        has_prompt_logprobs=parameters.prompt_logprobs is not None,
+    )
+    return await answer(request, parameters, [chat_request(parameters)], form)
+
+
+def token_text_of(serving: Serving):
+    tokenizer = serving.pair.target.tokenizer
+    return (lambda token_id: "") if tokenizer is None else tokenizer.token_text
+
+
+async def answer(
+    request: Request, parameters: GenerationParameters, requests: Sequence[pb.GenerateTokensRequest], form: Form
+) -> Response:
+    front_end: FrontEnd = request.app.state.front_end
+    serving = front_end.serving
+    answer = Answer(
+        form=form,
+        outputs=Outputs(len(requests), max(parameters.n or 1, 1)),
+        request_id=request.state.request_id,
+        model=serving.pair.target.info.model_name,
+    )
+    responses = generate(serving, requests)
+    options, stop = parameters.stream_options, front_end.grace_is_over
+    if parameters.stream:
+        include_usage = bool(options and options.include_usage)
+        return EventStream(chunks(answer, responses, include_usage), stop, is_chat=isinstance(form, ChatForm))
+    try:
+        await unless_gone(request.receive, stop, collect(answer, responses))
+    except ClientGoneError:
+        return Response(status_code=CLIENT_GONE)
+    return JSONResponse(answer.body())
+
+
+async def generate(serving: Serving, requests: Sequence[pb.GenerateTokensRequest]) -> Responses:
+    """The responses to all requests as they come, each with the index of its request; one that fails ends them all."""
+    arrival = time.perf_counter()
+    sources = [serving.generate(request, arrival) for request in requests]
+    if len(sources) > 1:
+        async with aclosing(merge(sources)) as merged:
+            async for item in merged:
+                yield item
+        return
+    async with aclosing(sources[0]) as responses:
+        async for response in responses:
+            yield 0, response
+
+
+async def collect(answer: Answer, responses: Responses) -> None:
+    async with aclosing(responses):
+        async for prompt_index, response in responses:
+            answer.outputs.add(prompt_index, response)
+
+
+async def chunks(answer: Answer, responses: Responses, include_usage: bool) -> AsyncGenerator[dict[str, Any], None]:
+    async with aclosing(responses):
+        async for prompt_index, response in responses:
+            for chunk in answer.chunks(prompt_index, response):
+                yield chunk
+    if include_usage:
+        yield answer.usage_chunk()

@@ -1,0 +1,60 @@
+"""Server-sent events: each chunk as it comes, then [DONE]."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from coordinator.http.disconnects import ClientGoneError, unless_gone
+from coordinator.http.failures import failure_body, failure_response
+
+HEADERS = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-store", "x-accel-buffering": "no"}
+DONE = b"data: [DONE]\n\n"
+
+Chunks = AsyncGenerator[dict[str, Any], None]
+
+
+class EventStream(Response):
+    """Sends chunks until they end or the client goes away, which closes them.
+
+    A failure before the first chunk is an ordinary answer with its own status; a later one is the last chunk. The next
+    chunk is asked for when the one before is on its way, so a client that does not read holds the work up.
+    """
+
+    def __init__(self, chunks: Chunks, stop: asyncio.Event, *, is_chat: bool):
+        """`stop` ends the stream with an error."""
+        super().__init__(headers=HEADERS)
+        del self.headers["content-length"]  # nobody knows it
+        self._chunks = chunks
+        self._stop = stop
+        self._is_chat = is_chat
+        self._has_started = False
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await unless_gone(receive, self._stop, self._send_chunks(send))
+        except ClientGoneError:
+            return
+        except Exception as error:
+            if not self._has_started:
+                return await failure_response(error, is_chat=self._is_chat)(scope, receive, send)
+            _, body = failure_body(error, is_chat=self._is_chat)
+            await send({"type": "http.response.body", "body": encode(body), "more_body": True})
+        await send({"type": "http.response.body", "body": DONE, "more_body": False})
+
+    async def _send_chunks(self, send: Send) -> None:
+        async with aclosing(self._chunks) as chunks:
+            async for chunk in chunks:
+                if not self._has_started:
+                    self._has_started = True
+                    await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+                await send({"type": "http.response.body", "body": encode(chunk), "more_body": True})
+
+
+def encode(chunk: dict[str, Any]) -> bytes:
+    """One event."""
+    return b"data: " + json.dumps(chunk, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"

@@ -1,0 +1,100 @@
+"""Errors as OpenAI's clients expect them: a body that names the parameter, a status that says whether to try again."""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+import grpc
+from fastapi import Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from specpair.errors import SpecpairError
+from specpair.rpc.status import RETRY_DELAY_SECONDS, internal_error, status_code
+
+STATUSES = {
+    grpc.StatusCode.INVALID_ARGUMENT: 400,
+    grpc.StatusCode.UNIMPLEMENTED: 400,  # the request asks for what this pair does not have
+    grpc.StatusCode.NOT_FOUND: 404,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: 429,
+    grpc.StatusCode.UNAVAILABLE: 503,
+}
+TYPES = {
+    400: "invalid_request_error",
+    404: "not_found_error",
+    429: "rate_limit_error",
+    500: "internal_server_error",
+    503: "service_unavailable_error",
+}
+CODES = {"PROMPT_TOO_LONG": "context_length_exceeded", "INVALID_FIELD": "invalid_value"}
+"""OpenAI's words where it has one; the others are our reasons in small letters."""
+PARAMETERS = {"stop_strings": "stop", "text": "prompt", "token_ids": "prompt"}
+CHAT_PARAMETERS = {"stop_strings": "stop", "prompt": "messages", "logprobs": "top_logprobs"}
+
+logger = logging.getLogger(__name__)
+
+
+def error_body(message: str, status: int, *, parameter: str | None = None, code: str | None = None) -> dict[str, Any]:
+    kind = TYPES.get(status, "invalid_request_error" if status < 500 else "internal_server_error")
+    return {"error": {"message": message, "type": kind, "param": parameter, "code": code}}
+
+
+def http_status(error: SpecpairError) -> int:
+    return STATUSES.get(status_code(error), 500)
+
+
+def failure_body(error: Exception, *, is_chat: bool) -> tuple[int, dict[str, Any]]:
+    """Status and body. An error that nobody foresaw is logged, and told to nobody."""
+    if not isinstance(error, SpecpairError):
+        logger.error("a request failed", exc_info=error)
+        error = internal_error()
+    status = http_status(error)
+    message, parameter = error.message, error.metadata.get("field")
+    if parameter is not None:
+        renamed = parameter_name(parameter, is_chat=is_chat)
+        message = renamed + message.removeprefix(parameter) if message.startswith(parameter) else message
+        parameter = renamed.split("[")[0].split(" ")[0].split(".")[0]
+    code = CODES.get(error.reason, error.reason.lower())
+    return status, error_body(message, status, parameter=parameter, code=code)
+
+
+def parameter_name(field: str, *, is_chat: bool) -> str:
+    """What a field of the message is called here: `sampling.top_k` is top_k."""
+    name = field.removeprefix("sampling.").removeprefix("chat.")
+    for theirs, ours in (CHAT_PARAMETERS if is_chat else PARAMETERS).items():
+        if name == theirs or name.startswith((f"{theirs}[", f"{theirs} ")):
+            return ours + name[len(theirs) :]
+    return "messages" if name == "chat" else name
+
+
+def failure_response(error: Exception, *, is_chat: bool = False) -> JSONResponse:
+    """The whole answer to a request that failed."""
+    status, body = failure_body(error, is_chat=is_chat)
+    return JSONResponse(body, status, headers=retry_headers(status))
+
+
+def retry_headers(status: int) -> dict[str, str]:
+    return {"retry-after": str(RETRY_DELAY_SECONDS)} if status in (429, 503) else {}
+
+
+async def handle_failure(request: Request, error: Exception) -> JSONResponse:
+    return failure_response(error, is_chat=request.url.path.endswith("/chat/completions"))
+
+
+async def handle_http_error(request: Request, error: Exception) -> JSONResponse:
+    """What the framework refuses: unknown paths, other methods, bodies that are too large."""
+    assert isinstance(error, HTTPException)
+    headers: Mapping[str, str] = error.headers or {}
+    return JSONResponse(error_body(str(error.detail), error.status_code), error.status_code, headers=headers)
+
+
+async def handle_invalid_body(request: Request, error: Exception) -> JSONResponse:
+    """The first of what is wrong with the types of a body."""
+    assert isinstance(error, RequestValidationError)
+    first = error.errors()[0]
+    location = [str(part) for part in first["loc"][1:]]
+    parameter = location[0] if location and first["type"] != "json_invalid" else None
+    message = first["msg"] if parameter is None else f"{'.'.join(location)}: {first['msg']}"
+    code = "invalid_json" if first["type"] == "json_invalid" else "invalid_type"
+    return JSONResponse(error_body(message, 400, parameter=parameter, code=code), 400)

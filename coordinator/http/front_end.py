@@ -1,0 +1,40 @@
+"""What the endpoints serve from: nothing before the pair is connected, nothing more once the process stops."""
+
+import asyncio
+from dataclasses import dataclass, field
+
+from prometheus_client import REGISTRY
+from prometheus_client.registry import CollectorRegistry
+
+from coordinator.http.config import HttpConfig
+from coordinator.serving import Serving
+from specpair.errors import PeerUnavailableError, ShuttingDownError
+
+
+@dataclass(kw_only=True)
+class FrontEnd:
+    """The state of the HTTP front end."""
+
+    config: HttpConfig
+    registry: CollectorRegistry = field(default=REGISTRY)
+    """Of the metrics that /metrics shows."""
+    is_stopping: bool = False
+    grace_is_over: asyncio.Event = field(default_factory=asyncio.Event)
+    """Ends the requests that are still running."""
+    _serving: Serving | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        return self._serving is not None and not self.is_stopping
+
+    @property
+    def serving(self) -> Serving:
+        """Raises PeerUnavailableError before the pair is connected, ShuttingDownError when the process stops."""
+        if self.is_stopping:
+            raise ShuttingDownError
+        if self._serving is None:
+            raise PeerUnavailableError("the pair is not connected yet")
+        return self._serving
+
+    def set_ready(self, serving: Serving) -> None:
+        self._serving = serving

@@ -1,0 +1,86 @@
+"""Logprobs as the two endpoints, and vLLM's prompt_logprobs, lay them out."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from specpair.v1 import coordinator_service_pb2 as pb
+from specpair.v1.logprobs_pb2 import TokenLogprobs
+
+LOWEST = -9999.0
+"""In place of minus infinity, which JSON does not have."""
+
+TokenText = Callable[[int], str]
+"""The text of a token by itself; empty where it holds no complete character."""
+
+
+class Likely(NamedTuple):
+    """One of the likeliest tokens."""
+
+    id: int
+    text: str
+    logprob: float
+
+
+def completion_logprobs(tokens: Sequence[pb.GeneratedToken], token_text: TokenText, offset: int) -> dict[str, Any]:
+    """Of a piece of text that begins at `offset`. The first token of a prompt has none."""
+    offsets = []
+    for token in tokens:
+        offsets.append(offset)
+        offset += len(token.text)
+    return {
+        "tokens": [token_name(token.id, token.text) for token in tokens],
+        "token_logprobs": [_logprob(token) for token in tokens],
+        "top_logprobs": [_top_by_name(token, token_text) for token in tokens],
+        "text_offset": offsets,
+    }
+
+
+def chat_logprobs(tokens: Sequence[pb.GeneratedToken], token_text: TokenText) -> dict[str, Any]:
+    content = []
+    for token in tokens:
+        top = [_chat_entry(*likely) for likely in _likeliest(token.logprobs, token_text)]
+        logprob = max(token.logprobs.logprob, LOWEST)
+        content.append({**_chat_entry(token.id, token.text, logprob), "top_logprobs": top})
+    return {"content": content, "refusal": None}
+
+
+def prompt_logprobs(tokens: Sequence[pb.GeneratedToken], token_text: TokenText) -> list[dict[str, Any] | None]:
+    """For each token of the prompt but the first: itself and the likeliest ones, by id; only the latter have a rank."""
+    return [_by_id(token, token_text) if token.HasField("logprobs") else None for token in tokens]
+
+
+def token_name(token_id: int, text: str) -> str:
+    """A token's text, or its id as vLLM writes it where it has none of its own."""
+    return text or f"token_id:{token_id}"
+
+
+def _top_by_name(token: pb.GeneratedToken, token_text: TokenText) -> dict[str, float] | None:
+    if not token.HasField("logprobs"):
+        return None
+    top: dict[str, float] = {}
+    for likely in _likeliest(token.logprobs, token_text):
+        top.setdefault(token_name(likely.id, likely.text), likely.logprob)  # of two that look alike the likelier
+    return top
+
+
+def _by_id(token: pb.GeneratedToken, token_text: TokenText) -> dict[str, Any]:
+    own = {"logprob": max(token.logprobs.logprob, LOWEST), "rank": None, "decoded_token": token.text}
+    ranked = {
+        str(likely.id): {"logprob": likely.logprob, "rank": rank, "decoded_token": likely.text}
+        for rank, likely in enumerate(_likeliest(token.logprobs, token_text), 1)
+    }
+    return {str(token.id): own, **ranked}
+
+
+def _chat_entry(token_id: int, text: str, logprob: float) -> dict[str, Any]:
+    data = list(text.encode()) if text else None
+    return {"token": token_name(token_id, text), "logprob": logprob, "bytes": data}
+
+
+def _likeliest(entry: TokenLogprobs, token_text: TokenText) -> Iterator[Likely]:
+    for token_id, logprob in zip(entry.top_token_ids, entry.top_logprobs, strict=True):
+        yield Likely(token_id, token_text(token_id), max(logprob, LOWEST))
+
+
+def _logprob(token: pb.GeneratedToken) -> float | None:
+    return max(token.logprobs.logprob, LOWEST) if token.HasField("logprobs") else None

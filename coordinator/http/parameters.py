@@ -1,0 +1,189 @@
+"""The bodies of requests: OpenAI's parameters, vLLM's extensions where it has them, and our own.
+
+Types are checked here, values where every front end has them checked. Unknown parameters are ignored, and null means
+that a parameter is not given.
+"""
+
+from typing import Annotated, Any, LiteralString, cast
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
+from pydantic_core import PydanticCustomError
+
+from coordinator.prompt import MAX_CHAT_MESSAGES
+from specpair.options import MAX_BIASES, Drafter, Rule
+
+MAX_PROMPTS = 128
+MAX_UINT32 = 2**32 - 1
+PROMPT_KINDS = "must be a text, token ids, or a list of either"
+
+Prompt = str | list[int]
+
+
+def refusal(kind: str, problem: str) -> PydanticCustomError:
+    """What a validator raises; the problem is told as it is."""
+    return PydanticCustomError(cast(LiteralString, kind), "{problem}", {"problem": problem})
+
+
+def read_prompts(value: Any) -> list[Prompt]:
+    """The prompts of a completion. A list of numbers is one prompt, any other list several."""
+    if isinstance(value, str) or (isinstance(value, list) and value and isinstance(value[0], int)):
+        value = [value]
+    if not isinstance(value, list) or not value:
+        raise refusal("prompt", PROMPT_KINDS)
+    if len(value) > MAX_PROMPTS:
+        raise refusal("prompt", f"has {len(value)} prompts; at most {MAX_PROMPTS} are taken")
+    return [_read_prompt(prompt) for prompt in value]
+
+
+def _read_prompt(prompt: Any) -> Prompt:
+    if isinstance(prompt, str):
+        return check_text(prompt)
+    if not isinstance(prompt, list) or any(type(token_id) is not int for token_id in prompt):
+        raise refusal("prompt", PROMPT_KINDS)
+    if prompt and not 0 <= min(prompt) <= max(prompt) <= MAX_UINT32:
+        raise refusal("prompt", "holds a number that is no token id")
+    return prompt
+
+
+def check_text(text: str) -> str:
+    """JSON can hold half a character (an unpaired surrogate), which is no text."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise refusal("text", "holds an unpaired surrogate, which is no character") from None
+    return text
+
+
+def read_logit_bias(value: Any) -> dict[int, float]:
+    """Token ids come as strings, as keys of an object must."""
+    if not isinstance(value, dict) or len(value) > MAX_BIASES:
+        raise refusal("logit_bias", f"must be an object of at most {MAX_BIASES} token ids and numbers")
+    return {_read_token_id(key): _read_bias(bias) for key, bias in value.items()}
+
+
+def _read_token_id(key: str) -> int:
+    if not (key.isascii() and key.isdecimal() and len(key) <= 10 and int(key) <= MAX_UINT32):
+        raise refusal("logit_bias", "has a key that is no token id")
+    return int(key)
+
+
+def _read_bias(bias: Any) -> float:
+    if isinstance(bias, bool) or not isinstance(bias, int | float) or abs(bias) > 1e30:
+        raise refusal("logit_bias", "has a value that is no number in [-100, 100]")
+    return float(bias)
+
+
+def read_stop(value: Any) -> list[str]:
+    stops = [value] if isinstance(value, str) else value
+    if not isinstance(stops, list) or any(not isinstance(stop, str) for stop in stops):
+        raise refusal("stop", "must be a text or a list of texts")
+    return [check_text(stop) for stop in stops]
+
+
+def join_parts(value: Any) -> Any:
+    """The text of a message that comes in parts. There are no other parts than text."""
+    if value is None:
+        return ""
+    if not isinstance(value, list):
+        return value
+    return "".join(_read_part(part) for part in value)
+
+
+def _read_part(part: Any) -> str:
+    if isinstance(part, dict) and part.get("type") == "text" and isinstance(text := part.get("text"), str):
+        return text
+    raise refusal("content", "must be a text or a list of parts of type text")
+
+
+Uint32 = Annotated[int, Field(ge=0, le=MAX_UINT32)]
+TokenIds = Annotated[list[Uint32], Field(fail_fast=True)]
+Prompts = Annotated[
+    Any,
+    PlainValidator(
+        read_prompts,
+        json_schema_input_type=str
+        | Annotated[list[Uint32], Field(min_length=1)]
+        | Annotated[list[str], Field(min_length=1, max_length=MAX_PROMPTS)]
+        | Annotated[list[list[Uint32]], Field(min_length=1, max_length=MAX_PROMPTS)],
+    ),
+]
+Stop = Annotated[Any, PlainValidator(read_stop, json_schema_input_type=str | list[str])]
+LogitBias = Annotated[Any, PlainValidator(read_logit_bias, json_schema_input_type=dict[str, float])]
+
+
+class TextPart(BaseModel):
+    """A part of a message."""
+
+    type: str = Field(pattern="^text$")
+    text: str
+
+
+class ChatMessage(BaseModel):
+    """One message of a conversation."""
+
+    role: str = Field(description="system (or developer), user, assistant.")
+    content: Annotated[str, BeforeValidator(join_parts, json_schema_input_type=str | list[TextPart] | None)] = ""
+
+
+class StreamOptions(BaseModel):
+    """What a stream holds besides text."""
+
+    include_usage: bool | None = Field(None, description="Adds a chunk with usage and metrics before the end.")
+
+
+class GenerationParameters(BaseModel):
+    """What completions and chat completions have in common."""
+
+    model_config = ConfigDict(protected_namespaces=())
+
+    model: str | None = Field(None, description="The model that is served, as /v1/models names it.")
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    user: str | None = Field(None, description="Ignored.")
+
+    n: Uint32 | None = None
+    best_of: Uint32 | None = None
+    max_tokens: Uint32 | None = Field(None, description="Default: as many as the model has room for.")
+    stop: Stop | None = None
+    seed: Annotated[int, Field(ge=-(2**63), le=2**64 - 1)] | None = Field(
+        None, description="Of choice i: seed + i. A negative one stands for itself + 2^64."
+    )
+    temperature: float | None = Field(None, description="0 is greedy. Default 1.")
+    top_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    logit_bias: LogitBias | None = None
+
+    top_k: Annotated[int, Field(ge=-1, le=MAX_UINT32)] | None = Field(None, description="0 or -1 keeps all tokens.")
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+    min_tokens: Uint32 | None = None
+    stop_token_ids: TokenIds | None = None
+    ignore_eos: bool | None = None
+    prompt_logprobs: Uint32 | None = None
+
+    num_speculative_tokens: Uint32 | None = Field(
+        None, description="Tokens proposed in each round; 0 switches speculation off. Default: the server decides."
+    )
+    rule: Rule | None = Field(None, description="How proposals are judged. Default block.")
+    drafter: Drafter | None = Field(None, description="What proposes. Default: the draft service's own choice.")
+    lenience: float | None = Field(None, description="Lossy below 1. Default 1: exact.")
+    include_rounds: bool | None = Field(None, description="Reports how each round went.")
+
+
+class CompletionParameters(GenerationParameters):
+    """The body of /v1/completions."""
+
+    prompt: Prompts
+    echo: bool | None = None
+    logprobs: Uint32 | None = Field(None, description="Of each token and of so many of the likeliest, at most 20.")
+    suffix: str | None = Field(None, description="Not supported; empty or null.")
+
+
+class ChatParameters(GenerationParameters):
+    """The body of /v1/chat/completions."""
+
+    messages: Annotated[list[ChatMessage], Field(fail_fast=True, max_length=MAX_CHAT_MESSAGES)]
+    max_completion_tokens: Uint32 | None = Field(None, description="The name that OpenAI prefers to max_tokens.")
+    logprobs: bool | None = None
+    top_logprobs: Uint32 | None = None

@@ -1,0 +1,75 @@
+"""The HTTP server: uvicorn on the event loop of the process, without signals of its own."""
+
+import asyncio
+import logging
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from coordinator.http.app import create_app
+from coordinator.http.front_end import FrontEnd
+from specpair.rpc.config import join_address
+from specpair.rpc.server import BindError
+
+KEEP_ALIVE_SECONDS = 75
+"""How long an idle connection is kept; longer than clients keep theirs, so that they do not meet one being closed."""
+CLOSING_SECONDS = 2
+"""What requests have to end when the grace time is over."""
+BACKLOG = 2048
+
+logger = logging.getLogger(__name__)
+
+
+class _Server(uvicorn.Server):
+    """Leaves the signals to the process."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+class HttpServer:
+    """Serves one front end."""
+
+    def __init__(self, front_end: FrontEnd):
+        self._front_end = front_end
+        config = uvicorn.Config(
+            create_app(front_end),
+            log_config=None,
+            log_level="warning",
+            access_log=False,  # each request has its own line, with its numbers
+            lifespan="off",
+            ws="none",
+            server_header=False,
+            timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            timeout_graceful_shutdown=round(front_end.config.grace_seconds) + CLOSING_SECONDS,
+        )
+        self._server = _Server(config)
+        self._running: asyncio.Task[None] | None = None
+
+    async def start(self) -> int:
+        """Listens. Returns the port; raises BindError."""
+        listener = _listen(self._front_end.config.host, self._front_end.config.port)
+        port = listener.getsockname()[1]
+        self._running = asyncio.create_task(self._server.serve([listener]))
+        logger.info("http listening on %s", join_address(self._front_end.config.host, port))
+        return port
+
+    async def stop(self) -> None:
+        """Refuses new requests; running ones have the grace time to finish, then they are told."""
+        self._front_end.is_stopping = True
+        self._server.should_exit = True
+        if self._running is not None:
+            await asyncio.wait((self._running,), timeout=self._front_end.config.grace_seconds)
+            self._front_end.grace_is_over.set()
+            await self._running
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError:
+        raise BindError(f"cannot listen on {join_address(host, port)}: is the address in use?") from None
