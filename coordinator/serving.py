@@ -29,12 +29,18 @@ class Serving:
         """Requests running now."""
         self._output_count = 0
 
+    @property
+    def output_limit(self) -> int:
+        """Outputs that may be generated at once."""
+        return min(self.pair.config.max_requests, self.pair.target.info.max_num_seqs)
+
     async def generate(
-        self, request: pb.GenerateTokensRequest, arrival: float | None = None
+        self, request: pb.GenerateTokensRequest, arrival: float | None = None, request_id: str | None = None
     ) -> AsyncGenerator[pb.GenerateTokensResponse, None]:
         """What CoordinatorService.GenerateTokens answers. To be closed, as with aclosing: that ends all work on it.
 
-        `arrival` is the time.perf_counter at which the request came in, now if None. Raises SpecpairError.
+        `arrival` is the time.perf_counter at which the request came in, now if None; `request_id` names it in the log.
+        Raises SpecpairError.
         """
         arrival = time.perf_counter() if arrival is None else arrival
         target = self.pair.target
@@ -43,7 +49,7 @@ class Serving:
         with self._admission(reader.output_count(request).best_of):
             checked = await reader.read(request)
             choices = Choices(checked, self.pair, arrival)
-            with _log_outcomes(choices):
+            with _log_outcomes(choices, request_id):
                 for response in prompt_responses(checked, await score_prompt(checked, self.pair), target.tokenizer):
                     yield response
                 async with aclosing(choices.rounds()) as rounds:
@@ -53,7 +59,7 @@ class Serving:
     @contextmanager
     def _admission(self, output_count: int) -> Iterator[None]:
         """Places among the running outputs, taken before any work is done."""
-        limit = min(self.pair.config.max_requests, self.pair.target.info.max_num_seqs)
+        limit = self.output_limit
         if self._output_count + output_count > limit:
             message = f"the request wants {output_count} of {limit} places; {self._output_count} are taken"
             raise CapacityExhaustedError(message, limit=limit)
@@ -67,8 +73,11 @@ class Serving:
 
 
 @contextmanager
-def _log_outcomes(choices: Choices) -> Iterator[None]:
-    """A line for each output, with its numbers, also when the request fails or its client goes away."""
+def _log_outcomes(choices: Choices, request_id: str | None) -> Iterator[None]:
+    """A line for each output, with its numbers, also when the request fails or its client goes away.
+
+    A request without an id is named by its first sequence.
+    """
     outcome = "cancelled"
     try:
         yield
@@ -77,7 +86,7 @@ def _log_outcomes(choices: Choices) -> Iterator[None]:
         outcome = f"failed ({error.reason})"
         raise
     finally:
-        request = choices.generations[0].sequence_id[:8]
+        request = request_id or choices.generations[0].sequence_id[:8]
         for index, generation in enumerate(choices.generations):
             logger.info("request %s", outcome, extra={"request": request, "output": index, **_numbers(generation)})
 
