@@ -1,0 +1,151 @@
+"""The dashboard of acceptance: what the draft proposes, what the target makes of it, and what that gains."""
+
+from deploy.grafana.panels import (
+    PER_SECOND,
+    RATIO,
+    SECONDS,
+    TIMES,
+    Panels,
+    Query,
+    bars,
+    buckets,
+    lines,
+    mean,
+    number,
+)
+
+ACCEPTED = "specpair_spec_decode_num_accepted_tokens"
+PROPOSED = "specpair_spec_decode_num_draft_tokens"
+DRAFTS = "specpair_spec_decode_num_drafts"
+ROUNDS = "specpair_spec_decode_rounds"
+
+
+def panels() -> Panels:
+    return [*_numbers(), *_acceptance(), *_rounds()]
+
+
+def _numbers() -> Panels:
+    """One row that says how it stands."""
+    return [
+        number(
+            "Acceptance rate",
+            "Accepted of proposed tokens, since the coordinator started.",
+            Query(f"sum({ACCEPTED}_total) / (sum({PROPOSED}_total) > 0)"),
+            unit=RATIO,
+            decimals=1,
+        ),
+        number(
+            "Tokens per round",
+            "Mean over the outputs that finished: accepted tokens and the one that the target adds to each round.",
+            Query("sum(specpair_request_tokens_per_round_sum) / (sum(specpair_request_tokens_per_round_count) > 0)"),
+        ),
+        number(
+            "Proposed per round",
+            "Mean number of tokens in a proposal.",
+            Query(f"sum({PROPOSED}_total) / (sum({DRAFTS}_total) > 0)"),
+        ),
+        number(
+            "Speedup measured",
+            "Tokens per second, as a multiple of what plain rounds gave lately.",
+            Query("specpair_speculation_speedup_ratio"),
+            unit=TIMES,
+        ),
+        number(
+            "Speedup predicted",
+            "Theorem 3.8 of Leviathan et al. for the acceptance and the costs of the same rounds.",
+            Query("specpair_speculation_predicted_speedup_ratio"),
+            unit=TIMES,
+        ),
+        number("Draft up", "1 while the coordinator reaches it.", Query("specpair_draft_up"), decimals=0),
+    ]
+
+
+def _acceptance() -> Panels:
+    return [
+        lines(
+            "Acceptance rate",
+            "Accepted of proposed tokens.",
+            Query(_ratio(), "all"),
+            unit=RATIO,
+            highest=1,
+        ),
+        buckets(
+            "Acceptance rate of requests",
+            "How many outputs ended with which acceptance rate.",
+            "specpair_request_acceptance_rate",
+            unit=RATIO,
+        ),
+        bars(
+            "Acceptance by position",
+            "Of the tokens proposed at each place of a proposal, how many were accepted, since the coordinator "
+            "started. A token counts only if those before it did.",
+            Query(
+                f"sum by (position) ({ACCEPTED}_per_pos_total) / (sum by (position) ({PROPOSED}_per_pos_total) > 0)",
+                "{{position}}",
+            ),
+        ),
+        lines(
+            "Acceptance by position over time",
+            "The same for each moment.",
+            Query(_ratio("position", "_per_pos"), "position {{position}}"),
+            unit=RATIO,
+            highest=1,
+        ),
+        lines(
+            "Acceptance by drafter and rule",
+            "Rates of different rules or drafters may be compared for the same prompts only.",
+            Query(_ratio("drafter, rule"), "{{drafter}}, {{rule}}"),
+            unit=RATIO,
+            highest=1,
+        ),
+        lines(
+            "Tokens per round",
+            "Of the outputs that finished; 1 is the target alone.",
+            mean("specpair_request_tokens_per_round", "drafter, rule", "{{drafter}}, {{rule}}"),
+        ),
+    ]
+
+
+def _rounds() -> Panels:
+    """What acceptance gains, and what rounds are made of."""
+    return [
+        lines(
+            "Speedup against plain decoding",
+            "Measured, and predicted by Theorem 3.8. Above 1 speculation pays.",
+            Query("specpair_speculation_speedup_ratio", "measured"),
+            Query("specpair_speculation_predicted_speedup_ratio", "predicted"),
+            unit=TIMES,
+        ),
+        lines(
+            "Proposed tokens per round",
+            "The mean length of proposals: what was asked for, or what the coordinator chose.",
+            Query(
+                f"sum by (drafter, rule) (rate({PROPOSED}_total[$__rate_interval]))"
+                f" / (sum by (drafter, rule) (rate({DRAFTS}_total[$__rate_interval])) > 0)",
+                "{{drafter}}, {{rule}}",
+            ),
+        ),
+        lines(
+            "Rounds",
+            "draft: with a proposal; plain: without, on purpose; fallback: without, because the draft did not answer.",
+            Query(f"sum by (kind) (rate({ROUNDS}_total[$__rate_interval]))", "{{kind}}"),
+            unit=PER_SECOND,
+            is_stacked=True,
+        ),
+        lines(
+            "Where the time of a round goes",
+            "Mean of each part of a round.",
+            mean("specpair_round_time_seconds", "part", "{{part}}"),
+            unit=SECONDS,
+            is_stacked=True,
+        ),
+    ]
+
+
+def _ratio(by: str = "", part: str = "") -> str:
+    """Accepted of proposed tokens at each moment. Nothing where nothing was proposed."""
+    grouping = f"by ({by}) " if by else ""
+    accepted, proposed = (
+        f"sum {grouping}(rate({name}{part}_total[$__rate_interval]))" for name in (ACCEPTED, PROPOSED)
+    )
+    return f"{accepted} / ({proposed} > 0)"

@@ -1,0 +1,51 @@
+"""The dashboards. `python -m deploy.grafana.dashboards` writes them to dashboards/, from where Grafana takes them."""
+
+from pathlib import Path
+
+from grafana_foundation_sdk.builders.dashboard import Dashboard, DashboardLink, Row
+from grafana_foundation_sdk.cog.encoder import JSONEncoder
+from grafana_foundation_sdk.models import dashboard as model
+from grafana_foundation_sdk.models.dashboard import DashboardCursorSync, DashboardLinkType
+
+from deploy.grafana import acceptance, serving
+
+FOLDER = Path(__file__).parent / "dashboards"
+TAG = "specpair"
+DASHBOARDS = {"acceptance": acceptance.panels, "serving": serving.panels}
+
+
+def build(name: str) -> model.Dashboard:
+    """A dashboard by its name. The link of its tag leads to the others."""
+    board = (
+        Dashboard(f"specpair: {name}")
+        .uid(f"specpair-{name}")
+        .tags([TAG])
+        .readonly()
+        .timezone("browser")
+        .tooltip(DashboardCursorSync.CROSSHAIR)
+        .time("now-15m", "now")
+        .refresh("5s")
+        .link(DashboardLink("specpair").type(DashboardLinkType.DASHBOARDS).tags([TAG]).keep_time(True))
+    )
+    for panel in DASHBOARDS[name]():
+        board = board.with_row(panel) if isinstance(panel, Row) else board.with_panel(panel)
+    built = board.build()
+    for number, panel in enumerate(built.panels or (), start=1):
+        panel.id_val = number
+    return built
+
+
+def as_json(name: str) -> str:
+    """The text of a dashboard's file."""
+    return JSONEncoder(sort_keys=True, indent=2).encode(build(name)) + "\n"
+
+
+def write(folder: Path = FOLDER) -> None:
+    """Writes a file for each dashboard."""
+    folder.mkdir(exist_ok=True)
+    for name in DASHBOARDS:
+        (folder / f"{name}.json").write_text(as_json(name))
+
+
+if __name__ == "__main__":
+    write()
