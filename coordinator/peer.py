@@ -4,6 +4,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import grpc
+
 from specpair.errors import (
     BaseLengthMismatchError,
     ConflictingBodyError,
@@ -40,6 +42,8 @@ class Proposed:
     elapsed_us: int
     """From the call to the answer, as seen from here."""
     queue_time_us: int = 0
+    rollback_time_ns: int = 0
+    """What the cache took to drop tokens that were rolled back."""
     started_at: float = 0.0
     """When the call was made, by time.perf_counter."""
 
@@ -61,6 +65,8 @@ class Verdict:
     logprobs: Sequence[logprobs_pb2.TokenLogprobs] = ()
     """One entry for each committed token, if the sequence was opened with logprobs."""
     queue_time_us: int = 0
+    rollback_time_ns: int = 0
+    """What the cache took to drop tokens that were rolled back."""
     started_at: float = 0.0
     """When the call was made, by time.perf_counter."""
     target_probabilities: Sequence[float] = ()
@@ -88,6 +94,11 @@ class ModelPeer:
         self.address = address
         self.channel = connect(address)
         self._sequences = SequenceServiceStub(self.channel)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the process on the other side answers pings. One that does not is looked for again."""
+        return self.channel.get_state(try_to_connect=True) is grpc.ChannelConnectivity.READY
 
     async def info(self, within: float) -> ModelInfo:
         with peer_errors():
@@ -192,6 +203,7 @@ class DraftPeer(ModelPeer):
             compute_time_us=response.compute_time_us,
             elapsed_us=elapsed_us(start),
             queue_time_us=response.queue_time_us,
+            rollback_time_ns=response.rollback_time_ns,
             started_at=start,
         )
 
@@ -235,6 +247,7 @@ class TargetPeer(ModelPeer):
             batch_token_count=response.batch_token_count,
             logprobs=response.logprobs,
             queue_time_us=response.queue_time_us,
+            rollback_time_ns=response.rollback_time_ns,
             started_at=start,
             target_probabilities=response.target_probabilities,
             draft_probabilities=response.draft_probabilities,

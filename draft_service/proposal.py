@@ -40,3 +40,5 @@ class Drafted:
     """Seconds from the first forward pass to the last token."""
     batch_size: int
     """Sequences in the largest forward pass; 0 if no model ran."""
+    rollback_time: float = 0.0
+    """Seconds that the cache took to drop what was rolled back."""

@@ -56,6 +56,7 @@ class DraftServicer(DraftServiceServicer):
             compute_time_us=round(drafted.compute_time * 1e6),
             batch_size=drafted.batch_size,
             drafter=drafter_to_proto(drafted.drafter),
+            rollback_time_ns=round(drafted.rollback_time * 1e9),
         )
 
 

@@ -62,6 +62,7 @@ class TargetServicer(TargetServiceServicer):
             logprobs=[encode_logprobs(entry) for entry in verdict.logprobs],
             target_probabilities=verdict.target_probabilities,
             draft_probabilities=verdict.draft_probabilities,
+            rollback_time_ns=round(verdict.rollback_time * 1e9),
         )
 
     async def ScoreTokens(

@@ -68,6 +68,8 @@ class Verdict:
     """Of the proposed tokens, if asked for."""
     draft_probabilities: list[float]
     """The same; empty, too, where no distributions were sent."""
+    rollback_time: float
+    """Seconds that the cache took to drop what was rolled back."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -144,6 +146,7 @@ class Verifier(ModelHost[Verdict]):
             batch_token_count=work.largest_batch.token_count if work.largest_batch else 0,
             target_probabilities=work.target_probabilities,
             draft_probabilities=sent_probabilities(work) if call.include_probabilities else [],
+            rollback_time=work.rollback_time,
         )
 
     @staticmethod

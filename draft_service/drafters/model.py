@@ -85,6 +85,7 @@ class ModelDrafter(Proposer):
             queue_time=work.queue_time,
             compute_time=work.compute_time,
             batch_size=work.largest_batch.sequence_count if work.largest_batch else 0,
+            rollback_time=work.rollback_time,
         )
 
     async def _prefill(self, held: HeldSequence[Drafted]) -> None:

@@ -35,6 +35,15 @@ class BlockPool:
         self._block_of: dict[PrefixKey, int] = {}
         self._registration: dict[int, int] = {}
         self._registered = 0
+        self.shared_count = 0
+        """Blocks with more than one owner."""
+        self.evicted_count = 0
+        """Times that kept content was given up for others."""
+
+    @property
+    def kept_count(self) -> int:
+        """Free blocks with content."""
+        return len(self._kept)
 
     @property
     def free_count(self) -> int:
@@ -52,12 +61,14 @@ class BlockPool:
         if self._references[block] == 0:
             del self._kept[block]
         self._references[block] += 1
+        self.shared_count += self._references[block] == 2
 
     def release(self, blocks: Iterable[int]) -> None:
         """One owner less. Pass the blocks of a sequence last first, so that its beginning is kept longest."""
         for block in blocks:
             assert self._references[block] > 0, f"block {block} is free already"
             self._references[block] -= 1
+            self.shared_count -= self._references[block] == 1
             if self._references[block] == 0:
                 if block in self._key_of:
                     self._kept[block] = None
@@ -105,6 +116,7 @@ class BlockPool:
         else:
             block, _ = self._kept.popitem(last=False)
             self.forget(block)
+            self.evicted_count += 1
         self._references[block] = 1
         return block
 
@@ -112,6 +124,7 @@ class BlockPool:
         """Asserts that the references are those of `holdings` (the blocks of every owner) and none is lost."""
         counted = Counter(block for blocks in holdings for block in blocks)
         assert all(self._references[b] == counted[b] for b in range(self.block_count)), "references do not add up"
+        assert self.shared_count == sum(count > 1 for count in self._references), "shared blocks are miscounted"
         free = [*self._empty, *self._kept]
         assert len(free) == len(set(free)), "a block is free twice"
         assert set(free) == {b for b in range(self.block_count) if not counted[b]}, "a block is lost"

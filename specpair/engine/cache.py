@@ -42,6 +42,21 @@ class Segment(NamedTuple):
         return self.start + self.token_count
 
 
+class BlockCounts(NamedTuple):
+    """Where the blocks of a cache are."""
+
+    used: int
+    """Held by sequences."""
+    shared: int
+    """Of those, held by several."""
+    kept: int
+    """Free, with content that a later sequence may find."""
+    free: int
+    """Free and empty."""
+    evicted: int
+    """Kept blocks that were given to others, since the start."""
+
+
 class CachePlan(ABC):
     """One forward pass seen from the cache: made once, used by every layer."""
 
@@ -64,6 +79,10 @@ class KeyValueCache(ABC):
     @abstractmethod
     def free_block_count(self) -> int:
         """Blocks that can be had now, those of kept prefixes included."""
+
+    @abstractmethod
+    def block_counts(self) -> BlockCounts:
+        """Where the blocks are. Any thread may ask; one that asks during a change may see half of it."""
 
     @abstractmethod
     def open(self, token_ids: list[int]) -> Holding:

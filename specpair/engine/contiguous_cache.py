@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from specpair.engine.cache import CachePlan, Holding, KeyValueCache, LayerShape, Segment, blocks_for
+from specpair.engine.cache import BlockCounts, CachePlan, Holding, KeyValueCache, LayerShape, Segment, blocks_for
 from specpair.errors import CapacityExhaustedError
 
 
@@ -46,10 +46,16 @@ class ContiguousCache(KeyValueCache):
         self._kept: OrderedDict[Slab, None] = OrderedDict()  # of closed sequences; oldest first
         self._held_blocks = 0
         self._kept_blocks = 0
+        self._evicted_blocks = 0
 
     @property
     def free_block_count(self) -> int:
         return self.block_count - self._held_blocks
+
+    def block_counts(self) -> BlockCounts:
+        """Nothing is shared: a fork is a copy."""
+        held, kept = self._held_blocks, self._kept_blocks
+        return BlockCounts(held, 0, kept, self.block_count - held - kept, self._evicted_blocks)
 
     def open(self, token_ids: list[int]) -> Holding:
         best = max(self._kept, key=lambda slab: common_length(slab.token_ids, token_ids), default=None)
@@ -128,6 +134,7 @@ class ContiguousCache(KeyValueCache):
         while self._held_blocks + block_count - returned + self._kept_blocks > self.block_count:
             evicted, _ = self._kept.popitem(last=False)
             self._kept_blocks -= evicted.block_count
+            self._evicted_blocks += evicted.block_count
         stacks = [self._stack(shape, layers, block_count) for shape, layers in self._shapes.items()]
         if length:
             for new, old in zip(stacks, slab.stacks, strict=True):

@@ -23,6 +23,7 @@ from specpair.engine.gathering import Gathering
 from specpair.engine.model_runner import ModelRunner
 from specpair.engine.scheduler import Chunk, schedule
 from specpair.engine.sequence import BatchSize, Sequence, Work
+from specpair.engine.statistics import EngineStatistics
 from specpair.errors import CapacityExhaustedError, ShuttingDownError, SpecpairError
 
 log = logging.getLogger(__name__)
@@ -48,6 +49,8 @@ class Engine:
         self._runner = runner
         self.cache = runner.cache
         """To be read only: the device thread owns it."""
+        self.statistics = EngineStatistics()
+        """To be read only, as well."""
         self._advance = advance
         self._token_budget = token_budget
         self._short = short
@@ -172,13 +175,16 @@ class Engine:
         """One forward pass, and what the service makes of its logits."""
         started = time.perf_counter()
         logits = self._forward(chunks)
+        row_count, token_count = len(logits), sum(chunk.token_count for chunk in chunks)
         complete = [chunk.work for chunk in chunks if chunk.completes]
         for work in complete:
             work.done = work.row_count == 0
         if wanting := [work for work in complete if not work.done]:
             self._advance(wanting, logits)
-        if len(logits) == (token_count := sum(chunk.token_count for chunk in chunks)):
-            self._gathering.add_pass(token_count, time.perf_counter() - started)
+        seconds = time.perf_counter() - started
+        self.statistics.add_pass(len(chunks), token_count, row_count, seconds)
+        if row_count == token_count:
+            self._gathering.add_pass(token_count, seconds)
         self._finish([work for work in complete if work.done])
 
     def _prepare(self, work: Work) -> None:
@@ -191,7 +197,9 @@ class Engine:
         # The rows that are wanted are fed again if need be, and no pass is empty.
         fed = min(sequence.valid_length, len(sequence.tokens) - max(1, work.row_count))
         if sequence.holding.length > fed:
+            started = time.perf_counter()
             self.cache.truncate_to(sequence.holding, fed)
+            work.rollback_time += time.perf_counter() - started
             sequence.valid_length = fed
 
     def _reserve(self, chunks: list[Chunk]) -> list[Chunk]:
@@ -221,8 +229,14 @@ class Engine:
         sequence = next(iter(self._idle), None)
         if sequence is None:
             return False
-        self._take_away(sequence)
+        self._evict(sequence)
         return True
+
+    def _evict(self, sequence: Sequence) -> None:
+        """Takes the cache away for others, and counts it."""
+        free = self.cache.block_counts().free
+        self._take_away(sequence)
+        self.statistics.evicted_blocks += self.cache.block_counts().free - free
 
     def _take_away(self, sequence: Sequence) -> None:
         """Frees its cache; its tokens are fed again when needed.
@@ -240,7 +254,7 @@ class Engine:
         first = chunks[0].work
         others = [work.sequence for work in self._works if work is not first and is_holding(work.sequence)]
         if others:
-            self._take_away(others[-1])
+            self._evict(others[-1])
         else:
             first.error = CapacityExhaustedError("the cache is too small for this sequence")
             first.done = True
@@ -266,6 +280,8 @@ class Engine:
         now = time.perf_counter()
         for work in works:
             work.finished_at = now
+            if work.started_at:
+                self.statistics.queue_time.add(work.queue_time)
             if work.error is not None:
                 work.sequence.valid_length = 0  # whatever it was, it may be in the cache
             if work.sequence.holding is not None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from specpair.engine.block_pool import BlockPool
-from specpair.engine.cache import CachePlan, Holding, KeyValueCache, LayerShape, Segment, blocks_for
+from specpair.engine.cache import BlockCounts, CachePlan, Holding, KeyValueCache, LayerShape, Segment, blocks_for
 
 
 class PagedCache(KeyValueCache):
@@ -34,6 +34,11 @@ class PagedCache(KeyValueCache):
     @property
     def free_block_count(self) -> int:
         return self._pool.free_count
+
+    def block_counts(self) -> BlockCounts:
+        pool = self._pool
+        available, kept = pool.free_count, pool.kept_count
+        return BlockCounts(self.block_count - available, pool.shared_count, kept, available - kept, pool.evicted_count)
 
     def open(self, token_ids: list[int]) -> Holding:
         blocks = self._pool.find(token_ids, self.block_size)

@@ -64,6 +64,8 @@ class Work:
     started_at: float = 0.0
     """When its first forward pass began."""
     finished_at: float = 0.0
+    rollback_time: float = 0.0
+    """Seconds that the cache took to drop what the tokens no longer agree with; before the pass that needs it."""
     largest_batch: "BatchSize | None" = None
     """The largest forward pass that it took part in; None before the first."""
 

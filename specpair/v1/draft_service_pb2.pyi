@@ -26,7 +26,7 @@ class ProposeTokensRequest(_message.Message):
     def __init__(self, sequence_id: _Optional[str] = ..., step: _Optional[int] = ..., base_length: _Optional[int] = ..., appended_token_ids: _Optional[_Iterable[int]] = ..., num_speculative_tokens: _Optional[int] = ..., min_confidence: _Optional[float] = ...) -> None: ...
 
 class ProposeTokensResponse(_message.Message):
-    __slots__ = ("instance_id", "step", "proposal", "queue_time_us", "compute_time_us", "batch_size", "drafter")
+    __slots__ = ("instance_id", "step", "proposal", "queue_time_us", "compute_time_us", "batch_size", "drafter", "rollback_time_ns")
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     PROPOSAL_FIELD_NUMBER: _ClassVar[int]
@@ -34,6 +34,7 @@ class ProposeTokensResponse(_message.Message):
     COMPUTE_TIME_US_FIELD_NUMBER: _ClassVar[int]
     BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
     DRAFTER_FIELD_NUMBER: _ClassVar[int]
+    ROLLBACK_TIME_NS_FIELD_NUMBER: _ClassVar[int]
     instance_id: str
     step: int
     proposal: _proposal_pb2.Proposal
@@ -41,7 +42,8 @@ class ProposeTokensResponse(_message.Message):
     compute_time_us: int
     batch_size: int
     drafter: _drafter_pb2.Drafter
-    def __init__(self, instance_id: _Optional[str] = ..., step: _Optional[int] = ..., proposal: _Optional[_Union[_proposal_pb2.Proposal, _Mapping]] = ..., queue_time_us: _Optional[int] = ..., compute_time_us: _Optional[int] = ..., batch_size: _Optional[int] = ..., drafter: _Optional[_Union[_drafter_pb2.Drafter, str]] = ...) -> None: ...
+    rollback_time_ns: int
+    def __init__(self, instance_id: _Optional[str] = ..., step: _Optional[int] = ..., proposal: _Optional[_Union[_proposal_pb2.Proposal, _Mapping]] = ..., queue_time_us: _Optional[int] = ..., compute_time_us: _Optional[int] = ..., batch_size: _Optional[int] = ..., drafter: _Optional[_Union[_drafter_pb2.Drafter, str]] = ..., rollback_time_ns: _Optional[int] = ...) -> None: ...
 
 class StreamProposalsRequest(_message.Message):
     __slots__ = ("calls",)

@@ -26,7 +26,7 @@ class VerifyProposalRequest(_message.Message):
     def __init__(self, sequence_id: _Optional[str] = ..., step: _Optional[int] = ..., base_length: _Optional[int] = ..., appended_token_ids: _Optional[_Iterable[int]] = ..., proposal: _Optional[_Union[_proposal_pb2.Proposal, _Mapping]] = ..., include_probabilities: _Optional[bool] = ...) -> None: ...
 
 class VerifyProposalResponse(_message.Message):
-    __slots__ = ("instance_id", "step", "accepted_count", "next_token_id", "length", "queue_time_us", "compute_time_us", "logprobs", "batch_token_count", "target_probabilities", "draft_probabilities")
+    __slots__ = ("instance_id", "step", "accepted_count", "next_token_id", "length", "queue_time_us", "compute_time_us", "logprobs", "batch_token_count", "target_probabilities", "draft_probabilities", "rollback_time_ns")
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -38,6 +38,7 @@ class VerifyProposalResponse(_message.Message):
     BATCH_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
     TARGET_PROBABILITIES_FIELD_NUMBER: _ClassVar[int]
     DRAFT_PROBABILITIES_FIELD_NUMBER: _ClassVar[int]
+    ROLLBACK_TIME_NS_FIELD_NUMBER: _ClassVar[int]
     instance_id: str
     step: int
     accepted_count: int
@@ -49,7 +50,8 @@ class VerifyProposalResponse(_message.Message):
     batch_token_count: int
     target_probabilities: _containers.RepeatedScalarFieldContainer[float]
     draft_probabilities: _containers.RepeatedScalarFieldContainer[float]
-    def __init__(self, instance_id: _Optional[str] = ..., step: _Optional[int] = ..., accepted_count: _Optional[int] = ..., next_token_id: _Optional[int] = ..., length: _Optional[int] = ..., queue_time_us: _Optional[int] = ..., compute_time_us: _Optional[int] = ..., logprobs: _Optional[_Iterable[_Union[_logprobs_pb2.TokenLogprobs, _Mapping]]] = ..., batch_token_count: _Optional[int] = ..., target_probabilities: _Optional[_Iterable[float]] = ..., draft_probabilities: _Optional[_Iterable[float]] = ...) -> None: ...
+    rollback_time_ns: int
+    def __init__(self, instance_id: _Optional[str] = ..., step: _Optional[int] = ..., accepted_count: _Optional[int] = ..., next_token_id: _Optional[int] = ..., length: _Optional[int] = ..., queue_time_us: _Optional[int] = ..., compute_time_us: _Optional[int] = ..., logprobs: _Optional[_Iterable[_Union[_logprobs_pb2.TokenLogprobs, _Mapping]]] = ..., batch_token_count: _Optional[int] = ..., target_probabilities: _Optional[_Iterable[float]] = ..., draft_probabilities: _Optional[_Iterable[float]] = ..., rollback_time_ns: _Optional[int] = ...) -> None: ...
 
 class StreamVerificationsRequest(_message.Message):
     __slots__ = ("calls",)
