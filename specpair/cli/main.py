@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from specpair.cli import chat, generate, health, info, serve, theory, trace, up, verify_exactness
+from specpair.cli import chat, generate, health, info, serve, theory, top, trace, up, verify_exactness
 from specpair.version import package_version
 
 app = typer.Typer(
@@ -18,6 +18,7 @@ app = typer.Typer(
 app.command("up")(up.up)
 app.command("generate")(generate.generate)
 app.command("chat")(chat.chat)
+app.command("top")(top.top)
 app.command("trace")(trace.trace)
 app.command("info")(info.info)
 app.command("health")(health.health)

@@ -1,0 +1,65 @@
+"""A metrics endpoint, asked from time to time."""
+
+import http.client
+import time
+import urllib.request
+from collections import deque
+from typing import NamedTuple
+
+from specpair.cli.exposition import Exposition
+from specpair.cli.failures import WRONG_USE, CommandError
+
+MAX_BYTES = 16 * 1024 * 1024
+TIMEOUT = 2.0
+
+# Straight to the service: a proxy would look for the loopback address on its own machine.
+_opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+
+class Scrape(NamedTuple):
+    """What an endpoint said."""
+
+    clock: float
+    """Unix time."""
+    exposition: Exposition
+
+
+class Endpoint:
+    """One endpoint with what it said lately."""
+
+    def __init__(self, url: str, window: float):
+        """`window` is the stretch of time to remember, in seconds. Raises CommandError for what is no URL."""
+        if not url.startswith(("http://", "https://")):
+            raise CommandError(f"{url} is no URL; it must be as http://127.0.0.1:8000/metrics", WRONG_USE)
+        self.url = url
+        self.problem: str | None = "not asked yet"
+        """Why there is nothing new; None if there is."""
+        self._window = window
+        self._scrapes: deque[Scrape] = deque()
+
+    @property
+    def latest(self) -> Scrape | None:
+        """None before the first answer."""
+        return self._scrapes[-1] if self._scrapes else None
+
+    @property
+    def earliest(self) -> Scrape | None:
+        """The oldest one within the window; None before the second answer."""
+        return self._scrapes[0] if len(self._scrapes) > 1 else None
+
+    def ask(self) -> None:
+        """Takes the answer in, or notes the problem."""
+        try:
+            with _opener.open(self.url, timeout=TIMEOUT) as response:
+                text = response.read(MAX_BYTES).decode()
+            self.add(Scrape(time.time(), Exposition.parse(text)))
+        except (OSError, http.client.HTTPException):
+            self.problem = "not reached"
+        except ValueError:
+            self.problem = "no metrics there"
+
+    def add(self, scrape: Scrape) -> None:
+        self.problem = None
+        self._scrapes.append(scrape)
+        while self._scrapes[0].clock < scrape.clock - self._window:
+            self._scrapes.popleft()
