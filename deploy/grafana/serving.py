@@ -86,7 +86,7 @@ def _models() -> Panels:
         ),
         lines(
             "Tokens through the models",
-            "prefill: prompts and text read again; decode: drafted or verified.",
+            "decode: those whose logits were taken (proposed, verified, scored); prefill: all others.",
             Query("sum by (job, kind) (rate(specpair_model_tokens_total[$__rate_interval]))", "{{job}}, {{kind}}"),
             unit=PER_SECOND,
         ),
@@ -97,12 +97,12 @@ def _models() -> Panels:
         ),
         lines(
             "Cache blocks",
-            "used: by open sequences; shared: of these, by several; kept: beginnings of closed ones, for others.",
+            "used: by open sequences; shared: of these, by several; kept: of closed ones, for the same beginnings.",
             Query("sum by (job, state) (specpair_cache_blocks)", "{{job}}, {{state}}"),
         ),
         lines(
             "Evictions",
-            "Caches taken from idle sequences because blocks ran out.",
+            "Cache blocks given up because others were wanted: of closed sequences first, then of idle ones.",
             Query("sum by (job) (rate(specpair_cache_evictions_total[$__rate_interval]))", "{{job}}"),
             unit=PER_SECOND,
         ),
