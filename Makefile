@@ -8,10 +8,10 @@ PROTOS := $(sort $(wildcard proto/specpair/v1/*.proto))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test test-gpu check lint types stubs contract proto bench clean
+.PHONY: help setup run test test-gpu test-compose check lint types stubs contract proto bench clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(SETUP) ## Make .venv with everything pinned
 
@@ -29,6 +29,9 @@ test: setup ## Run the tests
 
 test-gpu: setup ## Run the tests that need a CUDA device
 	$(BIN)/python -m pytest -m gpu
+
+test-compose: setup ## Build the images, start them with Compose, run the tests that use them
+	$(BIN)/python -m pytest -m compose -rs tests/compose
 
 check: lint types stubs contract ## Check format, lint, types, stubs and contract
 
