@@ -8,9 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import grpc.aio
+from prometheus_client.registry import CollectorRegistry
 
 from coordinator.config import CoordinatorConfig
+from coordinator.http.config import HttpConfig
 from coordinator.pair import connect_pair
+from coordinator.serve import http_front_end
 from coordinator.service import CoordinatorServicer
 from coordinator.serving import Serving
 from draft_service.config import DraftConfig
@@ -102,6 +105,8 @@ class RunningPair:
     """Stub of CoordinatorService."""
     address: str
     """Of the coordinator."""
+    http_address: str
+    """Of its HTTP front end."""
 
     async def generate(self, prompt: list[int], max_tokens: int, **options: Any) -> "Generated":
         """Runs one request on token ids; `options` are fields of GenerateTokensRequest or of its sampling."""
@@ -149,13 +154,17 @@ async def running_pair(
         stack.push_async_callback(server.stop)
         config = CoordinatorConfig(
             server=ServerConfig(port=0),
+            http=HttpConfig(port=0, grace_seconds=0.0),
             target_address=target_model.address,
             draft_address=draft_model.address if draft_model else None,
             **{"max_requests": 256, **options},
         )
-        pair = await stack.enter_async_context(connect_pair(config))
-        add_CoordinatorServiceServicer_to_server(CoordinatorServicer(Serving(pair)), server)  # type: ignore[arg-type]
+        front_end = await stack.enter_async_context(http_front_end(config.http, server, CollectorRegistry()))
+        assert front_end is not None
+        serving = Serving(await stack.enter_async_context(connect_pair(config)))
+        add_CoordinatorServiceServicer_to_server(CoordinatorServicer(serving), server)  # type: ignore[arg-type]
         await server.set_ready(True)
+        front_end.set_ready(serving)
         address = f"127.0.0.1:{port}"
-        channel = await stack.enter_async_context(connect(address))
-        yield RunningPair(draft_model, target_model, CoordinatorServiceStub(channel), address)
+        stub = CoordinatorServiceStub(await stack.enter_async_context(connect(address)))
+        yield RunningPair(draft_model, target_model, stub, address, f"127.0.0.1:{front_end.port}")

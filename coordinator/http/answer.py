@@ -28,7 +28,7 @@ class Answer:
         """All of it, once every output is finished."""
         return {
             **self._head(self.form.names.body),
-            "choices": [self._choice(output) for output in self.outputs.outputs],
+            "choices": [self._choice(output) for output in self.outputs.all],
             "usage": self.outputs.usage(),
             "metrics": self.outputs.metrics(),
         }
@@ -56,7 +56,7 @@ class Answer:
         assert output.summary is not None
         piece = Piece(text="".join(output.text), tokens=output.tokens, prompt_tokens=output.prompt_tokens)
         choice: dict[str, Any] = {"index": output.index, **self.form.body(piece), **_ending(output.summary)}
-        if len(self.outputs.outputs) > 1:
+        if len(self.outputs.all) > 1:
             choice["metrics"] = generation_metrics(output.summary)
         if output.rounds:
             choice["specpair"] = {"rounds": output.rounds}

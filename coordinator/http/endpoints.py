@@ -14,10 +14,13 @@ from coordinator.http.disconnects import ClientGoneError, unless_gone
 from coordinator.http.event_stream import EventStream
 from coordinator.http.forms import ChatForm, CompletionForm, Form
 from coordinator.http.front_end import FrontEnd
+from coordinator.http.logprobs import TokenText
+from coordinator.http.models import check_model
 from coordinator.http.outputs import Outputs
 from coordinator.http.parameters import ChatParameters, CompletionParameters, GenerationParameters
 from coordinator.http.requests import chat_request, completion_requests
 from coordinator.serving import Serving
+from specpair.errors import InvalidFieldError
 from specpair.v1 import coordinator_service_pb2 as pb
 
 CLIENT_GONE = 499
@@ -31,47 +34,67 @@ Responses = AsyncGenerator[tuple[int, pb.GenerateTokensResponse], None]
 @router.post("/completions")
 async def create_completion(request: Request, parameters: CompletionParameters) -> Response:
     """Goes on from one or several prompts."""
-    serving: Serving = request.app.state.front_end.serving
+    serving = serving_of(request, parameters)
     requests = completion_requests(parameters)
+    check_prompt_count(len(requests), parameters.best_of or parameters.n or 1, serving.output_limit)
     form = CompletionForm(
         token_text=token_text_of(serving),
         has_logprobs=parameters.logprobs is not None,
         has_prompt_logprobs=parameters.prompt_logprobs is not None,
         echo=bool(parameters.echo),
     )
-    return await answer(request, parameters, requests, form)
+    return await answer(request, serving, parameters, requests, form)
 
 
 @router.post("/chat/completions")
 async def create_chat_completion(request: Request, parameters: ChatParameters) -> Response:
     """Answers the last message of a conversation."""
-    serving: Serving = request.app.state.front_end.serving
+    serving = serving_of(request, parameters)
     form = ChatForm(
         token_text=token_text_of(serving),
         has_logprobs=bool(parameters.logprobs),
         has_prompt_logprobs=parameters.prompt_logprobs is not None,
     )
-    return await answer(request, parameters, [chat_request(parameters)], form)
+    return await answer(request, serving, parameters, [chat_request(parameters)], form)
 
 
-def token_text_of(serving: Serving):
+def check_prompt_count(prompt_count: int, outputs_each: int, limit: int) -> None:
+    """Refuses what could never be served, however long it waits. Raises InvalidFieldError."""
+    if prompt_count > 1 and prompt_count * outputs_each > limit:
+        problem = (
+            f"has {prompt_count} prompts, {outputs_each} outputs each; at most {limit} outputs are generated at once"
+        )
+        raise InvalidFieldError("prompt", problem, limit=limit)
+
+
+def serving_of(request: Request, parameters: GenerationParameters) -> Serving:
+    """What serves the request. Raises UnknownModelError, and what FrontEnd.serving does."""
+    front_end: FrontEnd = request.app.state.front_end
+    check_model(parameters.model, front_end.serving)
+    return front_end.serving
+
+
+def token_text_of(serving: Serving) -> TokenText:
     tokenizer = serving.pair.target.tokenizer
     return (lambda token_id: "") if tokenizer is None else tokenizer.token_text
 
 
 async def answer(
-    request: Request, parameters: GenerationParameters, requests: Sequence[pb.GenerateTokensRequest], form: Form
+    request: Request,
+    serving: Serving,
+    parameters: GenerationParameters,
+    requests: Sequence[pb.GenerateTokensRequest],
+    form: Form,
 ) -> Response:
-    front_end: FrontEnd = request.app.state.front_end
-    serving = front_end.serving
+    """The answer to a checked body: a stream if it wants one."""
     answer = Answer(
         form=form,
-        outputs=Outputs(len(requests), max(parameters.n or 1, 1)),
+        outputs=Outputs(max(parameters.n or 1, 1)),
         request_id=request.state.request_id,
         model=serving.pair.target.info.model_name,
     )
-    responses = generate(serving, requests)
-    options, stop = parameters.stream_options, front_end.grace_is_over
+    responses = generate(serving, requests, answer.request_id)
+    options, stop = parameters.stream_options, request.app.state.front_end.grace_is_over
     if parameters.stream:
         include_usage = bool(options and options.include_usage)
         return EventStream(chunks(answer, responses, include_usage), stop, is_chat=isinstance(form, ChatForm))
@@ -82,10 +105,10 @@ async def answer(
     return JSONResponse(answer.body())
 
 
-async def generate(serving: Serving, requests: Sequence[pb.GenerateTokensRequest]) -> Responses:
+async def generate(serving: Serving, requests: Sequence[pb.GenerateTokensRequest], request_id: str) -> Responses:
     """The responses to all requests as they come, each with the index of its request; one that fails ends them all."""
     arrival = time.perf_counter()
-    sources = [serving.generate(request, arrival) for request in requests]
+    sources = [serving.generate(request, arrival, request_id) for request in requests]
     if len(sources) > 1:
         async with aclosing(merge(sources)) as merged:
             async for item in merged:

@@ -1,7 +1,6 @@
 """Errors as OpenAI's clients expect them: a body that names the parameter, a status that says whether to try again."""
 
 import logging
-from collections.abc import Mapping
 from typing import Any
 
 import grpc
@@ -10,6 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from coordinator.http.models import UnknownModelError
 from specpair.errors import SpecpairError
 from specpair.rpc.status import RETRY_DELAY_SECONDS, internal_error, status_code
 
@@ -85,8 +85,10 @@ async def handle_failure(request: Request, error: Exception) -> JSONResponse:
 async def handle_http_error(request: Request, error: Exception) -> JSONResponse:
     """What the framework refuses: unknown paths, other methods, bodies that are too large."""
     assert isinstance(error, HTTPException)
-    headers: Mapping[str, str] = error.headers or {}
-    return JSONResponse(error_body(str(error.detail), error.status_code), error.status_code, headers=headers)
+    body = error_body(str(error.detail), error.status_code)
+    if isinstance(error, UnknownModelError):
+        body["error"] |= {"param": "model", "code": "model_not_found"}
+    return JSONResponse(body, error.status_code, headers=error.headers)
 
 
 async def handle_invalid_body(request: Request, error: Exception) -> JSONResponse:

@@ -3,7 +3,6 @@
 import asyncio
 from dataclasses import dataclass, field
 
-from prometheus_client import REGISTRY
 from prometheus_client.registry import CollectorRegistry
 
 from coordinator.http.config import HttpConfig
@@ -16,8 +15,10 @@ class FrontEnd:
     """The state of the HTTP front end."""
 
     config: HttpConfig
-    registry: CollectorRegistry = field(default=REGISTRY)
+    registry: CollectorRegistry
     """Of the metrics that /metrics shows."""
+    port: int = 0
+    """That it listens on, once it does."""
     is_stopping: bool = False
     grace_is_over: asyncio.Event = field(default_factory=asyncio.Event)
     """Ends the requests that are still running."""

@@ -4,11 +4,10 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
-from starlette.exceptions import HTTPException
 
 from coordinator.http.failures import retry_headers
 from coordinator.http.front_end import FrontEnd
-from coordinator.serving import Serving
+from coordinator.http.models import check_model, model_document
 from specpair.metrics_text import render
 
 router = APIRouter()
@@ -17,15 +16,15 @@ router = APIRouter()
 @router.get("/v1/models")
 async def list_models(request: Request) -> dict[str, Any]:
     """The one model that is served: the target."""
-    return {"object": "list", "data": [_model(_front_end(request).serving)]}
+    return {"object": "list", "data": [model_document(_front_end(request).serving)]}
 
 
 @router.get("/v1/models/{model:path}")
 async def retrieve_model(request: Request, model: str) -> dict[str, Any]:
-    document = _model(_front_end(request).serving)
-    if model != document["id"]:
-        raise HTTPException(404, "there is no such model; /v1/models names the one that is served")
-    return document
+    """That model, by its name."""
+    serving = _front_end(request).serving
+    check_model(model, serving)
+    return model_document(serving)
 
 
 @router.get("/health")
@@ -42,17 +41,6 @@ async def show_metrics(request: Request) -> Response:
     """The metrics for Prometheus; OpenMetrics, with exemplars, for whoever accepts it."""
     text, content_type = render(_front_end(request).registry, request.headers.get("accept", ""))
     return Response(text, headers={"content-type": content_type})
-
-
-def _model(serving: Serving) -> dict[str, Any]:
-    info = serving.pair.target.info
-    return {
-        "id": info.model_name,
-        "object": "model",
-        "created": 0,
-        "owned_by": "specpair",
-        "max_model_len": info.max_model_len,
-    }
 
 
 def _front_end(request: Request) -> FrontEnd:

@@ -25,6 +25,7 @@ class Output:
     summary: pb.GenerationSummary | None = None
 
     def add(self, response: pb.GenerateTokensResponse) -> None:
+        self.prompt_tokens.extend(response.prompt_tokens)
         self.text.append(response.text)
         self.tokens.extend(response.tokens)
         if response.HasField("round"):
@@ -34,34 +35,39 @@ class Output:
 
 
 class Outputs:
-    """The outputs of a request: `n` for each of its prompts, those of the first prompt first."""
+    """The outputs of a request as far as they have come: `n` for each prompt, those of the first prompt first."""
 
-    def __init__(self, prompt_count: int, n: int):
+    def __init__(self, n: int):
         self._n = n
-        self.outputs: list[Output] = []
-        for _ in range(prompt_count):
-            prompt_tokens: list[pb.GeneratedToken] = []
-            first = len(self.outputs)
-            self.outputs += [Output(index=first + i, prompt_tokens=prompt_tokens) for i in range(n)]
+        self._outputs: dict[int, Output] = {}
+        self._prompt_tokens: dict[int, list[pb.GeneratedToken]] = {}
 
     def of(self, prompt_index: int, response: pb.GenerateTokensResponse) -> Output:
         """The output that a response belongs to."""
-        return self.outputs[prompt_index * self._n + response.choice_index]
+        index = prompt_index * self._n + response.choice_index
+        if index not in self._outputs:
+            prompt_tokens = self._prompt_tokens.setdefault(prompt_index, [])
+            self._outputs[index] = Output(index=index, prompt_tokens=prompt_tokens)
+        return self._outputs[index]
 
     def add(self, prompt_index: int, response: pb.GenerateTokensResponse) -> None:
-        output = self.of(prompt_index, response)
-        output.prompt_tokens.extend(response.prompt_tokens)
-        output.add(response)
+        self.of(prompt_index, response).add(response)
+
+    @property
+    def all(self) -> list[Output]:
+        """In the order of their indices."""
+        return [self._outputs[index] for index in sorted(self._outputs)]
 
     @property
     def summaries(self) -> list[pb.GenerationSummary]:
         """Of the finished ones."""
-        return [output.summary for output in self.outputs if output.summary is not None]
+        return [output.summary for output in self.all if output.summary is not None]
 
     def usage(self) -> dict[str, int]:
         """Tokens in all. A prompt counts once, however many outputs it has."""
-        prompts = [output.summary.prompt_token_count for output in self.outputs[:: self._n] if output.summary]
-        prompt_count, completion_count = sum(prompts), sum(entry.completion_token_count for entry in self.summaries)
+        firsts = [output.summary for output in self.all if output.index % self._n == 0 and output.summary is not None]
+        prompt_count = sum(summary.prompt_token_count for summary in firsts)
+        completion_count = sum(summary.completion_token_count for summary in self.summaries)
         return {
             "prompt_tokens": prompt_count,
             "completion_tokens": completion_count,

@@ -1,0 +1,33 @@
+"""The one model that is served: the target, since its text is what comes out."""
+
+from typing import Any
+
+from starlette.exceptions import HTTPException
+
+from coordinator.serving import Serving
+
+
+class UnknownModelError(HTTPException):
+    """The request names a model that is not served."""
+
+    def __init__(self, served: str):
+        super().__init__(404, f"model: there is no such model here; {served!r} is served")
+
+
+def check_model(name: str | None, serving: Serving) -> None:
+    """Raises UnknownModelError. A request that names no model takes the one there is."""
+    served = serving.pair.target.info.model_name
+    if name not in (None, "", served):
+        raise UnknownModelError(served)
+
+
+def model_document(serving: Serving) -> dict[str, Any]:
+    """As /v1/models describes it."""
+    info = serving.pair.target.info
+    return {
+        "id": info.model_name,
+        "object": "model",
+        "created": 0,
+        "owned_by": "specpair",
+        "max_model_len": info.max_model_len,
+    }
