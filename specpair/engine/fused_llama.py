@@ -4,6 +4,9 @@ A forward pass of a small model in transformers is mostly Python and small opera
 product, gate and up another; the rotation is one complex multiplication in place; and weights are packed. For that the
 halves of each head, which are rotated against each other, are interleaved: queries and keys alike, so their products
 stay the same. Norms take in the powers of two by which packed weights are scaled.
+
+A model in bf16 has its products and its attention in bf16. Residual, norms and logits are float32 all the same: that costs
+nothing, and logits rounded to eight bits have ties.
 """
 
 import math
@@ -47,16 +50,17 @@ class FusedLlama:
         self._heads: int = config.num_attention_heads
         self._key_heads: int = config.num_key_value_heads
         self._head_size: int = inner.layers[0].self_attn.head_dim
+        self._dtype = model.dtype
         self._embedding: Tensor = inner.embed_tokens.weight.detach()
         self._rotation = rotation_table(inner, facts.max_model_len)
         self._layers = [self._pack_layer(layer, facts.variants[i]) for i, layer in enumerate(inner.layers)]
         head: Any = model.lm_head
-        self._head = pack(head.weight.detach(), head.bias)
+        self._head = pack(head.weight.detach().float(), None if head.bias is None else head.bias.detach().float())
         self._norm = scaled_norm(inner.norm, self._head.scale)
 
     def forward(self, token_ids: Tensor, positions: Tensor, rows: Sequence[int], context: ForwardContext) -> Tensor:
         """Logits `[rows, vocabulary]` of the tokens at the indices `rows`; token_ids and positions `[tokens]`."""
-        residual = self._embedding.index_select(0, token_ids)
+        residual = self._embedding.index_select(0, token_ids).float()
         rotation = self._rotation.index_select(0, positions)[:, None]
         for index, layer in enumerate(self._layers):
             attended = self._attend(index, layer, residual, rotation, context)
@@ -70,7 +74,8 @@ class FusedLlama:
     def _attend(self, index: int, layer: Layer, residual: Tensor, rotation: Tensor, context: ForwardContext) -> Tensor:
         """`[tokens, heads * size]`."""
         count = len(residual)
-        projected = layer.query_key_value(self._normalise(residual, layer.attention_norm))
+        normalised = self._normalise(residual, layer.attention_norm).to(self._dtype)
+        projected = layer.query_key_value(normalised).float()
         by_head = projected.view(count, -1, self._head_size)
         turned = self._heads + self._key_heads
         if layer.query_norm is not None and layer.key_norm is not None:
@@ -79,11 +84,11 @@ class FusedLlama:
         pairs = by_head[:, :turned].view(count, turned, self._head_size // 2, 2)
         torch.view_as_complex(pairs).mul_(rotation)
         query, key, value = by_head.transpose(0, 1).split([self._heads, self._key_heads, self._key_heads])
-        output = context.attend(index, query, key, value, layer.variant)
+        output = context.attend(index, query.to(self._dtype), key, value, layer.variant)
         return output.transpose(0, 1).reshape(count, -1)
 
     def _gate(self, layer: Layer, residual: Tensor) -> Tensor:
-        gate, up = layer.gate_up(self._normalise(residual, layer.mlp_norm)).chunk(2, dim=1)
+        gate, up = layer.gate_up(self._normalise(residual, layer.mlp_norm).to(self._dtype)).chunk(2, dim=1)
         return F.silu(gate).mul_(up)
 
     def _normalise(self, x: Tensor, weight: Tensor) -> Tensor:
@@ -132,7 +137,7 @@ class FusedLlama:
 
 def scaled_norm(norm: Any, scale: float) -> Tensor:
     """A norm's weight as `FusedLlama` multiplies by it, times `scale`."""
-    weight: Tensor = norm.weight.detach()
+    weight: Tensor = norm.weight.detach().float()
     return weight * (math.sqrt(weight.numel()) * scale)
 
 

@@ -9,8 +9,15 @@ ARCHITECTURES = {"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "
 LENGTH_DEPENDENT_ROPE = {"dynamic", "longrope"}
 
 
+def computes_bfloat16(device: torch.device) -> bool:
+    """Whether the device has units for it."""
+    if device.type == "cuda":
+        return torch.cuda.is_bf16_supported()
+    return device.type == "cpu" and torch.cpu._is_avx512_bf16_supported()
+
+
 def is_fusible(model: PreTrainedModel) -> bool:
-    """Whether `FusedLlama` computes what this model does: its family, in float32 on a CPU.
+    """Whether `FusedLlama` computes what this model does: its family, on a CPU, in float32 or in a bf16 that is fast.
 
     Biases of query, key and value are known, as Qwen2 has them; others are not.
     """
@@ -22,7 +29,7 @@ def is_fusible(model: PreTrainedModel) -> bool:
     rope = getattr(config, "rope_parameters", None) or {}
     return (
         model.device.type == "cpu"
-        and model.dtype == torch.float32
+        and (model.dtype == torch.float32 or (model.dtype == torch.bfloat16 and computes_bfloat16(model.device)))
         and config.hidden_act == "silu"
         and all(getattr(module, "bias", None) is None for module in others)
         and rope.get("rope_type", "default") not in LENGTH_DEPENDENT_ROPE

@@ -144,7 +144,7 @@ def choose_runner(config: EngineConfig, model: PreTrainedModel) -> type[ModelRun
     if not is_fusible(model):
         raise ModelRefusedError(
             f"--runner is fused, but {type(model).__name__} in {model.dtype} on {model.device.type} is not known to it;"
-            " it knows Llama, Mistral, Qwen2 and Qwen3 in float32 on a CPU"
+            " it knows Llama, Mistral, Qwen2 and Qwen3 on a CPU, in float32 or where there are units for it in bfloat16"
         )
     return FusedRunner
 

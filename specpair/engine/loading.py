@@ -15,7 +15,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 from specpair.engine.attention import NAME, LayerRecorder, Variant, register
 from specpair.engine.cache import LayerShape
 from specpair.engine.config import EngineConfig
-from specpair.engine.fusible import ARCHITECTURES
+from specpair.engine.fusible import ARCHITECTURES, computes_bfloat16
 from specpair.errors import ModelRefusedError
 from specpair.model_info import TokenizerFiles
 
@@ -185,12 +185,6 @@ def choose_dtype(wanted: str, settings: Any, device: torch.device) -> torch.dtyp
     is_half = stored in (torch.bfloat16, torch.float16)
     is_fused = device.type == "cpu" and not ARCHITECTURES.isdisjoint(settings.architectures or ())
     return torch.bfloat16 if is_half and computes_bfloat16(device) and not is_fused else torch.float32
-
-
-def computes_bfloat16(device: torch.device) -> bool:
-    if device.type == "cuda":
-        return torch.cuda.is_bf16_supported()
-    return device.type == "cpu" and torch.cpu._is_avx512_bf16_supported()
 
 
 def choose_length(wanted: int | None, settings: Any) -> int:

@@ -4,6 +4,8 @@ On a CPU such a product is bound by reading the weights. FBGEMM's packed half-pr
 and multiplies in float32, with kernels made for one to six rows. It is used where that loses nothing: checkpoints are
 mostly bfloat16, whose eight significant bits fit into half precision's eleven once a power of two has moved the weights
 into its range. Weights that do not fit keep their 32 bits in oneDNN's packed form.
+
+Products in bf16, of processors that have units for them, are oneDNN's.
 """
 
 import warnings
@@ -33,7 +35,7 @@ class PackedLinear:
     """
 
     product: Product
-    """From `[rows, in]` float32 to `[rows, out]` float32, without the scale."""
+    """From `[rows, in]` to `[rows, out]`, both of the type of the weight, without the scale."""
     scale: float
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -41,7 +43,9 @@ class PackedLinear:
 
 
 def pack(weight: Tensor, bias: Tensor | None = None) -> PackedLinear:
-    """The best form of `weight` `[out, in]` float32; with a bias the scale belongs to the input."""
+    """The best form of `weight` `[out, in]`, float32 or bf16; with a bias the scale belongs to the input."""
+    if weight.dtype == torch.bfloat16:
+        return PackedLinear(reordered(weight, bias), 1.0)
     exponent = HALF_EXPONENT - exponent_of(weight)
     scaled = torch.ldexp(weight, torch.tensor(exponent))
     if offers_half_precision() and torch.equal(scaled.half().float(), scaled):
@@ -73,7 +77,7 @@ def half_precision(weight: Tensor, bias: Tensor | None) -> Product:
 
 
 def reordered(weight: Tensor, bias: Tensor | None) -> Product:
-    """oneDNN's product in float32."""
+    """oneDNN's product in the type of the weight."""
     packed = torch.ops.mkldnn._reorder_linear_weight(weight, None)
     product = torch.ops.mkldnn._linear_pointwise.default
     return lambda x: product(x, packed, bias, "none", [], "")

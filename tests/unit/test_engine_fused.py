@@ -10,6 +10,7 @@ from torch import Tensor
 
 from specpair.engine import packed_linear
 from specpair.engine.fused_runner import FusedRunner
+from specpair.engine.fusible import computes_bfloat16
 from specpair.engine.host import load_runner
 from specpair.engine.loading import load
 from specpair.engine.model_runner import ModelRunner
@@ -122,3 +123,20 @@ def test_an_output_bias_runs_by_transformers(tmp_path: Path) -> None:
 
 def test_plain_means_transformers(tmp_path: Path) -> None:
     assert type(load_runner(engine_config(make_model(tmp_path), runner="plain"))[1]) is ModelRunner
+
+
+@pytest.mark.skipif(not computes_bfloat16(torch.device("cpu")), reason="this processor has no units for bf16")
+@pytest.mark.parametrize("kind", KINDS)
+def test_in_bf16_it_is_closer_to_the_model_than_transformers_in_bf16(kind: str, tmp_path: Path) -> None:
+    """The model itself is its float32 form: what is stored as bf16, computed exactly."""
+    folder = tiny(tmp_path / "wide", kind)
+    hf.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).save_pretrained(tmp_path / "narrow")
+    config = engine_config(tmp_path / "narrow", dtype="bfloat16")
+    _, runner = load_runner(config)
+    assert isinstance(runner, FusedRunner)
+    exact = load(engine_config(tmp_path / "narrow", dtype="float32"))
+    expected = torch.stack([plain_logits(exact, row) for row in ids()])
+    theirs = torch.stack([plain_logits(load(config), row) for row in ids()])
+    ours = chunked_logits(runner, ids())
+    assert (ours - expected).pow(2).mean() < 1.2 * (theirs - expected).pow(2).mean()
+    assert (ours - expected).abs().max() < 0.05 * expected.abs().max()
