@@ -5,8 +5,8 @@ product, gate and up another; the rotation is one complex multiplication in plac
 halves of each head, which are rotated against each other, are interleaved: queries and keys alike, so their products
 stay the same. Norms take in the powers of two by which packed weights are scaled.
 
-A model in bf16 has its products and its attention in bf16. Residual, norms and logits are float32 all the same: that costs
-nothing, and logits rounded to eight bits have ties.
+A model in bf16 has its products and its attention in bf16. Residual, norms and logits are float32 all the same: that
+costs nothing, and logits rounded to eight bits have ties.
 """
 
 import math
