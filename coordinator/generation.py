@@ -89,6 +89,7 @@ class Generation:
         self._has_fed_prompt = asyncio.Event()
         self._pair = pair
         self._history = list(request.prompt_ids)
+        self._last_commit = self._arrival
         prompt_length = len(request.prompt_ids)
         options = request.sequence_options(pair.target.info.vocab_size)
         self.has_logprobs = options.logprobs is not None
@@ -213,6 +214,7 @@ class Generation:
         kept = committed.kept_count
         logprobs = verdict.logprobs[:kept] if self.has_logprobs else ()
         self.cumulative_logprob += sum(entry.logprob for entry in logprobs)
+        self._count_tokens(kept)
         return Round(
             token_ids=tokens[:kept],
             origins=origins[:kept],
@@ -222,6 +224,15 @@ class Generation:
             rejected_ids=drafted[accepted_count:] if kept == len(tokens) else (),
             report=report,
         )
+
+    def _count_tokens(self, count: int) -> None:
+        now = time.perf_counter()
+        metrics, elapsed = self._pair.metrics.requests, now - self._last_commit
+        if len(self.output.token_ids) == count:
+            metrics.add_first_token(elapsed)
+        else:
+            metrics.add_tokens(count, elapsed)
+        self._last_commit = now
 
     async def _close(self) -> None:
         sessions = [self._target] if self._draft is None else [self._target, self._draft]

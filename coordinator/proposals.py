@@ -6,11 +6,15 @@ from collections.abc import Sequence
 from coordinator.acceptance import Acceptance
 from coordinator.adaptive import Decision, OutputLength, RoundOutcome
 from coordinator.draft_session import DraftSession
+from coordinator.metrics import MeasuredRound, RoundKind, RoundSample
 from coordinator.pair import Pair
 from coordinator.peer import Proposed, Verdict
 from coordinator.request import GenerationRequest
 from specpair.errors import InvalidDistributionError, SpecpairError
 from specpair.options import Drafter
+
+LONGEST_PAUSE = 0.001
+"""Seconds between two rounds of an output; more is its client's doing."""
 
 
 class Proposals:
@@ -21,6 +25,8 @@ class Proposals:
 
     def __init__(self, request: GenerationRequest, pair: Pair, draft: DraftSession | None):
         self.acceptance = Acceptance()
+        self.asked_drafter: Drafter | None = None
+        """What was asked last; None before that."""
         self._request = request
         self._pair = pair
         self._draft = draft
@@ -30,7 +36,10 @@ class Proposals:
         """Tokens that the draft was asked for in this round, and has answered."""
         self._answer: Proposed | None = None
         self._is_usual = True
+        self._fell_back = False
+        """Whether the draft failed in this round."""
         self._round_start = time.perf_counter()
+        self._begin_time = self._round_start
         self._verify_start = self._round_start
         self._activity = 0.0
 
@@ -65,7 +74,8 @@ class Proposals:
 
     async def next(self, step: int, history: Sequence[int], longest: int) -> Proposed | None:
         """At least one token, at most `longest`; None where none are wanted or none are to be had."""
-        self._asked, self._answer, self._is_usual = 0, None, True
+        self._begin_time = time.perf_counter()
+        self._asked, self._answer, self._is_usual, self._fell_back = 0, None, True, False
         decision = self._decide(history, longest)
         if decision.length and (answer := await self._ask(step, history, decision)) is not None:
             self._asked, self._answer = decision.length, answer
@@ -83,9 +93,12 @@ class Proposals:
         """The round is over: so many tokens were judged."""
         self.acceptance.add_round(drafted_count, verdict.accepted_count)
         self.acceptance.add_verify_time(verdict.compute_time_us, verdict.elapsed_us)
+        self.acceptance.fallback_count += self._fell_back
         now = time.perf_counter()
         assert self._length is not None
-        self._length.add(self._outcome(drafted_count, verdict, now))
+        outcome = self._outcome(drafted_count, verdict, now)
+        self._length.add(outcome)
+        self._count(outcome, verdict, now)
         self._round_start = now
 
     def leave(self) -> None:
@@ -108,6 +121,7 @@ class Proposals:
     async def _ask(self, step: int, history: Sequence[int], decision: Decision) -> Proposed | None:
         count = decision.length
         assert self._draft is not None
+        self.asked_drafter = self.drafter or self.asked_drafter
         activity = self._pair.lengths.draft_activity
         activity.begin(time.perf_counter())
         try:
@@ -125,8 +139,47 @@ class Proposals:
         return answer
 
     def _fall_back(self) -> None:
-        self.acceptance.fallback_count += 1
+        self._fell_back = True
         self._is_usual = False
+
+    def _count(self, outcome: RoundOutcome, verdict: Verdict, now: float) -> None:
+        """Tells the metrics of the round."""
+        metrics, calls = self._pair.metrics, [call for call in (self._answer, verdict) if call is not None]
+        rollback = sum(call.rollback_time_ns for call in calls) * 1e-9
+        outside = sum(max(call.elapsed_us - call.compute_time_us, 0) for call in calls) * 1e-6
+        metrics.rounds.add(
+            RoundSample(
+                kind=self._kind(outcome.drafted),
+                drafter=self.asked_drafter,
+                rule=self._request.rule,
+                drafted_count=outcome.drafted,
+                accepted_count=outcome.accepted,
+                draft_time=None if self._answer is None else outcome.draft_compute * 1e-6,
+                verify_time=outcome.verify_compute * 1e-6,
+                network_time=max(outside - rollback, 0.0),
+                rollback_time=rollback,
+            )
+        )
+        assert self._length is not None
+        # The pause before it is a part of the round, as it is of plain ones, unless a client is slow to read.
+        pause = min(self._begin_time - self._round_start, LONGEST_PAUSE)
+        metrics.speedup.add(
+            MeasuredRound(
+                drafted=outcome.drafted,
+                accepted=outcome.accepted,
+                elapsed=(now - self._begin_time + pause) * 1e6,
+                plain_time=self._length.plain_time,
+                draft_compute=outcome.draft_compute,
+                verify_compute=outcome.verify_compute,
+                is_speculating=self._draft is not None and self._request.num_speculative_tokens != 0,
+            ),
+            now,
+        )
+
+    def _kind(self, drafted_count: int) -> RoundKind:
+        if drafted_count:
+            return RoundKind.DRAFT
+        return RoundKind.FALLBACK if self._fell_back else RoundKind.PLAIN
 
     def _outcome(self, drafted_count: int, verdict: Verdict, now: float) -> RoundOutcome:
         """What those who decide about the next round may know of this one."""

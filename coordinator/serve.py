@@ -23,7 +23,7 @@ def serve(config: CoordinatorConfig) -> None:
 
     @asynccontextmanager
     async def build(server: ServiceServer) -> AsyncIterator[None]:
-        async with http_front_end(config.http, server, metrics) as front_end, connect_pair(config) as pair:
+        async with http_front_end(config.http, server, metrics) as front_end, connect_pair(config, metrics) as pair:
             serving = Serving(pair)
             add_CoordinatorServiceServicer_to_server(CoordinatorServicer(serving), server)
             if front_end is not None:

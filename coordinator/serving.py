@@ -10,6 +10,7 @@ from contextlib import aclosing, contextmanager
 
 from coordinator.choices import Choices
 from coordinator.generation import Generation
+from coordinator.metrics import Outcome, OutputSample
 from coordinator.pair import Pair
 from coordinator.request import RequestReader
 from coordinator.responses import choice_response, prompt_responses
@@ -28,6 +29,7 @@ class Serving:
         self.request_count = 0
         """Requests running now."""
         self._output_count = 0
+        pair.metrics.requests.watch_running(lambda: self.request_count)
 
     @property
     def output_limit(self) -> int:
@@ -46,15 +48,38 @@ class Serving:
         target = self.pair.target
         draft = None if self.pair.draft is None else self.pair.draft.info
         reader = RequestReader(config=self.pair.config, target=target.info, tokenizer=target.tokenizer, draft=draft)
-        with self._admission(reader.output_count(request).best_of):
+        with self._accounts(arrival, request_id) as outputs, self._admission(reader.output_count(request).best_of):
             checked = await reader.read(request)
             choices = Choices(checked, self.pair, arrival)
-            with _log_outcomes(choices, request_id):
-                for response in prompt_responses(checked, await score_prompt(checked, self.pair), target.tokenizer):
-                    yield response
-                async with aclosing(choices.rounds()) as rounds:
-                    async for item in rounds:
-                        yield choice_response(item, target.tokenizer)
+            outputs += choices.generations
+            self.pair.metrics.requests.add_prompt(len(checked.prompt_ids))
+            for response in prompt_responses(checked, await score_prompt(checked, self.pair), target.tokenizer):
+                yield response
+            async with aclosing(choices.rounds()) as rounds:
+                async for item in rounds:
+                    yield choice_response(item, target.tokenizer)
+
+    @contextmanager
+    def _accounts(self, arrival: float, request_id: str | None) -> Iterator[list[Generation]]:
+        """Counts the request, and the outputs that are put into the list, with a line in the log for each.
+
+        However it ends: finished, failed, or left by its client. Without an id it is named by its first sequence.
+        """
+        generations: list[Generation] = []
+        outcome, reason = Outcome.CANCELLED, ""
+        try:
+            yield generations
+            outcome = Outcome.FINISHED
+        except Exception as error:
+            outcome, reason = Outcome.FAILED, f" ({error.reason})" if isinstance(error, SpecpairError) else ""
+            raise
+        finally:
+            metrics = self.pair.metrics.requests
+            metrics.add_request(outcome, time.perf_counter() - arrival)
+            for index, generation in enumerate(generations):
+                metrics.add_output(_sample(generation))
+                request = request_id or generations[0].sequence_id[:8]
+                _log_output(outcome + reason, request, index, generation)
 
     @contextmanager
     def _admission(self, output_count: int) -> Iterator[None]:
@@ -72,23 +97,20 @@ class Serving:
             self._output_count -= output_count
 
 
-@contextmanager
-def _log_outcomes(choices: Choices, request_id: str | None) -> Iterator[None]:
-    """A line for each output, with its numbers, also when the request fails or its client goes away.
+def _log_output(outcome: str, request: str, index: int, generation: Generation) -> None:
+    logger.info("request %s", outcome, extra={"request": request, "output": index, **_numbers(generation)})
 
-    A request without an id is named by its first sequence.
-    """
-    outcome = "cancelled"
-    try:
-        yield
-        outcome = "finished"
-    except SpecpairError as error:
-        outcome = f"failed ({error.reason})"
-        raise
-    finally:
-        request = request_id or choices.generations[0].sequence_id[:8]
-        for index, generation in enumerate(choices.generations):
-            logger.info("request %s", outcome, extra={"request": request, "output": index, **_numbers(generation)})
+
+def _sample(generation: Generation) -> OutputSample:
+    acceptance = generation.acceptance
+    return OutputSample(
+        drafter=generation.proposals.asked_drafter,
+        rule=generation.request.rule,
+        finish_reason=generation.output.finish_reason,
+        draft_token_count=acceptance.draft_token_count,
+        acceptance_rate=acceptance.acceptance_rate,
+        tokens_per_round=acceptance.tokens_per_round(len(generation.output.token_ids)),
+    )
 
 
 def _numbers(generation: Generation) -> dict[str, object]:

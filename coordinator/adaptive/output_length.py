@@ -139,6 +139,11 @@ class OutputLength:
         self._elapsed.add(outcome.elapsed)
         self._place.set_rate(self._tokens.value / max(self._elapsed.value, 1.0))
 
+    @property
+    def plain_time(self) -> float | None:
+        """Microseconds that a round without proposals would take now; None while nobody knows."""
+        return self._workloads.find(self._drafter, self._load.level).costs.plain_time
+
     def leave(self) -> None:
         """The output is over, however it ended."""
         self._stop_exploring()

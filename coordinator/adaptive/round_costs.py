@@ -78,6 +78,11 @@ class RoundCosts:
         """Rounds with proposals that were measured."""
         return self._proposing.count
 
+    @property
+    def plain_time(self) -> float | None:
+        """Microseconds of a round without proposals now; None before rounds of both kinds were measured."""
+        return self._level.value if self._plain.count and self._proposing.count else None
+
     def add(self, outcome: RoundOutcome, load: int, most_rows: int) -> None:
         """A round while there were `load` outputs; passes of more than `most_rows` tokens fed a prompt as well."""
         if not outcome.is_usual or outcome.batch_token_count > most_rows:

@@ -1,0 +1,33 @@
+"""All metrics of one coordinator."""
+
+from collections.abc import Callable
+
+from prometheus_client import Gauge
+from prometheus_client.registry import CollectorRegistry
+
+from coordinator.metrics.request_metrics import RequestMetrics
+from coordinator.metrics.round_metrics import RoundMetrics
+from coordinator.metrics.speedup import SpeedupEstimate
+from coordinator.metrics.speedup_collector import SpeedupCollector
+
+
+class CoordinatorMetrics:
+    """Those of requests, of rounds, of what speculation gains, and of the two services."""
+
+    def __init__(self, registry: CollectorRegistry | None = None):
+        """In a registry of their own if none is given."""
+        self.registry = CollectorRegistry() if registry is None else registry
+        self.requests = RequestMetrics(self.registry)
+        self.rounds = RoundMetrics(self.registry)
+        self.speedup = SpeedupEstimate()
+        self.registry.register(SpeedupCollector(self.speedup))
+
+    def watch_target(self, is_up: Callable[[], bool]) -> None:
+        """Where it is known whether the target is there."""
+        help_text = "1 if the target is connected, else 0."
+        Gauge("specpair_target_up", help_text, registry=self.registry).set_function(is_up)
+
+    def watch_draft(self, is_up: Callable[[], bool]) -> None:
+        """The same of the draft; without one there is no such metric."""
+        help_text = "1 if the draft is connected and its vocabulary is the target's, else 0; absent without a draft."
+        Gauge("specpair_draft_up", help_text, registry=self.registry).set_function(is_up)

@@ -1,0 +1,144 @@
+"""What requests and their outputs came to, and how long they took."""
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import NamedTuple
+
+from prometheus_client import Counter, Gauge, Histogram
+from prometheus_client.registry import CollectorRegistry
+
+from coordinator.metrics.exemplar import observe
+from coordinator.metrics.round_metrics import SPECULATION_LABELS, speculation_labels
+from coordinator.output import FinishReason
+from specpair.options import Drafter, Rule
+
+ACCEPTANCE_BUCKETS = tuple(round(0.05 * i, 2) for i in range(1, 21))
+TOKENS_BUCKETS = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 10.0, 13.0, 17.0, 33.0, 65.0)
+"""From what the target gives alone, over where pairs usually lie, to K + 1 of the usual largest K and the largest."""
+# vLLM's buckets; where a small model would have all its samples in the first of them, smaller ones before it.
+FIRST_TOKEN_BUCKETS = (
+    *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0),
+    *(20.0, 40.0, 80.0, 160.0, 640.0, 2560.0),
+)
+INTER_TOKEN_BUCKETS = (
+    *(0.0005, 0.001, 0.0025, 0.005),
+    *(0.01, 0.025, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.4, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0, 40.0, 80.0),
+)
+REQUEST_BUCKETS = (
+    *(0.01, 0.025, 0.05, 0.1, 0.2),
+    *(0.3, 0.5, 0.8, 1.0, 1.5, 2.0, 2.5, 5.0, 10.0, 15.0, 20.0, 30.0, 40.0, 50.0, 60.0),
+    *(120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0),
+)
+
+
+class Outcome(StrEnum):
+    """How a request ended."""
+
+    FINISHED = "finished"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class OutputSample(NamedTuple):
+    """An output that has ended, however it did."""
+
+    drafter: Drafter | None
+    """What was asked for proposals last; None if nothing was."""
+    rule: Rule
+    finish_reason: FinishReason | None
+    """None if it came to no end of its own."""
+    draft_token_count: int
+    acceptance_rate: float
+    tokens_per_round: float
+
+
+class RequestMetrics:
+    """Counters and times of requests, outputs and their tokens. Times are in seconds."""
+
+    def __init__(self, registry: CollectorRegistry):
+        requests = Counter(
+            "specpair_requests",
+            "Requests that have ended; those that were refused count as failed.",
+            ["outcome"],
+            registry=registry,
+        )
+        self._requests = {outcome: requests.labels(outcome.value) for outcome in Outcome}
+        success = Counter(
+            "specpair_request_success",
+            "Outputs that came to their end, by stopping or by their length.",
+            ["finished_reason"],
+            registry=registry,
+        )
+        self._success = {reason: success.labels(reason.value) for reason in FinishReason}
+        self._running = Gauge("specpair_num_requests_running", "Requests that are running.", registry=registry)
+        self._prompt_tokens = Counter(
+            "specpair_prompt_tokens", "Tokens of prompts, once for each request that was taken.", registry=registry
+        )
+        self._generation_tokens = Counter(
+            "specpair_generation_tokens", "Generated tokens that belong to an output.", registry=registry
+        )
+        self._first_token = Histogram(
+            "specpair_time_to_first_token_seconds",
+            "Time from the arrival of a request to the first token of each of its outputs.",
+            buckets=FIRST_TOKEN_BUCKETS,
+            registry=registry,
+        )
+        self._inter_token = Histogram(
+            "specpair_inter_token_latency_seconds",
+            "Time between tokens of an output; tokens that come together in a round have an equal share of its time.",
+            buckets=INTER_TOKEN_BUCKETS,
+            registry=registry,
+        )
+        self._latency = Histogram(
+            "specpair_e2e_request_latency_seconds",
+            "Time from the arrival of a request to its end, of those that finished.",
+            buckets=REQUEST_BUCKETS,
+            registry=registry,
+        )
+        self._acceptance = Histogram(
+            "specpair_request_acceptance_rate",
+            "Accepted share of an output's proposed tokens, of outputs that had proposals, however they ended.",
+            SPECULATION_LABELS,
+            buckets=ACCEPTANCE_BUCKETS,
+            registry=registry,
+        )
+        self._tokens_per_round = Histogram(
+            "specpair_request_tokens_per_round",
+            "Mean tokens of an output's rounds, of outputs that had proposals, however they ended.",
+            SPECULATION_LABELS,
+            buckets=TOKENS_BUCKETS,
+            registry=registry,
+        )
+
+    def watch_running(self, count: Callable[[], int]) -> None:
+        """Where the number of running requests is known."""
+        self._running.set_function(count)
+
+    def add_prompt(self, token_count: int) -> None:
+        """A request was taken."""
+        self._prompt_tokens.inc(token_count)
+
+    def add_first_token(self, elapsed: float) -> None:
+        """An output has its first token, so long after its request arrived."""
+        self._generation_tokens.inc()
+        observe(self._first_token, elapsed)
+
+    def add_tokens(self, count: int, elapsed: float) -> None:
+        """A later round of an output gave so many tokens, so long after the round before."""
+        self._generation_tokens.inc(count)
+        observe(self._inter_token, elapsed / max(count, 1), count)
+
+    def add_output(self, sample: OutputSample) -> None:
+        """An output has ended."""
+        if sample.finish_reason is not None:
+            self._success[sample.finish_reason].inc()
+        if sample.draft_token_count:
+            labels = speculation_labels(sample.drafter, sample.rule)
+            observe(self._acceptance.labels(*labels), sample.acceptance_rate)
+            observe(self._tokens_per_round.labels(*labels), sample.tokens_per_round)
+
+    def add_request(self, outcome: Outcome, elapsed: float) -> None:
+        """A request has ended, so long after it arrived."""
+        self._requests[outcome].inc()
+        if outcome is Outcome.FINISHED:
+            observe(self._latency, elapsed)

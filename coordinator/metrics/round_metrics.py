@@ -1,0 +1,115 @@
+"""What the rounds of all outputs came to."""
+
+from enum import StrEnum
+from typing import NamedTuple
+
+from prometheus_client import Counter, Histogram
+from prometheus_client.registry import CollectorRegistry
+
+from coordinator.config import MAX_SPECULATIVE_TOKENS
+from coordinator.metrics.position_collector import PositionCollector
+from specpair.options import Drafter, Rule
+
+SPECULATION_LABELS = ("drafter", "rule")
+PARTS = ("draft", "verify", "network", "rollback")
+BUCKETS = (
+    *(0.000001, 0.000002, 0.000005, 0.00001, 0.00005, 0.0001, 0.00025, 0.0005, 0.00075),
+    *(0.001, 0.0015, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0, 2.5, 10.0),
+)
+"""The parts differ by orders of magnitude: microseconds of rollback, milliseconds of the target."""
+
+
+class RoundKind(StrEnum):
+    """Whether a round had proposals, and if not, why."""
+
+    DRAFT = "draft"
+    PLAIN = "plain"
+    """None were wanted, or the drafter had none."""
+    FALLBACK = "fallback"
+    """The draft failed."""
+
+
+class RoundSample(NamedTuple):
+    """A finished round after an output's first token. Times are in seconds."""
+
+    kind: RoundKind
+    drafter: Drafter | None
+    """What was asked for proposals; None if nothing was."""
+    rule: Rule
+    drafted_count: int
+    accepted_count: int
+    draft_time: float | None
+    """Of the drafter's computation; None if there was no answer."""
+    verify_time: float
+    """Of the target's computation."""
+    network_time: float
+    """Of both calls, less computation and rollback: the way and the queues."""
+    rollback_time: float
+    """What both caches took to drop tokens that earlier rounds rejected."""
+
+
+class RoundMetrics:
+    """Counters and times of rounds."""
+
+    def __init__(self, registry: CollectorRegistry):
+        prefix = "specpair_spec_decode_num"
+        self._drafts = Counter(f"{prefix}_drafts", "Rounds with proposals.", SPECULATION_LABELS, registry=registry)
+        self._drafted = Counter(f"{prefix}_draft_tokens", "Proposed tokens.", SPECULATION_LABELS, registry=registry)
+        self._accepted = Counter(
+            f"{prefix}_accepted_tokens",
+            "Proposed tokens that the target accepted.",
+            SPECULATION_LABELS,
+            registry=registry,
+        )
+        self._positions = PositionCollector(MAX_SPECULATIVE_TOKENS)
+        registry.register(self._positions)
+        rounds = Counter(
+            "specpair_spec_decode_rounds",
+            "Rounds after an output's first token: with proposals (draft), without since none were wanted or to be had "
+            "(plain), without since the draft failed (fallback).",
+            ["kind"],
+            registry=registry,
+        )
+        self._rounds = {kind: rounds.labels(kind.value) for kind in RoundKind}
+        times = Histogram(
+            "specpair_round_time_seconds",
+            "Time of a round by part: draft and verify are computation, network is the way and the queues of both "
+            "calls, rollback is what the two caches took to drop tokens that were rejected before.",
+            ["part"],
+            buckets=BUCKETS,
+            registry=registry,
+        )
+        self._times = {part: times.labels(part) for part in PARTS}
+        self._speculation: dict[tuple[Drafter | None, Rule], tuple[Counter, Counter, Counter]] = {}
+
+    def add(self, sample: RoundSample) -> None:
+        """One round."""
+        self._rounds[sample.kind].inc()
+        if sample.drafted_count:
+            self._add_block(sample)
+        if sample.draft_time is not None:
+            self._times["draft"].observe(sample.draft_time)
+        self._times["verify"].observe(sample.verify_time)
+        self._times["network"].observe(sample.network_time)
+        self._times["rollback"].observe(sample.rollback_time)
+
+    def _add_block(self, sample: RoundSample) -> None:
+        drafts, drafted, accepted = self._counters(sample.drafter, sample.rule)
+        drafts.inc()
+        drafted.inc(sample.drafted_count)
+        accepted.inc(sample.accepted_count)
+        self._positions.add(sample.drafted_count, sample.accepted_count)
+
+    def _counters(self, drafter: Drafter | None, rule: Rule) -> tuple[Counter, Counter, Counter]:
+        """Looked up once: labels cost as much as all the rest."""
+        known = self._speculation.get((drafter, rule))
+        if known is None:
+            labels = speculation_labels(drafter, rule)
+            known = (self._drafts.labels(*labels), self._drafted.labels(*labels), self._accepted.labels(*labels))
+            self._speculation[drafter, rule] = known
+        return known
+
+
+def speculation_labels(drafter: Drafter | None, rule: Rule) -> tuple[str, str]:
+    """Values of SPECULATION_LABELS."""
+    return ("unknown" if drafter is None else drafter.value, rule.value)

@@ -1,0 +1,107 @@
+"""What speculation gains at present, measured and as theory has it.
+
+Pure: times come in as numbers. Both are over the same rounds, those of outputs for which tokens may be proposed, the
+rounds among them that went without proposals included. Older rounds count less and less.
+"""
+
+import math
+from typing import NamedTuple
+
+from specpair.theory.speedup import MAX_RATIO, expected_tokens, round_cost
+
+MEMORY_SECONDS = 30.0
+"""After so long a round counts 1 / e of a new one."""
+LARGEST_EXPONENT = 50.0
+"""Weights grow until then and are scaled back, so that a round costs the same however many there were."""
+
+
+class MeasuredRound(NamedTuple):
+    """A finished round. Times are in microseconds."""
+
+    drafted: int
+    """Tokens that were proposed."""
+    accepted: int
+    elapsed: float
+    """All of the round, proposal and verification."""
+    plain_time: float | None
+    """What a round without proposals would have taken; None while nobody knows."""
+    draft_compute: float
+    """Of the whole proposal; 0 without one."""
+    verify_compute: float
+    is_speculating: bool
+    """Whether its output may have proposals at all."""
+
+
+class Speedup(NamedTuple):
+    """Tokens per second over those of the target alone."""
+
+    measured: float
+    predicted: float
+    """Theorem 3.8 of Leviathan et al. (2023), from the acceptance and the cost ratio of the same rounds. It knows of no
+    network, no queues, and no target pass that takes longer for more rows: so much of the difference is theirs."""
+
+
+class SpeedupEstimate:
+    """Sums over the rounds, from which both follow."""
+
+    def __init__(self) -> None:
+        self._origin: float | None = None
+        """The time at which a round has weight 1."""
+        self._plain_elapsed = 0.0
+        """What the tokens would have taken in plain rounds."""
+        self._elapsed = 0.0
+        self._tried = 0.0
+        """Tokens that were put to the test: behind a rejected one none is."""
+        self._accepted = 0.0
+        self._drafted = 0.0
+        self._draft_compute = 0.0
+        self._plain_rounds = 0.0
+        self._plain_compute = 0.0
+        self._blocks: dict[int, float] = {}
+        """Rounds by the number of proposed tokens."""
+
+    def add(self, measured: MeasuredRound, now: float) -> None:
+        """A round that ended at `now`, in seconds of any clock."""
+        weight = self._weight(now)
+        if not measured.drafted:
+            self._plain_rounds += weight
+            self._plain_compute += weight * measured.verify_compute
+        if measured.plain_time is None or not measured.is_speculating:
+            return
+        self._plain_elapsed += weight * (measured.accepted + 1) * measured.plain_time
+        self._elapsed += weight * measured.elapsed
+        self._tried += weight * min(measured.drafted, measured.accepted + 1)
+        self._accepted += weight * measured.accepted
+        self._drafted += weight * measured.drafted
+        self._draft_compute += weight * measured.draft_compute
+        self._blocks[measured.drafted] = self._blocks.get(measured.drafted, 0.0) + weight
+
+    def speedup(self) -> Speedup | None:
+        """None until rounds of both kinds were seen, with and without proposals."""
+        if not (self._elapsed and self._drafted and self._plain_compute):
+            return None
+        return Speedup(measured=self._plain_elapsed / self._elapsed, predicted=self._predicted())
+
+    def _predicted(self) -> float:
+        """Theorem 3.8 with K as it was: tokens over time, both summed over the rounds of each K."""
+        acceptance = min(self._accepted / self._tried, 1.0)
+        cost_ratio = self._draft_compute / self._drafted / (self._plain_compute / self._plain_rounds)
+        cost_ratio = min(cost_ratio, MAX_RATIO)
+        tokens = sum(rounds * expected_tokens(acceptance, k) for k, rounds in self._blocks.items())
+        return tokens / sum(rounds * round_cost(k, cost_ratio) for k, rounds in self._blocks.items())
+
+    def _weight(self, now: float) -> float:
+        if self._origin is None:
+            self._origin = now
+        exponent = (now - self._origin) / MEMORY_SECONDS
+        if exponent > LARGEST_EXPONENT:
+            self._scale(math.exp(-exponent))
+            self._origin, exponent = now, 0.0
+        return math.exp(exponent)
+
+    def _scale(self, factor: float) -> None:
+        for name in ("plain_elapsed", "elapsed", "tried", "accepted", "drafted", "draft_compute"):
+            setattr(self, f"_{name}", getattr(self, f"_{name}") * factor)
+        self._plain_rounds *= factor
+        self._plain_compute *= factor
+        self._blocks = {k: rounds * factor for k, rounds in self._blocks.items()}

@@ -1,0 +1,32 @@
+"""The gain of speculation as metrics."""
+
+from collections.abc import Iterable
+
+from prometheus_client import Metric
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from coordinator.metrics.speedup import SpeedupEstimate
+
+
+class SpeedupCollector(Collector):
+    """Measured and predicted; neither has a sample before rounds with and without proposals were seen."""
+
+    def __init__(self, estimate: SpeedupEstimate):
+        self._estimate = estimate
+
+    def collect(self) -> Iterable[Metric]:
+        measured = GaugeMetricFamily(
+            "specpair_speculation_speedup_ratio",
+            "Tokens per second of the last rounds over those that rounds without proposals would give; absent while "
+            "that is unknown.",
+        )
+        predicted = GaugeMetricFamily(
+            "specpair_speculation_predicted_speedup_ratio",
+            "Theorem 3.8 of Leviathan et al. from acceptance and cost ratio of the same rounds; absent with the other.",
+        )
+        speedup = self._estimate.speedup()
+        if speedup is not None:
+            measured.add_metric([], speedup.measured)
+            predicted.add_metric([], speedup.predicted)
+        return measured, predicted
