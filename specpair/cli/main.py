@@ -5,13 +5,13 @@ from typing import Annotated
 import typer
 
 from specpair.cli import chat, generate, health, info, serve, theory, top, trace, up, verify_exactness
+from specpair.cli.config_file import make_configurable
 from specpair.version import package_version
 
 app = typer.Typer(
     name="specpair",
     help="Speculative decoding as a service pair: a draft proposes, a target verifies, the text is the target's own.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -25,6 +25,7 @@ app.command("health")(health.health)
 app.command("verify-exactness")(verify_exactness.verify_exactness)
 app.add_typer(serve.app, name="serve")
 app.add_typer(theory.app, name="theory")
+make_configurable(app)
 
 
 def _print_version(is_wanted: bool) -> None:
