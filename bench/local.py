@@ -18,9 +18,10 @@ async def with_local_pair(
 ) -> Result:
     """Starts draft, target and coordinator, measures, stops them. Raises CommandError if a service ends."""
     plans = [
-        plan_service(role, options.model_flags(role), host=LOOPBACK, port=free_port()) for role in ("draft", "target")
+        plan_service(role, {**options.model_flags(role), "--metrics-port": 0}, host=LOOPBACK, port=free_port())
+        for role in ("draft", "target")
     ]
-    addresses: dict[str, object] = {f"--{plan.name}": plan.address for plan in plans}
+    addresses: dict[str, object] = {"--http-port": 0, **{f"--{plan.name}": plan.address for plan in plans}}
     plans.append(plan_service("coordinator", addresses, host=LOOPBACK, port=free_port()))
     results: list[Result] = []
 

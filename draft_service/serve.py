@@ -3,10 +3,15 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from prometheus_client.registry import CollectorRegistry
+
 from draft_service.config import DraftConfig
 from draft_service.host import DraftHost
 from draft_service.servicer import DraftServicer
+from specpair.engine.metrics import add_model_metrics
+from specpair.metrics_registry import service_registry
 from specpair.rpc.config import ServerConfig
+from specpair.rpc.metrics_endpoint import metrics_endpoint
 from specpair.rpc.sequence_servicer import SequenceServicer
 from specpair.rpc.server import ServiceServer, run_service
 from specpair.v1.draft_service_pb2_grpc import add_DraftServiceServicer_to_server
@@ -14,10 +19,14 @@ from specpair.v1.sequence_service_pb2_grpc import add_SequenceServiceServicer_to
 
 
 @asynccontextmanager
-async def open_draft(server: ServiceServer, config: DraftConfig) -> AsyncIterator[DraftHost]:
-    """Loads what there is to load, adds the servicers, and stops the engine at the end."""
+async def open_draft(
+    server: ServiceServer, config: DraftConfig, registry: CollectorRegistry | None = None
+) -> AsyncIterator[DraftHost]:
+    """Loads what there is to load, adds the servicers and the metrics, and stops the engine at the end."""
     host = await DraftHost.start(config)
     try:
+        if registry is not None:
+            add_model_metrics(registry, host.sequences, None if host.model is None else host.engine)
         add_DraftServiceServicer_to_server(DraftServicer(host), server)
         add_SequenceServiceServicer_to_server(SequenceServicer(host), server)
         yield host
@@ -27,4 +36,14 @@ async def open_draft(server: ServiceServer, config: DraftConfig) -> AsyncIterato
 
 def serve(config: DraftConfig, server: ServerConfig) -> None:
     """Serves until a signal comes."""
-    run_service(server, lambda running: open_draft(running, config), "draft service")
+    registry = service_registry("draft")
+
+    @asynccontextmanager
+    async def build(running: ServiceServer) -> AsyncIterator[None]:
+        async with (
+            metrics_endpoint(registry, server.host, server.metrics_port),
+            open_draft(running, config, registry),
+        ):
+            yield
+
+    run_service(server, build, "draft service", registry)

@@ -3,8 +3,13 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from prometheus_client.registry import CollectorRegistry
+
 from specpair.engine.config import EngineConfig
+from specpair.engine.metrics import add_model_metrics
+from specpair.metrics_registry import service_registry
 from specpair.rpc.config import ServerConfig
+from specpair.rpc.metrics_endpoint import metrics_endpoint
 from specpair.rpc.sequence_servicer import SequenceServicer
 from specpair.rpc.server import ServiceServer, run_service
 from specpair.v1.sequence_service_pb2_grpc import add_SequenceServiceServicer_to_server
@@ -14,10 +19,14 @@ from target_service.verifier import Verifier
 
 
 @asynccontextmanager
-async def open_target(server: ServiceServer, config: EngineConfig) -> AsyncIterator[Verifier]:
-    """Loads the model, adds the servicers, and stops the engine at the end."""
+async def open_target(
+    server: ServiceServer, config: EngineConfig, registry: CollectorRegistry | None = None
+) -> AsyncIterator[Verifier]:
+    """Loads the model, adds the servicers and the metrics, and stops the engine at the end."""
     verifier = await Verifier.start(config)
     try:
+        if registry is not None:
+            add_model_metrics(registry, verifier.sequences, verifier.engine)
         add_TargetServiceServicer_to_server(TargetServicer(verifier), server)
         add_SequenceServiceServicer_to_server(SequenceServicer(verifier), server)
         yield verifier
@@ -27,4 +36,14 @@ async def open_target(server: ServiceServer, config: EngineConfig) -> AsyncItera
 
 def serve(engine: EngineConfig, server: ServerConfig) -> None:
     """Serves until a signal comes."""
-    run_service(server, lambda running: open_target(running, engine), "target service")
+    registry = service_registry("target")
+
+    @asynccontextmanager
+    async def build(running: ServiceServer) -> AsyncIterator[None]:
+        async with (
+            metrics_endpoint(registry, server.host, server.metrics_port),
+            open_target(running, engine, registry),
+        ):
+            yield
+
+    run_service(server, build, "target service", registry)

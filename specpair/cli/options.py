@@ -14,6 +14,8 @@ COORDINATOR_PORT = 50050
 DRAFT_PORT = 50051
 TARGET_PORT = 50052
 HTTP_PORT = 8000
+DRAFT_METRICS_PORT = 9051
+TARGET_METRICS_PORT = 9052
 
 LISTENING = "Listening"
 MODEL = "Model"
@@ -200,6 +202,17 @@ PortOption = Annotated[
         "--port",
         envvar="SPECPAIR_PORT",
         help="Port to listen on; 0 takes a free one.",
+        rich_help_panel=LISTENING,
+    ),
+]
+MetricsPortOption = Annotated[
+    int,
+    typer.Option(
+        "--metrics-port",
+        envvar="SPECPAIR_METRICS_PORT",
+        min=0,
+        max=65535,
+        help="Port of /metrics for Prometheus; 0 switches it off.",
         rich_help_panel=LISTENING,
     ),
 ]

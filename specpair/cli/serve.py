@@ -49,6 +49,7 @@ def serve_draft(
     deterministic: opt.DeterministicOption = False,
     host: opt.HostOption = "127.0.0.1",
     port: opt.PortOption = opt.DRAFT_PORT,
+    metrics_port: opt.MetricsPortOption = opt.DRAFT_METRICS_PORT,
     log_format: opt.LogFormatOption = "console",
     log_level: opt.LogLevelOption = "info",
 ) -> None:
@@ -82,7 +83,9 @@ def serve_draft(
         max_num_seqs=max_num_seqs,
         max_num_speculative_tokens=max_num_speculative_tokens,
     )
-    server = ServerConfig(host=host, port=port, log_format=log_format, log_level=log_level)
+    server = ServerConfig(
+        host=host, port=port, metrics_port=metrics_port or None, log_format=log_format, log_level=log_level
+    )
     with needing_torch():
         from draft_service.serve import serve
     serve(config, server)
@@ -106,6 +109,7 @@ def serve_target(
     deterministic: opt.DeterministicOption = False,
     host: opt.HostOption = "127.0.0.1",
     port: opt.PortOption = opt.TARGET_PORT,
+    metrics_port: opt.MetricsPortOption = opt.TARGET_METRICS_PORT,
     log_format: opt.LogFormatOption = "console",
     log_level: opt.LogLevelOption = "info",
 ) -> None:
@@ -125,7 +129,9 @@ def serve_target(
         threads=threads,
         deterministic=deterministic,
     )
-    server = ServerConfig(host=host, port=port, log_format=log_format, log_level=log_level)
+    server = ServerConfig(
+        host=host, port=port, metrics_port=metrics_port or None, log_format=log_format, log_level=log_level
+    )
     with needing_torch():
         from target_service.serve import serve
     serve(config, server)

@@ -28,6 +28,7 @@ from specpair.cli.request import completion_request
 from specpair.options import Drafter
 from specpair.v1 import coordinator_service_pb2 as pb
 
+METRICS_PORTS = {"draft": opt.DRAFT_METRICS_PORT, "target": opt.TARGET_METRICS_PORT}
 USUAL_PORTS = {"draft": opt.DRAFT_PORT, "target": opt.TARGET_PORT, "coordinator": opt.COORDINATOR_PORT}
 
 
@@ -82,6 +83,26 @@ def up(
             rich_help_panel=opt.LISTENING,
         ),
     ] = None,
+    draft_metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            "--draft-metrics-port",
+            min=0,
+            max=65535,
+            help="Port of the draft's /metrics; 9051, or none with --prompt. 0 switches it off.",
+            rich_help_panel=opt.LISTENING,
+        ),
+    ] = None,
+    target_metrics_port: Annotated[
+        int | None,
+        typer.Option(
+            "--target-metrics-port",
+            min=0,
+            max=65535,
+            help="Port of the target's /metrics; 9052, or none with --prompt. 0 switches it off.",
+            rich_help_panel=opt.LISTENING,
+        ),
+    ] = None,
     log_level: opt.LogLevelOption = "info",
     quiet: Annotated[bool, typer.Option("--quiet", help="Leave the services' logs out.")] = False,
     prompt: Annotated[
@@ -117,6 +138,8 @@ def up(
     }
     # The draft's bits change what is accepted, never what a greedy or coupled output says.
     models["target"]["--deterministic"] = deterministic
+    for name, number in {"draft": draft_metrics_port, "target": target_metrics_port}.items():
+        models[name]["--metrics-port"] = _metrics_port(name, number, is_once=request is not None)
     plans = [plan_service(name, flags, host=LOOPBACK, port=ports[name]) for name, flags in models.items()]
     addresses = {f"--{plan.name}": plan.address for plan in plans}
     length = opt.AUTO if num_speculative_tokens is None else num_speculative_tokens
@@ -169,6 +192,13 @@ def _cancel_on_signals() -> None:
 
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop)
+
+
+def _metrics_port(name: str, wanted: int | None, *, is_once: bool) -> int:
+    """The port asked for; else the usual one, or 0, which is none, where nobody is going to ask."""
+    if wanted is None:
+        return 0 if is_once else METRICS_PORTS[name]
+    return wanted
 
 
 def _port(name: str, wanted: int | None, *, is_once: bool) -> int:

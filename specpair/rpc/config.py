@@ -24,6 +24,8 @@ class ServerConfig:
     port: int
     """0 takes any free port."""
     host: str = "127.0.0.1"
+    metrics_port: int | None = None
+    """Of /metrics, where the service has no other HTTP; 0 takes any free port, None serves none."""
     grace_seconds: float = 5.0
     """How long running calls may go on after a signal to stop."""
     max_message_bytes: int = MAX_MESSAGE_BYTES
@@ -32,6 +34,8 @@ class ServerConfig:
 
     def __post_init__(self) -> None:
         check_range("port", self.port, 0, 65535)
+        if self.metrics_port is not None:
+            check_range("metrics_port", self.metrics_port, 0, 65535)
         check_range("grace_seconds", self.grace_seconds, 0, 3600)
         check_range("max_message_bytes", self.max_message_bytes, 1024, 2**31 - 1)
 

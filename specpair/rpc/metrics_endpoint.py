@@ -63,9 +63,9 @@ def listen(host: str, port: int) -> socket.socket:
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family)
-    except OSError as error:
+    except OSError:
         address = join_address(host, port)
-        raise BindError(f"cannot listen on {address} for metrics: {error.strerror}; see --metrics-port") from None
+        raise BindError(f"cannot listen on {address} for metrics: is the address in use? (--metrics-port)") from None
 
 
 def _config(app: Starlette) -> uvicorn.Config:

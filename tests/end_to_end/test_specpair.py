@@ -45,9 +45,10 @@ def address() -> Iterator[str]:
 @contextmanager
 def running_up(*flags: str) -> Iterator[str]:
     """`specpair up` on free ports; stopped by Ctrl-C, which must leave no process behind."""
-    port, http_port, draft_port, target_port = free_ports(4)
+    port, http_port, draft_port, target_port, draft_metrics_port, target_metrics_port = free_ports(6)
     ports = ["--port", str(port), "--draft-port", str(draft_port), "--target-port", str(target_port)]
     ports += ["--http-port", str(http_port)]
+    ports += ["--draft-metrics-port", str(draft_metrics_port), "--target-metrics-port", str(target_metrics_port)]
     with subprocess.Popen(
         [*COMMAND, "up", "--dtype", "float32", *ports, *flags],
         stdout=subprocess.PIPE,
@@ -66,7 +67,7 @@ def running_up(*flags: str) -> Iterator[str]:
         process.send_signal(signal.SIGINT)
         rest = process.stdout.read()
         assert process.wait(timeout=30) == 0, rest
-    for number in (port, http_port, draft_port, target_port):
+    for number in (port, http_port, draft_port, target_port, draft_metrics_port, target_metrics_port):
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(("127.0.0.1", number), timeout=1)
 
