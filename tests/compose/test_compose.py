@@ -71,7 +71,7 @@ def ask_prometheus(ports: dict[str, int], query: str) -> list[dict[str, Any]]:
 def generate(ports: dict[str, int], **options: Any) -> pb.GenerationSummary:
     """Runs a request of 24 tokens through gRPC."""
     request = pb.GenerateTokensRequest(
-        text=PROMPT, max_tokens=24, sampling={"temperature": 0, "ignore_eos": True}, **options
+        text=PROMPT, max_tokens=24, ignore_eos=True, sampling={"temperature": 0}, **options
     )
     with grpc.insecure_channel(f"127.0.0.1:{ports['SPECPAIR_GRPC_PORT']}") as channel:
         responses = list(CoordinatorServiceStub(channel).GenerateTokens(request, timeout=60))
