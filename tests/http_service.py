@@ -14,9 +14,11 @@ BUNDLED = Path(__file__).parents[1] / "models" / "bundled"
 
 
 @asynccontextmanager
-async def running_bundled_pair(**options: Any) -> AsyncIterator[RunningPair]:
-    """Its models as they are; `options` are fields of CoordinatorConfig."""
-    target, draft = (engine_config(BUNDLED / name, block_size=16) for name in ("target", "draft"))
+async def running_bundled_pair(max_model_len: int | None = None, **options: Any) -> AsyncIterator[RunningPair]:
+    """Its models as they are, or with room for less; `options` are fields of CoordinatorConfig."""
+    target, draft = (
+        engine_config(BUNDLED / name, block_size=16, max_model_len=max_model_len) for name in ("target", "draft")
+    )
     async with running_pair(target, draft, **{"num_speculative_tokens": 3, **options}) as pair:
         yield pair
 

@@ -1,7 +1,7 @@
 """Real services for tests: real models, real gRPC on loopback, in this process."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,6 +12,7 @@ from prometheus_client.registry import CollectorRegistry
 
 from coordinator.config import CoordinatorConfig
 from coordinator.http.config import HttpConfig
+from coordinator.http.front_end import FrontEnd
 from coordinator.pair import connect_pair
 from coordinator.serve import http_front_end
 from coordinator.service import CoordinatorServicer
@@ -20,6 +21,7 @@ from draft_service.config import DraftConfig
 from draft_service.host import DraftHost
 from draft_service.serve import open_draft
 from specpair.engine.config import EngineConfig
+from specpair.metrics_registry import service_registry
 from specpair.rpc.client import connect
 from specpair.rpc.config import ServerConfig
 from specpair.rpc.server import ServiceServer
@@ -42,6 +44,10 @@ class RunningModel:
     sequences: Any
     hot: Any
     """Stub of DraftService or TargetService."""
+    stop: Callable[[], Coroutine[Any, Any, None]]
+    """Ends the service before its time."""
+    registry: CollectorRegistry
+    """Of its metrics."""
 
     async def check_integrity(self) -> None:
         """The cache's invariants hold, if there is one."""
@@ -82,14 +88,16 @@ async def running_target(config: EngineConfig) -> AsyncIterator[RunningModel]:
 
 @asynccontextmanager
 async def running(open_service: Any, stub: Any, config: EngineConfig | DraftConfig) -> AsyncIterator[RunningModel]:
-    server = ServiceServer(ServerConfig(port=0, grace_seconds=0.0))
+    registry = service_registry("draft" if open_service is open_draft else "target")
+    server = ServiceServer(ServerConfig(port=0, grace_seconds=0.0), registry)
     port = await server.start()
     try:
-        async with open_service(server, config) as host:
+        async with open_service(server, config, registry) as host:
             await server.set_ready(True)
             address = f"127.0.0.1:{port}"
             async with connect(address) as channel:
-                yield RunningModel(address, host, channel, SequenceServiceStub(channel), stub(channel))
+                clients = (channel, SequenceServiceStub(channel), stub(channel))
+                yield RunningModel(address, host, *clients, server.stop, registry)
             await server.stop()
     finally:
         await server.stop()
@@ -107,6 +115,9 @@ class RunningPair:
     """Of the coordinator."""
     http_address: str
     """Of its HTTP front end."""
+    front_end: FrontEnd
+    stop: Callable[[], Coroutine[Any, Any, None]]
+    """Ends the coordinator's servers before their time."""
 
     async def generate(self, prompt: list[int], max_tokens: int, **options: Any) -> "Generated":
         """Runs one request on token ids; `options` are fields of GenerateTokensRequest or of its sampling."""
@@ -149,7 +160,8 @@ async def running_pair(
     async with AsyncExitStack() as stack:
         target_model = await stack.enter_async_context(running_target(target))
         draft_model = await stack.enter_async_context(running_draft(draft)) if draft is not None else None
-        server = ServiceServer(ServerConfig(port=0, grace_seconds=0.0))
+        registry = service_registry("coordinator")
+        server = ServiceServer(ServerConfig(port=0, grace_seconds=0.0), registry)
         port = await server.start()
         stack.push_async_callback(server.stop)
         config = CoordinatorConfig(
@@ -159,12 +171,14 @@ async def running_pair(
             draft_address=draft_model.address if draft_model else None,
             **{"max_requests": 256, **options},
         )
-        front_end = await stack.enter_async_context(http_front_end(config.http, server, CollectorRegistry()))
+        front_end = await stack.enter_async_context(http_front_end(config.http, server, registry))
         assert front_end is not None
-        serving = Serving(await stack.enter_async_context(connect_pair(config)))
+        serving = Serving(await stack.enter_async_context(connect_pair(config, registry)))
         add_CoordinatorServiceServicer_to_server(CoordinatorServicer(serving), server)  # type: ignore[arg-type]
         await server.set_ready(True)
         front_end.set_ready(serving)
         address = f"127.0.0.1:{port}"
         stub = CoordinatorServiceStub(await stack.enter_async_context(connect(address)))
-        yield RunningPair(draft_model, target_model, stub, address, f"127.0.0.1:{front_end.port}")
+        yield RunningPair(
+            draft_model, target_model, stub, address, f"127.0.0.1:{front_end.port}", front_end, server.stop
+        )

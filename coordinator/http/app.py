@@ -6,8 +6,10 @@ from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
 
 from coordinator.http import endpoints, operations
+from coordinator.http.body_limit import BodyLimit
 from coordinator.http.failures import handle_failure, handle_http_error, handle_invalid_body
 from coordinator.http.front_end import FrontEnd
 from coordinator.http.headers import AnswerHeaders
@@ -17,7 +19,7 @@ from specpair.version import package_version
 PAGE = Path(__file__).parent / "page"
 
 
-def create_app(front_end: FrontEnd) -> FastAPI:
+def create_app(front_end: FrontEnd) -> ASGIApp:
     """The endpoints, and the page at `/` if it is there."""
     app = FastAPI(
         title="specpair",
@@ -25,16 +27,15 @@ def create_app(front_end: FrontEnd) -> FastAPI:
         version=package_version(),
         docs_url=None,  # the page of FastAPI fetches its scripts from a host of others
         redoc_url=None,
-        max_body_size=front_end.config.max_body_bytes,
     )
     app.state.front_end = front_end
     app.include_router(endpoints.router)
     app.include_router(operations.router)
-    app.add_middleware(AnswerHeaders)
+    app.add_middleware(BodyLimit, max_bytes=front_end.config.max_body_bytes)
     app.add_exception_handler(SpecpairError, handle_failure)
     app.add_exception_handler(HTTPException, handle_http_error)
     app.add_exception_handler(RequestValidationError, handle_invalid_body)
     app.add_exception_handler(Exception, handle_failure)
     if PAGE.is_dir():
         app.mount("/", StaticFiles(directory=PAGE, html=True))
-    return app
+    return AnswerHeaders(app)

@@ -12,6 +12,7 @@ from coordinator.choices import merge
 from coordinator.http.answer import Answer
 from coordinator.http.disconnects import ClientGoneError, unless_gone
 from coordinator.http.event_stream import EventStream
+from coordinator.http.failures import failure_response
 from coordinator.http.forms import ChatForm, CompletionForm, Form
 from coordinator.http.front_end import FrontEnd
 from coordinator.http.logprobs import TokenText
@@ -94,14 +95,17 @@ async def answer(
         model=serving.pair.target.info.model_name,
     )
     responses = generate(serving, requests, answer.request_id)
+    is_chat = isinstance(form, ChatForm)
     options, stop = parameters.stream_options, request.app.state.front_end.grace_is_over
     if parameters.stream:
         include_usage = bool(options and options.include_usage)
-        return EventStream(chunks(answer, responses, include_usage), stop, is_chat=isinstance(form, ChatForm))
+        return EventStream(chunks(answer, responses, include_usage), stop, is_chat=is_chat)
     try:
         await unless_gone(request.receive, stop, collect(answer, responses))
     except ClientGoneError:
         return Response(status_code=CLIENT_GONE)
+    except Exception as error:
+        return failure_response(error, is_chat=is_chat)
     return JSONResponse(answer.body())
 
 

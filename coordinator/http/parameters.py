@@ -9,8 +9,25 @@ from typing import Annotated, Any, LiteralString, cast
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
 from pydantic_core import PydanticCustomError
 
-from coordinator.prompt import MAX_CHAT_MESSAGES
-from specpair.options import MAX_BIASES, Drafter, Rule
+from coordinator.config import MAX_SPECULATIVE_TOKENS
+from coordinator.prompt import MAX_CHAT_MESSAGES, ROLES
+from coordinator.request import (
+    MAX_OUTPUTS,
+    MAX_REQUESTED_STOP_TOKENS,
+    MAX_STOP_STRING_LENGTH,
+    MAX_STOP_STRINGS,
+)
+from specpair.options import (
+    MAX_BIASES,
+    MAX_LOGPROBS,
+    MAX_PENALTY,
+    MAX_REPETITION_PENALTY,
+    MAX_SEED,
+    MAX_TEMPERATURE,
+    MIN_REPETITION_PENALTY,
+    Drafter,
+    Rule,
+)
 
 MAX_PROMPTS = 128
 MAX_UINT32 = 2**32 - 1
@@ -107,7 +124,14 @@ Prompts = Annotated[
         | Annotated[list[list[Uint32]], Field(min_length=1, max_length=MAX_PROMPTS)],
     ),
 ]
-Stop = Annotated[Any, PlainValidator(read_stop, json_schema_input_type=str | list[str])]
+StopString = Annotated[str, Field(min_length=1, max_length=MAX_STOP_STRING_LENGTH)]
+Stop = Annotated[
+    Any,
+    PlainValidator(
+        read_stop,
+        json_schema_input_type=StopString | Annotated[list[StopString], Field(max_length=MAX_STOP_STRINGS)],
+    ),
+]
 LogitBias = Annotated[Any, PlainValidator(read_logit_bias, json_schema_input_type=dict[str, float])]
 
 
@@ -121,7 +145,7 @@ class TextPart(BaseModel):
 class ChatMessage(BaseModel):
     """One message of a conversation."""
 
-    role: str = Field(description="system (or developer), user, assistant.")
+    role: str = Field(json_schema_extra={"enum": [*ROLES, "developer"]})
     content: Annotated[str, BeforeValidator(join_parts, json_schema_input_type=str | list[TextPart] | None)] = ""
 
 
@@ -129,6 +153,11 @@ class StreamOptions(BaseModel):
     """What a stream holds besides text."""
 
     include_usage: bool | None = Field(None, description="Adds a chunk with usage and metrics before the end.")
+
+
+def described(low: float, high: float, description: str | None = None) -> Any:
+    """An optional parameter whose limits are told here and checked where every front end has them checked."""
+    return Field(None, description=description, json_schema_extra={"minimum": low, "maximum": high})
 
 
 class GenerationParameters(BaseModel):
@@ -141,33 +170,36 @@ class GenerationParameters(BaseModel):
     stream_options: StreamOptions | None = None
     user: str | None = Field(None, description="Ignored.")
 
-    n: Uint32 | None = None
-    best_of: Uint32 | None = None
+    n: Uint32 | None = described(1, MAX_OUTPUTS)
+    best_of: Uint32 | None = described(1, MAX_OUTPUTS)
     max_tokens: Uint32 | None = Field(None, description="Default: as many as the model has room for.")
     stop: Stop | None = None
-    seed: Annotated[int, Field(ge=-(2**63), le=2**64 - 1)] | None = Field(
+    seed: Annotated[int, Field(ge=-(2**63), le=MAX_SEED)] | None = Field(
         None, description="Of choice i: seed + i. A negative one stands for itself + 2^64."
     )
-    temperature: float | None = Field(None, description="0 is greedy. Default 1.")
-    top_p: float | None = None
-    presence_penalty: float | None = None
-    frequency_penalty: float | None = None
+    temperature: float | None = described(0, MAX_TEMPERATURE, "0 is greedy. Default 1.")
+    top_p: float | None = described(0, 1, "Above 0.")
+    presence_penalty: float | None = described(-MAX_PENALTY, MAX_PENALTY)
+    frequency_penalty: float | None = described(-MAX_PENALTY, MAX_PENALTY)
     logit_bias: LogitBias | None = None
 
     top_k: Annotated[int, Field(ge=-1, le=MAX_UINT32)] | None = Field(None, description="0 or -1 keeps all tokens.")
-    min_p: float | None = None
-    repetition_penalty: float | None = None
+    min_p: float | None = described(0, 1)
+    repetition_penalty: float | None = described(MIN_REPETITION_PENALTY, MAX_REPETITION_PENALTY)
     min_tokens: Uint32 | None = None
-    stop_token_ids: TokenIds | None = None
+    stop_token_ids: TokenIds | None = Field(None, json_schema_extra={"maxItems": MAX_REQUESTED_STOP_TOKENS})
     ignore_eos: bool | None = None
-    prompt_logprobs: Uint32 | None = None
+    prompt_logprobs: Uint32 | None = described(0, MAX_LOGPROBS)
 
-    num_speculative_tokens: Uint32 | None = Field(
-        None, description="Tokens proposed in each round; 0 switches speculation off. Default: the server decides."
+    num_speculative_tokens: Uint32 | None = described(
+        0,
+        MAX_SPECULATIVE_TOKENS,
+        "Tokens proposed in each round, at most what the server allows; 0 switches speculation off. Default: the "
+        "server decides.",
     )
     rule: Rule | None = Field(None, description="How proposals are judged. Default block.")
     drafter: Drafter | None = Field(None, description="What proposes. Default: the draft service's own choice.")
-    lenience: float | None = Field(None, description="Lossy below 1. Default 1: exact.")
+    lenience: float | None = described(0, 1, "Lossy below 1, which wants the token rule. Default 1: exact.")
     include_rounds: bool | None = Field(None, description="Reports how each round went.")
 
 
@@ -176,7 +208,7 @@ class CompletionParameters(GenerationParameters):
 
     prompt: Prompts
     echo: bool | None = None
-    logprobs: Uint32 | None = Field(None, description="Of each token and of so many of the likeliest, at most 20.")
+    logprobs: Uint32 | None = described(0, MAX_LOGPROBS, "Of each token and of so many of the likeliest.")
     suffix: str | None = Field(None, description="Not supported; empty or null.")
 
 
@@ -186,4 +218,4 @@ class ChatParameters(GenerationParameters):
     messages: Annotated[list[ChatMessage], Field(fail_fast=True, max_length=MAX_CHAT_MESSAGES)]
     max_completion_tokens: Uint32 | None = Field(None, description="The name that OpenAI prefers to max_tokens.")
     logprobs: bool | None = None
-    top_logprobs: Uint32 | None = None
+    top_logprobs: Uint32 | None = described(0, MAX_LOGPROBS, "Wants logprobs to be true.")

@@ -1,0 +1,40 @@
+"""A bound on the size of bodies, however they are sent."""
+
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+DISCARDED_FACTOR = 8
+"""Up to so many times the limit is read and thrown away: a client that is still sending would not see the answer."""
+
+
+class BodyLimit:
+    """ASGI middleware: whoever reads a body that is too large gets an HTTPException with status 413."""
+
+    def __init__(self, app: ASGIApp, max_bytes: int):
+        self._app = app
+        self._max_bytes = max_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        declared = Headers(scope=scope).get("content-length", "")
+        is_too_large = declared.isdecimal() and int(declared[:20]) > self._max_bytes
+        length = 0
+
+        async def receive_some() -> Message:
+            nonlocal length
+            message = await receive()
+            length += len(message.get("body", b""))
+            if message["type"] == "http.request" and (is_too_large or length > self._max_bytes):
+                await self._discard(message, receive)
+                raise HTTPException(413, f"the body is too large; at most {self._max_bytes} bytes are taken")
+            return message
+
+        await self._app(scope, receive_some, send)
+
+    async def _discard(self, message: Message, receive: Receive) -> None:
+        length = 0
+        while message.get("more_body") and length < DISCARDED_FACTOR * self._max_bytes:
+            message = await receive()
+            length += len(message.get("body", b""))
