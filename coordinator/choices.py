@@ -9,6 +9,7 @@ from typing import NamedTuple, TypeVar
 from coordinator.generation import Generation, Round
 from coordinator.pair import Pair
 from coordinator.request import GenerationRequest
+from specpair.errors import PeerUnavailableError
 
 AHEAD = 8
 """Rounds of an output that may wait for its client."""
@@ -62,9 +63,9 @@ class Choices:
 async def merge(sources: Sequence[AsyncGenerator[Item, None]]) -> AsyncGenerator[tuple[int, Item], None]:
     """The items of all sources as they come, each with the index of its source.
 
-    The sources run ahead of whoever takes the items, by AHEAD items each: the next round is under way while a client is
-    written to, and a client that does not read holds its outputs up. When one fails, or the iteration ends early, the
-    others are cancelled, and all have ended when this has.
+    The sources run ahead of whoever takes the items, together by AHEAD items for each: the next round is under way
+    while a client is written to, and a client that does not read holds its outputs up. When one fails, or the iteration
+    ends early, the others are cancelled, and all have ended when this has.
     """
     queue: asyncio.Queue[tuple[int, Item] | _End] = asyncio.Queue(AHEAD * len(sources))
     tasks = [asyncio.create_task(_forward(index, source, queue)) for index, source in enumerate(sources)]
@@ -102,4 +103,9 @@ async def _forward(
                 await queue.put((index, item))
     except Exception as error:
         end = _End(error)
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        end = _End(PeerUnavailableError("the connection was closed"))  # grpc.aio cancels the calls on it
     await queue.put(end)

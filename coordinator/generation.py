@@ -15,6 +15,7 @@ from coordinator.pair import Pair
 from coordinator.peer import Proposed, Verdict, elapsed_us
 from coordinator.proposals import Proposals
 from coordinator.request import GenerationRequest
+from coordinator.round_report import RoundReport
 from coordinator.target_session import TargetSession
 from specpair.errors import InvalidDistributionError, InvalidFieldError, NotSupportedError, SpecpairError
 from specpair.v1.logprobs_pb2 import TokenLogprobs
@@ -44,19 +45,8 @@ class Round:
     logprobs: Sequence[TokenLogprobs] = ()
     """One for each token, if the target was asked for them."""
     rejected_ids: Sequence[int] = ()
-    report: "RoundReport | None" = None
+    report: RoundReport | None = None
     """How it went, if that is wanted."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RoundReport:
-    """How a round went: what was proposed, and the answers of both services."""
-
-    step: int
-    arrival: float
-    """When the request came in, by time.perf_counter."""
-    proposed: Proposed | None
-    verdict: Verdict
 
 
 class Generation:
@@ -167,7 +157,7 @@ class Generation:
     def _report(self, step: int, proposed: Proposed | None, verdict: Verdict) -> RoundReport | None:
         if not self.request.include_rounds:
             return None
-        return RoundReport(step=step, arrival=self._arrival, proposed=proposed, verdict=verdict)
+        return RoundReport.of(step, proposed, verdict, self._arrival)
 
     async def _verify(self, step: int, proposed: Proposed | None) -> tuple[Verdict, Proposed | None]:
         """The verdict and the proposal it is about: none if the target refused what the draft sent."""

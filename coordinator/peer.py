@@ -245,12 +245,12 @@ class TargetPeer(ModelPeer):
             compute_time_us=response.compute_time_us,
             elapsed_us=elapsed_us(start),
             batch_token_count=response.batch_token_count,
-            logprobs=response.logprobs,
+            logprobs=[unpinned(entry) for entry in response.logprobs],
             queue_time_us=response.queue_time_us,
             rollback_time_ns=response.rollback_time_ns,
             started_at=start,
-            target_probabilities=response.target_probabilities,
-            draft_probabilities=response.draft_probabilities,
+            target_probabilities=tuple(response.target_probabilities),
+            draft_probabilities=tuple(response.draft_probabilities),
         )
 
     async def score(self, token_ids: Sequence[int], top_count: int, within: float) -> Scores:
@@ -263,6 +263,13 @@ class TargetPeer(ModelPeer):
     async def close(self) -> None:
         await self._verifications.close()
         await super().close()
+
+
+def unpinned(entry: logprobs_pb2.TokenLogprobs) -> logprobs_pb2.TokenLogprobs:
+    """A copy, which does not keep the message alive that the entry came in."""
+    copy = logprobs_pb2.TokenLogprobs()
+    copy.CopyFrom(entry)
+    return copy
 
 
 def elapsed_us(start: float) -> int:

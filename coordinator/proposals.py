@@ -87,6 +87,7 @@ class Proposals:
         """The proposal is no good: the round goes without, and the draft is left alone for a while."""
         assert self._draft is not None
         self._fall_back()
+        self._asked, self._answer = 0, None
         self._draft.leave_alone(InvalidDistributionError("proposal", error.message))
 
     def add(self, drafted_count: int, verdict: Verdict) -> None:
@@ -161,13 +162,11 @@ class Proposals:
             )
         )
         assert self._length is not None
-        # The pause before it is a part of the round, as it is of plain ones, unless a client is slow to read.
-        pause = min(self._begin_time - self._round_start, LONGEST_PAUSE)
         metrics.speedup.add(
             MeasuredRound(
                 drafted=outcome.drafted,
                 accepted=outcome.accepted,
-                elapsed=(now - self._begin_time + pause) * 1e6,
+                elapsed=outcome.elapsed,
                 plain_time=self._length.plain_time,
                 draft_compute=outcome.draft_compute,
                 verify_compute=outcome.verify_compute,
@@ -185,11 +184,14 @@ class Proposals:
         """What those who decide about the next round may know of this one."""
         answer = self._answer
         company = self._pair.lengths.draft_activity.integral(now) - self._activity
+        # The pause before a round belongs to it, unless it is its client that is slow to read.
+        pause = min(self._begin_time - self._round_start, LONGEST_PAUSE)
         return RoundOutcome(
             asked=self._asked,
             drafted=drafted_count,
             accepted=verdict.accepted_count,
-            elapsed=(now - self._round_start) * 1e6,
+            elapsed=(now - self._begin_time + pause) * 1e6,
+            period=(now - self._round_start) * 1e6,
             draft_elapsed=0 if answer is None else answer.elapsed_us,
             draft_compute=0 if answer is None else answer.compute_time_us,
             verify_compute=verdict.compute_time_us,

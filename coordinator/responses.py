@@ -5,10 +5,10 @@ from dataclasses import fields
 
 from coordinator.acceptance import Acceptance
 from coordinator.choices import ChoiceRound
-from coordinator.generation import Generation, Origin, Round, RoundReport
+from coordinator.generation import Generation, Origin, Round
 from coordinator.output import FinishReason
-from coordinator.peer import Proposed, Verdict
 from coordinator.request import GenerationRequest
+from coordinator.round_report import CallTimes, RoundReport
 from coordinator.tokenizer import Tokenizer
 from specpair.rpc.messages import drafter_to_proto, rule_to_proto
 from specpair.v1 import coordinator_service_pb2 as pb
@@ -74,21 +74,19 @@ def _round_response(
 
 
 def _round_report(report: RoundReport, tokenizer: Tokenizer | None) -> pb.RoundReport:
-    proposed, verdict = report.proposed, report.verdict
     message = pb.RoundReport(
         step=report.step,
-        draft=None if proposed is None else _call_times(proposed, report.arrival),
-        verify=_call_times(verdict, report.arrival),
-        batch_token_count=verdict.batch_token_count,
+        draft=None if report.draft is None else _call_times(report.draft),
+        verify=_call_times(report.verify),
+        batch_token_count=report.batch_token_count,
     )
-    token_ids = () if proposed is None else proposed.token_ids
-    for i, token_id in enumerate(token_ids):
+    for i, token_id in enumerate(report.token_ids):
         message.proposed.add(
             id=token_id,
             text=_token_text(token_id, tokenizer),
-            accepted=i < verdict.accepted_count,
-            target_probability=_at(verdict.target_probabilities, i),
-            draft_probability=_at(verdict.draft_probabilities, i),
+            accepted=i < report.accepted_count,
+            target_probability=_at(report.target_probabilities, i),
+            draft_probability=_at(report.draft_probabilities, i),
         )
     return message
 
@@ -97,13 +95,8 @@ def _at(values: Sequence[float], index: int) -> float | None:
     return values[index] if index < len(values) else None
 
 
-def _call_times(call: Proposed | Verdict, arrival: float) -> pb.CallTimes:
-    return pb.CallTimes(
-        start_us=max(round((call.started_at - arrival) * 1e6), 0),
-        elapsed_us=call.elapsed_us,
-        queue_us=call.queue_time_us,
-        compute_us=call.compute_time_us,
-    )
+def _call_times(times: CallTimes) -> pb.CallTimes:
+    return pb.CallTimes(start_us=times.start, elapsed_us=times.elapsed, queue_us=times.queue, compute_us=times.compute)
 
 
 def _summary(generation: Generation) -> pb.GenerationSummary:

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DENSE_BYTES = 4
+FRAME_BYTES = 65536
+"""Room for all of an answer but its rows."""
 """Of one probability on the wire."""
 
 
@@ -90,7 +92,7 @@ class DraftHost:
     def _check_dense(self, options: SequenceOptions, vocab_size: int) -> None:
         """Raises InvalidFieldError for dense rows that would not fit into a message; without a model the vocabulary is
         the client's word."""
-        most = MAX_MESSAGE_BYTES // (DENSE_BYTES * self.max_num_speculative_tokens)
+        most = (MAX_MESSAGE_BYTES - FRAME_BYTES) // (DENSE_BYTES * self.max_num_speculative_tokens)
         if options.encoding is Encoding.DENSE and options.rule is not Rule.COUPLED and vocab_size > most:
             raise InvalidFieldError(
                 "encoding", f"is dense, for which a vocabulary of {vocab_size} is too large", limit=most

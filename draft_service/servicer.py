@@ -11,7 +11,7 @@ from draft_service.host import DraftHost
 from draft_service.proposal import Drafted, ProposeCall
 from specpair.options import check_count
 from specpair.rpc.limits import check_sequence_id
-from specpair.rpc.messages import drafter_to_proto
+from specpair.rpc.messages import body_of, drafter_to_proto
 from specpair.rpc.streams import serve_calls
 from specpair.v1 import draft_service_pb2 as pb
 from specpair.v1 import proposal_pb2
@@ -47,7 +47,7 @@ class DraftServicer(DraftServiceServicer):
             count=request.num_speculative_tokens,
             min_confidence=request.min_confidence,
         )
-        drafted = await self._host.propose(call, request)
+        drafted = await self._host.propose(call, body_of(request))
         return pb.ProposeTokensResponse(
             instance_id=self._host.instance_id,
             step=request.step,

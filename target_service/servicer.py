@@ -9,6 +9,7 @@ import grpc.aio
 from specpair.errors import NotSupportedError
 from specpair.options import MAX_LOGPROBS, check_count, check_range
 from specpair.rpc.limits import check_sequence_id
+from specpair.rpc.messages import body_of
 from specpair.rpc.streams import serve_calls
 from specpair.speculation.drafting import DraftRows
 from specpair.speculation.logprobs import TokenLogprobs
@@ -49,7 +50,7 @@ class TargetServicer(TargetServiceServicer):
             draft=await self._decode(request.proposal),
             include_probabilities=request.include_probabilities,
         )
-        verdict = await self._verifier.verify(call, request)
+        verdict = await self._verifier.verify(call, body_of(request))
         return pb.VerifyProposalResponse(
             instance_id=self._verifier.instance_id,
             step=request.step,

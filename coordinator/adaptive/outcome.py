@@ -6,8 +6,10 @@ from typing import NamedTuple
 class RoundOutcome(NamedTuple):
     """One finished round. Times are in microseconds.
 
-    It holds how many tokens were proposed and accepted, never which: nothing that is decided from it can depend on a
-    token that was dropped (rule 8 of exactness in the design).
+    It holds how many tokens were proposed and accepted, and times, never which tokens. How many may depend on a token
+    that was dropped, but the next round's noise does not: it is drawn anew for each step, so the length of a block,
+    chosen before, tells nothing of its tokens (rule 8 of exactness in the design). Under the coupled rule noise stays,
+    and the output does not depend on lengths.
     """
 
     asked: int
@@ -16,7 +18,9 @@ class RoundOutcome(NamedTuple):
     """Tokens that it proposed: fewer than asked where it stopped, 0 where it knew nothing."""
     accepted: int
     elapsed: float
-    """From the end of the round before to the end of this one."""
+    """From the end of the round before to the end of this one, without what its client made it wait."""
+    period: float
+    """The same with that."""
     draft_elapsed: float
     """From the call to the draft to its answer; 0 without one."""
     draft_compute: float

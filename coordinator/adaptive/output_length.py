@@ -136,7 +136,7 @@ class OutputLength:
             self._acceptance.add(outcome.asked, outcome.accepted)
         self._plain_streak = 0 if outcome.asked else self._plain_streak + 1
         self._tokens.add(outcome.accepted + 1)
-        self._elapsed.add(outcome.elapsed)
+        self._elapsed.add(outcome.period)
         self._place.set_rate(self._tokens.value / max(self._elapsed.value, 1.0))
 
     @property
@@ -209,7 +209,7 @@ class OutputLength:
         )
         if self._purpose is Purpose.PLAIN:
             self._probing.earn()
-        elif self._purpose is Purpose.OPEN:
+        elif self._purpose is Purpose.OPEN and outcome.is_usual and not self._length:
             self._probing.pay(outcome.elapsed / self._expected_time - 1.0)
         elif self._purpose is Purpose.PROBE:
             loss = outcome.elapsed / self._expected_time - self._expected

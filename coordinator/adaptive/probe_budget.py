@@ -33,8 +33,8 @@ class ProbeBudget:
         return self._credit > -MOST_DEBT
 
     def spend(self, cost: float) -> None:
-        """What was lost; more than was there leaves a debt."""
-        self._credit -= max(cost, LEAST_COST)
+        """What was lost; more than was there leaves a debt, as large as the credit can be."""
+        self._credit = max(self._credit - max(cost, LEAST_COST), -MOST_CREDIT)
 
     def judge(self, *, succeeded: bool) -> None:
         """What came of a probe."""

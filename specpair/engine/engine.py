@@ -109,8 +109,12 @@ class Engine:
 
     def _hand_over(self) -> None:
         """All at once: what came in one message goes through the model in one pass."""
-        self._inbox.put(self._new_works)
-        self._new_works = []
+        works, self._new_works = self._new_works, []
+        self._inbox.put(works)
+        if self._closed:  # looked at last: a thread that ends later still finds them
+            for work in works:
+                work.error = ShuttingDownError()
+            settle_futures(works)
 
     # Everything below runs on the device thread.
 
@@ -159,17 +163,18 @@ class Engine:
 
     def _turn(self) -> None:
         self._works = [work for work in self._works if not work.future.done()]
-        for work in self._works:
-            self._prepare(work)
-        chunks = self._reserve(schedule(self._works, self._token_budget, self._short))
-        if not chunks:
-            return
-        note_start(chunks)
+        concerned = self._works
         try:
+            for work in self._works:
+                self._prepare(work)
+            if not (chunks := self._reserve(schedule(self._works, self._token_budget, self._short))):
+                return
+            concerned = [chunk.work for chunk in chunks]
+            note_start(chunks)
             self._pass(chunks)
         except Exception:
             log.exception("a forward pass failed")
-            self._fail([chunk.work for chunk in chunks], EngineFault())
+            self._fail(list(concerned), EngineFault())
 
     def _pass(self, chunks: list[Chunk]) -> None:
         """One forward pass, and what the service makes of its logits."""

@@ -15,6 +15,10 @@ PASS_MEMORY = 512
 PRIOR_WEIGHT = 1.0
 """Of the prior that rows cost nothing, in squared rows: where passes are all alike, waiting is tried."""
 ABSENCE_MEMORY = 8
+FIRST_COUNT = 5
+MOST_LATE = 4.0
+"""A pass or an absence counts as at most so many times what was expected."""
+LEAST_COST = 1e-5
 LATE = 2.0
 """Usual absences after which a sequence is not waited for any more: it may have ended."""
 
@@ -33,7 +37,10 @@ class Gathering:
         return max(self._costs.intercept(self._costs.slope(0.0, PRIOR_WEIGHT)), 0.0)
 
     def add_pass(self, token_count: int, seconds: float) -> None:
-        """A pass that fed so many tokens, all of which had their logits taken."""
+        """A pass that fed so many tokens, all of which had their logits taken. A stall must not tilt the line."""
+        if self._costs.count >= FIRST_COUNT:
+            slope = self._costs.slope(0.0, PRIOR_WEIGHT)
+            seconds = min(seconds, MOST_LATE * max(self._costs.intercept(slope) + slope * token_count, LEAST_COST))
         self._costs.add(token_count, seconds)
 
     def arrive(self, works: Several[Work]) -> None:
@@ -42,8 +49,8 @@ class Gathering:
             self._expected.pop(sequence, None)
             if sequence.answered_at:
                 absence = max(work.submitted_at - sequence.answered_at, 0.0)
-                known = absence if sequence.absence is None else sequence.absence
-                sequence.absence = known + (absence - known) / ABSENCE_MEMORY
+                known = absence if sequence.absence is None else max(sequence.absence, LEAST_COST)
+                sequence.absence = known + (min(absence, MOST_LATE * known) - known) / ABSENCE_MEMORY
 
     def leave(self, works: Several[Work], now: float) -> None:
         """These were answered."""

@@ -168,6 +168,7 @@ class _OpenStream:
         finally:  # a call that is cancelled, as by closing its channel, ends here with CancelledError
             self._fail(lambda: PeerUnavailableError(reason))
             self._tasks[0].cancel()
+            self._stream.cancel()  # where it was not the stream that ended
 
     def _settle(self, answer: Any) -> None:
         future = self._waiting.get(answer.call_id)

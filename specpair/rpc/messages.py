@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
+from google.protobuf.message import Message
+
 from specpair.errors import InvalidFieldError
 from specpair.model_info import ModelInfo
 from specpair.options import TOKEN_LIST_LIMITS, Drafter, Encoding, Rule, SamplingOptions, SequenceOptions, check_count
@@ -140,3 +142,8 @@ def model_info_to_proto(info: ModelInfo) -> sequence_service_pb2.GetModelInfoRes
     values = asdict(info)
     values["drafters"] = [drafter_to_proto(drafter) for drafter in info.drafters]
     return sequence_service_pb2.GetModelInfoResponse(**values)
+
+
+def body_of(request: Message) -> bytes:
+    """What a repeated call is recognised by. Not the message itself: that keeps alive all it came with on a stream."""
+    return request.SerializeToString(deterministic=True)

@@ -77,7 +77,7 @@ def _winners(probabilities: Tensor, keys: list[Key], limits: tuple[float, ...]) 
         bounds = np.full(len(keys), np.inf)
         np.minimum.at(bounds, found.rows, latest)
         leading = (earliest <= bounds[found.rows]).nonzero()[0]
-        if len(leading) == len(keys) and (bounds <= limits[0]).all():
+        if len(leading) == len(keys) and (bounds <= limits[0]).all() and np.isfinite(bounds).all():
             return found.tokens[leading]  # one of each row
         winners, times = _finish(found.select(leading), keys)
     late = (times > limits[0]).nonzero()[0]

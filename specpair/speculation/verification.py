@@ -160,8 +160,12 @@ def _joint_probabilities(ratios: Array) -> Array:
 
 
 def _overlaps(target_mass: Array, block: Block, joint: Array) -> Array:
-    """sum_x min(P_{i-1} p_i(x), q_i(x)) [B, K - 1] for i = 2 .. K, from p on the draft's support [B, K - 1, S]."""
-    return library(joint).minimum(target_mass * joint[:, :-1, None], block.draft.probabilities[:, 1:]).sum(-1)
+    """sum_x min(P_{i-1} p_i(x), q_i(x)) [B, K - 1] for i = 2 .. K, from p on the draft's support [B, K - 1, S].
+
+    A running sum: what the padding to the widest support adds to it is zeros, which leave its last bit alone.
+    """
+    shared = library(joint).minimum(target_mass * joint[:, :-1, None], block.draft.probabilities[:, 1:])
+    return shared.cumsum(-1)[..., -1]
 
 
 def _block_thresholds(joint: Array, overlaps: Array) -> Array:

@@ -338,3 +338,17 @@ async def test_calls_travel_together_up_to_a_size(
         answers = await asyncio.gather(*(caller.call(one, TIMEOUT) for one in long))
     assert [answer.step for answer in answers] == [0, 1, 2, 3]
     assert len(seen) == message_count and sum(seen) == 4
+
+
+async def test_an_answer_that_is_too_large_fails_its_call_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streams, "MAX_ANSWER_BYTES", 100)
+
+    async def propose(request: pb.ProposeTokensRequest) -> pb.ProposeTokensResponse:
+        return pb.ProposeTokensResponse(instance_id="x" * (200 if request.step == 1 else 10), step=request.step)
+
+    async with caller_to(propose) as caller:
+        outcomes = await asyncio.gather(
+            *(caller.call(request(step), TIMEOUT) for step in range(3)), return_exceptions=True
+        )
+    assert isinstance(outcomes[1], SpecpairError) and "100 can be sent" in outcomes[1].message
+    assert [outcome.step for outcome in outcomes if isinstance(outcome, pb.ProposeTokensResponse)] == [0, 2]

@@ -268,6 +268,7 @@ class Simulation:
             drafted=output.drafted,
             accepted=accepted,
             elapsed=self.now - output.round_start,
+            period=self.now - output.round_start,
             draft_elapsed=output.draft_elapsed,
             draft_compute=output.draft_compute,
             verify_compute=compute,

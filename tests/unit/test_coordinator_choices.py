@@ -267,3 +267,16 @@ async def test_an_error_of_one_source_closes_all() -> None:
             taken.append((index, item))
     assert all(source.is_closed for source in sources)
     assert [item for index, item in taken if index == 1] == [0, 1, 2], "what came before the error is not lost"
+
+
+async def test_a_source_that_is_cancelled_from_below_ends_with_an_error() -> None:
+    """As grpc.aio does with the calls on a channel that is closed."""
+
+    async def items() -> AsyncGenerator[int, None]:
+        yield 0
+        raise asyncio.CancelledError
+
+    async with asyncio.timeout(2.0):
+        with pytest.raises(PeerUnavailableError):
+            async for _ in merge([items(), Source(100).items()]):
+                pass

@@ -84,3 +84,13 @@ def test_a_new_sequence_is_not_waited_for() -> None:
     gathering, new = gathering_of(0.02, 0.0), Sequence([1])
     gathering.leave([work_on(new)], 1.0)
     assert gathering.patience([work_on(Sequence([1]))], 1.0) == 0.0
+
+
+def test_one_stall_tilts_nothing() -> None:
+    gathering = gathering_of(0.004, 0.001)
+    gathering.add_pass(4, 5.0)
+    assert gathering.fixed_cost < 0.006
+    sequence = Sequence([1])
+    now = come_back(gathering, sequence, 0.003, 1.0)
+    now = come_back(gathering, sequence, 10.0, now)
+    assert sequence.absence is not None and sequence.absence < 0.005

@@ -2,15 +2,19 @@
 
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from specpair.options import SamplingOptions
+from specpair.options import Rule, SamplingOptions
+from specpair.speculation.drafting import DraftRows, stack_blocks
 from specpair.speculation.logprobs import token_logprobs
 from specpair.speculation.sampling import SamplingRows, probabilities
+from specpair.speculation.verification import Block, acceptance_thresholds, packed_rows
+from specpair.wire.distributions import decoded_dense
 from tests.option_strategies import sampling_options
 
 
@@ -48,6 +52,41 @@ def two_threads() -> Iterator[None]:
     torch.set_num_threads(2)
     yield
     torch.set_num_threads(before)
+
+
+def random_block(draw: np.random.Generator, length: int, support: int, vocab_size: int) -> tuple[np.ndarray, DraftRows]:
+    """Proposed tokens `[K]` and the rows that they come from."""
+    token_ids = np.stack([draw.choice(vocab_size, support, replace=False) for _ in range(length)])
+    weights = draw.integers(1, 1000, (length, support)).astype(float)
+    tokens = token_ids[np.arange(length), draw.integers(0, support, length)]
+    return tokens, DraftRows.of(token_ids, weights / weights.sum(-1, keepdims=True), tokens)
+
+
+def acceptance(target: np.ndarray, *blocks: tuple[np.ndarray, DraftRows]) -> np.ndarray:
+    """Of the first of the blocks, judged together by the block rule."""
+    counts = np.array([len(tokens) for tokens, _ in blocks])
+    rows = packed_rows(counts.tolist(), int(counts.max()))
+    tokens = np.stack([tokens for tokens, _ in blocks])
+    draft = stack_blocks([rows for _, rows in blocks])
+    return acceptance_thresholds(target, Block(tokens, counts, draft, rows, Rule.BLOCK)).acceptance[0]
+
+
+def test_a_block_beside_one_of_wider_support() -> None:
+    draw = np.random.default_rng(0)
+    for seed in range(60):
+        own = random_block(draw, 5, int(draw.integers(100, 1000)), 4096)
+        other = random_block(draw, 5, 1024, 4096)
+        target = torch.softmax(random_logits(12, 4096, seed), -1).numpy()
+        assert np.array_equal(acceptance(target[:6], own), acceptance(target, own, other))
+
+
+@pytest.mark.usefixtures("two_threads")
+def test_dense_rows_are_decoded_to_what_was_drawn_from() -> None:
+    for seed in range(10):
+        rows = torch.softmax(random_logits(3, 131072, seed), -1)
+        together = decoded_dense(rows)
+        for row, decoded in zip(rows, together, strict=True):
+            assert torch.equal(decoded_dense(row[None])[0], decoded)
 
 
 @pytest.mark.usefixtures("two_threads")
