@@ -1,0 +1,359 @@
+"""The metrics of the real services: the names are those of the documentation, the sums those of the requests."""
+
+import asyncio
+import re
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import grpc
+import httpx
+import pytest
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import CollectorRegistry
+
+import coordinator.serving
+from coordinator.acceptance import Acceptance
+from coordinator.choices import Choices
+from coordinator.generation import Generation
+from specpair.metrics_text import render
+from specpair.options import Drafter, Rule
+from specpair.rpc.messages import drafter_to_proto, rule_to_proto
+from specpair.v1 import coordinator_service_pb2 as pb
+from specpair.v1 import sampling_pb2
+from tests.services import RunningPair, engine_config, running_pair
+from tests.tiny_models import make_model
+
+DOCUMENTATION = Path(__file__).parents[2] / "docs" / "metrics.md"
+ROW = re.compile(r"^\| `(\w+)` \| ([CGH]) \|([\w, ]*)\|", re.MULTILINE)
+TYPES = {"C": "counter", "G": "gauge", "H": "histogram"}
+BOUNDED = {
+    "drafter": {drafter.value for drafter in Drafter},
+    "rule": {rule.value for rule in Rule},
+    "position": {str(position) for position in range(64)},
+    "part": {"draft", "verify", "network", "rollback"},
+    "outcome": {"finished", "failed", "cancelled"},
+    "finished_reason": {"stop", "length"},
+    "state": {"used", "shared", "kept", "free"},
+    "kind": {"draft", "plain", "fallback", "prefill", "decode"},
+}
+LABEL_OF_PARTS = {"le"}
+PROMPTS = [[1, 2, 3], [9, 8, 7, 6, 5], [5, 6] * 6, [40]]
+
+
+@dataclass
+class Load:
+    """What a pair did, as its clients and its own records have it."""
+
+    pair: RunningPair
+    choices: list[Choices]
+    summaries: list[pb.GenerationSummary] = field(default_factory=list)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    texts: dict[str, str] = field(default_factory=dict)
+    """Of each service, while all were up."""
+
+    @property
+    def generations(self) -> list[Generation]:
+        return [generation for choices in self.choices for generation in choices.generations]
+
+    @property
+    def acceptances(self) -> list[Acceptance]:
+        return [generation.acceptance for generation in self.generations]
+
+    def coordinator(self, name: str, **labels: str) -> float:
+        """The value of one series; the sum over all that have these labels."""
+        return total(self.pair.front_end.registry, name, **labels)
+
+
+def total(registry: CollectorRegistry, name: str, **labels: str) -> float:
+    samples = [sample for family in registry.collect() for sample in family.samples if sample.name == name]
+    return sum(sample.value for sample in samples if labels.items() <= sample.labels.items())
+
+
+def request(index: int, **fields: Any) -> pb.GenerateTokensRequest:
+    sampling = {"temperature": 1.0, "seed": 1000 * index, **fields.pop("sampling", {})}
+    return pb.GenerateTokensRequest(
+        token_ids=pb.TokenIds(ids=PROMPTS[index % len(PROMPTS)]),
+        sampling=sampling_pb2.SamplingOptions(**sampling),
+        **{"max_tokens": 12 + index, **fields},
+    )
+
+
+def requests() -> list[pb.GenerateTokensRequest]:
+    """Rules, drafters, lengths, several outputs, and no speculation at all."""
+    mixed = [
+        request(i, rule=rule_to_proto(rule), drafter=drafter_to_proto(drafter), num_speculative_tokens=3 + i % 3)
+        for i, (rule, drafter) in enumerate(
+            (rule, drafter) for rule in Rule for drafter in (Drafter.MODEL, Drafter.UNIFORM, Drafter.PROMPT_LOOKUP)
+        )
+    ]
+    others = [{"n": 2, "best_of": 3}, {"num_speculative_tokens": 0}, {"max_tokens": 1}, {"max_tokens": 60}, {"n": 2}]
+    others += [{"sampling": {"temperature": 0.0, "stop_token_ids": list(range(0, 64, 2))}}]
+    return mixed + [request(20 + i, **fields) for i, fields in enumerate(others)]
+
+
+async def finish(load: Load, message: pb.GenerateTokensRequest) -> None:
+    async for response in load.pair.coordinator.GenerateTokens(message):
+        if response.HasField("summary"):
+            load.summaries.append(response.summary)
+    load.outcomes["finished"] += 1
+
+
+async def leave(load: Load, message: pb.GenerateTokensRequest, after: int) -> None:
+    """Goes away after some answers."""
+    call = load.pair.coordinator.GenerateTokens(message)
+    for _ in range(after):
+        await call.read()
+    call.cancel()
+    load.outcomes["cancelled"] += 1
+
+
+async def be_refused(load: Load, message: pb.GenerateTokensRequest) -> None:
+    with pytest.raises(grpc.aio.AioRpcError):
+        await finish(load, message)
+    load.outcomes["failed"] += 1
+
+
+async def run(load: Load) -> None:
+    """All kinds of ends, the draft's and the target's last."""
+    pair = load.pair
+    long = [request(40 + i, max_tokens=200, num_speculative_tokens=2) for i in range(3)]
+    await asyncio.gather(
+        *(finish(load, message) for message in requests()),
+        *(leave(load, message, after=2 + i) for i, message in enumerate(long)),
+        be_refused(load, request(50, sampling={"temperature": -1.0})),
+    )
+    # One after the other, so that rounds with and without proposals are compared.
+    for i in range(3):
+        await finish(load, request(60 + i, max_tokens=40, num_speculative_tokens=None))
+    await pair.check_clean()
+    assert pair.draft is not None
+    load.texts["coordinator"] = (await get_metrics(pair)).text
+    load.texts["draft"] = render(pair.draft.registry)[0].decode()
+    load.texts["target"] = render(pair.target.registry)[0].decode()
+    await pair.draft.stop()
+    await finish(load, request(70, num_speculative_tokens=3))
+    failing = asyncio.create_task(be_refused(load, request(71, max_tokens=230, num_speculative_tokens=0)))
+    while len(load.choices[-1].generations[0].output.token_ids) < 3:
+        await asyncio.sleep(0.001)
+    await pair.target.stop()
+    await failing
+    while load.coordinator("specpair_num_requests_running"):
+        await asyncio.sleep(0.01)
+
+
+async def get_metrics(pair: RunningPair) -> httpx.Response:
+    async with httpx.AsyncClient() as client:
+        return await client.get(f"http://{pair.http_address}/metrics")
+
+
+@pytest.fixture(scope="module")
+async def load(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Load]:
+    folder = tmp_path_factory.mktemp("models")
+    target = make_model(folder / "target", seed=5)
+    draft = make_model(folder / "draft", seed=6)
+    recorded: list[Choices] = []
+
+    class Recorded(Choices):
+        def __init__(self, *arguments: Any):
+            super().__init__(*arguments)
+            recorded.append(self)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(coordinator.serving, "Choices", Recorded)
+        async with running_pair(
+            engine_config(target, cache="paged"), engine_config(draft), target_timeout=0.5, draft_cooldown=0.01
+        ) as pair:
+            load = Load(pair, recorded)
+            await run(load)
+            yield load
+
+
+def documented(*sections: str) -> dict[str, tuple[str, frozenset[str]]]:
+    """Type and labels of each metric in these sections of the documentation."""
+    parts = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", DOCUMENTATION.read_text(), re.MULTILINE | re.DOTALL))
+    return {
+        name: (TYPES[kind], frozenset(filter(None, labels.strip().split(", "))))
+        for section in sections
+        for name, kind, labels in ROW.findall(parts[section])
+    }
+
+
+def exported(text: str) -> dict[str, tuple[str, frozenset[str]]]:
+    """The same of what a service says, without that of its process."""
+    families = [family for family in text_string_to_metric_families(text) if is_ours(family)]
+    return {
+        family.name + ("_total" if family.type == "counter" else ""): (
+            family.type,
+            frozenset(label for sample in family.samples for label in sample.labels) - LABEL_OF_PARTS,
+        )
+        for family in families
+    }
+
+
+def is_ours(family: Metric) -> bool:
+    return not family.name.startswith(("process_", "python_"))
+
+
+@pytest.mark.parametrize(
+    ("service", "section"),
+    [("coordinator", "Coordinator"), ("draft", "Draft and target"), ("target", "Draft and target")],
+)
+async def test_names_types_and_labels_are_documented(load: Load, service: str, section: str) -> None:
+    assert exported(load.texts[service]) == documented(section, "All three")
+
+
+@pytest.mark.parametrize("service", ["coordinator", "draft", "target"])
+def test_promtool_finds_nothing(load: Load, service: str) -> None:
+    if shutil.which("promtool") is None:
+        pytest.skip("promtool is not installed (Debian: prometheus)")
+    done = subprocess.run(["promtool", "check", "metrics"], input=load.texts[service], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+async def test_labels_are_bounded(load: Load) -> None:
+    seen: dict[str, set[str]] = {}
+    for text in load.texts.values():
+        for family in filter(is_ours, text_string_to_metric_families(text)):
+            for sample in family.samples:
+                for label, value in sample.labels.items():
+                    seen.setdefault(label, set()).add(value)
+    assert {label: values - BOUNDED[label] for label, values in seen.items() if label in BOUNDED} == {
+        label: set() for label in BOUNDED
+    }
+    others = {"le", "version", "service", "grpc_type", "grpc_service", "grpc_method", "grpc_code"}
+    assert seen.keys() - BOUNDED.keys() == others
+
+
+async def test_there_was_something_to_count(load: Load) -> None:
+    outcomes = load.outcomes
+    assert outcomes["finished"] >= 15 and outcomes["cancelled"] == 3 and outcomes["failed"] == 2
+    assert all(load.coordinator("specpair_spec_decode_rounds_total", kind=kind) for kind in ("draft", "fallback"))
+    unfinished = [generation for generation in load.generations if generation.output.finish_reason is None]
+    assert len(unfinished) >= 4
+    assert sum(generation.acceptance.accepted_token_count for generation in unfinished) > 0
+
+
+async def test_speculation_adds_up(load: Load) -> None:
+    """For each drafter and rule: the counters are the sums over all outputs, the unfinished ones included."""
+    groups = {(generation.proposals.asked_drafter, generation.request.rule) for generation in load.generations}
+    for drafter, rule in groups - {(None, rule) for rule in Rule}:
+        members = [
+            generation.acceptance
+            for generation in load.generations
+            if (generation.proposals.asked_drafter, generation.request.rule) == (drafter, rule)
+        ]
+        labels = {"drafter": str(drafter), "rule": str(rule)}
+        for name, attribute in (
+            ("drafts", "draft_round_count"),
+            ("draft_tokens", "draft_token_count"),
+            ("accepted_tokens", "accepted_token_count"),
+        ):
+            counted = load.coordinator(f"specpair_spec_decode_num_{name}_total", **labels)
+            assert counted == sum(getattr(acceptance, attribute) for acceptance in members), (labels, name)
+
+
+async def test_summaries_are_a_part_of_it(load: Load) -> None:
+    """What clients were told, and what outputs without a client to tell did, is what was counted."""
+    told = {summary.seed for summary in load.summaries}
+    untold = [entry.acceptance for entry in load.generations if entry.request.sampling.seed not in told]
+    for name in ("draft", "accepted"):
+        parts = [*(summary.speculation for summary in load.summaries), *untold]
+        counted = load.coordinator(f"specpair_spec_decode_num_{name}_tokens_total")
+        assert counted == sum(getattr(part, f"{name}_token_count") for part in parts)
+    assert sum(acceptance.draft_token_count for acceptance in untold) > 0
+
+
+async def test_rounds_add_up(load: Load) -> None:
+    rounds = "specpair_spec_decode_rounds_total"
+    assert load.coordinator(rounds) == sum(acceptance.round_count for acceptance in load.acceptances)
+    assert load.coordinator(rounds, kind="draft") == sum(entry.draft_round_count for entry in load.acceptances)
+    assert load.coordinator(rounds, kind="fallback") == sum(entry.fallback_count for entry in load.acceptances)
+    times = "specpair_round_time_seconds_count"
+    for part in ("verify", "network", "rollback"):
+        assert load.coordinator(times, part=part) == load.coordinator(rounds)
+    assert load.coordinator(times, part="draft") >= load.coordinator(rounds, kind="draft")
+    assert load.coordinator("specpair_round_time_seconds_sum", part="rollback") > 0
+
+
+async def test_times_are_those_of_the_requests(load: Load) -> None:
+    seconds = "specpair_round_time_seconds_sum"
+    for part in ("draft", "verify"):
+        counted = load.coordinator(seconds, part=part)
+        assert counted == pytest.approx(sum(getattr(e, f"{part}_time_us") for e in load.acceptances) / 1e6)
+    outside = load.coordinator(seconds, part="network") + load.coordinator(seconds, part="rollback")
+    assert outside == pytest.approx(sum(e.network_time_us for e in load.acceptances) / 1e6)
+
+
+async def test_positions_add_up(load: Load) -> None:
+    for name, attribute in (("draft", "drafted_per_position"), ("accepted", "accepted_per_position")):
+        positions = f"specpair_spec_decode_num_{name}_tokens_per_pos_total"
+        assert load.coordinator(positions) == load.coordinator(f"specpair_spec_decode_num_{name}_tokens_total")
+        for position in range(5):
+            expected = sum_at(position, (getattr(acceptance, attribute) for acceptance in load.acceptances))
+            assert load.coordinator(positions, position=str(position)) == expected
+
+
+def sum_at(position: int, lists: Iterable[list[int]]) -> int:
+    return sum(counts[position] for counts in lists if position < len(counts))
+
+
+async def test_requests_and_tokens_add_up(load: Load) -> None:
+    for outcome, count in load.outcomes.items():
+        assert load.coordinator("specpair_requests_total", outcome=outcome) == count
+    reasons = Counter(str(generation.output.finish_reason) for generation in load.generations)
+    for reason in ("stop", "length"):
+        assert load.coordinator("specpair_request_success_total", finished_reason=reason) == reasons[reason] > 0
+    lengths = [len(generation.output.token_ids) for generation in load.generations]
+    assert load.coordinator("specpair_generation_tokens_total") == sum(lengths)
+    prompts = sum(len(choices.generations[0].request.prompt_ids) for choices in load.choices)
+    assert load.coordinator("specpair_prompt_tokens_total") == prompts
+    begun = sum(length > 0 for length in lengths)
+    assert load.coordinator("specpair_time_to_first_token_seconds_count") == begun
+    assert load.coordinator("specpair_inter_token_latency_seconds_count") == sum(lengths) - begun
+    assert load.coordinator("specpair_e2e_request_latency_seconds_count") == load.outcomes["finished"]
+
+
+async def test_histograms_of_outputs(load: Load) -> None:
+    drafted = [generation for generation in load.generations if generation.acceptance.draft_token_count]
+    rates = sum(generation.acceptance.acceptance_rate for generation in drafted)
+    tokens = sum(entry.acceptance.tokens_per_round(len(entry.output.token_ids)) for entry in drafted)
+    for name, expected in (("acceptance_rate", rates), ("tokens_per_round", tokens)):
+        assert load.coordinator(f"specpair_request_{name}_count") == len(drafted)
+        assert load.coordinator(f"specpair_request_{name}_sum") == pytest.approx(expected)
+
+
+async def test_model_services_count_what_they_were_asked(load: Load) -> None:
+    """Each verdict is a row for each proposed token and one more; each call waited once."""
+    pair = load.pair
+    assert pair.draft is not None
+    for model in (pair.draft, pair.target):
+        passes = total(model.registry, "specpair_model_batch_tokens_count")
+        assert passes == total(model.registry, "specpair_model_forward_time_seconds_count") > 0
+        fed = total(model.registry, "specpair_model_batch_tokens_sum")
+        assert fed == total(model.registry, "specpair_model_tokens_total")
+        states = {state: total(model.registry, "specpair_cache_blocks", state=state) for state in BOUNDED["state"]}
+        assert states["used"] + states["kept"] + states["free"] == model.host.engine.cache.block_count
+        assert total(model.registry, "specpair_sequences_open") == 0
+    outputs = sum(len(generation.output.token_ids) > 0 for generation in load.generations)
+    verified = load.coordinator("specpair_spec_decode_rounds_total") + outputs
+    asked = verified + load.coordinator("specpair_spec_decode_num_draft_tokens_total")
+    # Calls whose answer nobody took are counted there alone.
+    assert asked <= total(pair.target.registry, "specpair_model_tokens_total", kind="decode") <= asked + 60
+    assert verified <= total(pair.target.registry, "specpair_model_queue_time_seconds_count") <= verified + 20
+
+
+async def test_peers_that_are_gone_are_down(load: Load) -> None:
+    assert "specpair_target_up 1.0" in load.texts["coordinator"]
+    assert "specpair_draft_up 1.0" in load.texts["coordinator"]
+    assert load.coordinator("specpair_target_up") == load.coordinator("specpair_draft_up") == 0
+
+
+async def test_speedup_is_there_once_it_is_known(load: Load) -> None:
+    assert "\nspecpair_speculation_speedup_ratio " in load.texts["coordinator"]
+    assert "\nspecpair_speculation_predicted_speedup_ratio " in load.texts["coordinator"]
