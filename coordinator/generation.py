@@ -18,6 +18,7 @@ from coordinator.request import GenerationRequest
 from coordinator.round_report import RoundReport
 from coordinator.target_session import TargetSession
 from specpair.errors import InvalidDistributionError, InvalidFieldError, NotSupportedError, SpecpairError
+from specpair.tracing import span
 from specpair.v1.logprobs_pb2 import TokenLogprobs
 
 logger = logging.getLogger(__name__)
@@ -139,16 +140,19 @@ class Generation:
 
     async def _first_round(self) -> Round:
         """The first token, straight from the target's prefill."""
-        verdict = await self._judge(0, None)
+        with span("round", sequence=self.sequence_id, step=0, proposed=0, accepted=0):
+            verdict = await self._judge(0, None)
         self.time_to_first_token_us = self.total_time_us
         self._has_fed_prompt.set()
         self.proposals.start_clock()
         return self._commit([], verdict, [Origin.TARGET], self._report(0, None, verdict))
 
     async def _next_round(self, step: int) -> Round:
-        proposed = await self.proposals.next(step, self._history, self._longest_block())
-        verdict, proposed = await self._verify(step, proposed)
-        drafted = list(proposed.token_ids) if proposed is not None else []
+        with span("round", sequence=self.sequence_id, step=step) as traced:
+            proposed = await self.proposals.next(step, self._history, self._longest_block())
+            verdict, proposed = await self._verify(step, proposed)
+            drafted = list(proposed.token_ids) if proposed is not None else []
+            traced.set(proposed=len(drafted), accepted=verdict.accepted_count)
         self.proposals.add(len(drafted), verdict)
         accepted_count = verdict.accepted_count
         origins = [Origin.ACCEPTED] * accepted_count + [_origin_of_next(len(drafted), accepted_count)]

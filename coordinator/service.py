@@ -9,6 +9,7 @@ from coordinator.peer import ModelPeer
 from coordinator.serving import Serving
 from specpair.errors import SpecpairError
 from specpair.rpc.messages import model_info_to_proto
+from specpair.tracing import trace_context_of
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1.coordinator_service_pb2_grpc import CoordinatorServiceServicer
 from specpair.v1.sequence_service_pb2 import GetModelInfoResponse
@@ -26,7 +27,7 @@ class CoordinatorServicer(CoordinatorServiceServicer):
     def GenerateTokens(
         self, request: pb.GenerateTokensRequest, context: grpc.aio.ServicerContext
     ) -> AsyncGenerator[pb.GenerateTokensResponse, None]:
-        return self._serving.generate(request)
+        return self._serving.generate(request, trace_context=trace_context_of(context.invocation_metadata()))
 
     async def GetPairInfo(
         self, request: pb.GetPairInfoRequest, context: grpc.aio.ServicerContext

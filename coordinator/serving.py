@@ -16,6 +16,7 @@ from coordinator.request import RequestReader
 from coordinator.responses import choice_response, prompt_responses
 from coordinator.scoring import score_prompt
 from specpair.errors import CapacityExhaustedError, SpecpairError
+from specpair.tracing import Span, continued, span
 from specpair.v1 import coordinator_service_pb2 as pb
 
 logger = logging.getLogger(__name__)
@@ -37,18 +38,27 @@ class Serving:
         return min(self.pair.config.max_requests, self.pair.target.info.max_num_seqs)
 
     async def generate(
-        self, request: pb.GenerateTokensRequest, arrival: float | None = None, request_id: str | None = None
+        self,
+        request: pb.GenerateTokensRequest,
+        arrival: float | None = None,
+        request_id: str | None = None,
+        trace_context: str = "",
     ) -> AsyncGenerator[pb.GenerateTokensResponse, None]:
         """What CoordinatorService.GenerateTokens answers. To be closed, as with aclosing: that ends all work on it.
 
-        `arrival` is the time.perf_counter at which the request came in, now if None; `request_id` names it in the log.
-        Raises SpecpairError.
+        `arrival` is the time.perf_counter at which the request came in, now if None; `request_id` names it in the log;
+        `trace_context` is the traceparent of its client. Raises SpecpairError.
         """
         arrival = time.perf_counter() if arrival is None else arrival
         target = self.pair.target
         draft = None if self.pair.draft is None else self.pair.draft.info
         reader = RequestReader(config=self.pair.config, target=target.info, tokenizer=target.tokenizer, draft=draft)
-        with self._accounts(arrival, request_id) as outputs, self._admission(reader.output_count(request).best_of):
+        with (
+            continued(trace_context),
+            span("request", "server") as traced,
+            self._accounts(arrival, request_id, traced) as outputs,
+            self._admission(reader.output_count(request).best_of),
+        ):
             checked = await reader.read(request)
             choices = Choices(checked, self.pair, arrival)
             outputs += choices.generations
@@ -60,7 +70,7 @@ class Serving:
                     yield choice_response(item, target.tokenizer)
 
     @contextmanager
-    def _accounts(self, arrival: float, request_id: str | None) -> Iterator[list[Generation]]:
+    def _accounts(self, arrival: float, request_id: str | None, traced: Span) -> Iterator[list[Generation]]:
         """Counts the request, and the outputs that are put into the list, with a line in the log for each.
 
         However it ends: finished, failed, or left by its client. Without an id it is named by its first sequence.
@@ -74,6 +84,7 @@ class Serving:
             outcome, reason = Outcome.FAILED, f" ({error.reason})" if isinstance(error, SpecpairError) else ""
             raise
         finally:
+            traced.set(outcome=outcome, **_totals(generations))
             metrics = self.pair.metrics.requests
             metrics.add_request(outcome, time.perf_counter() - arrival)
             for index, generation in enumerate(generations):
@@ -95,6 +106,15 @@ class Serving:
         finally:
             self.request_count -= 1
             self._output_count -= output_count
+
+
+def _totals(generations: list[Generation]) -> dict[str, int]:
+    return {
+        "outputs": len(generations),
+        "completion_tokens": sum(len(generation.output.token_ids) for generation in generations),
+        "proposed": sum(generation.acceptance.draft_token_count for generation in generations),
+        "accepted": sum(generation.acceptance.accepted_token_count for generation in generations),
+    }
 
 
 def _log_output(outcome: str, request: str, index: int, generation: Generation) -> None:

@@ -13,6 +13,7 @@ from specpair.options import check_count
 from specpair.rpc.limits import check_sequence_id
 from specpair.rpc.messages import body_of, drafter_to_proto
 from specpair.rpc.streams import serve_calls
+from specpair.tracing import span
 from specpair.v1 import draft_service_pb2 as pb
 from specpair.v1 import proposal_pb2
 from specpair.v1.draft_service_pb2_grpc import DraftServiceServicer
@@ -36,6 +37,18 @@ class DraftServicer(DraftServiceServicer):
         await serve_calls(request_iterator, context, self._propose, pb.StreamProposalsResponse)
 
     async def _propose(self, request: pb.ProposeTokensRequest) -> pb.ProposeTokensResponse:
+        count = request.num_speculative_tokens
+        with span("propose", "server", sequence=request.sequence_id, step=request.step, k=count) as traced:
+            response = await self._answer(request)
+            traced.set(
+                proposed=len(response.proposal.token_ids),
+                batch_sequences=response.batch_size,
+                queue_time_us=response.queue_time_us,
+                compute_time_us=response.compute_time_us,
+            )
+            return response
+
+    async def _answer(self, request: pb.ProposeTokensRequest) -> pb.ProposeTokensResponse:
         check_sequence_id("sequence_id", request.sequence_id)
         limit = self._host.sequences.limits.max_model_len
         check_count("appended_token_ids", len(request.appended_token_ids), limit)

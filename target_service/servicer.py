@@ -13,6 +13,7 @@ from specpair.rpc.messages import body_of
 from specpair.rpc.streams import serve_calls
 from specpair.speculation.drafting import DraftRows
 from specpair.speculation.logprobs import TokenLogprobs
+from specpair.tracing import span
 from specpair.v1 import logprobs_pb2, proposal_pb2
 from specpair.v1 import target_service_pb2 as pb
 from specpair.v1.target_service_pb2_grpc import TargetServiceServicer
@@ -40,6 +41,18 @@ class TargetServicer(TargetServiceServicer):
         await serve_calls(request_iterator, context, self._verify, pb.StreamVerificationsResponse)
 
     async def _verify(self, request: pb.VerifyProposalRequest) -> pb.VerifyProposalResponse:
+        proposed = len(request.proposal.token_ids)
+        with span("verify", "server", sequence=request.sequence_id, step=request.step, proposed=proposed) as traced:
+            response = await self._answer(request)
+            traced.set(
+                accepted=response.accepted_count,
+                batch_tokens=response.batch_token_count,
+                queue_time_us=response.queue_time_us,
+                compute_time_us=response.compute_time_us,
+            )
+            return response
+
+    async def _answer(self, request: pb.VerifyProposalRequest) -> pb.VerifyProposalResponse:
         check_call(request, self._verifier)
         call = VerifyCall(
             sequence_id=request.sequence_id,

@@ -12,6 +12,7 @@ import grpc.aio
 from specpair.errors import InvalidFieldError, PeerUnavailableError, ShuttingDownError, SpecpairError
 from specpair.rpc.config import MAX_MESSAGE_BYTES, MAX_TOGETHER_BYTES
 from specpair.rpc.status import error_from_rpc, error_from_stream
+from specpair.tracing import trace_context
 from specpair.v1 import draft_service_pb2 as draft_pb2
 from specpair.v1 import target_service_pb2 as target_pb2
 
@@ -67,7 +68,7 @@ class StreamCaller(Generic[Request, Response]):
         """
         call_id = next(self._call_ids)
         message = self._make_message()
-        message.calls.add(call_id=call_id, request=request)
+        message.calls.add(call_id=call_id, request=request, trace_context=trace_context())
         data = _serialize(message)
         stream = self._live_stream()
         try:

@@ -9,16 +9,14 @@ from typing import Any, Generic, Protocol, TypeVar
 import grpc.aio
 
 from specpair.errors import SpecpairError
-from specpair.rpc.config import MAX_MESSAGE_BYTES, MAX_TOGETHER_BYTES
+from specpair.rpc.config import MAX_TOGETHER_BYTES
 from specpair.rpc.status import internal_error, stream_error
+from specpair.tracing import continued
 
 MAX_CALLS_PER_STREAM = 1024
 """Calls of one stream that may be under way; beyond them the stream is not read, and the caller has to wait."""
 
 logger = logging.getLogger(__name__)
-
-MAX_ANSWER_BYTES = MAX_MESSAGE_BYTES - 1024
-"""Of one answer, which has the frame of a message around it."""
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -32,6 +30,8 @@ class Call(Protocol[RequestOut]):
     def call_id(self) -> int: ...
     @property
     def request(self) -> RequestOut: ...
+    @property
+    def trace_context(self) -> str: ...
 
 
 class Calls(Protocol[RequestOut]):
@@ -90,7 +90,8 @@ class _Calls(Generic[Request, Response]):
     async def _outcome(self, call: Call[Request]) -> tuple[str, Any]:
         """What became of a call: a field of the answer, and its value."""
         try:
-            return "response", await self._handle(call.request)
+            with continued(call.trace_context):
+                return "response", await self._handle(call.request)
         except SpecpairError as error:
             return "error", stream_error(error)
         except Exception:
@@ -111,18 +112,12 @@ class _Calls(Generic[Request, Response]):
         message, size = self._make_message(), 0
         while self._ready:
             call_id, name, value = self._ready[0]
-            if value.ByteSize() > MAX_ANSWER_BYTES:  # it would break the stream for every call on it
-                name, value = "error", stream_error(too_large(value.ByteSize()))
             size += value.ByteSize()
             if message.answers and size > MAX_TOGETHER_BYTES:
                 break
             self._ready.popleft()
             message.answers.add(call_id=call_id, **{name: value})
         return message, len(message.answers)
-
-
-def too_large(size: int) -> SpecpairError:
-    return SpecpairError(f"the answer has {size} bytes; at most {MAX_ANSWER_BYTES} can be sent")
 
 
 class DrainableRequests(Generic[Request]):

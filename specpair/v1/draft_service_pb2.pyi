@@ -52,12 +52,14 @@ class StreamProposalsRequest(_message.Message):
     def __init__(self, calls: _Optional[_Iterable[_Union[ProposalCall, _Mapping]]] = ...) -> None: ...
 
 class ProposalCall(_message.Message):
-    __slots__ = ("call_id", "request")
+    __slots__ = ("call_id", "request", "trace_context")
     CALL_ID_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
+    TRACE_CONTEXT_FIELD_NUMBER: _ClassVar[int]
     call_id: int
     request: ProposeTokensRequest
-    def __init__(self, call_id: _Optional[int] = ..., request: _Optional[_Union[ProposeTokensRequest, _Mapping]] = ...) -> None: ...
+    trace_context: str
+    def __init__(self, call_id: _Optional[int] = ..., request: _Optional[_Union[ProposeTokensRequest, _Mapping]] = ..., trace_context: _Optional[str] = ...) -> None: ...
 
 class StreamProposalsResponse(_message.Message):
     __slots__ = ("answers",)

@@ -1,0 +1,163 @@
+"""Traces by OpenTelemetry: one over client, coordinator, draft and target.
+
+Off until `start_tracing`, and then the SDK does as its OTEL_* variables say. While it is off nothing is made or sent.
+A trace goes from process to process as a W3C traceparent: as metadata of unary calls and requests, and with each call
+on a hot stream, since calls of many requests share one message.
+"""
+
+from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextvars import ContextVar
+from typing import Any, Literal, Protocol
+
+from specpair.errors import NotSupportedError, SpecpairError
+from specpair.tracing_id import reset_trace_id, set_trace_id
+
+MAX_TRACE_CONTEXT_LENGTH = 55
+"""Characters of a traceparent; whatever is longer is none."""
+TRACEPARENT = "traceparent"
+
+SpanKind = Literal["internal", "server", "client"]
+Attribute = str | int | float | bool
+
+
+class Span(Protocol):
+    """Something that takes time."""
+
+    def set(self, **attributes: Attribute) -> None:
+        """Notes what is known by now; names get the prefix `specpair.`."""
+
+
+class _NoSpan:
+    """While tracing is off."""
+
+    def set(self, **attributes: Attribute) -> None:
+        pass
+
+
+class _Recorded:
+    """A span of the SDK."""
+
+    def __init__(self, span: Any):
+        self._span = span
+
+    def set(self, **attributes: Attribute) -> None:
+        self._span.set_attributes({f"specpair.{name}": value for name, value in attributes.items()})
+
+
+_OFF: AbstractContextManager[Span] = nullcontext(_NoSpan())
+
+_tracer: Any = None
+"""None while tracing is off."""
+_context: ContextVar[Any] = ContextVar("tracing_context", default=None)
+"""OpenTelemetry's context with the current span. Not its own variable: spans around asynchronous generators may end in
+another context than they began in, which it logs as an error."""
+
+
+@contextmanager
+def tracing(service: str, exporter: Any = None) -> Iterator[None]:
+    """Traces while it is open; what is left to send is sent at the end.
+
+    `service` names the process unless OTEL_SERVICE_NAME does. The `exporter` is OTLP over gRPC unless another is given.
+    Raises NotSupportedError where OpenTelemetry is not installed.
+    """
+    global _tracer
+    provider = _provider(service, exporter)
+    _tracer = provider.get_tracer("specpair")
+    try:
+        yield
+    finally:
+        _tracer = None
+        provider.shutdown()
+
+
+def span(name: str, kind: SpanKind = "internal", **attributes: Attribute) -> AbstractContextManager[Span]:
+    """A span within the current one, and current itself while it is open."""
+    return _OFF if _tracer is None else _recording(name, kind, attributes)
+
+
+def continued(trace_context: str) -> AbstractContextManager[object]:
+    """Within it, spans belong to the trace that a caller began; to none if this is no traceparent."""
+    if _tracer is None or not trace_context:
+        return _OFF
+    return _continuing(trace_context)
+
+
+def trace_context() -> str:
+    """The current span as a traceparent; empty without one."""
+    if _tracer is None or (context := _context.get()) is None:
+        return ""
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    carrier: dict[str, str] = {}
+    TraceContextTextMapPropagator().inject(carrier, context)
+    return carrier.get(TRACEPARENT, "")
+
+
+def trace_metadata() -> tuple[tuple[str, str], ...]:
+    """The current span as metadata of a gRPC call; none without one."""
+    current = trace_context()
+    return ((TRACEPARENT, current),) if current else ()
+
+
+def trace_context_of(metadata: Iterable[tuple[str, str | bytes]] | None) -> str:
+    """The traceparent in the metadata of a gRPC call; empty without one."""
+    values = (value for key, value in metadata or () if key == TRACEPARENT and isinstance(value, str))
+    return next(values, "")
+
+
+@contextmanager
+def _recording(name: str, kind: SpanKind, attributes: dict[str, Attribute]) -> Iterator[Span]:
+    from opentelemetry import trace
+    from opentelemetry.context import Context
+
+    parent = _context.get()
+    made = _tracer.start_span(name, context=parent or Context(), kind=trace.SpanKind[kind.upper()])
+    recorded = _Recorded(made)
+    recorded.set(**attributes)
+    context = made.get_span_context()
+    token = _context.set(trace.set_span_in_context(made, Context()))
+    id_token = set_trace_id(format(context.trace_id, "032x") if context.trace_flags.sampled else None)
+    try:
+        yield recorded
+    except Exception as error:
+        reason = error.reason if isinstance(error, SpecpairError) else type(error).__name__
+        made.set_status(trace.Status(trace.StatusCode.ERROR, reason))
+        raise
+    finally:
+        made.end()
+        with suppress(ValueError):  # an asynchronous generator may be closed in another context
+            reset_trace_id(id_token)
+            _context.reset(token)
+
+
+@contextmanager
+def _continuing(traceparent: str) -> Iterator[None]:
+    from opentelemetry.context import Context
+    from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+    carrier = {TRACEPARENT: traceparent} if len(traceparent) <= MAX_TRACE_CONTEXT_LENGTH else {}
+    token = _context.set(TraceContextTextMapPropagator().extract(carrier, Context()))
+    try:
+        yield
+    finally:
+        with suppress(ValueError):
+            _context.reset(token)
+
+
+def _provider(service: str, exporter: Any) -> Any:
+    try:
+        from opentelemetry.sdk.resources import SERVICE_NAME, OTELResourceDetector, Resource
+        from opentelemetry.sdk.trace import TracerProvider
+        from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+        if exporter is None:
+            from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
+
+            exporter = OTLPSpanExporter()
+    except ModuleNotFoundError as error:
+        raise NotSupportedError(f"traces need {error.name}: install specpair[otel]") from None
+    resource = Resource.create({SERVICE_NAME: service}).merge(OTELResourceDetector().detect())
+    provider = TracerProvider(resource=resource)
+    provider.add_span_processor(BatchSpanProcessor(exporter))
+    return provider

@@ -1,0 +1,159 @@
+"""One trace over client, coordinator, draft and target, by the SDK's in-memory exporter."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+
+import grpc.aio
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan
+from opentelemetry.sdk.trace.export import SpanExportResult
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from specpair.rpc.client import proposal_caller
+from specpair.tracing import MAX_TRACE_CONTEXT_LENGTH, continued, span, trace_context, trace_metadata, tracing
+from specpair.tracing_id import current_trace_id
+from specpair.v1 import coordinator_service_pb2 as pb
+from specpair.v1 import draft_service_pb2
+from tests.services import RunningPair, engine_config, running_pair
+from tests.tiny_models import make_model
+
+PROMPT = [5, 2, 7, 2, 11]
+
+
+@pytest.fixture(scope="module")
+async def pair(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningPair]:
+    folder = tmp_path_factory.mktemp("models")
+    target = make_model(folder / "target", seed=1, vocab_size=24)
+    draft = make_model(folder / "draft", seed=2, vocab_size=24)
+    async with running_pair(engine_config(target), engine_config(draft)) as pair:
+        yield pair
+
+
+class Kept(InMemorySpanExporter):
+    """Keeps the spans beyond the shutdown, which sends the last of them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.spans: list[ReadableSpan] = []
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        self.spans += spans
+        return super().export(spans)
+
+    def named(self, name: str) -> list[ReadableSpan]:
+        return [span for span in self.spans if span.name == name]
+
+
+@pytest.fixture
+def exporter() -> Kept:
+    return Kept()
+
+
+async def request(pair: RunningPair, **fields: object) -> pb.GenerationSummary:
+    message = pb.GenerateTokensRequest(token_ids=pb.TokenIds(ids=PROMPT), max_tokens=16, num_speculative_tokens=3)
+    message.ignore_eos = True
+    for name, value in fields.items():
+        setattr(message, name, value)
+    call = pair.coordinator.GenerateTokens(message, metadata=trace_metadata())
+    return [response async for response in call][-1].summary
+
+
+def trace_of(one: ReadableSpan) -> int:
+    assert one.context is not None
+    return one.context.trace_id
+
+
+def parent_of(span: ReadableSpan, spans: Sequence[ReadableSpan]) -> ReadableSpan:
+    assert span.parent is not None
+    (parent,) = [other for other in spans if other.context and other.context.span_id == span.parent.span_id]
+    return parent
+
+
+def values(spans: Sequence[ReadableSpan], name: str) -> Iterator[int]:
+    for one in spans:
+        assert one.attributes is not None
+        value = one.attributes[f"specpair.{name}"]
+        assert isinstance(value, int)
+        yield value
+
+
+async def test_a_request_is_one_trace_over_all_processes(pair: RunningPair, exporter: Kept) -> None:
+    with tracing("test", exporter), span("generate", "client"):
+        summary = await request(pair)
+    (client,), (served,) = exporter.named("generate"), exporter.named("request")
+    rounds, proposals, verdicts = (exporter.named(name) for name in ("round", "propose", "verify"))
+    assert {trace_of(one) for one in exporter.spans} == {trace_of(client)}
+    assert client.parent is None and parent_of(served, exporter.spans) is client
+    assert all(parent_of(one, exporter.spans) is served for one in rounds)
+    assert all(parent_of(one, exporter.spans).name == "round" for one in (*proposals, *verdicts))
+    speculation = summary.speculation
+    assert len(verdicts) == len(rounds) == speculation.round_count + 1, "the first token has a round, too"
+    assert len(proposals) == speculation.draft_round_count
+    for name, count in (("proposed", speculation.draft_token_count), ("accepted", speculation.accepted_token_count)):
+        assert sum(values(rounds, name)) == sum(values(verdicts, name)) == sum(values([served], name)) == count
+    assert sum(values(proposals, "proposed")) == speculation.draft_token_count
+    assert max(values(proposals, "k")) == 3 and min(values(verdicts, "batch_tokens")) >= 1
+    sequences = {str((one.attributes or {})["specpair.sequence"]) for one in (*rounds, *proposals, *verdicts)}
+    assert len(sequences) == 1
+
+
+async def test_requests_that_share_messages_have_traces_of_their_own(pair: RunningPair, exporter: Kept) -> None:
+    with tracing("test", exporter):
+        await asyncio.gather(*(request(pair) for _ in range(4)))
+    assert len({trace_of(one) for one in exporter.named("request")}) == 4
+    for one in (*exporter.named("propose"), *exporter.named("verify")):
+        around = parent_of(one, exporter.spans)
+        assert around.attributes is not None and one.attributes is not None
+        assert trace_of(around) == trace_of(one)
+        assert around.attributes["specpair.sequence"] == one.attributes["specpair.sequence"]
+
+
+async def test_a_request_that_fails_says_why(pair: RunningPair, exporter: Kept) -> None:
+    with tracing("test", exporter), pytest.raises(grpc.aio.AioRpcError):
+        await request(pair, n=10**6)
+    (served,) = exporter.named("request")
+    assert not served.status.is_ok and served.status.description == "INVALID_FIELD"
+
+
+async def test_nothing_is_made_while_it_is_off(pair: RunningPair, exporter: Kept) -> None:
+    with tracing("test", exporter):
+        pass
+    with span("generate"):
+        assert (trace_context(), trace_metadata(), current_trace_id()) == ("", (), None)
+        await request(pair)
+    assert exporter.spans == []
+
+
+def test_the_trace_id_is_that_of_the_current_span(exporter: Kept) -> None:
+    with tracing("test", exporter):
+        with span("request"):
+            assert current_trace_id() == trace_context().split("-")[1]
+            assert len(trace_context()) == MAX_TRACE_CONTEXT_LENGTH
+        assert current_trace_id() is None
+
+
+def test_a_trace_that_is_not_sampled_has_no_id_to_show(exporter: Kept) -> None:
+    with tracing("test", exporter), continued(f"00-{'a' * 32}-{'b' * 16}-00"), span("request"):
+        assert current_trace_id() is None
+    assert exporter.spans == []
+
+
+@pytest.mark.parametrize("wrong", ["", "nonsense", f"00-{'0' * 32}-{'b' * 16}-01", f"01-{'a' * 32}-{'b' * 16}-01-x"])
+async def test_what_is_no_traceparent_begins_a_new_trace(pair: RunningPair, exporter: Kept, wrong: str) -> None:
+    with tracing("test", exporter), continued(wrong), span("propose"):
+        assert trace_context().split("-")[1] != "a" * 32
+    (made,) = exporter.spans
+    assert made.parent is None
+
+
+async def test_a_failed_call_on_a_stream_is_a_failed_span(pair: RunningPair, exporter: Kept) -> None:
+    assert pair.draft is not None
+    caller = proposal_caller(pair.draft.channel)
+    with tracing("test", exporter), span("round"):
+        missing = draft_service_pb2.ProposeTokensRequest(sequence_id="missing", step=1, num_speculative_tokens=1)
+        with pytest.raises(Exception, match="not open"):
+            await caller.call(missing, 10.0)
+        await caller.close()
+    (failed,) = exporter.named("propose")
+    assert failed.status.description == "SEQUENCE_NOT_FOUND"
+    assert parent_of(failed, exporter.spans).name == "round"
