@@ -1,0 +1,115 @@
+"""The dashboards' files are what the code writes, and every query of theirs gives data about a pair under load."""
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from deploy.grafana.dashboards import DASHBOARDS, FOLDER, as_json
+from deploy.grafana.panels import DATASOURCE
+from tests.service.prometheus_pair import PrometheusPair, has_prometheus, running_prometheus_pair, wait_for
+
+PROMPT = "def read_lines(path):\n"
+RATE_INTERVAL = "30s"
+ROUNDS_OF_LOAD = 3
+MIX: tuple[dict[str, Any], ...] = (
+    {"num_speculative_tokens": 4},
+    {"num_speculative_tokens": 4, "rule": "token"},
+    {"num_speculative_tokens": 3, "rule": "coupled"},
+    {"num_speculative_tokens": 3, "drafter": "ngram"},
+    {"num_speculative_tokens": 0},
+    {},
+)
+"""Options of the requests: several rules and drafters, none, and what the coordinator chooses."""
+
+
+def panels(name: str) -> list[dict[str, Any]]:
+    return json.loads((FOLDER / f"{name}.json").read_text())["panels"]
+
+
+QUERIES = [
+    pytest.param(target["expr"], id=f"{name}: {panel['title']}, {panel['type']} {target['refId']}")
+    for name in DASHBOARDS
+    for panel in panels(name)
+    for target in panel.get("targets", ())
+]
+
+
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_file_is_what_the_code_writes(name: str) -> None:
+    text = (FOLDER / f"{name}.json").read_text()
+    assert text == as_json(name), "run python -m deploy.grafana.dashboards"
+
+
+def test_no_other_files_are_provisioned() -> None:
+    assert {file.stem for file in FOLDER.iterdir()} == set(DASHBOARDS)
+
+
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_panels_ask_the_provisioned_source(name: str) -> None:
+    sources = (FOLDER.parent / "provisioning" / "datasources" / "prometheus.yml").read_text()
+    assert f"uid: {DATASOURCE.uid}" in sources
+    uids = {panel["datasource"]["uid"] for panel in panels(name) if panel["type"] != "row"}
+    assert uids == {DATASOURCE.uid}
+
+
+@pytest.mark.parametrize("name", DASHBOARDS)
+def test_panels_do_not_overlap(name: str) -> None:
+    places = [
+        (panel["gridPos"]["x"] + column, panel["gridPos"]["y"] + line)
+        for panel in panels(name)
+        for column in range(panel["gridPos"]["w"])
+        for line in range(panel["gridPos"]["h"])
+    ]
+    assert len(places) == len(set(places))
+    assert max(column for column, _ in places) < 24
+
+
+@pytest.fixture(scope="module")
+def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusPair]:
+    """After a load that has some of everything."""
+    if not has_prometheus():
+        pytest.skip("prometheus is not installed (Debian's package prometheus)")
+    folder: Path = tmp_path_factory.mktemp("prometheus")
+    with running_prometheus_pair(folder) as pair:
+        for count in range(1, ROUNDS_OF_LOAD + 1):  # several, since a rate wants two scrapes
+            put_load(pair)
+            finished = f'sum(specpair_requests_total{{outcome="finished"}}) == {count * len(MIX)}'
+            wait_for(lambda expr=finished: pair.query(expr))
+        yield pair
+
+
+def put_load(pair: PrometheusPair) -> None:
+    """A request of each kind, and one that is refused."""
+    url = f"{pair.coordinator}/v1/completions"
+    model = httpx.get(f"{pair.coordinator}/v1/models").json()["data"][0]["id"]
+    usual = {"model": model, "prompt": PROMPT, "max_tokens": 32, "ignore_eos": True, "temperature": 0.5}
+    for options in MIX:
+        answer = httpx.post(url, json={**usual, **options}, timeout=60)
+        assert answer.status_code == 200, answer.text
+    assert httpx.post(url, json={**usual, "temperature": -1}, timeout=60).status_code == 400
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("expr", QUERIES)
+def test_query_gives_data(pair: PrometheusPair, expr: str) -> None:
+    """Real numbers in the last half minute, for every panel."""
+    expr = expr.replace("$__rate_interval", RATE_INTERVAL)
+    assert "$" not in expr
+    values = [float(value) for series in pair.query_range(expr, seconds=15) for _, value in series["values"]]
+    assert any(math.isfinite(value) for value in values), f"no data: {expr}"
+
+
+@pytest.mark.timeout(240)
+def test_rules_are_healthy_and_nothing_is_alarming(pair: PrometheusPair) -> None:
+    groups = httpx.get(f"{pair.prometheus}/api/v1/rules").json()["data"]["groups"]
+    rules = [rule for group in groups for rule in group["rules"]]
+    assert {rule["health"] for rule in rules} == {"ok"}
+    alarming = {rule["name"] for rule in rules if rule.get("state") == "firing"}
+    assert not alarming
+    recorded = [rule["name"] for rule in rules if rule["type"] == "recording"]
+    assert [name for name in recorded if not pair.query(f'{{__name__="{name}"}}')] == []
