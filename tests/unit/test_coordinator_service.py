@@ -28,7 +28,16 @@ from tests.unit.coordinator_peers import FakeDraft, FakeTarget, continuation, lo
 CONFIG = CoordinatorConfig(
     server=ServerConfig(port=0), target_address="target:1", draft_address="draft:1", max_requests=2
 )
-NO_CONTEXT: object = None
+
+
+class NoContext:
+    """Of a call without metadata."""
+
+    def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
+        return ()
+
+
+NO_CONTEXT = NoContext()
 
 
 class Service:
