@@ -134,8 +134,12 @@ def _rounds() -> Panels:
         ),
         lines(
             "Where the time of a round goes",
-            "Mean of each part of a round.",
-            mean("specpair_round_time_seconds", "part", "{{part}}"),
+            "Mean over all rounds; those without proposals need no draft.",
+            Query(
+                "sum by (part) (rate(specpair_round_time_seconds_sum[$__rate_interval]))"
+                ' / scalar(sum(rate(specpair_round_time_seconds_count{part="verify"}[$__rate_interval])) > 0)',
+                "{{part}}",
+            ),
             unit=SECONDS,
             is_stacked=True,
         ),
