@@ -20,6 +20,7 @@ from specpair.cli.painting import ColorPrinter, PlainPrinter
 from specpair.cli.request import checked_text, completion_request
 from specpair.errors import NotSupportedError, PromptTooLongError, SpecpairError
 from specpair.rpc.messages import drafter_to_proto, rule_to_proto
+from specpair.tracing import trace_metadata
 from specpair.v1 import coordinator_service_pb2 as pb
 
 MAX_TOKENS = 512
@@ -148,7 +149,7 @@ async def _stream(
     """Prints the answer as it comes; its text goes to `pieces`."""
     summary = None
     async with coordinator_at(address) as stub:
-        async for response in stub.GenerateTokens(request):
+        async for response in stub.GenerateTokens(request, metadata=trace_metadata()):
             pieces.append(response.text)
             printer.add(response)
             if response.HasField("summary"):

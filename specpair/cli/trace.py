@@ -15,6 +15,7 @@ from specpair.cli.generate import print_summary
 from specpair.cli.request import completion_request
 from specpair.cli.trace_spans import trace_document
 from specpair.rpc.messages import drafter_to_proto, rule_to_proto
+from specpair.tracing import trace_metadata
 from specpair.v1 import coordinator_service_pb2 as pb
 
 STDOUT = Path("-")
@@ -88,7 +89,7 @@ def write_trace(output: Path, responses: list[pb.GenerateTokensResponse]) -> Non
 
 async def _run(address: str, request: pb.GenerateTokensRequest) -> list[pb.GenerateTokensResponse]:
     async with coordinator_at(address) as stub:
-        responses = [response async for response in stub.GenerateTokens(request)]
+        responses = [response async for response in stub.GenerateTokens(request, metadata=trace_metadata())]
     if not responses or not responses[-1].HasField("summary"):
         raise CommandError("the answer ended without its summary")
     return responses
