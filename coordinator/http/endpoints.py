@@ -22,6 +22,7 @@ from coordinator.http.parameters import ChatParameters, CompletionParameters, Ge
 from coordinator.http.requests import chat_request, completion_requests
 from coordinator.serving import Serving
 from specpair.errors import InvalidFieldError
+from specpair.tracing import TRACEPARENT
 from specpair.v1 import coordinator_service_pb2 as pb
 
 CLIENT_GONE = 499
@@ -94,7 +95,7 @@ async def answer(
         request_id=request.state.request_id,
         model=serving.pair.target.info.model_name,
     )
-    responses = generate(serving, requests, answer.request_id)
+    responses = generate(serving, requests, answer.request_id, request.headers.get(TRACEPARENT, ""))
     is_chat = isinstance(form, ChatForm)
     options, stop = parameters.stream_options, request.app.state.front_end.grace_is_over
     if parameters.stream:
@@ -109,10 +110,12 @@ async def answer(
     return JSONResponse(answer.body())
 
 
-async def generate(serving: Serving, requests: Sequence[pb.GenerateTokensRequest], request_id: str) -> Responses:
+async def generate(
+    serving: Serving, requests: Sequence[pb.GenerateTokensRequest], request_id: str, trace_context: str
+) -> Responses:
     """The responses to all requests as they come, each with the index of its request; one that fails ends them all."""
     arrival = time.perf_counter()
-    sources = [serving.generate(request, arrival, request_id) for request in requests]
+    sources = [serving.generate(request, arrival, request_id, trace_context) for request in requests]
     if len(sources) > 1:
         async with aclosing(merge(sources)) as merged:
             async for item in merged:

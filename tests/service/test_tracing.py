@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
 
 import grpc.aio
+import httpx
 import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
@@ -95,6 +96,18 @@ async def test_a_request_is_one_trace_over_all_processes(pair: RunningPair, expo
     assert max(values(proposals, "k")) == 3 and min(values(verdicts, "batch_tokens")) >= 1
     sequences = {str((one.attributes or {})["specpair.sequence"]) for one in (*rounds, *proposals, *verdicts)}
     assert len(sequences) == 1
+
+
+async def test_a_request_over_http_belongs_to_the_trace_in_its_header(pair: RunningPair, exporter: Kept) -> None:
+    body = {"model": "target", "prompt": [PROMPT, PROMPT], "max_tokens": 4, "ignore_eos": True}
+    header = {"traceparent": f"00-{'a' * 32}-{'b' * 16}-01"}
+    with tracing("test", exporter):
+        async with httpx.AsyncClient(base_url=f"http://{pair.http_address}") as client:
+            answer = await client.post("/v1/completions", json=body, headers=header)
+    assert answer.status_code == 200, answer.text
+    assert {trace_of(one) for one in exporter.spans} == {int("a" * 32, 16)}
+    assert len(exporter.named("request")) == 2
+    assert all(one.parent and one.parent.span_id == int("b" * 16, 16) for one in exporter.named("request"))
 
 
 async def test_requests_that_share_messages_have_traces_of_their_own(pair: RunningPair, exporter: Kept) -> None:
