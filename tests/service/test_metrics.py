@@ -26,6 +26,7 @@ from specpair.options import Drafter, Rule
 from specpair.rpc.messages import drafter_to_proto, rule_to_proto
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import sampling_pb2
+from tests.service.test_greedy import make_similar
 from tests.services import RunningPair, engine_config, running_pair
 from tests.tiny_models import make_model
 
@@ -93,7 +94,9 @@ def requests() -> list[pb.GenerateTokensRequest]:
         )
     ]
     others = [{"n": 2, "best_of": 3}, {"num_speculative_tokens": 0}, {"max_tokens": 1}, {"max_tokens": 60}, {"n": 2}]
-    others += [{"sampling": {"temperature": 0.0, "stop_token_ids": list(range(0, 64, 2))}}]
+    # Stops in the middle of accepted proposals: what follows belongs to no output.
+    stops = {"stop_token_ids": list(range(0, 64, 2)), "min_tokens": 3}
+    others += [{"sampling": {**stops, "temperature": heat}, "num_speculative_tokens": 5} for heat in (0.0, 0.3, 0.6)]
     return mixed + [request(20 + i, **fields) for i, fields in enumerate(others)]
 
 
@@ -156,7 +159,7 @@ async def get_metrics(pair: RunningPair) -> httpx.Response:
 async def load(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Load]:
     folder = tmp_path_factory.mktemp("models")
     target = make_model(folder / "target", seed=5)
-    draft = make_model(folder / "draft", seed=6)
+    draft = make_similar(target, folder / "draft")
     recorded: list[Choices] = []
 
     class Recorded(Choices):
