@@ -71,5 +71,5 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
-    except OSError:
-        raise BindError(f"cannot listen on {join_address(host, port)}: is the address in use?") from None
+    except OSError as error:
+        raise BindError(f"cannot listen on {join_address(host, port)}: {error.strerror}; see --http-port") from None
