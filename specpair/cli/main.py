@@ -13,6 +13,7 @@ app = typer.Typer(
     name="specpair",
     help="Speculative decoding as a service pair: a draft proposes, a target verifies, the text is the target's own.",
     no_args_is_help=True,
+    rich_markup_mode="markdown",
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )

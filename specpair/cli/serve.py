@@ -153,7 +153,10 @@ def serve_coordinator(
         str, typer.Option("--target", envvar="SPECPAIR_TARGET", help="The target service, as host:port.")
     ] = f"127.0.0.1:{opt.TARGET_PORT}",
     draft: Annotated[
-        str, typer.Option("--draft", envvar="SPECPAIR_DRAFT", help="The draft service, as host:port; none: `none`.")
+        str,
+        typer.Option(
+            "--draft", envvar="SPECPAIR_DRAFT", help="The draft service, as host:port; `none` for a target alone."
+        ),
     ] = f"127.0.0.1:{opt.DRAFT_PORT}",
     host: opt.HostOption = "127.0.0.1",
     port: opt.PortOption = opt.COORDINATOR_PORT,
