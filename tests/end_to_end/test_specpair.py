@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import httpx
 import pytest
 
 from tests.tiny_models import generate_greedily, load_plain
@@ -63,6 +64,8 @@ def running_up(*flags: str) -> Iterator[str]:
             if line.startswith("ready"):
                 break
         assert lines and lines[-1].startswith("ready"), "".join(lines)
+        assert any(f"OpenAI-compatible API at http://127.0.0.1:{http_port}/v1" in line for line in lines)
+        assert httpx.get(f"http://127.0.0.1:{http_port}/health").json() == {"status": "ready"}
         yield f"127.0.0.1:{port}"
         process.send_signal(signal.SIGINT)
         rest = process.stdout.read()
