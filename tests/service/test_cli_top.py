@@ -1,6 +1,7 @@
 """`specpair top` on what real services say after real requests."""
 
 import asyncio
+import sys
 from contextlib import AsyncExitStack
 from pathlib import Path
 
@@ -8,8 +9,10 @@ from specpair.cli.scrape import Endpoint
 from specpair.cli.top import ask_all
 from specpair.cli.top_figures import BLOCK_STATES, model_figures, state, traffic
 from specpair.rpc.metrics_endpoint import metrics_endpoint
+from tests.service.test_cli_chat import on_terminal
 from tests.services import engine_config, running_pair
 from tests.tiny_models import make_model
+from tests.unit.test_cli_top import COORDINATOR, answering
 
 PROMPT = [5, 2, 7, 2, 11]
 
@@ -50,3 +53,14 @@ async def test_the_figures_are_those_of_the_requests(tmp_path: Path) -> None:
             model = model_figures(said, said, 2.0)
             assert tuple(model.blocks) == BLOCK_STATES and sum(model.blocks.values()) > 0
             assert model.batch_sequences and model.forward_seconds and model.tokens_per_second
+
+
+async def test_on_a_terminal_it_goes_on_until_ctrl_c() -> None:
+    with answering(COORDINATOR) as url:
+        flags = ["--metrics", url, "--draft-metrics", "none", "--target-metrics", "none", "--interval", "0.1"]
+        async with on_terminal(sys.executable, "-m", "specpair.cli", "top", *flags) as terminal:
+            await terminal.wait_for("since start")
+            await terminal.wait_for("last 0 s")
+            await terminal.wait_for("last 0 s")
+            await terminal.type("\x03")
+            assert await terminal.status() == 0
