@@ -10,7 +10,7 @@ from schemathesis import GenerationMode
 
 from tests.http_service import http_client, running_bundled_pair
 
-EXAMPLES = 200
+EXAMPLES = 120
 PATHS = ("/v1/completions", "/v1/chat/completions", "/v1/models", "/v1/models/{model}", "/health")
 
 
