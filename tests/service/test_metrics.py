@@ -13,7 +13,9 @@ from typing import Any
 import grpc
 import httpx
 import pytest
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import Metric
+from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import CollectorRegistry
 
@@ -24,6 +26,7 @@ from coordinator.generation import Generation
 from specpair.metrics_text import render
 from specpair.options import Drafter, Rule
 from specpair.rpc.messages import drafter_to_proto, rule_to_proto
+from specpair.tracing import tracing
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import sampling_pb2
 from tests.service.test_greedy import make_similar
@@ -43,6 +46,7 @@ BOUNDED = {
     "state": {"used", "shared", "kept", "free"},
     "kind": {"draft", "plain", "fallback", "prefill", "decode"},
 }
+TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 LABEL_OF_PARTS = {"le"}
 PROMPTS = [[1, 2, 3], [9, 8, 7, 6, 5], [5, 6] * 6, [40]]
 
@@ -57,6 +61,8 @@ class Load:
     outcomes: Counter[str] = field(default_factory=Counter)
     texts: dict[str, str] = field(default_factory=dict)
     """Of each service, while all were up."""
+    openmetrics: str = ""
+    """Of the coordinator, at the same time."""
 
     @property
     def generations(self) -> list[Generation]:
@@ -134,9 +140,11 @@ async def run(load: Load) -> None:
     # One after the other, so that rounds with and without proposals are compared.
     for i in range(3):
         await finish(load, request(60 + i, max_tokens=40, num_speculative_tokens=None))
+    await complete_traced(load)
     await pair.check_clean()
     assert pair.draft is not None
     load.texts["coordinator"] = (await get_metrics(pair)).text
+    load.openmetrics = (await get_metrics(pair, accept="application/openmetrics-text;version=1.0.0")).text
     load.texts["draft"] = render(pair.draft.registry)[0].decode()
     load.texts["target"] = render(pair.target.registry)[0].decode()
     await pair.draft.stop()
@@ -150,9 +158,20 @@ async def run(load: Load) -> None:
         await asyncio.sleep(0.01)
 
 
-async def get_metrics(pair: RunningPair) -> httpx.Response:
+async def complete_traced(load: Load) -> None:
+    """A request over HTTP that belongs to a trace."""
+    url = f"http://{load.pair.http_address}/v1/completions"
+    headers = {"traceparent": f"00-{TRACE_ID}-b7ad6b7169203331-01"}
+    with tracing("test", InMemorySpanExporter()):
+        async with httpx.AsyncClient() as client:
+            response = await client.post(url, json={"prompt": PROMPTS[0], "max_tokens": 8}, headers=headers)
+    assert response.status_code == 200
+    load.outcomes["finished"] += 1
+
+
+async def get_metrics(pair: RunningPair, accept: str = "*/*") -> httpx.Response:
     async with httpx.AsyncClient() as client:
-        return await client.get(f"http://{pair.http_address}/metrics")
+        return await client.get(f"http://{pair.http_address}/metrics", headers={"accept": accept})
 
 
 @pytest.fixture(scope="module")
@@ -360,3 +379,13 @@ async def test_peers_that_are_gone_are_down(load: Load) -> None:
 async def test_speedup_is_there_once_it_is_known(load: Load) -> None:
     assert "\nspecpair_speculation_speedup_ratio " in load.texts["coordinator"]
     assert "\nspecpair_speculation_predicted_speedup_ratio " in load.texts["coordinator"]
+
+
+@pytest.mark.parametrize(
+    "name", ["time_to_first_token_seconds", "inter_token_latency_seconds", "e2e_request_latency_seconds"]
+)
+async def test_times_of_a_traced_request_carry_its_trace(load: Load, name: str) -> None:
+    families = {family.name: family for family in parse_openmetrics(load.openmetrics)}
+    exemplars = [sample.exemplar for sample in families[f"specpair_{name}"].samples if sample.exemplar is not None]
+    assert exemplars and all(exemplar.labels == {"trace_id": TRACE_ID} for exemplar in exemplars)
+    assert TRACE_ID not in load.texts["coordinator"]
