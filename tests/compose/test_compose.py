@@ -133,6 +133,18 @@ def test_services_run_as_nobody_special(engine: Any, project: Project) -> None:
         assert status != 0
 
 
+def test_the_cache_of_models_can_be_written(engine: Any, project: Project) -> None:
+    for name in ("target", "draft"):
+        status, output = containers(engine, project)[name].exec_run(["touch", "/var/cache/huggingface/x"])
+        assert status == 0, output
+
+
+def test_the_page_is_in_the_image(project: Project, ports: dict[str, int]) -> None:
+    answer = httpx.get(f"http://127.0.0.1:{ports['SPECPAIR_HTTP_PORT']}/")
+    assert answer.status_code == 200
+    assert "<html" in answer.text
+
+
 def test_the_coordinator_has_no_torch(engine: Any, project: Project) -> None:
     status, output = containers(engine, project)["coordinator"].exec_run(["python", "-c", "import torch"])
     assert status == 1 and b"No module named 'torch'" in output
