@@ -9,7 +9,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import grpc.aio
 
 from specpair.errors import SpecpairError
-from specpair.rpc.config import MAX_TOGETHER_BYTES
+from specpair.rpc.config import MAX_MESSAGE_BYTES, MAX_TOGETHER_BYTES
 from specpair.rpc.status import internal_error, stream_error
 from specpair.tracing import continued
 
@@ -17,6 +17,9 @@ MAX_CALLS_PER_STREAM = 1024
 """Calls of one stream that may be under way; beyond them the stream is not read, and the caller has to wait."""
 
 logger = logging.getLogger(__name__)
+
+MAX_ANSWER_BYTES = MAX_MESSAGE_BYTES - 1024
+"""Of one answer, which has the frame of a message around it."""
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -112,12 +115,18 @@ class _Calls(Generic[Request, Response]):
         message, size = self._make_message(), 0
         while self._ready:
             call_id, name, value = self._ready[0]
+            if value.ByteSize() > MAX_ANSWER_BYTES:  # it would break the stream for every call on it
+                name, value = "error", stream_error(too_large(value.ByteSize()))
             size += value.ByteSize()
             if message.answers and size > MAX_TOGETHER_BYTES:
                 break
             self._ready.popleft()
             message.answers.add(call_id=call_id, **{name: value})
         return message, len(message.answers)
+
+
+def too_large(size: int) -> SpecpairError:
+    return SpecpairError(f"the answer has {size} bytes; at most {MAX_ANSWER_BYTES} can be sent")
 
 
 class DrainableRequests(Generic[Request]):
