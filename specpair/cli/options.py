@@ -117,7 +117,8 @@ RunnerOption = Annotated[
         "--runner",
         envvar="SPECPAIR_RUNNER",
         help="How forward passes run: fused has few large operators and packed weights (Llama, Mistral, Qwen2 and "
-        "Qwen3 in float32 on a CPU), plain is transformers' own code, auto is fused where that is known.",
+        "Qwen3 on a CPU, in float32 or a bfloat16 that it has units for), plain is transformers' own code, auto is "
+        "fused where that is known.",
         rich_help_panel=MODEL,
     ),
 ]
