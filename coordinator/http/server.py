@@ -1,33 +1,21 @@
-"""The HTTP server: uvicorn on the event loop of the process, without signals of its own."""
+"""The HTTP server beside the gRPC one."""
 
 import asyncio
 import logging
-import socket
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 import uvicorn
 
 from coordinator.http.app import create_app
 from coordinator.http.front_end import FrontEnd
 from specpair.rpc.config import join_address
-from specpair.rpc.server import BindError
+from specpair.rpc.http_server import QuietServer, listen
 
 KEEP_ALIVE_SECONDS = 75
 """How long an idle connection is kept; longer than clients keep theirs, so that they do not meet one being closed."""
 CLOSING_SECONDS = 2
 """What requests have to end when the grace time is over."""
-BACKLOG = 2048
 
 logger = logging.getLogger(__name__)
-
-
-class _Server(uvicorn.Server):
-    """Leaves the signals to the process."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
 
 
 class HttpServer:
@@ -46,12 +34,12 @@ class HttpServer:
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=round(front_end.config.grace_seconds) + CLOSING_SECONDS,
         )
-        self._server = _Server(config)
+        self._server = QuietServer(config)
         self._running: asyncio.Task[None] | None = None
 
     async def start(self) -> int:
         """Listens. Returns the port; raises BindError."""
-        listener = _listen(self._front_end.config.host, self._front_end.config.port)
+        listener = listen(self._front_end.config.host, self._front_end.config.port, "--http-port")
         port = listener.getsockname()[1]
         self._running = asyncio.create_task(self._server.serve([listener]))
         logger.info("http listening on %s", join_address(self._front_end.config.host, port))
@@ -65,11 +53,3 @@ class HttpServer:
             await asyncio.wait((self._running,), timeout=self._front_end.config.grace_seconds)
             self._front_end.grace_is_over.set()
             await self._running
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
-    except OSError as error:
-        raise BindError(f"cannot listen on {join_address(host, port)}: {error.strerror}; see --http-port") from None

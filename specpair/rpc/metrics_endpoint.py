@@ -2,9 +2,8 @@
 
 import asyncio
 import logging
-import socket
-from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import uvicorn
 from prometheus_client.registry import CollectorRegistry
@@ -15,7 +14,7 @@ from starlette.routing import Route
 
 from specpair.metrics_text import render
 from specpair.rpc.config import join_address
-from specpair.rpc.server import BindError
+from specpair.rpc.http_server import QuietServer, listen
 
 IDLE_SECONDS = 75
 """How long a connection may be idle: longer than usual between two scrapes, so that one connection serves them all."""
@@ -35,8 +34,8 @@ async def metrics_endpoint(registry: CollectorRegistry, host: str, port: int | N
     if port is None:
         yield None
         return
-    listening = listen(host, port)
-    server = _Server(_config(metrics_app(registry)))
+    listening = listen(host, port, "--metrics-port")
+    server = QuietServer(_config(metrics_app(registry)))
     serving = asyncio.create_task(server.serve([listening]))
     bound_port = listening.getsockname()[1]
     logger.info("metrics at http://%s/metrics", join_address(host, bound_port))
@@ -58,16 +57,6 @@ def metrics_app(registry: CollectorRegistry) -> Starlette:
     return Starlette(routes=[Route("/metrics", metrics)])
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A listening socket. Raises BindError, which names the port."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    try:
-        return socket.create_server((host, port), family=family)
-    except OSError:
-        address = join_address(host, port)
-        raise BindError(f"cannot listen on {address} for metrics: is the address in use? (--metrics-port)") from None
-
-
 def _config(app: Starlette) -> uvicorn.Config:
     return uvicorn.Config(
         app,
@@ -80,11 +69,3 @@ def _config(app: Starlette) -> uvicorn.Config:
         timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=STOP_SECONDS,
     )
-
-
-class _Server(uvicorn.Server):
-    """Leaves signals to the process."""
-
-    @contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        yield
