@@ -1,0 +1,48 @@
+// What went wrong, in words for people.
+
+/** A request that did not come to its end; its message is fit to be shown. */
+export class Failure extends Error {
+  name = "Failure";
+}
+
+/** The failure that an answer other than 200 stands for. `retryAfter` is its Retry-After header or null. */
+export function failureOf(status, body, retryAfter) {
+  const said = messageOf(body);
+  const wait = waitOf(retryAfter);
+  if (status === 429) return new Failure(sentences("All places are taken.", said, wait));
+  if (status === 503) return new Failure(sentences("The models cannot be reached at present.", said, wait));
+  if (status >= 500) return new Failure(sentences("Something went wrong in the coordinator.", said, wait));
+  return new Failure(sentences("This request cannot be served.", said));
+}
+
+/** The failure that an `{"error": ...}` in the middle of a stream stands for. */
+export function failureOfChunk(body) {
+  return new Failure(sentences("The request came to an early end.", messageOf(body)));
+}
+
+/** No answer at all. */
+export function unreachable() {
+  return new Failure("The coordinator cannot be reached. Is it still running?");
+}
+
+/** The connection ended before the output did. */
+export function connectionLost(tokenCount) {
+  const count = tokenCount === 1 ? "1 token" : `${tokenCount} tokens`;
+  return new Failure(`The connection was lost after ${count}. What had come by then is below.`);
+}
+
+function messageOf(body) {
+  const error = body?.error;
+  const message = typeof error === "string" ? error : error?.message;
+  return typeof message === "string" ? message.slice(0, 500) : "";
+}
+
+function waitOf(retryAfter) {
+  const seconds = Number.parseInt(retryAfter ?? "", 10);
+  if (!(seconds >= 0)) return "Please try again in a moment.";
+  return seconds <= 1 ? "Please try again in a second." : `Please try again in ${seconds} seconds.`;
+}
+
+function sentences(...parts) {
+  return parts.filter(Boolean).map((part) => (/[.!?]$/.test(part) ? part : `${part}.`)).join(" ");
+}

@@ -1,0 +1,76 @@
+// What one chunk of the stream says about one round, as plain data with every default filled in.
+
+/** The places of a token: who drew it and what became of it. */
+export const ORIGINS = ["accepted", "correction", "bonus", "target", "rejected"];
+
+/**
+ * A round, or null for a chunk that committed nothing.
+ *
+ * `tokens` are those committed and `rejected` those proposed in vain, both with all that is known of them; `start` and
+ * `end` of `draft` and `verify` are in milliseconds since the request arrived, null for a call that was not made.
+ */
+export function roundOf(chunk) {
+  const said = chunk.specpair;
+  if (!said?.tokens?.length && !said?.round) return null;
+  const report = said.round ?? {};
+  const step = report.step ?? 0;
+  const proposed = (report.proposed ?? []).map((token, position) => proposal(token, position, step));
+  const committed = (said.tokens ?? []).map((token, index) => committedToken(token, proposed[index], step));
+  const rejected = proposed.filter((token) => !token.accepted);
+  explain(committed, rejected, proposed.length);
+  return {
+    step,
+    text: chunk.choices?.[0]?.text ?? "",
+    tokens: committed,
+    proposed,
+    rejected,
+    draft: callOf(report.draft),
+    verify: callOf(report.verify),
+    rowCount: report.batch_token_count ?? 0,
+  };
+}
+
+function proposal(token, position, step) {
+  return {
+    id: token.id ?? 0,
+    text: token.text ?? "",
+    origin: token.accepted ? "accepted" : "rejected",
+    accepted: token.accepted ?? false,
+    step,
+    position,
+    targetProbability: token.target_probability ?? null,
+    draftProbability: token.draft_probability ?? null,
+  };
+}
+
+function committedToken(token, proposed, step) {
+  const origin = originOf(token.origin);
+  if (origin === "accepted" && proposed) return proposed;
+  return { id: token.id ?? 0, text: token.text ?? "", origin, step, position: null };
+}
+
+function originOf(name) {
+  const origin = String(name ?? "").replace(/^TOKEN_ORIGIN_/, "").toLowerCase();
+  return ORIGINS.includes(origin) ? origin : "target";
+}
+
+/** Gives each token what it stands in for, or what stands in for it. */
+function explain(committed, rejected, proposedCount) {
+  const last = committed.at(-1);
+  if (last?.origin === "correction" && rejected.length) last.replaces = rejected[0];
+  if (last?.origin === "bonus") last.proposedCount = proposedCount;
+  rejected.forEach((token, index) => {
+    token.isFirstRejected = index === 0;
+    if (index === 0 && last?.origin === "correction") token.replacedBy = last;
+  });
+}
+
+function callOf(times) {
+  if (!times) return null;
+  const [start, elapsed, queue, compute] = ["start_us", "elapsed_us", "queue_us", "compute_us"].map(
+    (name) => Number(times[name] ?? 0) / 1000,
+  );
+  // What is neither queue nor compute was spent on the way, there and back: by halves, since nobody knows better.
+  const computeStart = start + queue + Math.max(elapsed - queue - compute, 0) / 2;
+  return { start, end: start + elapsed, elapsed, compute, computeStart };
+}
