@@ -44,9 +44,10 @@ def address() -> Iterator[str]:
 
 
 @contextmanager
-def running_up(*flags: str) -> Iterator[str]:
+def running_up(*flags: str, http_port: int | None = None) -> Iterator[str]:
     """`specpair up` on free ports; stopped by Ctrl-C, which must leave no process behind."""
-    port, http_port, draft_port, target_port, draft_metrics_port, target_metrics_port = free_ports(6)
+    port, free_http_port, draft_port, target_port, draft_metrics_port, target_metrics_port = free_ports(6)
+    http_port = http_port or free_http_port
     ports = ["--port", str(port), "--draft-port", str(draft_port), "--target-port", str(target_port)]
     ports += ["--http-port", str(http_port)]
     ports += ["--draft-metrics-port", str(draft_metrics_port), "--target-metrics-port", str(target_metrics_port)]

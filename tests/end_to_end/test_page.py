@@ -1,0 +1,182 @@
+"""The page at `/` in a real browser, against the three processes of the bundled pair, and its logic in Node."""
+
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.by import By
+from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import Select, WebDriverWait
+
+from tests.end_to_end.test_specpair import free_ports, running_up
+
+ROOT = Path(__file__).parents[2]
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+PATIENCE = 60
+needs_browser = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="there is no chromium with a chromedriver here")
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.mark.skipif(shutil.which("node") is None, reason="there is no node here")
+def test_the_logic_of_the_page() -> None:
+    done = subprocess.run(["node", "--test", "tests/page/"], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.fixture(scope="module")
+def address() -> Iterator[str]:
+    """Of the page."""
+    (port,) = free_ports(1)
+    with running_up(http_port=port):
+        yield f"http://127.0.0.1:{port}/"
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[webdriver.Chrome]:
+    options = webdriver.ChromeOptions()
+    for flag in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--hide-scrollbars"):
+        options.add_argument(flag)
+    options.binary_location = CHROMIUM or ""
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    try:
+        driver.set_window_size(1180, 1500)
+        yield driver
+    finally:
+        driver.quit()
+
+
+class Page:
+    """The page as somebody uses it."""
+
+    def __init__(self, browser: webdriver.Chrome, address: str):
+        self.browser = browser
+        browser.get(address)
+
+    def element(self, name: str) -> Any:
+        return self.browser.find_element(By.ID, name)
+
+    def fill(self, **fields: str) -> None:
+        """Sets fields by their names; an empty text clears one."""
+        for name, value in fields.items():
+            field = self.element("request").find_element(By.NAME, name)
+            if field.tag_name == "select":
+                Select(field).select_by_value(value)
+            else:
+                field.clear()
+                field.send_keys(value)
+
+    def start(self) -> None:
+        self.element("start").click()
+
+    def wait(self, condition: Callable[[], object]) -> None:
+        WebDriverWait(self.browser, PATIENCE, poll_frequency=0.1).until(lambda _: condition())
+
+    def status(self) -> str:
+        """What the run says at its end."""
+        self.wait(lambda: self.element("start").is_enabled() and not self.element("stop").is_enabled())
+        return self.element("status").text
+
+    def tokens(self, kind: str = "token") -> list[str]:
+        found = self.element("tokens").find_elements(By.CSS_SELECTOR, f".{kind}")
+        return [one.get_attribute("textContent") for one in found]
+
+    def complaints(self) -> list[str]:
+        return [entry["message"] for entry in self.browser.get_log("browser")]
+
+
+@pytest.fixture
+def page(browser: webdriver.Chrome, address: str) -> Page:
+    return Page(browser, address)
+
+
+@needs_browser
+def test_a_run_shows_each_round(page: Page) -> None:
+    page.fill(num_speculative_tokens="4", temperature="0", max_tokens="60", seed="3")
+    page.start()
+    status = page.status()
+    assert re.search(r"Finished: 60 tokens in .* tokens per round, seed 3", status), status
+    assert page.tokens("accepted") and page.tokens("rejected") and page.tokens("correction")
+    kept = len(page.tokens("accepted") + page.tokens("correction") + page.tokens("bonus") + page.tokens("target"))
+    assert kept >= 60
+    rate = int(page.element("acceptance").text.split()[0])
+    assert 0 < rate < 100
+    rounds = page.element("rounds").find_elements(By.TAG_NAME, "tr")
+    assert len(rounds) >= 60 / 5 and page.element("positions").find_elements(By.TAG_NAME, "li")
+    assert page.element("timeline").find_elements(By.TAG_NAME, "svg")
+    assert page.complaints() == []
+
+
+@needs_browser
+def test_a_seed_repeats_the_text_and_k_is_obeyed(page: Page) -> None:
+    texts = []
+    for k in ("0", "3"):
+        page.fill(num_speculative_tokens=k, rule="coupled", temperature="1", max_tokens="30", seed="5")
+        page.start()
+        page.status()
+        assert bool(page.tokens("rejected")) is (k != "0")
+        texts.append("".join(page.browser.execute_script(
+            "return [...document.querySelectorAll('#tokens .token:not(.rejected)')].map(one => one.textContent)"
+        )))  # fmt: skip
+    assert texts[0] == texts[1], "the coupled rule gives the same text for a seed at any K"
+
+
+@needs_browser
+def test_stop_stops(page: Page) -> None:
+    page.fill(num_speculative_tokens="2", max_tokens="800", temperature="1", seed="1")
+    page.start()
+    page.wait(lambda: page.tokens())
+    page.element("stop").click()
+    assert page.status().startswith("Stopped")
+    assert 0 < len(page.tokens()) < 2000
+
+
+@needs_browser
+def test_the_keyboard_is_enough(page: Page) -> None:
+    page.fill(num_speculative_tokens="3", temperature="0.5", max_tokens="24", seed="2")
+    page.element("prompt").send_keys(Keys.CONTROL, Keys.ENTER)
+    page.status()
+    tokens = page.element("tokens")
+    tokens.send_keys(Keys.HOME)
+    for _ in range(6):
+        tokens.send_keys(Keys.ARROW_RIGHT)
+    chosen = page.browser.find_element(By.ID, tokens.get_attribute("aria-activedescendant"))
+    assert chosen.get_attribute("aria-selected") == "true" and chosen.get_attribute("aria-label")
+    assert page.element("details").is_displayed() and "round" in page.element("details").text
+    tokens.send_keys(Keys.ESCAPE)
+    assert not page.element("details").is_displayed()
+
+
+@needs_browser
+def test_errors_are_said_in_words(page: Page) -> None:
+    page.browser.execute_script("document.getElementById('max-tokens').removeAttribute('min')")
+    page.fill(max_tokens="0")
+    page.start()
+    page.status()
+    assert "max_tokens" in page.element("failure").text
+
+
+@needs_browser
+def test_every_control_has_a_name_and_narrow_windows_suffice(page: Page) -> None:
+    page.fill(num_speculative_tokens="4", max_tokens="40", seed="1")
+    page.start()
+    page.status()
+    for control in page.browser.find_elements(By.CSS_SELECTOR, "input, select, textarea, button"):
+        assert control.accessible_name, control.get_attribute("outerHTML")
+    page.browser.set_window_size(500, 900)
+    page.browser.execute_cdp_cmd(
+        "Emulation.setDeviceMetricsOverride", {"width": 360, "height": 800, "deviceScaleFactor": 1, "mobile": False}
+    )
+    try:
+        assert page.browser.execute_script("return document.documentElement.scrollWidth") == 360
+    finally:
+        page.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        page.browser.set_window_size(1180, 1500)

@@ -1,0 +1,97 @@
+// The page's own logic, without a browser: events out of bytes, rounds out of chunks, running numbers out of rounds.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { EventParser } from "../../coordinator/http/page/events.mjs";
+import { connectionLost, failureOf, failureOfChunk } from "../../coordinator/http/page/failure.mjs";
+import { bodyOf } from "../../coordinator/http/page/form.mjs";
+import { roundOf } from "../../coordinator/http/page/round.mjs";
+import { speedupOf, Tally } from "../../coordinator/http/page/tally.mjs";
+
+const call = (start, elapsed) => ({ start_us: start, elapsed_us: elapsed, compute_us: elapsed / 2 });
+
+function chunk(step, tokens, proposed, draft, verify) {
+  return { choices: [{ text: "x" }], specpair: { tokens, round: { step, proposed, draft, verify } } };
+}
+
+const PREFILL = chunk(0, [{ id: 1, text: "a", origin: "target" }], [], undefined, call(0, 4000));
+const SPECULATED = chunk(
+  1,
+  [{ id: 2, origin: "accepted" }, { id: 9, origin: "correction" }],
+  [
+    { id: 2, accepted: true, target_probability: 0.5, draft_probability: 0.25 },
+    { id: 3, target_probability: 0.1, draft_probability: 0.9 },
+    { id: 4, target_probability: 0.2, draft_probability: 0.3 },
+  ],
+  call(5000, 1000),
+  call(6000, 4000),
+);
+const PLAIN = chunk(2, [{ id: 5, origin: "target" }], [], undefined, call(10000, 4000));
+
+test("events come whole, however the bytes are cut", () => {
+  const text = 'data: {"a":1}\n\n: comment\n\ndata: two\r\ndata: lines\r\n\r\ndata: [DONE]\n\n';
+  for (const size of [1, 2, 3, 7, text.length]) {
+    const parser = new EventParser();
+    const events = [];
+    for (let i = 0; i < text.length; i += size) events.push(...parser.push(text.slice(i, i + size)));
+    assert.deepEqual(events, ['{"a":1}', "two\nlines", "[DONE]"]);
+  }
+});
+
+test("a round says what became of each proposed token", () => {
+  const round = roundOf(SPECULATED);
+  assert.deepEqual(round.tokens.map((token) => token.origin), ["accepted", "correction"]);
+  assert.deepEqual(round.rejected.map((token) => [token.id, token.isFirstRejected]), [[3, true], [4, false]]);
+  assert.equal(round.rejected[0].replacedBy.id, 9);
+  assert.equal(round.tokens[0].draftProbability, 0.25);
+  assert.deepEqual([round.draft.start, round.draft.end, round.verify.end], [5, 6, 10]);
+});
+
+test("a chunk without tokens or round is none", () => {
+  assert.equal(roundOf({ choices: [], usage: { completion_tokens: 3 } }), null);
+});
+
+test("numbers are counted as the coordinator counts them", () => {
+  const tally = new Tally();
+  for (const one of [PREFILL, SPECULATED, PLAIN]) tally.add(roundOf(one));
+  assert.equal(tally.tokenCount, 4);
+  assert.equal(tally.acceptanceRate, 1 / 3);
+  assert.equal(tally.tokensPerRound, 1.5);
+  assert.deepEqual(tally.acceptanceByPosition, [1, 0, 0]);
+  assert.equal(tally.timeToFirstToken, 4);
+  assert.equal(tally.roundTime, 5);
+  assert.equal(tally.plainRoundTime, 4);
+  assert.deepEqual(speedupOf(tally, null), { ratio: 1.2, plainTime: 4, source: "own" });
+});
+
+test("before there is anything there is no speedup", () => {
+  const tally = new Tally();
+  assert.equal(speedupOf(tally, 3), null);
+  tally.add(roundOf(PREFILL));
+  assert.equal(speedupOf(tally, 3), null);
+  assert.equal(tally.acceptanceRate, null);
+});
+
+test("the form becomes the body of a request", () => {
+  const fields = new Map(
+    Object.entries({ prompt: "a\r\nb", max_tokens: "5", temperature: "0", rule: "token", seed: "7", drafter: "" }),
+  );
+  fields.set("num_speculative_tokens", "0");
+  const body = bodyOf(fields);
+  assert.deepEqual(
+    [body.prompt, body.max_tokens, body.temperature, body.seed, body.num_speculative_tokens, "drafter" in body],
+    ["a\nb", 5, 0, 7, 0, false],
+  );
+  fields.set("num_speculative_tokens", "");
+  assert.ok(!("num_speculative_tokens" in bodyOf(fields)), "auto leaves it to the server");
+});
+
+test("failures are said in words", () => {
+  const body = { error: { message: "the request wants 4 of 2 places" } };
+  assert.match(failureOf(429, body, "3").message, /All places are taken\. .*4 of 2 places\. .*in 3 seconds/);
+  assert.match(failureOf(503, null, null).message, /cannot be reached/);
+  assert.match(failureOf(400, { error: { message: "temperature is -1" } }, null).message, /temperature is -1\./);
+  assert.match(failureOfChunk({ error: "gone" }).message, /early end\. gone\./);
+  assert.match(connectionLost(1).message, /after 1 token\./);
+});
