@@ -84,7 +84,8 @@ class FusedLlama:
         pairs = by_head[:, :turned].view(count, turned, self._head_size // 2, 2)
         torch.view_as_complex(pairs).mul_(rotation)
         query, key, value = by_head.transpose(0, 1).split([self._heads, self._key_heads, self._key_heads])
-        output = context.attend(index, query.to(self._dtype), key, value, layer.variant)
+        query, key, value = (part.to(self._dtype) for part in (query, key, value))
+        output = context.attend(index, query, key, value, layer.variant)
         return output.transpose(0, 1).reshape(count, -1)
 
     def _gate(self, layer: Layer, residual: Tensor) -> Tensor:

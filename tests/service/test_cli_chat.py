@@ -126,10 +126,12 @@ async def on_terminal(*command: str) -> AsyncIterator[Terminal]:
 
 
 def _own() -> None:
-    """Makes the terminal that of the process, so that Ctrl-C reaches it."""
+    """Makes the terminal that of the process, so that Ctrl-C reaches it, also if the tests run in the background."""
     import fcntl
+    import signal
     import termios
 
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 

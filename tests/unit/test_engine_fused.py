@@ -126,12 +126,13 @@ def test_plain_means_transformers(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not computes_bfloat16(torch.device("cpu")), reason="this processor has no units for bf16")
+@pytest.mark.parametrize("cache", ["contiguous", "paged"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_in_bf16_it_is_closer_to_the_model_than_transformers_in_bf16(kind: str, tmp_path: Path) -> None:
+def test_in_bf16_it_is_closer_to_the_model_than_transformers_in_bf16(kind: str, cache: str, tmp_path: Path) -> None:
     """The model itself is its float32 form: what is stored as bf16, computed exactly."""
     folder = tiny(tmp_path / "wide", kind)
     hf.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).save_pretrained(tmp_path / "narrow")
-    config = engine_config(tmp_path / "narrow", dtype="bfloat16")
+    config = engine_config(tmp_path / "narrow", dtype="bfloat16", cache=cache)
     _, runner = load_runner(config)
     assert isinstance(runner, FusedRunner)
     exact = load(engine_config(tmp_path / "narrow", dtype="float32"))
