@@ -1,5 +1,6 @@
 """`specpair serve`: one service as a process."""
 
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated
@@ -139,7 +140,12 @@ def serve_target(
 
 @contextmanager
 def needing_torch() -> Iterator[None]:
-    """Around the import of a service. Only there is torch loaded: the other commands start without it."""
+    """Around the import of a service. Only there is torch loaded: the other commands start without it.
+
+    Its threads are told to sleep, not to spin, while they wait for each other: draft, target and coordinator often share
+    processors, and a thread that spins for one that is not running takes the processor that this one waits for.
+    """
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         yield
     except ModuleNotFoundError as error:
