@@ -142,8 +142,8 @@ def serve_target(
 def needing_torch() -> Iterator[None]:
     """Around the import of a service. Only there is torch loaded: the other commands start without it.
 
-    Its threads are told to sleep, not to spin, while they wait for each other: draft, target and coordinator often share
-    processors, and a thread that spins for one that is not running takes the processor that this one waits for.
+    Its threads are told to sleep, not to spin, while they wait for each other: draft, target and coordinator often
+    share processors, and a thread that spins for one that is not running takes the processor that this one waits for.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
