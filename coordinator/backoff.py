@@ -1,12 +1,15 @@
 """Waiting between tries, up to a deadline."""
 
 import asyncio
+import logging
 import time
 
 from specpair.errors import CapacityExhaustedError, PeerUnavailableError, SpecpairError
 
 FIRST_DELAY = 0.05
 LONGEST_DELAY = 1.0
+
+logger = logging.getLogger(__name__)
 
 
 class Backoff:
@@ -26,12 +29,14 @@ class Backoff:
     async def pause(self, error: SpecpairError) -> None:
         """Waits before the next try after `error`.
 
-        When no time is left for one, raises PeerUnavailableError, or `error` itself if the peer answered but is full.
+        When no time is left for one, raises PeerUnavailableError, which tells nothing of the network, or `error` itself
+        if the peer answered but is full.
         """
         if time.monotonic() + self._delay >= self._deadline:
             if isinstance(error, CapacityExhaustedError):
                 raise error
-            message = f"the {self._name} could not be reached within {self._timeout:g} s: {error.message}"
+            logger.warning("giving the %s up: %s", self._name, error.message)
+            message = f"the {self._name} could not be reached within {self._timeout:g} s"
             raise PeerUnavailableError(message, peer=self._name) from error
         await asyncio.sleep(self._delay)
         self._delay = min(self._delay * 2, LONGEST_DELAY)

@@ -30,6 +30,8 @@ MAX_STOP_STRINGS = 16
 MAX_STOP_STRING_LENGTH = 256
 MAX_REQUESTED_STOP_TOKENS = 64
 MAX_OUTPUTS = 32
+DRAWN_SEED_BITS = 53
+"""Of seeds that are drawn here: every JSON reader can repeat such a number."""
 
 
 class OutputCount(NamedTuple):
@@ -152,7 +154,7 @@ class RequestReader:
         check_count("sampling.stop_token_ids", len(message.sampling.stop_token_ids), MAX_REQUESTED_STOP_TOKENS)
         sampling = sampling_from_proto(message.sampling)
         own = () if message.ignore_eos else [i for i in self.target.eos_token_ids if i < self.target.vocab_size]
-        seed = sampling.seed if message.sampling.HasField("seed") else secrets.randbits(64)
+        seed = sampling.seed if message.sampling.HasField("seed") else secrets.randbits(DRAWN_SEED_BITS)
         sampling = replace(sampling, stop_token_ids=(*sampling.stop_token_ids, *own), seed=seed)
         sampling.check_vocabulary(self.target.vocab_size)
         return sampling

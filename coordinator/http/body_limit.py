@@ -1,9 +1,13 @@
 """A bound on the size of bodies, however they are sent."""
 
+import asyncio
+
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+BODY_SECONDS = 30.0
+"""How long each piece of a body may take."""
 DISCARDED_FACTOR = 8
 """Up to so many times the limit is read and thrown away: a client that is still sending would not see the answer."""
 
@@ -21,10 +25,15 @@ class BodyLimit:
         declared = Headers(scope=scope).get("content-length", "")
         is_too_large = declared.isdecimal() and int(declared[:20]) > self._max_bytes
         length = 0
+        is_complete = False
 
         async def receive_some() -> Message:
-            nonlocal length
-            message = await receive()
+            nonlocal length, is_complete
+            try:
+                message = await asyncio.wait_for(receive(), None if is_complete else BODY_SECONDS)
+            except TimeoutError:
+                raise HTTPException(408, f"the body did not come within {BODY_SECONDS:g} s") from None
+            is_complete = not message.get("more_body")
             length += len(message.get("body", b""))
             if message["type"] == "http.request" and (is_too_large or length > self._max_bytes):
                 await self._discard(message, receive)

@@ -14,6 +14,8 @@ from coordinator.http.failures import failure_body, failure_response
 
 HEADERS = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-store", "x-accel-buffering": "no"}
 DONE = b"data: [DONE]\n\n"
+STALLED_SECONDS = 60.0
+"""A client that takes nothing for so long is gone: it holds places that others wait for."""
 
 Chunks = AsyncGenerator[dict[str, Any], None]
 
@@ -37,7 +39,7 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await unless_gone(receive, self._stop, self._send_chunks(send))
-        except ClientGoneError:
+        except (ClientGoneError, TimeoutError):
             return
         except Exception as error:
             if not self._has_started:
@@ -52,7 +54,8 @@ class EventStream(Response):
                 if not self._has_started:
                     self._has_started = True
                     await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-                await send({"type": "http.response.body", "body": encode(chunk), "more_body": True})
+                async with asyncio.timeout(STALLED_SECONDS):
+                    await send({"type": "http.response.body", "body": encode(chunk), "more_body": True})
 
 
 def encode(chunk: dict[str, Any]) -> bytes:

@@ -6,7 +6,7 @@ that a parameter is not given.
 
 from typing import Annotated, Any, LiteralString, cast
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
 from pydantic_core import PydanticCustomError
 
 from coordinator.config import MAX_SPECULATIVE_TOKENS
@@ -132,6 +132,7 @@ Stop = Annotated[
         json_schema_input_type=StopString | Annotated[list[StopString], Field(max_length=MAX_STOP_STRINGS)],
     ),
 ]
+Text = Annotated[str, AfterValidator(check_text)]
 LogitBias = Annotated[Any, PlainValidator(read_logit_bias, json_schema_input_type=dict[str, float])]
 
 
@@ -139,14 +140,14 @@ class TextPart(BaseModel):
     """A part of a message."""
 
     type: str = Field(pattern="^text$")
-    text: str
+    text: Text
 
 
 class ChatMessage(BaseModel):
     """One message of a conversation."""
 
-    role: str = Field(json_schema_extra={"enum": [*ROLES, "developer"]})
-    content: Annotated[str, BeforeValidator(join_parts, json_schema_input_type=str | list[TextPart] | None)] = ""
+    role: Text = Field(json_schema_extra={"enum": [*ROLES, "developer"]})
+    content: Annotated[Text, BeforeValidator(join_parts, json_schema_input_type=str | list[TextPart] | None)] = ""
 
 
 class StreamOptions(BaseModel):

@@ -12,6 +12,7 @@ from specpair.rpc.http_server import QuietServer, listen
 
 KEEP_ALIVE_SECONDS = 75
 """How long an idle connection is kept; longer than clients keep theirs, so that they do not meet one being closed."""
+MOST_CONNECTIONS = 1024
 CLOSING_SECONDS = 2
 """What requests have to end when the grace time is over."""
 
@@ -32,6 +33,7 @@ class HttpServer:
             ws="none",
             server_header=False,
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
+            limit_concurrency=MOST_CONNECTIONS,
             timeout_graceful_shutdown=round(front_end.config.grace_seconds) + CLOSING_SECONDS,
         )
         self._server = QuietServer(config)

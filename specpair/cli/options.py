@@ -257,5 +257,9 @@ TemperatureOption = Annotated[
 ]
 SeedOption = Annotated[
     int | None,
-    typer.Option("--seed", help="Repeats an earlier output; drawn and reported by default.", rich_help_panel=SAMPLING),
+    typer.Option(
+        "--seed",
+        help="Repeats an earlier output, with --rule coupled or a fixed --num-speculative-tokens; drawn by default.",
+        rich_help_panel=SAMPLING,
+    ),
 ]

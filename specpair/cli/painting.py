@@ -20,8 +20,10 @@ PROMPT_STYLE = "dim"
 LOOKAHEAD = 64
 """Characters that may go by before a token that does not show up in the text is given up."""
 
-# Models write anything; a terminal obeys escape sequences. Controls are shown as their pictures.
+# Models write anything; a terminal obeys escape sequences and turns the direction of text. Controls are shown as their
+# pictures, or as a replacement where they have none.
 _CONTROLS = {code: 0x2400 + code for code in range(32) if code not in (9, 10)} | {127: 0x2421}
+_CONTROLS |= {code: 0xFFFD for code in (*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))}
 
 
 @dataclass(frozen=True)
@@ -77,13 +79,14 @@ class InTurn:
 
 
 class PlainPrinter:
-    """The text as it is, and nothing else: for pipes and files."""
+    """The text as it is, and nothing else: for pipes and files. On a terminal without its controls."""
 
     def __init__(self, console: Console):
         self._console = console
 
     def add(self, response: pb.GenerateTokensResponse) -> None:
-        self._console.file.write(response.text)
+        text = response.text.translate(_CONTROLS) if self._console.is_terminal else response.text
+        self._console.file.write(text)
         self._console.file.flush()
 
     def finish(self) -> None:

@@ -2,9 +2,11 @@
 
 import asyncio
 import logging
+import math
 import os
 import uuid
 from abc import ABC, abstractmethod
+from pathlib import Path
 from typing import Generic, Self, TypeVar
 
 import torch
@@ -33,6 +35,7 @@ log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
 CPU_CACHE_SHARE = 0.25
+CGROUP = Path("/sys/fs/cgroup")
 GPU_CACHE_SHARE = 0.9
 
 
@@ -185,4 +188,15 @@ def free_memory(device: torch.device) -> float:
     """Bytes that the cache may take."""
     if device.type == "cuda":
         return GPU_CACHE_SHARE * torch.cuda.mem_get_info(device)[0]
-    return CPU_CACHE_SHARE * os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return CPU_CACHE_SHARE * max(min(free, free_in_group(CGROUP)), 0.0)
+
+
+def free_in_group(folder: Path) -> float:
+    """Bytes that a container's limit leaves; infinite without one."""
+    try:
+        limit, used = (int((folder / name).read_text()) for name in ("memory.max", "memory.current"))
+        statistics = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
+        return float(limit - used + int(statistics["inactive_file"]))  # files that were read can be dropped
+    except (OSError, ValueError, KeyError):  # there is no such file, or it says `max`
+        return math.inf

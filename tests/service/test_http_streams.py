@@ -13,6 +13,7 @@ import pytest
 from google.protobuf.json_format import ParseDict
 from prometheus_client.registry import CollectorRegistry
 
+from coordinator.http import event_stream
 from coordinator.http.app import create_app
 from coordinator.http.config import HttpConfig
 from coordinator.http.front_end import FrontEnd
@@ -310,3 +311,44 @@ async def test_stop_tells_those_who_are_still_reading() -> None:
         assert rest[-1] == "data: [DONE]"
         assert json.loads(rest[-2].removeprefix("data: "))["error"]["code"] == "shutting_down"
         await pair.check_clean()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "user", "content": "\ud800"},
+        {"role": "\ud800", "content": "x"},
+        {"role": "user", "content": [{"type": "text", "text": "\udfff"}]},
+    ],
+)
+async def test_half_a_surrogate_is_no_text(client: httpx.AsyncClient, message: dict[str, Any]) -> None:
+    """JSON can hold what UTF-8 cannot."""
+    body = json.dumps({"messages": [message], "max_tokens": 4})
+    response = await client.post("/v1/chat/completions", content=body, headers={"content-type": "application/json"})
+    assert response.status_code == 400
+    assert response.json()["error"]["param"].startswith("messages")
+
+
+async def test_a_client_that_takes_nothing_gives_its_place_back(
+    pair: RunningPair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(event_stream, "STALLED_SECONDS", 1.0)
+    host, port = pair.http_address.rsplit(":", 1)
+    body = json.dumps({**LONG, "n": 4, "stream": True, "include_rounds": True, "logprobs": 20}).encode()
+    lines = (
+        "POST /v1/completions HTTP/1.1",
+        "host: x",
+        "content-type: application/json",
+        f"content-length: {len(body)}",
+    )
+    head = "\r\n".join((*lines, "", ""))
+    with socket.socket() as stalled:
+        stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        stalled.connect((host, int(port)))
+        stalled.sendall(head.encode() + body)
+        async with asyncio.timeout(60):
+            while not len(pair.target.host.sequences):
+                await asyncio.sleep(0.05)
+            while len(pair.target.host.sequences):
+                await asyncio.sleep(0.05)
+    await pair.check_clean()
