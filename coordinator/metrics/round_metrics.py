@@ -81,6 +81,9 @@ class RoundMetrics:
         )
         self._times = {part: times.labels(part) for part in PARTS}
         self._speculation: dict[tuple[Drafter | None, Rule], tuple[Counter, Counter, Counter]] = {}
+        for drafter in Drafter:  # a series that begins with its first count hides it from `rate`
+            for rule in Rule:
+                self._counters(drafter, rule)
 
     def add(self, sample: RoundSample) -> None:
         """One round."""
