@@ -10,11 +10,13 @@
     +-- ConflictingBodyError         an id or a step was used before, with another body
     +-- LengthNotReachedError        a rollback to a length that was never reached
     +-- CapacityExhaustedError       no place at present
+    +-- ForwardFailedError           a forward pass failed; the call may be repeated
     +-- NotFiniteError               the model gave NaN or infinite logits
     +-- NotSupportedError            the contract allows it, this version does not serve it
     +-- ModelRefusedError            a model that cannot be served correctly; raised at load only
     +-- PeerUnavailableError         a service that is needed could not be reached in time
     +-- ShuttingDownError            the process is stopping
+    +-- UnauthenticatedError         no token, or one that is not known
     +-- VocabularyMismatchError      draft and target do not share a vocabulary
 
 Messages are written for strangers: they name fields, limits and lengths, never paths or internals.
@@ -103,6 +105,15 @@ class NotFiniteError(SpecpairError):
         super().__init__("the model produced NaN or infinite logits for this request")
 
 
+class ForwardFailedError(SpecpairError):
+    """The log has the cause."""
+
+    reason = "FORWARD_FAILED"
+
+    def __init__(self) -> None:
+        super().__init__("a forward pass failed")
+
+
 class NotSupportedError(SpecpairError):
     reason = "NOT_SUPPORTED"
 
@@ -120,6 +131,13 @@ class ShuttingDownError(SpecpairError):
 
     def __init__(self) -> None:
         super().__init__("the process is shutting down")
+
+
+class UnauthenticatedError(SpecpairError):
+    reason = "UNAUTHENTICATED"
+
+    def __init__(self) -> None:
+        super().__init__("a valid bearer token is needed")
 
 
 class VocabularyMismatchError(SpecpairError):

@@ -24,7 +24,7 @@ from specpair.engine.model_runner import ModelRunner
 from specpair.engine.scheduler import Chunk, schedule
 from specpair.engine.sequence import BatchSize, Sequence, Work
 from specpair.engine.statistics import EngineStatistics
-from specpair.errors import CapacityExhaustedError, ShuttingDownError, SpecpairError
+from specpair.errors import CapacityExhaustedError, ForwardFailedError, ShuttingDownError, SpecpairError
 
 log = logging.getLogger(__name__)
 
@@ -33,13 +33,6 @@ Advance: TypeAlias = Callable[[list[Work], Tensor], None]
 `done`, or `error` and `done`, or appends tokens to the sequence and sets `row_count` for the next pass."""
 
 Job: TypeAlias = Callable[[], None]
-
-
-class EngineFault(SpecpairError):
-    """A forward pass failed for a reason of its own; the log has it."""
-
-    def __init__(self) -> None:
-        super().__init__("the forward pass failed")
 
 
 class Engine:
@@ -174,7 +167,7 @@ class Engine:
             self._pass(chunks)
         except Exception:
             log.exception("a forward pass failed")
-            self._fail(list(concerned), EngineFault())
+            self._fail(list(concerned), ForwardFailedError())
 
     def _pass(self, chunks: list[Chunk]) -> None:
         """One forward pass, and what the service makes of its logits."""

@@ -34,6 +34,8 @@ STATUS_CODES: dict[type[SpecpairError], grpc.StatusCode] = {
     errors.ConflictingBodyError: grpc.StatusCode.ALREADY_EXISTS,
     errors.LengthNotReachedError: grpc.StatusCode.OUT_OF_RANGE,
     errors.CapacityExhaustedError: grpc.StatusCode.RESOURCE_EXHAUSTED,
+    errors.ForwardFailedError: grpc.StatusCode.INTERNAL,
+    errors.UnauthenticatedError: grpc.StatusCode.UNAUTHENTICATED,
     errors.NotFiniteError: grpc.StatusCode.INTERNAL,
     errors.NotSupportedError: grpc.StatusCode.UNIMPLEMENTED,
     errors.ModelRefusedError: grpc.StatusCode.UNIMPLEMENTED,
