@@ -6,6 +6,7 @@ from coordinator.http.config import HttpConfig
 from specpair.errors import InvalidFieldError
 from specpair.options import check_range
 from specpair.rpc.config import ServerConfig
+from specpair.rpc.security import PLAIN, ChannelSecurity
 
 MAX_SPECULATIVE_TOKENS = 64
 
@@ -24,6 +25,8 @@ class CoordinatorConfig:
     """`host:port` of the target service."""
     draft_address: str | None = None
     """`host:port` of the draft service; None decodes with the target alone."""
+    peer_security: ChannelSecurity = PLAIN
+    """How the coordinator reaches draft and target."""
     num_speculative_tokens: int | None = None
     """Tokens proposed per round unless the request says otherwise; None decides anew for each round."""
     max_num_speculative_tokens: int = 16

@@ -40,7 +40,7 @@ async def connect_pair(config: CoordinatorConfig, registry: CollectorRegistry | 
     Raises PeerUnavailableError without a target, VocabularyMismatchError if the two cannot be a pair. On leaving,
     sequences that are still open are closed. What the pair does is counted in `registry`, if given.
     """
-    peer = TargetPeer(config.target_address)
+    peer = TargetPeer(config.target_address, config.peer_security)
     try:
         target = await connect_target(peer, config.startup_timeout)
         async with _connect_draft(config, target) as draft:
@@ -59,7 +59,7 @@ async def _connect_draft(config: CoordinatorConfig, target: TargetLink) -> Async
     if config.draft_address is None:
         yield None
         return
-    peer = DraftPeer(config.draft_address)
+    peer = DraftPeer(config.draft_address, config.peer_security)
     try:
         draft = DraftLink(peer, target, config)
         await draft.wait_until_checked(config.draft_startup_timeout)

@@ -20,6 +20,7 @@ from specpair.model_info import ModelInfo, TokenizerFiles
 from specpair.options import SamplingOptions, SequenceOptions
 from specpair.rpc.client import connect, proposal_caller, verification_caller
 from specpair.rpc.messages import model_info_from_proto, open_request, sampling_to_proto
+from specpair.rpc.security import PLAIN, ChannelSecurity
 from specpair.rpc.status import peer_errors
 from specpair.v1 import draft_service_pb2, logprobs_pb2, proposal_pb2, sequence_service_pb2, target_service_pb2
 from specpair.v1.sequence_service_pb2_grpc import SequenceServiceStub
@@ -90,9 +91,10 @@ class ModelPeer:
     `within` is the time, in seconds, that a call may take; then it raises PeerUnavailableError.
     """
 
-    def __init__(self, address: str):
+    def __init__(self, address: str, security: ChannelSecurity = PLAIN):
+        """Raises InvalidFieldError for certificates and tokens that cannot be used."""
         self.address = address
-        self.channel = connect(address)
+        self.channel = connect(address, security)
         self._sequences = SequenceServiceStub(self.channel)
 
     @property
@@ -170,8 +172,8 @@ class ModelPeer:
 class DraftPeer(ModelPeer):
     """The draft service."""
 
-    def __init__(self, address: str):
-        super().__init__(address)
+    def __init__(self, address: str, security: ChannelSecurity = PLAIN):
+        super().__init__(address, security)
         self._proposals = proposal_caller(self.channel)
 
     async def propose(
@@ -215,8 +217,8 @@ class DraftPeer(ModelPeer):
 class TargetPeer(ModelPeer):
     """The target service."""
 
-    def __init__(self, address: str):
-        super().__init__(address)
+    def __init__(self, address: str, security: ChannelSecurity = PLAIN):
+        super().__init__(address, security)
         self._verifications = verification_caller(self.channel)
         self._stub = TargetServiceStub(self.channel)
 

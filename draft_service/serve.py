@@ -41,7 +41,7 @@ def serve(config: DraftConfig, server: ServerConfig) -> None:
     @asynccontextmanager
     async def build(running: ServiceServer) -> AsyncIterator[None]:
         async with (
-            metrics_endpoint(registry, server.host, server.metrics_port),
+            metrics_endpoint(registry, server.host, server.metrics_port, server.security.tls),
             open_draft(running, config, registry),
         ):
             yield

@@ -41,7 +41,7 @@ def serve(engine: EngineConfig, server: ServerConfig) -> None:
     @asynccontextmanager
     async def build(running: ServiceServer) -> AsyncIterator[None]:
         async with (
-            metrics_endpoint(registry, server.host, server.metrics_port),
+            metrics_endpoint(registry, server.host, server.metrics_port, server.security.tls),
             open_target(running, engine, registry),
         ):
             yield

@@ -9,18 +9,20 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from coordinator.http import endpoints, operations
+from coordinator.http.authentication import Authentication, open_paths
 from coordinator.http.body_limit import BodyLimit
 from coordinator.http.failures import handle_failure, handle_http_error, handle_invalid_body
 from coordinator.http.front_end import FrontEnd
 from coordinator.http.headers import AnswerHeaders
 from specpair.errors import SpecpairError
+from specpair.rpc.authentication import Authenticator
 from specpair.version import package_version
 
 PAGE = Path(__file__).parent / "page"
 
 
 def create_app(front_end: FrontEnd) -> ASGIApp:
-    """The endpoints, and the page at `/` if it is there."""
+    """The endpoints, and the page at `/` if it is there. Raises InvalidFieldError for tokens that cannot be used."""
     app = FastAPI(
         title="specpair",
         summary="Speculative decoding as a service pair, through OpenAI's API",
@@ -38,4 +40,5 @@ def create_app(front_end: FrontEnd) -> ASGIApp:
     app.add_exception_handler(Exception, handle_failure)
     if PAGE.is_dir():
         app.mount("/", StaticFiles(directory=PAGE, html=True))
-    return AnswerHeaders(app)
+    authenticator = Authenticator(front_end.config.security)
+    return AnswerHeaders(Authentication(app, authenticator, open_paths(PAGE)))

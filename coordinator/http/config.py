@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from specpair.options import check_range
+from specpair.rpc.security import UNPROTECTED, ServerSecurity, check_exposure
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 """Largest body of a request: a million token ids, or a longer text than most models can read."""
@@ -18,8 +19,11 @@ class HttpConfig:
     max_body_bytes: int = MAX_BODY_BYTES
     grace_seconds: float = 5.0
     """How long running requests may go on after a signal to stop."""
+    security: ServerSecurity = UNPROTECTED
+    """What protects the port; nothing is enough on the loopback interface alone."""
 
     def __post_init__(self) -> None:
         check_range("http.port", self.port, 0, 65535)
         check_range("http.max_body_bytes", self.max_body_bytes, 1024, 2**31 - 1)
         check_range("http.grace_seconds", self.grace_seconds, 0, 3600)
+        check_exposure(self.host, self.security)

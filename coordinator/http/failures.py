@@ -16,18 +16,24 @@ from specpair.rpc.status import RETRY_DELAY_SECONDS, internal_error, status_code
 STATUSES = {
     grpc.StatusCode.INVALID_ARGUMENT: 400,
     grpc.StatusCode.UNIMPLEMENTED: 400,  # the request asks for what this pair does not have
+    grpc.StatusCode.UNAUTHENTICATED: 401,
     grpc.StatusCode.NOT_FOUND: 404,
     grpc.StatusCode.RESOURCE_EXHAUSTED: 429,
     grpc.StatusCode.UNAVAILABLE: 503,
 }
 TYPES = {
     400: "invalid_request_error",
+    401: "authentication_error",
     404: "not_found_error",
     429: "rate_limit_error",
     500: "internal_server_error",
     503: "service_unavailable_error",
 }
-CODES = {"PROMPT_TOO_LONG": "context_length_exceeded", "INVALID_FIELD": "invalid_value"}
+CODES = {
+    "PROMPT_TOO_LONG": "context_length_exceeded",
+    "INVALID_FIELD": "invalid_value",
+    "UNAUTHENTICATED": "invalid_api_key",
+}
 """OpenAI's words where it has one; the others are our reasons in small letters."""
 PARAMETERS = {"stop_strings": "stop", "text": "prompt", "token_ids": "prompt"}
 CHAT_PARAMETERS = {"stop_strings": "stop", "prompt": "messages", "logprobs": "top_logprobs"}
@@ -71,7 +77,9 @@ def parameter_name(field: str, *, is_chat: bool) -> str:
 def failure_response(error: Exception, *, is_chat: bool = False) -> JSONResponse:
     """The whole answer to a request that failed."""
     status, body = failure_body(error, is_chat=is_chat)
-    return JSONResponse(body, status, headers=retry_headers(status))
+    return JSONResponse(
+        body, status, headers={"www-authenticate": "Bearer"} if status == 401 else retry_headers(status)
+    )
 
 
 def retry_headers(status: int) -> dict[str, str]:

@@ -8,7 +8,7 @@ import uvicorn
 from coordinator.http.app import create_app
 from coordinator.http.front_end import FrontEnd
 from specpair.rpc.config import join_address
-from specpair.rpc.http_server import QuietServer, listen
+from specpair.rpc.http_server import QuietServer, listen, scheme, tls_options
 
 KEEP_ALIVE_SECONDS = 75
 """How long an idle connection is kept; longer than clients keep theirs, so that they do not meet one being closed."""
@@ -23,6 +23,7 @@ class HttpServer:
     """Serves one front end."""
 
     def __init__(self, front_end: FrontEnd):
+        """Raises InvalidFieldError for certificates and tokens that cannot be used."""
         self._front_end = front_end
         config = uvicorn.Config(
             create_app(front_end),
@@ -35,6 +36,7 @@ class HttpServer:
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
             limit_concurrency=MOST_CONNECTIONS,
             timeout_graceful_shutdown=round(front_end.config.grace_seconds) + CLOSING_SECONDS,
+            **tls_options(front_end.config.security.tls),
         )
         self._server = QuietServer(config)
         self._running: asyncio.Task[None] | None = None
@@ -44,7 +46,8 @@ class HttpServer:
         listener = listen(self._front_end.config.host, self._front_end.config.port, "--http-port")
         port = listener.getsockname()[1]
         self._running = asyncio.create_task(self._server.serve([listener]))
-        logger.info("http listening on %s", join_address(self._front_end.config.host, port))
+        address = join_address(self._front_end.config.host, port)
+        logger.info("%s listening on %s", scheme(self._front_end.config.security.tls), address)
         return port
 
     async def stop(self) -> None:

@@ -22,6 +22,8 @@ KEPT_LINES = 15
 POLL_SECONDS = 0.1
 STOP_SECONDS = 12.0
 """A service has its own grace time and a watchdog behind it; a child that outlasts both is killed."""
+PROTECTING = ("SPECPAIR_TLS_", "SPECPAIR_TOKEN", "SPECPAIR_INSECURE", "SPECPAIR_PEER_")
+"""Beginnings of the variables that say how a service is protected, or how one is reached."""
 
 OnLine = Callable[[str, str], None]
 
@@ -109,7 +111,8 @@ async def _is_serving(stub: Any) -> bool:
 
 
 def _environment() -> dict[str, str]:
-    """Ours, and such that the child finds this very package."""
+    """Ours, and such that the child finds this very package. What protects a service comes by its flags alone."""
     root = str(Path(specpair.__file__).resolve().parents[1])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(PROTECTING)}
+    return {**inherited, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}

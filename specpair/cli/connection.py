@@ -3,23 +3,29 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from specpair.cli.access import TOKEN, current_access
 from specpair.cli.failures import CommandError
-from specpair.errors import PeerUnavailableError
+from specpair.errors import PeerUnavailableError, UnauthenticatedError
 from specpair.rpc.client import connect
 from specpair.rpc.status import peer_errors
+from specpair.rpc.tls_hints import tls_hint
 from specpair.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
 
 
 @asynccontextmanager
 async def coordinator_at(address: str) -> AsyncIterator[CoordinatorServiceStub]:
     """A stub; inside, gRPC errors become SpecpairErrors, and an absent coordinator a CommandError."""
-    channel = connect(address)
+    channel = connect(address, current_access())
     try:
         with peer_errors():
             yield CoordinatorServiceStub(channel)
     except PeerUnavailableError as error:
         if "code" not in error.metadata:  # the coordinator's own words, about a peer of its own or about its start
             raise
-        raise CommandError(f"the coordinator at {address} cannot be reached; `specpair up` starts one") from None
+        hint = tls_hint(error.message, speaks_tls=current_access().tls is not None) or "`specpair up` starts one"
+        raise CommandError(f"the coordinator at {address} cannot be reached; {hint}") from None
+    except UnauthenticatedError:
+        problem = "no bearer token" if current_access().has_no_token else "a bearer token that it does not know"
+        raise CommandError(f"the coordinator at {address} got {problem}: see --token-file and {TOKEN}") from None
     finally:
         await channel.close()

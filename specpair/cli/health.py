@@ -7,7 +7,12 @@ import typer
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from specpair.cli import options as opt
+from specpair.cli.access import current_access
 from specpair.cli.failures import CommandError, friendly
+from specpair.rpc.client import name_options
+from specpair.rpc.credentials import grpc_channel_credentials
+from specpair.rpc.security import ChannelSecurity
+from specpair.rpc.tls_hints import tls_hint
 
 MAX_TIMEOUT = 60.0
 
@@ -30,10 +35,20 @@ def health(
 
 def _ask(address: str, timeout: float) -> health_pb2.HealthCheckResponse.ServingStatus:
     """The status of the whole process. Raises CommandError if no health service answers."""
-    with grpc.insecure_channel(address) as channel:
+    access = current_access()
+    with _channel(address, access) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
         try:
             answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=timeout)
         except grpc.RpcError as error:
-            raise CommandError(f"{address} does not answer: {error.code().name}") from None
+            hint = tls_hint(error.details() or "", speaks_tls=access.tls is not None)
+            problem = f"{address} does not answer: {error.code().name}"
+            raise CommandError(problem if hint is None else f"{problem}; {hint}") from None
     return answer.status
+
+
+def _channel(address: str, access: ChannelSecurity) -> grpc.Channel:
+    """Its health is asked without a token, which a service wants for all else."""
+    if access.tls is None:
+        return grpc.insecure_channel(address)
+    return grpc.secure_channel(address, grpc_channel_credentials(access.tls), name_options(access.server_name))

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from specpair.cli import chat, generate, health, info, serve, theory, top, trace, up, verify_exactness
+from specpair.cli.access import make_accessing
 from specpair.cli.config_file import make_configurable
 from specpair.cli.otel import make_traceable, traced_client, traced_parent, traced_service
 from specpair.version import package_version
@@ -27,6 +28,7 @@ app.command("health")(health.health)
 app.command("verify-exactness")(verify_exactness.verify_exactness)
 app.add_typer(serve.app, name="serve")
 app.add_typer(theory.app, name="theory")
+make_accessing(app, "generate", "chat", "top", "trace", "info", "health", "verify-exactness")
 make_traceable(app, traced_client, "generate", "chat", "trace")
 make_traceable(app, traced_parent, "up")
 make_traceable(serve.app, traced_service, "draft", "target", "coordinator")

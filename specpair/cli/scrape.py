@@ -1,6 +1,7 @@
 """A metrics endpoint, asked from time to time."""
 
 import http.client
+import ssl
 import time
 import urllib.request
 from collections import deque
@@ -8,12 +9,11 @@ from typing import NamedTuple
 
 from specpair.cli.exposition import Exposition
 from specpair.cli.failures import WRONG_USE, CommandError
+from specpair.rpc.credentials import http_client_context
+from specpair.rpc.security import TlsFiles
 
 MAX_BYTES = 16 * 1024 * 1024
 TIMEOUT = 2.0
-
-# Straight to the service: a proxy would look for the loopback address on its own machine.
-_opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 class Scrape(NamedTuple):
@@ -27,11 +27,15 @@ class Scrape(NamedTuple):
 class Endpoint:
     """One endpoint with what it said lately."""
 
-    def __init__(self, url: str, window: float):
-        """`window` is the stretch of time to remember, in seconds. Raises CommandError for what is no URL."""
+    def __init__(self, url: str, window: float, tls: TlsFiles | None = None):
+        """`window` is the stretch of time to remember, in seconds. Raises CommandError for what is no URL.
+
+        `tls` has the authorities for https, and the certificate to show.
+        """
         if not url.startswith(("http://", "https://")):
             raise CommandError(f"{url} is no URL; it must be as http://127.0.0.1:8000/metrics", WRONG_USE)
         self.url = url
+        self._opener = opener(tls)
         self.problem: str | None = "not asked yet"
         """Why there is nothing new; None if there is."""
         self._window = window
@@ -50,11 +54,11 @@ class Endpoint:
     def ask(self) -> None:
         """Takes the answer in, or notes the problem."""
         try:
-            with _opener.open(self.url, timeout=TIMEOUT) as response:
+            with self._opener.open(self.url, timeout=TIMEOUT) as response:
                 text = response.read(MAX_BYTES).decode()
             self.add(Scrape(time.time(), Exposition.parse(text)))
-        except (OSError, http.client.HTTPException):
-            self.problem = "not reached"
+        except (OSError, http.client.HTTPException) as error:
+            self.problem = problem_of(error)
         except ValueError:
             self.problem = "no metrics there"
 
@@ -63,3 +67,15 @@ class Endpoint:
         self._scrapes.append(scrape)
         while self._scrapes[0].clock < scrape.clock - self._window:
             self._scrapes.popleft()
+
+
+def opener(tls: TlsFiles | None) -> urllib.request.OpenerDirector:
+    """Asks straight: a proxy would look for the loopback address on its own machine. Raises InvalidFieldError."""
+    context = http_client_context(tls or TlsFiles())
+    return urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
+
+
+def problem_of(error: Exception) -> str:
+    """TLS is named: who is not let in would look for the service otherwise."""
+    reason = getattr(error, "reason", error)
+    return f"TLS: {reason.reason or reason}" if isinstance(reason, ssl.SSLError) else "not reached"

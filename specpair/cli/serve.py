@@ -12,6 +12,7 @@ from coordinator.http.config import HttpConfig
 from draft_service.config import DraftConfig
 from specpair.cli import draft_options as drafting
 from specpair.cli import options as opt
+from specpair.cli import protection
 from specpair.cli.bundled import BUNDLED, resolve_model
 from specpair.cli.failures import CommandError, friendly
 from specpair.engine.config import EngineConfig
@@ -51,6 +52,11 @@ def serve_draft(
     host: opt.HostOption = "127.0.0.1",
     port: opt.PortOption = opt.DRAFT_PORT,
     metrics_port: opt.MetricsPortOption = opt.DRAFT_METRICS_PORT,
+    tls_cert: protection.TlsCertOption = None,
+    tls_key: protection.TlsKeyOption = None,
+    tls_ca: protection.TlsCaOption = None,
+    tokens_file: protection.TokensFileOption = None,
+    insecure: protection.InsecureOption = False,
     log_format: opt.LogFormatOption = "console",
     log_level: opt.LogLevelOption = "info",
 ) -> None:
@@ -85,7 +91,12 @@ def serve_draft(
         max_num_speculative_tokens=max_num_speculative_tokens,
     )
     server = ServerConfig(
-        host=host, port=port, metrics_port=metrics_port or None, log_format=log_format, log_level=log_level
+        host=host,
+        port=port,
+        metrics_port=metrics_port or None,
+        security=protection.server_security(tls_cert, tls_key, tls_ca, tokens_file, insecure),
+        log_format=log_format,
+        log_level=log_level,
     )
     with needing_torch():
         from draft_service.serve import serve
@@ -111,6 +122,11 @@ def serve_target(
     host: opt.HostOption = "127.0.0.1",
     port: opt.PortOption = opt.TARGET_PORT,
     metrics_port: opt.MetricsPortOption = opt.TARGET_METRICS_PORT,
+    tls_cert: protection.TlsCertOption = None,
+    tls_key: protection.TlsKeyOption = None,
+    tls_ca: protection.TlsCaOption = None,
+    tokens_file: protection.TokensFileOption = None,
+    insecure: protection.InsecureOption = False,
     log_format: opt.LogFormatOption = "console",
     log_level: opt.LogLevelOption = "info",
 ) -> None:
@@ -131,7 +147,12 @@ def serve_target(
         deterministic=deterministic,
     )
     server = ServerConfig(
-        host=host, port=port, metrics_port=metrics_port or None, log_format=log_format, log_level=log_level
+        host=host,
+        port=port,
+        metrics_port=metrics_port or None,
+        security=protection.server_security(tls_cert, tls_key, tls_ca, tokens_file, insecure),
+        log_format=log_format,
+        log_level=log_level,
     )
     with needing_torch():
         from target_service.serve import serve
@@ -193,16 +214,30 @@ def serve_coordinator(
             "--target-timeout", envvar="SPECPAIR_TARGET_TIMEOUT", help="Seconds that a request waits for a lost target."
         ),
     ] = 60.0,
+    tls_cert: protection.TlsCertOption = None,
+    tls_key: protection.TlsKeyOption = None,
+    tls_ca: protection.TlsCaOption = None,
+    tokens_file: protection.TokensFileOption = None,
+    insecure: protection.InsecureOption = False,
+    peer_tls_ca: protection.PeerTlsCaOption = None,
+    peer_tls_cert: protection.PeerTlsCertOption = None,
+    peer_tls_key: protection.PeerTlsKeyOption = None,
+    peer_tls_name: protection.PeerTlsNameOption = None,
+    peer_token_file: protection.PeerTokenFileOption = None,
     log_format: opt.LogFormatOption = "console",
     log_level: opt.LogLevelOption = "info",
 ) -> None:
     """Serve people: run the loop of draft and target for each request."""
     from coordinator.serve import serve
 
+    security = protection.server_security(tls_cert, tls_key, tls_ca, tokens_file, insecure)
     serve(
         CoordinatorConfig(
-            server=ServerConfig(host=host, port=port, log_format=log_format, log_level=log_level),
-            http=HttpConfig(host=host, port=http_port) if http_port else None,
+            server=ServerConfig(host=host, port=port, security=security, log_format=log_format, log_level=log_level),
+            http=HttpConfig(host=host, port=http_port, security=security) if http_port else None,
+            peer_security=protection.channel_security(
+                peer_tls_ca, peer_tls_cert, peer_tls_key, peer_tls_name, peer_token_file, protection.PEER_TOKEN
+            ),
             target_address=target,
             draft_address=None if draft == "none" else draft,
             num_speculative_tokens=num_speculative_tokens,

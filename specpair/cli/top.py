@@ -10,6 +10,7 @@ from rich.live import Live
 from rich.text import Text
 
 from specpair.cli import options as opt
+from specpair.cli.access import current_access
 from specpair.cli.failures import CommandError, friendly
 from specpair.cli.scrape import Endpoint
 from specpair.cli.top_figures import Traffic, model_figures, state, traffic, uptime
@@ -45,9 +46,10 @@ def top(
     """
     check_range("--interval", interval, 0.1, MAX_SECONDS)
     check_range("--window", window, interval, MAX_SECONDS)
-    coordinator = Endpoint(metrics, window)
+    tls = current_access().tls
+    coordinator = Endpoint(metrics, window, tls)
     named = {"draft": draft_metrics, "target": target_metrics}
-    models = {name: Endpoint(url, window) for name, url in named.items() if url != NONE}
+    models = {name: Endpoint(url, window, tls) for name, url in named.items() if url != NONE}
     console = Console(no_color=no_color or None, highlight=False)
     if once or not console.is_terminal:
         asyncio.run(ask_all(coordinator, models))

@@ -9,8 +9,9 @@ from rich.console import Console
 
 from specpair.cli import draft_options as drafting
 from specpair.cli import options as opt
+from specpair.cli import protection
 from specpair.cli.bundled import BUNDLED, resolve_model
-from specpair.cli.failures import INTERRUPTED, friendly
+from specpair.cli.failures import INTERRUPTED, WRONG_USE, CommandError, friendly
 from specpair.cli.generate import run_generation
 from specpair.cli.local_pair import (
     LOOPBACK,
@@ -26,6 +27,7 @@ from specpair.cli.local_pair import (
 )
 from specpair.cli.request import completion_request
 from specpair.options import Drafter
+from specpair.rpc.security import check_exposure
 from specpair.v1 import coordinator_service_pb2 as pb
 
 METRICS_PORTS = {"draft": opt.DRAFT_METRICS_PORT, "target": opt.TARGET_METRICS_PORT}
@@ -103,6 +105,8 @@ def up(
             rich_help_panel=opt.LISTENING,
         ),
     ] = None,
+    tokens_file: protection.TokensFileOption = None,
+    insecure: protection.InsecureOption = False,
     log_level: opt.LogLevelOption = "info",
     quiet: Annotated[bool, typer.Option("--quiet", help="Leave the services' logs out.")] = False,
     prompt: Annotated[
@@ -120,7 +124,10 @@ def up(
     The coordinator listens on --host, the models on the loopback interface. For other layouts start each
     service with `specpair serve`.
     """
+    check_exposure(host, protection.server_security(None, None, None, tokens_file, insecure))
     request = None
+    if prompt is not None and tokens_file is not None:
+        raise CommandError("--prompt is asked without a token: leave --tokens-file out", WRONG_USE)
     if prompt is not None:
         request = completion_request(prompt, max_tokens=max_tokens, temperature=temperature, seed=seed)
     wanted = {"draft": draft_port, "target": target_port, "coordinator": port}
@@ -146,6 +153,7 @@ def up(
     if http_port is None:
         http_port = 0 if request is not None else opt.HTTP_PORT
     flags = {**addresses, "--num-speculative-tokens": length, "--http-port": http_port, "--log-level": log_level}
+    flags |= {"--tokens-file": tokens_file, "--insecure": insecure}
     plans.append(plan_service("coordinator", flags, host=host, port=ports["coordinator"]))
     url = f"http://{reachable_address(host, http_port)}" if http_port else None
     console = Console(stderr=True, highlight=False, no_color=no_color or None)

@@ -7,10 +7,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
+import grpc
 import grpc.aio
 
 from specpair.errors import InvalidFieldError, PeerUnavailableError, ShuttingDownError, SpecpairError
 from specpair.rpc.config import MAX_MESSAGE_BYTES, MAX_TOGETHER_BYTES
+from specpair.rpc.secured_channel import SecuredChannel
+from specpair.rpc.security import PLAIN, ChannelSecurity
 from specpair.rpc.status import error_from_rpc, error_from_stream
 from specpair.tracing import trace_context
 from specpair.v1 import draft_service_pb2 as draft_pb2
@@ -27,9 +30,30 @@ Request = TypeVar("Request")
 Response = TypeVar("Response")
 
 
-def connect(address: str) -> grpc.aio.Channel:
-    """A channel to a service. Made inside the running loop; nothing is sent before the first call."""
-    options = [
+def connect(address: str, security: ChannelSecurity = PLAIN) -> grpc.aio.Channel:
+    """A channel to a service. Made inside the running loop; nothing is sent before the first call.
+
+    Raises InvalidFieldError for certificates and tokens that cannot be used.
+    """
+    if security == PLAIN:
+        return grpc.aio.insecure_channel(address, options=_channel_options())
+
+    def make_channel(credentials: grpc.ChannelCredentials | None) -> grpc.aio.Channel:
+        if credentials is None:
+            return grpc.aio.insecure_channel(address, options=_channel_options())
+        options = [*_channel_options(), *name_options(security.server_name)]
+        return grpc.aio.secure_channel(address, credentials, options=options)
+
+    return SecuredChannel(make_channel, security)
+
+
+def name_options(server_name: str | None) -> list[tuple[str, str]]:
+    """Has a channel look for this name in the server's certificate, in place of the host's."""
+    return [] if server_name is None else [("grpc.ssl_target_name_override", server_name)]
+
+
+def _channel_options() -> list[tuple[str, int]]:
+    return [
         ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
         ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
         # A stopped peer is noticed by the HTTP/2 ping timeout alone; keepalive by itself took 24 s.
@@ -43,7 +67,6 @@ def connect(address: str) -> grpc.aio.Channel:
         ("grpc.max_reconnect_backoff_ms", MAX_RECONNECT_MS),
         ("grpc.use_local_subchannel_pool", 1),
     ]
-    return grpc.aio.insecure_channel(address, options=options)
 
 
 class StreamCaller(Generic[Request, Response]):

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from specpair.options import check_range
+from specpair.rpc.security import UNPROTECTED, ServerSecurity, check_exposure
 
 LogFormat = Literal["console", "json"]
 LogLevel = Literal["debug", "info", "warning", "error"]
@@ -29,6 +30,8 @@ class ServerConfig:
     grace_seconds: float = 5.0
     """How long running calls may go on after a signal to stop."""
     max_message_bytes: int = MAX_MESSAGE_BYTES
+    security: ServerSecurity = UNPROTECTED
+    """What protects the ports, that of the metrics too; nothing is enough on the loopback interface alone."""
     log_format: LogFormat = "console"
     log_level: LogLevel = "info"
 
@@ -38,6 +41,7 @@ class ServerConfig:
             check_range("metrics_port", self.metrics_port, 0, 65535)
         check_range("grace_seconds", self.grace_seconds, 0, 3600)
         check_range("max_message_bytes", self.max_message_bytes, 1024, 2**31 - 1)
+        check_exposure(self.host, self.security)
 
     @property
     def address(self) -> str:

@@ -1,15 +1,23 @@
 """What every HTTP server of a service has in common: it listens where it is told and leaves signals to the process."""
 
+import asyncio
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from typing import Any
 
 import uvicorn
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from specpair.rpc.config import join_address
+from specpair.rpc.credentials import http_server_context
+from specpair.rpc.identity import ANONYMOUS
+from specpair.rpc.security import TlsFiles
 from specpair.rpc.server import BindError
 
 BACKLOG = 2048
+CERTIFICATE_NAME = "certificate_name"
+"""Key in the state of a request: the name in the certificate that its client showed."""
 
 
 class QuietServer(uvicorn.Server):
@@ -27,3 +35,32 @@ def listen(host: str, port: int, flag: str) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
     except OSError as error:
         raise BindError(f"cannot listen on {join_address(host, port)}: {error.strerror}; see {flag}") from None
+
+
+class CertifiedProtocol(AutoHTTPProtocol):
+    """HTTP that tells the application whose certificate came with the connection."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)  # pyright: ignore[reportArgumentType]
+        name = certificate_name(transport.get_extra_info("peercert") or {})
+        self.app_state = {**self.app_state, CERTIFICATE_NAME: name}
+
+
+def certificate_name(certificate: Mapping[str, Any]) -> str:
+    """The common name of a certificate as the ssl module describes it, or its first other name."""
+    subject = [pair for part in certificate.get("subject", ()) for pair in part]
+    common = [value for key, value in subject if key == "commonName"]
+    others = [value for _, value in certificate.get("subjectAltName", ())]
+    return next((name for name in [*common, *others] if name), ANONYMOUS)
+
+
+def tls_options(tls: TlsFiles | None) -> dict[str, Any]:
+    """What uvicorn is told to speak TLS. Raises InvalidFieldError for files that cannot be used."""
+    if tls is None:
+        return {}
+    context = http_server_context(tls)
+    return {"ssl_context_factory": lambda config, make_default: context, "http": CertifiedProtocol}
+
+
+def scheme(tls: TlsFiles | None) -> str:
+    return "http" if tls is None else "https"

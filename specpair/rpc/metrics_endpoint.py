@@ -14,7 +14,8 @@ from starlette.routing import Route
 
 from specpair.metrics_text import render
 from specpair.rpc.config import join_address
-from specpair.rpc.http_server import QuietServer, listen
+from specpair.rpc.http_server import QuietServer, listen, scheme, tls_options
+from specpair.rpc.security import TlsFiles
 
 IDLE_SECONDS = 75
 """How long a connection may be idle: longer than usual between two scrapes, so that one connection serves them all."""
@@ -26,19 +27,22 @@ logger = logging.getLogger(__name__)
 
 
 @asynccontextmanager
-async def metrics_endpoint(registry: CollectorRegistry, host: str, port: int | None) -> AsyncIterator[int | None]:
+async def metrics_endpoint(
+    registry: CollectorRegistry, host: str, port: int | None, tls: TlsFiles | None = None
+) -> AsyncIterator[int | None]:
     """Serves the metrics at /metrics while it is open; gives the port, any free one for 0.
 
-    A port of None serves nothing. Raises BindError.
+    It asks for no token: metrics are counts and times, never texts. A port of None serves nothing. Raises BindError,
+    and InvalidFieldError for certificates.
     """
     if port is None:
         yield None
         return
+    server = QuietServer(_config(metrics_app(registry), tls))
     listening = listen(host, port, "--metrics-port")
-    server = QuietServer(_config(metrics_app(registry)))
     serving = asyncio.create_task(server.serve([listening]))
     bound_port = listening.getsockname()[1]
-    logger.info("metrics at http://%s/metrics", join_address(host, bound_port))
+    logger.info("metrics at %s://%s/metrics", scheme(tls), join_address(host, bound_port))
     try:
         yield bound_port
     finally:
@@ -57,7 +61,7 @@ def metrics_app(registry: CollectorRegistry) -> Starlette:
     return Starlette(routes=[Route("/metrics", metrics)])
 
 
-def _config(app: Starlette) -> uvicorn.Config:
+def _config(app: Starlette, tls: TlsFiles | None) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         lifespan="off",
@@ -68,4 +72,5 @@ def _config(app: Starlette) -> uvicorn.Config:
         limit_concurrency=MOST_CONNECTIONS,
         timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=STOP_SECONDS,
+        **tls_options(tls),
     )

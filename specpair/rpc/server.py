@@ -13,7 +13,9 @@ from grpc_reflection.v1alpha import reflection, reflection_pb2_grpc
 from prometheus_client.registry import CollectorRegistry
 
 from specpair.errors import SpecpairError
+from specpair.rpc.authentication import AuthenticationInterceptor, Authenticator
 from specpair.rpc.config import ServerConfig, join_address
+from specpair.rpc.credentials import grpc_server_credentials
 from specpair.rpc.interceptors import ErrorInterceptor
 from specpair.rpc.logs import configure_logging
 from specpair.rpc.metrics import MetricsInterceptor, RpcMetrics
@@ -38,13 +40,16 @@ class ServiceServer:
     """
 
     def __init__(self, config: ServerConfig, metrics: CollectorRegistry | None = None):
-        """Its calls are counted in `metrics`, if given."""
+        """Its calls are counted in `metrics`, if given. Raises InvalidFieldError for tokens that cannot be used."""
         self._config = config
         self._registry = ServiceRegistry()
         self._health = health.aio.HealthServicer()  # pyright: ignore[reportAttributeAccessIssue]: stubs lack it
         self._errors = ErrorInterceptor()
         self._stopped_together: list[Callable[[], Awaitable[None]]] = []
-        interceptors: list[grpc.aio.ServerInterceptor] = [self._errors]
+        interceptors: list[grpc.aio.ServerInterceptor] = [
+            self._errors,  # outside, since what the other refuses is an error as well
+            AuthenticationInterceptor(Authenticator(config.security)),
+        ]
         if metrics is not None:
             interceptors.insert(0, MetricsInterceptor(RpcMetrics(metrics), self._registry.knows))
         self._server = grpc.aio.server(
@@ -58,15 +63,21 @@ class ServiceServer:
         self._registry.add_registered_method_handlers(service_name, method_handlers)
 
     async def start(self) -> int:
-        """Listens, with health NOT_SERVING. Returns the port; raises BindError."""
+        """Listens, with health NOT_SERVING. Returns the port; raises BindError, InvalidFieldError for certificates."""
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self)
         await self._health.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
         try:
-            port = self._server.add_insecure_port(self._config.address)
+            port = self._add_port(self._config.address)
         except RuntimeError:
             raise BindError(f"cannot listen on {self._config.address}: is the address in use?") from None
         await self._server.start()
         return port
+
+    def _add_port(self, address: str) -> int:
+        tls = self._config.security.tls
+        if tls is None:
+            return self._server.add_insecure_port(address)
+        return self._server.add_secure_port(address, grpc_server_credentials(tls))
 
     async def set_ready(self, is_ready: bool) -> None:
         """Turns health to SERVING, for the process and each service, or back; the first time completes the services."""

@@ -9,6 +9,7 @@ import grpc.aio
 from specpair.errors import PeerUnavailableError
 from specpair.rpc.client import ProposalCaller, connect
 from specpair.rpc.config import ServerConfig
+from specpair.rpc.security import PLAIN, UNPROTECTED, ChannelSecurity, ServerSecurity
 from specpair.rpc.server import ServiceServer
 from specpair.rpc.streams import serve_calls
 from specpair.v1 import draft_service_pb2 as pb
@@ -72,10 +73,10 @@ class Gates:
 
 @asynccontextmanager
 async def draft_server(
-    propose: Propose = echo, *, port: int = 0, grace_seconds: float = 0.0
+    propose: Propose = echo, *, port: int = 0, grace_seconds: float = 0.0, security: ServerSecurity = UNPROTECTED
 ) -> AsyncIterator[tuple[ServiceServer, int]]:
     """A server that is ready, and its port."""
-    server = ServiceServer(ServerConfig(port=port, grace_seconds=grace_seconds))
+    server = ServiceServer(ServerConfig(port=port, grace_seconds=grace_seconds, security=security))
     add_DraftServiceServicer_to_server(FakeDraft(propose), server)
     bound_port = await server.start()
     try:
@@ -86,8 +87,8 @@ async def draft_server(
 
 
 @asynccontextmanager
-async def channel_to(port: int) -> AsyncIterator[grpc.aio.Channel]:
-    channel = connect(f"127.0.0.1:{port}")
+async def channel_to(port: int, security: ChannelSecurity = PLAIN) -> AsyncIterator[grpc.aio.Channel]:
+    channel = connect(f"127.0.0.1:{port}", security)
     try:
         yield channel
     finally:

@@ -1,0 +1,44 @@
+"""Who may use the API: whoever has a token, where tokens are asked for."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from coordinator.http.failures import failure_response
+from specpair.errors import UnauthenticatedError
+from specpair.rpc.authentication import AUTHORIZATION, Authenticator
+from specpair.rpc.http_server import CERTIFICATE_NAME
+from specpair.rpc.identity import ANONYMOUS, name_client
+
+OPEN_PATHS = ("/health", "/metrics")
+"""For whoever reaches the port: load balancers and Prometheus; they tell of counts and times, never of texts."""
+
+
+class Authentication:
+    """ASGI middleware: names the client of every request, or answers 401 before anything is read."""
+
+    def __init__(self, app: ASGIApp, authenticator: Authenticator, open_paths: Iterable[str]):
+        self._app = app
+        self._authenticator = authenticator
+        self._open_paths = frozenset(open_paths)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] not in self._open_paths:
+            try:
+                name_client(self._client_of(scope))
+            except UnauthenticatedError as error:
+                is_chat = scope["path"].endswith("/chat/completions")
+                return await failure_response(error, is_chat=is_chat)(scope, receive, send)
+        await self._app(scope, receive, send)
+
+    def _client_of(self, scope: Scope) -> str:
+        certificate_name = scope.get("state", {}).get(CERTIFICATE_NAME, ANONYMOUS)
+        return self._authenticator.client_of(Headers(scope=scope).get(AUTHORIZATION), certificate_name)
+
+
+def open_paths(page: Path) -> set[str]:
+    """What needs no token: the above, and the files of the page, which say nothing of anybody."""
+    files = (file.relative_to(page).as_posix() for file in page.rglob("*") if file.is_file())
+    return {*OPEN_PATHS, "/", *(f"/{file}" for file in files)}

@@ -1,0 +1,129 @@
+"""Bearer tokens over gRPC: who gets in, under which name, and what stays open."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import grpc.aio
+import pytest
+from grpc_health.v1 import health_pb2
+from grpc_health.v1.health_pb2_grpc import HealthStub
+from grpc_reflection.v1alpha import reflection_pb2
+from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
+
+from specpair.errors import PeerUnavailableError, UnauthenticatedError
+from specpair.rpc.client import proposal_caller
+from specpair.rpc.identity import client_name
+from specpair.rpc.security import PLAIN, ChannelSecurity, ServerSecurity
+from specpair.rpc.status import error_from_rpc
+from specpair.v1 import draft_service_pb2 as pb
+from specpair.v1.draft_service_pb2_grpc import DraftServiceStub
+from tests.service.rpc_servers import channel_to, draft_server
+
+ALICE = "alice-has-this-token"
+BOB = "bob-has-another-token"
+TIMEOUT = 10.0
+
+
+async def tell_name(request: pb.ProposeTokensRequest) -> pb.ProposeTokensResponse:
+    """In a task of its own, as work often is."""
+    name = await asyncio.create_task(asyncio.to_thread(client_name))
+    return pb.ProposeTokensResponse(instance_id=name, step=request.step)
+
+
+@pytest.fixture
+def tokens(tmp_path: Path) -> Path:
+    path = tmp_path / "tokens"
+    path.write_text(f"alice:{ALICE}\nbob:{BOB}\n")
+    return path
+
+
+def protected(tokens: Path) -> ServerSecurity:
+    return ServerSecurity(tokens_file=str(tokens))
+
+
+async def test_calls_and_streams_carry_the_name_of_their_client(tokens: Path) -> None:
+    async with draft_server(tell_name, security=protected(tokens)) as (_, port):
+        for token, name in ((ALICE, "alice"), (BOB, "bob")):
+            async with channel_to(port, ChannelSecurity(token=token)) as channel:
+                unary = await DraftServiceStub(channel).ProposeTokens(pb.ProposeTokensRequest(), timeout=TIMEOUT)
+                streamed = await proposal_caller(channel).call(pb.ProposeTokensRequest(), TIMEOUT)
+                assert (unary.instance_id, streamed.instance_id) == (name, name)
+
+
+async def test_names_do_not_outlive_their_calls(tokens: Path) -> None:
+    async with (
+        draft_server(tell_name, security=protected(tokens)) as (_, port),
+        channel_to(port, ChannelSecurity(token=ALICE)) as hers,
+        channel_to(port, ChannelSecurity(token=BOB)) as his,
+    ):
+        callers = [proposal_caller(hers), proposal_caller(his)] * 20
+        answers = [caller.call(pb.ProposeTokensRequest(step=n), TIMEOUT) for n, caller in enumerate(callers)]
+        names = [answer.instance_id for answer in await asyncio.gather(*answers)]
+    assert names == ["alice", "bob"] * 20
+    assert client_name() == ""
+
+
+@pytest.mark.parametrize("security", [PLAIN, ChannelSecurity(token="nobody-has-this-token")])
+async def test_strangers_are_refused_by_every_kind_of_method(tokens: Path, security: ChannelSecurity) -> None:
+    handled: list[Any] = []
+
+    async def remember(request: pb.ProposeTokensRequest) -> pb.ProposeTokensResponse:
+        handled.append(request)
+        return pb.ProposeTokensResponse()
+
+    async with draft_server(remember, security=protected(tokens)) as (_, port), channel_to(port, security) as channel:
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await DraftServiceStub(channel).ProposeTokens(pb.ProposeTokensRequest(), timeout=TIMEOUT)
+        assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        assert isinstance(error_from_rpc(caught.value), UnauthenticatedError)
+        with pytest.raises(PeerUnavailableError, match="a valid bearer token is needed"):
+            await proposal_caller(channel).call(pb.ProposeTokensRequest(), TIMEOUT)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await channel.unary_unary("/specpair.v1.DraftService/NoSuchMethod")(b"", timeout=TIMEOUT)
+        assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+    assert handled == []
+
+
+async def test_health_is_open_and_reflection_is_not(tokens: Path) -> None:
+    async with draft_server(security=protected(tokens)) as (_, port):
+        async with channel_to(port) as channel:
+            health: Any = HealthStub(channel)
+            answer = await health.Check(health_pb2.HealthCheckRequest(), timeout=TIMEOUT)
+            assert answer.status == health_pb2.HealthCheckResponse.SERVING
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await reflected(channel)
+            assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
+        async with channel_to(port, ChannelSecurity(token=ALICE)) as channel:
+            listed = await reflected(channel)
+            assert "specpair.v1.DraftService" in {service.name for service in listed.list_services_response.service}
+
+
+async def test_a_token_can_be_replaced_while_both_sides_run(tokens: Path, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    mine.write_text(ALICE)
+    async with (
+        draft_server(tell_name, security=protected(tokens)) as (_, port),
+        channel_to(port, ChannelSecurity(token_file=str(mine))) as channel,
+    ):
+        stub = DraftServiceStub(channel)
+        tokens.write_text("alice:another-token-for-alice\n")  # noqa: ASYNC240
+        with pytest.raises(grpc.aio.AioRpcError):
+            await stub.ProposeTokens(pb.ProposeTokensRequest(), timeout=TIMEOUT)
+        mine.write_text("another-token-for-alice\n")
+        assert (await stub.ProposeTokens(pb.ProposeTokensRequest(), timeout=TIMEOUT)).instance_id == "alice"
+
+
+async def test_without_tokens_everybody_is_anonymous(tokens: Path) -> None:
+    async with draft_server(tell_name) as (_, port), channel_to(port, ChannelSecurity(token=ALICE)) as channel:
+        answer = await DraftServiceStub(channel).ProposeTokens(pb.ProposeTokensRequest(), timeout=TIMEOUT)
+    assert answer.instance_id == ""
+
+
+async def reflected(channel: Any) -> Any:
+    """What reflection says of the services."""
+    stub: Any = ServerReflectionStub(channel)
+    request = reflection_pb2.ServerReflectionRequest(list_services="")
+    async for response in stub.ServerReflectionInfo(iter([request]), timeout=TIMEOUT):
+        return response
+    raise AssertionError("the answer is empty")
