@@ -1,0 +1,68 @@
+"""`python -m tests.faults --seed 1 --events 500 --streams 16`: breaks a pair on purpose, and looks for lost tokens.
+
+Progress goes to standard error, one JSON document to standard output. The status is 1 if a promise was broken.
+"""
+
+import json
+import sys
+import tempfile
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import uvloop
+
+from bench.machine import describe_machine
+from tests.faults.cluster import ClusterConfig, running_cluster
+from tests.faults.options import Options, read_options
+from tests.faults.pairs import find_pair
+from tests.faults.recovery import measure_draft_stop, measure_target_restart
+from tests.faults.reference import read_reference
+from tests.faults.report import complaints, recoveries, result
+from tests.faults.run import FaultRun
+from tests.faults.workload import make_cases
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+async def run(options: Options, folder: Path) -> tuple[dict[str, Any], list[str]]:
+    """The document, and what is not in order."""
+    pair = find_pair(options.pair, folder)
+    config = ClusterConfig(
+        folder=folder,
+        target_model=str(pair.target),
+        draft_model=str(pair.draft),
+        target_count=options.targets,
+        draft_count=options.drafts,
+    )
+    cases = make_cases(options.seed, options.cases, pair.vocab_size, options.max_tokens)
+    async with running_cluster(config) as cluster:
+        say(f"ready; logs in {folder}")
+        expected = await read_reference(cluster.stub, cases)
+        say(f"{len(expected)} outputs of the target alone")
+        draft_stops = [await measure_draft_stop(cluster, cases, options.streams) for _ in range(options.recoveries)]
+        restarts = [await measure_target_restart(cluster, cases, options.streams) for _ in range(options.recoveries)]
+        fault_run = FaultRun(cluster, options, say)
+        streams = await fault_run.run(cases, expected)
+    document = {**result(options, fault_run.outcome, streams), **recoveries(draft_stops, restarts)}
+    return document, complaints(fault_run.outcome, streams)
+
+
+def main() -> int:
+    options = read_options()
+    folder = Path(tempfile.mkdtemp(prefix="specpair-faults-"))
+    document, found = uvloop.run(run(options, folder))
+    time = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    text = json.dumps({"machine": describe_machine(), "time": time, **document}, indent=1)
+    print(text)
+    if options.out is not None:
+        options.out.write_text(text + "\n")
+    for complaint in found:
+        say(f"NOT IN ORDER: {complaint}")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,75 @@
+"""Clients that ask without pause, and what each of them saw."""
+
+import asyncio
+import itertools
+from collections import Counter
+from collections.abc import Sequence
+from random import Random
+from typing import Any
+
+from tests.faults.client import Told, ask
+from tests.faults.history import Difference, Expected, compare_all
+from tests.faults.workload import Case, vary
+
+MOST_NOTES = 20
+
+
+class Streams:
+    """So many clients at once; each asks, follows its request to the end, compares, and asks again."""
+
+    def __init__(
+        self, stub: Any, cases: Sequence[Case], expected: dict[tuple[str, int], Expected], seed: int, patience: float
+    ):
+        """`patience` is the deadline, in seconds, of requests that are not meant to run out of time."""
+        self._stub = stub
+        self._cases = cases
+        self._expected = expected
+        self._seed = seed
+        self._patience = patience
+        self._is_ending = False
+        self.difference = Difference()
+        self.statuses: Counter[str] = Counter()
+        """Requests by the status that they ended with."""
+        self.violations: list[str] = []
+        """What must not be: the first of them in words."""
+        self.violation_count = 0
+        self.longest_seconds = 0.0
+        """Of a request that finished."""
+
+    @property
+    def request_count(self) -> int:
+        return self.statuses.total()
+
+    async def run(self, count: int, requests_each: int | None = None) -> None:
+        """Until each has asked so often, or until `end`; and to the end of what was asked by then."""
+        async with asyncio.TaskGroup() as group:
+            for index in range(count):
+                group.create_task(self._follow(Random(f"{self._seed} stream {index}"), requests_each))
+
+    def end(self) -> None:
+        """No request begins any more."""
+        self._is_ending = True
+
+    async def _follow(self, random: Random, requests: int | None) -> None:
+        for _ in itertools.count() if requests is None else range(requests):
+            if self._is_ending:
+                return
+            case = random.choice(self._cases)
+            variation = vary(random, case, self._patience)
+            self._judge(case, await ask(self._stub, case, variation))
+
+    def _judge(self, case: Case, told: Told) -> None:
+        difference = compare_all(self._expected, told.outputs)
+        self.difference += difference
+        self.statuses[told.status.partition(":")[0]] += 1
+        if told.status == "OK":
+            self.longest_seconds = max(self.longest_seconds, told.seconds)
+        if told.is_violation:
+            self._note(f"{case.name} failed after {told.seconds:.1f} s: {told.status}")
+        if not difference.is_none:
+            self._note(f"{case.name} ({told.status}) differs: {difference}")
+
+    def _note(self, text: str) -> None:
+        self.violation_count += 1
+        if len(self.violations) < MOST_NOTES:
+            self.violations.append(text)

@@ -1,0 +1,96 @@
+"""What the clients ask for, by seed. Pure."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Literal
+
+from specpair.v1 import coordinator_service_pb2 as pb
+from specpair.v1 import sampling_pb2
+
+MAX_OUTPUTS = 2
+
+Rule = Literal["token", "block", "coupled"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """Everything that the output depends on: greedy and coupled outputs depend on nothing else."""
+
+    name: str
+    prompt_ids: Sequence[int]
+    temperature: float
+    rule: Rule
+    seed: int
+    max_tokens: int
+    options: dict[str, float] = field(default_factory=dict)
+    """More fields of SamplingOptions."""
+
+    def output(self, index: int) -> "Case":
+        """The case whose only output is this one."""
+        return replace(self, seed=self.seed + index)
+
+    def request(self, variation: "Variation") -> pb.GenerateTokensRequest:
+        """What a client sends."""
+        options = {"temperature": self.temperature, "seed": self.seed, **self.options}
+        return pb.GenerateTokensRequest(
+            token_ids=pb.TokenIds(ids=self.prompt_ids),
+            sampling=sampling_pb2.SamplingOptions(**options),  # pyright: ignore[reportArgumentType]
+            max_tokens=self.max_tokens,
+            ignore_eos=True,
+            n=variation.n,
+            rule=f"ACCEPTANCE_RULE_{self.rule.upper()}",
+            num_speculative_tokens=variation.num_speculative_tokens,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Variation:
+    """What may not change the output."""
+
+    num_speculative_tokens: int | None
+    n: int = 1
+    cancel_after: int | None = None
+    """The client leaves after so many tokens; None stays to the end."""
+    deadline_seconds: float
+    """What the client gives the request."""
+    has_little_time: bool = False
+    """Whether the deadline is so short that it may well be over."""
+
+
+def make_cases(seed: int, count: int, vocab_size: int, max_tokens: int) -> list[Case]:
+    """Half of them greedy, half coupled; some begin alike, some have penalties."""
+    random = Random(f"{seed} cases")
+    beginning = _tokens(random, 24, vocab_size)
+    return [_make_case(random, index, beginning, vocab_size, max_tokens) for index in range(count)]
+
+
+def vary(random: Random, case: Case, patience: float) -> Variation:
+    """One way to ask for a case. `patience` is the deadline in seconds of a client with time."""
+    dice = random.random()
+    has_little_time = dice >= 0.97
+    return Variation(
+        num_speculative_tokens=random.choice([0, 3, 3, None]),
+        n=random.choice([1, 1, 1, MAX_OUTPUTS]),
+        cancel_after=random.randrange(case.max_tokens) if dice < 0.12 else None,
+        deadline_seconds=random.uniform(0.1, 2.0) if has_little_time else patience,
+        has_little_time=has_little_time,
+    )
+
+
+def _make_case(random: Random, index: int, beginning: list[int], vocab_size: int, max_tokens: int) -> Case:
+    is_greedy = index % 2 == 0
+    own = _tokens(random, random.randint(2, 32), vocab_size)
+    return Case(
+        name=f"{'greedy' if is_greedy else 'coupled'}-{index}",
+        prompt_ids=beginning + own if index % 3 == 0 else own,
+        temperature=0.0 if is_greedy else random.choice([0.7, 1.0]),
+        rule=random.choice(["token", "block", "coupled"]) if is_greedy else "coupled",
+        seed=random.randrange(2**53),
+        max_tokens=random.randint(max_tokens // 2, max_tokens),
+        options=random.choice([{}, {"frequency_penalty": 0.5}, {"top_p": 0.9}]),
+    )
+
+
+def _tokens(random: Random, count: int, vocab_size: int) -> list[int]:
+    return [random.randrange(vocab_size) for _ in range(count)]
