@@ -24,6 +24,7 @@ from specpair.engine.config import EngineConfig
 from specpair.metrics_registry import service_registry
 from specpair.rpc.client import connect
 from specpair.rpc.config import ServerConfig
+from specpair.rpc.security import PLAIN, UNPROTECTED, ChannelSecurity, ServerSecurity
 from specpair.rpc.server import ServiceServer
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub, add_CoordinatorServiceServicer_to_server
@@ -32,6 +33,19 @@ from specpair.v1.sequence_service_pb2_grpc import SequenceServiceStub
 from specpair.v1.target_service_pb2_grpc import TargetServiceStub
 from target_service.serve import open_target
 from target_service.verifier import Verifier
+
+
+@dataclass(frozen=True, kw_only=True)
+class PairSecurity:
+    """How the services of a pair are protected, and how they are reached."""
+
+    models: ServerSecurity = UNPROTECTED
+    peers: ChannelSecurity = PLAIN
+    coordinator: ServerSecurity = UNPROTECTED
+    clients: ChannelSecurity = PLAIN
+
+
+OPEN = PairSecurity()
 
 
 @dataclass
@@ -73,29 +87,33 @@ def draft_config(folder: Path, **changes: Any) -> DraftConfig:
 
 
 @asynccontextmanager
-async def running_draft(config: EngineConfig | DraftConfig) -> AsyncIterator[RunningModel]:
+async def running_draft(
+    config: EngineConfig | DraftConfig, security: PairSecurity = OPEN
+) -> AsyncIterator[RunningModel]:
     """With the model of an EngineConfig, or whatever else a DraftConfig says."""
     config = DraftConfig(engine=config) if isinstance(config, EngineConfig) else config
-    async with running(open_draft, DraftServiceStub, config) as model:
+    async with running(open_draft, DraftServiceStub, config, security) as model:
         yield model
 
 
 @asynccontextmanager
-async def running_target(config: EngineConfig) -> AsyncIterator[RunningModel]:
-    async with running(open_target, TargetServiceStub, config) as model:
+async def running_target(config: EngineConfig, security: PairSecurity = OPEN) -> AsyncIterator[RunningModel]:
+    async with running(open_target, TargetServiceStub, config, security) as model:
         yield model
 
 
 @asynccontextmanager
-async def running(open_service: Any, stub: Any, config: EngineConfig | DraftConfig) -> AsyncIterator[RunningModel]:
+async def running(
+    open_service: Any, stub: Any, config: EngineConfig | DraftConfig, security: PairSecurity = OPEN
+) -> AsyncIterator[RunningModel]:
     registry = service_registry("draft" if open_service is open_draft else "target")
-    server = ServiceServer(ServerConfig(port=0, grace_seconds=0.0), registry)
+    server = ServiceServer(ServerConfig(port=0, grace_seconds=0.0, security=security.models), registry)
     port = await server.start()
     try:
         async with open_service(server, config, registry) as host:
             await server.set_ready(True)
             address = f"127.0.0.1:{port}"
-            async with connect(address) as channel:
+            async with connect(address, security.peers) as channel:
                 clients = (channel, SequenceServiceStub(channel), stub(channel))
                 yield RunningModel(address, host, *clients, server.stop, registry)
             await server.stop()
@@ -154,19 +172,23 @@ class Generated:
 
 @asynccontextmanager
 async def running_pair(
-    target: EngineConfig, draft: EngineConfig | DraftConfig | None = None, **options: Any
+    target: EngineConfig,
+    draft: EngineConfig | DraftConfig | None = None,
+    security: PairSecurity = OPEN,
+    **options: Any,
 ) -> AsyncIterator[RunningPair]:
     """All three services; `options` are fields of CoordinatorConfig."""
     async with AsyncExitStack() as stack:
-        target_model = await stack.enter_async_context(running_target(target))
-        draft_model = await stack.enter_async_context(running_draft(draft)) if draft is not None else None
+        target_model = await stack.enter_async_context(running_target(target, security))
+        draft_model = await stack.enter_async_context(running_draft(draft, security)) if draft is not None else None
         registry = service_registry("coordinator")
-        server = ServiceServer(ServerConfig(port=0, grace_seconds=0.0), registry)
+        server = ServiceServer(ServerConfig(port=0, grace_seconds=0.0, security=security.coordinator), registry)
         port = await server.start()
         stack.push_async_callback(server.stop)
         config = CoordinatorConfig(
             server=ServerConfig(port=0),
-            http=HttpConfig(port=0, grace_seconds=0.0),
+            http=HttpConfig(port=0, grace_seconds=0.0, security=security.coordinator),
+            peer_security=security.peers,
             target_address=target_model.address,
             draft_address=draft_model.address if draft_model else None,
             **{"max_requests": 256, **options},
@@ -178,7 +200,7 @@ async def running_pair(
         await server.set_ready(True)
         front_end.set_ready(serving)
         address = f"127.0.0.1:{port}"
-        stub = CoordinatorServiceStub(await stack.enter_async_context(connect(address)))
+        stub = CoordinatorServiceStub(await stack.enter_async_context(connect(address, security.clients)))
         yield RunningPair(
             draft_model, target_model, stub, address, f"127.0.0.1:{front_end.port}", front_end, server.stop
         )
