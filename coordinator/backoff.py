@@ -1,9 +1,9 @@
 """Waiting between tries, up to a deadline."""
 
-import asyncio
 import logging
 import time
 
+from coordinator.news import News
 from specpair.errors import CapacityExhaustedError, PeerUnavailableError, SpecpairError
 
 FIRST_DELAY = 0.05
@@ -15,9 +15,11 @@ logger = logging.getLogger(__name__)
 class Backoff:
     """One run of tries against one peer. Times are in seconds."""
 
-    def __init__(self, name: str, timeout: float):
+    def __init__(self, name: str, timeout: float, news: News | None = None):
+        """`news` may end a pause early: something is different, so the next try may succeed."""
         self._name = name
         self._timeout = timeout
+        self._news = News() if news is None else news
         self._deadline = time.monotonic() + timeout
         self._delay = FIRST_DELAY
 
@@ -38,5 +40,5 @@ class Backoff:
             logger.warning("giving the %s up: %s", self._name, error.message)
             message = f"the {self._name} could not be reached within {self._timeout:g} s"
             raise PeerUnavailableError(message, peer=self._name) from error
-        await asyncio.sleep(self._delay)
+        await self._news.wait(self._delay)
         self._delay = min(self._delay * 2, LONGEST_DELAY)

@@ -33,11 +33,18 @@ class Choices:
     that it is what a request for it alone would give.
     """
 
-    def __init__(self, request: GenerationRequest, pair: Pair, arrival: float | None = None):
-        """`arrival` is the time.perf_counter at which the request came in, now if None."""
+    def __init__(
+        self,
+        request: GenerationRequest,
+        pair: Pair,
+        arrival: float | None = None,
+        deadline: float | None = None,
+    ):
+        """`arrival` is the time.perf_counter at which the request came in, now if None; `deadline` the time.monotonic
+        by which its client wants to have it, if it said so."""
         self._request = request
-        first = Generation(request, pair, arrival)
-        others = [Generation(request.output(i), pair, arrival, first) for i in range(1, request.best_of)]
+        first = Generation(request, pair, arrival, deadline=deadline)
+        others = [Generation(request.output(i), pair, arrival, first, deadline) for i in range(1, request.best_of)]
         self.generations = [first, *others]
 
     async def rounds(self) -> AsyncGenerator[ChoiceRound, None]:

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from coordinator.discovery import DNS_PREFIX
 from coordinator.http.config import HttpConfig
 from specpair.errors import InvalidFieldError
 from specpair.options import check_range
@@ -9,6 +10,7 @@ from specpair.rpc.config import ServerConfig
 from specpair.rpc.security import PLAIN, ChannelSecurity
 
 MAX_SPECULATIVE_TOKENS = 64
+MAX_ADDRESSES = 64
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -21,10 +23,10 @@ class CoordinatorConfig:
     server: ServerConfig
     http: HttpConfig | None = None
     """Where the HTTP front end listens; None for none."""
-    target_address: str
-    """`host:port` of the target service."""
-    draft_address: str | None = None
-    """`host:port` of the draft service; None decodes with the target alone."""
+    target_addresses: tuple[str, ...]
+    """Of the target service, at least one: `host:port`, or `dns:name:port` for all hosts that the name stands for."""
+    draft_addresses: tuple[str, ...] = ()
+    """The same of the draft service; none decodes with the target alone."""
     peer_security: ChannelSecurity = PLAIN
     """How the coordinator reaches draft and target."""
     num_speculative_tokens: int | None = None
@@ -45,9 +47,11 @@ class CoordinatorConfig:
     """How long the start waits for the draft; after that it serves without, and takes the draft up when it comes."""
 
     def __post_init__(self) -> None:
-        check_address("target_address", self.target_address)
-        if self.draft_address is not None:
-            check_address("draft_address", self.draft_address)
+        check_range("target_addresses length", len(self.target_addresses), 1, MAX_ADDRESSES)
+        check_range("draft_addresses length", len(self.draft_addresses), 0, MAX_ADDRESSES)
+        for name in ("target_addresses", "draft_addresses"):
+            for address in getattr(self, name):
+                check_address(name, address)
         check_range("max_num_speculative_tokens", self.max_num_speculative_tokens, 0, MAX_SPECULATIVE_TOKENS)
         if self.num_speculative_tokens is not None:
             check_range("num_speculative_tokens", self.num_speculative_tokens, 0, self.max_num_speculative_tokens)
@@ -57,7 +61,7 @@ class CoordinatorConfig:
 
 
 def check_address(field: str, address: str) -> None:
-    """Raises InvalidFieldError unless the address is `host:port`."""
-    host, _, port = address.rpartition(":")
+    """Raises InvalidFieldError unless the address is `host:port` or `dns:name:port`."""
+    host, _, port = address.removeprefix(DNS_PREFIX).rpartition(":")
     if not host or not port.isdecimal() or not 1 <= int(port) <= 65535:
         raise InvalidFieldError(field, f"is {address!r}; it must be host:port")

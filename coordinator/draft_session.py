@@ -1,4 +1,4 @@
-"""One sequence at the draft, which may fail at any time without harm."""
+"""One sequence at a draft, which may fail at any time without harm."""
 
 import asyncio
 import logging
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from coordinator.draft_link import DraftLink
 from coordinator.peer import AWAY, LOST, Proposed
+from coordinator.pool import Drafts
 from specpair.errors import InvalidDistributionError, InvalidFieldError, PeerUnavailableError, SpecpairError
 from specpair.options import SequenceOptions
 
@@ -18,13 +19,29 @@ logger = logging.getLogger(__name__)
 
 
 class DraftSession:
-    """Gets proposals, or None: then the round goes without."""
+    """Gets proposals, or None: then the round goes without. A draft that fails is left for another, if there is one."""
 
-    def __init__(self, link: DraftLink, sequence_id: str, prompt_length: int, options: SequenceOptions):
-        self._link = link
+    def __init__(
+        self,
+        drafts: Drafts,
+        sequence_id: str,
+        prompt_length: int,
+        options: SequenceOptions,
+        timeout: float,
+        cooldown: float,
+    ):
+        """A proposal is waited for `timeout` seconds; after a failure of its own the sequence goes without for
+        `cooldown` seconds."""
+        self._drafts = drafts
         self._sequence_id = sequence_id
         self._prompt_length = prompt_length
         self._options = options
+        self._timeout = timeout
+        self._cooldown = cooldown
+        self._link: DraftLink | None = None
+        """Where the sequence is, or is being opened."""
+        self._visited: list[DraftLink] = []
+        """All that may hold something of it."""
         self._held_length = 0
         """Committed tokens that the draft holds; 0 if it has to be opened."""
         self._was_opened = False
@@ -43,11 +60,16 @@ class DraftSession:
         """
         if self._opening is not None:
             return True
-        if not self._is_usable or self.room(len(history)) <= 0:
+        if time.monotonic() < self._quiet_until or self.room(len(history)) <= 0:
             return False
-        tokens = list(history)
         copied = original if original is not None and original._is_begun else None
-        self._opening = asyncio.create_task(self._open(tokens) if copied is None else self._fork(copied, tokens))
+        link = self._place(history) if copied is None else copied._link
+        if link is None or not link.is_usable:
+            return False
+        self._enter(link)
+        tokens = list(history)
+        opening = self._open(link, tokens) if copied is None else self._fork(link, copied, tokens)
+        self._opening = asyncio.create_task(opening)
         self._opening.add_done_callback(_retrieve)
         return True
 
@@ -61,37 +83,34 @@ class DraftSession:
         return length - self._held_length
 
     @property
-    def _is_begun(self) -> bool:
-        return self._held_length > 0 or self._opening is not None
-
-    @property
-    def _is_usable(self) -> bool:
-        return self._link.is_usable and time.monotonic() >= self._quiet_until
-
-    @property
     def is_known(self) -> bool:
         """Whether the draft's limits are known: not before its first check, nor after it was restarted."""
-        return self._link.info is not None
+        return self._drafts.info is not None
 
     def room(self, length: int) -> int:
         """Most tokens that the draft can propose behind `length` tokens."""
-        info = self._link.info
-        return 0 if info is None else min(info.max_num_speculative_tokens, info.max_model_len - length - 1)
+        if self._link is not None and self._link.info is not None:
+            return self._link.room(length)
+        return max((link.room(length) for link in self._drafts.links.values()), default=0)
 
     async def propose(
         self, step: int, history: Sequence[int], count: int, min_confidence: float = 0.0
     ) -> Proposed | None:
-        """Up to `count` tokens behind the history; None if the draft has none to give at present."""
-        if not self._is_usable:
+        """Up to `count` tokens behind the history; None if no draft has any to give at present."""
+        link = self._place(history)
+        if link is None or time.monotonic() < self._quiet_until or not link.breaker.admit():
             return None
+        self._enter(link)
+        is_catching_up = self._was_opened or self.backlog(len(history)) > MOST_USUAL_BACKLOG
         try:
-            async with asyncio.timeout(self._link.timeout):
-                return await self._propose(step, history, count, min_confidence)
+            async with asyncio.timeout(self._timeout):
+                return await self._propose(link, step, history, count, min_confidence)
         except TimeoutError:
-            self._link.leave_alone(PeerUnavailableError(f"no proposal within {self._link.timeout:g} s"))
+            self._give_up(link, is_catching_up=is_catching_up)
         except AWAY as error:
-            self._link.leave_alone(error)
+            link.fail(error)
         except SpecpairError as error:
+            link.welcome()
             self.leave_alone(error)
         return None
 
@@ -99,41 +118,73 @@ class DraftSession:
         """After a failure of this sequence alone: for the cool-down, or for good if its tokens are no good there."""
         logger.warning("the draft failed: %s", error.message, extra={"sequence_id": self._sequence_id})
         is_final = isinstance(error, InvalidFieldError) and not isinstance(error, InvalidDistributionError)
-        self._quiet_until = float("inf") if is_final else time.monotonic() + self._link.cooldown
+        self._quiet_until = float("inf") if is_final else time.monotonic() + self._cooldown
 
     async def close(self) -> None:
-        """Gives the blocks back. A draft that is away has lost them anyway."""
+        """Gives the blocks back. A draft that is away has lost them anyway, or gives them up in time."""
         try:
             if self._opening is not None:
                 await self._opening
         except SpecpairError as error:
             logger.debug("opening at the draft failed: %s", error.message)
         async with self._lock:
-            try:
-                await self._link.peer.close_sequence(self._sequence_id, CLOSE_TIMEOUT)
-            except SpecpairError as error:
-                logger.debug("closing at the draft failed: %s", error.message)
+            if self._link is not None:
+                self._link.sequence_count -= 1
+                self._link = None
+            await asyncio.gather(*(self._close_at(link) for link in self._visited))
 
-    async def _propose(self, step: int, history: Sequence[int], count: int, min_confidence: float) -> Proposed:
+    @property
+    def _is_begun(self) -> bool:
+        return self._held_length > 0 or self._opening is not None
+
+    def _place(self, history: Sequence[int]) -> DraftLink | None:
+        """The draft to ask: the one that has the sequence as long as that may be asked, else another."""
+        if self._link is not None and self._link.is_usable:
+            return self._link
+        return self._drafts.choose(history)
+
+    def _enter(self, link: DraftLink) -> None:
+        """The sequence is going to be at this draft."""
+        if link is self._link:
+            return
+        if self._link is not None:
+            self._link.sequence_count -= 1
+            self._held_length, self._opening = 0, None
+        self._link = link
+        link.sequence_count += 1
+
+    def _give_up(self, link: DraftLink, *, is_catching_up: bool) -> None:
+        """No proposal in time. A draft that had a long text to read first is slow with this sequence alone."""
+        error = PeerUnavailableError(f"no proposal within {self._timeout:g} s")
+        if is_catching_up and link.is_there:
+            self.leave_alone(error)
+        else:
+            link.fail(error)
+
+    async def _propose(
+        self, link: DraftLink, step: int, history: Sequence[int], count: int, min_confidence: float
+    ) -> Proposed:
         await self._finish_opening()
         async with self._lock:
             if self._held_length:
                 try:
-                    return await self._ask(step, history, count, min_confidence)
+                    return await self._ask(link, step, history, count, min_confidence)
                 except LOST as error:
                     logger.info("opening the draft again: %s", error.message, extra={"sequence_id": self._sequence_id})
-            await self._reopen(history)
-            return await self._ask(step, history, count, min_confidence)
+            await self._reopen(link, history)
+            return await self._ask(link, step, history, count, min_confidence)
 
-    async def _ask(self, step: int, history: Sequence[int], count: int, min_confidence: float) -> Proposed:
+    async def _ask(
+        self, link: DraftLink, step: int, history: Sequence[int], count: int, min_confidence: float
+    ) -> Proposed:
         held = self._held_length
         self.is_usual = not self._was_opened and self.backlog(len(history)) <= MOST_USUAL_BACKLOG
         self._was_opened = False
-        proposed = await self._link.peer.propose(
-            self._sequence_id, step, held, history[held:], count, self._link.timeout, min_confidence
+        proposed = await link.peer.propose(
+            self._sequence_id, step, held, history[held:], count, self._timeout, min_confidence
         )
         self._held_length = len(history)
-        self._link.welcome()
+        link.welcome()
         return proposed
 
     async def _finish_opening(self) -> None:
@@ -149,33 +200,47 @@ class DraftSession:
             if opening.done():
                 self._opening = None
 
-    async def _reopen(self, history: Sequence[int]) -> None:
+    async def _reopen(self, link: DraftLink, history: Sequence[int]) -> None:
         self._held_length = 0
-        await self._link.peer.close_sequence(self._sequence_id, self._link.timeout)
-        await self._open(history)
+        if link in self._visited:
+            await link.peer.close_sequence(self._sequence_id, self._timeout)
+        await self._open(link, history)
 
-    async def _open(self, history: Sequence[int]) -> None:
-        instance_id = await self._link.peer.open(
-            self._sequence_id, history, self._prompt_length, self._options, self._link.timeout
+    async def _open(self, link: DraftLink, history: Sequence[int]) -> None:
+        if link not in self._visited:
+            self._visited.append(link)
+        instance_id = await link.peer.open(
+            self._sequence_id, history, self._prompt_length, self._options, self._timeout
         )
-        self._link.confirm(instance_id)
-        self._held_length = len(history)
-        self._was_opened = True
+        link.confirm(instance_id)
+        self._note_held(link, len(history))
 
-    async def _fork(self, original: "DraftSession", prompt: Sequence[int]) -> None:
+    async def _fork(self, link: DraftLink, original: "DraftSession", prompt: Sequence[int]) -> None:
         """Opens the sequence as a copy of another's prompt; by itself if that is not to be had."""
+        self._visited.append(link)
         try:
             await original._finish_opening()
             async with original._lock:
-                instance_id = await self._link.peer.fork(
-                    original._sequence_id, self._sequence_id, len(prompt), self._options.sampling, self._link.timeout
+                instance_id = await link.peer.fork(
+                    original._sequence_id, self._sequence_id, len(prompt), self._options.sampling, self._timeout
                 )
-            self._link.confirm(instance_id)
-            self._held_length = len(prompt)
-            self._was_opened = True
+            link.confirm(instance_id)
+            self._note_held(link, len(prompt))
         except SpecpairError as error:
             logger.info("not forked: %s", error.message, extra={"sequence_id": self._sequence_id})
-            await self._reopen(prompt)
+            await self._reopen(link, prompt)
+
+    def _note_held(self, link: DraftLink, length: int) -> None:
+        """An opening is done; unless it took so long that the sequence went elsewhere."""
+        if link is self._link:
+            self._held_length = length
+            self._was_opened = True
+
+    async def _close_at(self, link: DraftLink) -> None:
+        try:
+            await link.peer.close_sequence(self._sequence_id, CLOSE_TIMEOUT)
+        except SpecpairError as error:
+            logger.debug("closing at the draft failed: %s", error.message)
 
 
 def _retrieve(task: asyncio.Task[None]) -> None:

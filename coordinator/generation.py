@@ -63,8 +63,10 @@ class Generation:
         pair: Pair,
         arrival: float | None = None,
         original: "Generation | None" = None,
+        deadline: float | None = None,
     ):
-        """`arrival` is the time.perf_counter at which the request came in, now if None.
+        """`arrival` is the time.perf_counter at which the request came in, now if None; `deadline` the time.monotonic
+        by which its client wants to have it, if it said so.
 
         With an `original`, another output of the same prompt, the sequences begin as copies of its own: it waits until
         that one has fed the prompt.
@@ -79,15 +81,25 @@ class Generation:
         self._original = original
         self._has_fed_prompt = asyncio.Event()
         self._pair = pair
-        self._history = list(request.prompt_ids)
+        self._history = [*request.prompt_ids, *request.resumed_ids]
         self._last_commit = self._arrival
         prompt_length = len(request.prompt_ids)
         options = request.sequence_options(pair.target.info.vocab_size)
         self.has_logprobs = options.logprobs is not None
+        config = pair.config
         self._target = TargetSession(
-            pair.target, self.sequence_id, prompt_length, options, pair.config.target_timeout, request.include_rounds
+            pair.target,
+            self.sequence_id,
+            prompt_length,
+            options,
+            config.target_timeout,
+            deadline=deadline,
+            include_probabilities=request.include_rounds,
         )
-        self._draft = None if pair.draft is None else DraftSession(pair.draft, self.sequence_id, prompt_length, options)
+        self._draft = None
+        if pair.draft is not None:
+            times = (config.draft_timeout, config.draft_cooldown)
+            self._draft = DraftSession(pair.draft, self.sequence_id, prompt_length, options, *times)
         self.proposals = Proposals(request, pair, self._draft)
 
     @property
@@ -104,6 +116,11 @@ class Generation:
         """Of the output's tokens; 0 without any."""
         return self.cumulative_logprob / max(len(self.output.token_ids), 1)
 
+    @property
+    def _first_step(self) -> int:
+        """Behind those that the call before this one used for the tokens received: each round gave at least one."""
+        return len(self.request.resumed_ids)
+
     async def rounds(self) -> AsyncGenerator[Round, None]:
         """Runs to the end. Both sequences are closed when the iteration ends, however it ends.
 
@@ -116,7 +133,7 @@ class Generation:
         try:
             await self._open()
             yield await self._first_round()
-            step = 0
+            step = self._first_step
             while self.output.finish_reason is None:
                 step += 1
                 yield await self._next_round(step)
@@ -140,12 +157,13 @@ class Generation:
 
     async def _first_round(self) -> Round:
         """The first token, straight from the target's prefill."""
-        with span("round", sequence=self.sequence_id, step=0, proposed=0, accepted=0):
-            verdict = await self._judge(0, None)
+        step = self._first_step
+        with span("round", sequence=self.sequence_id, step=step, proposed=0, accepted=0):
+            verdict = await self._judge(step, None)
         self.time_to_first_token_us = self.total_time_us
         self._has_fed_prompt.set()
         self.proposals.start_clock()
-        return self._commit([], verdict, [Origin.TARGET], self._report(0, None, verdict))
+        return self._commit([], verdict, [Origin.TARGET], self._report(step, None, verdict))
 
     async def _next_round(self, step: int) -> Round:
         with span("round", sequence=self.sequence_id, step=step) as traced:
@@ -222,7 +240,7 @@ class Generation:
     def _count_tokens(self, count: int) -> None:
         now = time.perf_counter()
         metrics, elapsed = self._pair.metrics.requests, now - self._last_commit
-        if len(self.output.token_ids) == count:
+        if self.output.new_token_count == count:
             metrics.add_first_token(elapsed)
         else:
             metrics.add_tokens(count, elapsed)

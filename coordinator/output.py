@@ -9,6 +9,9 @@ from coordinator.stop import StopStrings
 from coordinator.text_stream import TextStream
 from coordinator.tokenizer import Tokenizer
 
+RESUMED_TAIL = 64
+"""Tokens received before that are looked at again: a character or a stop string may have begun in them."""
+
 
 class FinishReason(StrEnum):
     """Why an output ended."""
@@ -36,11 +39,19 @@ class Output:
 
     def __init__(self, request: GenerationRequest, tokenizer: Tokenizer | None):
         self._request = request
-        self._stream = None if tokenizer is None else TextStream(tokenizer, request.prompt_ids)
+        resumed = request.resumed_ids
+        known, latest = resumed[:-RESUMED_TAIL], resumed[-RESUMED_TAIL:]
+        self._stream = None if tokenizer is None else TextStream(tokenizer, [*request.prompt_ids, *known])
         self._stops = StopStrings(request.stop_strings)
         self._stop_token_ids = frozenset(request.sampling.stop_token_ids)
-        self.token_ids: list[int] = []
+        self.token_ids = list(known)
         self.finish_reason = None if request.max_tokens else FinishReason.LENGTH
+        self.commit(latest)  # the client has their text
+
+    @property
+    def new_token_count(self) -> int:
+        """Tokens that this call gave; the others the client had before."""
+        return len(self.token_ids) - len(self._request.resumed_ids)
 
     @property
     def remaining_tokens(self) -> int:

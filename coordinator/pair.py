@@ -5,29 +5,35 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Any
 
 from prometheus_client.registry import CollectorRegistry
 
 from coordinator.adaptive import LengthController
 from coordinator.background import BackgroundTasks
+from coordinator.breaker import Breaker
 from coordinator.config import CoordinatorConfig
 from coordinator.draft_link import DraftLink
 from coordinator.metrics import CoordinatorMetrics
 from coordinator.peer import DraftPeer, TargetPeer
-from coordinator.target_link import TargetLink, connect_target
+from coordinator.pool import Drafts, Targets
+from coordinator.target_link import TargetLink, TargetModel
+from specpair.errors import PeerUnavailableError
 
 DRAIN_TIMEOUT = 3.0
+TARGET_COOLDOWN = 1.0
+"""Seconds that a target which did not answer is left alone, if there is another."""
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Pair:
-    """Draft and target, compared and ready."""
+    """Drafts and targets, compared and ready."""
 
     config: CoordinatorConfig
-    target: TargetLink
-    draft: DraftLink | None
+    target: Targets
+    draft: Drafts | None
     lengths: LengthController = field(default_factory=LengthController)
     metrics: CoordinatorMetrics = field(default_factory=CoordinatorMetrics)
     background: BackgroundTasks = field(default_factory=BackgroundTasks)
@@ -35,50 +41,70 @@ class Pair:
 
 @asynccontextmanager
 async def connect_pair(config: CoordinatorConfig, registry: CollectorRegistry | None = None) -> AsyncIterator[Pair]:
-    """Waits for the target, and a shorter while for the draft, and compares their vocabularies.
+    """Waits for a target, and a shorter while for a draft, and compares their vocabularies.
 
     Raises PeerUnavailableError without a target, VocabularyMismatchError if the two cannot be a pair. On leaving,
     sequences that are still open are closed. What the pair does is counted in `registry`, if given.
     """
-    peer = TargetPeer(config.target_address, config.peer_security)
-    try:
-        target = await connect_target(peer, config.startup_timeout)
-        async with _connect_draft(config, target) as draft:
-            pair = Pair(config=config, target=target, draft=draft, metrics=_metrics(registry, target, draft))
+    model = TargetModel()
+    async with watched(_targets(config, model)) as targets:
+        await targets.wait_until_there(config.startup_timeout)
+        async with _connect_drafts(config, model) as drafts:
+            pair = Pair(config=config, target=targets, draft=drafts, metrics=_metrics(registry, targets, drafts))
             _log_pair(pair)
             try:
                 yield pair
             finally:
                 await pair.background.drain(DRAIN_TIMEOUT)
-    finally:
-        await peer.close()
 
 
 @asynccontextmanager
-async def _connect_draft(config: CoordinatorConfig, target: TargetLink) -> AsyncIterator[DraftLink | None]:
-    if config.draft_address is None:
+async def _connect_drafts(config: CoordinatorConfig, model: TargetModel) -> AsyncIterator[Drafts | None]:
+    if not config.draft_addresses:
         yield None
         return
-    peer = DraftPeer(config.draft_address, config.peer_security)
-    try:
-        draft = DraftLink(peer, target, config)
-        await draft.wait_until_checked(config.draft_startup_timeout)
-        watcher = asyncio.create_task(draft.watch())
+    async with watched(_drafts(config, model)) as drafts:
         try:
-            yield draft
-        finally:
-            watcher.cancel()
-            with suppress(asyncio.CancelledError):
-                await watcher
+            await drafts.wait_until_there(config.draft_startup_timeout)
+        except PeerUnavailableError as error:
+            logger.warning("serving without a draft: %s", error.message)
+        yield drafts
+
+
+@asynccontextmanager
+async def watched(pool: Any) -> AsyncIterator[Any]:
+    """The pool while somebody looks after it."""
+    watcher = asyncio.create_task(pool.watch())
+    try:
+        yield pool
     finally:
-        await peer.close()
+        watcher.cancel()
+        with suppress(asyncio.CancelledError):
+            await watcher
+        await pool.close()
 
 
-def _metrics(registry: CollectorRegistry | None, target: TargetLink, draft: DraftLink | None) -> CoordinatorMetrics:
+def _targets(config: CoordinatorConfig, model: TargetModel) -> Targets:
+    def make(address: str, news: Any) -> TargetLink:
+        breaker = Breaker(TARGET_COOLDOWN, config.target_timeout)
+        return TargetLink(TargetPeer(address, config.peer_security), breaker, news, model)
+
+    return Targets(config.target_addresses, make, model)
+
+
+def _drafts(config: CoordinatorConfig, model: TargetModel) -> Drafts:
+    def make(address: str, news: Any) -> DraftLink:
+        breaker = Breaker(config.draft_cooldown, config.draft_timeout)
+        return DraftLink(DraftPeer(address, config.peer_security), breaker, news, model)
+
+    return Drafts(config.draft_addresses, make)
+
+
+def _metrics(registry: CollectorRegistry | None, targets: Targets, drafts: Drafts | None) -> CoordinatorMetrics:
     metrics = CoordinatorMetrics(registry)
-    metrics.watch_target(lambda: target.peer.is_connected)
-    if draft is not None:
-        metrics.watch_draft(lambda: draft.info is not None and draft.peer.is_connected)
+    metrics.watch_target(lambda: targets.is_there)
+    if drafts is not None:
+        metrics.watch_draft(lambda: drafts.is_there)
     return metrics
 
 

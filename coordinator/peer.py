@@ -1,10 +1,12 @@
 """The two model services as the coordinator calls them: plain data in and out, SpecpairErrors only."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
 import grpc
+from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
+from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from specpair.errors import (
     BaseLengthMismatchError,
@@ -96,11 +98,18 @@ class ModelPeer:
         self.address = address
         self.channel = connect(address, security)
         self._sequences = SequenceServiceStub(self.channel)
+        self._health = HealthStub(self.channel)
 
     @property
     def is_connected(self) -> bool:
         """Whether the process on the other side answers pings. One that does not is looked for again."""
         return self.channel.get_state(try_to_connect=True) is grpc.ChannelConnectivity.READY
+
+    async def health(self) -> AsyncGenerator[bool, None]:
+        """Whether the process serves: what it says now, and each time that changes. Ends or raises when it is gone."""
+        with peer_errors():
+            async for response in self._health.Watch(HealthCheckRequest()):
+                yield response.status == HealthCheckResponse.SERVING
 
     async def info(self, within: float) -> ModelInfo:
         with peer_errors():

@@ -26,7 +26,9 @@ class PromptReader:
         kind = message.WhichOneof("prompt")
         if kind is None:
             raise InvalidFieldError("prompt", "is missing; set text, token_ids or chat")
-        prompt_ids = self._checked(message.token_ids.ids) if kind == "token_ids" else await self._encode(message)
+        prompt_ids = (
+            self.checked("token_ids", message.token_ids.ids) if kind == "token_ids" else await self._encode(message)
+        )
         if not prompt_ids:
             raise InvalidFieldError("prompt", "holds no token; it must hold at least 1", limit=1)
         if len(prompt_ids) >= self.target.max_model_len:
@@ -57,12 +59,13 @@ class PromptReader:
         if length > limit:
             raise InvalidFieldError(field, f"has {length} characters; at most {limit} can fit the model", limit=limit)
 
-    def _checked(self, token_ids: Sequence[int]) -> tuple[int, ...]:
+    def checked(self, field: str, token_ids: Sequence[int]) -> tuple[int, ...]:
+        """A copy of tokens that the target knows. Raises InvalidFieldError, PromptTooLongError."""
         if len(token_ids) >= self.target.max_model_len:  # before they are copied
             raise PromptTooLongError(len(token_ids), self.target.max_model_len - 1)
         if token_ids and (worst := max(token_ids)) >= self.target.vocab_size:
             raise InvalidFieldError(
-                "token_ids",
+                field,
                 f"holds {worst}; ids are below {self.target.vocab_size}",
                 limit=self.target.vocab_size - 1,
             )

@@ -50,6 +50,8 @@ class GenerationRequest:
     prompt_ids: tuple[int, ...]
     sampling: SamplingOptions
     """With the tokens that end an output: the request's and, unless they are to be ignored, the model's own."""
+    resumed_ids: tuple[int, ...] = ()
+    """Output that the client has from a call that broke off: it goes on behind it."""
     max_tokens: int
     """At least 1, or 0 if the prompt alone is wanted; prompt and output fit the model."""
     stop_strings: tuple[str, ...] = ()
@@ -129,10 +131,14 @@ class RequestReader:
         logprobs, prompt_logprobs = _read_logprobs(message, "logprobs"), _read_logprobs(message, "prompt_logprobs")
         prompts = PromptReader(target=self.target, tokenizer=self.tokenizer)
         prompt_ids = await prompts.read(message)
+        max_tokens = self._read_max_tokens(message, len(prompt_ids), sampling.min_tokens)
+        resumed_ids = _read_resumed(message, prompts, max_tokens, best_of)
+        echo = message.echo and not resumed_ids
         return GenerationRequest(
             prompt_ids=prompt_ids,
             sampling=sampling,
-            max_tokens=self._read_max_tokens(message, len(prompt_ids), sampling.min_tokens),
+            resumed_ids=resumed_ids,
+            max_tokens=max_tokens,
             stop_strings=stop_strings,
             num_speculative_tokens=num_speculative_tokens,
             rule=rule,
@@ -144,9 +150,9 @@ class RequestReader:
             n=n,
             best_of=best_of,
             logprobs=logprobs,
-            prompt_logprobs=prompt_logprobs,
-            echo=message.echo,
-            prompt_text=await prompts.text(message, prompt_ids) if message.echo else "",
+            prompt_logprobs=None if resumed_ids else prompt_logprobs,
+            echo=echo,
+            prompt_text=await prompts.text(message, prompt_ids) if echo else "",
         )
 
     def _read_sampling(self, message: pb.GenerateTokensRequest) -> SamplingOptions:
@@ -206,3 +212,15 @@ def _read_logprobs(message: pb.GenerateTokensRequest, field: str) -> int | None:
     count = getattr(message, field)
     check_range(field, count, 0, MAX_LOGPROBS)
     return count
+
+
+def _read_resumed(
+    message: pb.GenerateTokensRequest, prompts: PromptReader, max_tokens: int, best_of: int
+) -> tuple[int, ...]:
+    """Output that the client has already. The seed must be that of the call that gave it: no draw may be made twice."""
+    check_count("resumed_token_ids", len(message.resumed_token_ids), max_tokens)
+    if message.resumed_token_ids:
+        check_range("best_of", best_of, 1, 1)
+        if not message.sampling.HasField("seed"):
+            raise InvalidFieldError("sampling.seed", "must be set to that of the call that is resumed")
+    return prompts.checked("resumed_token_ids", message.resumed_token_ids)

@@ -102,7 +102,7 @@ def _call_times(times: CallTimes) -> pb.CallTimes:
 def _summary(generation: Generation) -> pb.GenerationSummary:
     """The numbers of a finished output."""
     assert generation.output.finish_reason is not None
-    completion_token_count = len(generation.output.token_ids)
+    completion_token_count = generation.output.new_token_count
     return pb.GenerationSummary(
         finish_reason=_FINISH_REASONS[generation.output.finish_reason],
         prompt_token_count=len(generation.request.prompt_ids),

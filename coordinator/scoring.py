@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from coordinator.backoff import Backoff
 from coordinator.pair import Pair
-from coordinator.peer import AWAY
+from coordinator.peer import AWAY, Scores
 from coordinator.request import GenerationRequest
-from specpair.errors import SpecpairError
+from specpair.errors import PeerUnavailableError, SpecpairError
 from specpair.v1.logprobs_pb2 import TokenLogprobs
 
 
@@ -17,14 +17,23 @@ async def score_prompt(request: GenerationRequest, pair: Pair) -> Sequence[Token
     """
     if request.prompt_logprobs is None:
         return ()
-    backoff = Backoff("target", pair.config.target_timeout)
-    while True:
-        try:
-            scores = await pair.target.peer.score(request.prompt_ids, request.prompt_logprobs, backoff.remaining)
-            await pair.target.confirm(scores.instance_id)
-            break
-        except AWAY as error:
-            await backoff.pause(error)
+    scores = await _score(request.prompt_ids, request.prompt_logprobs, pair)
     if len(scores.logprobs) != len(request.prompt_ids) - 1:
         raise SpecpairError(f"the target sent {len(scores.logprobs)} scores for {len(request.prompt_ids)} tokens")
     return scores.logprobs
+
+
+async def _score(token_ids: Sequence[int], top_count: int, pair: Pair) -> Scores:
+    backoff = Backoff("target", pair.config.target_timeout, pair.target.news)
+    while True:
+        link = pair.target.choose(token_ids)
+        if link is None:
+            await backoff.pause(PeerUnavailableError("no target is there"))
+            continue
+        try:
+            scores = await link.peer.score(token_ids, top_count, backoff.remaining)
+            await link.confirm(scores.instance_id)
+            return scores
+        except AWAY as error:
+            link.fail(error)
+            await backoff.pause(error)

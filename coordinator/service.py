@@ -1,11 +1,13 @@
 """CoordinatorService over gRPC."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator
+from typing import Any
 
 import grpc.aio
 
-from coordinator.peer import ModelPeer
+from coordinator.pool import Pool
 from coordinator.serving import Serving
 from specpair.errors import SpecpairError
 from specpair.rpc.messages import model_info_to_proto
@@ -16,6 +18,8 @@ from specpair.v1.sequence_service_pb2 import GetModelInfoResponse
 from specpair.version import package_version
 
 INFO_TIMEOUT = 2.0
+DEADLINE_MARGIN = 0.2
+"""Seconds that the last message has for its way to the client."""
 
 
 class CoordinatorServicer(CoordinatorServiceServicer):
@@ -27,7 +31,8 @@ class CoordinatorServicer(CoordinatorServiceServicer):
     def GenerateTokens(
         self, request: pb.GenerateTokensRequest, context: grpc.aio.ServicerContext
     ) -> AsyncGenerator[pb.GenerateTokensResponse, None]:
-        return self._serving.generate(request, trace_context=trace_context_of(context.invocation_metadata()))
+        trace_context = trace_context_of(context.invocation_metadata())
+        return self._serving.generate(request, trace_context=trace_context, deadline=_deadline(context))
 
     async def GetPairInfo(
         self, request: pb.GetPairInfoRequest, context: grpc.aio.ServicerContext
@@ -35,10 +40,16 @@ class CoordinatorServicer(CoordinatorServiceServicer):
         return await pair_info(self._serving)
 
 
+def _deadline(context: grpc.aio.ServicerContext) -> float | None:
+    """The time.monotonic at which the request has to end, so that its client hears of it before its own deadline."""
+    remaining = context.time_remaining()
+    return None if remaining is None else time.monotonic() + remaining - DEADLINE_MARGIN
+
+
 async def pair_info(serving: Serving) -> pb.GetPairInfoResponse:
     """The pair with its limits. A service that cannot be reached is left out."""
     pair = serving.pair
-    draft, target = await asyncio.gather(_describe(pair.draft and pair.draft.peer), _describe(pair.target.peer))
+    draft, target = await asyncio.gather(_describe(pair.draft), _describe(pair.target))
     return pb.GetPairInfoResponse(
         draft=draft,
         target=target,
@@ -49,11 +60,11 @@ async def pair_info(serving: Serving) -> pb.GetPairInfoResponse:
     )
 
 
-async def _describe(peer: ModelPeer | None) -> GetModelInfoResponse | None:
-    """A service's own words; None if it cannot be reached."""
-    if peer is None:
-        return None
-    try:
-        return model_info_to_proto(await peer.info(INFO_TIMEOUT))
-    except SpecpairError:
-        return None
+async def _describe(pool: Pool[Any] | None) -> GetModelInfoResponse | None:
+    """A service's own words, of the first instance that can be reached; None if there is none."""
+    for link in () if pool is None else sorted(pool.links.values(), key=lambda link: not link.is_there):
+        try:
+            return model_info_to_proto(await link.peer.info(INFO_TIMEOUT))
+        except SpecpairError:
+            continue
+    return None

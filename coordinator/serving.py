@@ -43,11 +43,13 @@ class Serving:
         arrival: float | None = None,
         request_id: str | None = None,
         trace_context: str = "",
+        deadline: float | None = None,
     ) -> AsyncGenerator[pb.GenerateTokensResponse, None]:
         """What CoordinatorService.GenerateTokens answers. To be closed, as with aclosing: that ends all work on it.
 
         `arrival` is the time.perf_counter at which the request came in, now if None; `request_id` names it in the log;
-        `trace_context` is the traceparent of its client. Raises SpecpairError.
+        `trace_context` is the traceparent of its client, `deadline` the time.monotonic by which that wants to have the
+        answer, if it said so. Raises SpecpairError.
         """
         arrival = time.perf_counter() if arrival is None else arrival
         target = self.pair.target
@@ -60,7 +62,7 @@ class Serving:
             self._admission(reader.output_count(request).best_of),
         ):
             checked = await reader.read(request)
-            choices = Choices(checked, self.pair, arrival)
+            choices = Choices(checked, self.pair, arrival, deadline)
             outputs += choices.generations
             self.pair.metrics.requests.add_prompt(len(checked.prompt_ids))
             for response in prompt_responses(checked, await score_prompt(checked, self.pair), target.tokenizer):

@@ -1,52 +1,57 @@
-"""The target as the coordinator knows it: who it is, and that it stays the same model."""
+"""One target as the coordinator knows it, and the model that all targets of a pair have."""
 
 import asyncio
-import logging
 
-from coordinator.backoff import Backoff
+from coordinator.breaker import Breaker
+from coordinator.link import CALL_TIMEOUT, Link
+from coordinator.news import News
 from coordinator.peer import TargetPeer
 from coordinator.tokenizer import Tokenizer
-from specpair.errors import PeerUnavailableError, ShuttingDownError, VocabularyMismatchError
+from specpair.errors import VocabularyMismatchError
 from specpair.model_info import ModelInfo, TokenizerFiles
 
-CALL_TIMEOUT = 10.0
 
-logger = logging.getLogger(__name__)
+class TargetModel:
+    """What the first target that answered is; requests may move to another one only if it is the same."""
+
+    def __init__(self) -> None:
+        self.info: ModelInfo | None = None
+        self.tokenizer: Tokenizer | None = None
+        self._files: TokenizerFiles | None = None
+
+    async def compare(self, info: ModelInfo, files: TokenizerFiles | None) -> None:
+        """Raises VocabularyMismatchError for another model than the first; that one is taken as it is."""
+        if self.info is None:
+            self.tokenizer = None if files is None else await asyncio.to_thread(Tokenizer, files)
+            self._files, self.info = files, info
+        elif info.vocab_size != self.info.vocab_size or files != self._files:
+            raise VocabularyMismatchError("the target has another vocabulary than before; restart the coordinator")
+        elif (info.architecture, info.parameter_count) != (self.info.architecture, self.info.parameter_count):
+            raise VocabularyMismatchError("the target is another model than before; restart the coordinator")
 
 
-class TargetLink:
-    """A target that was reached. Made by `connect_target`."""
+class TargetLink(Link[TargetPeer]):
+    """A target that may come and go."""
 
-    def __init__(self, peer: TargetPeer, info: ModelInfo, files: TokenizerFiles | None, tokenizer: Tokenizer | None):
-        self.peer = peer
-        self.info = info
-        self.tokenizer = tokenizer
-        self._files = files
+    name = "target"
+
+    def __init__(self, peer: TargetPeer, breaker: Breaker, news: News, model: TargetModel):
+        super().__init__(peer, breaker, news)
+        self._model = model
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it may be asked now: after a failure as well, for without a target nothing goes on."""
+        return self.is_there
 
     async def confirm(self, instance_id: str) -> None:
         """Checks a process that answers in place of the one known.
 
         Raises VocabularyMismatchError if its tokens are others: running requests cannot go on there.
         """
-        if instance_id == self.info.instance_id:
-            return
-        info = await self.peer.info(CALL_TIMEOUT)
-        files = await self.peer.tokenizer_files(CALL_TIMEOUT)
-        if info.vocab_size != self.info.vocab_size or files != self._files:
-            raise VocabularyMismatchError("the target came back with another vocabulary; restart the coordinator")
-        logger.info("the target was restarted", extra={"instance_id": info.instance_id})
-        self.info = info
+        if self.info is None or instance_id != self.info.instance_id:
+            self.want_check()
+            await self.check()
 
-
-async def connect_target(peer: TargetPeer, within: float) -> TargetLink:
-    """Waits up to `within` seconds until the target answers. Raises PeerUnavailableError."""
-    backoff = Backoff("target", within)
-    while True:
-        try:
-            info = await peer.info(CALL_TIMEOUT)
-            files = await peer.tokenizer_files(CALL_TIMEOUT)
-            break
-        except (PeerUnavailableError, ShuttingDownError) as error:
-            await backoff.pause(error)
-    tokenizer = None if files is None else await asyncio.to_thread(Tokenizer, files)
-    return TargetLink(peer, info, files, tokenizer)
+    async def _compare(self, info: ModelInfo) -> None:
+        await self._model.compare(info, await self.peer.tokenizer_files(CALL_TIMEOUT))

@@ -1,111 +1,198 @@
-"""One sequence at the target, through restarts and lost connections."""
+"""One sequence at a target, through restarts, lost connections and moves from one target to another."""
 
 import asyncio
 import logging
+import time
 from collections.abc import Sequence
 
 from coordinator.backoff import Backoff
 from coordinator.peer import AWAY, LOST, Verdict
+from coordinator.pool import Targets
 from coordinator.target_link import TargetLink
-from specpair.errors import CapacityExhaustedError, SpecpairError
+from specpair.errors import (
+    CapacityExhaustedError,
+    ForwardFailedError,
+    PeerUnavailableError,
+    SpecpairError,
+    VocabularyMismatchError,
+)
 from specpair.options import SequenceOptions
 from specpair.v1.proposal_pb2 import Proposal
 
 CLOSE_TIMEOUT = 5.0
+MOST_REPEATS = 2
+"""Of a round whose forward pass failed: perhaps in company, perhaps for lack of memory, perhaps by its own tokens."""
 
 logger = logging.getLogger(__name__)
 
 
 class TargetSession:
-    """Gives each round its verdict, however often the target has to be asked or opened again.
+    """Gives each round its verdict, however often a target has to be asked or the sequence opened again.
 
     A repeated call carries the same step, so nothing is drawn twice: the target answers from memory. One that was
-    restarted judges again with the same noise; if its verdict differs, by rounding, the lost one was never seen.
+    restarted, or another one, judges again with the same noise; if its verdict differs, by rounding, the lost one was
+    never seen.
     """
 
     def __init__(
         self,
-        link: TargetLink,
+        targets: Targets,
         sequence_id: str,
         prompt_length: int,
         options: SequenceOptions,
         timeout: float,
+        *,
+        deadline: float | None = None,
         include_probabilities: bool = False,
     ):
-        self._link = link
+        """`timeout` is the patience of one call, in seconds, and that of a round unless there is a `deadline`, a
+        time.monotonic, for the whole request."""
+        self._targets = targets
         self._sequence_id = sequence_id
         self._prompt_length = prompt_length
         self._options = options
         self._timeout = timeout
+        self._deadline = deadline
         self._include_probabilities = include_probabilities
+        self._link: TargetLink | None = None
+        """Where the sequence is, or will be opened."""
+        self._visited: list[TargetLink] = []
+        """All that may hold something of it."""
         self._is_open = False
         self._lock = asyncio.Lock()
         """Held by the call under way: a sequence is not forked in the middle of one."""
 
     async def open(self, history: Sequence[int]) -> None:
-        """Registers the sequence. Raises CapacityExhaustedError at once: nothing was generated yet."""
-        backoff = Backoff("target", self._timeout)
+        """Registers the sequence. Raises CapacityExhaustedError if all are full: nothing was generated yet."""
+        backoff = self._backoff()
         while not self._is_open:
             try:
-                await self._open(history, backoff)
+                await self._settle(history, backoff)
+            except CapacityExhaustedError:
+                if len(self._visited) >= len(self._targets.links):
+                    raise
+                self._leave()
             except AWAY as error:
-                await backoff.pause(error)
+                await self._recover(error, backoff)
 
     async def fork(self, original: "TargetSession") -> None:
         """Registers the sequence as a copy of another's prompt. What keeps it from that, `verify` makes good."""
         async with original._lock:
+            if (link := original._link) is None:
+                return
+            self._enter(link)
             try:
-                instance_id = await self._link.peer.fork(
+                instance_id = await link.peer.fork(
                     original._sequence_id,
                     self._sequence_id,
                     self._prompt_length,
                     self._options.sampling,
                     self._timeout,
                 )
-                await self._link.confirm(instance_id)
+                await link.confirm(instance_id)
                 self._is_open = True
             except SpecpairError as error:
                 logger.info("not forked: %s", error.message, extra={"sequence_id": self._sequence_id})
 
     async def verify(self, step: int, history: Sequence[int], proposal: Proposal | None) -> Verdict:
-        """The verdict of one round. Raises PeerUnavailableError when the target stays away."""
+        """The verdict of one round. Raises PeerUnavailableError when no target is to be had in time."""
         async with self._lock:
             return await self._verify(step, history, proposal)
 
     async def _verify(self, step: int, history: Sequence[int], proposal: Proposal | None) -> Verdict:
-        backoff = Backoff("target", self._timeout)
+        backoff, repeat_count = self._backoff(), 0
         while True:
             try:
-                if not self._is_open:
-                    await self._reopen(history, backoff)
-                return await self._link.peer.verify(
-                    self._sequence_id, step, len(history), proposal, backoff.remaining, self._include_probabilities
+                link = await self._settle(history, backoff)
+                verdict = await link.peer.verify(
+                    self._sequence_id, step, len(history), proposal, self._within(backoff), self._include_probabilities
                 )
             except LOST as error:
                 self._is_open = False
-                await self._wait(backoff, error)
-            except (*AWAY, CapacityExhaustedError) as error:
-                await self._wait(backoff, error)
+                await self._pause(error, backoff)
+            except AWAY as error:
+                await self._recover(error, backoff)
+            except VocabularyMismatchError:
+                if not self._moved():
+                    raise
+            except CapacityExhaustedError as error:
+                await self._pause(error, backoff)
+            except ForwardFailedError as error:
+                repeat_count += 1
+                if repeat_count > MOST_REPEATS:
+                    raise
+                await self._pause(error, backoff)
+            else:
+                link.welcome()
+                return verdict
 
     async def close(self) -> None:
-        """Gives the blocks back. A target that is away has lost them anyway."""
+        """Gives the blocks back. A target that is away has lost them anyway, or gives them up in time."""
         async with self._lock:
-            try:
-                await self._link.peer.close_sequence(self._sequence_id, CLOSE_TIMEOUT)
-            except SpecpairError as error:
-                logger.debug("closing at the target failed: %s", error.message)
+            if self._link is not None:
+                self._leave()
+            await asyncio.gather(*(self._close_at(link) for link in self._visited))
 
-    async def _open(self, history: Sequence[int], backoff: Backoff) -> None:
-        instance_id = await self._link.peer.open(
-            self._sequence_id, history, self._prompt_length, self._options, backoff.remaining
+    async def _settle(self, history: Sequence[int], backoff: Backoff) -> TargetLink:
+        """The target where the sequence is open, which it is opened at if need be."""
+        while self._link is None:
+            chosen = self._targets.choose(history)
+            if chosen is None:
+                await backoff.pause(PeerUnavailableError("no target is there"))
+            else:
+                self._enter(chosen)
+        if not self._is_open:
+            await self._open(self._link, history, backoff)
+        return self._link
+
+    async def _open(self, link: TargetLink, history: Sequence[int], backoff: Backoff) -> None:
+        if link in self._visited:
+            await link.peer.close_sequence(self._sequence_id, self._within(backoff))
+        else:
+            self._visited.append(link)
+        instance_id = await link.peer.open(
+            self._sequence_id, history, self._prompt_length, self._options, self._within(backoff)
         )
-        await self._link.confirm(instance_id)
+        await link.confirm(instance_id)
         self._is_open = True
 
-    async def _reopen(self, history: Sequence[int], backoff: Backoff) -> None:
-        await self._link.peer.close_sequence(self._sequence_id, backoff.remaining)
-        await self._open(history, backoff)
+    async def _recover(self, error: SpecpairError, backoff: Backoff) -> None:
+        """After a target did not answer: goes to another, or waits for this one."""
+        if self._link is not None:
+            self._link.fail(error)
+        if not self._moved():
+            await self._pause(error, backoff)
 
-    async def _wait(self, backoff: Backoff, error: SpecpairError) -> None:
+    def _moved(self) -> bool:
+        """Leaves the target if there is another to go to."""
+        if self._link is None or not self._targets.has_better(self._link):
+            return False
+        logger.warning("going to another target", extra={"sequence_id": self._sequence_id})
+        self._leave()
+        return True
+
+    async def _pause(self, error: SpecpairError, backoff: Backoff) -> None:
         logger.warning("asking the target again: %s", error.message, extra={"sequence_id": self._sequence_id})
         await backoff.pause(error)
+
+    def _enter(self, link: TargetLink) -> None:
+        self._link = link
+        link.sequence_count += 1
+
+    def _leave(self) -> None:
+        assert self._link is not None
+        self._link.sequence_count -= 1
+        self._link, self._is_open = None, False
+
+    def _backoff(self) -> Backoff:
+        patience = self._timeout if self._deadline is None else self._deadline - time.monotonic()
+        return Backoff("target", patience, self._targets.news)
+
+    def _within(self, backoff: Backoff) -> float:
+        return min(backoff.remaining, self._timeout)
+
+    async def _close_at(self, link: TargetLink) -> None:
+        try:
+            await link.peer.close_sequence(self._sequence_id, CLOSE_TIMEOUT)
+        except SpecpairError as error:
+            logger.debug("closing at the target failed: %s", error.message)

@@ -189,8 +189,8 @@ async def running_pair(
             server=ServerConfig(port=0),
             http=HttpConfig(port=0, grace_seconds=0.0, security=security.coordinator),
             peer_security=security.peers,
-            target_address=target_model.address,
-            draft_address=draft_model.address if draft_model else None,
+            target_addresses=(target_model.address,),
+            draft_addresses=(draft_model.address,) if draft_model else (),
             **{"max_requests": 256, **options},
         )
         front_end = await stack.enter_async_context(http_front_end(config.http, server, registry))

@@ -177,12 +177,20 @@ def needing_torch() -> Iterator[None]:
 @friendly
 def serve_coordinator(
     target: Annotated[
-        str, typer.Option("--target", envvar="SPECPAIR_TARGET", help="The target service, as host:port.")
+        str,
+        typer.Option(
+            "--target",
+            envvar="SPECPAIR_TARGET",
+            help="The target service, as host:port; several with commas between them, or dns:name:port for every host "
+            "that the name stands for.",
+        ),
     ] = f"127.0.0.1:{opt.TARGET_PORT}",
     draft: Annotated[
         str,
         typer.Option(
-            "--draft", envvar="SPECPAIR_DRAFT", help="The draft service, as host:port; `none` for a target alone."
+            "--draft",
+            envvar="SPECPAIR_DRAFT",
+            help="The draft service, as --target; `none` for a target alone.",
         ),
     ] = f"127.0.0.1:{opt.DRAFT_PORT}",
     host: opt.HostOption = "127.0.0.1",
@@ -238,8 +246,8 @@ def serve_coordinator(
             peer_security=protection.channel_security(
                 peer_tls_ca, peer_tls_cert, peer_tls_key, peer_tls_name, peer_token_file, protection.PEER_TOKEN
             ),
-            target_address=target,
-            draft_address=None if draft == "none" else draft,
+            target_addresses=addresses(target),
+            draft_addresses=() if draft == "none" else addresses(draft),
             num_speculative_tokens=num_speculative_tokens,
             max_num_speculative_tokens=max_num_speculative_tokens,
             max_requests=max_requests,
@@ -247,3 +255,8 @@ def serve_coordinator(
             target_timeout=target_timeout,
         )
     )
+
+
+def addresses(text: str) -> tuple[str, ...]:
+    """Those of a list with commas."""
+    return tuple(address.strip() for address in text.split(","))

@@ -265,7 +265,7 @@ async def test_other_vocabularies_are_refused_at_start(folder: Path, tmp_path: P
         running_draft(engine_config(tmp_path / "draft")) as draft,
     ):
         settings = CoordinatorConfig(
-            server=ServerConfig(port=0), target_address=target.address, draft_address=draft.address
+            server=ServerConfig(port=0), target_addresses=(target.address,), draft_addresses=(draft.address,)
         )
         with pytest.raises(VocabularyMismatchError, match="4094"):
             async with connect_pair(settings):

@@ -2,15 +2,17 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 
+from coordinator.breaker import Breaker
 from coordinator.choices import Choices
 from coordinator.config import CoordinatorConfig
 from coordinator.draft_link import DraftLink
 from coordinator.generation import Generation
-from coordinator.pair import Pair
+from coordinator.pair import Pair, watched
+from coordinator.pool import Drafts, Targets
 from coordinator.request import GenerationRequest
-from coordinator.target_link import TargetLink
+from coordinator.target_link import TargetLink, TargetModel
 from specpair.errors import PeerUnavailableError
 from specpair.options import SamplingOptions
 from specpair.rpc.config import ServerConfig
@@ -20,8 +22,8 @@ PROMPT = (5, 17, 3)
 AWAY = PeerUnavailableError("away")
 CONFIG = CoordinatorConfig(
     server=ServerConfig(port=0),
-    target_address="target:1",
-    draft_address="draft:1",
+    target_addresses=("target:1",),
+    draft_addresses=("draft:1",),
     draft_timeout=0.2,
     draft_cooldown=0.001,
     target_timeout=1.0,
@@ -38,13 +40,36 @@ def request(max_tokens: int = 40, count: int = 4, **changes: object) -> Generati
     return GenerationRequest(**{**values, **changes})  # type: ignore[arg-type]
 
 
-class Bench:
-    """A pair of fakes."""
+def targets_of(*fakes: FakeTarget) -> Targets:
+    """Links to fake targets, each at an address of its own."""
+    model, by_address = TargetModel(), {fake.address: fake for fake in fakes}
+    return Targets(
+        tuple(by_address),
+        lambda address, news: TargetLink(by_address[address], Breaker(0.001, 1.0), news, model),
+        model,
+    )
 
-    def __init__(self, pair: Pair, draft: FakeDraft, target: FakeTarget) -> None:
+
+def drafts_of(model: TargetModel, *fakes: FakeDraft) -> Drafts:
+    """The same of drafts, for targets of this model."""
+    by_address = {fake.address: fake for fake in fakes}
+    return Drafts(
+        tuple(by_address),
+        lambda address, news: DraftLink(
+            by_address[address], Breaker(CONFIG.draft_cooldown, CONFIG.draft_timeout), news, model
+        ),
+    )
+
+
+class Bench:
+    """A pair of fakes, or more of them."""
+
+    def __init__(self, pair: Pair, drafts: list[FakeDraft], targets: list[FakeTarget]) -> None:
         self.pair = pair
-        self.draft = draft
-        self.target = target
+        self.drafts = drafts
+        self.targets = targets
+        self.draft = drafts[0]
+        self.target = targets[0]
 
     def generation(self, max_tokens: int = 40, count: int = 4, **changes: object) -> Generation:
         return Generation(request(max_tokens, count, **changes), self.pair)
@@ -52,9 +77,9 @@ class Bench:
     def choices(self, max_tokens: int = 40, count: int = 4, **changes: object) -> Choices:
         return Choices(request(max_tokens, count, **changes), self.pair)
 
-    async def run(self, max_tokens: int = 40, count: int = 4, pause: float = 0.0) -> Generation:
+    async def run(self, max_tokens: int = 40, count: int = 4, pause: float = 0.0, **changes: object) -> Generation:
         """Runs to the end and checks what must hold however it went. A pause lets the draft's cool-down pass."""
-        generation = self.generation(max_tokens, count)
+        generation = self.generation(max_tokens, count, **changes)
         async for round_ in generation.rounds():
             assert len(round_.token_ids) == len(round_.origins)
             await asyncio.sleep(pause)
@@ -64,22 +89,33 @@ class Bench:
 
     async def check_closed(self) -> None:
         await self.pair.background.drain(1.0)
-        assert not self.target.held
-        assert not self.draft.held
+        assert not any(peer.held for peer in (*self.targets, *self.drafts))
+        links = [*self.pair.target.links.values(), *(self.pair.draft.links.values() if self.pair.draft else ())]
+        assert not any(link.sequence_count for link in links)
 
 
 @asynccontextmanager
-async def bench(*, with_draft: bool = True, target_len: int = 200, draft_len: int = 200) -> AsyncIterator[Bench]:
-    target = FakeTarget(model_info(max_model_len=target_len))
-    draft = FakeDraft(model_info(max_model_len=draft_len))
-    link = TargetLink(target, target.model, None, None)
-    draft_link = DraftLink(draft, link, CONFIG)
-    await draft_link.check()
-    watcher = asyncio.create_task(draft_link.watch())
-    pair = Pair(config=CONFIG, target=link, draft=draft_link if with_draft else None)
-    try:
-        yield Bench(pair, draft, target)
-    finally:
-        watcher.cancel()
-        with suppress(asyncio.CancelledError):
-            await watcher
+async def bench(
+    *,
+    with_draft: bool = True,
+    target_len: int = 200,
+    draft_len: int = 200,
+    target_count: int = 1,
+    draft_count: int = 1,
+) -> AsyncIterator[Bench]:
+    fake_targets = [
+        FakeTarget(model_info(f"t{i}", max_model_len=target_len), f"target:{i + 1}") for i in range(target_count)
+    ]
+    fake_drafts = [
+        FakeDraft(model_info(f"d{i}", max_model_len=draft_len), f"draft:{i + 1}") for i in range(draft_count)
+    ]
+    async with AsyncExitStack() as stack:
+        targets = await stack.enter_async_context(watched(targets_of(*fake_targets)))
+        await targets.wait_until_there(1.0)
+        drafts = None
+        if with_draft:
+            drafts = await stack.enter_async_context(watched(drafts_of(targets.model, *fake_drafts)))
+            await drafts.wait_until_there(1.0)
+        while any(not link.is_there for pool in (targets, drafts) if pool for link in pool.links.values()):
+            await asyncio.sleep(0)
+        yield Bench(Pair(config=CONFIG, target=targets, draft=drafts), fake_drafts, fake_targets)

@@ -4,7 +4,7 @@ Their language is a function of the history, so every correct run gives the same
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field, replace
 
 from coordinator.peer import DraftPeer, Proposed, Scores, TargetPeer, Verdict
@@ -121,9 +121,12 @@ class Faults:
 class FakeSequences:
     """Keeps sequences by the contract's rules and records what it is asked."""
 
-    def __init__(self, info: ModelInfo) -> None:
+    def __init__(self, info: ModelInfo, address: str = "fake:1") -> None:
         self.model = info
-        self.address = "fake:1"
+        self.address = address
+        self.is_serving = True
+        """What its health says; `say_health` tells of a change."""
+        self._health_changed = asyncio.Event()
         self.held: dict[str, Held] = {}
         self.opened: list[tuple[list[int], int]] = []
         """Tokens and prompt length of every opening."""
@@ -146,6 +149,16 @@ class FakeSequences:
         """A new process: nothing is known any more."""
         self.held.clear()
         self.model = model_info(self.model.instance_id + "+", max_model_len=self.model.max_model_len)
+
+    async def health(self) -> AsyncGenerator[bool, None]:
+        while True:
+            self._health_changed.clear()
+            yield self.is_serving
+            await self._health_changed.wait()
+
+    def say_health(self, *, is_serving: bool) -> None:
+        self.is_serving = is_serving
+        self._health_changed.set()
 
     async def info(self, within: float) -> ModelInfo:
         return self.model
@@ -216,8 +229,8 @@ def resized(entries: list[TokenLogprobs], extra: int) -> list[TokenLogprobs]:
 class FakeTarget(FakeSequences, TargetPeer):
     """Accepts what it would have said itself."""
 
-    def __init__(self, info: ModelInfo) -> None:
-        super().__init__(info)
+    def __init__(self, info: ModelInfo, address: str = "fake:1") -> None:
+        super().__init__(info, address)
         self.score_faults = Faults()
         self.extra_logprobs = 0
         """Entries sent beyond what was committed or scored; fewer where it is negative."""
@@ -279,8 +292,8 @@ class FakeTarget(FakeSequences, TargetPeer):
 class FakeDraft(FakeSequences, DraftPeer):
     """Says what the target says, but is wrong at every fifth position."""
 
-    def __init__(self, info: ModelInfo) -> None:
-        super().__init__(info)
+    def __init__(self, info: ModelInfo, address: str = "fake:1") -> None:
+        super().__init__(info, address)
         self.counts: list[int] = []
         """Tokens asked for, call by call."""
         self.extra_count = 0

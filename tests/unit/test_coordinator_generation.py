@@ -1,27 +1,28 @@
 """The loop of one request, above all when a peer fails: the tokens stay the target's own."""
 
 import asyncio
+import time
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator import backoff
-from coordinator.draft_link import DraftLink
 from coordinator.generation import Generation, Round
-from coordinator.target_link import TargetLink, connect_target
+from coordinator.pair import watched
 from specpair.errors import (
     CapacityExhaustedError,
+    ForwardFailedError,
     InvalidDistributionError,
     InvalidFieldError,
     NotFiniteError,
     PeerUnavailableError,
+    ShuttingDownError,
     SpecpairError,
     VocabularyMismatchError,
 )
-from specpair.model_info import ModelInfo
 from specpair.options import SamplingOptions
-from tests.unit.coordinator_bench import AWAY, CONFIG, PROMPT, bench
+from tests.unit.coordinator_bench import AWAY, PROMPT, bench, drafts_of, targets_of
 from tests.unit.coordinator_peers import FakeDraft, FakeTarget, continuation, logprob, model_info
 
 
@@ -157,7 +158,7 @@ async def test_a_restarted_draft_is_compared_again_and_then_used() -> None:
             await asyncio.sleep(0.001)
         assert len(b.draft.counts) > asked
         draft = b.pair.draft
-        assert draft is not None and draft.info is not None and draft.info.instance_id == "first+"
+        assert draft is not None and draft.info is not None and draft.info.instance_id == "d0+"
 
 
 async def test_a_restarted_draft_of_another_vocabulary_is_not_used() -> None:
@@ -191,12 +192,13 @@ async def test_an_empty_proposal_is_a_plain_round_and_no_fallback() -> None:
 
 
 async def test_a_draft_without_a_model_is_taken_without_a_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
-    target = FakeTarget(model_info())
     draft = FakeDraft(model_info(vocab_size=0))
     monkeypatch.setattr(draft, "tokenizer_files", None)
-    link = DraftLink(draft, TargetLink(target, target.model, None, None), CONFIG)
-    await link.check()
-    assert link.is_usable
+    async with watched(targets_of(FakeTarget(model_info()))) as targets:
+        await targets.wait_until_there(1.0)
+        async with watched(drafts_of(targets.model, draft)) as drafts:
+            await drafts.wait_until_there(1.0)
+            assert drafts.choose(PROMPT) is not None
 
 
 async def test_a_proposal_that_the_target_refuses_is_dropped_and_its_step_decoded_plainly() -> None:
@@ -364,40 +366,125 @@ async def test_the_prompt_alone_needs_no_sequence() -> None:
 
 async def test_the_start_waits_for_a_target_that_loads(monkeypatch: pytest.MonkeyPatch) -> None:
     target = FakeTarget(model_info())
-    answers = iter([AWAY, AWAY])
-
-    async def info(within: float) -> object:
-        for error in answers:
-            raise error
-        return target.model
-
-    monkeypatch.setattr(target, "info", info)
-    link = await connect_target(target, 1.0)
-    assert link.info is target.model
-
-
-async def test_the_start_gives_up_on_an_absent_target(monkeypatch: pytest.MonkeyPatch) -> None:
-    target = FakeTarget(model_info())
-
-    async def info(within: float) -> object:
-        raise AWAY
-
-    monkeypatch.setattr(target, "info", info)
-    with pytest.raises(PeerUnavailableError, match="target could not be reached"):
-        await connect_target(target, 0.01)
+    target.is_serving = False
+    async with watched(targets_of(target)) as targets:
+        with pytest.raises(PeerUnavailableError, match=r"none of fake:1 could be reached within 0\.02 s"):
+            await targets.wait_until_there(0.02)
+        target.say_health(is_serving=True)
+        await targets.wait_until_there(1.0)
+        assert targets.info is target.model
 
 
 async def test_the_start_refuses_another_vocabulary_and_goes_on_without_an_absent_draft() -> None:
-    target = FakeTarget(model_info())
-    link = TargetLink(target, target.model, None, None)
-    other = DraftLink(FakeDraft(model_info(vocab_size=50)), link, CONFIG)
-    with pytest.raises(VocabularyMismatchError):
-        await other.wait_until_checked(1.0)
+    absent = FakeDraft(model_info(), "absent:1")
+    absent.is_serving = False
+    async with watched(targets_of(FakeTarget(model_info()))) as targets:
+        await targets.wait_until_there(1.0)
+        async with watched(drafts_of(targets.model, FakeDraft(model_info(vocab_size=50)))) as drafts:
+            with pytest.raises(VocabularyMismatchError):
+                await drafts.wait_until_there(1.0)
+        async with watched(drafts_of(targets.model, absent)) as drafts:
+            with pytest.raises(PeerUnavailableError):
+                await drafts.wait_until_there(0.02)
+            assert drafts.choose(PROMPT) is None
 
-    class AbsentDraft(FakeDraft):
-        async def info(self, within: float) -> ModelInfo:
-            raise AWAY
 
-    absent = DraftLink(AbsentDraft(model_info()), link, CONFIG)
-    await absent.wait_until_checked(0.01)
-    assert not absent.is_usable
+async def test_a_request_moves_to_another_target_and_loses_no_token() -> None:
+    async with bench(target_count=2) as b:
+        generation = b.generation()
+        rounds = generation.rounds()
+        for _ in range(3):
+            await anext(rounds)
+        first = next(target for target in b.targets if target.held)
+        other = next(target for target in b.targets if target is not first)
+        first.faults.before = dict.fromkeys(range(1000), AWAY)
+        async for _ in rounds:
+            pass
+        assert generation.output.token_ids == continuation(PROMPT, 40)
+        assert len(other.opened) == 1 and other.opened[0][1] == len(PROMPT)
+        assert other.steps[0] == first.steps[-1], "the lost step is judged again with its own noise"
+        first.faults.before = {}
+        await b.check_closed()
+
+
+async def test_a_target_that_drains_is_left_before_it_ends() -> None:
+    async with bench(target_count=2) as b:
+        rounds = b.generation().rounds()
+        await anext(rounds)
+        first = next(target for target in b.targets if target.held)
+        first.say_health(is_serving=False)
+        first.faults.before = dict.fromkeys(range(1000), ShuttingDownError())
+        generated = [token for r in [r async for r in rounds] for token in r.token_ids]
+        assert generated == continuation(PROMPT, 40)[1:]
+        assert first.faults.count == 2, "the first token, and one call that was refused"
+
+
+async def test_new_sequences_go_to_the_least_loaded_target_that_serves() -> None:
+    async with bench(target_count=3) as b:
+        b.targets[1].say_health(is_serving=False)
+        outputs = [b.generation(prompt_ids=(i, 1, 2)).rounds() for i in range(12)]
+        for rounds in outputs:
+            await anext(rounds)
+        assert len(b.targets[1].opened) == 0
+        assert {len(b.targets[0].opened), len(b.targets[2].opened)} <= {5, 6, 7}
+        for rounds in outputs:
+            await rounds.aclose()
+        await b.check_closed()
+
+
+async def test_a_full_target_sends_new_sequences_to_another() -> None:
+    async with bench(target_count=2) as b:
+        for target in b.targets:
+            target.open_faults.before = {0: CapacityExhaustedError("full")}
+        with pytest.raises(CapacityExhaustedError):
+            await collect(b.generation())
+        b.targets[0].open_faults.before = dict.fromkeys(range(1000), CapacityExhaustedError("full"))
+        await b.run()
+
+
+async def test_a_request_goes_on_with_another_draft() -> None:
+    async with bench(draft_count=2) as b:
+        rounds = b.generation(max_tokens=100).rounds()
+        for _ in range(3):
+            await anext(rounds)
+        first = next(draft for draft in b.drafts if draft.held)
+        other = next(draft for draft in b.drafts if draft is not first)
+        first.faults.before = dict.fromkeys(range(1000), AWAY)
+        async for _ in rounds:
+            pass
+        assert len(other.counts) > 10
+        assert first.faults.count <= 5, "it is left alone"
+
+
+async def test_a_failed_forward_pass_is_repeated_and_one_that_always_fails_ends_the_request() -> None:
+    async with bench() as b:
+        b.target.faults.before = {3: ForwardFailedError(), 4: ForwardFailedError()}
+        await b.run()
+        b.target.faults.before = dict.fromkeys(range(b.target.faults.count + 2, 1000), ForwardFailedError())
+        with pytest.raises(ForwardFailedError):
+            await collect(b.generation())
+        await b.check_closed()
+
+
+async def test_a_clients_deadline_is_the_patience_of_its_request() -> None:
+    async with bench() as b:
+        b.target.faults.before = dict.fromkeys(range(2, 10_000), AWAY)
+        generation = Generation(b.generation().request, b.pair, deadline=time.monotonic() + 0.1)
+        with pytest.raises(PeerUnavailableError, match=r"could not be reached within 0\.0"):
+            await collect(generation)
+        assert generation.output.token_ids, "what it has stays"
+
+
+async def test_an_output_goes_on_behind_tokens_received_before() -> None:
+    async with bench() as b:
+        received = tuple(continuation(PROMPT, 17))
+        generation = b.generation(resumed_ids=received)
+        rounds = await collect(generation)
+        assert [token for r in rounds for token in r.token_ids] == continuation(PROMPT, 40)[17:]
+        assert generation.output.new_token_count == 23
+        assert b.target.steps[0] == 17, "no step of the call before is used again"
+        assert b.target.opened[0] == ([*PROMPT, *received], len(PROMPT))
+        whole = b.generation(resumed_ids=tuple(continuation(PROMPT, 40)))
+        (end,) = await collect(whole)
+        assert end.is_last and not end.token_ids and whole.output.finish_reason == "length"
+        await b.check_closed()

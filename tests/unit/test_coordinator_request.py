@@ -13,7 +13,7 @@ from specpair.v1 import coordinator_service_pb2 as pb
 from tests.unit.coordinator_peers import model_info
 from tests.unit.coordinator_tokenizers import byte_level
 
-CONFIG = CoordinatorConfig(server=ServerConfig(port=0), target_address="a:1")
+CONFIG = CoordinatorConfig(server=ServerConfig(port=0), target_addresses=("a:1",))
 
 
 async def read(tokenizer: Tokenizer | None = None, **fields: object) -> GenerationRequest:
@@ -216,9 +216,9 @@ async def test_without_a_tokenizer_text_is_not_supported(fields: dict[str, objec
 @pytest.mark.parametrize(
     "changes",
     [
-        {"target_address": "nowhere"},
-        {"target_address": "host:0"},
-        {"draft_address": "host:99999"},
+        {"target_addresses": ("nowhere",)},
+        {"target_addresses": ("dns:host:0",)},
+        {"draft_addresses": ("host:1", "host:99999")},
         {"num_speculative_tokens": 17},
         {"num_speculative_tokens": -1},
         {"max_num_speculative_tokens": 65},
@@ -228,6 +228,6 @@ async def test_without_a_tokenizer_text_is_not_supported(fields: dict[str, objec
     ],
 )
 def test_a_config_outside_its_limits_is_refused(changes: dict[str, object]) -> None:
-    values: dict[str, object] = {"server": ServerConfig(port=0), "target_address": "a:1"}
+    values: dict[str, object] = {"server": ServerConfig(port=0), "target_addresses": ("a:1",)}
     with pytest.raises(InvalidFieldError, match=next(iter(changes))):
         CoordinatorConfig(**{**values, **changes})  # type: ignore[arg-type]

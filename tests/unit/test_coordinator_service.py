@@ -1,15 +1,14 @@
 """The servicer: what its messages say, and how many requests it lets in."""
 
 import logging
+from collections.abc import AsyncIterator
+from dataclasses import replace
 
 import pytest
 
 from coordinator.config import CoordinatorConfig
-from coordinator.draft_link import DraftLink
-from coordinator.pair import Pair
 from coordinator.service import CoordinatorServicer
 from coordinator.serving import Serving
-from coordinator.target_link import TargetLink
 from specpair.errors import (
     CapacityExhaustedError,
     InvalidFieldError,
@@ -23,15 +22,19 @@ from specpair.rpc.config import ServerConfig
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import sampling_pb2
 from specpair.v1.drafter_pb2 import DRAFTER_BIGRAM, DRAFTER_NGRAM, DRAFTER_UNIGRAM, DRAFTER_UNSPECIFIED
-from tests.unit.coordinator_peers import FakeDraft, FakeTarget, continuation, logprob, model_info
+from tests.unit.coordinator_bench import Bench, bench
+from tests.unit.coordinator_peers import continuation, logprob, model_info
 
 CONFIG = CoordinatorConfig(
-    server=ServerConfig(port=0), target_address="target:1", draft_address="draft:1", max_requests=2
+    server=ServerConfig(port=0), target_addresses=("target:1",), draft_addresses=("draft:1",), max_requests=2
 )
 
 
 class NoContext:
     """Of a call without metadata."""
+
+    def time_remaining(self) -> float | None:
+        return None
 
     def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
         return ()
@@ -43,11 +46,11 @@ NO_CONTEXT = NoContext()
 class Service:
     """A servicer over fakes, called without gRPC."""
 
-    def __init__(self) -> None:
-        self.target, self.draft = FakeTarget(model_info()), FakeDraft(model_info())
-        link = TargetLink(self.target, self.target.model, None, None)
-        self.link = DraftLink(self.draft, link, CONFIG)
-        self.pair = Pair(config=CONFIG, target=link, draft=self.link)
+    def __init__(self, fakes: Bench) -> None:
+        self.target, self.draft = fakes.target, fakes.draft
+        self.pair = replace(fakes.pair, config=CONFIG)
+        assert self.pair.draft is not None
+        (self.link,) = self.pair.draft.links.values()
         self.servicer = CoordinatorServicer(Serving(self.pair))
 
     def generate(self, **fields: object):
@@ -59,10 +62,9 @@ class Service:
 
 
 @pytest.fixture
-async def service() -> Service:
-    service = Service()
-    await service.link.check()
-    return service
+async def service() -> AsyncIterator[Service]:
+    async with bench() as fakes:
+        yield Service(fakes)
 
 
 async def test_the_messages_of_a_request(service: Service) -> None:

@@ -1,0 +1,18 @@
+"""Addresses as they are configured, and the hosts behind them."""
+
+import asyncio
+import socket
+
+from specpair.rpc.config import join_address
+
+DNS_PREFIX = "dns:"
+"""Before `name:port`: every address that the name has is an instance of its own."""
+
+
+async def resolve(address: str) -> frozenset[str]:
+    """The `host:port` behind a configured address. Raises OSError if the name is not known at present."""
+    if not address.startswith(DNS_PREFIX):
+        return frozenset([address])
+    host, _, port = address.removeprefix(DNS_PREFIX).rpartition(":")
+    found = await asyncio.get_running_loop().getaddrinfo(host, int(port), type=socket.SOCK_STREAM)
+    return frozenset(join_address(str(where[0]), int(where[1])) for *_, where in found)

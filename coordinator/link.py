@@ -1,0 +1,139 @@
+"""One process of a model service as the coordinator knows it: whether it is there, checked, and how busy it is."""
+
+import asyncio
+import logging
+from abc import ABC, abstractmethod
+from typing import Generic, TypeVar
+
+from coordinator.breaker import Breaker
+from coordinator.news import News
+from coordinator.peer import ModelPeer
+from specpair.errors import SpecpairError, VocabularyMismatchError
+from specpair.model_info import ModelInfo
+
+CALL_TIMEOUT = 10.0
+RECONNECT_PAUSE = 0.1
+REFUSED_PAUSE = 10.0
+"""Seconds before a process whose tokens are others is looked at again."""
+
+PeerT = TypeVar("PeerT", bound=ModelPeer)
+
+logger = logging.getLogger(__name__)
+
+
+class Link(ABC, Generic[PeerT]):
+    """What is behind one address. Processes may come and go there; each is compared before it is used."""
+
+    name: str
+    """draft or target, as the log calls it."""
+
+    def __init__(self, peer: PeerT, breaker: Breaker, news: News):
+        """`news` is told of every change of `is_usable`, but for the end of a pause after a failure."""
+        self.peer = peer
+        self.breaker = breaker
+        self.info: ModelInfo | None = None
+        """Facts of the process that was checked; None while there is none."""
+        self.refusal: VocabularyMismatchError | None = None
+        """Why the process there is not used; None while nothing speaks against it."""
+        self.sequence_count = 0
+        """Sequences that were placed here and are not closed."""
+        self._news = news
+        self._is_serving = False
+        """What its health says."""
+        self._is_away = False
+        self._check_wanted = asyncio.Event()
+        self._checking = asyncio.Lock()
+
+    @property
+    def is_there(self) -> bool:
+        """Whether it serves, and was checked."""
+        return self._is_serving and self.info is not None
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether it may be asked now."""
+        return self.is_there and self.breaker.may_admit
+
+    def fail(self, error: SpecpairError) -> None:
+        """The process did not answer, or is about to stop."""
+        self.breaker.fail()
+        if not self._is_away:
+            logger.warning("the %s at %s failed: %s", self.name, self.peer.address, error.message)
+            self._is_away = True
+            self._news.announce()
+
+    def welcome(self) -> None:
+        """After an answer."""
+        self.breaker.succeed()
+        if self._is_away:
+            logger.info("the %s at %s answers again", self.name, self.peer.address)
+            self._is_away = False
+            self._news.announce()
+
+    async def check(self) -> None:
+        """Compares the process with what the pair is made of, and takes it into use.
+
+        Raises VocabularyMismatchError, or PeerUnavailableError when it does not answer.
+        """
+        async with self._checking:
+            info = await self.peer.info(CALL_TIMEOUT)
+            if not self._knows(info):
+                await self._compare(info)
+                logger.info("the %s at %s is in use", self.name, self.peer.address)
+            self.info, self.refusal = info, None
+            self._check_wanted.clear()
+            self._news.announce()
+
+    async def watch(self) -> None:
+        """Follows its health and checks it whenever that is wanted, for as long as the coordinator lives."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._follow_health())
+            group.create_task(self._keep_checked())
+
+    @abstractmethod
+    async def _compare(self, info: ModelInfo) -> None:
+        """Raises VocabularyMismatchError if the process cannot be one of the pair."""
+
+    def want_check(self) -> None:
+        """Another process answers there, or might."""
+        self.info = None
+        self._check_wanted.set()
+        self._news.announce()
+
+    def _knows(self, info: ModelInfo) -> bool:
+        return self.info is not None and self.info.instance_id == info.instance_id
+
+    async def _follow_health(self) -> None:
+        while True:
+            try:
+                async for is_serving in self.peer.health():
+                    self._set_serving(is_serving)
+            except SpecpairError as error:
+                logger.debug("no health of the %s at %s: %s", self.name, self.peer.address, error.message)
+            self._set_serving(False)
+            await asyncio.sleep(RECONNECT_PAUSE)
+
+    def _set_serving(self, is_serving: bool) -> None:
+        if is_serving == self._is_serving:
+            return
+        self._is_serving = is_serving
+        if is_serving:
+            self._check_wanted.set()  # it may be another process
+        self._news.announce()
+
+    async def _keep_checked(self) -> None:
+        while True:
+            await self._check_wanted.wait()
+            try:
+                await self.check()
+            except VocabularyMismatchError as error:
+                self.info, self.refusal = None, error
+                logger.error("the %s at %s is not used: %s", self.name, self.peer.address, error.message)
+                self._news.announce()
+                await asyncio.sleep(REFUSED_PAUSE)
+            except SpecpairError as error:
+                logger.debug("the %s cannot be checked: %s", self.name, error.message)
+                await asyncio.sleep(RECONNECT_PAUSE)
+            except Exception:  # whatever it was, the process is to be taken up again one day
+                logger.exception("checking the %s failed", self.name)
+                await asyncio.sleep(REFUSED_PAUSE)

@@ -1,0 +1,158 @@
+"""The instances of one model service, draft or target, and which of them takes a sequence."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any, Generic, TypeVar
+
+from coordinator.discovery import resolve
+from coordinator.draft_link import DraftLink
+from coordinator.link import Link
+from coordinator.news import News
+from coordinator.placement import Candidate, place
+from coordinator.target_link import TargetLink, TargetModel
+from coordinator.tokenizer import Tokenizer
+from specpair.errors import PeerUnavailableError
+from specpair.model_info import ModelInfo
+from specpair.options import Drafter
+
+DISCOVERY_INTERVAL = 5.0
+"""Seconds between two looks at what the names stand for."""
+
+LinkT = TypeVar("LinkT", bound=Link[Any])
+
+logger = logging.getLogger(__name__)
+
+
+class Pool(Generic[LinkT]):
+    """Links to all instances, made by `make` from their addresses. Used inside the running loop."""
+
+    def __init__(self, addresses: Sequence[str], make: Callable[[str, News], LinkT]):
+        self.news = News()
+        """Told whenever an instance becomes usable, or ceases to be."""
+        self.links: dict[str, LinkT] = {}
+        self._addresses = addresses
+        self._make = make
+        self._watchers: dict[str, asyncio.Task[None]] = {}
+
+    @property
+    def is_there(self) -> bool:
+        """Whether any instance serves."""
+        return any(link.is_there for link in self.links.values())
+
+    def choose(self, token_ids: Sequence[int], avoid: LinkT | None = None) -> LinkT | None:
+        """The instance for a sequence that begins with these tokens: least loaded, but for shared beginnings.
+
+        One whose last call failed, or the one to `avoid`, is taken only where there is no other; None if none can be
+        asked now.
+        """
+        usable = [link for link in self.links.values() if link.is_usable]
+        better = [link for link in usable if link is not avoid and link.breaker.is_closed]
+        links = better or [link for link in usable if link is not avoid] or usable
+        if not links:
+            return None
+        return links[place([Candidate(link.peer.address, link.sequence_count) for link in links], token_ids)]
+
+    async def wait_until_there(self, within: float) -> None:
+        """Until an instance serves.
+
+        Raises VocabularyMismatchError if one is not of the pair, PeerUnavailableError after `within` seconds.
+        """
+        deadline = time.monotonic() + within
+        while not self.is_there:
+            if (refusal := next((link.refusal for link in self.links.values() if link.refusal), None)) is not None:
+                raise refusal
+            if (remaining := deadline - time.monotonic()) <= 0:
+                raise PeerUnavailableError(f"none of {', '.join(self._addresses)} could be reached within {within:g} s")
+            await self.news.wait(remaining)
+
+    def has_better(self, link: LinkT) -> bool:
+        """Whether there is an instance to go to from `link`, which failed: one that did not."""
+        others = (other for other in self.links.values() if other is not link)
+        return any(other.is_usable and other.breaker.is_closed for other in others)
+
+    async def watch(self) -> None:
+        """Finds the instances and follows each, until cancelled."""
+        try:
+            while True:
+                await self.discover()
+                await asyncio.sleep(DISCOVERY_INTERVAL)
+        finally:
+            for watcher in self._watchers.values():
+                watcher.cancel()
+            await asyncio.gather(*self._watchers.values(), return_exceptions=True)
+
+    async def discover(self) -> None:
+        """Takes up new instances and lets those go that the names no longer stand for."""
+        found: set[str] = set()
+        for address in self._addresses:
+            try:
+                found |= await resolve(address)
+            except OSError:
+                logger.warning("%s cannot be resolved at present", address)
+                return
+        for address in found - self.links.keys():
+            self.links[address] = self._make(address, self.news)
+            self._watchers[address] = asyncio.create_task(self.links[address].watch())
+        for address in self.links.keys() - found:
+            await self._let_go(address)
+
+    async def close(self) -> None:
+        """Ends all connections."""
+        await asyncio.gather(*(link.peer.close() for link in self.links.values()))
+
+    async def _let_go(self, address: str) -> None:
+        link, watcher = self.links.pop(address), self._watchers.pop(address)
+        watcher.cancel()
+        with suppress(asyncio.CancelledError):
+            await watcher
+        await link.peer.close()
+        self.news.announce()
+
+    def _infos(self) -> Iterator[ModelInfo]:
+        return (link.info for link in self.links.values() if link.info is not None)
+
+
+class Targets(Pool[TargetLink]):
+    """All targets: the same model, any number of times."""
+
+    def __init__(self, addresses: Sequence[str], make: Callable[[str, News], TargetLink], model: TargetModel):
+        super().__init__(addresses, make)
+        self.model = model
+
+    @property
+    def tokenizer(self) -> Tokenizer | None:
+        return self.model.tokenizer
+
+    @property
+    def info(self) -> ModelInfo:
+        """The model with limits that every instance keeps; places are those of all together."""
+        infos = list(self._infos())
+        first = infos[0] if infos else self.model.info
+        assert first is not None, "the pair begins with a target"
+        if len(infos) < 2:
+            return first
+        return replace(
+            first,
+            max_model_len=min(info.max_model_len for info in infos),
+            max_num_speculative_tokens=min(info.max_num_speculative_tokens for info in infos),
+            max_num_seqs=sum(info.max_num_seqs for info in infos),
+        )
+
+
+class Drafts(Pool[DraftLink]):
+    """All drafts. They need not be alike: each is compared with the target by itself."""
+
+    @property
+    def info(self) -> ModelInfo | None:
+        """Of the first one that was checked; None while there is none."""
+        return next(self._infos(), None)
+
+    @property
+    def own_drafter(self) -> Drafter | None:
+        """What proposes unless a request says otherwise, as far as that is known."""
+        info = self.info
+        return info.drafters[0] if info is not None and info.drafters else None

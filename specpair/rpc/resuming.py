@@ -1,0 +1,56 @@
+"""The client's side of a request that survives its coordinator."""
+
+import asyncio
+import random
+import secrets
+import time
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+from specpair.errors import CapacityExhaustedError, PeerUnavailableError, ShuttingDownError
+from specpair.rpc.status import peer_errors
+from specpair.v1 import coordinator_service_pb2 as pb
+
+SEED_BITS = 53
+FIRST_PAUSE = 0.1
+LONGEST_PAUSE = 2.0
+PASSING = (PeerUnavailableError, ShuttingDownError, CapacityExhaustedError)
+"""What may be over in a moment."""
+
+
+async def generate_tokens(
+    stub: Any, request: pb.GenerateTokensRequest, *, patience: float = 30.0, metadata: Sequence[tuple[str, str]] = ()
+) -> AsyncIterator[pb.GenerateTokensResponse]:
+    """The answers of CoordinatorService.GenerateTokens, in as many calls as it takes.
+
+    When the coordinator goes away after the first answer, the request is sent again with the tokens that are here, for
+    `patience` seconds after the last answer. No token comes twice and none is lost; greedy and coupled outputs are what
+    they would have been, others are distributed so. Numbers in the summary are those of the last call. Requests for
+    several outputs are not resumed. Raises SpecpairError.
+    """
+    request = _with_seed(request)
+    can_resume = max(request.n, request.best_of, 1) == 1
+    last_answer, pause = None, FIRST_PAUSE
+    while True:
+        try:
+            with peer_errors():
+                async for response in stub.GenerateTokens(request, metadata=metadata):
+                    last_answer, pause = time.monotonic(), FIRST_PAUSE
+                    if can_resume:
+                        request.resumed_token_ids.extend(token.id for token in response.tokens)
+                    yield response
+            return
+        except PASSING:
+            if not can_resume or last_answer is None or time.monotonic() - last_answer > patience:
+                raise
+        await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+        pause = min(pause * 2, LONGEST_PAUSE)
+
+
+def _with_seed(request: pb.GenerateTokensRequest) -> pb.GenerateTokensRequest:
+    """A copy that draws the same whenever it is sent."""
+    copy = pb.GenerateTokensRequest()
+    copy.CopyFrom(request)
+    if not copy.sampling.HasField("seed"):
+        copy.sampling.seed = secrets.randbits(SEED_BITS)
+    return copy
