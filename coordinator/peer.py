@@ -3,6 +3,7 @@
 import time
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import grpc
 from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
@@ -108,7 +109,8 @@ class ModelPeer:
     async def health(self) -> AsyncGenerator[bool, None]:
         """Whether the process serves: what it says now, and each time that changes. Ends or raises when it is gone."""
         with peer_errors():
-            async for response in self._health.Watch(HealthCheckRequest()):
+            watch: Any = self._health.Watch  # pyright: ignore[reportAttributeAccessIssue]: stubs lack it
+            async for response in watch(HealthCheckRequest()):
                 yield response.status == HealthCheckResponse.SERVING
 
     async def info(self, within: float) -> ModelInfo:

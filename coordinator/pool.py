@@ -4,7 +4,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Generic, TypeVar
 
@@ -43,15 +42,15 @@ class Pool(Generic[LinkT]):
         """Whether any instance serves."""
         return any(link.is_there for link in self.links.values())
 
-    def choose(self, token_ids: Sequence[int], avoid: LinkT | None = None) -> LinkT | None:
+    def choose(self, token_ids: Sequence[int], avoided: Sequence[LinkT] = ()) -> LinkT | None:
         """The instance for a sequence that begins with these tokens: least loaded, but for shared beginnings.
 
-        One whose last call failed, or the one to `avoid`, is taken only where there is no other; None if none can be
-        asked now.
+        Those whose last call failed, and then those to be avoided, are taken only where there are no others; None if
+        none can be asked now.
         """
         usable = [link for link in self.links.values() if link.is_usable]
-        better = [link for link in usable if link is not avoid and link.breaker.is_closed]
-        links = better or [link for link in usable if link is not avoid] or usable
+        good = [link for link in usable if link not in avoided]
+        links = [link for link in good if link.breaker.is_closed] or good or usable
         if not links:
             return None
         return links[place([Candidate(link.peer.address, link.sequence_count) for link in links], token_ids)]
@@ -107,8 +106,7 @@ class Pool(Generic[LinkT]):
     async def _let_go(self, address: str) -> None:
         link, watcher = self.links.pop(address), self._watchers.pop(address)
         watcher.cancel()
-        with suppress(asyncio.CancelledError):
-            await watcher
+        await asyncio.gather(watcher, return_exceptions=True)  # unlike suppress: being cancelled itself still counts
         await link.peer.close()
         self.news.announce()
 

@@ -64,12 +64,14 @@ class TargetSession:
 
     async def open(self, history: Sequence[int]) -> None:
         """Registers the sequence. Raises CapacityExhaustedError if all are full: nothing was generated yet."""
-        backoff = self._backoff()
+        backoff, full = self._backoff(), list[TargetLink]()
         while not self._is_open:
             try:
-                await self._settle(history, backoff)
+                await self._settle(history, backoff, full)
             except CapacityExhaustedError:
-                if len(self._visited) >= len(self._targets.links):
+                assert self._link is not None
+                full.append(self._link)
+                if self._targets.choose(history, full) in full:
                     raise
                 self._leave()
             except AWAY as error:
@@ -81,6 +83,7 @@ class TargetSession:
             if (link := original._link) is None:
                 return
             self._enter(link)
+            self._visited.append(link)
             try:
                 instance_id = await link.peer.fork(
                     original._sequence_id,
@@ -133,10 +136,10 @@ class TargetSession:
                 self._leave()
             await asyncio.gather(*(self._close_at(link) for link in self._visited))
 
-    async def _settle(self, history: Sequence[int], backoff: Backoff) -> TargetLink:
+    async def _settle(self, history: Sequence[int], backoff: Backoff, avoided: Sequence[TargetLink] = ()) -> TargetLink:
         """The target where the sequence is open, which it is opened at if need be."""
         while self._link is None:
-            chosen = self._targets.choose(history)
+            chosen = self._targets.choose(history, avoided)
             if chosen is None:
                 await backoff.pause(PeerUnavailableError("no target is there"))
             else:

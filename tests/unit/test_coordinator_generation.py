@@ -397,7 +397,7 @@ async def test_a_request_moves_to_another_target_and_loses_no_token() -> None:
             await anext(rounds)
         first = next(target for target in b.targets if target.held)
         other = next(target for target in b.targets if target is not first)
-        first.faults.before = dict.fromkeys(range(1000), AWAY)
+        first.faults.after = dict.fromkeys(range(1000), AWAY)
         async for _ in rounds:
             pass
         assert generation.output.token_ids == continuation(PROMPT, 40)

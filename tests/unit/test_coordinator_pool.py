@@ -1,0 +1,92 @@
+"""Instances that come, go, and change behind their names."""
+
+import asyncio
+import socket
+
+import pytest
+
+from coordinator import pool
+from coordinator.discovery import resolve
+from coordinator.pair import watched
+from tests.unit.coordinator_bench import bench, targets_of
+from tests.unit.coordinator_peers import FakeTarget, model_info
+
+
+async def until(condition: object) -> None:
+    async with asyncio.timeout(2.0):
+        while not condition():  # type: ignore[operator]
+            await asyncio.sleep(0.001)
+
+
+async def test_an_address_is_itself_and_a_name_all_that_it_stands_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert await resolve("host:1") == {"host:1"}
+    answers = [(socket.AF_INET, 1, 6, "", ("10.0.0.1", 7)), (socket.AF_INET6, 1, 6, "", ("fd00::1", 7, 0, 0))]
+
+    async def getaddrinfo(host: str, port: int, **_: object) -> object:
+        assert (host, port) == ("targets.example", 7)
+        return answers
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
+    assert await resolve("dns:targets.example:7") == {"10.0.0.1:7", "[fd00::1]:7"}
+
+
+async def test_hosts_are_taken_up_and_let_go_as_the_name_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pool, "DISCOVERY_INTERVAL", 0.005)
+    found = {"a:1"}
+
+    async def resolve_name(address: str) -> frozenset[str]:
+        if not found:
+            raise OSError("no answer")
+        return frozenset(found)
+
+    monkeypatch.setattr(pool, "resolve", resolve_name)
+    fakes = [FakeTarget(model_info(name), f"{name}:1") for name in "ab"]
+    closed: list[str] = []
+
+    async def close(self: FakeTarget) -> None:
+        closed.append(self.address)
+
+    monkeypatch.setattr(FakeTarget, "close", close)
+    async with watched(targets_of(*fakes)) as targets:
+        await targets.wait_until_there(1.0)
+        assert set(targets.links) == {"a:1"}
+        found.add("b:1")
+        await until(lambda: len(targets.links) == 2 and all(link.is_there for link in targets.links.values()))
+        found.clear()
+        await asyncio.sleep(0.02)
+        assert len(targets.links) == 2, "a name server that is away takes nobody away"
+        found.add("b:1")
+        await until(lambda: closed == ["a:1"])
+        assert set(targets.links) == {"b:1"}
+    assert closed == ["a:1", "b:1"]
+
+
+async def test_limits_are_those_that_every_target_keeps_and_places_add_up() -> None:
+    fakes = [
+        FakeTarget(model_info("a", max_model_len=100, max_num_seqs=4), "a:1"),
+        FakeTarget(model_info("b", max_model_len=80, max_num_seqs=8), "b:1"),
+    ]
+    async with watched(targets_of(*fakes)) as targets:
+        await until(lambda: all(link.is_there for link in targets.links.values()) and len(targets.links) == 2)
+        assert (targets.info.max_model_len, targets.info.max_num_seqs) == (80, 12)
+
+
+async def test_another_model_is_not_used_beside_the_first() -> None:
+    fakes = [FakeTarget(model_info("a"), "a:1"), FakeTarget(model_info("b", parameter_count=2), "b:1")]
+    fakes[1].is_serving = False
+    async with watched(targets_of(*fakes)) as targets:
+        await targets.wait_until_there(1.0)
+        fakes[1].say_health(is_serving=True)
+        await until(lambda: targets.links["b:1"].refusal is not None)
+        assert {targets.choose([i]) for i in range(20)} == {targets.links["a:1"]}
+
+
+async def test_a_process_that_says_it_is_not_serving_is_not_chosen_and_taken_back_when_it_does() -> None:
+    async with bench(target_count=2) as b:
+        first = b.pair.target.links["target:1"]
+        b.targets[0].say_health(is_serving=False)
+        await until(lambda: not first.is_there)
+        assert {b.pair.target.choose([i]) for i in range(20)} == {b.pair.target.links["target:2"]}
+        b.targets[0].say_health(is_serving=True)
+        await until(lambda: first.is_there)
+        assert first in {b.pair.target.choose([i]) for i in range(20)}
