@@ -50,7 +50,8 @@ async def connect_pair(config: CoordinatorConfig, registry: CollectorRegistry | 
     async with watched(_targets(config, model)) as targets:
         await targets.wait_until_there(config.startup_timeout)
         async with _connect_drafts(config, model) as drafts:
-            pair = Pair(config=config, target=targets, draft=drafts, metrics=_metrics(registry, targets, drafts))
+            metrics = _metrics(registry, config, targets, drafts)
+            pair = Pair(config=config, target=targets, draft=drafts, metrics=metrics)
             _log_pair(pair)
             try:
                 yield pair
@@ -100,8 +101,10 @@ def _drafts(config: CoordinatorConfig, model: TargetModel) -> Drafts:
     return Drafts(config.draft_addresses, make)
 
 
-def _metrics(registry: CollectorRegistry | None, targets: Targets, drafts: Drafts | None) -> CoordinatorMetrics:
-    metrics = CoordinatorMetrics(registry)
+def _metrics(
+    registry: CollectorRegistry | None, config: CoordinatorConfig, targets: Targets, drafts: Drafts | None
+) -> CoordinatorMetrics:
+    metrics = CoordinatorMetrics(registry, config.max_num_speculative_tokens)
     metrics.watch_target(lambda: targets.is_there)
     if drafts is not None:
         metrics.watch_draft(lambda: drafts.is_there)

@@ -24,10 +24,10 @@ class PositionCollector(Collector):
         self._accepted[accepted_count] += 1
 
     def collect(self) -> Iterable[Metric]:
+        """All positions from the first scrape on: a series that begins with its first count hides it from `rate`."""
         drafted, accepted = per_position(self._drafted), per_position(self._accepted)
-        positions = sum(count > 0 for count in drafted)
-        yield _family("draft_tokens", "Proposed tokens by position in the proposal, from 0.", drafted[:positions])
-        yield _family("accepted_tokens", "Accepted tokens by position in the proposal, from 0.", accepted[:positions])
+        yield _family("draft_tokens", "Proposed tokens by position in the proposal, from 0.", drafted)
+        yield _family("accepted_tokens", "Accepted tokens by position in the proposal, from 0.", accepted)
 
 
 def per_position(counts: list[int]) -> list[int]:

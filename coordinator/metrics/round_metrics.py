@@ -6,7 +6,6 @@ from typing import NamedTuple
 from prometheus_client import Counter, Histogram
 from prometheus_client.registry import CollectorRegistry
 
-from coordinator.config import MAX_SPECULATIVE_TOKENS
 from coordinator.metrics.position_collector import PositionCollector
 from specpair.options import Drafter, Rule
 
@@ -51,7 +50,8 @@ class RoundSample(NamedTuple):
 class RoundMetrics:
     """Counters and times of rounds."""
 
-    def __init__(self, registry: CollectorRegistry):
+    def __init__(self, registry: CollectorRegistry, longest: int):
+        """For proposals of at most `longest` tokens."""
         prefix = "specpair_spec_decode_num"
         self._drafts = Counter(f"{prefix}_drafts", "Rounds with proposals.", SPECULATION_LABELS, registry=registry)
         self._drafted = Counter(f"{prefix}_draft_tokens", "Proposed tokens.", SPECULATION_LABELS, registry=registry)
@@ -61,7 +61,7 @@ class RoundMetrics:
             SPECULATION_LABELS,
             registry=registry,
         )
-        self._positions = PositionCollector(MAX_SPECULATIVE_TOKENS)
+        self._positions = PositionCollector(longest)
         registry.register(self._positions)
         rounds = Counter(
             "specpair_spec_decode_rounds",

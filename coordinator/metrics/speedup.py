@@ -11,6 +11,8 @@ from specpair.theory.speedup import MAX_RATIO, expected_tokens, round_cost
 
 MEMORY_SECONDS = 30.0
 """After so long a round counts 1 / e of a new one."""
+STALE_SECONDS = 10 * MEMORY_SECONDS
+"""Without a round for so long nothing is known of the present: load and texts may be others by now."""
 LARGEST_EXPONENT = 50.0
 """Weights grow until then and are scaled back, so that a round costs the same however many there were."""
 
@@ -47,6 +49,8 @@ class SpeedupEstimate:
     def __init__(self) -> None:
         self._origin: float | None = None
         """The time at which a round has weight 1."""
+        self._newest = -math.inf
+        """When the last round ended that says something of the gain."""
         self._plain_elapsed = 0.0
         """What the tokens would have taken in plain rounds."""
         self._elapsed = 0.0
@@ -68,6 +72,7 @@ class SpeedupEstimate:
             self._plain_compute += weight * measured.verify_compute
         if measured.plain_time is None or not measured.is_speculating:
             return
+        self._newest = now
         self._plain_elapsed += weight * (measured.accepted + 1) * measured.plain_time
         self._elapsed += weight * measured.elapsed
         self._tried += weight * min(measured.drafted, measured.accepted + 1)
@@ -76,9 +81,11 @@ class SpeedupEstimate:
         self._draft_compute += weight * measured.draft_compute
         self._blocks[measured.drafted] = self._blocks.get(measured.drafted, 0.0) + weight
 
-    def speedup(self) -> Speedup | None:
-        """None until rounds of both kinds were seen, with and without proposals."""
+    def speedup(self, now: float) -> Speedup | None:
+        """None until rounds of both kinds were seen, with and without proposals; and when the last one is long ago."""
         if not (self._elapsed and self._drafted and self._plain_compute):
+            return None
+        if now - self._newest > STALE_SECONDS:
             return None
         return Speedup(measured=self._plain_elapsed / self._elapsed, predicted=self._predicted())
 

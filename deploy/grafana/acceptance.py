@@ -46,14 +46,14 @@ def _numbers() -> Panels:
         ),
         number(
             "Speedup measured",
-            "Tokens per second, as a multiple of what plain rounds gave lately.",
-            Query("specpair_speculation_speedup_ratio"),
+            "Tokens per second, as a multiple of what plain rounds gave lately. None five minutes after the last round.",
+            Query("specpair_speculation_speedup_ratio", is_instant=True),
             unit=TIMES,
         ),
         number(
             "Speedup predicted",
             "Theorem 3.8 of Leviathan et al. for the acceptance and the costs of the same rounds.",
-            Query("specpair_speculation_predicted_speedup_ratio"),
+            Query("specpair_speculation_predicted_speedup_ratio", is_instant=True),
             unit=TIMES,
         ),
         number("Draft up", "1 while the coordinator reaches it.", Query("specpair_draft_up"), decimals=0),

@@ -44,10 +44,12 @@ class Query(NamedTuple):
     """PromQL; may hold Grafana's $__rate_interval."""
     legend: str = ""
     """A template of labels, such as `{{rule}}`."""
+    is_instant: bool = False
+    """Asked for the end of the time range alone: what has no value then has none, whatever it was before."""
 
 
 def number(title: str, description: str, query: Query, *, unit: str = NUMBER, decimals: int = 2) -> stat.Panel:
-    """One number, its latest value, with its course behind it."""
+    """One number, its latest value, with its course behind it unless the query is instant."""
     return (
         stat.Panel()
         .title(title)
@@ -55,7 +57,7 @@ def number(title: str, description: str, query: Query, *, unit: str = NUMBER, de
         .datasource(DATASOURCE)
         .unit(unit)
         .decimals(decimals)
-        .no_value("none yet")
+        .no_value("none at present" if query.is_instant else "none yet")
         .reduce_options(common.ReduceDataOptions().calcs(["lastNotNull"]))
         .with_target(_target(query, "A"))
         .span(COLUMNS // 6)
@@ -157,11 +159,11 @@ def mean(metric: str, by: str = "", legend: str = "mean") -> Query:
 
 
 def _target(query: Query, ref_id: str) -> prometheus.Dataquery:
-    return (
+    made = (
         prometheus.Dataquery()
         .expr(query.expr)
         .legend_format(query.legend or "__auto")
         .ref_id(ref_id)
         .datasource(DATASOURCE)
-        .range()
     )
+    return made.instant() if query.is_instant else made.range()

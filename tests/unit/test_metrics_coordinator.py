@@ -67,17 +67,18 @@ def test_drafter_that_nobody_knew_is_a_label_of_its_own(metrics: CoordinatorMetr
 
 
 def test_positions() -> None:
-    registry, positions = CollectorRegistry(), PositionCollector(8)
+    registry, positions = CollectorRegistry(), PositionCollector(4)
     registry.register(positions)
-    for drafted, accepted in ((3, 3), (3, 0), (1, 1), (2, 1)):
-        positions.add(drafted, accepted)
 
     def counts(name: str) -> list[float | None]:
         metric = f"specpair_spec_decode_num_{name}_tokens_per_pos_total"
-        return [registry.get_sample_value(metric, {"position": str(i)}) for i in range(4)]
+        return [registry.get_sample_value(metric, {"position": str(i)}) for i in range(5)]
 
-    assert counts("draft") == [4, 3, 2, None]
-    assert counts("accepted") == [3, 1, 1, None]
+    assert counts("draft") == counts("accepted") == [0, 0, 0, 0, None], "so that their first rise can be seen"
+    for drafted, accepted in ((3, 3), (3, 0), (1, 1), (2, 1)):
+        positions.add(drafted, accepted)
+    assert counts("draft") == [4, 3, 2, 0, None]
+    assert counts("accepted") == [3, 1, 1, 0, None]
 
 
 def test_per_position_keeps_the_sum() -> None:
