@@ -46,7 +46,7 @@ def _numbers() -> Panels:
         ),
         number(
             "Speedup measured",
-            "Tokens per second, as a multiple of what plain rounds gave lately. None five minutes after the last round.",
+            "Tokens per second, as a multiple of what plain rounds gave lately; none after five idle minutes.",
             Query("specpair_speculation_speedup_ratio", is_instant=True),
             unit=TIMES,
         ),

@@ -111,6 +111,18 @@ NumBlocksOption = Annotated[
         rich_help_panel=MODEL,
     ),
 ]
+GpuMemoryUtilizationOption = Annotated[
+    float,
+    typer.Option(
+        "--gpu-memory-utilization",
+        envvar="SPECPAIR_GPU_MEMORY_UTILIZATION",
+        min=0.01,
+        max=1.0,
+        help="Share of a GPU's memory that a process may use, for weights, cache and passes together; `specpair up` "
+        "divides it where draft and target have the same GPU. Nothing on a CPU.",
+        rich_help_panel=MODEL,
+    ),
+]
 RunnerOption = Annotated[
     Literal["auto", "fused", "plain"],
     typer.Option(

@@ -13,6 +13,7 @@ from specpair.cli import protection
 from specpair.cli.bundled import BUNDLED, resolve_model
 from specpair.cli.failures import INTERRUPTED, WRONG_USE, CommandError, friendly
 from specpair.cli.generate import run_generation
+from specpair.cli.gpu_shares import gpu_shares
 from specpair.cli.local_pair import (
     LOOPBACK,
     ServicePlan,
@@ -59,6 +60,7 @@ def up(
     target_device: Annotated[
         str, typer.Option("--target-device", help="Device of the target.", rich_help_panel=opt.MODEL)
     ] = "auto",
+    gpu_memory_utilization: opt.GpuMemoryUtilizationOption = 0.9,
     max_model_len: opt.MaxModelLenOption = None,
     max_num_seqs: opt.MaxNumSeqsOption = 64,
     deterministic: opt.DeterministicOption = False,
@@ -143,6 +145,10 @@ def up(
         "draft": {**proposing, "--device": draft_device, **shared},
         "target": {"--model": resolve_model(target, "target"), "--device": target_device, **shared},
     }
+    draft_folder = proposing["--model"]
+    shares = gpu_shares(gpu_memory_utilization, None if draft_folder is None else draft_device, target_device)
+    for name, share in shares._asdict().items():
+        models[name]["--gpu-memory-utilization"] = share
     # The draft's bits change what is accepted, never what a greedy or coupled output says.
     models["target"]["--deterministic"] = deterministic
     for name, number in {"draft": draft_metrics_port, "target": target_metrics_port}.items():

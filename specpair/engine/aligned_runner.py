@@ -61,7 +61,7 @@ class AlignedRunner(ModelRunner):
             [min(position, self._last_position) for position in range(chunk.start, chunk.end)],
             # The vocabulary's product has a shape as well: all rows, or none.
             range(chunk.token_count if wanted else 0),
-            AlignedAttention(self.cache.plan([part]), part, chunk, self._device),
+            AlignedAttention(self.cache.plan([part]), part, chunk, self.device),
         )
         end = before + part.token_count
         return logits[end - wanted : end]

@@ -33,6 +33,8 @@ class EngineConfig:
     """Tokens in a cache block."""
     num_blocks: int | None = None
     """Blocks in the cache; as many as the memory bears if None."""
+    gpu_memory_utilization: float = 0.9
+    """Share of a GPU's memory that this process may use, for weights, cache and passes together; nothing on a CPU."""
     runner: Literal["auto", "fused", "plain"] = "auto"
     """`auto`: fused and packed where the model is known, else by transformers, which `plain` always means."""
     threads: int | None = None
@@ -48,6 +50,7 @@ class EngineConfig:
             ("max_num_speculative_tokens", 1, 64),
             ("block_size", 1, 1024),
             ("num_blocks", 1, 2**31),
+            ("gpu_memory_utilization", 0.01, 1.0),
             ("threads", 1, 1024),
         ):
             value = getattr(self, name)

@@ -21,6 +21,7 @@ from specpair.engine.batch import Batch
 from specpair.engine.cache import Segment
 from specpair.engine.gathering import Gathering
 from specpair.engine.model_runner import ModelRunner
+from specpair.engine.pass_clock import pass_clock
 from specpair.engine.scheduler import Chunk, schedule
 from specpair.engine.sequence import BatchSize, Sequence, Work
 from specpair.engine.statistics import EngineStatistics
@@ -44,6 +45,7 @@ class Engine:
         """To be read only: the device thread owns it."""
         self.statistics = EngineStatistics()
         """To be read only, as well."""
+        self._clock = pass_clock(runner.device)  # device thread only
         self._advance = advance
         self._token_budget = token_budget
         self._short = short
@@ -171,7 +173,7 @@ class Engine:
 
     def _pass(self, chunks: list[Chunk]) -> None:
         """One forward pass, and what the service makes of its logits."""
-        started = time.perf_counter()
+        self._clock.begin()
         logits = self._forward(chunks)
         row_count, token_count = len(logits), sum(chunk.token_count for chunk in chunks)
         complete = [chunk.work for chunk in chunks if chunk.completes]
@@ -179,11 +181,15 @@ class Engine:
             work.done = work.row_count == 0
         if wanting := [work for work in complete if not work.done]:
             self._advance(wanting, logits)
-        seconds = time.perf_counter() - started
-        self.statistics.add_pass(len(chunks), token_count, row_count, seconds)
+        self._clock.end(lambda seconds: self._note_pass(len(chunks), token_count, row_count, seconds))
+        self._finish([work for work in complete if work.done])
+        self._clock.settle()
+
+    def _note_pass(self, sequence_count: int, token_count: int, row_count: int, seconds: float) -> None:
+        """What a pass that is over says of later ones, and to the metrics."""
+        self.statistics.add_pass(sequence_count, token_count, row_count, seconds)
         if row_count == token_count:
             self._gathering.add_pass(token_count, seconds)
-        self._finish([work for work in complete if work.done])
 
     def _prepare(self, work: Work) -> None:
         """Makes the holding agree with the tokens."""

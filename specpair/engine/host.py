@@ -2,11 +2,8 @@
 
 import asyncio
 import logging
-import math
-import os
 import uuid
 from abc import ABC, abstractmethod
-from pathlib import Path
 from typing import Generic, Self, TypeVar
 
 import torch
@@ -15,6 +12,7 @@ from transformers import PreTrainedModel
 
 from specpair.engine.aligned_runner import AlignedRunner
 from specpair.engine.cache import KeyValueCache, LayerShape, blocks_for
+from specpair.engine.cache_memory import cache_bytes
 from specpair.engine.config import EngineConfig
 from specpair.engine.contiguous_cache import ContiguousCache
 from specpair.engine.engine import Engine
@@ -34,9 +32,6 @@ from specpair.options import SamplingOptions, SequenceOptions
 log = logging.getLogger(__name__)
 
 Answer = TypeVar("Answer")
-CPU_CACHE_SHARE = 0.25
-CGROUP = Path("/sys/fs/cgroup")
-GPU_CACHE_SHARE = 0.9
 
 
 class ModelHost(ABC, Generic[Answer]):
@@ -167,14 +162,17 @@ def make_cache(config: EngineConfig, facts: ModelFacts) -> KeyValueCache:
 
 
 def choose_block_count(config: EngineConfig, facts: ModelFacts) -> int:
-    """Blocks for every sequence at full length, or as many as a share of the free memory holds."""
+    """Blocks for every sequence at full length, or as many as the memory bears that the cache may take."""
     per_block = config.block_size * token_bytes(facts.layers, facts.dtype)
-    affordable = int(free_memory(facts.device) // per_block)
+    affordable = int(cache_bytes(facts.device, config.gpu_memory_utilization) // per_block)
     needed_by_one = blocks_for(facts.max_model_len, config.block_size)
     if affordable < needed_by_one:
+        remedy = "lower --max-model-len"
+        if facts.device.type == "cuda":
+            remedy += f" or raise --gpu-memory-utilization, which is {config.gpu_memory_utilization}"
         raise ModelRefusedError(
             f"the memory holds {affordable * config.block_size} tokens of cache, fewer than the"
-            f" {facts.max_model_len} of one sequence; lower --max-model-len"
+            f" {facts.max_model_len} of one sequence; {remedy}"
         )
     return min(affordable, config.max_num_seqs * needed_by_one)
 
@@ -182,21 +180,3 @@ def choose_block_count(config: EngineConfig, facts: ModelFacts) -> int:
 def token_bytes(layers: dict[int, LayerShape], dtype: torch.dtype) -> int:
     """Bytes that one token takes in the cache."""
     return sum(shape.elements for shape in layers.values()) * dtype.itemsize
-
-
-def free_memory(device: torch.device) -> float:
-    """Bytes that the cache may take."""
-    if device.type == "cuda":
-        return GPU_CACHE_SHARE * torch.cuda.mem_get_info(device)[0]
-    free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return CPU_CACHE_SHARE * max(min(free, free_in_group(CGROUP)), 0.0)
-
-
-def free_in_group(folder: Path) -> float:
-    """Bytes that a container's limit leaves; infinite without one."""
-    try:
-        limit, used = (int((folder / name).read_text()) for name in ("memory.max", "memory.current"))
-        statistics = dict(line.split() for line in (folder / "memory.stat").read_text().splitlines())
-        return float(limit - used + int(statistics["inactive_file"]))  # files that were read can be dropped
-    except (OSError, ValueError, KeyError):  # there is no such file, or it says `max`
-        return math.inf

@@ -19,12 +19,12 @@ class ModelRunner:
     def __init__(self, loaded: LoadedModel, cache: KeyValueCache):
         self.cache = cache
         self._model = loaded.model
-        self._device = loaded.facts.device
+        self.device = loaded.facts.device
 
     @torch.inference_mode()
     def forward(self, batch: Batch) -> Tensor:
         """Logits `[rows, vocabulary]` of `batch.rows`, float32."""
-        context = CachedAttention(self.cache.plan(batch.segments), batch.segments, self._device)
+        context = CachedAttention(self.cache.plan(batch.segments), batch.segments, self.device)
         return self._run(batch.token_ids, batch.positions, batch.rows, context)
 
     def _run(
@@ -41,4 +41,4 @@ class ModelRunner:
         return output.logits[0].float()
 
     def _tensor(self, numbers: Sequence[int]) -> Tensor:
-        return torch.tensor(numbers, dtype=torch.long, device=self._device)
+        return torch.tensor(numbers, dtype=torch.long, device=self.device)

@@ -1,12 +1,14 @@
 """The engine on a GPU: run by `make test-gpu` where there is one."""
 
 import asyncio
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
+from specpair.engine.pass_clock import CudaClock
 from specpair.options import SamplingOptions
 from specpair.rpc.messages import sampling_to_proto
 from tests.reference import coupled_choice, plain_loop
@@ -70,3 +72,48 @@ async def test_auto_takes_the_gpu_in_bfloat16(tmp_path: Path) -> None:
         info = pair.target.host.info()
         assert (info.device, info.dtype, info.cache) == ("cuda:0", "bfloat16", "paged")
         assert len((await pair.generate([1, 2, 3], 8)).token_ids) == 8
+
+
+@pytest.mark.parametrize("utilization", [0.1, 0.3])
+async def test_a_process_keeps_to_its_share_of_the_gpu(utilization: float, tmp_path: Path) -> None:
+    """With a cache that would take all of it."""
+    folder = make_model(tmp_path / "model", max_position_embeddings=2**20)
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    config = engine_config(
+        folder, device="cuda:0", block_size=1024, max_num_seqs=60000, gpu_memory_utilization=utilization
+    )
+    async with running_pair(config) as pair:
+        await pair.generate([1, 2, 3], 8)
+        share = torch.cuda.max_memory_reserved() / torch.cuda.mem_get_info()[1]
+        assert 0.8 * utilization < share <= utilization
+
+
+async def test_passes_that_nobody_waits_for_have_their_own_time(tmp_path: Path) -> None:
+    """A long prompt is fed in passes whose logits nobody looks at: their time is the device's, not that of a call."""
+    folder = make_model(tmp_path / "model", hidden_size=1024, intermediate_size=4096, max_position_embeddings=8192)
+    config = engine_config(folder, device="cuda:0", num_blocks=4096, max_num_batched_tokens=512)
+    async with running_pair(config) as pair:
+        statistics = pair.target.host.engine.statistics
+        await pair.generate([1, 2, 3], 2)
+        before, counted = statistics.forward_time.total, sum(statistics.forward_time.counts)
+        started = time.perf_counter()
+        await pair.generate([1 + i % 60 for i in range(4096)], 1)
+        elapsed = time.perf_counter() - started
+        assert sum(statistics.forward_time.counts) - counted >= 8
+        assert 0.5 * elapsed < statistics.forward_time.total - before <= elapsed
+
+
+def test_a_pass_is_recorded_once_the_device_has_done_it() -> None:
+    clock, seconds = CudaClock(torch.device("cuda:0")), []
+    matrix = torch.ones(8192, 8192, device="cuda:0")
+    torch.cuda.synchronize()
+    clock.begin()
+    for _ in range(20):
+        matrix @ matrix
+    clock.end(seconds.append)
+    clock.settle()
+    assert seconds == [], "the device is at it still"
+    torch.cuda.synchronize()
+    clock.settle()
+    assert len(seconds) == 1 and seconds[0] > 0.005
