@@ -23,11 +23,13 @@ def check_model(name: str | None, serving: Serving) -> None:
 
 def model_document(serving: Serving) -> dict[str, Any]:
     """As /v1/models describes it."""
-    info = serving.pair.target.info
+    pair = serving.pair
+    info = pair.target.info
     return {
         "id": info.model_name,
         "object": "model",
         "created": 0,
         "owned_by": "specpair",
         "max_model_len": info.max_model_len,
+        "max_num_speculative_tokens": min(pair.config.max_num_speculative_tokens, info.max_num_speculative_tokens),
     }

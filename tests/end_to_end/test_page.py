@@ -7,9 +7,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
@@ -89,6 +91,11 @@ class Page:
         found = self.element("tokens").find_elements(By.CSS_SELECTOR, f".{kind}")
         return [one.get_attribute("textContent") for one in found]
 
+    def text(self) -> str:
+        """The output, without what was rejected."""
+        kept = "return [...document.querySelectorAll('#tokens .token:not(.rejected)')].map(one => one.textContent)"
+        return "".join(self.browser.execute_script(kept))
+
     def complaints(self) -> list[str]:
         return [entry["message"] for entry in self.browser.get_log("browser")]
 
@@ -123,9 +130,7 @@ def test_a_seed_repeats_the_text_and_k_is_obeyed(page: Page) -> None:
         page.start()
         page.status()
         assert bool(page.tokens("rejected")) is (k != "0")
-        texts.append("".join(page.browser.execute_script(
-            "return [...document.querySelectorAll('#tokens .token:not(.rejected)')].map(one => one.textContent)"
-        )))  # fmt: skip
+        texts.append(page.text())
     assert texts[0] == texts[1], "the coupled rule gives the same text for a seed at any K"
 
 
@@ -180,3 +185,96 @@ def test_every_control_has_a_name_and_narrow_windows_suffice(page: Page) -> None
     finally:
         page.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
         page.browser.set_window_size(1180, 1500)
+
+
+@needs_browser
+def test_the_form_offers_what_the_server_takes(page: Page, address: str) -> None:
+    model = httpx.get(f"{address}v1/models").json()["data"][0]
+    select = Select(page.element("k"))
+    page.wait(lambda: len(select.options) == 2 + model["max_num_speculative_tokens"])
+    assert [option.get_attribute("value") for option in select.options[:3]] == ["", "0", "1"]
+    assert select.first_selected_option.get_attribute("value") == "5"
+    assert page.element("max-tokens").get_attribute("max") == str(model["max_model_len"] - 1)
+    longest = str(model["max_num_speculative_tokens"])
+    page.fill(num_speculative_tokens=longest, temperature="0", max_tokens="40", seed="3")
+    page.start()
+    assert page.status().startswith("Finished"), page.element("failure").text
+
+
+@needs_browser
+@pytest.mark.parametrize(
+    ("sabotage", "said"),
+    [
+        ("", "Copied"),
+        ("delete Navigator.prototype.clipboard", "Copied"),  # as on plain connections to other machines
+        ("delete Navigator.prototype.clipboard; document.execCommand = () => false", "Could not be copied"),
+    ],
+    ids=["clipboard", "no clipboard", "nothing"],
+)
+def test_copying_copies_or_says_that_it_cannot(page: Page, sabotage: str, said: str) -> None:
+    page.browser.execute_script(sabotage)
+    page.fill(num_speculative_tokens="3", temperature="0", max_tokens="12", seed="1")
+    page.start()
+    page.status()
+    copy = page.element("copy")
+    copy.click()
+    page.wait(lambda: copy.text == said)
+    if said == "Copied":
+        prompt = page.element("prompt")
+        prompt.clear()
+        prompt.send_keys(Keys.CONTROL, "v")
+        assert prompt.get_attribute("value") == page.text() != ""
+    page.wait(lambda: copy.text == "Copy")
+    assert page.complaints() == []
+
+
+@needs_browser
+def test_the_switches_do_what_they_say(page: Page) -> None:
+    page.fill(num_speculative_tokens="4", temperature="0", max_tokens="60", seed="3")
+    page.start()
+    page.status()
+    rejected = page.element("tokens").find_element(By.CSS_SELECTOR, ".rejected")
+    assert rejected.is_displayed()
+    page.element("show-rejected").click()
+    assert not rejected.is_displayed()
+    whole = page.element("timeline").find_element(By.TAG_NAME, "svg").get_attribute("outerHTML")
+    page.element("zoom").click()
+    assert page.element("timeline").find_element(By.TAG_NAME, "svg").get_attribute("outerHTML") != whole
+    assert page.element("zoom").get_attribute("aria-pressed") == "true"
+    token = page.element("tokens").find_element(By.CSS_SELECTOR, ".accepted")
+    ActionChains(page.browser).move_to_element(token).perform()
+    assert re.search(r"draft\s+[\d.]+\s+target\s+[\d.]+", page.element("details").text)
+
+
+@needs_browser
+def test_a_coordinator_that_is_gone_is_said_in_words(page: Page) -> None:
+    page.browser.execute_cdp_cmd("Network.enable", {})
+    conditions = {"latency": 0, "downloadThroughput": 0, "uploadThroughput": 0}
+    page.browser.execute_cdp_cmd("Network.emulateNetworkConditions", {"offline": True, **conditions})
+    try:
+        page.start()
+        page.wait(lambda: "cannot be reached" in page.element("failure").text)
+    finally:
+        page.browser.execute_cdp_cmd("Network.disable", {})
+    page.complaints()  # the browser's own, about the connection
+    page.fill(max_tokens="8")
+    page.start()
+    assert page.status().startswith("Finished") and not page.element("failure").text
+
+
+CONTRASTS = Path(__file__).with_name("contrast.js").read_text()
+
+
+@needs_browser
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_can_be_read_in_either_scheme(page: Page, scheme: str) -> None:
+    feature = {"name": "prefers-color-scheme", "value": scheme}
+    page.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+    try:
+        page.fill(num_speculative_tokens="4", temperature="0", max_tokens="60", seed="3")
+        page.start()
+        page.status()
+        found = page.browser.execute_script(CONTRASTS, ".token, .note, .hint, p, dt, dd, h1, h2, label span, button")
+        assert len(found) > 60 and [entry for entry in found if entry[1] < 4.5] == []
+    finally:
+        page.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})

@@ -3,11 +3,14 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
+import { Alignment } from "../../coordinator/http/page/alignment.mjs";
 import { EventParser } from "../../coordinator/http/page/events.mjs";
 import { connectionLost, failureOf, failureOfChunk } from "../../coordinator/http/page/failure.mjs";
-import { bodyOf } from "../../coordinator/http/page/form.mjs";
+import { bodyOf, choicesOfK } from "../../coordinator/http/page/form.mjs";
 import { roundOf } from "../../coordinator/http/page/round.mjs";
+import { roundUp, tickLabel, ticksOf } from "../../coordinator/http/page/scale.mjs";
 import { speedupOf, Tally } from "../../coordinator/http/page/tally.mjs";
+import { duration, fateOf, probability, quoted, resultOf, spoken, visible } from "../../coordinator/http/page/words.mjs";
 
 const call = (start, elapsed) => ({ start_us: start, elapsed_us: elapsed, compute_us: elapsed / 2 });
 
@@ -94,4 +97,83 @@ test("failures are said in words", () => {
   assert.match(failureOf(400, { error: { message: "temperature is -1" } }, null).message, /temperature is -1\./);
   assert.match(failureOfChunk({ error: "gone" }).message, /early end\. gone\./);
   assert.match(connectionLost(1).message, /after 1 token\./);
+});
+
+test("K is offered up to what the server takes", () => {
+  assert.deepEqual(choicesOfK(2), [["", "auto"], ["0", "0, target alone"], ["1", "1"], ["2", "2"]]);
+  assert.deepEqual(choicesOfK(0), [["", "auto"], ["0", "0, target alone"]]);
+});
+
+/** A round as Alignment needs it. */
+function aligned(text, tokens, rejected = []) {
+  const made = (part, origin) => ({ text: part, origin, id: 1 });
+  return {
+    text,
+    tokens: tokens.map(([part, origin]) => made(part, origin ?? "accepted")),
+    rejected: rejected.map((part) => made(part, "rejected")),
+  };
+}
+
+const shown = (pieces) => pieces.map(({ text, token }) => [text, token?.origin ?? null]);
+
+test("each token has its own text, and what was rejected stands before what replaced it", () => {
+  const alignment = new Alignment();
+  const round = aligned("one two", [["one"], [" two", "correction"]], [" 2", " 3"]);
+  assert.deepEqual(shown(alignment.add(round)), [
+    ["one", "accepted"],
+    [" 2", "rejected"],
+    [" 3", "rejected"],
+    [" two", "correction"],
+  ]);
+  assert.deepEqual(alignment.finish(), []);
+});
+
+test("text that lags behind its tokens is waited for, and lost by none", () => {
+  const alignment = new Alignment();
+  assert.deepEqual(shown(alignment.add(aligned("", [["é"], ["!"]]))), []);
+  assert.deepEqual(shown(alignment.add(aligned("é", []))), [["é", "accepted"]]);
+  assert.deepEqual(shown(alignment.add(aligned("!?", []))), [["!", "accepted"]]);
+  assert.deepEqual(alignment.finish().map((piece) => piece.text), ["?"]);
+});
+
+test("a character of several tokens belongs to one of them, and the text stays whole", () => {
+  const alignment = new Alignment();
+  const pieces = alignment.add(aligned("a☃b", [["a"], ["", "bonus"], ["", "bonus"], ["b"]]));
+  pieces.push(...alignment.finish());
+  assert.deepEqual(shown(pieces), [["a", "accepted"], ["☃", "bonus"], ["b", "accepted"]]);
+});
+
+test("a token whose text never comes holds nothing up for ever", () => {
+  const alignment = new Alignment();
+  const text = "y".repeat(80);
+  const pieces = alignment.add(aligned(text, [["zz"], [text]]));
+  assert.equal([...pieces, ...alignment.finish()].map((piece) => piece.text).join(""), text);
+});
+
+test("axes have round numbers", () => {
+  assert.deepEqual([0.2, 1, 1.2, 7, 99, 101, 4100].map(roundUp), [1, 1, 1.5, 8, 100, 150, 5000]);
+  assert.deepEqual(ticksOf(0, 10, 5), [0, 2, 4, 6, 8, 10]);
+  assert.deepEqual(ticksOf(13, 30, 2), [20, 30]);
+  assert.deepEqual([tickLabel(20, 500), tickLabel(1500, 3000)], ["20 ms", "1.5 s"]);
+});
+
+test("tokens and numbers are said in words", () => {
+  assert.deepEqual([visible({ text: " \n" }), visible({ text: "  " }), visible({ text: "", id: 7 })], [" ↵", "··", "#7"]);
+  assert.deepEqual([0.99999, 0.5, 0.004, 0.00001, null].map(probability), ["1.00", "0.50", "0.004", "< 0.001", "–"]);
+  assert.deepEqual([12.34, 123.4, 2345, null].map(duration), ["12.3 ms", "123 ms", "2.35 s", "–"]);
+  const round = roundOf(SPECULATED);
+  assert.match(fateOf(round.rejected[0]), /rejected; the target drew “#9” instead/);
+  assert.match(fateOf(round.rejected[1]), /Proposed behind a rejected token/);
+  assert.match(fateOf(round.tokens.at(-1)), /in place of “#3”/);
+  assert.match(spoken(round.tokens[0]), /^“#2”, accepted, round 1, draft 0\.25, target 0\.50\. Proposed by the draft, accepted/);
+  assert.equal(quoted({ text: "a" }), "“a”");
+});
+
+test("the end is said in one sentence", () => {
+  const tally = new Tally();
+  for (const one of [PREFILL, SPECULATED, PLAIN]) tally.add(roundOf(one));
+  assert.equal(
+    resultOf(tally, "Finished", 7),
+    "Finished: 4 tokens in 14.0 ms, 33 % of the proposed tokens accepted, 1.50 tokens per round, seed 7.",
+  );
 });

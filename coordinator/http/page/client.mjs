@@ -3,11 +3,11 @@
 import { eventsOf } from "./events.mjs";
 import { connectionLost, failureOf, failureOfChunk, unreachable } from "./failure.mjs";
 
-/** The name of the target that serves, or null if nobody says. */
+/** The target that serves, as /v1/models has it, or null if nobody says. */
 export async function fetchModel() {
   try {
     const answer = await fetch("/v1/models");
-    return answer.ok ? ((await answer.json()).data?.[0]?.id ?? null) : null;
+    return answer.ok ? ((await answer.json()).data?.[0] ?? null) : null;
   } catch {
     return null;
   }

@@ -1,7 +1,6 @@
 // The request as people type it.
 
-const MAX_K = 16;
-const USUAL_K = "5";
+const USUAL_K = 5;
 
 /** The form: calls `start(body)` with the body of a request, and `stop()`. */
 export class RequestForm {
@@ -13,7 +12,7 @@ export class RequestForm {
     this.#form = form;
     this.#start = form.querySelector("#start");
     this.#stop = form.querySelector("#stop");
-    offerK(form.elements.num_speculative_tokens);
+    offerK(form.elements.num_speculative_tokens, USUAL_K);
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       if (!this.#start.disabled) start(bodyOf(new FormData(form)));
@@ -25,6 +24,12 @@ export class RequestForm {
     form.ownerDocument.addEventListener("keydown", (event) => {
       if (event.key === "Escape" && !this.#stop.disabled) stop();
     });
+  }
+
+  /** What the server takes: `model` is its entry in /v1/models. */
+  setLimits({ max_num_speculative_tokens: longestProposal, max_model_len: longestText }) {
+    if (Number.isInteger(longestProposal)) offerK(this.#form.elements.num_speculative_tokens, longestProposal);
+    if (Number.isInteger(longestText)) this.#form.elements.max_tokens.max = longestText - 1;
   }
 
   /** Start or Stop; whoever had the focus on the one finds it on the other. */
@@ -53,8 +58,15 @@ export function bodyOf(fields) {
   return body;
 }
 
-function offerK(select) {
-  select.append(new Option("auto", ""));
-  for (let k = 0; k <= MAX_K; k++) select.append(new Option(k === 0 ? "0, target alone" : String(k), String(k)));
-  select.value = USUAL_K;
+/** The choices of K up to a limit, as `[value, name]`; the empty value leaves K to the server. */
+export function choicesOfK(limit) {
+  const numbers = Array.from({ length: limit + 1 }, (_, k) => [String(k), k === 0 ? "0, target alone" : String(k)]);
+  return [["", "auto"], ...numbers];
+}
+
+/** Offers them. What was chosen stays chosen, or becomes the limit if it is above. */
+function offerK(select, limit) {
+  const chosen = select.options.length ? select.value : String(USUAL_K);
+  select.replaceChildren(...choicesOfK(limit).map(([value, name]) => new Option(name, value)));
+  select.value = Number(chosen) > limit ? String(limit) : chosen;
 }

@@ -15,6 +15,7 @@ let measuredPlainTime = null;
 showModel();
 
 async function start(body) {
+  if (element("model").hidden) showModel(); // nobody answered when the page was opened
   controller = new AbortController();
   form.setRunning(true);
   element("failure").textContent = "";
@@ -48,8 +49,9 @@ function say(text) {
 }
 
 async function showModel() {
-  const name = await fetchModel();
-  if (name === null) return;
-  element("model-name").textContent = name;
+  const model = await fetchModel();
+  if (model === null) return;
+  element("model-name").textContent = model.id;
   element("model").hidden = false;
+  form.setLimits(model);
 }

@@ -1,9 +1,11 @@
 // The text, token by token.
 
+import { copyText } from "./clipboard.mjs";
 import { html } from "./elements.mjs";
 import { spoken, visible } from "./words.mjs";
 
 const STEPS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
+const COPY_NOTE_MS = 1500;
 
 /** A list of tokens: one stop for the Tab key, arrow keys within, details of the chosen one. */
 export class TextView {
@@ -89,8 +91,8 @@ export class TextView {
   }
 
   async #copy(button) {
-    await navigator.clipboard.writeText(this.#text).catch(() => {});
-    button.textContent = "Copied";
-    setTimeout(() => (button.textContent = "Copy"), 1500);
+    const isThere = await copyText(this.#text);
+    button.textContent = isThere ? "Copied" : "Could not be copied";
+    setTimeout(() => (button.textContent = "Copy"), COPY_NOTE_MS);
   }
 }
