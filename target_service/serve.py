@@ -41,7 +41,13 @@ def serve(engine: EngineConfig, server: ServerConfig) -> None:
     @asynccontextmanager
     async def build(running: ServiceServer) -> AsyncIterator[None]:
         async with (
-            metrics_endpoint(registry, server.host, server.metrics_port, server.security.tls),
+            metrics_endpoint(
+                registry,
+                server.host,
+                server.metrics_port,
+                server.security.tls,
+                is_ready=lambda: running.is_ready,
+            ),
             open_target(running, engine, registry),
         ):
             yield

@@ -1,15 +1,15 @@
-"""`GET /metrics` of a service that has no other HTTP: on the service's own event loop, without threads."""
+"""`GET /metrics` and `/health` of a service that has no other HTTP: on its own event loop, without threads."""
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import uvicorn
 from prometheus_client.registry import CollectorRegistry
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from specpair.metrics_text import render
@@ -28,17 +28,21 @@ logger = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def metrics_endpoint(
-    registry: CollectorRegistry, host: str, port: int | None, tls: TlsFiles | None = None
+    registry: CollectorRegistry,
+    host: str,
+    port: int | None,
+    tls: TlsFiles | None = None,
+    is_ready: Callable[[], bool] = lambda: True,
 ) -> AsyncIterator[int | None]:
-    """Serves the metrics at /metrics while it is open; gives the port, any free one for 0.
+    """Serves the metrics at /metrics while it is open, and at /health whether the service is ready; gives the port.
 
-    It asks for no token: metrics are counts and times, never texts. A port of None serves nothing. Raises BindError,
-    and InvalidFieldError for certificates.
+    It asks for no token: metrics are counts and times, never texts. A port of 0 is any free one, one of None serves
+    nothing. Raises BindError, and InvalidFieldError for certificates.
     """
     if port is None:
         yield None
         return
-    server = QuietServer(_config(metrics_app(registry), tls))
+    server = QuietServer(_config(metrics_app(registry, is_ready), tls))
     listening = listen(host, port, "--metrics-port")
     serving = asyncio.create_task(server.serve([listening]))
     bound_port = listening.getsockname()[1]
@@ -51,14 +55,18 @@ async def metrics_endpoint(
         listening.close()
 
 
-def metrics_app(registry: CollectorRegistry) -> Starlette:
-    """The metrics, in the format that the Accept header asks for."""
+def metrics_app(registry: CollectorRegistry, is_ready: Callable[[], bool]) -> Starlette:
+    """The metrics, in the format that the Accept header asks for; health as gRPC's health protocol has it."""
 
     async def metrics(request: Request) -> Response:
         body, content_type = render(registry, request.headers.get("accept", ""))
         return Response(body, headers={"content-type": content_type})
 
-    return Starlette(routes=[Route("/metrics", metrics)])
+    async def health(_: Request) -> Response:
+        said = is_ready()
+        return JSONResponse({"status": "ready" if said else "not ready"}, 200 if said else 503)
+
+    return Starlette(routes=[Route("/metrics", metrics), Route("/health", health)])
 
 
 def _config(app: Starlette, tls: TlsFiles | None) -> uvicorn.Config:

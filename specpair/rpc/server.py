@@ -42,6 +42,8 @@ class ServiceServer:
     def __init__(self, config: ServerConfig, metrics: CollectorRegistry | None = None):
         """Its calls are counted in `metrics`, if given. Raises InvalidFieldError for tokens that cannot be used."""
         self._config = config
+        self.is_ready = False
+        """What health says."""
         self._registry = ServiceRegistry()
         self._health = health.aio.HealthServicer()  # pyright: ignore[reportAttributeAccessIssue]: stubs lack it
         self._errors = ErrorInterceptor()
@@ -85,6 +87,7 @@ class ServiceServer:
             names = [*self._registry.service_names, reflection.SERVICE_NAME]
             reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflection.aio.ReflectionServicer(names), self)
             self._registry.is_complete = True
+        self.is_ready = is_ready
         states = health_pb2.HealthCheckResponse
         for name in ("", *self._registry.service_names):
             await self._health.set(name, states.SERVING if is_ready else states.NOT_SERVING)
@@ -95,6 +98,7 @@ class ServiceServer:
 
     async def stop(self) -> None:
         """Refuses new calls and ends idle streams; running calls have the grace time to finish."""
+        self.is_ready = False
         await self._health.enter_graceful_shutdown()
         self._errors.drain()
         others = (stop() for stop in self._stopped_together)

@@ -4,6 +4,7 @@ import os
 import socket
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import grpc
@@ -148,6 +149,26 @@ def test_the_page_is_in_the_image(project: Project, ports: dict[str, int]) -> No
 def test_the_coordinator_has_no_torch(engine: Any, project: Project) -> None:
     status, output = containers(engine, project)["coordinator"].exec_run(["python", "-c", "import torch"])
     assert status == 1 and b"No module named 'torch'" in output
+
+
+@pytest.mark.parametrize("name", ["target", "draft", "coordinator"])
+def test_traces_need_no_other_image(engine: Any, project: Project, name: str) -> None:
+    command = ["python", "-c", "import opentelemetry.sdk, opentelemetry.exporter.otlp.proto.grpc"]
+    status, output = containers(engine, project)[name].exec_run(command)
+    assert status == 0, output
+
+
+def test_64_requests_at_once_stay_far_below_the_limits(engine: Any, project: Project, ports: dict[str, int]) -> None:
+    with ThreadPoolExecutor(64) as pool:
+        summaries = list(pool.map(lambda _: generate(ports, num_speculative_tokens=2), range(64)))
+    assert [summary.completion_token_count for summary in summaries] == [24] * 64
+    for name in ("target", "draft", "coordinator"):
+        container = containers(engine, project)[name]
+        started, limit = (
+            container.stats(stream=False)["pids_stats"]["current"],
+            container.attrs["HostConfig"]["PidsLimit"],
+        )
+        assert 0 < started < limit / 4, f"{name} has {started} threads of {limit}"
 
 
 def test_a_draft_that_ends_is_started_again(engine: Any, project: Project, ports: dict[str, int]) -> None:

@@ -1,16 +1,27 @@
 """The Compose files say what they should, and Compose understands them. No engine is needed."""
 
+import os
+import re
 import subprocess
 from typing import Any
 
 import pytest
+import typer.main
 import yaml
 
+from specpair.cli.main import app
 from tests.compose.engine import ROOT, find_compose
 
 SERVICES = {"target", "draft", "coordinator", "prometheus", "grafana"}
 COMPOSE = find_compose()
 needs_compose = pytest.mark.skipif(COMPOSE is None, reason="neither `docker compose` nor docker-compose is installed")
+
+
+ENGINE_FLAGS = (
+    *("--dtype", "--max-model-len", "--max-num-seqs", "--max-num-batched-tokens", "--cache", "--block-size"),
+    *("--num-blocks", "--gpu-memory-utilization", "--runner", "--threads"),
+)
+PASSED_ON = re.compile(r"\$\{(\w+):-\}")
 
 
 def services(file: str) -> dict[str, Any]:
@@ -48,6 +59,65 @@ def test_models_are_on_devices_of_their_own() -> None:
     assert devices[0]["device_ids"] != devices[1]["device_ids"]
 
 
+def flags_of(service: str) -> dict[str, str]:
+    """The flags of `specpair serve`, by the variables that set them."""
+    group: Any = typer.main.get_command(app)
+    options = group.commands["serve"].commands[service].params
+    named = [
+        (name, option)
+        for option in options
+        for name in ([option.envvar] if isinstance(option.envvar, str) else option.envvar or [])
+    ]
+    return {name: option.opts[0] for name, option in named}
+
+
+@pytest.mark.parametrize("name", ["target", "draft", "coordinator"])
+def test_each_variable_sets_a_flag(name: str) -> None:
+    """A name that no flag listens to would be a setting that does nothing."""
+    environment = services("docker-compose.yml")[name]["environment"]
+    ours = {variable for variable in environment if variable.startswith("SPECPAIR_")}
+    assert ours <= flags_of(name).keys()
+
+
+@pytest.mark.parametrize("name", ["target", "draft"])
+def test_flags_of_the_engines_are_set_for_each_model(name: str) -> None:
+    environment = services("docker-compose.yml")[name]["environment"]
+    flags = flags_of(name)
+    passed = {
+        flags[variable]: PASSED_ON.fullmatch(value) for variable, value in environment.items() if variable in flags
+    }
+    for flag in ENGINE_FLAGS:
+        match = passed[flag]
+        assert match is not None and match[1] == f"SPECPAIR_{name}_{flag[2:]}".upper().replace("-", "_")
+
+
+def test_every_variable_is_documented() -> None:
+    text = "".join((ROOT / file).read_text() for file in ("docker-compose.yml", "docker-compose.gpu.yml"))
+    variables = set(re.findall(r"\$\{(\w+)", text))
+    documented = (ROOT / "deploy" / "README.md").read_text()
+    per_engine = {
+        f"SPECPAIR_{name}_{flag[2:]}".upper().replace("-", "_") for name in ("target", "draft") for flag in ENGINE_FLAGS
+    }
+    assert all(f"`{flag}`" in documented for flag in ENGINE_FLAGS)
+    assert {name for name in variables - per_engine if f"`{name}`" not in documented} == set()
+
+
+def test_folders_of_the_host_are_relabelled_for_selinux(service: dict[str, Any]) -> None:
+    folders = [volume for volume in service.get("volumes", []) if volume.startswith("./")]
+    assert all(volume.endswith(":ro,z") for volume in folders)
+
+
+def test_health_checks_start_no_heavy_program() -> None:
+    """What they cost is paid every few seconds: gRPC's Python takes half a second of a processor to load."""
+    for name in ("target", "draft", "coordinator"):
+        assert services("docker-compose.yml")[name]["healthcheck"]["test"][1:5] == [
+            "python",
+            "-S",
+            "-E",
+            "/opt/probe.py",
+        ]
+
+
 @needs_compose
 @pytest.mark.parametrize("files", [["docker-compose.yml"], ["docker-compose.yml", "docker-compose.gpu.yml"]])
 def test_compose_understands(files: list[str]) -> None:
@@ -56,3 +126,23 @@ def test_compose_understands(files: list[str]) -> None:
     done = subprocess.run([*COMPOSE, *named, "config"], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert set(yaml.safe_load(done.stdout)["services"]) == SERVICES
+
+
+@needs_compose
+def test_compose_passes_settings_on() -> None:
+    assert COMPOSE is not None
+    settings = {"SPECPAIR_DRAFT_DTYPE": "float32", "SPECPAIR_TARGET_THREADS": "3", "SPECPAIR_LOG_FORMAT": ""}
+    done = subprocess.run(
+        [*COMPOSE, "config"],
+        cwd=ROOT,
+        env={**os.environ, **settings},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    read = yaml.safe_load(done.stdout)["services"]
+    target, draft = read["target"]["environment"], read["draft"]["environment"]
+    assert (target["SPECPAIR_DTYPE"], draft["SPECPAIR_DTYPE"]) == ("", "float32")
+    assert (target["SPECPAIR_THREADS"], draft["SPECPAIR_THREADS"]) == ("3", "")
+    assert target["SPECPAIR_LOG_FORMAT"] == "" and target["SPECPAIR_HOST"] == "0.0.0.0"

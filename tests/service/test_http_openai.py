@@ -209,10 +209,15 @@ async def test_extensions(client: AsyncOpenAI) -> None:
     assert scored[0] is None and all(entry["logprob"] < 0 for position in scored[1:] for entry in position.values())
 
 
-async def test_models(client: AsyncOpenAI) -> None:
+async def test_models(pair: RunningPair, client: AsyncOpenAI) -> None:
     models = [model async for model in client.models.list()]
     assert [model.id for model in models] == [MODEL]
-    assert (await client.models.retrieve(MODEL)).id == MODEL
+    retrieved = await client.models.retrieve(MODEL)
+    assert retrieved.id == MODEL
+    limits = retrieved.model_extra or {}
+    assert (
+        limits["max_num_speculative_tokens"] == 16 and limits["max_model_len"] == pair.target.host.facts.max_model_len
+    )
     with pytest.raises(openai.NotFoundError) as caught:
         await client.completions.create(model="gpt-4", prompt=PROMPT)
     assert (caught.value.param, caught.value.code) == ("model", "model_not_found")

@@ -49,6 +49,15 @@ async def test_openmetrics(version: str) -> None:
     assert "specpair_build_info" in {family.name for family in parse_openmetrics(answer.text)}
 
 
+async def test_health_is_what_the_service_says() -> None:
+    said = [False, True, False]
+    async with (
+        metrics_endpoint(service_registry("draft"), HOST, 0, is_ready=lambda: said.pop(0)) as port,
+        httpx.AsyncClient(base_url=f"http://{HOST}:{port}") as client,
+    ):
+        assert [(await client.get("/health")).status_code for _ in range(3)] == [503, 200, 503]
+
+
 async def test_nothing_else_is_served() -> None:
     async with scraper() as client:
         assert (await client.get("/")).status_code == 404

@@ -54,6 +54,7 @@ async def test_draft_process_serves_metrics() -> None:
         log = await read_until(process, "listening on")
         assert f"metrics at http://127.0.0.1:{port}/metrics" in log
         text = (await client.get(f"http://127.0.0.1:{port}/metrics")).text
+        assert (await client.get(f"http://127.0.0.1:{port}/health")).status_code == 200
     assert "\nspecpair_sequences_open 0.0\n" in text
     assert 'service="draft"' in text
     assert process.returncode == 0

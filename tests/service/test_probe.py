@@ -1,0 +1,45 @@
+"""The health check of containers against what it asks."""
+
+import asyncio
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from specpair.metrics_registry import service_registry
+from specpair.rpc.metrics_endpoint import metrics_endpoint
+
+PROBE = Path(__file__).parents[2] / "deploy" / "probe.py"
+HOST = "127.0.0.1"
+
+
+async def probe(port: int) -> tuple[int | None, str]:
+    """Its status, and what it says."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-S", "-E", str(PROBE), str(port)), stderr=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(20):
+        _, errors = await process.communicate()
+    return process.returncode, errors.decode().strip()
+
+
+@pytest.mark.parametrize(("is_ready", "expected"), [(lambda: True, (0, "")), (lambda: False, (1, "not ready"))])
+async def test_it_repeats_what_the_service_says(is_ready: Callable[[], bool], expected: tuple[int, str]) -> None:
+    async with metrics_endpoint(service_registry("draft"), HOST, 0, is_ready=is_ready) as port:
+        assert port is not None
+        assert await probe(port) == expected
+
+
+async def test_nobody_is_not_ready() -> None:
+    with socket.socket() as unused:
+        unused.bind((HOST, 0))
+        status, said = await probe(unused.getsockname()[1])
+    assert status == 1 and said.startswith("no answer") and "\n" not in said
+
+
+async def test_somebody_who_says_nothing_is_not_ready() -> None:
+    with socket.create_server((HOST, 0)) as silent:
+        status, said = await probe(silent.getsockname()[1])
+    assert status == 1 and "timed out" in said
