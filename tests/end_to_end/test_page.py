@@ -61,6 +61,7 @@ class Page:
 
     def __init__(self, browser: webdriver.Chrome, address: str):
         self.browser = browser
+        self.complaints()  # about the page before
         browser.get(address)
 
     def element(self, name: str) -> Any:
@@ -230,7 +231,7 @@ def test_copying_copies_or_says_that_it_cannot(page: Page, sabotage: str, said: 
 
 @needs_browser
 def test_the_switches_do_what_they_say(page: Page) -> None:
-    page.fill(num_speculative_tokens="4", temperature="0", max_tokens="60", seed="3")
+    page.fill(num_speculative_tokens="4", temperature="0.5", max_tokens="60", seed="3")
     page.start()
     page.status()
     rejected = page.element("tokens").find_element(By.CSS_SELECTOR, ".rejected")

@@ -101,7 +101,7 @@ async def test_passes_that_nobody_waits_for_have_their_own_time(tmp_path: Path) 
         await pair.generate([1 + i % 60 for i in range(4096)], 1)
         elapsed = time.perf_counter() - started
         assert sum(statistics.forward_time.counts) - counted >= 8
-        assert 0.5 * elapsed < statistics.forward_time.total - before <= elapsed
+        assert 0.1 * elapsed < statistics.forward_time.total - before <= elapsed
 
 
 def test_a_pass_is_recorded_once_the_device_has_done_it() -> None:
@@ -110,7 +110,7 @@ def test_a_pass_is_recorded_once_the_device_has_done_it() -> None:
     torch.cuda.synchronize()
     clock.begin()
     for _ in range(20):
-        matrix @ matrix
+        torch.mm(matrix, matrix)
     clock.end(seconds.append)
     clock.settle()
     assert seconds == [], "the device is at it still"
