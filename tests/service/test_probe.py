@@ -10,15 +10,16 @@ import pytest
 
 from specpair.metrics_registry import service_registry
 from specpair.rpc.metrics_endpoint import metrics_endpoint
+from tests.service.certificates import Authority
 
 PROBE = Path(__file__).parents[2] / "deploy" / "probe.py"
 HOST = "127.0.0.1"
 
 
-async def probe(port: int) -> tuple[int | None, str]:
+async def probe(port: int, **environment: str) -> tuple[int | None, str]:
     """Its status, and what it says."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-S", "-E", str(PROBE), str(port)), stderr=asyncio.subprocess.PIPE
+        *(sys.executable, "-S", "-E", str(PROBE), str(port)), stderr=asyncio.subprocess.PIPE, env=environment
     )
     async with asyncio.timeout(20):
         _, errors = await process.communicate()
@@ -30,6 +31,17 @@ async def test_it_repeats_what_the_service_says(is_ready: Callable[[], bool], ex
     async with metrics_endpoint(service_registry("draft"), HOST, 0, is_ready=is_ready) as port:
         assert port is not None
         assert await probe(port) == expected
+
+
+@pytest.mark.parametrize("wants_certificates", [False, True])
+async def test_by_tls_where_the_service_has_it(wants_certificates: bool, tmp_path: Path) -> None:
+    authority = Authority(tmp_path)
+    tls = authority.tls("service", ca=authority.path if wants_certificates else None)
+    assert tls.cert is not None and tls.key is not None
+    async with metrics_endpoint(service_registry("draft"), HOST, 0, tls) as port:
+        assert port is not None
+        assert await probe(port, SPECPAIR_TLS_CERT=tls.cert, SPECPAIR_TLS_KEY=tls.key) == (0, "")
+        assert (await probe(port, SPECPAIR_TLS_CERT=""))[0] == 1
 
 
 async def test_nobody_is_not_ready() -> None:
