@@ -15,6 +15,7 @@ from specpair.cli.painting import ColorPrinter, InTurn, PlainPrinter
 from specpair.cli.request import completion_request
 from specpair.cli.results import Completion, json_document, summary_line
 from specpair.rpc.messages import drafter_to_proto, encoding_to_proto, rule_to_proto
+from specpair.rpc.resuming import generate_tokens
 from specpair.tracing import trace_metadata
 from specpair.v1 import coordinator_service_pb2 as pb
 
@@ -103,7 +104,7 @@ async def run_generation(
     completion = Completion(max(request.n, 1))
     printer = InTurn(ColorPrinter if is_colored else PlainPrinter, console, completion.n, print_summary)
     async with coordinator_at(address) as stub:
-        async for response in stub.GenerateTokens(request, metadata=trace_metadata()):
+        async for response in generate_tokens(stub, request, metadata=trace_metadata()):
             if is_json:
                 completion.add(response)
             else:

@@ -22,7 +22,7 @@ from specpair.v1 import target_service_pb2 as target_pb2
 PING_INTERVAL_MS = 1000
 PING_TIMEOUT_MS = 1000
 RECONNECT_MS = 100
-MAX_RECONNECT_MS = 2000
+MAX_RECONNECT_MS = 1000
 
 logger = logging.getLogger(__name__)
 

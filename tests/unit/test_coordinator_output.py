@@ -1,5 +1,7 @@
 """When an output ends, and with which tokens and text."""
 
+import pytest
+
 from coordinator.output import FinishReason, Output
 from coordinator.request import GenerationRequest
 from coordinator.tokenizer import Tokenizer
@@ -87,3 +89,18 @@ def test_a_stop_token_counts_behind_min_tokens() -> None:
     result = output(sampling=SamplingOptions(min_tokens=3, stop_token_ids=(EOS,)))
     assert result.commit([5, EOS, EOS, EOS, 5]).kept_count == 4
     assert result.finish_reason is FinishReason.STOP
+
+
+@pytest.mark.parametrize("received_count", [1, 3, 40, 64, 65, 90])
+def test_a_resumed_output_gives_the_rest_of_the_text_and_stops_where_it_would_have(received_count: int) -> None:
+    ids = byte_level().encode("a€ def 😀! " * 12) + byte_level().encode("€!?")
+    whole = output(byte_level(), stop_strings=("€!",), max_tokens=1000)
+    texts = [whole.commit([token_id]).text for token_id in ids]
+    resumed = output(
+        byte_level(), stop_strings=("€!",), max_tokens=1000, resumed_ids=tuple(whole.token_ids[:received_count])
+    )
+    rest = resumed.commit(ids[received_count:])
+    assert "".join(texts[:received_count]) + rest.text == "".join(texts)
+    assert resumed.token_ids == whole.token_ids
+    assert resumed.new_token_count == len(whole.token_ids) - received_count
+    assert resumed.finish_reason is FinishReason.STOP

@@ -1,0 +1,104 @@
+"""Outputs that go on after their coordinator went away: nothing twice, nothing lost, nothing changed."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+
+from specpair.errors import InvalidFieldError, PeerUnavailableError
+from specpair.rpc.client import connect
+from specpair.rpc.resuming import generate_tokens
+from specpair.rpc.status import peer_errors
+from specpair.v1 import coordinator_service_pb2 as pb
+from specpair.v1 import sampling_pb2
+from specpair.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
+from tests.services import RunningPair, engine_config, running_pair
+from tests.tiny_models import make_model, make_variation
+
+PROMPT = [3, 14, 15, 9, 2, 6]
+RULES = {
+    "greedy": {"temperature": 0.0},
+    "coupled": {"rule": sampling_pb2.ACCEPTANCE_RULE_COUPLED, "repetition_penalty": 1.3, "min_tokens": 30},
+}
+
+
+@pytest.fixture(scope="module")
+async def pair(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningPair]:
+    folder = tmp_path_factory.mktemp("models")
+    target = make_model(folder / "target", seed=1, vocab_size=100)
+    draft = make_variation(folder / "draft", target, spread=0.03)
+    async with running_pair(engine_config(target), engine_config(draft)) as running:
+        yield running
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("received", [1, 2, 7, 39, 40])
+async def test_a_resumed_output_goes_on_as_it_would_have(pair: RunningPair, rule: str, received: int) -> None:
+    options = {"seed": 5, "num_speculative_tokens": 3, **RULES[rule]}
+    whole = await pair.generate(PROMPT, 40, **options)
+    rest = await pair.generate(PROMPT, 40, resumed_token_ids=whole.token_ids[:received], **options)
+    assert rest.token_ids == whole.token_ids[received:]
+    assert rest.summary.completion_token_count == 40 - received
+    assert rest.summary.finish_reason == pb.FINISH_REASON_LENGTH
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"resumed_token_ids": [1]}, "sampling.seed: must be set"),
+        ({"resumed_token_ids": [1], "seed": 1, "n": 2}, "best_of: is 2"),
+        ({"resumed_token_ids": [1] * 9, "seed": 1}, "resumed_token_ids: has 9 entries; at most 8"),
+        ({"resumed_token_ids": [10**6], "seed": 1}, "resumed_token_ids: holds 1000000"),
+    ],
+)
+async def test_what_cannot_be_resumed_is_refused(pair: RunningPair, options: dict[str, object], words: str) -> None:
+    with pytest.raises(InvalidFieldError, match=words), peer_errors():
+        await pair.generate(PROMPT, 8, **options)
+
+
+class Breaking:
+    """A stub whose calls break off after some answers, as those to a coordinator that is killed."""
+
+    def __init__(self, stub: CoordinatorServiceStub, answers: list[int]):
+        self._stub = stub
+        self._answers = answers
+        self.requests: list[pb.GenerateTokensRequest] = []
+
+    async def GenerateTokens(
+        self, request: pb.GenerateTokensRequest, metadata: object
+    ) -> AsyncIterator[pb.GenerateTokensResponse]:
+        sent = pb.GenerateTokensRequest()
+        sent.CopyFrom(request)
+        self.requests.append(sent)
+        left = self._answers.pop(0) if self._answers else 10**6
+        async for response in self._stub.GenerateTokens(request):
+            if not left:
+                raise PeerUnavailableError("killed")
+            left -= 1
+            yield response
+
+
+@pytest.mark.parametrize("rule", RULES)
+async def test_the_client_resumes_by_itself(pair: RunningPair, rule: str) -> None:
+    options = {"seed": 11, "num_speculative_tokens": 3, **RULES[rule]}
+    whole = await pair.generate(PROMPT, 40, **options)
+    request = pb.GenerateTokensRequest(token_ids=pb.TokenIds(ids=PROMPT), max_tokens=40, num_speculative_tokens=3)
+    request.sampling.seed = 11
+    for name, value in RULES[rule].items():
+        setattr(request if name == "rule" else request.sampling, name, value)
+    async with connect(pair.address) as channel:
+        stub = Breaking(CoordinatorServiceStub(channel), [3, 1, 2])
+        received = [token.id async for response in generate_tokens(stub, request) for token in response.tokens]
+    assert received == whole.token_ids
+    assert len(stub.requests) == 4
+    lengths = [len(sent.resumed_token_ids) for sent in stub.requests]
+    assert lengths == sorted(set(lengths)), "each call goes on behind the one before"
+
+
+async def test_without_a_first_answer_nothing_is_resumed(pair: RunningPair) -> None:
+    request = pb.GenerateTokensRequest(token_ids=pb.TokenIds(ids=PROMPT), max_tokens=4)
+    async with connect(pair.address) as channel:
+        stub = Breaking(CoordinatorServiceStub(channel), [0])
+        with pytest.raises(PeerUnavailableError, match="killed"):
+            async for _ in generate_tokens(stub, request):
+                pass
+    assert len(stub.requests) == 1
