@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from specpair.engine.config import EngineConfig
+from specpair.engine.sequence_limits import LEASE_SECONDS
 from specpair.options import Drafter, check_range
 
 
@@ -23,10 +24,13 @@ class DraftConfig:
     """Longest sequence, prompt and output together."""
     max_num_seqs: int = 64
     """Most sequences open at once."""
+    sequence_lease: float = LEASE_SECONDS
+    """Seconds after which a sequence that nobody touched is closed."""
     max_num_speculative_tokens: int = 16
     """Most tokens in one proposal."""
 
     def __post_init__(self) -> None:
         check_range("max_model_len", self.max_model_len, 2, 2**24)
         check_range("max_num_seqs", self.max_num_seqs, 1, 65536)
+        check_range("sequence_lease", self.sequence_lease, 0.1, 86400.0)
         check_range("max_num_speculative_tokens", self.max_num_speculative_tokens, 1, 64)

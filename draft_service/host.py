@@ -12,12 +12,16 @@ from draft_service.drafters import make_drafters, why_not
 from draft_service.drafters.interface import Proposer, Resources
 from draft_service.proposal import Drafted, ProposeCall
 from draft_service.table_file import read_tables
+from specpair.engine.cache_owner import NoCaches
 from specpair.engine.config import EngineConfig
-from specpair.engine.sequence_store import HeldSequence, NoCaches, SequenceLimits, SequenceStore
+from specpair.engine.held_sequence import HeldSequence
+from specpair.engine.sequence_limits import SequenceLimits
+from specpair.engine.sequence_store import SequenceStore
 from specpair.errors import InvalidFieldError, ModelRefusedError
 from specpair.model_info import ModelInfo, TokenizerFiles
 from specpair.options import Drafter, Encoding, Rule, SamplingOptions, SequenceOptions, check_range
 from specpair.rpc.config import MAX_MESSAGE_BYTES
+from specpair.rpc.identity import client_name
 from specpair.speculation.tables import Tables
 
 if TYPE_CHECKING:
@@ -27,9 +31,9 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DENSE_BYTES = 4
+"""Of one probability on the wire."""
 FRAME_BYTES = 65536
 """Room for all of an answer but its rows."""
-"""Of one probability on the wire."""
 
 
 class DraftHost:
@@ -43,7 +47,9 @@ class DraftHost:
             if model is None
             else model.max_num_speculative_tokens
         )
-        self.sequences = SequenceStore[Drafted](NoCaches(), own_limits(config)) if model is None else model.sequences
+        self.sequences = (
+            SequenceStore[Drafted](NoCaches(), own_limits(config), client_name) if model is None else model.sequences
+        )
         self._drafters = make_drafters(Resources(engine=None if model is None else model.engine, tables=tables))
         self._default = config.drafter
         if config.drafter not in self._drafters:
@@ -177,4 +183,9 @@ async def load_model(config: EngineConfig) -> "DraftModel":
 
 def own_limits(config: DraftConfig) -> SequenceLimits:
     """What holds without a model."""
-    return SequenceLimits(max_model_len=config.max_model_len, max_num_seqs=config.max_num_seqs, vocab_size=0)
+    return SequenceLimits(
+        max_model_len=config.max_model_len,
+        max_num_seqs=config.max_num_seqs,
+        vocab_size=0,
+        lease_seconds=config.sequence_lease,
+    )

@@ -6,6 +6,7 @@ from draft_service.drafters.model import advance
 from draft_service.proposal import Drafted
 from specpair.engine.host import ModelHost
 from specpair.engine.sequence import Work
+from specpair.rpc.identity import client_name
 
 
 class DraftModel(ModelHost[Drafted]):
@@ -14,3 +15,7 @@ class DraftModel(ModelHost[Drafted]):
     @staticmethod
     def advance(works: list[Work], logits: Tensor) -> None:
         advance(works, logits)
+
+    @staticmethod
+    def caller() -> str:
+        return client_name()

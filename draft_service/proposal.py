@@ -7,6 +7,10 @@ from torch import Tensor
 from specpair.options import Drafter
 from specpair.speculation.count_row import CountRow
 
+ANSWER_BYTES = 1024
+COUNT_BYTES = 8
+"""Of a token and its count."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ProposeCall:
@@ -42,3 +46,9 @@ class Drafted:
     """Sequences in the largest forward pass; 0 if no model ran."""
     rollback_time: float = 0.0
     """Seconds that the cache took to drop what was rolled back."""
+
+    @property
+    def byte_count(self) -> int:
+        """About as much memory as it takes."""
+        sparse = sum(COUNT_BYTES * len(row.token_ids) for row in self.counts)
+        return ANSWER_BYTES + sparse + sum(row.nbytes for row in self.dense)

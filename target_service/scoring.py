@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from specpair.engine.engine import Engine
 from specpair.engine.sequence import Sequence, Work
 from specpair.errors import NotFiniteError
 from specpair.speculation.logprobs import TokenLogprobs, token_logprobs
@@ -14,42 +13,54 @@ MOST_ROWS = 64
 
 
 @dataclass(eq=False, kw_only=True)
-class ScoreWork(Work):
-    """All tokens but the last are fed, a piece at a time; each row scores the token behind it."""
+class ScoredText:
+    """A text and what is known of it. Belongs to the device thread while a work is under way."""
 
     token_ids: list[int]
-    piece_length: int
     top_count: int
+    piece_length: int
     scores: list[TokenLogprobs] = field(default_factory=list)
+    """Of its first tokens, but for the very first."""
+    wanted_by: int = 0
+    """Calls that wait for it, counted by the event loop; without one the work stops behind its next piece."""
+
+    @property
+    def is_complete(self) -> bool:
+        return len(self.scores) == len(self.token_ids) - 1
+
+    def next_piece(self) -> list[int]:
+        """Tokens to feed: the last one of a text scores nothing."""
+        fed = len(self.scores)
+        return self.token_ids[fed : min(fed + self.piece_length, len(self.token_ids) - 1)]
 
     def take(self, logits: Tensor) -> None:
-        """Scores the piece that was fed, by its logits `[piece, vocabulary]`, and goes on to the next."""
+        """The logits `[piece, vocabulary]` of the next piece: each row scores the token behind it."""
+        first = len(self.scores) + 1
+        following = self.token_ids[first : first + len(logits)]
+        self.scores += token_logprobs(logits, following, [self.top_count] * len(logits))
+
+
+@dataclass(eq=False, kw_only=True)
+class ScoreWork(Work):
+    """Feeds a text, a piece at a time, until it is complete or nobody wants it any more."""
+
+    text: ScoredText
+
+    def take(self, logits: Tensor) -> None:
+        """Scores the piece that was fed, and goes on to the next."""
         if not bool(finite_rows(logits).all()):
-            self.error, self.done = NotFiniteError(), True
+            self.fail(NotFiniteError())
             return
-        fed = len(self.sequence.tokens)
-        following = self.token_ids[fed - self.row_count + 1 : fed + 1]
-        self.scores += token_logprobs(logits, following, [self.top_count] * self.row_count)
-        piece = self.token_ids[fed : min(fed + self.piece_length, len(self.token_ids) - 1)]
-        self.sequence.tokens.extend(piece)
-        self.row_count = len(piece)
-        self.done = not piece
+        self.text.take(logits)
+        piece = self.text.next_piece()
+        self.done = not piece or not self.text.wanted_by
+        if not self.done:
+            self.sequence.tokens.extend(piece)
+            self.row_count = len(piece)
 
 
-async def score(engine: Engine, sequence: Sequence, top_count: int, token_budget: int) -> list[TokenLogprobs]:
-    """The logprobs of a new sequence's tokens, all but the first. Leaves it with the tokens that were fed."""
-    token_ids = list(sequence.tokens)
-    if len(token_ids) == 1:
-        return []
-    piece_length = min(MOST_ROWS, token_budget)
-    first = token_ids[: min(piece_length, len(token_ids) - 1)]
-    sequence.replace_from(0, first)
-    work = ScoreWork(
-        sequence=sequence,
-        row_count=len(first),
-        token_ids=token_ids,
-        piece_length=piece_length,
-        top_count=top_count,
-    )
-    await engine.run(work)
-    return work.scores
+def score_work(sequence: Sequence, text: ScoredText) -> ScoreWork:
+    """Goes on where the text's scores end. The sequence has its tokens up to there, and the next piece then."""
+    fed, piece = len(text.scores), text.next_piece()
+    sequence.replace_from(fed, piece)
+    return ScoreWork(sequence=sequence, row_count=len(piece), text=text)

@@ -1,7 +1,8 @@
 """TargetService over gRPC: decodes, calls the verifier, encodes."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from typing import TypeVar
 
 import grpc
 import grpc.aio
@@ -20,8 +21,10 @@ from specpair.v1.target_service_pb2_grpc import TargetServiceServicer
 from specpair.wire.distributions import decode
 from target_service.verifier import Verifier, VerifyCall
 
-DECODED_ON_THE_LOOP_BYTES = 1 << 20
-"""A dense proposal beyond this is decoded beside the event loop, which it would hold up for milliseconds."""
+MADE_ON_THE_LOOP_BYTES = 1 << 20
+"""A dense proposal beyond this is taken apart beside the event loop, which it would hold up for milliseconds."""
+
+Made = TypeVar("Made")
 
 
 class TargetServicer(TargetServiceServicer):
@@ -60,10 +63,11 @@ class TargetServicer(TargetServiceServicer):
             base_length=request.base_length,
             appended=list(request.appended_token_ids),
             proposed=list(request.proposal.token_ids),
-            draft=await self._decode(request.proposal),
+            draft=await beside_the_loop(request, lambda: self._decode(request.proposal)),
             include_probabilities=request.include_probabilities,
         )
-        verdict = await self._verifier.verify(call, body_of(request))
+        body = await beside_the_loop(request, lambda: body_of(request))
+        verdict = await self._verifier.verify(call, body)
         return pb.VerifyProposalResponse(
             instance_id=self._verifier.instance_id,
             step=request.step,
@@ -90,11 +94,16 @@ class TargetServicer(TargetServiceServicer):
         entries = await asyncio.to_thread(lambda: [encode_logprobs(entry) for entry in scores])
         return pb.ScoreTokensResponse(instance_id=self._verifier.instance_id, logprobs=entries)
 
-    async def _decode(self, proposal: proposal_pb2.Proposal) -> DraftRows:
-        arguments = (proposal.distributions, list(proposal.token_ids), self._verifier.sequences.limits.vocab_size)
-        if len(proposal.distributions.dense.probabilities.data) > DECODED_ON_THE_LOOP_BYTES:
-            return await asyncio.to_thread(decode, *arguments)
-        return decode(*arguments)
+    def _decode(self, proposal: proposal_pb2.Proposal) -> DraftRows:
+        vocab_size = self._verifier.sequences.limits.vocab_size
+        return decode(proposal.distributions, list(proposal.token_ids), vocab_size)
+
+
+async def beside_the_loop(request: pb.VerifyProposalRequest, make: Callable[[], Made]) -> Made:
+    """What is made of a request: of a large one in a thread."""
+    if len(request.proposal.distributions.dense.probabilities.data) > MADE_ON_THE_LOOP_BYTES:
+        return await asyncio.to_thread(make)
+    return make()
 
 
 def encode_logprobs(entry: TokenLogprobs) -> logprobs_pb2.TokenLogprobs:

@@ -8,17 +8,20 @@ from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
-from uuid import uuid4
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from specpair.engine.config import EngineConfig
+from specpair.engine.held_sequence import HeldSequence
 from specpair.engine.host import ModelHost
+from specpair.engine.loading import ModelFacts
+from specpair.engine.model_runner import ModelRunner
 from specpair.engine.sequence import Work
-from specpair.engine.sequence_store import HeldSequence
 from specpair.errors import NotFiniteError
-from specpair.options import Rule, SamplingOptions, SequenceOptions
+from specpair.options import Rule, SequenceOptions
+from specpair.rpc.identity import client_name
 from specpair.speculation.adjustments import adjust
 from specpair.speculation.arrays import Array, native, placed
 from specpair.speculation.coupling import verify_choices, verify_coupled
@@ -28,8 +31,12 @@ from specpair.speculation.logprobs import TokenLogprobs, token_logprobs
 from specpair.speculation.randomness import Domain, random_words, uniforms
 from specpair.speculation.sampling import SamplingRows, came_of_finite, finite_rows, likeliest, probabilities
 from specpair.speculation.verification import Block, Verdicts, packed_rows, verify
-from target_service.scoring import ScoreWork, score
+from target_service.scorer import Scorer
+from target_service.scoring import ScoreWork
 
+ANSWER_BYTES = 1024
+ENTRY_BYTES = 100
+"""Of a token and its logprob in memory."""
 WIDE_SUPPORT = 2048
 """Tokens in a draft's distribution beyond which it is not padded together with ordinary ones."""
 
@@ -71,6 +78,11 @@ class Verdict:
     rollback_time: float
     """Seconds that the cache took to drop what was rolled back."""
 
+    @property
+    def byte_count(self) -> int:
+        """About as much memory as it takes."""
+        return ANSWER_BYTES + sum(ENTRY_BYTES * (1 + len(entry.top_token_ids)) for entry in self.logprobs)
+
 
 @dataclass(eq=False, kw_only=True)
 class VerifyWork(Work):
@@ -107,6 +119,10 @@ class Kind(NamedTuple):
 class Verifier(ModelHost[Verdict]):
     """The target model with its sequences."""
 
+    def __init__(self, config: EngineConfig, facts: ModelFacts, runner: ModelRunner):
+        super().__init__(config, facts, runner)
+        self._scorer = Scorer(self.engine, self.sequences, config.max_num_batched_tokens)
+
     async def verify(self, call: VerifyCall, body: object) -> Verdict:
         """The verdict on one call, given once for each step. Commits the accepted tokens and the next one."""
 
@@ -117,12 +133,7 @@ class Verifier(ModelHost[Verdict]):
 
     async def score(self, token_ids: list[int], top_count: int) -> list[TokenLogprobs]:
         """Logprobs of all tokens but the first. What was computed is kept for sequences that begin alike."""
-        name = f"score-{uuid4().hex}"
-        held = self.sequences.open(name, token_ids, len(token_ids), SequenceOptions(sampling=SamplingOptions()))
-        try:
-            return await score(self.engine, held.cached, top_count, self.config.max_num_batched_tokens)
-        finally:
-            self.sequences.close(name)
+        return await self._scorer.score(token_ids, top_count)
 
     async def _judge(self, held: HeldSequence[Verdict], call: VerifyCall) -> Verdict:
         self.sequences.check_position(held, call.base_length, call.appended, len(call.proposed))
@@ -152,6 +163,10 @@ class Verifier(ModelHost[Verdict]):
     @staticmethod
     def advance(works: list[Work], logits: Tensor) -> None:
         advance(works, logits)
+
+    @staticmethod
+    def caller() -> str:
+        return client_name()
 
 
 def advance(works: list[Work], logits: Tensor) -> None:

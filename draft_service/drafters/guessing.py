@@ -8,7 +8,7 @@ from torch import Tensor
 
 from draft_service.drafters.interface import Proposer
 from draft_service.proposal import Drafted, ProposeCall
-from specpair.engine.sequence_store import HeldSequence
+from specpair.engine.held_sequence import HeldSequence
 from specpair.options import Drafter, Encoding
 from specpair.speculation.count_row import TOTAL, CountRow
 from specpair.speculation.guess import Predictor

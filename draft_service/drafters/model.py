@@ -14,8 +14,8 @@ from torch import Tensor
 
 from draft_service.drafters.interface import Proposer, Resources, WorkRunner
 from draft_service.proposal import Drafted, ProposeCall
+from specpair.engine.held_sequence import HeldSequence
 from specpair.engine.sequence import Work
-from specpair.engine.sequence_store import HeldSequence
 from specpair.errors import NotFiniteError
 from specpair.options import Drafter, Encoding, Rule, SequenceOptions
 from specpair.speculation.adjustments import adjust

@@ -72,6 +72,15 @@ MaxNumSeqsOption = Annotated[
         rich_help_panel=MODEL,
     ),
 ]
+SequenceLeaseOption = Annotated[
+    float,
+    typer.Option(
+        "--sequence-lease",
+        envvar="SPECPAIR_SEQUENCE_LEASE",
+        help="Seconds after which a sequence that nobody touched is closed; it is opened again when it is needed.",
+        rich_help_panel=MODEL,
+    ),
+]
 MaxNumBatchedTokensOption = Annotated[
     int,
     typer.Option(

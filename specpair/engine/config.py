@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from specpair.engine.sequence_limits import LEASE_SECONDS
 from specpair.options import check_range
 
 
@@ -23,6 +24,8 @@ class EngineConfig:
     """Longest sequence, prompt and output together; the model's own limit if None."""
     max_num_seqs: int = 64
     """Most sequences open at once."""
+    sequence_lease: float = LEASE_SECONDS
+    """Seconds after which a sequence that nobody touched is closed."""
     max_num_batched_tokens: int = 512
     """Token budget of one forward pass; prefill beyond it waits for the next."""
     max_num_speculative_tokens: int = 16
@@ -46,6 +49,7 @@ class EngineConfig:
         for name, low, high in (
             ("max_model_len", 2, 2**24),
             ("max_num_seqs", 1, 65536),
+            ("sequence_lease", 0.1, 86400.0),
             ("max_num_batched_tokens", 1, 2**20),
             ("max_num_speculative_tokens", 1, 64),
             ("block_size", 1, 1024),

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from specpair.engine.cache import BlockCounts, CachePlan, Holding, KeyValueCache, LayerShape, Segment, blocks_for
+from specpair.engine.failures import is_out_of_memory
 from specpair.errors import CapacityExhaustedError
 
 
@@ -135,7 +136,7 @@ class ContiguousCache(KeyValueCache):
             evicted, _ = self._kept.popitem(last=False)
             self._kept_blocks -= evicted.block_count
             self._evicted_blocks += evicted.block_count
-        stacks = [self._stack(shape, layers, block_count) for shape, layers in self._shapes.items()]
+        stacks = self._stacks(block_count)
         if length:
             for new, old in zip(stacks, slab.stacks, strict=True):
                 new.keys[:, :, :length] = old.keys[:, :, :length]
@@ -143,6 +144,14 @@ class ContiguousCache(KeyValueCache):
         copy = Slab(stacks, block_count, list(slab.token_ids) if returned else [])
         self._held_blocks += block_count - returned  # last: memory that cannot be had is not counted
         return copy
+
+    def _stacks(self, block_count: int) -> list[Stack]:
+        try:
+            return [self._stack(shape, layers, block_count) for shape, layers in self._shapes.items()]
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            raise CapacityExhaustedError(f"no memory for {block_count} cache blocks") from error
 
     def _stack(self, shape: LayerShape, layers: list[int], block_count: int) -> Stack:
         capacity = block_count * self.block_size

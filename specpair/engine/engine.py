@@ -19,13 +19,14 @@ from torch import Tensor
 
 from specpair.engine.batch import Batch
 from specpair.engine.cache import Segment
+from specpair.engine.failures import check_device, is_out_of_memory
 from specpair.engine.gathering import Gathering
 from specpair.engine.model_runner import ModelRunner
 from specpair.engine.pass_clock import pass_clock
 from specpair.engine.scheduler import Chunk, schedule
 from specpair.engine.sequence import BatchSize, Sequence, Work
 from specpair.engine.statistics import EngineStatistics
-from specpair.errors import CapacityExhaustedError, ForwardFailedError, ShuttingDownError, SpecpairError
+from specpair.errors import CapacityExhaustedError, ForwardFailedError, ShuttingDownError
 
 log = logging.getLogger(__name__)
 
@@ -55,8 +56,11 @@ class Engine:
         self._works: list[Work] = []  # device thread only, oldest first
         self._gathering = Gathering()  # device thread only
         self._idle: dict[Sequence, None] = {}  # device thread only; hold blocks without work, oldest first
+        self._ran_suspect = False  # device thread only: in the last turn
         self._closed = False
         self._loop = asyncio.get_running_loop()
+        self.broken: asyncio.Future[None] = self._loop.create_future()
+        """Done when the device thread ended by itself. Every call fails then, and only a new process helps."""
         self._thread = threading.Thread(target=self._run, name="device", daemon=True)
         self._thread.start()
 
@@ -120,10 +124,10 @@ class Engine:
                 self._turn()
         except BaseException:
             log.exception("the device thread ended")
-            raise
+            self._tell(self._note_broken)
         finally:
             self._closed = True
-            self._fail(list(self._works), ShuttingDownError())
+            self._abandon(self._works)
             self._empty_inbox()
 
     def _take_jobs(self) -> bool:
@@ -145,7 +149,8 @@ class Engine:
                 continue
             try:
                 job()
-            except Exception:
+            except Exception as error:
+                check_device(error)
                 log.exception("a job of the device thread failed")
 
     def _empty_inbox(self) -> None:
@@ -154,33 +159,45 @@ class Engine:
             while True:
                 job = self._inbox.get(block=False)
                 if isinstance(job, list):
-                    self._fail(job, ShuttingDownError())
+                    self._abandon(job)
+
+    def _abandon(self, works: list[Work]) -> None:
+        """At the end of the thread: in whatever state the caches are, nobody looks at them any more."""
+        for work in works:
+            work.fail(ShuttingDownError())
+        self._tell(lambda: settle_futures(works))
+
+    def _note_broken(self) -> None:
+        if not self.broken.done():
+            self.broken.set_result(None)
 
     def _turn(self) -> None:
         self._works = [work for work in self._works if not work.future.done()]
-        concerned = self._works
-        try:
-            for work in self._works:
-                self._prepare(work)
-            if not (chunks := self._reserve(schedule(self._works, self._token_budget, self._short))):
-                return
-            concerned = [chunk.work for chunk in chunks]
+        works = self._prepared(self._company())
+        if chunks := self._reserve(schedule(works, self._token_budget, self._short)):
             note_start(chunks)
             self._pass(chunks)
-        except Exception:
-            log.exception("a forward pass failed")
-            self._fail(list(concerned), ForwardFailedError())
+
+    def _company(self) -> list[Work]:
+        """Whose turn it is. A suspect has passes of its own, in turns with all that are none."""
+        suspects = [work for work in self._works if work.sequence.is_suspect]
+        if not suspects:
+            return self._works
+        others = [work for work in self._works if not work.sequence.is_suspect]
+        self._ran_suspect = not (self._ran_suspect and others)
+        return suspects[:1] if self._ran_suspect else others
 
     def _pass(self, chunks: list[Chunk]) -> None:
         """One forward pass, and what the service makes of its logits."""
         self._clock.begin()
-        logits = self._forward(chunks)
+        try:
+            logits = self._forward(chunks)
+        except Exception as error:
+            self._undo(chunks, error)
+            return
         row_count, token_count = len(logits), sum(chunk.token_count for chunk in chunks)
         complete = [chunk.work for chunk in chunks if chunk.completes]
-        for work in complete:
-            work.done = work.row_count == 0
-        if wanting := [work for work in complete if not work.done]:
-            self._advance(wanting, logits)
+        self._advance_or_fail(complete, logits)
         self._clock.end(lambda seconds: self._note_pass(len(chunks), token_count, row_count, seconds))
         self._finish([work for work in complete if work.done])
         self._clock.settle()
@@ -190,6 +207,56 @@ class Engine:
         self.statistics.add_pass(sequence_count, token_count, row_count, seconds)
         if row_count == token_count:
             self._gathering.add_pass(token_count, seconds)
+
+    def _advance_or_fail(self, complete: list[Work], logits: Tensor) -> None:
+        """Lets the service look at the logits of works that are fed. If that fails nobody knows how far it came: it
+        is the end of all of them, to be repeated, each alone at first."""
+        for work in complete:
+            work.done = work.row_count == 0
+        wanting = [work for work in complete if not work.done]
+        try:
+            if wanting:
+                self._advance(wanting, logits)
+        except Exception as error:
+            check_device(error)
+            log.exception("what follows a forward pass failed")
+            for work in wanting:
+                work.sequence.is_suspect = True
+                work.fail(ForwardFailedError(), spares_cache=is_out_of_memory(error))
+
+    def _undo(self, chunks: list[Chunk], error: Exception) -> None:
+        """After a failed pass: it wrote nothing but the places of its own tokens, so the caches hold what they held.
+
+        Each of several works tries again alone, so that one that fails for its own sake fails nobody else's. One that
+        was alone already fails.
+        """
+        check_device(error)
+        log.error("a forward pass of %d sequences failed", len(chunks), exc_info=error)
+        for work, token_count, _ in chunks:
+            sequence = work.sequence
+            sequence.is_suspect = True
+            assert sequence.holding is not None
+            self.cache.truncate_to(sequence.holding, sequence.holding.length - token_count)
+            sequence.valid_length = min(sequence.valid_length, sequence.holding.length)
+        if len(chunks) == 1:
+            self._fail(chunks[0].work, error)
+
+    def _fail(self, work: Work, cause: Exception) -> None:
+        work.fail(ForwardFailedError(), spares_cache=is_out_of_memory(cause))
+        self._finish([work])
+
+    def _prepared(self, works: list[Work]) -> list[Work]:
+        """Those that can be fed; the others fail."""
+        prepared: list[Work] = []
+        for work in works:
+            try:
+                self._prepare(work)
+                prepared.append(work)
+            except Exception as error:
+                check_device(error)
+                log.exception("a cache could not be prepared")
+                self._fail(work, error)
+        return prepared
 
     def _prepare(self, work: Work) -> None:
         """Makes the holding agree with the tokens."""
@@ -207,16 +274,23 @@ class Engine:
             sequence.valid_length = fed
 
     def _reserve(self, chunks: list[Chunk]) -> list[Chunk]:
-        """Room for every chunk; takes caches of idle sequences away, then lets the youngest works wait."""
+        """The chunks for which there is room, taken from idle sequences first, then from younger works.
+
+        The works are served in the order in which they came, so the oldest gets on in each of its turns, whatever
+        the others want: nobody waits for ever.
+        """
+        age = {work: number for number, work in enumerate(self._works)}
         reserved: list[Chunk] = []
-        for chunk in chunks:
+        for chunk in sorted(chunks, key=lambda chunk: age[chunk.work]):
+            if chunk.work.sequence.holding is None:  # given up just now, for an older one
+                continue
             while not self._append(chunk):
-                if not self._take_away_idle():
+                if not (self._take_away_idle() or self._preempt(self._works[age[chunk.work] + 1 :])):
                     break
             else:
                 reserved.append(chunk)
         if chunks and not reserved:
-            self._make_room(chunks)
+            self._refuse(chunks[0].work)
         return reserved
 
     def _append(self, chunk: Chunk) -> bool:
@@ -241,6 +315,7 @@ class Engine:
         free = self.cache.block_counts().free
         self._take_away(sequence)
         self.statistics.evicted_blocks += self.cache.block_counts().free - free
+        self.statistics.preemptions += 1
 
     def _take_away(self, sequence: Sequence) -> None:
         """Frees its cache; its tokens are fed again when needed.
@@ -253,16 +328,19 @@ class Engine:
         self.cache.free(sequence.holding)
         sequence.holding = None
 
-    def _make_room(self, chunks: list[Chunk]) -> None:
-        """Nothing fits: the youngest of the others gives its cache up for the first; without others, that one fails."""
-        first = chunks[0].work
-        others = [work.sequence for work in self._works if work is not first and is_holding(work.sequence)]
-        if others:
-            self._evict(others[-1])
-        else:
-            first.error = CapacityExhaustedError("the cache is too small for this sequence")
-            first.done = True
-            self._finish([first])
+    def _preempt(self, works: list[Work]) -> bool:
+        """Has the youngest of the works give up its cache."""
+        for work in reversed(works):
+            if is_holding(work.sequence):
+                self._evict(work.sequence)
+                return True
+        return False
+
+    def _refuse(self, work: Work) -> None:
+        """Nothing fits. If no other work holds anything, that will not change."""
+        if not any(is_holding(other.sequence) for other in self._works if other is not work):
+            work.fail(CapacityExhaustedError("the cache is too small for this sequence"), spares_cache=True)
+            self._finish([work])
 
     def _forward(self, chunks: list[Chunk]) -> Tensor:
         segments, token_ids = [], []
@@ -286,7 +364,9 @@ class Engine:
             work.finished_at = now
             if work.started_at:
                 self.statistics.queue_time.add(work.queue_time)
-            if work.error is not None:
+            if work.error is None:
+                work.sequence.is_suspect = False
+            elif not work.spares_cache:
                 work.sequence.valid_length = 0  # whatever it was, it may be in the cache
             if work.sequence.holding is not None:
                 self._idle[work.sequence] = None
@@ -307,14 +387,6 @@ class Engine:
         self.cache.keep(sequence.holding, sequence.tokens[:valid])
         self.cache.free(sequence.holding)
         sequence.holding = None
-
-    def _fail(self, works: list[Work], error: SpecpairError) -> None:
-        """After a failed pass nobody knows what the caches of its works hold: they are dropped."""
-        for work in works:
-            work.error, work.done = error, True
-            if work.sequence.holding is not None:
-                self._take_away(work.sequence)
-        self._finish(works)
 
     def _fork_cache(self, source: Sequence, forked: Sequence) -> None:
         """Copies or shares what the cache holds of both; where that fails it is computed again when needed.

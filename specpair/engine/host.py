@@ -4,7 +4,7 @@ import asyncio
 import logging
 import uuid
 from abc import ABC, abstractmethod
-from typing import Generic, Self, TypeVar
+from typing import Generic, Self
 
 import torch
 from torch import Tensor
@@ -18,20 +18,20 @@ from specpair.engine.contiguous_cache import ContiguousCache
 from specpair.engine.engine import Engine
 from specpair.engine.fused_runner import FusedRunner
 from specpair.engine.fusible import is_fusible
+from specpair.engine.held_sequence import Answer
 from specpair.engine.loading import ModelFacts, load
 from specpair.engine.model_runner import ModelRunner
 from specpair.engine.paged_cache import PagedCache
 from specpair.engine.self_check import check, check_deterministic
 from specpair.engine.sequence import Work
-from specpair.engine.sequence_store import SequenceLimits, SequenceStore
+from specpair.engine.sequence_limits import SequenceLimits
+from specpair.engine.sequence_store import SequenceStore
 from specpair.engine.threads import choose_threads
 from specpair.errors import ModelRefusedError
 from specpair.model_info import ModelInfo, TokenizerFiles
 from specpair.options import SamplingOptions, SequenceOptions
 
 log = logging.getLogger(__name__)
-
-Answer = TypeVar("Answer")
 
 
 class ModelHost(ABC, Generic[Answer]):
@@ -49,9 +49,12 @@ class ModelHost(ABC, Generic[Answer]):
             short=self.max_num_speculative_tokens + 2,
         )
         limits = SequenceLimits(
-            max_model_len=facts.max_model_len, max_num_seqs=config.max_num_seqs, vocab_size=facts.vocab_size
+            max_model_len=facts.max_model_len,
+            max_num_seqs=config.max_num_seqs,
+            vocab_size=facts.vocab_size,
+            lease_seconds=config.sequence_lease,
         )
-        self.sequences: SequenceStore[Answer] = SequenceStore(self.engine, limits)
+        self.sequences: SequenceStore[Answer] = SequenceStore(self.engine, limits, self.caller)
 
     @classmethod
     async def start(cls, config: EngineConfig) -> Self:
@@ -63,6 +66,11 @@ class ModelHost(ABC, Generic[Answer]):
     @abstractmethod
     def advance(works: list[Work], logits: Tensor) -> None:
         """What is done with the logits; see `specpair.engine.engine.Advance`."""
+
+    @staticmethod
+    @abstractmethod
+    def caller() -> str:
+        """The client whose call is at hand: sequences belong to clients."""
 
     async def open(self, sequence_id: str, token_ids: list[int], prompt_length: int, options: SequenceOptions) -> None:
         """Registers a sequence."""

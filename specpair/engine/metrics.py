@@ -1,6 +1,6 @@
 """A model service's numbers as metrics, read when they are asked for: the device thread pays nothing for it."""
 
-from collections.abc import Iterable, Sized
+from collections.abc import Iterable
 from typing import Protocol
 
 from prometheus_client import Metric
@@ -9,6 +9,14 @@ from prometheus_client.registry import Collector, CollectorRegistry
 
 from specpair.engine.cache import BlockCounts, KeyValueCache
 from specpair.engine.statistics import EngineStatistics, Tally
+
+
+class CountedSequences(Protocol):
+    """The open sequences, as far as they are counted."""
+
+    @property
+    def expired_count(self) -> int: ...
+    def __len__(self) -> int: ...
 
 
 class Counted(Protocol):
@@ -26,20 +34,30 @@ class ModelCollector(Collector):
     Numbers that the device thread writes meanwhile may be of two successive passes.
     """
 
-    def __init__(self, sequences: Sized, engine: Counted | None):
+    def __init__(self, sequences: CountedSequences, engine: Counted | None):
         self._sequences = sequences
         self._engine = engine
 
     def collect(self) -> Iterable[Metric]:
-        yield GaugeMetricFamily("specpair_sequences_open", "Sequences that are open.", value=len(self._sequences))
+        yield from sequences(self._sequences)
         if self._engine is not None:
             yield from passes(self._engine.statistics)
-            yield from cache(self._engine.cache.block_counts(), self._engine.statistics.evicted_blocks)
+            yield from cache(self._engine.cache.block_counts(), self._engine.statistics)
 
 
-def add_model_metrics(registry: CollectorRegistry, sequences: Sized, engine: Counted | None) -> None:
+def add_model_metrics(registry: CollectorRegistry, sequences: CountedSequences, engine: Counted | None) -> None:
     """The metrics of a draft or target service; those of the engine only where there is one."""
     registry.register(ModelCollector(sequences, engine))
+
+
+def sequences(held: CountedSequences) -> Iterable[Metric]:
+    """How many there are, and how many were given up."""
+    yield GaugeMetricFamily("specpair_sequences_open", "Sequences that are open.", value=len(held))
+    yield CounterMetricFamily(
+        "specpair_expired_sequences",
+        "Sequences that were closed since nobody had touched them for the time of their lease.",
+        value=held.expired_count,
+    )
 
 
 def passes(statistics: EngineStatistics) -> Iterable[Metric]:
@@ -66,8 +84,8 @@ def passes(statistics: EngineStatistics) -> Iterable[Metric]:
     yield tokens
 
 
-def cache(counts: BlockCounts, taken: int) -> Iterable[Metric]:
-    """Where the cache's blocks are, and how many were given up: kept ones, and those `taken` from open sequences."""
+def cache(counts: BlockCounts, statistics: EngineStatistics) -> Iterable[Metric]:
+    """Where the cache's blocks are, and how many were given up: kept ones, and those taken from open sequences."""
     blocks = GaugeMetricFamily(
         "specpair_cache_blocks",
         "Cache blocks: used by sequences, those among them that several share, kept for later ones, free. "
@@ -80,7 +98,12 @@ def cache(counts: BlockCounts, taken: int) -> Iterable[Metric]:
     yield CounterMetricFamily(
         "specpair_cache_evictions",
         "Cache blocks whose content was given up for other sequences; what is wanted again is fed again.",
-        value=counts.evicted + taken,
+        value=counts.evicted + statistics.evicted_blocks,
+    )
+    yield CounterMetricFamily(
+        "specpair_num_preemptions",
+        "Times that an open sequence gave its whole cache up for others; its tokens are fed again when it goes on.",
+        value=statistics.preemptions,
     )
 
 

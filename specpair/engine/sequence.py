@@ -31,6 +31,8 @@ class Sequence:
     """When its last work ended, by time.perf_counter; 0 before. Device thread only, as `absence`."""
     absence: float | None = None
     """Usual time from there to the next work, in seconds."""
+    is_suspect: bool = False
+    """It was in a pass that failed, and has come to no answer since. Device thread only."""
     holding: Holding | None = None
     """Device thread only. None before the first work and after the cache was taken away for others."""
 
@@ -59,6 +61,8 @@ class Work:
     future: "asyncio.Future[None]" = field(init=False, repr=False)
     """Set by `Engine.run`."""
     error: Exception | None = None
+    spares_cache: bool = False
+    """The error, if there is one, says nothing against what the cache holds of the sequence."""
     done: bool = False
     submitted_at: float = field(default_factory=time.perf_counter)
     started_at: float = 0.0
@@ -68,6 +72,10 @@ class Work:
     """Seconds that the cache took to drop what the tokens no longer agree with; before the pass that needs it."""
     largest_batch: "BatchSize | None" = None
     """The largest forward pass that it took part in; None before the first."""
+
+    def fail(self, error: Exception, *, spares_cache: bool = False) -> None:
+        """It is finished, without a result."""
+        self.error, self.spares_cache, self.done = error, spares_cache, True
 
     @property
     def pending(self) -> int:

@@ -1,18 +1,23 @@
 """The open sequences of a process: who is where, and what was answered.
 
 Draft and target share it. It holds the contract's position rules: a call names the step and the tokens it
-counts on; what is held beyond them is rolled back; a repeated step is answered from memory. Runs on the
+counts on; what is held beyond them is rolled back; a repeated step is answered from memory. A sequence belongs
+to the client that opened it: for others it does not exist, and the same id is another sequence. Runs on the
 event loop; every check comes before the first change, so a refused call changes nothing.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field, replace
-from typing import Any, Generic, Protocol, TypeVar
+from dataclasses import replace
+from typing import Any, Generic, NamedTuple
 
-import torch
-
+from specpair.engine.answer_memory import AnswerMemory
+from specpair.engine.cache_owner import CacheOwner
+from specpair.engine.held_sequence import Answer, HeldSequence, settled, wait_for_answer
 from specpair.engine.sequence import Sequence
+from specpair.engine.sequence_limits import SequenceLimits
+from specpair.engine.token_digest import token_digest
 from specpair.errors import (
     BaseLengthMismatchError,
     CapacityExhaustedError,
@@ -24,119 +29,59 @@ from specpair.errors import (
     StaleStepError,
 )
 from specpair.options import SamplingOptions, SequenceOptions
-from specpair.speculation.adjustments import NamedTokens, RowBlock
-from specpair.speculation.token_index import TokenIndex
 
-Answer = TypeVar("Answer")
-
-
-class CacheOwner(Protocol):
-    """What keeps keys and values of sequences: the engine."""
-
-    def fork(self, source: Sequence, length: int) -> Sequence:
-        """A sequence of the first `length` tokens of an idle one."""
-        ...
-
-    def close(self, sequence: Sequence) -> None:
-        """Frees what is kept of a sequence."""
-        ...
+SHORT_LEASE_SECONDS = 10.0
+"""When all places are taken, a sequence that nobody touched for so long makes room: a coordinator that was restarted
+is not refused for what it left behind. One whose owner is only slow is opened again, at the cost of time."""
 
 
-class NoCaches:
-    """For sequences that no model reads: there is nothing to keep."""
+class SequenceKey(NamedTuple):
+    """Which sequence is meant: clients choose their ids without knowing of each other."""
 
-    def fork(self, source: Sequence, length: int) -> Sequence:
-        return Sequence(source.tokens[:length])
-
-    def close(self, sequence: Sequence) -> None:
-        pass
+    client: str
+    sequence_id: str
 
 
-@dataclass(frozen=True, kw_only=True)
-class SequenceLimits:
-    """What a sequence may be."""
-
-    max_model_len: int
-    max_num_seqs: int
-    vocab_size: int
-    """Token ids are below it; 0 without a model: each sequence then says its own."""
-
-    def vocab_size_of(self, options: SequenceOptions) -> int:
-        """What token ids of a sequence are below. Raises InvalidFieldError if nobody says."""
-        if self.vocab_size:
-            return self.vocab_size
-        if options.vocab_size is None:
-            raise InvalidFieldError("vocab_size", "must be set: without a model nothing else limits the token ids")
-        return options.vocab_size
-
-
-@dataclass(eq=False)
-class HeldSequence(Generic[Answer]):
-    """One open sequence."""
-
-    options: SequenceOptions
-    opened_with: Any
-    """The request that made it, to know a repetition."""
-    prompt_length: int
-    cached: Sequence
-    length: int
-    """Committed tokens; `cached.tokens` may go on with tokens that are only proposed."""
-    last_step: int = -1
-    last_body: Any = None
-    answer: "asyncio.Task[Answer] | None" = field(default=None, repr=False)
-    prefill: "asyncio.Task[None] | None" = field(default=None, repr=False)
-    """Work ahead of the first call; the sequence may not be changed until it is done."""
-
-    _named: NamedTokens | None = field(default=None, repr=False)
-    _index: TokenIndex = field(default_factory=TokenIndex, repr=False)
-
-    def index(self) -> TokenIndex:
-        """An index of the committed tokens, kept up to date at each call; event loop only."""
-        self._index.follow(self.cached.tokens, self.length)
-        return self._index
-
-    def row_block(self, row_count: int, device: torch.device) -> RowBlock:
-        """What the options make of the logits behind the last `row_count` tokens; for the device thread."""
-        sampling = self.options.sampling
-        if self._named is None:
-            self._named = NamedTokens.of(sampling, self.cached.tokens[: self.prompt_length], device)
-        return RowBlock(sampling, self._named, self.cached.tokens, self.prompt_length, row_count)
-
-    def cut(self, length: int) -> None:
-        """The tokens from `length` on are gone; those of the prompt among them are output when they come again."""
-        self.length = length
-        self._index.truncate(length)
-        if length < self.prompt_length:
-            self.prompt_length = length
-            self._named = None
-
-    @property
-    def is_busy(self) -> bool:
-        return self.answer is not None and not self.answer.done()
+def anonymous() -> str:
+    """Where clients have no names."""
+    return ""
 
 
 class SequenceStore(Generic[Answer]):
     """All open sequences of a process. `Answer` is what its hot call returns."""
 
-    def __init__(self, caches: CacheOwner, limits: SequenceLimits):
+    def __init__(
+        self,
+        caches: CacheOwner,
+        limits: SequenceLimits,
+        caller: Callable[[], str] = anonymous,
+        clock: Callable[[], float] = time.monotonic,
+    ):
         self._caches = caches
         self.limits = limits
-        self._held: dict[str, HeldSequence[Answer]] = {}
+        self._caller = caller
+        """Whose call it is."""
+        self._clock = clock
+        self._held: dict[SequenceKey, HeldSequence[Answer]] = {}
+        self._answers = AnswerMemory()
+        self.expired_count = 0
+        """Sequences that were closed since nobody touched them."""
 
     def __len__(self) -> int:
         return len(self._held)
 
     def get(self, sequence_id: str) -> HeldSequence[Answer]:
-        held = self._held.get(sequence_id)
+        held = self._held.get(self._key(sequence_id))
         if held is None:
             raise SequenceNotFoundError(sequence_id)
+        held.touched_at = self._clock()
         return held
 
     def open(
         self, sequence_id: str, token_ids: list[int], prompt_length: int, options: SequenceOptions
     ) -> HeldSequence[Answer]:
         """Registers a sequence; the same id with the same body gives the same sequence."""
-        body = (token_ids, prompt_length, options)
+        body = (token_digest(token_ids), prompt_length, options)
         if (known := self._known(sequence_id, body)) is not None:
             return known
         if not token_ids:
@@ -152,8 +97,9 @@ class SequenceStore(Generic[Answer]):
             prompt_length=prompt_length,
             cached=Sequence(list(token_ids)),
             length=len(token_ids),
+            touched_at=self._clock(),
         )
-        self._held[sequence_id] = held
+        self._held[self._key(sequence_id)] = held
         return held
 
     async def rollback(self, sequence_id: str, length: int) -> int:
@@ -164,6 +110,7 @@ class SequenceStore(Generic[Answer]):
         held.cached.replace_from(length, [])
         held.cut(length)
         held.answer = None  # it speaks of tokens that are gone; its step stays taken
+        self._answers.release(held)
         return length
 
     async def fork(self, sequence_id: str, forked_id: str, length: int | None, sampling: SamplingOptions | None) -> int:
@@ -182,29 +129,37 @@ class SequenceStore(Generic[Answer]):
         self._check_room()
         # With the same seed, the steps that decided the shared tokens must not draw again.
         is_same_noise = options.sampling.seed == held.options.sampling.seed
-        self._held[forked_id] = HeldSequence(
+        self._held[self._key(forked_id)] = HeldSequence(
             options=options,
             opened_with=body,
             prompt_length=min(held.prompt_length, length),
             cached=self._caches.fork(held.cached, length),
             length=length,
             last_step=held.last_step if is_same_noise else -1,
+            touched_at=self._clock(),
         )
         return length
 
     def close(self, sequence_id: str) -> None:
         """Forgets the sequence and drops its work; closing an unknown one is no error."""
-        held = self._held.pop(sequence_id, None)
-        if held is None:
-            return
-        for task in (held.answer, held.prefill):
-            if task is not None:
-                task.cancel()
-        self._caches.close(held.cached)
+        self._close(self._key(sequence_id))
+
+    def drop(self, held: HeldSequence[Answer]) -> None:
+        """Closes this one, whosever it is, if it is still open."""
+        for key, other in self._held.items():
+            if other is held:
+                self._close(key)
+                return
 
     def close_all(self) -> None:
-        for sequence_id in list(self._held):
-            self.close(sequence_id)
+        for key in list(self._held):
+            self._close(key)
+
+    def expire(self) -> None:
+        """Closes the sequences whose lease has ended. To be called every few seconds."""
+        limit = self._clock() - self.limits.lease_seconds
+        for key in [key for key, held in self._idle_sequences() if held.touched_at <= limit]:
+            self._give_up(key)
 
     async def step(
         self, sequence_id: str, step: int, body: Any, compute: Callable[[HeldSequence[Answer]], Awaitable[Answer]]
@@ -224,14 +179,21 @@ class SequenceStore(Generic[Answer]):
         if held.is_busy:
             raise StaleStepError(f"step {held.last_step} is still under way", last_step=held.last_step)
         before = (held.last_step, held.last_body, held.answer)
+        self._answers.release(held)
 
         async def compute_or_restore() -> Answer:
             try:
                 await settled(held)
-                return await compute(held)
+                answer = await compute(held)
             except BaseException:
                 held.last_step, held.last_body, held.answer = before
+                if held.is_open and before[2] is not None:
+                    self._answers.keep(held, before[2].result().byte_count)
                 raise
+            finally:
+                held.touched_at = self._clock()
+            self._answers.keep(held, answer.byte_count)
+            return answer
 
         task = asyncio.get_running_loop().create_task(compute_or_restore())
         held.last_step, held.last_body, held.answer = step, body, task
@@ -263,41 +225,63 @@ class SequenceStore(Generic[Answer]):
         if token_ids and (worst := max(token_ids)) >= limit:
             raise InvalidFieldError(name, f"holds {worst}; ids are below {limit}", limit=limit - 1)
 
+    def _key(self, sequence_id: str) -> SequenceKey:
+        return SequenceKey(self._caller(), sequence_id)
+
     async def _idle(self, sequence_id: str) -> HeldSequence[Answer]:
         """The sequence, once nothing works on it; StaleStepError if a call is under way."""
         held = self.get(sequence_id)
         await settled(held)
-        if self._held.get(sequence_id) is not held:  # closed meanwhile, and perhaps opened anew
+        if self._held.get(self._key(sequence_id)) is not held:  # closed meanwhile, and perhaps opened anew
             raise SequenceNotFoundError(sequence_id)
         if held.is_busy:
             raise StaleStepError(f"step {held.last_step} is still under way", last_step=held.last_step)
+        held.touched_at = self._clock()
         return held
 
     def _known(self, sequence_id: str, body: Any) -> HeldSequence[Answer] | None:
         """The sequence that the same request made before. Raises ConflictingBodyError if it was another request."""
-        known = self._held.get(sequence_id)
-        if known is not None and known.opened_with != body:
-            raise ConflictingBodyError(f"sequence {sequence_id!r} is open with another body")
+        known = self._held.get(self._key(sequence_id))
+        if known is not None:
+            if known.opened_with != body:
+                raise ConflictingBodyError(f"sequence {sequence_id!r} is open with another body")
+            known.touched_at = self._clock()
         return known
 
     def _check_room(self) -> None:
-        if len(self._held) >= self.limits.max_num_seqs:
+        """Raises unless there is a place, or a sequence whose short lease has ended, which makes one. The last check:
+        what follows it succeeds."""
+        if len(self._held) < self.limits.max_num_seqs:
+            return
+        key, held = min(self._idle_sequences(), key=lambda entry: entry[1].touched_at, default=(None, None))
+        if key is None or held is None or held.touched_at > self._clock() - SHORT_LEASE_SECONDS:
             raise CapacityExhaustedError(
                 f"{len(self._held)} sequences are open, the most that are allowed", limit=self.limits.max_num_seqs
             )
+        self._give_up(key)
 
+    def _idle_sequences(self) -> list[tuple[SequenceKey, HeldSequence[Answer]]]:
+        """Those without work. The lease of the others begins when their work ends, or a little before."""
+        idle: list[tuple[SequenceKey, HeldSequence[Answer]]] = []
+        for key, held in self._held.items():
+            if held.is_under_work:
+                held.touched_at = self._clock()
+            else:
+                idle.append((key, held))
+        return idle
 
-async def settled(held: HeldSequence[Any]) -> None:
-    """Until the prefill is done; how it ended shows in the call that needs it."""
-    if held.prefill is not None and not held.prefill.done():
-        await asyncio.wait([held.prefill])
+    def _give_up(self, key: SequenceKey) -> None:
+        """Its owner, if there still is one, finds it gone and opens it again."""
+        self._close(key)
+        self.expired_count += 1
 
-
-async def wait_for_answer(task: "asyncio.Task[Answer]", sequence_id: str) -> Answer:
-    """The task's result; it goes on if the caller is cancelled. A closed sequence is not found any more."""
-    try:
-        return await asyncio.shield(task)
-    except asyncio.CancelledError:
-        if task.cancelled():
-            raise SequenceNotFoundError(sequence_id) from None
-        raise
+    def _close(self, key: SequenceKey) -> None:
+        held = self._held.pop(key, None)
+        if held is None:
+            return
+        held.is_open = False
+        self._answers.release(held)
+        for task in (held.answer, held.prefill):
+            if task is not None:
+                task.cancel()
+        self._caches.close(held.cached)

@@ -65,6 +65,8 @@ class EngineStatistics:
         """Tokens whose logits were taken."""
         self.evicted_blocks = 0
         """Cache blocks that were taken away from open sequences for others."""
+        self.preemptions = 0
+        """Times that an open sequence lost its cache to others."""
 
     def add_pass(self, sequence_count: int, token_count: int, row_count: int, seconds: float) -> None:
         """A forward pass that gave the logits of `row_count` tokens."""

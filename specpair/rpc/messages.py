@@ -3,6 +3,7 @@
 What a message leaves out gets its default here; what it holds out of range raises InvalidFieldError.
 """
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import Any
@@ -145,5 +146,5 @@ def model_info_to_proto(info: ModelInfo) -> sequence_service_pb2.GetModelInfoRes
 
 
 def body_of(request: Message) -> bytes:
-    """What a repeated call is recognised by. Not the message itself: that keeps alive all it came with on a stream."""
-    return request.SerializeToString(deterministic=True)
+    """What a repeated call is recognised by: 32 bytes, as the message itself may have megabytes."""
+    return hashlib.sha256(request.SerializeToString(deterministic=True)).digest()

@@ -5,6 +5,7 @@ import logging
 import signal
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from typing import NoReturn
 
 import grpc.aio
 import uvloop
@@ -33,6 +34,10 @@ class BindError(OSError):
     """The address cannot be listened on."""
 
 
+class ServiceFailedError(Exception):
+    """What the service needs is broken for good: only a new process helps."""
+
+
 class ServiceServer:
     """A gRPC server: errors as statuses, message limits, health (NOT_SERVING until ready), reflection.
 
@@ -48,6 +53,7 @@ class ServiceServer:
         self._health = health.aio.HealthServicer()  # pyright: ignore[reportAttributeAccessIssue]: stubs lack it
         self._errors = ErrorInterceptor()
         self._stopped_together: list[Callable[[], Awaitable[None]]] = []
+        self._failure: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         interceptors: list[grpc.aio.ServerInterceptor] = [
             self._errors,  # outside, since what the other refuses is an error as well
             AuthenticationInterceptor(Authenticator(config.security)),
@@ -92,6 +98,18 @@ class ServiceServer:
         for name in ("", *self._registry.service_names):
             await self._health.set(name, states.SERVING if is_ready else states.NOT_SERVING)
 
+    def fail(self, reason: str) -> None:
+        """What the services need is broken for good. Health turns at once, and `serve` ends, so that whoever looks
+        after the process starts a new one."""
+        if not self._failure.done():
+            self._failure.set_result(reason)
+
+    async def until_failed(self) -> NoReturn:
+        """Raises ServiceFailedError once the services have failed, with health NOT_SERVING."""
+        reason = await self._failure
+        await self.set_ready(False)
+        raise ServiceFailedError(reason)
+
     def stop_together(self, stop: Callable[[], Awaitable[None]]) -> None:
         """Has `stop` called, perhaps more than once, when the server stops: both have the same grace time."""
         self._stopped_together.append(stop)
@@ -122,7 +140,7 @@ Build = Callable[[ServiceServer], AbstractAsyncContextManager[object]]
 async def serve(config: ServerConfig, build: Build, name: str, metrics: CollectorRegistry | None = None) -> None:
     """Serves until cancelled. `build` adds the servicers and owns what they serve: it is left after the last call.
 
-    Calls are counted in `metrics`, if given. Raises BindError, and whatever `build` raises.
+    Calls are counted in `metrics`, if given. Raises BindError, ServiceFailedError, and whatever `build` raises.
     """
     server = ServiceServer(config, metrics)
     port = await server.start()
@@ -131,7 +149,7 @@ async def serve(config: ServerConfig, build: Build, name: str, metrics: Collecto
             try:
                 await server.set_ready(True)
                 logger.info("%s listening on %s", name, join_address(config.host, port))
-                await asyncio.Event().wait()
+                await server.until_failed()
             finally:
                 await server.stop()
     finally:
@@ -140,12 +158,15 @@ async def serve(config: ServerConfig, build: Build, name: str, metrics: Collecto
 
 
 def run_service(config: ServerConfig, build: Build, name: str, metrics: CollectorRegistry | None = None) -> None:
-    """A service's whole process: log, server, signals. Exits with status 1 if the service cannot start."""
+    """A service's whole process: log, server, signals. Exits with status 1 if the service cannot start or go on."""
     configure_logging(config.log_format, config.log_level)
     try:
         run(lambda: serve(config, build, name, metrics), grace_seconds=config.grace_seconds)
     except (SpecpairError, BindError) as error:
         logger.error("%s cannot start: %s", name, error)
+        raise SystemExit(1) from None
+    except ServiceFailedError as error:
+        logger.error("%s ends: %s", name, error)
         raise SystemExit(1) from None
 
 
@@ -177,3 +198,7 @@ async def _run_until_signal(main: Callable[[], Awaitable[None]], watchdog: Watch
     except asyncio.CancelledError:
         if not watchdog.is_armed:
             raise
+    except ServiceFailedError:
+        if not watchdog.is_armed:
+            watchdog.arm()  # what is broken may not end by itself, either
+        raise

@@ -3,18 +3,22 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 from typing import Any, Generic, Protocol, TypeVar
 
 import grpc.aio
 
 from specpair.errors import SpecpairError
+from specpair.rpc.byte_budget import ByteBudget
 from specpair.rpc.config import MAX_MESSAGE_BYTES, MAX_TOGETHER_BYTES
 from specpair.rpc.status import internal_error, stream_error
 from specpair.tracing import continued
 
 MAX_CALLS_PER_STREAM = 1024
 """Calls of one stream that may be under way; beyond them the stream is not read, and the caller has to wait."""
+
+MAX_BYTES_PER_STREAM = 2 * MAX_MESSAGE_BYTES
+"""Of requests under way and answers not yet written; beyond them the stream is not read, either."""
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +45,8 @@ class Calls(Protocol[RequestOut]):
     """The calls of one message."""
 
     @property
-    def calls(self) -> Iterable[Call[RequestOut]]: ...
+    def calls(self) -> Collection[Call[RequestOut]]: ...
+    def ByteSize(self) -> int: ...
 
 
 async def serve_calls(
@@ -60,9 +65,27 @@ async def serve_calls(
     calls = _Calls(context, handle, make_message)
     async with asyncio.TaskGroup() as group:
         async for message in request_iterator:
+            if not message.calls:
+                continue
+            parcel = _Parcel(message.ByteSize(), len(message.calls), calls.held)
+            await calls.held.take(parcel.size)
             for call in message.calls:
                 await calls.places.acquire()
-                group.create_task(calls.answer(call))
+                group.create_task(calls.answer(call, parcel))
+
+
+class _Parcel:
+    """A message that came: its bytes are held until all its calls are done, as each keeps the whole message alive."""
+
+    def __init__(self, size: int, call_count: int, held: ByteBudget):
+        self.size = size
+        self._call_count = call_count
+        self._held = held
+
+    def call_done(self) -> None:
+        self._call_count -= 1
+        if not self._call_count:
+            self._held.give_back(self.size)
 
 
 class _Calls(Generic[Request, Response]):
@@ -76,6 +99,8 @@ class _Calls(Generic[Request, Response]):
     ):
         self.places = asyncio.Semaphore(MAX_CALLS_PER_STREAM)
         """Given back when the answer is written: a caller that does not read has to wait."""
+        self.held = ByteBudget(MAX_BYTES_PER_STREAM)
+        """Of requests under way and of answers that wait to be written."""
         self._context = context
         self._handle = handle
         self._make_message = make_message
@@ -83,8 +108,12 @@ class _Calls(Generic[Request, Response]):
         """Answers to write: the call's id, the field and its value."""
         self._is_writing = False  # gRPC takes one write at a time
 
-    async def answer(self, call: Call[Request]) -> None:
-        self._ready.append((call.call_id, *await self._outcome(call)))
+    async def answer(self, call: Call[Request], parcel: _Parcel) -> None:
+        call_id, (name, value) = call.call_id, await self._outcome(call)
+        del call  # this task may go on writing for others
+        parcel.call_done()
+        self.held.add(value.ByteSize())
+        self._ready.append((call_id, name, value))
         if not self._is_writing:
             self._is_writing = True
             await self._write()
@@ -94,7 +123,10 @@ class _Calls(Generic[Request, Response]):
         """What became of a call: a field of the answer, and its value."""
         try:
             with continued(call.trace_context):
-                return "response", await self._handle(call.request)
+                response: Any = await self._handle(call.request)
+                if response.ByteSize() > MAX_ANSWER_BYTES:  # it would break the stream for every call on it
+                    return "error", stream_error(too_large(response.ByteSize()))
+                return "response", response
         except SpecpairError as error:
             return "error", stream_error(error)
         except Exception:
@@ -105,24 +137,24 @@ class _Calls(Generic[Request, Response]):
         """Writes what is ready, and what gets ready meanwhile."""
         await asyncio.sleep(0)  # what one forward pass decided gets ready in one turn of the loop
         while self._ready:
-            message, count = self._take_together()
+            message, size = self._take_together()
             await self._context.write(message)
-            for _ in range(count):
+            self.held.give_back(size)
+            for _ in message.answers:
                 self.places.release()
 
     def _take_together(self) -> tuple[Any, int]:
-        """A message of at least one answer, and how many."""
+        """A message of at least one answer, and the bytes of its answers."""
         message, size = self._make_message(), 0
         while self._ready:
             call_id, name, value = self._ready[0]
-            if value.ByteSize() > MAX_ANSWER_BYTES:  # it would break the stream for every call on it
-                name, value = "error", stream_error(too_large(value.ByteSize()))
-            size += value.ByteSize()
-            if message.answers and size > MAX_TOGETHER_BYTES:
+            own_size = value.ByteSize()
+            if message.answers and size + own_size > MAX_TOGETHER_BYTES:
                 break
             self._ready.popleft()
+            size += own_size
             message.answers.add(call_id=call_id, **{name: value})
-        return message, len(message.answers)
+        return message, size
 
 
 def too_large(size: int) -> SpecpairError:

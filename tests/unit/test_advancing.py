@@ -11,8 +11,8 @@ from torch import Tensor
 
 from draft_service.drafters import model as drafter
 from draft_service.drafters.model import ProposeWork
+from specpair.engine.held_sequence import HeldSequence
 from specpair.engine.sequence import Sequence
-from specpair.engine.sequence_store import HeldSequence
 from specpair.errors import NotFiniteError
 from specpair.options import Encoding, Rule, SamplingOptions, SequenceOptions
 from specpair.speculation.drafting import DraftRows

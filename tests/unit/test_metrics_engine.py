@@ -30,6 +30,13 @@ class CountedEngine:
         self.cache = cache
 
 
+class CountedSequences:
+    expired_count = 3
+
+    def __len__(self) -> int:
+        return 2
+
+
 def test_samples_at_the_end_of_a_bucket_belong_to_it() -> None:
     tally = Tally((1, 2, 4))
     for value in (1, 2, 2, 3, 9):
@@ -42,7 +49,7 @@ def test_pass_is_split_into_prefill_and_decode() -> None:
     engine = CountedEngine(make_cache("paged"))
     engine.statistics.add_pass(3, 40, 6, 0.01)
     registry = CollectorRegistry()
-    registry.register(ModelCollector([1, 2], engine))
+    registry.register(ModelCollector(CountedSequences(), engine))
     value = registry.get_sample_value
     assert value("specpair_model_tokens_total", {"kind": "decode"}) == 6
     assert value("specpair_model_tokens_total", {"kind": "prefill"}) == 34
@@ -50,10 +57,12 @@ def test_pass_is_split_into_prefill_and_decode() -> None:
     assert value("specpair_model_batch_tokens_bucket", {"le": "64.0"}) == 1
     assert value("specpair_model_forward_time_seconds_sum") == 0.01
     assert value("specpair_sequences_open") == 2
+    assert value("specpair_expired_sequences_total") == 3
 
 
 def test_without_an_engine_only_sequences_are_counted() -> None:
-    assert [family.name for family in ModelCollector([], None).collect()] == ["specpair_sequences_open"]
+    names = [family.name for family in ModelCollector(CountedSequences(), None).collect()]
+    assert names == ["specpair_sequences_open", "specpair_expired_sequences"]
 
 
 @pytest.mark.parametrize("kind", CACHES)

@@ -1,0 +1,84 @@
+"""The texts that are being scored. A call that runs out of time keeps what it has come to: the same call again goes on
+from there, so that a text may take longer than any one call."""
+
+import asyncio
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from specpair.engine.engine import Engine
+from specpair.engine.held_sequence import HeldSequence, wait_for_answer
+from specpair.engine.sequence_store import SequenceStore
+from specpair.engine.token_digest import token_digest
+from specpair.errors import NotFiniteError, SequenceNotFoundError, ShuttingDownError
+from specpair.options import SamplingOptions, SequenceOptions
+from specpair.speculation.logprobs import TokenLogprobs
+from target_service.scoring import MOST_ROWS, ScoredText, score_work
+
+MOST_UNFINISHED = 4
+"""Texts that are kept for a call that may come again; the entries of each take up to 2 KB a token."""
+
+
+class Scorer:
+    """Runs on the event loop. Each text is a sequence among the others: it has a place, a lease and an owner."""
+
+    def __init__(self, engine: Engine, sequences: SequenceStore[Any], token_budget: int):
+        self._engine = engine
+        self._sequences = sequences
+        self._piece_length = min(MOST_ROWS, token_budget)
+        self._texts: WeakKeyDictionary[HeldSequence[Any], ScoredText] = WeakKeyDictionary()
+
+    async def score(self, token_ids: list[int], top_count: int) -> list[TokenLogprobs]:
+        """Logprobs of all tokens but the first."""
+        name = text_name(token_ids, top_count)
+        held = self._sequences.open(name, token_ids, len(token_ids), SequenceOptions(sampling=SamplingOptions()))
+        text = self._text_of(held, token_ids, top_count)
+        text.wanted_by += 1
+        try:
+            while not text.is_complete:
+                await wait_for_answer(self._working(held, text), name)
+        except NotFiniteError:
+            self._sequences.drop(held)
+            raise
+        except SequenceNotFoundError:  # only at the end of the service is a wanted text closed
+            raise ShuttingDownError from None
+        finally:
+            text.wanted_by -= 1
+            if not text.wanted_by:
+                self._leave(held, text)
+        return text.scores
+
+    def _text_of(self, held: HeldSequence[Any], token_ids: list[int], top_count: int) -> ScoredText:
+        """What earlier calls came to, if there were any."""
+        text = self._texts.get(held)
+        if text is None:
+            text = ScoredText(token_ids=token_ids, top_count=top_count, piece_length=self._piece_length)
+            self._texts[held] = text
+        return text
+
+    def _working(self, held: HeldSequence[Any], text: ScoredText) -> "asyncio.Task[None]":
+        """The work on a text, begun unless it is under way. It outlives the calls that wait for it by one piece."""
+        if held.prefill is None or held.prefill.done():
+            work = score_work(held.cached, text)
+            held.prefill = asyncio.get_running_loop().create_task(self._engine.run(work))
+            held.prefill.add_done_callback(report_nothing)
+        return held.prefill
+
+    def _leave(self, held: HeldSequence[Any], text: ScoredText) -> None:
+        """Nobody waits for the text any more. What is unfinished stays a while, within bounds."""
+        if text.is_complete:
+            self._sequences.drop(held)
+            return
+        unwanted = [other for other, its in self._texts.items() if not its.wanted_by]
+        for other in sorted(unwanted, key=lambda entry: entry.touched_at)[:-MOST_UNFINISHED]:
+            self._sequences.drop(other)
+
+
+def text_name(token_ids: list[int], top_count: int) -> str:
+    """An id that no client can choose: it is not printable."""
+    return f"\0score {top_count} {token_digest(token_ids).hex()}"
+
+
+def report_nothing(work: "asyncio.Task[None]") -> None:
+    """What went wrong shows in the calls that wait for it, if there still are any."""
+    if not work.cancelled():
+        work.exception()
