@@ -236,8 +236,7 @@ class Engine:
             sequence = work.sequence
             sequence.is_suspect = True
             assert sequence.holding is not None
-            self.cache.truncate_to(sequence.holding, sequence.holding.length - token_count)
-            sequence.valid_length = min(sequence.valid_length, sequence.holding.length)
+            sequence.valid_length = min(sequence.valid_length, sequence.holding.length - token_count)
         if len(chunks) == 1:
             self._fail(chunks[0].work, error)
 

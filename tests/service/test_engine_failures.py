@@ -78,22 +78,21 @@ async def test_a_sequence_that_fails_fails_nobody_else(cache: str, tmp_path: Pat
 
 @pytest.mark.parametrize("cache", CACHES)
 async def test_a_failed_call_is_repeated_with_the_same_tokens(cache: str, tmp_path: Path) -> None:
-    """In the middle of a proposal, and where only memory was short: what is drawn then is what would have been drawn."""
+    """In the middle of a proposal, and where only memory was short: then what would have been drawn is drawn."""
     folder = make_model(tmp_path, seed=1)
     proposals = []
-    for broken in (False, True):
+    error = torch.OutOfMemoryError("no memory")
+    for is_bad in ([], [False, False, True, False, True]):
+        countdown = iter(is_bad)
         async with running_draft(engine_config(folder, cache=cache)) as draft:
             await open_sequence(draft, "s", [1, 2, 3], temperature=1.0, seed=7)
             request = draft_service_pb2.ProposeTokensRequest(
                 sequence_id="s", step=0, base_length=3, num_speculative_tokens=5
             )
-            if broken:
-                countdown = iter([False, False, True, False, True])
-                error = torch.OutOfMemoryError("no memory")
-                failed = fail_where(draft, lambda _: next(countdown, False), lambda: error)
-                for _ in range(2):
-                    assert (await refused(draft.hot.ProposeTokens(request)))[0] is grpc.StatusCode.INTERNAL
-                assert failed == [1, 1]
+            failed = fail_where(draft, lambda _, left=countdown: next(left, False), lambda: error)  # type: ignore[misc]
+            for _ in range(sum(is_bad)):
+                assert (await refused(draft.hot.ProposeTokens(request)))[0] is grpc.StatusCode.INTERNAL
+            assert len(failed) == sum(is_bad)
             proposals.append(list((await draft.hot.ProposeTokens(request)).proposal.token_ids))
             await close(draft, "s")
             await draft.check_clean()
@@ -115,6 +114,24 @@ async def test_short_memory_costs_no_cache(tmp_path: Path) -> None:
         assert await verify(target, "a", 1, 21) == expected[1]
         assert target.host.engine.statistics.batch_tokens.total - fed == 1
         await close(target, "a")
+        await target.check_clean()
+
+
+@pytest.mark.parametrize("cache", CACHES)
+async def test_a_fork_does_not_trust_what_a_failed_pass_wrote(cache: str, tmp_path: Path) -> None:
+    """It has one token more than the cache holds, and the pass that was to feed it fails."""
+    folder = make_model(tmp_path, seed=1)
+    prompt = list(range(1, 11))
+    plain = load_plain(folder)
+    async with running_target(engine_config(folder, cache=cache)) as target:
+        await open_sequence(target, "a", prompt)
+        tokens = [*prompt, await verify(target, "a", 0, 10)]
+        await target.sequences.ForkSequence(pb.ForkSequenceRequest(sequence_id="a", forked_sequence_id="b"))
+        countdown = iter([True])
+        fail_where(target, lambda _: next(countdown, False), lambda: torch.OutOfMemoryError("no memory"))
+        assert (await refused(verify(target, "b", 1, 11, [30])))[0] is grpc.StatusCode.INTERNAL
+        assert await verify(target, "b", 1, 11, [30]) == generate_greedily(plain, [*tokens, 30], 1)[0]
+        await close(target, "a", "b")
         await target.check_clean()
 
 

@@ -20,6 +20,7 @@ from specpair.rpc.client import ProposalCaller, proposal_caller, verification_ca
 from specpair.v1 import draft_service_pb2 as pb
 from specpair.v1 import proposal_pb2
 from specpair.v1 import target_service_pb2 as target_pb2
+from specpair.v1.draft_service_pb2_grpc import DraftServiceStub
 from specpair.v1.target_service_pb2_grpc import TargetServiceServicer, add_TargetServiceServicer_to_server
 from tests.service import rpc_servers
 from tests.service.rpc_servers import Gates, Propose, answer_after_recovery, channel_to, draft_server, echo
@@ -352,3 +353,55 @@ async def test_an_answer_that_is_too_large_fails_its_call_alone(monkeypatch: pyt
         )
     assert isinstance(outcomes[1], SpecpairError) and "100 can be sent" in outcomes[1].message
     assert [outcome.step for outcome in outcomes if isinstance(outcome, pb.ProposeTokensResponse)] == [0, 2]
+
+
+async def test_a_stream_holds_no_more_bytes_than_it_may(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The third message is not taken on while the calls of two large ones are under way."""
+    size = 1000
+    monkeypatch.setattr(streams, "MAX_BYTES_PER_STREAM", 2 * size + 200)
+    gates = Gates()
+
+    def message(step: int) -> pb.StreamProposalsRequest:
+        large = pb.ProposeTokensRequest(sequence_id="s" * size, step=step)
+        return pb.StreamProposalsRequest(calls=[pb.ProposalCall(call_id=step, request=large)])
+
+    async with draft_server(gates.propose) as (_, port), channel_to(port) as channel:
+        stream = DraftServiceStub(channel).StreamProposals()
+        for step in (1, 2, 3):
+            await stream.write(message(step))
+        await gates.wait_begun(1, 2)
+        await asyncio.sleep(0.1)
+        assert gates.begun_steps == {1, 2}
+        gates.open(2)
+        async with asyncio.timeout(TIMEOUT):
+            assert [answer.call_id for answer in (await stream.read()).answers] == [2]
+            await gates.wait_begun(3)
+            for step in (1, 3):
+                gates.open(step)
+            answers: list[int] = []
+            while len(answers) < 2:
+                answers += [answer.call_id for answer in (await stream.read()).answers]
+        assert sorted(answers) == [1, 3]
+
+
+async def test_answers_that_nobody_reads_hold_up_the_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    """gRPC itself takes some megabytes of answers; behind them the next calls are not begun."""
+    answer_bytes = 1024 * 1024
+    monkeypatch.setattr(streams, "MAX_BYTES_PER_STREAM", 4 * answer_bytes)
+    begun = 0
+
+    async def propose(request: pb.ProposeTokensRequest) -> pb.ProposeTokensResponse:
+        nonlocal begun
+        begun += 1
+        return pb.ProposeTokensResponse(instance_id="s" * answer_bytes)
+
+    async with draft_server(propose) as (_, port), channel_to(port) as channel:
+        stream = DraftServiceStub(channel).StreamProposals()
+        for step in range(200):
+            await stream.write(calls(step))
+        await asyncio.sleep(1)
+        assert begun < 50
+        await stream.done_writing()
+        async with asyncio.timeout(TIMEOUT):
+            answered = [answer.call_id async for message in stream for answer in message.answers]
+        assert sorted(answered) == list(range(200))
