@@ -23,6 +23,7 @@ class StoredAnswer(Protocol):
 
 
 Answer = TypeVar("Answer", bound=StoredAnswer)
+Result = TypeVar("Result")
 
 
 @dataclass(eq=False)
@@ -84,7 +85,7 @@ async def settled(held: HeldSequence[Any]) -> None:
         await asyncio.wait([held.prefill])
 
 
-async def wait_for_answer(task: "asyncio.Task[Answer]", sequence_id: str) -> Answer:
+async def wait_for_answer(task: "asyncio.Task[Result]", sequence_id: str) -> Result:
     """The task's result; it goes on if the caller is cancelled. A closed sequence is not found any more."""
     try:
         return await asyncio.shield(task)

@@ -189,7 +189,8 @@ async def test_a_process_whose_device_is_lost_ends(tmp_path: Path) -> None:
     """It must not go on and say that it serves: whoever looks after it starts a new one."""
     async with failing_target(make_model(tmp_path)) as (process, channel):
         sequences, hot = SequenceServiceStub(channel), TargetServiceStub(channel)
-        health = health_pb2_grpc.HealthStub(channel).Watch(health_pb2.HealthCheckRequest())
+        watcher: Any = health_pb2_grpc.HealthStub(channel)
+        health = watcher.Watch(health_pb2.HealthCheckRequest())
         assert (await anext(aiter(health))).status == health_pb2.HealthCheckResponse.SERVING
         request = pb.OpenSequenceRequest(sequence_id="s", token_ids=[1, POISON], sampling={"seed": 1})
         await sequences.OpenSequence(request)

@@ -128,6 +128,24 @@ async def test_a_fork_does_not_give_up_its_own_original() -> None:
     assert process.has("a")
 
 
+async def test_a_fork_that_waits_long_for_its_original_does_not_give_it_up() -> None:
+    process = Process(max_num_seqs=1)
+    process.open("a")
+    gate = asyncio.Event()
+
+    async def wait() -> None:
+        await gate.wait()
+
+    process.store.get("a").prefill = asyncio.create_task(wait())
+    fork = asyncio.create_task(process.store.fork("a", "copy", 2, None))
+    await asyncio.sleep(0)
+    process.now = LEASE
+    gate.set()
+    with pytest.raises(CapacityExhaustedError):
+        await fork
+    assert process.has("a")
+
+
 async def test_a_sequence_is_that_of_the_client_that_opened_it() -> None:
     process = Process(max_num_seqs=8)
     process.client = "one"
@@ -161,6 +179,26 @@ async def test_stored_answers_are_bounded_together() -> None:
     for name in "abc":
         process.store.close(name)
     assert process.store._answers._total == 0
+
+
+async def test_a_step_under_way_is_no_stored_answer() -> None:
+    """To forget it would let another step begin beside it."""
+    process = Process()
+    process.store._answers = AnswerMemory(limit=100)
+    process.open("a", "b")
+    await process.step("a", 0, 40)
+    gate = asyncio.Event()
+
+    async def wait(held: HeldSequence[Reply]) -> Reply:
+        await gate.wait()
+        return Reply()
+
+    step = asyncio.create_task(process.store.step("a", 1, b"body", wait))
+    await asyncio.sleep(0)
+    await process.step("b", 0, 90)
+    assert process.store.get("a").is_busy
+    gate.set()
+    assert await step == Reply()
 
 
 async def test_an_answer_that_stays_since_the_next_step_failed_is_still_counted() -> None:
