@@ -51,14 +51,14 @@ async def draft(folder: Path) -> AsyncIterator[RunningModel]:
     async with running_draft(config(folder)) as model:
         poison(model.host, POISON)
         yield model
-        for name in list(model.host.sequences._held):
+        for _, name in list(model.host.sequences._held):
             await close(model, name)
         await model.check_clean()
 
 
 async def check_alive(target: RunningModel, folder: Path) -> None:
     """After every kind of bad input the service still decodes right, and ends with every block free."""
-    for name in list(target.host.sequences._held):
+    for _, name in list(target.host.sequences._held):
         await close(target, name)
     await open_sequence(target, "alive", [1, 2, 3])
     truth = generate_greedily(load_plain(folder), [1, 2, 3], 3)
