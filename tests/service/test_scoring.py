@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,11 +12,13 @@ import grpc
 import pytest
 import torch
 
+from coordinator import scoring
 from specpair.engine.batch import Batch
 from specpair.v1 import target_service_pb2 as pb
+from specpair.v1.coordinator_service_pb2 import GenerateTokensRequest, TokenIds
 from target_service.scorer import MOST_UNFINISHED
 from tests.service.test_logprobs import VOCABULARY, assert_entry, expected_rows
-from tests.services import RunningModel, engine_config, running_target
+from tests.services import RunningModel, engine_config, running_pair, running_target
 from tests.tiny_models import load_plain, make_model
 
 BUDGET = 16
@@ -127,3 +130,27 @@ async def test_a_failed_pass_loses_no_scores(tmp_path: Path) -> None:
         assert caught.value.code() is grpc.StatusCode.INTERNAL
         assert len((await score(target, TEXT)).logprobs) == len(TEXT) - 1
         await target.check_clean()
+
+
+async def test_a_prompt_that_takes_longer_than_a_call_is_scored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each call lasts a few pieces; the target was there all the time, so its absence is not what counts."""
+    monkeypatch.setattr(scoring, "CALL_SECONDS", 0.3)
+    folder = make_model(tmp_path, seed=1, vocab_size=VOCABULARY)
+    config = engine_config(folder, max_num_batched_tokens=BUDGET)
+    async with running_pair(config, target_timeout=0.5) as pair:
+        runner: Any = pair.target.host.engine._runner
+        forward = runner.forward
+
+        def linger(batch: Batch) -> torch.Tensor:
+            time.sleep(0.2)
+            return forward(batch)
+
+        runner.forward = linger
+        request = GenerateTokensRequest(token_ids=TokenIds(ids=TEXT), max_tokens=1, prompt_logprobs=2)
+        responses = [response async for response in pair.coordinator.GenerateTokens(request)]
+        assert sum(len(response.prompt_tokens) for response in responses) == len(TEXT)
+        labels = {"grpc_type": "unary", "grpc_service": "specpair.v1.TargetService", "grpc_method": "ScoreTokens"}
+        assert (pair.target.registry.get_sample_value("grpc_server_started_total", labels) or 0) > 1
+        await pair.check_clean()
