@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from coordinator.draft_link import DraftLink
 from coordinator.peer import AWAY, LOST, Proposed
-from coordinator.pool import Drafts
+from coordinator.pool import Drafts, Recovery
 from specpair.errors import InvalidDistributionError, InvalidFieldError, PeerUnavailableError, SpecpairError
 from specpair.options import SequenceOptions
 
@@ -149,6 +149,7 @@ class DraftSession:
             return
         if self._link is not None:
             self._link.sequence_count -= 1
+            self._drafts.recoveries[Recovery.MOVED] += 1
             self._held_length, self._opening = 0, None
         self._link = link
         link.sequence_count += 1
@@ -170,6 +171,7 @@ class DraftSession:
                 try:
                     return await self._ask(link, step, history, count, min_confidence)
                 except LOST as error:
+                    self._drafts.recoveries[Recovery.REOPENED] += 1
                     logger.info("opening the draft again: %s", error.message, extra={"sequence_id": self._sequence_id})
             await self._reopen(link, history)
             return await self._ask(link, step, history, count, min_confidence)

@@ -14,9 +14,9 @@ from coordinator.background import BackgroundTasks
 from coordinator.breaker import Breaker
 from coordinator.config import CoordinatorConfig
 from coordinator.draft_link import DraftLink
-from coordinator.metrics import CoordinatorMetrics
+from coordinator.metrics import CoordinatorMetrics, InstanceReading, ServiceReadings
 from coordinator.peer import DraftPeer, TargetPeer
-from coordinator.pool import Drafts, Targets
+from coordinator.pool import Drafts, Pool, Targets
 from coordinator.target_link import TargetLink, TargetModel
 from specpair.errors import PeerUnavailableError
 
@@ -108,7 +108,17 @@ def _metrics(
     metrics.watch_target(lambda: targets.is_there)
     if drafts is not None:
         metrics.watch_draft(lambda: drafts.is_there)
+    services = {"target": targets} if drafts is None else {"target": targets, "draft": drafts}
+    metrics.watch_instances({name: _readings(pool) for name, pool in services.items()})
     return metrics
+
+
+def _readings(pool: Pool[Any]) -> ServiceReadings:
+    links = pool.links
+    return ServiceReadings(
+        lambda: [InstanceReading(address, link.is_there, link.sequence_count) for address, link in links.items()],
+        pool.recoveries,
+    )
 
 
 def _log_pair(pair: Pair) -> None:

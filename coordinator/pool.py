@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
 from coordinator.discovery import resolve
@@ -26,6 +27,17 @@ LinkT = TypeVar("LinkT", bound=Link[Any])
 logger = logging.getLogger(__name__)
 
 
+class Recovery(StrEnum):
+    """How a failure was made good."""
+
+    REPEATED = "repeated"
+    """The call was made again."""
+    REOPENED = "reopened"
+    """A sequence that an instance had lost was opened there again."""
+    MOVED = "moved"
+    """It went to another instance."""
+
+
 class Pool(Generic[LinkT]):
     """Links to all instances, made by `make` from their addresses. Used inside the running loop."""
 
@@ -33,6 +45,8 @@ class Pool(Generic[LinkT]):
         self.news = News()
         """Told whenever an instance becomes usable, or ceases to be."""
         self.links: dict[str, LinkT] = {}
+        self.recoveries: dict[Recovery, int] = dict.fromkeys(Recovery, 0)
+        """Failures that were made good, for the metrics."""
         self._addresses = addresses
         self._make = make
         self._watchers: dict[str, asyncio.Task[None]] = {}

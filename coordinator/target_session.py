@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from coordinator.backoff import Backoff
 from coordinator.peer import AWAY, LOST, Verdict
-from coordinator.pool import Targets
+from coordinator.pool import Recovery, Targets
 from coordinator.target_link import TargetLink
 from specpair.errors import (
     CapacityExhaustedError,
@@ -112,7 +112,7 @@ class TargetSession:
                 )
             except LOST as error:
                 self._is_open = False
-                await self._pause(error, backoff)
+                await self._pause(error, backoff, Recovery.REOPENED)
             except AWAY as error:
                 await self._recover(error, backoff)
             except VocabularyMismatchError:
@@ -170,11 +170,13 @@ class TargetSession:
         """Leaves the target if there is another to go to."""
         if self._link is None or not self._targets.has_better(self._link):
             return False
+        self._targets.recoveries[Recovery.MOVED] += 1
         logger.warning("going to another target", extra={"sequence_id": self._sequence_id})
         self._leave()
         return True
 
-    async def _pause(self, error: SpecpairError, backoff: Backoff) -> None:
+    async def _pause(self, error: SpecpairError, backoff: Backoff, recovery: Recovery = Recovery.REPEATED) -> None:
+        self._targets.recoveries[recovery] += 1
         logger.warning("asking the target again: %s", error.message, extra={"sequence_id": self._sequence_id})
         await backoff.pause(error)
 

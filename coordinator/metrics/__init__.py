@@ -5,8 +5,18 @@ with a trace shows in exemplars.
 """
 
 from coordinator.metrics.coordinator_metrics import CoordinatorMetrics
+from coordinator.metrics.instance_collector import InstanceReading, ServiceReadings
 from coordinator.metrics.request_metrics import Outcome, OutputSample
 from coordinator.metrics.round_metrics import RoundKind, RoundSample
 from coordinator.metrics.speedup import MeasuredRound
 
-__all__ = ["CoordinatorMetrics", "MeasuredRound", "Outcome", "OutputSample", "RoundKind", "RoundSample"]
+__all__ = [
+    "CoordinatorMetrics",
+    "InstanceReading",
+    "MeasuredRound",
+    "Outcome",
+    "OutputSample",
+    "RoundKind",
+    "RoundSample",
+    "ServiceReadings",
+]

@@ -1,11 +1,12 @@
 """All metrics of one coordinator."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from prometheus_client import Gauge
 from prometheus_client.registry import CollectorRegistry
 
 from coordinator.config import MAX_SPECULATIVE_TOKENS
+from coordinator.metrics.instance_collector import InstanceCollector, ServiceReadings
 from coordinator.metrics.request_metrics import RequestMetrics
 from coordinator.metrics.round_metrics import RoundMetrics
 from coordinator.metrics.speedup import SpeedupEstimate
@@ -22,6 +23,10 @@ class CoordinatorMetrics:
         self.rounds = RoundMetrics(self.registry, longest)
         self.speedup = SpeedupEstimate()
         self.registry.register(SpeedupCollector(self.speedup))
+
+    def watch_instances(self, services: Mapping[str, ServiceReadings]) -> None:
+        """Where it is known which instances there are of each service."""
+        self.registry.register(InstanceCollector(services))
 
     def watch_target(self, is_up: Callable[[], bool]) -> None:
         """Where it is known whether the target is there."""

@@ -44,7 +44,7 @@ BOUNDED = {
     "outcome": {"finished", "failed", "cancelled"},
     "finished_reason": {"stop", "length"},
     "state": {"used", "shared", "kept", "free"},
-    "kind": {"draft", "plain", "fallback", "prefill", "decode"},
+    "kind": {"draft", "plain", "fallback", "prefill", "decode", "repeated", "reopened", "moved"},
 }
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 LABEL_OF_PARTS = {"le"}
@@ -248,7 +248,7 @@ async def test_labels_are_bounded(load: Load) -> None:
     assert {label: values - BOUNDED[label] for label, values in seen.items() if label in BOUNDED} == {
         label: set() for label in BOUNDED
     }
-    others = {"le", "version", "service", "grpc_type", "grpc_service", "grpc_method", "grpc_code"}
+    others = {"le", "version", "service", "address", "grpc_type", "grpc_service", "grpc_method", "grpc_code"}
     assert seen.keys() - BOUNDED.keys() == others
 
 

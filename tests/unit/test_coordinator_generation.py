@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from coordinator import backoff
 from coordinator.generation import Generation, Round
 from coordinator.pair import watched
+from coordinator.pool import Recovery
 from specpair.errors import (
     CapacityExhaustedError,
     ForwardFailedError,
@@ -402,6 +403,7 @@ async def test_a_request_moves_to_another_target_and_loses_no_token() -> None:
             pass
         assert generation.output.token_ids == continuation(PROMPT, 40)
         assert len(other.opened) == 1 and other.opened[0][1] == len(PROMPT)
+        assert b.pair.target.recoveries == {Recovery.REPEATED: 0, Recovery.REOPENED: 0, Recovery.MOVED: 1}
         assert other.steps[0] == first.steps[-1], "the lost step is judged again with its own noise"
         first.faults.before = {}
         await b.check_closed()
