@@ -13,6 +13,7 @@ from specpair.model_info import ModelInfo
 from specpair.options import (
     MAX_LOGPROBS,
     MAX_SEED,
+    MAX_UINT32,
     Drafter,
     Encoding,
     Rule,
@@ -170,7 +171,7 @@ class RequestReader:
         max_tokens = room
         if message.HasField("max_tokens"):
             wants_prompt_alone = message.echo or message.HasField("prompt_logprobs")
-            check_range("max_tokens", message.max_tokens, 0 if wants_prompt_alone else 1, 2**32 - 1)
+            check_range("max_tokens", message.max_tokens, 0 if wants_prompt_alone else 1, MAX_UINT32)
             max_tokens = min(message.max_tokens, room)
         if min_tokens > max_tokens:
             problem = f"is {min_tokens}; at most {max_tokens} tokens may come, by max_tokens or the model's length"

@@ -12,6 +12,8 @@ from enum import StrEnum
 from specpair.errors import InvalidFieldError
 
 MAX_TEMPERATURE = 100.0
+MAX_UINT32 = 2**32 - 1
+"""Largest number that the messages' counts and token ids can hold."""
 MAX_SEED = 2**64 - 1
 MIN_REPETITION_PENALTY, MAX_REPETITION_PENALTY = 0.01, 100.0
 MAX_PENALTY = 2.0
@@ -92,7 +94,7 @@ class SamplingOptions:
 
     def __post_init__(self) -> None:
         check_range("sampling.temperature", self.temperature, 0.0, MAX_TEMPERATURE)
-        check_range("sampling.top_k", self.top_k, 0, 2**32 - 1)
+        check_range("sampling.top_k", self.top_k, 0, MAX_UINT32)
         if not 0.0 < self.top_p <= 1.0:
             raise InvalidFieldError("sampling.top_p", f"is {self.top_p:.6g}; it must be above 0 and at most 1", limit=1)
         check_range("sampling.min_p", self.min_p, 0.0, 1.0)
@@ -101,7 +103,7 @@ class SamplingOptions:
         )
         check_range("sampling.presence_penalty", self.presence_penalty, -MAX_PENALTY, MAX_PENALTY)
         check_range("sampling.frequency_penalty", self.frequency_penalty, -MAX_PENALTY, MAX_PENALTY)
-        check_range("sampling.min_tokens", self.min_tokens, 0, 2**32 - 1)
+        check_range("sampling.min_tokens", self.min_tokens, 0, MAX_UINT32)
         check_range("sampling.seed", self.seed, 0, MAX_SEED)
         self._check_bias()
         self._check_lists()
@@ -212,7 +214,7 @@ class SequenceOptions:
 
     def __post_init__(self) -> None:
         if self.vocab_size is not None:
-            check_range("vocab_size", self.vocab_size, 1, 2**32 - 1)
+            check_range("vocab_size", self.vocab_size, 1, MAX_UINT32)
         check_lenience(self.lenience, self.rule)
         if self.logprobs is not None:
             check_range("logprobs", self.logprobs, 0, MAX_LOGPROBS)

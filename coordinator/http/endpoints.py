@@ -16,10 +16,10 @@ from coordinator.http.failures import failure_response
 from coordinator.http.forms import ChatForm, CompletionForm, Form
 from coordinator.http.front_end import FrontEnd
 from coordinator.http.logprobs import TokenText
+from coordinator.http.messages import chat_request, completion_requests
 from coordinator.http.models import check_model
 from coordinator.http.outputs import Outputs
 from coordinator.http.parameters import ChatParameters, CompletionParameters, GenerationParameters
-from coordinator.http.requests import chat_request, completion_requests
 from coordinator.serving import Serving
 from specpair.errors import InvalidFieldError
 from specpair.tracing import TRACEPARENT

@@ -1,11 +1,10 @@
 """What came for a request, put together again: a piece of one output, whole outputs, and their sums."""
 
-from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.http.rounds import round_document
-from specpair.rpc.generation_metrics import generation_metrics
+from specpair.rpc.generation_metrics import generation_metrics, total
 from specpair.v1 import coordinator_service_pb2 as pb
 
 FINISH_REASONS = {pb.FINISH_REASON_STOP: "stop", pb.FINISH_REASON_LENGTH: "length"}
@@ -77,51 +76,3 @@ class Outputs:
     def metrics(self) -> dict[str, object]:
         """The numbers of all finished outputs together."""
         return generation_metrics(total(self.summaries))
-
-
-def total(summaries: Sequence[pb.GenerationSummary]) -> pb.GenerationSummary:
-    """One summary of several: counts and times of work add up, the clock goes from arrival to the last end."""
-    if len(summaries) == 1:
-        return summaries[0]
-    sums = pb.GenerationSummary()
-    sums.CopyFrom(summaries[0])
-    sums.completion_token_count = sum(summary.completion_token_count for summary in summaries)
-    sums.time_to_first_token_us = min(summary.time_to_first_token_us for summary in summaries)
-    sums.total_time_us = max(summary.total_time_us for summary in summaries)
-    sums.speculation.CopyFrom(_total_speculation([summary.speculation for summary in summaries]))
-    return sums
-
-
-ADDED = (
-    "round_count",
-    "draft_round_count",
-    "draft_token_count",
-    "accepted_token_count",
-    "draft_time_us",
-    "verify_time_us",
-    "network_time_us",
-    "fallback_count",
-)
-
-
-def _total_speculation(speculations: Sequence[pb.SpeculationSummary]) -> pb.SpeculationSummary:
-    sums = pb.SpeculationSummary()
-    sums.CopyFrom(speculations[0])
-    for name in ADDED:
-        setattr(sums, name, sum(getattr(speculation, name) for speculation in speculations))
-    for name in ("drafted_per_position", "accepted_per_position"):
-        sums.ClearField(name)
-        getattr(sums, name).extend(_add_positions(getattr(speculation, name) for speculation in speculations))
-    sums.acceptance_rate = sums.accepted_token_count / max(sums.draft_token_count, 1)
-    committed = sum(speculation.tokens_per_round * speculation.round_count for speculation in speculations)
-    sums.tokens_per_round = committed / max(sums.round_count, 1)
-    return sums
-
-
-def _add_positions(lists: Iterable[Sequence[int]]) -> list[int]:
-    sums: list[int] = []
-    for counts in lists:
-        sums += [0] * (len(counts) - len(sums))
-        for position, count in enumerate(counts):
-            sums[position] += count
-    return sums

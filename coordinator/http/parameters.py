@@ -24,13 +24,13 @@ from specpair.options import (
     MAX_REPETITION_PENALTY,
     MAX_SEED,
     MAX_TEMPERATURE,
+    MAX_UINT32,
     MIN_REPETITION_PENALTY,
     Drafter,
     Rule,
 )
 
 MAX_PROMPTS = 128
-MAX_UINT32 = 2**32 - 1
 PROMPT_KINDS = "must be a text, token ids, or a list of either"
 
 Prompt = str | list[int]

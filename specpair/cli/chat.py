@@ -19,7 +19,6 @@ from specpair.cli.generate import print_summary, takes_colors
 from specpair.cli.painting import ColorPrinter, PlainPrinter
 from specpair.cli.request import checked_text, completion_request
 from specpair.errors import NotSupportedError, PromptTooLongError, SpecpairError
-from specpair.rpc.messages import drafter_to_proto, rule_to_proto
 from specpair.tracing import trace_metadata
 from specpair.v1 import coordinator_service_pb2 as pb
 
@@ -74,8 +73,8 @@ def chat(
         max_tokens=max_tokens,
         stop_strings=stop,
         num_speculative_tokens=num_speculative_tokens,
-        rule=None if rule is None else rule_to_proto(rule),
-        drafter=None if drafter is None else drafter_to_proto(drafter),
+        rule=rule,
+        drafter=drafter,
     )
     if system is not None:
         system = checked_text("--system", os.fsencode(system))

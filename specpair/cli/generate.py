@@ -14,7 +14,6 @@ from specpair.cli.failures import CommandError, friendly
 from specpair.cli.painting import ColorPrinter, InTurn, PlainPrinter
 from specpair.cli.request import completion_request
 from specpair.cli.results import Completion, json_document, summary_line
-from specpair.rpc.messages import drafter_to_proto, encoding_to_proto, rule_to_proto
 from specpair.rpc.resuming import generate_tokens
 from specpair.tracing import trace_metadata
 from specpair.v1 import coordinator_service_pb2 as pb
@@ -86,9 +85,9 @@ def generate(
         prompt_logprobs=prompt_logprobs,
         echo=echo,
         num_speculative_tokens=num_speculative_tokens,
-        rule=None if rule is None else rule_to_proto(rule),
-        drafter=None if drafter is None else drafter_to_proto(drafter),
-        encoding=None if encoding is None else encoding_to_proto(encoding),
+        rule=rule,
+        drafter=drafter,
+        encoding=encoding,
         lenience=lenience,
     )
     asyncio.run(run_generation(address, request, is_json=json, is_plain=no_color))

@@ -5,16 +5,15 @@ Only what the message's types cannot hold is refused here; all other limits are 
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from specpair.errors import InvalidFieldError
-from specpair.options import check_range
+from specpair.options import MAX_SEED, MAX_UINT32, Drafter, Encoding, Rule, check_range
+from specpair.rpc.messages import drafter_to_proto, encoding_to_proto, rule_to_proto
 from specpair.v1 import coordinator_service_pb2 as pb
 
 STDIN = "-"
-MAX_UINT32 = 2**32 - 1
-MAX_UINT64 = 2**64 - 1
 
 FLAGS = {
     "stop_strings": "--stop",
@@ -23,6 +22,13 @@ FLAGS = {
     "banned_token_ids": "--banned-token-id",
 }
 """Where a flag is not called after its field."""
+
+TO_PROTO: dict[type, Callable[[Any], int]] = {
+    Rule: rule_to_proto,
+    Drafter: drafter_to_proto,
+    Encoding: encoding_to_proto,
+}
+"""Choices whose words here are not those of the message."""
 
 Value = int | float | str | Sequence[int] | Sequence[str] | None
 
@@ -54,12 +60,14 @@ def checked_text(field: str, data: bytes) -> str:
 
 def _set(message: Any, name: str, value: Any) -> None:
     flag = FLAGS.get(name, "--" + name.replace("_", "-"))
-    if name == "logit_bias":
+    if type(value) in TO_PROTO:
+        setattr(message, name, TO_PROTO[type(value)](value))
+    elif name == "logit_bias":
         message.logit_bias.update(_bias(flag, entry) for entry in value)
     elif isinstance(value, list | tuple):
         getattr(message, name).extend(_checked(flag, entry) for entry in value)
     else:
-        limit = MAX_UINT64 if name == "seed" else MAX_UINT32
+        limit = MAX_SEED if name == "seed" else MAX_UINT32
         setattr(message, name, _checked(flag, value, limit))
 
 

@@ -14,7 +14,6 @@ from specpair.cli.failures import CommandError, friendly
 from specpair.cli.generate import print_summary
 from specpair.cli.request import completion_request
 from specpair.cli.trace_spans import trace_document
-from specpair.rpc.messages import drafter_to_proto, rule_to_proto
 from specpair.tracing import trace_metadata
 from specpair.v1 import coordinator_service_pb2 as pb
 
@@ -63,8 +62,8 @@ def trace(
         ignore_eos=ignore_eos,
         n=n,
         num_speculative_tokens=num_speculative_tokens,
-        rule=None if rule is None else rule_to_proto(rule),
-        drafter=None if drafter is None else drafter_to_proto(drafter),
+        rule=rule,
+        drafter=drafter,
         include_rounds=True,
     )
     responses = asyncio.run(_run(address, request))

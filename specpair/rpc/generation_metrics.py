@@ -1,7 +1,20 @@
-"""The numbers of an output as JSON: the counts are named as vLLM names them."""
+"""The numbers of an output, or of several together, as JSON: the counts are named as vLLM names them."""
+
+from collections.abc import Iterable, Sequence
 
 from specpair.rpc.messages import drafter_from_proto, rule_from_proto
 from specpair.v1 import coordinator_service_pb2 as pb
+
+ADDED = (
+    "round_count",
+    "draft_round_count",
+    "draft_token_count",
+    "accepted_token_count",
+    "draft_time_us",
+    "verify_time_us",
+    "network_time_us",
+    "fallback_count",
+)
 
 
 def generation_metrics(summary: pb.GenerationSummary) -> dict[str, object]:
@@ -39,3 +52,39 @@ def _speculative_decoding(speculation: pb.SpeculationSummary) -> dict[str, objec
         "drafter": drafter_from_proto(speculation.drafter),
         "adaptive": speculation.adaptive,
     }
+
+
+def total(summaries: Sequence[pb.GenerationSummary]) -> pb.GenerationSummary:
+    """One summary of several: counts and times of work add up, the clock goes from arrival to the last end."""
+    if len(summaries) == 1:
+        return summaries[0]
+    sums = pb.GenerationSummary()
+    sums.CopyFrom(summaries[0])
+    sums.completion_token_count = sum(summary.completion_token_count for summary in summaries)
+    sums.time_to_first_token_us = min(summary.time_to_first_token_us for summary in summaries)
+    sums.total_time_us = max(summary.total_time_us for summary in summaries)
+    sums.speculation.CopyFrom(_total_speculation([summary.speculation for summary in summaries]))
+    return sums
+
+
+def _total_speculation(speculations: Sequence[pb.SpeculationSummary]) -> pb.SpeculationSummary:
+    sums = pb.SpeculationSummary()
+    sums.CopyFrom(speculations[0])
+    for name in ADDED:
+        setattr(sums, name, sum(getattr(speculation, name) for speculation in speculations))
+    for name in ("drafted_per_position", "accepted_per_position"):
+        sums.ClearField(name)
+        getattr(sums, name).extend(_add_positions(getattr(speculation, name) for speculation in speculations))
+    sums.acceptance_rate = sums.accepted_token_count / max(sums.draft_token_count, 1)
+    committed = sum(speculation.tokens_per_round * speculation.round_count for speculation in speculations)
+    sums.tokens_per_round = committed / max(sums.round_count, 1)
+    return sums
+
+
+def _add_positions(lists: Iterable[Sequence[int]]) -> list[int]:
+    sums: list[int] = []
+    for counts in lists:
+        sums += [0] * (len(counts) - len(sums))
+        for position, count in enumerate(counts):
+            sums[position] += count
+    return sums
