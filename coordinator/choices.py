@@ -46,6 +46,8 @@ class Choices:
         first = Generation(request, pair, arrival, deadline=deadline)
         others = [Generation(request.output(i), pair, arrival, first, deadline) for i in range(1, request.best_of)]
         self.generations = [first, *others]
+        self.passed_over: list[Generation] = []
+        """Outputs that are finished and not among the best."""
 
     async def rounds(self) -> AsyncGenerator[ChoiceRound, None]:
         """The rounds as they come or, where the best outputs are wanted, output by output once all are finished."""
@@ -57,7 +59,9 @@ class Choices:
             collected: list[list[Round]] = [[] for _ in self.generations]
             async for index, round_ in rounds:
                 collected[index].append(round_)
-        for choice_index, index in enumerate(self._best()):
+        best = self._best()
+        self.passed_over = [generation for i, generation in enumerate(self.generations) if i not in best]
+        for choice_index, index in enumerate(best):
             for round_ in collected[index]:
                 yield ChoiceRound(choice_index, self.generations[index], round_)
 

@@ -82,7 +82,7 @@ class Generation:
         self._has_fed_prompt = asyncio.Event()
         self._pair = pair
         self._history = [*request.prompt_ids, *request.resumed_ids]
-        self._last_commit = self._arrival
+        self._round_start = self._arrival
         prompt_length = len(request.prompt_ids)
         options = request.sequence_options(pair.target.info.vocab_size)
         self.has_logprobs = options.logprobs is not None
@@ -156,7 +156,7 @@ class Generation:
             await self._target.fork(original._target)
 
     async def _first_round(self) -> Round:
-        """The first token, straight from the target's prefill."""
+        """The first token, straight from the target's prefill. Its time counts from the request's arrival."""
         step = self._first_step
         with span("round", sequence=self.sequence_id, step=step, proposed=0, accepted=0):
             verdict = await self._judge(step, None)
@@ -166,6 +166,7 @@ class Generation:
         return self._commit([], verdict, [Origin.TARGET], self._report(step, None, verdict))
 
     async def _next_round(self, step: int) -> Round:
+        self._round_start = time.perf_counter()  # what was before is the pause of a client that is slow to read
         with span("round", sequence=self.sequence_id, step=step) as traced:
             proposed = await self.proposals.next(step, self._history, self._longest_block())
             verdict, proposed = await self._verify(step, proposed)
@@ -238,13 +239,11 @@ class Generation:
         )
 
     def _count_tokens(self, count: int) -> None:
-        now = time.perf_counter()
-        metrics, elapsed = self._pair.metrics.requests, now - self._last_commit
+        metrics, elapsed = self._pair.metrics.requests, time.perf_counter() - self._round_start
         if self.output.new_token_count == count:
             metrics.add_first_token(elapsed)
         else:
             metrics.add_tokens(count, elapsed)
-        self._last_commit = now
 
     async def _close(self) -> None:
         sessions = [self._target] if self._draft is None else [self._target, self._draft]

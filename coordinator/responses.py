@@ -32,7 +32,7 @@ def choice_response(item: ChoiceRound, tokenizer: Tokenizer | None) -> pb.Genera
     response = _round_response(item.round, item.generation.request, tokenizer)
     response.choice_index = item.choice_index
     if item.round.is_last:
-        response.summary.CopyFrom(_summary(item.generation))
+        response.summary.CopyFrom(generation_summary(item.generation))
     return response
 
 
@@ -99,7 +99,7 @@ def _call_times(times: CallTimes) -> pb.CallTimes:
     return pb.CallTimes(start_us=times.start, elapsed_us=times.elapsed, queue_us=times.queue, compute_us=times.compute)
 
 
-def _summary(generation: Generation) -> pb.GenerationSummary:
+def generation_summary(generation: Generation) -> pb.GenerationSummary:
     """The numbers of a finished output."""
     assert generation.output.finish_reason is not None
     completion_token_count = generation.output.new_token_count

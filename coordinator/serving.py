@@ -10,10 +10,11 @@ from contextlib import aclosing, contextmanager
 
 from coordinator.choices import Choices
 from coordinator.generation import Generation
+from coordinator.logprob_limit import within_logprob_limit
 from coordinator.metrics import Outcome, OutputSample
 from coordinator.pair import Pair
 from coordinator.request import RequestReader
-from coordinator.responses import choice_response, prompt_responses
+from coordinator.responses import choice_response, generation_summary, prompt_responses
 from coordinator.scoring import score_prompt
 from specpair.errors import CapacityExhaustedError, SpecpairError
 from specpair.tracing import Span, continued, span
@@ -44,12 +45,15 @@ class Serving:
         request_id: str | None = None,
         trace_context: str = "",
         deadline: float | None = None,
+        shares: int = 1,
+        passed_over: list[pb.GenerationSummary] | None = None,
     ) -> AsyncGenerator[pb.GenerateTokensResponse, None]:
         """What CoordinatorService.GenerateTokens answers. To be closed, as with aclosing: that ends all work on it.
 
         `arrival` is the time.perf_counter at which the request came in, now if None; `request_id` names it in the log;
         `trace_context` is the traceparent of its client, `deadline` the time.monotonic by which that wants to have the
-        answer, if it said so. Raises SpecpairError.
+        answer, if it said so; `shares` is the number of requests that are answered in one piece, this one included;
+        `passed_over` gets the numbers of outputs that best_of did not choose. Raises SpecpairError.
         """
         arrival = time.perf_counter() if arrival is None else arrival
         target = self.pair.target
@@ -61,7 +65,9 @@ class Serving:
             self._accounts(arrival, request_id, traced) as outputs,
             self._admission(reader.output_count(request).best_of),
         ):
-            checked = await reader.read(request)
+            checked = within_logprob_limit(
+                await reader.read(request), has_max_tokens=request.HasField("max_tokens"), shares=shares
+            )
             choices = Choices(checked, self.pair, arrival, deadline)
             outputs += choices.generations
             self.pair.metrics.requests.add_prompt(len(checked.prompt_ids))
@@ -70,6 +76,8 @@ class Serving:
             async with aclosing(choices.rounds()) as rounds:
                 async for item in rounds:
                     yield choice_response(item, target.tokenizer)
+            if passed_over is not None:
+                passed_over += map(generation_summary, choices.passed_over)
 
     @contextmanager
     def _accounts(self, arrival: float, request_id: str | None, traced: Span) -> Iterator[list[Generation]]:

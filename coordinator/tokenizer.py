@@ -28,7 +28,8 @@ class Tokenizer:
             raise SpecpairError(f"the target's tokenizer cannot be read: {error}") from error
         self._special_texts = {"bos_token": files.bos_token, "eos_token": files.eos_token}
         self._template = _compile_template(files.chat_template) if files.chat_template else None
-        self._reference = self._fast.encode(REFERENCE_TEXT, add_special_tokens=False).ids
+        self.reference_ids: list[int] = self._fast.encode(REFERENCE_TEXT, add_special_tokens=False).ids
+        """Tokens to decode others behind, where those before them are not known."""
         self.token_text = lru_cache(TEXT_CACHE_SIZE)(self._token_text)
         """The text of one token by itself; empty where it holds no complete character."""
 
@@ -64,8 +65,8 @@ class Tokenizer:
 
     def _token_text(self, token_id: int) -> str:
         # Behind another token, because decoders drop a space at the beginning of what they get.
-        context = self._fast.decode(self._reference)
-        text = self._fast.decode([*self._reference, token_id], skip_special_tokens=True)[len(context) :]
+        context = self._fast.decode(self.reference_ids)
+        text = self._fast.decode([*self.reference_ids, token_id], skip_special_tokens=True)[len(context) :]
         return "" if REPLACEMENT in text else text
 
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.http.forms import Form, Piece
+from coordinator.http.json_pieces import rows
 from coordinator.http.outputs import FINISH_REASONS, Output, Outputs
 from coordinator.http.rounds import round_document
 from specpair.rpc.generation_metrics import generation_metrics
@@ -21,8 +22,6 @@ class Answer:
     model: str
     include_usage: bool = False
     created: int = field(default_factory=lambda: int(time.time()))
-    _started: set[int] = field(default_factory=set)
-    _offsets: dict[int, int] = field(default_factory=dict)
 
     def body(self) -> dict[str, Any]:
         """All of it, once every output is finished."""
@@ -36,14 +35,11 @@ class Answer:
     def chunks(self, prompt_index: int, response: pb.GenerateTokensResponse) -> list[dict[str, Any]]:
         """What a client is told of a response: nothing if no text came of it and it asked for nothing more."""
         output = self.outputs.of(prompt_index, response)
-        if response.prompt_tokens:
-            output.prompt_tokens.extend(response.prompt_tokens)
-            return []
+        output.take(response)
         chunks = []
         if response.text or response.HasField("round") or any(token.HasField("logprobs") for token in response.tokens):
             chunks.append(self._piece_chunk(output, response))
         if response.HasField("summary"):
-            output.summary = response.summary
             chunks.append(self._finish_chunk(output, response.summary))
         return chunks
 
@@ -54,17 +50,23 @@ class Answer:
 
     def _choice(self, output: Output) -> dict[str, Any]:
         assert output.summary is not None
-        piece = Piece(text="".join(output.text), tokens=output.tokens, prompt_tokens=output.prompt_tokens)
+        piece = Piece(
+            text="".join(output.text),
+            tokens=output.tokens,
+            prompt_tokens=output.prompt_tokens,
+            offset_of=output.offset_of,
+            is_first_of_prompt=output.is_first_of_prompt,
+        )
         choice: dict[str, Any] = {"index": output.index, **self.form.body(piece), **_ending(output.summary)}
         if len(self.outputs.all) > 1:
             choice["metrics"] = generation_metrics(output.summary)
         if output.rounds:
-            choice["specpair"] = {"rounds": output.rounds}
+            choice["specpair"] = {"rounds": rows(output.rounds, output.rounds)}
         return choice
 
     def _piece_chunk(self, output: Output, response: pb.GenerateTokensResponse) -> dict[str, Any]:
         choice = {"index": output.index, **self.form.chunk(self._piece(output, response)), "finish_reason": None}
-        chunk = {**self._head(self.form.names.chunk), "choices": [choice]}
+        chunk = {**self._chunk_head(), "choices": [choice]}
         if response.HasField("round"):
             chunk["specpair"] = round_document(response)
         return chunk
@@ -72,24 +74,25 @@ class Answer:
     def _finish_chunk(self, output: Output, summary: pb.GenerationSummary) -> dict[str, Any]:
         piece = self._piece(output, pb.GenerateTokensResponse())
         choice = {"index": output.index, **self.form.chunk(piece), **_ending(summary)}
-        head = self._head(self.form.names.chunk)
-        return {**head, "choices": [choice], "metrics": generation_metrics(summary)}
+        return {**self._chunk_head(), "choices": [choice], "metrics": generation_metrics(summary)}
 
     def _piece(self, output: Output, response: pb.GenerateTokensResponse) -> Piece:
         """The next piece of an output."""
-        is_first = output.index not in self._started
-        self._started.add(output.index)
-        prompt_tokens = output.prompt_tokens if is_first else ()
-        shown = [*prompt_tokens, *response.tokens] if self.form.echo else response.tokens
-        offset = self._offsets.get(output.index, 0)
-        self._offsets[output.index] = offset + sum(len(token.text) for token in shown)
+        is_first = not output.is_told
+        output.is_told = True
         return Piece(
             text=response.text,
             tokens=response.tokens,
-            prompt_tokens=prompt_tokens,
-            offset=offset,
+            prompt_tokens=output.prompt_tokens if is_first else (),
+            offset_of=output.offset_of,
             is_first=is_first,
+            is_first_of_prompt=output.is_first_of_prompt,
         )
+
+    def _chunk_head(self) -> dict[str, Any]:
+        """A stream that ends with usage says in all other chunks that there is none yet, as OpenAI's do."""
+        head = self._head(self.form.names.chunk)
+        return {**head, "usage": None} if self.include_usage else head
 
     def _head(self, kind: str) -> dict[str, Any]:
         prefix = f"{self.form.names.id_prefix}-"

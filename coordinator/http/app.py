@@ -14,6 +14,8 @@ from coordinator.http.body_limit import BodyLimit
 from coordinator.http.failures import handle_failure, handle_http_error, handle_invalid_body
 from coordinator.http.front_end import FrontEnd
 from coordinator.http.headers import AnswerHeaders
+from coordinator.http.host_check import HostCheck
+from coordinator.http.request_counter import RequestCounter
 from specpair.errors import SpecpairError
 from specpair.rpc.authentication import Authenticator
 from specpair.version import package_version
@@ -40,5 +42,8 @@ def create_app(front_end: FrontEnd) -> ASGIApp:
     app.add_exception_handler(Exception, handle_failure)
     if PAGE.is_dir():
         app.mount("/", StaticFiles(directory=PAGE, html=True))
-    authenticator = Authenticator(front_end.config.security)
-    return AnswerHeaders(Authentication(app, authenticator, open_paths(PAGE)))
+    config = front_end.config
+    authenticated = Authentication(app, Authenticator(config.security), open_paths(PAGE))
+    # A name that was made to point here has no certificate of ours: under TLS browsers do this check.
+    checked = authenticated if config.security.tls else HostCheck(authenticated, config.host, config.allowed_hosts)
+    return RequestCounter(AnswerHeaders(checked), front_end.metrics)

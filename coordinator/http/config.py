@@ -16,6 +16,9 @@ class HttpConfig:
     port: int
     """0 takes any free port."""
     host: str = "127.0.0.1"
+    allowed_hosts: tuple[str, ...] = ()
+    """Names, beside `host`, loopback names and addresses, that a request's Host header may have; `*` for any.
+    Not looked at under TLS."""
     max_body_bytes: int = MAX_BODY_BYTES
     grace_seconds: float = 5.0
     """How long running requests may go on after a signal to stop."""

@@ -1,12 +1,12 @@
 """OpenAI's endpoints over Serving."""
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import JSONResponse
 
 from coordinator.choices import merge
 from coordinator.http.answer import Answer
@@ -15,18 +15,17 @@ from coordinator.http.event_stream import EventStream
 from coordinator.http.failures import failure_response
 from coordinator.http.forms import ChatForm, CompletionForm, Form
 from coordinator.http.front_end import FrontEnd
+from coordinator.http.json_pieces import encode
 from coordinator.http.logprobs import TokenText
 from coordinator.http.messages import chat_request, completion_requests
 from coordinator.http.models import check_model
-from coordinator.http.outputs import Outputs
+from coordinator.http.outputs import Asked, Outputs
 from coordinator.http.parameters import ChatParameters, CompletionParameters, GenerationParameters
+from coordinator.http.request_counter import CLIENT_GONE
 from coordinator.serving import Serving
 from specpair.errors import InvalidFieldError
 from specpair.tracing import TRACEPARENT
 from specpair.v1 import coordinator_service_pb2 as pb
-
-CLIENT_GONE = 499
-"""What nginx calls it; nobody reads it."""
 
 router = APIRouter(prefix="/v1")
 
@@ -40,6 +39,7 @@ async def create_completion(request: Request, parameters: CompletionParameters) 
     requests = completion_requests(parameters)
     check_prompt_count(len(requests), parameters.best_of or parameters.n or 1, serving.output_limit)
     form = CompletionForm(
+        tokenizer=serving.pair.target.tokenizer,
         token_text=token_text_of(serving),
         has_logprobs=parameters.logprobs is not None,
         has_prompt_logprobs=parameters.prompt_logprobs is not None,
@@ -89,33 +89,49 @@ async def answer(
     form: Form,
 ) -> Response:
     """The answer to a checked body: a stream if it wants one."""
+    options, stop = parameters.stream_options, request.app.state.front_end.grace_is_over
+    asked = Asked(
+        n=max(parameters.n or 1, 1),
+        echo=form.echo,
+        tokenizer=serving.pair.target.tokenizer,
+        prompts=[message.token_ids.ids for message in requests],
+    )
     answer = Answer(
         form=form,
-        outputs=Outputs(max(parameters.n or 1, 1)),
+        outputs=Outputs(asked),
         request_id=request.state.request_id,
         model=serving.pair.target.info.model_name,
+        include_usage=bool(options and options.include_usage),
     )
-    responses = generate(serving, requests, answer.request_id, request.headers.get(TRACEPARENT, ""))
+    responses = generate(serving, requests, answer, request.headers.get(TRACEPARENT, ""))
     is_chat = isinstance(form, ChatForm)
-    options, stop = parameters.stream_options, request.app.state.front_end.grace_is_over
     if parameters.stream:
-        include_usage = bool(options and options.include_usage)
-        return EventStream(chunks(answer, responses, include_usage), stop, is_chat=is_chat)
+        return EventStream(chunks(answer, responses), stop, is_chat=is_chat)
     try:
-        await unless_gone(request.receive, stop, collect(answer, responses))
+        body = await unless_gone(request.receive, stop, whole_body(answer, responses))
     except ClientGoneError:
         return Response(status_code=CLIENT_GONE)
     except Exception as error:
         return failure_response(error, is_chat=is_chat)
-    return JSONResponse(answer.body())
+    return Response(body, media_type="application/json")
 
 
 async def generate(
-    serving: Serving, requests: Sequence[pb.GenerateTokensRequest], request_id: str, trace_context: str
+    serving: Serving, requests: Sequence[pb.GenerateTokensRequest], answer: Answer, trace_context: str
 ) -> Responses:
     """The responses to all requests as they come, each with the index of its request; one that fails ends them all."""
     arrival = time.perf_counter()
-    sources = [serving.generate(request, arrival, request_id, trace_context) for request in requests]
+    sources = [
+        serving.generate(
+            request,
+            arrival,
+            answer.request_id,
+            trace_context,
+            shares=len(requests),
+            passed_over=answer.outputs.passed_over,
+        )
+        for request in requests
+    ]
     if len(sources) > 1:
         async with aclosing(merge(sources)) as merged:
             async for item in merged:
@@ -126,16 +142,27 @@ async def generate(
             yield 0, response
 
 
-async def collect(answer: Answer, responses: Responses) -> None:
+async def whole_body(answer: Answer, responses: Responses) -> bytes:
+    """The body, once all has come."""
     async with aclosing(responses):
         async for prompt_index, response in responses:
             answer.outputs.add(prompt_index, response)
+            await leave_turn(response)
+    return await encode(answer.body())
 
 
-async def chunks(answer: Answer, responses: Responses, include_usage: bool) -> AsyncGenerator[dict[str, Any], None]:
+async def chunks(answer: Answer, responses: Responses) -> AsyncGenerator[dict[str, Any], None]:
+    """The chunks of the body as they come."""
     async with aclosing(responses):
         async for prompt_index, response in responses:
             for chunk in answer.chunks(prompt_index, response):
                 yield chunk
-    if include_usage:
+            await leave_turn(response)
+    if answer.include_usage:
         yield answer.usage_chunk()
+
+
+async def leave_turn(response: pb.GenerateTokensResponse) -> None:
+    """Lets others go on between the messages of a long prompt, which come without a pause."""
+    if response.prompt_tokens:
+        await asyncio.sleep(0)

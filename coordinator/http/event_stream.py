@@ -1,7 +1,6 @@
 """Server-sent events: each chunk as it comes, then [DONE]."""
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
@@ -11,6 +10,7 @@ from starlette.types import Receive, Scope, Send
 
 from coordinator.http.disconnects import ClientGoneError, unless_gone
 from coordinator.http.failures import failure_body, failure_response
+from coordinator.http.json_pieces import encode
 
 HEADERS = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-store", "x-accel-buffering": "no"}
 DONE = b"data: [DONE]\n\n"
@@ -45,7 +45,7 @@ class EventStream(Response):
             if not self._has_started:
                 return await failure_response(error, is_chat=self._is_chat)(scope, receive, send)
             _, body = failure_body(error, is_chat=self._is_chat)
-            await send({"type": "http.response.body", "body": encode(body), "more_body": True})
+            await send({"type": "http.response.body", "body": await event_of(body), "more_body": True})
         await send({"type": "http.response.body", "body": DONE, "more_body": False})
 
     async def _send_chunks(self, send: Send) -> None:
@@ -54,10 +54,10 @@ class EventStream(Response):
                 if not self._has_started:
                     self._has_started = True
                     await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+                event = await event_of(chunk)
                 async with asyncio.timeout(STALLED_SECONDS):
-                    await send({"type": "http.response.body", "body": encode(chunk), "more_body": True})
+                    await send({"type": "http.response.body", "body": event, "more_body": True})
 
 
-def encode(chunk: dict[str, Any]) -> bytes:
-    """One event."""
-    return b"data: " + json.dumps(chunk, ensure_ascii=False, separators=(",", ":")).encode() + b"\n\n"
+async def event_of(chunk: dict[str, Any]) -> bytes:
+    return b"data: " + await encode(chunk) + b"\n\n"

@@ -1,10 +1,13 @@
 """The two forms of an answer: completions and chat completions, each whole or in chunks."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from coordinator.http.json_pieces import Rows
 from coordinator.http.logprobs import TokenText, chat_logprobs, completion_logprobs, prompt_logprobs
+from coordinator.http.text_offsets import TextOffsets
+from coordinator.tokenizer import Tokenizer
 from specpair.v1 import coordinator_service_pb2 as pb
 
 
@@ -16,9 +19,11 @@ class Piece:
     tokens: Sequence[pb.GeneratedToken] = ()
     prompt_tokens: Sequence[pb.GeneratedToken] = ()
     """In the first piece alone, if they are wanted."""
-    offset: int = 0
-    """Where its text begins."""
+    offset_of: Callable[[int], int] = lambda token_id: 0
+    """Where each of its tokens, asked for in their order, begins in the text."""
     is_first: bool = True
+    is_first_of_prompt: bool = True
+    """Whether it belongs to the first output of its prompt."""
 
 
 class Names(NamedTuple):
@@ -53,6 +58,7 @@ class Form(Protocol):
 class CompletionForm:
     """/v1/completions"""
 
+    tokenizer: Tokenizer | None
     token_text: TokenText
     has_logprobs: bool
     has_prompt_logprobs: bool
@@ -63,12 +69,18 @@ class CompletionForm:
         part: dict[str, Any] = {"text": piece.text, "logprobs": None}
         tokens = [*piece.prompt_tokens, *piece.tokens] if self.echo else piece.tokens
         if self.has_logprobs and tokens:
-            part["logprobs"] = completion_logprobs(tokens, self.token_text, piece.offset)
+            part["logprobs"] = completion_logprobs(tokens, self.token_text, self._offsets(piece))
         if self.has_prompt_logprobs and piece.is_first:
-            part["prompt_logprobs"] = prompt_logprobs(piece.prompt_tokens, self.token_text)
+            part["prompt_logprobs"] = _prompt_logprobs(piece, self.token_text)
         return part
 
     chunk = body
+
+    def _offsets(self, piece: Piece) -> Iterator[int]:
+        if self.echo:
+            prompt = TextOffsets(self.tokenizer)
+            yield from (prompt.of(token.id) for token in piece.prompt_tokens)
+        yield from (piece.offset_of(token.id) for token in piece.tokens)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,5 +107,10 @@ class ChatForm:
         if self.has_logprobs and piece.tokens:
             part["logprobs"] = chat_logprobs(piece.tokens, self.token_text)
         if self.has_prompt_logprobs and piece.is_first:
-            part["prompt_logprobs"] = prompt_logprobs(piece.prompt_tokens, self.token_text)
+            part["prompt_logprobs"] = _prompt_logprobs(piece, self.token_text)
         return part
+
+
+def _prompt_logprobs(piece: Piece, token_text: TokenText) -> list[dict[str, Any] | None] | Rows | None:
+    """They are long, and the same for all outputs of a prompt: the first of these has them."""
+    return prompt_logprobs(piece.prompt_tokens, token_text) if piece.is_first_of_prompt else None

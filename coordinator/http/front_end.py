@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from prometheus_client.registry import CollectorRegistry
 
 from coordinator.http.config import HttpConfig
+from coordinator.metrics.http_metrics import HttpMetrics
 from coordinator.serving import Serving
 from specpair.errors import PeerUnavailableError, ShuttingDownError
 
@@ -22,11 +23,11 @@ class FrontEnd:
     is_stopping: bool = False
     grace_is_over: asyncio.Event = field(default_factory=asyncio.Event)
     """Ends the requests that are still running."""
+    metrics: HttpMetrics = field(init=False)
     _serving: Serving | None = None
 
-    @property
-    def is_ready(self) -> bool:
-        return self._serving is not None and not self.is_stopping
+    def __post_init__(self) -> None:
+        self.metrics = HttpMetrics(self.registry)
 
     @property
     def serving(self) -> Serving:

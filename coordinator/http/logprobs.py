@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from coordinator.http.json_pieces import Rows, rows
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1.logprobs_pb2 import TokenLogprobs
 
@@ -21,32 +22,25 @@ class Likely(NamedTuple):
     logprob: float
 
 
-def completion_logprobs(tokens: Sequence[pb.GeneratedToken], token_text: TokenText, offset: int) -> dict[str, Any]:
-    """Of a piece of text that begins at `offset`. The first token of a prompt has none."""
-    offsets = []
-    for token in tokens:
-        offsets.append(offset)
-        offset += len(token.text)
+def completion_logprobs(
+    tokens: Sequence[pb.GeneratedToken], token_text: TokenText, offsets: Iterator[int]
+) -> dict[str, Any]:
+    """With an offset for each token. The first token of a prompt has no logprob."""
     return {
-        "tokens": [token_name(token.id, token.text) for token in tokens],
-        "token_logprobs": [_logprob(token) for token in tokens],
-        "top_logprobs": [_top_by_name(token, token_text) for token in tokens],
-        "text_offset": offsets,
+        "tokens": rows((token_name(token.id, token.text) for token in tokens), tokens),
+        "token_logprobs": rows((_logprob(token) for token in tokens), tokens),
+        "top_logprobs": rows((_top_by_name(token, token_text) for token in tokens), tokens),
+        "text_offset": rows(offsets, tokens),
     }
 
 
 def chat_logprobs(tokens: Sequence[pb.GeneratedToken], token_text: TokenText) -> dict[str, Any]:
-    content = []
-    for token in tokens:
-        top = [_chat_entry(*likely) for likely in _likeliest(token.logprobs, token_text)]
-        logprob = max(token.logprobs.logprob, LOWEST)
-        content.append({**_chat_entry(token.id, token.text, logprob), "top_logprobs": top})
-    return {"content": content, "refusal": None}
+    return {"content": rows((_with_likeliest(token, token_text) for token in tokens), tokens), "refusal": None}
 
 
-def prompt_logprobs(tokens: Sequence[pb.GeneratedToken], token_text: TokenText) -> list[dict[str, Any] | None]:
+def prompt_logprobs(tokens: Sequence[pb.GeneratedToken], token_text: TokenText) -> list[dict[str, Any] | None] | Rows:
     """For each token of the prompt but the first: itself and the likeliest ones, by id; only the latter have a rank."""
-    return [_by_id(token, token_text) if token.HasField("logprobs") else None for token in tokens]
+    return rows((_by_id(token, token_text) if token.HasField("logprobs") else None for token in tokens), tokens)
 
 
 def token_name(token_id: int, text: str) -> str:
@@ -70,6 +64,12 @@ def _by_id(token: pb.GeneratedToken, token_text: TokenText) -> dict[str, Any]:
         for rank, likely in enumerate(_likeliest(token.logprobs, token_text), 1)
     }
     return {str(token.id): own, **ranked}
+
+
+def _with_likeliest(token: pb.GeneratedToken, token_text: TokenText) -> dict[str, Any]:
+    top = [_chat_entry(*likely) for likely in _likeliest(token.logprobs, token_text)]
+    logprob = max(token.logprobs.logprob, LOWEST)
+    return {**_chat_entry(token.id, token.text, logprob), "top_logprobs": top}
 
 
 def _chat_entry(token_id: int, text: str, logprob: float) -> dict[str, Any]:

@@ -7,8 +7,9 @@ from fastapi.responses import JSONResponse
 
 from coordinator.http.failures import retry_headers
 from coordinator.http.front_end import FrontEnd
+from coordinator.http.health import health_of
 from coordinator.http.models import check_model, model_document
-from specpair.metrics_text import render
+from specpair.metrics_text import render_in_turns
 
 router = APIRouter()
 
@@ -29,17 +30,16 @@ async def retrieve_model(request: Request, model: str) -> dict[str, Any]:
 
 @router.get("/health")
 async def check_health(request: Request) -> Response:
-    """200 when requests are served; 503 before that, and while the process stops."""
-    is_ready = _front_end(request).is_ready
-    status = 200 if is_ready else 503
-    body = {"status": "ready" if is_ready else "not ready"}
-    return JSONResponse(body, status, headers=retry_headers(status))
+    """200 when requests are served; 503 before that, while the target is away, and while the process stops."""
+    report = health_of(_front_end(request))
+    status = 200 if report.is_ready else 503
+    return JSONResponse(report.document(), status, headers=retry_headers(status))
 
 
 @router.get("/metrics")
 async def show_metrics(request: Request) -> Response:
     """The metrics for Prometheus; OpenMetrics, with exemplars, for whoever accepts it."""
-    text, content_type = render(_front_end(request).registry, request.headers.get("accept", ""))
+    text, content_type = await render_in_turns(_front_end(request).registry, request.headers.get("accept", ""))
     return Response(text, headers={"content-type": content_type})
 
 

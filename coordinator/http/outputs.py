@@ -1,19 +1,36 @@
 """What came for a request, put together again: a piece of one output, whole outputs, and their sums."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from coordinator.http.rounds import round_document
+from coordinator.http.text_offsets import TextOffsets
+from coordinator.tokenizer import Tokenizer
 from specpair.rpc.generation_metrics import generation_metrics, total
 from specpair.v1 import coordinator_service_pb2 as pb
 
 FINISH_REASONS = {pb.FINISH_REASON_STOP: "stop", pb.FINISH_REASON_LENGTH: "length"}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Asked:
+    """What was asked for, as far as it says how to read the answers."""
+
+    n: int = 1
+    """Outputs of each prompt."""
+    echo: bool = False
+    tokenizer: Tokenizer | None = None
+    prompts: Sequence[Sequence[int]] = ()
+    """The token ids of each prompt; none of one that came as text."""
+
+
 @dataclass(kw_only=True)
 class Output:
     """One output, whole or as far as it has come."""
 
+    asked: Asked
     index: int
     text: list[str] = field(default_factory=list)
     """Its pieces."""
@@ -22,31 +39,61 @@ class Output:
     """Those of its prompt, if they are wanted; shared by all outputs of one prompt."""
     rounds: list[dict[str, Any]] = field(default_factory=list)
     summary: pb.GenerationSummary | None = None
+    is_told: bool = False
+    """Whether a piece of it went to the client."""
+    _text_start: int | None = None
+    """Where the text of its first token begins: behind the prompt, if that is repeated. None before it has begun."""
+
+    @property
+    def is_first_of_prompt(self) -> bool:
+        return self.index % self.asked.n == 0
+
+    def offset_of(self, token_id: int) -> int:
+        """Where its next token, which this is, begins in its text."""
+        return self._offsets.of(token_id)
+
+    @cached_property
+    def _offsets(self) -> TextOffsets:
+        assert self._text_start is not None
+        given = self.asked.prompts[self.index // self.asked.n] if self.asked.prompts else ()
+        context = given or [token.id for token in self.prompt_tokens]
+        if not context and self.asked.tokenizer is not None:
+            context = self.asked.tokenizer.reference_ids
+        return TextOffsets(self.asked.tokenizer, context, self._text_start)
+
+    def take(self, response: pb.GenerateTokensResponse) -> None:
+        """Notes what is needed whether or not the output is put together: prompt and summary."""
+        self.prompt_tokens.extend(response.prompt_tokens)
+        if response.HasField("summary"):
+            self.summary = response.summary
+        if self._text_start is None and not response.prompt_tokens:
+            self._text_start = len(response.text) if self.asked.echo else 0
 
     def add(self, response: pb.GenerateTokensResponse) -> None:
-        self.prompt_tokens.extend(response.prompt_tokens)
+        """Puts it together."""
+        self.take(response)
         self.text.append(response.text)
         self.tokens.extend(response.tokens)
         if response.HasField("round"):
             self.rounds.append(round_document(response))
-        if response.HasField("summary"):
-            self.summary = response.summary
 
 
 class Outputs:
     """The outputs of a request as far as they have come: `n` for each prompt, those of the first prompt first."""
 
-    def __init__(self, n: int):
-        self._n = n
+    def __init__(self, asked: Asked):
+        self._asked = asked
         self._outputs: dict[int, Output] = {}
         self._prompt_tokens: dict[int, list[pb.GeneratedToken]] = {}
+        self.passed_over: list[pb.GenerationSummary] = []
+        """The numbers of outputs that best_of generated and did not choose."""
 
     def of(self, prompt_index: int, response: pb.GenerateTokensResponse) -> Output:
         """The output that a response belongs to."""
-        index = prompt_index * self._n + response.choice_index
+        index = prompt_index * self._asked.n + response.choice_index
         if index not in self._outputs:
             prompt_tokens = self._prompt_tokens.setdefault(prompt_index, [])
-            self._outputs[index] = Output(index=index, prompt_tokens=prompt_tokens)
+            self._outputs[index] = Output(asked=self._asked, index=index, prompt_tokens=prompt_tokens)
         return self._outputs[index]
 
     def add(self, prompt_index: int, response: pb.GenerateTokensResponse) -> None:
@@ -59,12 +106,12 @@ class Outputs:
 
     @property
     def summaries(self) -> list[pb.GenerationSummary]:
-        """Of the finished ones."""
-        return [output.summary for output in self.all if output.summary is not None]
+        """Of all that were finished, chosen or not."""
+        return [*(output.summary for output in self.all if output.summary is not None), *self.passed_over]
 
     def usage(self) -> dict[str, int]:
         """Tokens in all. A prompt counts once, however many outputs it has."""
-        firsts = [output.summary for output in self.all if output.index % self._n == 0 and output.summary is not None]
+        firsts = [output.summary for output in self.all if output.is_first_of_prompt and output.summary is not None]
         prompt_count = sum(summary.prompt_token_count for summary in firsts)
         completion_count = sum(summary.completion_token_count for summary in self.summaries)
         return {

@@ -85,7 +85,8 @@ class RequestMetrics:
         )
         self._inter_token = Histogram(
             "specpair_inter_token_latency_seconds",
-            "Time between tokens of an output; tokens that come together in a round have an equal share of its time.",
+            "Time between tokens of an output, without the pauses of a client that is slow to read; tokens that come "
+            "together in a round have an equal share of its time.",
             buckets=INTER_TOKEN_BUCKETS,
             registry=registry,
         )
@@ -104,7 +105,7 @@ class RequestMetrics:
         )
         self._tokens_per_round = Histogram(
             "specpair_request_tokens_per_round",
-            "Mean tokens of an output's rounds, of outputs that had proposals, however they ended.",
+            "Output tokens per round, the first token left out, of outputs that had proposals, however they ended.",
             SPECULATION_LABELS,
             buckets=TOKENS_BUCKETS,
             registry=registry,

@@ -36,7 +36,7 @@ def _numbers() -> Panels:
         ),
         number(
             "Tokens per round",
-            "Mean over the outputs that finished: accepted tokens and the one that the target adds to each round.",
+            "Output tokens per round, the first token left out: mean over the outputs that had proposals.",
             Query("sum(specpair_request_tokens_per_round_sum) / (sum(specpair_request_tokens_per_round_count) > 0)"),
         ),
         number(
@@ -100,7 +100,7 @@ def _acceptance() -> Panels:
         ),
         lines(
             "Tokens per round",
-            "Of the outputs that finished; 1 is the target alone.",
+            "Output tokens per round, the first token left out, of outputs that had proposals; 1 is the target alone.",
             mean("specpair_request_tokens_per_round", "drafter, rule", "{{drafter}}, {{rule}}"),
         ),
     ]

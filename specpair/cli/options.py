@@ -227,6 +227,24 @@ PortOption = Annotated[
         rich_help_panel=LISTENING,
     ),
 ]
+HttpAllowedHostsOption = Annotated[
+    str,
+    typer.Option(
+        "--http-allowed-hosts",
+        envvar="SPECPAIR_HTTP_ALLOWED_HOSTS",
+        metavar="NAME,...",
+        help="Names by which HTTP clients may ask for this server, beside localhost, addresses and --host; a proxy or "
+        "another container asks by a name. * takes any name, which lets pages of other sites ask in your browser.",
+        rich_help_panel=LISTENING,
+    ),
+]
+
+
+def listed(text: str) -> tuple[str, ...]:
+    """The words between commas."""
+    return tuple(word for entry in text.split(",") if (word := entry.strip()))
+
+
 MetricsPortOption = Annotated[
     int,
     typer.Option(

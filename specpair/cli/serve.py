@@ -213,6 +213,7 @@ def serve_coordinator(
             rich_help_panel=opt.LISTENING,
         ),
     ] = opt.HTTP_PORT,
+    http_allowed_hosts: opt.HttpAllowedHostsOption = "",
     num_speculative_tokens: opt.NumSpeculativeTokensOption = None,
     max_num_speculative_tokens: opt.MaxNumSpeculativeTokensOption = 16,
     max_requests: Annotated[
@@ -251,7 +252,9 @@ def serve_coordinator(
     serve(
         CoordinatorConfig(
             server=ServerConfig(host=host, port=port, security=security, log_format=log_format, log_level=log_level),
-            http=HttpConfig(host=host, port=http_port, security=security) if http_port else None,
+            http=HttpConfig(host=host, port=http_port, allowed_hosts=opt.listed(http_allowed_hosts), security=security)
+            if http_port
+            else None,
             peer_security=protection.channel_security(
                 peer_tls_ca, peer_tls_cert, peer_tls_key, peer_tls_name, peer_token_file, protection.PEER_TOKEN
             ),

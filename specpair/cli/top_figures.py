@@ -12,6 +12,7 @@ LATENCIES = {
 PARTS = ("draft", "verify", "network", "rollback")
 BLOCK_STATES = ("used", "shared", "kept", "free")
 _DECODE = "specpair_spec_decode_"
+_FIRST_TOKENS = "specpair_time_to_first_token_seconds_count"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +32,7 @@ class Traffic:
     acceptance_by_position: tuple[float | None, ...]
     """For each position of a proposal, first position first."""
     tokens_per_round: float | None
+    """Output tokens per round, the first token left out."""
     rounds_by_kind: dict[str, float]
     tokens_per_second: float
     prompt_tokens_per_second: float
@@ -71,13 +73,14 @@ def traffic(added: Exposition, seconds: float) -> Traffic:
     accepted = added.total(f"{_DECODE}num_accepted_tokens_total")
     rounds = added.by(f"{_DECODE}rounds_total", "kind")
     count = sum(rounds.values())
+    tokens = added.total("specpair_generation_tokens_total")
     return Traffic(
         seconds=seconds,
         acceptance_rate=_share(accepted, drafted),
         acceptance_by_position=_by_position(added),
-        tokens_per_round=1 + accepted / count if count else None,  # each round adds a token of the target's own
+        tokens_per_round=(tokens - added.total(_FIRST_TOKENS)) / count if count else None,
         rounds_by_kind=rounds,
-        tokens_per_second=added.total("specpair_generation_tokens_total") / seconds,
+        tokens_per_second=tokens / seconds,
         prompt_tokens_per_second=added.total("specpair_prompt_tokens_total") / seconds,
         requests_by_outcome=added.by("specpair_requests_total", "outcome"),
         latencies={

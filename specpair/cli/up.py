@@ -87,6 +87,7 @@ def up(
             rich_help_panel=opt.LISTENING,
         ),
     ] = None,
+    http_allowed_hosts: opt.HttpAllowedHostsOption = "",
     draft_metrics_port: Annotated[
         int | None,
         typer.Option(
@@ -160,6 +161,7 @@ def up(
         http_port = 0 if request is not None else opt.HTTP_PORT
     flags = {**addresses, "--num-speculative-tokens": length, "--http-port": http_port, "--log-level": log_level}
     flags |= {"--tokens-file": tokens_file, "--insecure": insecure}
+    flags["--http-allowed-hosts"] = http_allowed_hosts or None
     plans.append(plan_service("coordinator", flags, host=host, port=ports["coordinator"]))
     url = f"http://{reachable_address(host, http_port)}" if http_port else None
     console = Console(stderr=True, highlight=False, no_color=no_color or None)

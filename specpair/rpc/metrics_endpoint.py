@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from specpair.metrics_text import render
+from specpair.metrics_text import render_in_turns
 from specpair.rpc.config import join_address
 from specpair.rpc.http_server import QuietServer, listen, scheme, tls_options
 from specpair.rpc.security import TlsFiles
@@ -59,7 +59,7 @@ def metrics_app(registry: CollectorRegistry, is_ready: Callable[[], bool]) -> St
     """The metrics, in the format that the Accept header asks for; health as gRPC's health protocol has it."""
 
     async def metrics(request: Request) -> Response:
-        body, content_type = render(registry, request.headers.get("accept", ""))
+        body, content_type = await render_in_turns(registry, request.headers.get("accept", ""))
         return Response(body, headers={"content-type": content_type})
 
     async def health(_: Request) -> Response:

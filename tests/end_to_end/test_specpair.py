@@ -66,7 +66,7 @@ def running_up(*flags: str, http_port: int | None = None) -> Iterator[str]:
                 break
         assert lines and lines[-1].startswith("ready"), "".join(lines)
         assert any(f"OpenAI-compatible API at http://127.0.0.1:{http_port}/v1" in line for line in lines)
-        assert httpx.get(f"http://127.0.0.1:{http_port}/health").json() == {"status": "ready"}
+        assert httpx.get(f"http://127.0.0.1:{http_port}/health").json()["status"] == "ready"
         yield f"127.0.0.1:{port}"
         process.send_signal(signal.SIGINT)
         rest = process.stdout.read()

@@ -337,7 +337,7 @@ async def test_a_client_that_takes_nothing_gives_its_place_back(
     body = json.dumps({**LONG, "n": 4, "stream": True, "include_rounds": True, "logprobs": 20}).encode()
     lines = (
         "POST /v1/completions HTTP/1.1",
-        "host: x",
+        "host: localhost",
         "content-type: application/json",
         f"content-length: {len(body)}",
     )

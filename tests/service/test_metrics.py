@@ -23,6 +23,7 @@ import coordinator.serving
 from coordinator.acceptance import Acceptance
 from coordinator.choices import Choices
 from coordinator.generation import Generation
+from coordinator.metrics.http_metrics import MODEL, OTHER, PAGE, PATHS
 from specpair.metrics_text import render
 from specpair.options import Drafter, Rule
 from specpair.rpc.messages import drafter_to_proto, rule_to_proto
@@ -45,6 +46,8 @@ BOUNDED = {
     "finished_reason": {"stop", "length"},
     "state": {"used", "shared", "kept", "free"},
     "kind": {"draft", "plain", "fallback", "prefill", "decode", "repeated", "reopened", "moved"},
+    "path": {*PATHS, MODEL, PAGE, OTHER},
+    "status": {"200", "400", "401", "404", "421", "429", "499", "500", "503"},
 }
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 LABEL_OF_PARTS = {"le"}

@@ -13,9 +13,11 @@ from specpair.cli.bundled import resolve_model
 from specpair.cli.failures import CommandError
 from specpair.cli.info import info_table, is_ready
 from specpair.cli.main import app
-from specpair.cli.options import number_or_auto
+from specpair.cli.options import listed, number_or_auto
 from specpair.cli.request import completion_request
 from specpair.cli.results import Completion, json_document, summary_line
+from specpair.options import Drafter, Encoding, Rule
+from specpair.rpc.messages import encoding_to_proto, rule_to_proto
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import sampling_pb2
 from specpair.v1.drafter_pb2 import DRAFTER_NGRAM, DRAFTER_UNIFORM
@@ -88,6 +90,13 @@ def test_the_number_of_proposed_tokens_is_a_number_or_auto() -> None:
     assert status == 2 and "'some' is neither auto nor a number" in stderr
     status, stdout, _ = run("serve", "coordinator", "--help")
     assert status == 0 and "auto|N" in stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [("", ()), ("a", ("a",)), ("coordinator,", ("coordinator",)), (" a ,b", ("a", "b"))]
+)
+def test_lists_are_words_between_commas(text: str, words: tuple[str, ...]) -> None:
+    assert listed(text) == words
 
 
 def test_input_that_is_no_text_is_refused() -> None:
@@ -247,7 +256,9 @@ def test_options_become_a_request() -> None:
         prompt_logprobs=0,
         echo=True,
         lenience=0.5,
-        drafter=DRAFTER_NGRAM,
+        drafter=Drafter.NGRAM,
+        rule=Rule.COUPLED,
+        encoding=Encoding.DENSE,
         top_k=None,
     )
     sampling = sampling_pb2.SamplingOptions(
@@ -262,6 +273,8 @@ def test_options_become_a_request() -> None:
         echo=True,
         lenience=0.5,
         drafter=DRAFTER_NGRAM,
+        rule=rule_to_proto(Rule.COUPLED),
+        encoding=encoding_to_proto(Encoding.DENSE),
     )
 
 

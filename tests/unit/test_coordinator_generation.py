@@ -490,3 +490,14 @@ async def test_an_output_goes_on_behind_tokens_received_before() -> None:
         (end,) = await collect(whole)
         assert end.is_last and not end.token_ids and whole.output.finish_reason == "length"
         await b.check_closed()
+
+
+async def test_a_client_that_is_slow_to_read_is_not_in_the_time_between_tokens() -> None:
+    async with bench() as b:
+        generation = b.generation(max_tokens=10)
+        async for _ in generation.rounds():
+            await asyncio.sleep(0.2)
+        value = b.pair.metrics.registry.get_sample_value
+        assert value("specpair_inter_token_latency_seconds_count") == 9
+        spent = value("specpair_inter_token_latency_seconds_sum")
+        assert spent is not None and 0 < spent < 0.2

@@ -34,7 +34,7 @@ export class Tally {
     return this.draftCount ? this.acceptedCount / this.draftCount : null;
   }
 
-  /** Tokens per round, the first one left out, or null without rounds. */
+  /** Output tokens per round, the first token left out, or null without rounds. */
   get tokensPerRound() {
     return this.roundCount ? (this.tokenCount - 1) / this.roundCount : null;
   }

@@ -1,0 +1,51 @@
+"""How many logprobs one answer may hold."""
+
+from dataclasses import replace
+
+from coordinator.request import GenerationRequest
+from specpair.errors import InvalidFieldError
+
+MAX_LOGPROB_COUNT = 300_000
+"""As JSON about 20 MB, and a second of making them."""
+
+
+def within_logprob_limit(request: GenerationRequest, *, has_max_tokens: bool, shares: int = 1) -> GenerationRequest:
+    """The request, with fewer tokens where the client did not say how many and the limit leaves no more.
+
+    `shares` is the number of requests that are answered together and divide the limit. Raises InvalidFieldError.
+    """
+    limit = MAX_LOGPROB_COUNT // shares
+    of_prompt, of_token = prompt_logprob_count(request), token_logprob_count(request)
+    if of_prompt + request.max_tokens * of_token <= limit:
+        return request
+    room = (limit - of_prompt) // of_token if of_token else 0
+    if has_max_tokens or room < max(request.sampling.min_tokens, len(request.resumed_ids), 1):
+        raise _refusal(request, limit)
+    return replace(request, max_tokens=room)
+
+
+def prompt_logprob_count(request: GenerationRequest) -> int:
+    """Logprobs of the prompt's tokens. Where it is repeated with logprobs, every output has them."""
+    if request.prompt_logprobs is None:
+        return 0
+    repetitions = request.n if request.echo and request.logprobs is not None else 1
+    return repetitions * len(request.prompt_ids) * (1 + request.prompt_logprobs)
+
+
+def token_logprob_count(request: GenerationRequest) -> int:
+    """Logprobs for each token of all outputs' length."""
+    return 0 if request.logprobs is None else request.best_of * (1 + request.logprobs)
+
+
+def _refusal(request: GenerationRequest, limit: int) -> InvalidFieldError:
+    fields = {
+        "n": request.best_of,
+        "logprobs": request.logprobs,
+        "prompt_logprobs": request.prompt_logprobs,
+        "max_tokens": request.max_tokens,
+    }
+    given = ", ".join(f"{name} {value}" for name, value in fields.items() if value is not None)
+    wanted = prompt_logprob_count(request) + request.max_tokens * token_logprob_count(request)
+    problem = f"{given} and a prompt of {len(request.prompt_ids)} tokens make {wanted} logprobs; at most {limit} fit"
+    field = "prompt_logprobs" if request.logprobs is None else "logprobs"
+    return InvalidFieldError(field, problem, limit=limit)
