@@ -52,12 +52,19 @@ class CoordinatorConfig:
         for name in ("target_addresses", "draft_addresses"):
             for address in getattr(self, name):
                 check_address(name, address)
+        self._check_names()
         check_range("max_num_speculative_tokens", self.max_num_speculative_tokens, 0, MAX_SPECULATIVE_TOKENS)
         if self.num_speculative_tokens is not None:
             check_range("num_speculative_tokens", self.num_speculative_tokens, 0, self.max_num_speculative_tokens)
         check_range("max_requests", self.max_requests, 1, 65536)
         for name in ("draft_timeout", "draft_cooldown", "target_timeout", "startup_timeout", "draft_startup_timeout"):
             check_range(name, getattr(self, name), 0.001, 86400.0)
+
+    def _check_names(self) -> None:
+        has_dns = any(address.startswith(DNS_PREFIX) for address in (*self.target_addresses, *self.draft_addresses))
+        if has_dns and self.peer_security.tls is not None and self.peer_security.server_name is None:
+            problem = f"is missing: hosts behind {DNS_PREFIX} are reached by addresses, which certificates do not name"
+            raise InvalidFieldError("peer_tls_name", problem)
 
 
 def check_address(field: str, address: str) -> None:

@@ -7,14 +7,16 @@ from typing import Generic, TypeVar
 
 from coordinator.breaker import Breaker
 from coordinator.news import News
-from coordinator.peer import ModelPeer
+from coordinator.peer import ModelPeer, is_refusal
 from specpair.errors import SpecpairError, VocabularyMismatchError
 from specpair.model_info import ModelInfo
+from specpair.rpc.tls_hints import tls_hint
 
 CALL_TIMEOUT = 10.0
 RECONNECT_PAUSE = 0.1
 REFUSED_PAUSE = 10.0
 """Seconds before a process whose tokens are others is looked at again."""
+REFUSED_HINT = "it refuses our token; see --peer-token-file"
 
 PeerT = TypeVar("PeerT", bound=ModelPeer)
 
@@ -41,6 +43,7 @@ class Link(ABC, Generic[PeerT]):
         self._is_serving = False
         """What its health says."""
         self._is_away = False
+        self._complaint: str | None = None
         self._check_wanted = asyncio.Event()
         self._checking = asyncio.Lock()
 
@@ -80,7 +83,7 @@ class Link(ABC, Generic[PeerT]):
             if not self._knows(info):
                 await self._compare(info)
                 logger.info("the %s at %s is in use", self.name, self.peer.address)
-            self.info, self.refusal = info, None
+            self.info, self.refusal, self._complaint = info, None, None
             self._check_wanted.clear()
             self._news.announce()
 
@@ -110,8 +113,15 @@ class Link(ABC, Generic[PeerT]):
                     self._set_serving(is_serving)
             except SpecpairError as error:
                 logger.debug("no health of the %s at %s: %s", self.name, self.peer.address, error.message)
+                self._complain(error, tls_hint(error.message, speaks_tls=self.peer.speaks_tls))
             self._set_serving(False)
             await asyncio.sleep(RECONNECT_PAUSE)
+
+    def _complain(self, error: SpecpairError, hint: str | None) -> None:
+        """Says what somebody has to mend, such as certificates, once; without a hint nobody has to."""
+        if hint is not None and hint != self._complaint:
+            logger.warning("the %s at %s is not used: %s (%s)", self.name, self.peer.address, hint, error.message)
+            self._complaint = hint
 
     def _set_serving(self, is_serving: bool) -> None:
         if is_serving == self._is_serving:
@@ -133,6 +143,7 @@ class Link(ABC, Generic[PeerT]):
                 await asyncio.sleep(REFUSED_PAUSE)
             except SpecpairError as error:
                 logger.debug("the %s cannot be checked: %s", self.name, error.message)
+                self._complain(error, REFUSED_HINT if is_refusal(error) else None)
                 await asyncio.sleep(RECONNECT_PAUSE)
             except Exception:  # whatever it was, the process is to be taken up again one day
                 logger.exception("checking the %s failed", self.name)

@@ -19,6 +19,7 @@ from coordinator.peer import DraftPeer, TargetPeer
 from coordinator.pool import Drafts, Pool, Targets
 from coordinator.target_link import TargetLink, TargetModel
 from specpair.errors import PeerUnavailableError
+from specpair.rpc.secured_channel import check_channel_security
 
 DRAIN_TIMEOUT = 3.0
 TARGET_COOLDOWN = 1.0
@@ -43,9 +44,11 @@ class Pair:
 async def connect_pair(config: CoordinatorConfig, registry: CollectorRegistry | None = None) -> AsyncIterator[Pair]:
     """Waits for a target, and a shorter while for a draft, and compares their vocabularies.
 
-    Raises PeerUnavailableError without a target, VocabularyMismatchError if the two cannot be a pair. On leaving,
-    sequences that are still open are closed. What the pair does is counted in `registry`, if given.
+    Raises PeerUnavailableError without a target, VocabularyMismatchError if the two cannot be a pair, InvalidFieldError
+    for certificates and tokens that cannot be used. On leaving, sequences that are still open are closed. What the pair
+    does is counted in `registry`, if given.
     """
+    check_channel_security(config.peer_security)
     model = TargetModel()
     async with watched(_targets(config, model)) as targets:
         await targets.wait_until_there(config.startup_timeout)

@@ -1,7 +1,8 @@
 """The two model services as the coordinator calls them: plain data in and out, SpecpairErrors only."""
 
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,13 +19,14 @@ from specpair.errors import (
     ShuttingDownError,
     SpecpairError,
     StaleStepError,
+    UnauthenticatedError,
 )
 from specpair.model_info import ModelInfo, TokenizerFiles
 from specpair.options import SamplingOptions, SequenceOptions
 from specpair.rpc.client import connect, proposal_caller, verification_caller
 from specpair.rpc.messages import model_info_from_proto, open_request, sampling_to_proto
 from specpair.rpc.security import PLAIN, ChannelSecurity
-from specpair.rpc.status import peer_errors
+from specpair.rpc.status import TRANSPORT_CODE, peer_errors
 from specpair.v1 import draft_service_pb2, logprobs_pb2, proposal_pb2, sequence_service_pb2, target_service_pb2
 from specpair.v1.sequence_service_pb2_grpc import SequenceServiceStub
 from specpair.v1.target_service_pb2_grpc import TargetServiceStub
@@ -88,6 +90,21 @@ class Scores:
     """One entry for each token but the first."""
 
 
+@contextmanager
+def answers() -> Iterator[None]:
+    """Turns a peer's errors into ours. One that refuses our token is away: it is no fault of our client."""
+    try:
+        with peer_errors():
+            yield
+    except UnauthenticatedError as error:
+        raise PeerUnavailableError(error.message, **{TRANSPORT_CODE: error.reason}) from error
+
+
+def is_refusal(error: SpecpairError) -> bool:
+    """Whether the peer answered that it does not know our token."""
+    return error.metadata.get(TRANSPORT_CODE) == UnauthenticatedError.reason
+
+
 class ModelPeer:
     """What draft and target have in common: their sequences and their facts. Made inside the running loop.
 
@@ -97,6 +114,7 @@ class ModelPeer:
     def __init__(self, address: str, security: ChannelSecurity = PLAIN):
         """Raises InvalidFieldError for certificates and tokens that cannot be used."""
         self.address = address
+        self.speaks_tls = security.tls is not None
         self.channel = connect(address, security)
         self._sequences = SequenceServiceStub(self.channel)
         self._health = HealthStub(self.channel)
@@ -108,20 +126,20 @@ class ModelPeer:
 
     async def health(self) -> AsyncGenerator[bool, None]:
         """Whether the process serves: what it says now, and each time that changes. Ends or raises when it is gone."""
-        with peer_errors():
+        with answers():
             watch: Any = self._health.Watch  # pyright: ignore[reportAttributeAccessIssue]: stubs lack it
             async for response in watch(HealthCheckRequest()):
                 yield response.status == HealthCheckResponse.SERVING
 
     async def info(self, within: float) -> ModelInfo:
-        with peer_errors():
+        with answers():
             request = sequence_service_pb2.GetModelInfoRequest()
             return model_info_from_proto(await self._sequences.GetModelInfo(request, timeout=within))
 
     async def tokenizer_files(self, within: float) -> TokenizerFiles | None:
         """The model's tokenizer; None if it has none."""
         try:
-            with peer_errors():
+            with answers():
                 return await self._fetch_tokenizer(within)
         except NotSupportedError:
             return None
@@ -136,7 +154,7 @@ class ModelPeer:
     ) -> str:
         """Registers a sequence; returns the instance that holds it."""
         request = open_request(sequence_id, token_ids, prompt_length, options)
-        with peer_errors():
+        with answers():
             response = await self._sequences.OpenSequence(request, timeout=within)
         return response.instance_id
 
@@ -150,13 +168,13 @@ class ModelPeer:
             length=length,
             sampling=sampling_to_proto(sampling),
         )
-        with peer_errors():
+        with answers():
             response = await self._sequences.ForkSequence(request, timeout=within)
         return response.instance_id
 
     async def close_sequence(self, sequence_id: str, within: float) -> None:
         request = sequence_service_pb2.CloseSequenceRequest(sequence_id=sequence_id)
-        with peer_errors():
+        with answers():
             await self._sequences.CloseSequence(request, timeout=within)
 
     async def close(self) -> None:
@@ -269,7 +287,7 @@ class TargetPeer(ModelPeer):
     async def score(self, token_ids: Sequence[int], top_count: int, within: float) -> Scores:
         """The logprob of each token but the first, and of the `top_count` likeliest ones at its place."""
         request = target_service_pb2.ScoreTokensRequest(token_ids=token_ids, logprobs=top_count)
-        with peer_errors():
+        with answers():
             response = await self._stub.ScoreTokens(request, timeout=within)
         return Scores(instance_id=response.instance_id, logprobs=response.logprobs)
 

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 
 from coordinator.http.models import UnknownModelError
 from specpair.errors import SpecpairError
-from specpair.rpc.status import RETRY_DELAY_SECONDS, internal_error, status_code
+from specpair.rpc.status import RETRY_DELAY_SECONDS, internal_error, outward, status_code
 
 STATUSES = {
     grpc.StatusCode.INVALID_ARGUMENT: 400,
@@ -55,6 +55,7 @@ def failure_body(error: Exception, *, is_chat: bool) -> tuple[int, dict[str, Any
     if not isinstance(error, SpecpairError):
         logger.error("a request failed", exc_info=error)
         error = internal_error()
+    error = outward(error)
     status = http_status(error)
     message, parameter = error.message, error.metadata.get("field")
     if parameter is not None:

@@ -7,7 +7,7 @@ from specpair.cli.access import TOKEN, current_access
 from specpair.cli.failures import CommandError
 from specpair.errors import PeerUnavailableError, UnauthenticatedError
 from specpair.rpc.client import connect
-from specpair.rpc.status import peer_errors
+from specpair.rpc.status import TRANSPORT_CODE, peer_errors
 from specpair.rpc.tls_hints import tls_hint
 from specpair.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
 
@@ -20,7 +20,9 @@ async def coordinator_at(address: str) -> AsyncIterator[CoordinatorServiceStub]:
         with peer_errors():
             yield CoordinatorServiceStub(channel)
     except PeerUnavailableError as error:
-        if "code" not in error.metadata:  # the coordinator's own words, about a peer of its own or about its start
+        if (
+            TRANSPORT_CODE not in error.metadata
+        ):  # the coordinator's own words, about a peer of its own or about its start
             raise
         hint = tls_hint(error.message, speaks_tls=current_access().tls is not None) or "`specpair up` starts one"
         raise CommandError(f"the coordinator at {address} cannot be reached; {hint}") from None

@@ -14,7 +14,7 @@ from specpair.errors import InvalidFieldError, PeerUnavailableError, ShuttingDow
 from specpair.rpc.config import MAX_MESSAGE_BYTES, MAX_TOGETHER_BYTES
 from specpair.rpc.secured_channel import SecuredChannel
 from specpair.rpc.security import PLAIN, ChannelSecurity
-from specpair.rpc.status import error_from_rpc, error_from_stream
+from specpair.rpc.status import TRANSPORT_CODE, error_from_rpc, error_from_stream
 from specpair.tracing import trace_context
 from specpair.v1 import draft_service_pb2 as draft_pb2
 from specpair.v1 import target_service_pb2 as target_pb2
@@ -179,18 +179,18 @@ class _OpenStream:
         return b"".join(parts)
 
     async def _read(self) -> None:
-        reason = "the stream ended"
+        reason, metadata = "the stream ended", {}
         try:
             async for message in self._stream:
                 for answer in message.answers:
                     self._settle(answer)
         except grpc.aio.AioRpcError as error:
-            reason = f"the stream broke: {error_from_rpc(error).message}"
+            reason, metadata = f"the stream broke: {error_from_rpc(error).message}", {TRANSPORT_CODE: error.code().name}
         except Exception:
             logger.exception("reading a stream failed")
             reason = "the stream broke"
         finally:  # a call that is cancelled, as by closing its channel, ends here with CancelledError
-            self._fail(lambda: PeerUnavailableError(reason))
+            self._fail(lambda: PeerUnavailableError(reason, **metadata))
             self._tasks[0].cancel()
             self._stream.cancel()  # where it was not the stream that ended
 

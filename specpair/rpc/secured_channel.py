@@ -94,6 +94,12 @@ class SecuredCallable:
         return self._callable(*args, metadata=self._channel.metadata(metadata), **kwargs)
 
 
+def check_channel_security(security: ChannelSecurity) -> None:
+    """Raises InvalidFieldError for files that cannot be used, before anything is connected."""
+    _watched_credentials(security)
+    _watched_metadata(security)
+
+
 def _watched_credentials(security: ChannelSecurity) -> Callable[[], grpc.ChannelCredentials | None]:
     tls = security.tls
     if tls is None:

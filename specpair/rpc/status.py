@@ -22,6 +22,8 @@ DOMAIN = "specpair"
 RETRY_DELAY_SECONDS = 1
 STATUS_DETAILS_KEY = "grpc-status-details-bin"
 REASON_PREFIX = "ERROR_REASON_"
+TRANSPORT_CODE = "code"
+"""Key in the metadata of an error that is gRPC's own, not the peer's."""
 
 # Where two classes share a reason, the caller's side raises the first.
 STATUS_CODES: dict[type[SpecpairError], grpc.StatusCode] = {
@@ -66,8 +68,16 @@ def status_code(error: SpecpairError) -> grpc.StatusCode:
     return next(STATUS_CODES[cls] for cls in type(error).__mro__ if cls in STATUS_CODES)
 
 
+def outward(error: SpecpairError) -> SpecpairError:
+    """The error as those outside may read it: what gRPC says of the way to a peer names hosts, and is for the log."""
+    if TRANSPORT_CODE not in error.metadata:
+        return error
+    return _rebuild(type(error), "a service behind this one could not be reached", {})
+
+
 def rich_status(error: SpecpairError) -> status_pb2.Status:
     """The status with an ErrorInfo, and a RetryInfo where another try may succeed."""
+    error = outward(error)
     status = status_pb2.Status(code=status_code(error).value[0], message=error.message)
     info = error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=error.metadata)
     _add_detail(status, info)
@@ -93,7 +103,7 @@ def error_from_rpc(error: grpc.aio.AioRpcError) -> SpecpairError:
         return _rebuild(_CLASSES[info.reason], message, dict(info.metadata))
     code = error.code()
     cls = _TRANSPORT_CLASSES.get(code, SpecpairError)
-    return _rebuild(cls, f"the peer answered {code.name}: {message}", {"code": code.name})
+    return _rebuild(cls, f"the peer answered {code.name}: {message}", {TRANSPORT_CODE: code.name})
 
 
 @contextmanager
@@ -107,6 +117,7 @@ def peer_errors() -> Iterator[None]:
 
 def stream_error(error: SpecpairError) -> stream_error_pb2.StreamError:
     """The error as a call on a stream reports it."""
+    error = outward(error)
     return stream_error_pb2.StreamError(
         code=status_code(error).value[0],
         message=error.message,
