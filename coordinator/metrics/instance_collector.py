@@ -35,9 +35,7 @@ class InstanceCollector(Collector):
 
     def collect(self) -> Iterable[Metric]:
         labels = ["service", "address"]
-        up = GaugeMetricFamily(
-            "specpair_instance_up", "1 if it serves and belongs to the pair.", labels=labels
-        )
+        up = GaugeMetricFamily("specpair_instance_up", "1 if it serves and belongs to the pair.", labels=labels)
         sequences = GaugeMetricFamily("specpair_instance_sequences", "Sequences that are placed there.", labels=labels)
         recoveries = CounterMetricFamily(
             "specpair_recoveries",

@@ -1,4 +1,5 @@
 import re
+from collections.abc import Callable
 from pathlib import Path
 
 import grpc
@@ -35,10 +36,12 @@ SAMPLES: list[SpecpairError] = [
     errors.ConflictingBodyError("step 3 had another body"),
     errors.LengthNotReachedError(30, 20),
     errors.CapacityExhaustedError("no free blocks"),
+    errors.ForwardFailedError(),
     errors.NotFiniteError(),
     errors.NotSupportedError("trees are not served"),
     errors.PeerUnavailableError("the draft did not answer"),
     errors.ShuttingDownError(),
+    errors.UnauthenticatedError(),
     errors.VocabularyMismatchError("token 5 differs", token_id=5, draft="a", target="b"),
 ]
 
@@ -159,3 +162,15 @@ def test_peer_errors_translates_and_keeps_the_cause() -> None:
     with pytest.raises(errors.PeerUnavailableError) as caught, peer_errors():
         raise cause
     assert caught.value.__cause__ is cause
+
+
+@pytest.mark.parametrize("tell", [over_unary, over_stream])
+def test_words_of_the_transport_are_told_to_nobody(tell: Callable[[SpecpairError], SpecpairError]) -> None:
+    """A coordinator that passes on what it heard on the way to a peer would name hosts of a private network."""
+    words = "failed to connect to all addresses; last error: ipv4:10.1.2.3:50052: Connection refused"
+    for code in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.UNKNOWN):
+        heard = error_from_rpc(rpc_error(code, words))
+        assert "10.1.2.3" in heard.message
+        told = tell(heard)
+        assert type(told) is type(heard)
+        assert told.message == "a service behind this one could not be reached" and told.metadata == {}
