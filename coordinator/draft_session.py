@@ -11,7 +11,6 @@ from coordinator.pool import Drafts, Recovery
 from specpair.errors import InvalidDistributionError, InvalidFieldError, PeerUnavailableError, SpecpairError
 from specpair.options import SequenceOptions
 
-CLOSE_TIMEOUT = 5.0
 MOST_USUAL_BACKLOG = 32
 """Committed tokens that the draft feeds beside its steps at little cost."""
 
@@ -121,7 +120,7 @@ class DraftSession:
         self._quiet_until = float("inf") if is_final else time.monotonic() + self._cooldown
 
     async def close(self) -> None:
-        """Gives the blocks back. A draft that is away has lost them anyway, or gives them up in time."""
+        """Gives the blocks back."""
         try:
             if self._opening is not None:
                 await self._opening
@@ -131,7 +130,7 @@ class DraftSession:
             if self._link is not None:
                 self._link.sequence_count -= 1
                 self._link = None
-            await asyncio.gather(*(self._close_at(link) for link in self._visited))
+            await asyncio.gather(*(link.close_sequence(self._sequence_id) for link in self._visited))
 
     @property
     def _is_begun(self) -> bool:
@@ -237,12 +236,6 @@ class DraftSession:
         if link is self._link:
             self._held_length = length
             self._was_opened = True
-
-    async def _close_at(self, link: DraftLink) -> None:
-        try:
-            await link.peer.close_sequence(self._sequence_id, CLOSE_TIMEOUT)
-        except SpecpairError as error:
-            logger.debug("closing at the draft failed: %s", error.message)
 
 
 def _retrieve(task: asyncio.Task[None]) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from abc import ABC, abstractmethod
 from typing import Generic, TypeVar
 
@@ -14,6 +15,8 @@ from specpair.rpc.tls_hints import tls_hint
 
 CALL_TIMEOUT = 10.0
 RECONNECT_PAUSE = 0.1
+CLOSE_TIMEOUT = 5.0
+CLOSE_PATIENCE = 60.0
 REFUSED_PAUSE = 10.0
 """Seconds before a process whose tokens are others is looked at again."""
 REFUSED_HINT = "it refuses our token; see --peer-token-file"
@@ -86,6 +89,19 @@ class Link(ABC, Generic[PeerT]):
             self.info, self.refusal, self._complaint = info, None, None
             self._check_wanted.clear()
             self._news.announce()
+
+    async def close_sequence(self, sequence_id: str) -> None:
+        """Closes a sequence there, if need be once the process can be reached again; a lease ends what stays open."""
+        deadline = time.monotonic() + CLOSE_PATIENCE
+        while time.monotonic() < deadline:
+            try:
+                return await self.peer.close_sequence(sequence_id, CLOSE_TIMEOUT)
+            except SpecpairError as error:
+                logger.debug("closing at the %s failed: %s", self.name, error.message)
+            if self._is_serving:
+                await asyncio.sleep(RECONNECT_PAUSE)
+            else:
+                await self._news.wait(CLOSE_TIMEOUT)
 
     async def watch(self) -> None:
         """Follows its health and checks it whenever that is wanted, for as long as the coordinator lives."""

@@ -19,7 +19,6 @@ from specpair.errors import (
 from specpair.options import SequenceOptions
 from specpair.v1.proposal_pb2 import Proposal
 
-CLOSE_TIMEOUT = 5.0
 MOST_REPEATS = 2
 """Of a round whose forward pass failed: perhaps in company, perhaps for lack of memory, perhaps by its own tokens."""
 
@@ -130,11 +129,11 @@ class TargetSession:
                 return verdict
 
     async def close(self) -> None:
-        """Gives the blocks back. A target that is away has lost them anyway, or gives them up in time."""
+        """Gives the blocks back."""
         async with self._lock:
             if self._link is not None:
                 self._leave()
-            await asyncio.gather(*(self._close_at(link) for link in self._visited))
+            await asyncio.gather(*(link.close_sequence(self._sequence_id) for link in self._visited))
 
     async def _settle(self, history: Sequence[int], backoff: Backoff, avoided: Sequence[TargetLink] = ()) -> TargetLink:
         """The target where the sequence is open, which it is opened at if need be."""
@@ -195,9 +194,3 @@ class TargetSession:
 
     def _within(self, backoff: Backoff) -> float:
         return min(backoff.remaining, self._timeout)
-
-    async def _close_at(self, link: TargetLink) -> None:
-        try:
-            await link.peer.close_sequence(self._sequence_id, CLOSE_TIMEOUT)
-        except SpecpairError as error:
-            logger.debug("closing at the target failed: %s", error.message)

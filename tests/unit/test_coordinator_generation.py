@@ -501,3 +501,24 @@ async def test_a_client_that_is_slow_to_read_is_not_in_the_time_between_tokens()
         assert value("specpair_inter_token_latency_seconds_count") == 9
         spent = value("specpair_inter_token_latency_seconds_sum")
         assert spent is not None and 0 < spent < 0.2
+
+
+async def test_sequences_are_closed_once_the_peer_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with bench() as b:
+        rounds = b.generation().rounds()
+        await anext(rounds)
+        close, is_away = FakeTarget.close_sequence, True
+
+        async def close_if_there(self: FakeTarget, sequence_id: str, within: float) -> None:
+            if is_away:
+                raise AWAY
+            await close(self, sequence_id, within)
+
+        monkeypatch.setattr(FakeTarget, "close_sequence", close_if_there)
+        b.target.say_health(is_serving=False)
+        await rounds.aclose()
+        await asyncio.sleep(0.02)
+        assert b.target.held
+        is_away = False
+        b.target.say_health(is_serving=True)
+        await b.check_closed()
