@@ -107,6 +107,13 @@ def test_folders_of_the_host_are_relabelled_for_selinux(service: dict[str, Any])
     assert all(volume.endswith(":ro,z") for volume in folders)
 
 
+def test_what_the_images_copy_is_in_the_build_context() -> None:
+    kept = {line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")}
+    copies = re.findall(r"^COPY (?!--from)(.+) \S+$", (ROOT / "deploy" / "Dockerfile").read_text(), re.MULTILINE)
+    assert {source for sources in copies for source in sources.split()} <= kept
+    assert all((ROOT / path).exists() for path in kept)
+
+
 def test_health_checks_start_no_heavy_program() -> None:
     """What they cost is paid every few seconds: gRPC's Python takes half a second of a processor to load."""
     for name in ("target", "draft", "coordinator"):
