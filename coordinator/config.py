@@ -11,6 +11,14 @@ from specpair.rpc.security import PLAIN, ChannelSecurity
 
 MAX_SPECULATIVE_TOKENS = 64
 MAX_ADDRESSES = 64
+TIMES = (
+    "max_queue_wait",
+    "draft_timeout",
+    "draft_cooldown",
+    "target_timeout",
+    "startup_timeout",
+    "draft_startup_timeout",
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,6 +43,12 @@ class CoordinatorConfig:
     """Most tokens proposed per round."""
     max_requests: int = 64
     """Requests that may run at once; one that asks for several outputs counts as so many."""
+    max_requests_per_client: int | None = None
+    """The same for one client, those that wait included; None for no such limit. Clients without a name are one."""
+    max_queued_requests: int = 64
+    """Requests that may wait for places; 0 refuses at once what does not fit."""
+    max_queue_wait: float = 30.0
+    """How long a request may wait for places."""
     draft_timeout: float = 5.0
     """How long a round waits for its proposal before it goes without."""
     draft_cooldown: float = 1.0
@@ -57,7 +71,10 @@ class CoordinatorConfig:
         if self.num_speculative_tokens is not None:
             check_range("num_speculative_tokens", self.num_speculative_tokens, 0, self.max_num_speculative_tokens)
         check_range("max_requests", self.max_requests, 1, 65536)
-        for name in ("draft_timeout", "draft_cooldown", "target_timeout", "startup_timeout", "draft_startup_timeout"):
+        if self.max_requests_per_client is not None:
+            check_range("max_requests_per_client", self.max_requests_per_client, 1, 65536)
+        check_range("max_queued_requests", self.max_queued_requests, 0, 65536)
+        for name in TIMES:
             check_range(name, getattr(self, name), 0.001, 86400.0)
 
     def _check_names(self) -> None:

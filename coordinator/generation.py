@@ -77,6 +77,8 @@ class Generation:
         self.time_to_first_token_us = 0
         self.cumulative_logprob = 0.0
         """Sum over the output's tokens; 0 unless the target was asked for logprobs."""
+        self.closing: asyncio.Task[None] | None = None
+        """What gives the places at draft and target back, once the output has ended."""
         self._arrival = time.perf_counter() if arrival is None else arrival
         self._original = original
         self._has_fed_prompt = asyncio.Event()
@@ -139,7 +141,7 @@ class Generation:
                 yield await self._next_round(step)
         finally:
             self.proposals.leave()
-            self._pair.background.spawn(self._close())
+            self.closing = self._pair.background.spawn(self._close())
 
     def _prompt_round(self) -> Round:
         is_last = self.output.finish_reason is not None

@@ -109,7 +109,8 @@ class RequestReader:
 
     def output_count(self, message: pb.GenerateTokensRequest) -> OutputCount:
         """Looked at by itself, because admission is decided before any other work. Raises InvalidFieldError."""
-        limit = min(MAX_OUTPUTS, self.config.max_requests, self.target.max_num_seqs)
+        own_limit = self.config.max_requests_per_client or MAX_OUTPUTS
+        limit = min(MAX_OUTPUTS, own_limit, self.config.max_requests, self.target.max_num_seqs)
         n = message.n if message.HasField("n") else 1
         check_range("n", n, 1, limit)
         best_of = message.best_of if message.HasField("best_of") else n

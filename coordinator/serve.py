@@ -1,6 +1,6 @@
 """The coordinator as a process."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from prometheus_client.registry import CollectorRegistry
@@ -26,11 +26,23 @@ def serve(config: CoordinatorConfig) -> None:
         async with http_front_end(config.http, server, metrics) as front_end, connect_pair(config, metrics) as pair:
             serving = Serving(pair)
             add_CoordinatorServiceServicer_to_server(CoordinatorServicer(serving), server)
+            server.drain_first(drain(serving, front_end))
             if front_end is not None:
                 front_end.set_ready(serving)
             yield
 
     run_service(config.server, build, "coordinator", metrics)
+
+
+def drain(serving: Serving, front_end: FrontEnd | None) -> Callable[[float], Awaitable[None]]:
+    """What has to end before the servers do: they refuse new requests meanwhile, by both front ends."""
+
+    async def drain(within: float) -> None:
+        if front_end is not None:
+            front_end.is_stopping = True
+        await serving.drain(within)
+
+    return drain
 
 
 @asynccontextmanager

@@ -3,22 +3,32 @@
 Every front end, gRPC or HTTP, hands in the same message and gets the same ones back, so all have the same limits.
 """
 
+import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Iterator
-from contextlib import aclosing, contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, nullcontext
 
+from coordinator.admission import Admission
 from coordinator.choices import Choices
+from coordinator.draining import Draining
 from coordinator.generation import Generation
 from coordinator.logprob_limit import within_logprob_limit
 from coordinator.metrics import Outcome, OutputSample
 from coordinator.pair import Pair
+from coordinator.places import QueueLimits
 from coordinator.request import RequestReader
 from coordinator.responses import choice_response, generation_summary, prompt_responses
 from coordinator.scoring import score_prompt
-from specpair.errors import CapacityExhaustedError, SpecpairError
+from specpair.errors import SpecpairError
+from specpair.rpc.identity import client_name
 from specpair.tracing import Span, continued, span
 from specpair.v1 import coordinator_service_pb2 as pb
+
+MAX_QUEUED_BYTES = 64 * 1024 * 1024
+"""Of all requests that wait."""
+ENDING_SECONDS = 1.0
+"""What requests have to end when the grace time is over."""
 
 logger = logging.getLogger(__name__)
 
@@ -30,13 +40,34 @@ class Serving:
         self.pair = pair
         self.request_count = 0
         """Requests running now."""
-        self._output_count = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self._draining = Draining()
+        config = pair.config
+        limits = QueueLimits(
+            max_requests=config.max_queued_requests,
+            max_bytes=MAX_QUEUED_BYTES,
+            max_outputs_per_client=config.max_requests_per_client,
+        )
+        self.admission = Admission(lambda: self.output_limit, limits, config.max_queue_wait, pair.metrics.queue)
         pair.metrics.requests.watch_running(lambda: self.request_count)
 
     @property
     def output_limit(self) -> int:
         """Outputs that may be generated at once."""
         return min(self.pair.config.max_requests, self.pair.target.info.max_num_seqs)
+
+    @asynccontextmanager
+    async def admit(self, requests: Sequence[pb.GenerateTokensRequest]) -> AsyncIterator[None]:
+        """Places for all of these requests together, or for none: inside, each is generated with `is_admitted`.
+
+        Raises InvalidFieldError, and what Admission.enter does. Requests that are refused count as failed.
+        """
+        arrival = time.perf_counter()
+        async with AsyncExitStack() as stack:
+            with self._counted_unless_admitted(len(requests), arrival):
+                await stack.enter_async_context(self._enter(requests))
+            yield
 
     async def generate(
         self,
@@ -47,37 +78,100 @@ class Serving:
         deadline: float | None = None,
         shares: int = 1,
         passed_over: list[pb.GenerationSummary] | None = None,
+        is_admitted: bool = False,
     ) -> AsyncGenerator[pb.GenerateTokensResponse, None]:
         """What CoordinatorService.GenerateTokens answers. To be closed, as with aclosing: that ends all work on it.
 
         `arrival` is the time.perf_counter at which the request came in, now if None; `request_id` names it in the log;
         `trace_context` is the traceparent of its client, `deadline` the time.monotonic by which that wants to have the
         answer, if it said so; `shares` is the number of requests that are answered in one piece, this one included;
-        `passed_over` gets the numbers of outputs that best_of did not choose. Raises SpecpairError.
+        `passed_over` gets the numbers of outputs that best_of did not choose; `is_admitted` says that the request has
+        its places, by `admit`. Raises SpecpairError.
         """
         arrival = time.perf_counter() if arrival is None else arrival
         target = self.pair.target
-        draft = None if self.pair.draft is None else self.pair.draft.info
-        reader = RequestReader(config=self.pair.config, target=target.info, tokenizer=target.tokenizer, draft=draft)
         with (
             continued(trace_context),
             span("request", "server") as traced,
             self._accounts(arrival, request_id, traced) as outputs,
-            self._admission(reader.output_count(request).best_of),
         ):
-            checked = within_logprob_limit(
-                await reader.read(request), has_max_tokens=request.HasField("max_tokens"), shares=shares
-            )
-            choices = Choices(checked, self.pair, arrival, deadline)
-            outputs += choices.generations
-            self.pair.metrics.requests.add_prompt(len(checked.prompt_ids))
-            for response in prompt_responses(checked, await score_prompt(checked, self.pair), target.tokenizer):
-                yield response
-            async with aclosing(choices.rounds()) as rounds:
-                async for item in rounds:
-                    yield choice_response(item, target.tokenizer)
-            if passed_over is not None:
-                passed_over += map(generation_summary, choices.passed_over)
+            async with self._running(request, outputs, is_admitted):
+                checked = within_logprob_limit(
+                    await self._reader().read(request), has_max_tokens=request.HasField("max_tokens"), shares=shares
+                )
+                choices = Choices(checked, self.pair, arrival, deadline)
+                outputs += choices.generations
+                self.pair.metrics.requests.add_prompt(len(checked.prompt_ids))
+                scores = await self._draining.unless_over(score_prompt(checked, self.pair))
+                for response in prompt_responses(checked, scores, target.tokenizer):
+                    yield response
+                async with aclosing(choices.rounds()) as rounds:
+                    while (item := await self._draining.unless_over(anext(rounds, None))) is not None:
+                        yield choice_response(item, target.tokenizer)
+                if passed_over is not None:
+                    passed_over += map(generation_summary, choices.passed_over)
+
+    async def drain(self, within: float) -> None:
+        """Takes no requests any more, refuses those that wait, and lets the running ones end, for `within` seconds.
+
+        Then the rest ends with ShuttingDownError, behind all tokens that were ready: their clients may resume them.
+        """
+        self.admission.close()
+        if not await self._is_idle(within):
+            logger.warning("%d requests outlast the grace time", self.request_count)
+            self._draining.end()
+            await self._is_idle(ENDING_SECONDS)
+
+    async def _is_idle(self, within: float) -> bool:
+        """Whether the last request has ended within that time."""
+        try:
+            async with asyncio.timeout(within):
+                await self._idle.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _reader(self) -> RequestReader:
+        target = self.pair.target
+        draft = None if self.pair.draft is None else self.pair.draft.info
+        return RequestReader(config=self.pair.config, target=target.info, tokenizer=target.tokenizer, draft=draft)
+
+    @asynccontextmanager
+    async def _enter(self, requests: Sequence[pb.GenerateTokensRequest]) -> AsyncIterator[None]:
+        """The places of these requests, before anything else is done for them."""
+        reader = self._reader()
+        output_count = sum(reader.output_count(request).best_of for request in requests)
+        byte_count = sum(request.ByteSize() for request in requests)
+        async with self.admission.enter(output_count, client=client_name(), byte_count=byte_count):
+            yield
+
+    @asynccontextmanager
+    async def _running(
+        self, request: pb.GenerateTokensRequest, outputs: Sequence[Generation], is_admitted: bool
+    ) -> AsyncIterator[None]:
+        """The request runs, with its places. Each is kept until draft and target have theirs back, too."""
+        async with nullcontext() if is_admitted else self._enter([request]):
+            self.request_count += 1
+            self._idle.clear()
+            try:
+                yield
+            finally:
+                self.request_count -= 1
+                if not self.request_count:
+                    self._idle.set()
+                for output in outputs:
+                    if output.closing is not None:
+                        self.admission.keep_until(output.closing, client=client_name())
+
+    @contextmanager
+    def _counted_unless_admitted(self, request_count: int, arrival: float) -> Iterator[None]:
+        try:
+            yield
+        except BaseException as error:
+            outcome = Outcome.FAILED if isinstance(error, Exception) else Outcome.CANCELLED
+            for _ in range(request_count):
+                self.pair.metrics.requests.add_request(outcome, time.perf_counter() - arrival)
+            raise
 
     @contextmanager
     def _accounts(self, arrival: float, request_id: str | None, traced: Span) -> Iterator[list[Generation]]:
@@ -101,21 +195,6 @@ class Serving:
                 metrics.add_output(_sample(generation))
                 request = request_id or generations[0].sequence_id[:8]
                 _log_output(outcome + reason, request, index, generation)
-
-    @contextmanager
-    def _admission(self, output_count: int) -> Iterator[None]:
-        """Places among the running outputs, taken before any work is done."""
-        limit = self.output_limit
-        if self._output_count + output_count > limit:
-            message = f"the request wants {output_count} of {limit} places; {self._output_count} are taken"
-            raise CapacityExhaustedError(message, limit=limit)
-        self.request_count += 1
-        self._output_count += output_count
-        try:
-            yield
-        finally:
-            self.request_count -= 1
-            self._output_count -= output_count
 
 
 def _totals(generations: list[Generation]) -> dict[str, int]:

@@ -95,7 +95,14 @@ class LengthNotReachedError(SpecpairError):
 
 
 class CapacityExhaustedError(SpecpairError):
+    """`retry_after` is the time in seconds after which another try may succeed."""
+
     reason = "CAPACITY_EXHAUSTED"
+    retry_after: float = 1.0
+
+    def __init__(self, message: str, *, retry_after: float = 1.0, **metadata: object):
+        super().__init__(message, **metadata)
+        self.retry_after = retry_after
 
 
 class NotFiniteError(SpecpairError):

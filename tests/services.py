@@ -14,7 +14,7 @@ from coordinator.config import CoordinatorConfig
 from coordinator.http.config import HttpConfig
 from coordinator.http.front_end import FrontEnd
 from coordinator.pair import connect_pair
-from coordinator.serve import http_front_end
+from coordinator.serve import drain, http_front_end
 from coordinator.service import CoordinatorServicer
 from coordinator.serving import Serving
 from draft_service.config import DraftConfig
@@ -175,14 +175,16 @@ async def running_pair(
     target: EngineConfig,
     draft: EngineConfig | DraftConfig | None = None,
     security: PairSecurity = OPEN,
+    grace_seconds: float = 0.0,
     **options: Any,
 ) -> AsyncIterator[RunningPair]:
-    """All three services; `options` are fields of CoordinatorConfig."""
+    """All three services; `options` are fields of CoordinatorConfig, `grace_seconds` is the coordinator's."""
     async with AsyncExitStack() as stack:
         target_model = await stack.enter_async_context(running_target(target, security))
         draft_model = await stack.enter_async_context(running_draft(draft, security)) if draft is not None else None
         registry = service_registry("coordinator")
-        server = ServiceServer(ServerConfig(port=0, grace_seconds=0.0, security=security.coordinator), registry)
+        own = ServerConfig(port=0, grace_seconds=grace_seconds, security=security.coordinator)
+        server = ServiceServer(own, registry)
         port = await server.start()
         stack.push_async_callback(server.stop)
         config = CoordinatorConfig(
@@ -197,6 +199,7 @@ async def running_pair(
         assert front_end is not None
         serving = Serving(await stack.enter_async_context(connect_pair(config, registry)))
         add_CoordinatorServiceServicer_to_server(CoordinatorServicer(serving), server)  # type: ignore[arg-type]
+        server.drain_first(drain(serving, front_end))
         await server.set_ready(True)
         front_end.set_ready(serving)
         address = f"127.0.0.1:{port}"

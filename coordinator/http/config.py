@@ -20,8 +20,8 @@ class HttpConfig:
     """Names, beside `host`, loopback names and addresses, that a request's Host header may have; `*` for any.
     Not looked at under TLS."""
     max_body_bytes: int = MAX_BODY_BYTES
-    grace_seconds: float = 5.0
-    """How long running requests may go on after a signal to stop."""
+    grace_seconds: float = 1.0
+    """How long answers may be under way when the process has stopped generating."""
     security: ServerSecurity = UNPROTECTED
     """What protects the port; nothing is enough on the loopback interface alone."""
 

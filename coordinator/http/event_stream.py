@@ -11,11 +11,10 @@ from starlette.types import Receive, Scope, Send
 from coordinator.http.disconnects import ClientGoneError, unless_gone
 from coordinator.http.failures import failure_body, failure_response
 from coordinator.http.json_pieces import encode
+from specpair.rpc.config import STALLED_SECONDS
 
 HEADERS = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-store", "x-accel-buffering": "no"}
 DONE = b"data: [DONE]\n\n"
-STALLED_SECONDS = 60.0
-"""A client that takes nothing for so long is gone: it holds places that others wait for."""
 
 Chunks = AsyncGenerator[dict[str, Any], None]
 

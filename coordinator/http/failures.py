@@ -1,6 +1,7 @@
 """Errors as OpenAI's clients expect them: a body that names the parameter, a status that says whether to try again."""
 
 import logging
+import math
 from typing import Any
 
 import grpc
@@ -10,8 +11,8 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 from coordinator.http.models import UnknownModelError
-from specpair.errors import SpecpairError
-from specpair.rpc.status import RETRY_DELAY_SECONDS, internal_error, outward, status_code
+from specpair.errors import CapacityExhaustedError, SpecpairError
+from specpair.rpc.status import internal_error, outward, status_code
 
 STATUSES = {
     grpc.StatusCode.INVALID_ARGUMENT: 400,
@@ -37,6 +38,7 @@ CODES = {
 """OpenAI's words where it has one; the others are our reasons in small letters."""
 PARAMETERS = {"stop_strings": "stop", "text": "prompt", "token_ids": "prompt"}
 CHAT_PARAMETERS = {"stop_strings": "stop", "prompt": "messages", "logprobs": "top_logprobs"}
+UNAVAILABLE_RETRY_SECONDS = 1
 
 logger = logging.getLogger(__name__)
 
@@ -78,13 +80,16 @@ def parameter_name(field: str, *, is_chat: bool) -> str:
 def failure_response(error: Exception, *, is_chat: bool = False) -> JSONResponse:
     """The whole answer to a request that failed."""
     status, body = failure_body(error, is_chat=is_chat)
-    return JSONResponse(
-        body, status, headers={"www-authenticate": "Bearer"} if status == 401 else retry_headers(status)
-    )
+    headers = {"www-authenticate": "Bearer"} if status == 401 else retry_headers(status, error)
+    return JSONResponse(body, status, headers=headers)
 
 
-def retry_headers(status: int) -> dict[str, str]:
-    return {"retry-after": str(RETRY_DELAY_SECONDS)} if status in (429, 503) else {}
+def retry_headers(status: int, error: Exception | None = None) -> dict[str, str]:
+    """In whole seconds, since the header knows no others."""
+    if status not in (429, 503):
+        return {}
+    delay = error.retry_after if isinstance(error, CapacityExhaustedError) else UNAVAILABLE_RETRY_SECONDS
+    return {"retry-after": str(math.ceil(delay))}
 
 
 async def handle_failure(request: Request, error: Exception) -> JSONResponse:

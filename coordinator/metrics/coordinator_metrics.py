@@ -7,6 +7,7 @@ from prometheus_client.registry import CollectorRegistry
 
 from coordinator.config import MAX_SPECULATIVE_TOKENS
 from coordinator.metrics.instance_collector import InstanceCollector, ServiceReadings
+from coordinator.metrics.queue_metrics import QueueMetrics
 from coordinator.metrics.request_metrics import RequestMetrics
 from coordinator.metrics.round_metrics import RoundMetrics
 from coordinator.metrics.speedup import SpeedupEstimate
@@ -14,11 +15,12 @@ from coordinator.metrics.speedup_collector import SpeedupCollector
 
 
 class CoordinatorMetrics:
-    """Those of requests, of rounds, of what speculation gains, and of the two services."""
+    """Those of the queue, of requests, of rounds, of what speculation gains, and of the two services."""
 
     def __init__(self, registry: CollectorRegistry | None = None, longest: int = MAX_SPECULATIVE_TOKENS):
         """In a registry of their own if none is given; for proposals of at most `longest` tokens."""
         self.registry = CollectorRegistry() if registry is None else registry
+        self.queue = QueueMetrics(self.registry)
         self.requests = RequestMetrics(self.registry)
         self.rounds = RoundMetrics(self.registry, longest)
         self.speedup = SpeedupEstimate()

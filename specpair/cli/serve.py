@@ -220,6 +220,31 @@ def serve_coordinator(
         int,
         typer.Option("--max-requests", envvar="SPECPAIR_MAX_REQUESTS", help="Outputs that may be generated at once."),
     ] = 64,
+    max_requests_per_client: Annotated[
+        int | None,
+        typer.Option(
+            "--max-requests-per-client",
+            envvar="SPECPAIR_MAX_REQUESTS_PER_CLIENT",
+            min=1,
+            help="Outputs that one client may have at once, waiting ones included; without a limit by default. Clients "
+            "that no token names count as one.",
+        ),
+    ] = None,
+    max_queued_requests: Annotated[
+        int,
+        typer.Option(
+            "--max-queued-requests",
+            envvar="SPECPAIR_MAX_QUEUED_REQUESTS",
+            min=0,
+            help="Requests that may wait when all places are taken; 0 refuses them at once.",
+        ),
+    ] = 64,
+    max_queue_wait: Annotated[
+        float,
+        typer.Option(
+            "--max-queue-wait", envvar="SPECPAIR_MAX_QUEUE_WAIT", help="Seconds that a request may wait for its places."
+        ),
+    ] = 30.0,
     draft_timeout: Annotated[
         float,
         typer.Option(
@@ -263,6 +288,9 @@ def serve_coordinator(
             num_speculative_tokens=num_speculative_tokens,
             max_num_speculative_tokens=max_num_speculative_tokens,
             max_requests=max_requests,
+            max_requests_per_client=max_requests_per_client,
+            max_queued_requests=max_queued_requests,
+            max_queue_wait=max_queue_wait,
             draft_timeout=draft_timeout,
             target_timeout=target_timeout,
         )

@@ -14,6 +14,9 @@ MAX_MESSAGE_BYTES = 64 * 1024 * 1024
 MAX_TOGETHER_BYTES = 1024 * 1024
 """Up to this size calls of a hot stream, or their answers, travel in one message; a larger one travels alone."""
 
+STALLED_SECONDS = 60.0
+"""A client that takes nothing for so long, of either front end, is gone: it holds places that others wait for."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ServerConfig:

@@ -1,5 +1,6 @@
 """The one place where exceptions of handlers become statuses."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
@@ -9,8 +10,14 @@ import grpc
 import grpc.aio
 
 from specpair.errors import SpecpairError
+from specpair.rpc.config import STALLED_SECONDS
+from specpair.rpc.limited_context import ClientStalledError, LimitedContext
+from specpair.rpc.running_calls import RunningCalls
 from specpair.rpc.status import abort, internal_error, rich_status
 from specpair.rpc.streams import DrainableRequests
+
+ABORT_SECONDS = 1.0
+"""How long a status may wait to be sent: it waits behind what the client did not read, and goes out when it does."""
 
 logger = logging.getLogger(__name__)
 
@@ -20,13 +27,13 @@ Behavior = Callable[[Any, grpc.aio.ServicerContext], Any]
 class ErrorInterceptor(grpc.aio.ServerInterceptor):
     """Turns a SpecpairError into its status, and any other error into INTERNAL, logged here and told to nobody.
 
-    It also ends the requests of open streams when the server drains. Handlers are coroutine functions or
-    asynchronous generators. AbortError and CancelledError pass: they belong to gRPC.
+    It also knows the calls under way, refuses new ones when the server drains, and ends those whose client stopped
+    reading. Handlers are coroutine functions or asynchronous generators. AbortError and CancelledError pass: they
+    belong to gRPC.
     """
 
     def __init__(self) -> None:
-        self._open_streams: set[DrainableRequests[Any]] = set()
-        self._draining = False
+        self.calls = RunningCalls()
 
     async def intercept_service(
         self,
@@ -39,69 +46,77 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         method = handler_call_details.method
         coders = (handler.request_deserializer, handler.response_serializer)
         if handler.unary_unary:
-            return grpc.unary_unary_rpc_method_handler(_guard_unary(handler.unary_unary, method), *coders)
+            return grpc.unary_unary_rpc_method_handler(self._guarded(handler.unary_unary, method), *coders)
         if handler.unary_stream:
-            return grpc.unary_stream_rpc_method_handler(_guard_stream(handler.unary_stream, method), *coders)
+            behavior = _streaming(handler.unary_stream)
+            return grpc.unary_stream_rpc_method_handler(self._guarded(behavior, method), *coders)
         if handler.stream_stream:
-            behavior = self._drainable(handler.stream_stream)
-            return grpc.stream_stream_rpc_method_handler(_guard_stream(behavior, method), *coders)
-        return grpc.stream_unary_rpc_method_handler(_guard_unary(handler.stream_unary, method), *coders)
+            behavior = self._drainable(_streaming(handler.stream_stream))
+            return grpc.stream_stream_rpc_method_handler(self._guarded(behavior, method), *coders)
+        return grpc.stream_unary_rpc_method_handler(self._guarded(handler.stream_unary, method), *coders)
 
-    def drain(self) -> None:
-        """Ends the requests of all open streams; what was read before is still answered."""
-        self._draining = True
-        for requests in tuple(self._open_streams):
-            requests.drain()
+    def _guarded(self, behavior: Behavior, method: str) -> Behavior:
+        async def handle(request: Any, context: grpc.aio.ServicerContext) -> Any:
+            with self.calls.running(method):
+                try:
+                    self.calls.check_open(method)
+                    return await behavior(request, context)
+                except Exception as error:
+                    await _abort(context, error, method)
+
+        return handle
 
     def _drainable(self, behavior: Behavior) -> Behavior:
         async def handle(request_iterator: AsyncIterator[Any], context: grpc.aio.ServicerContext) -> None:
             requests = DrainableRequests(request_iterator)
-            self._open_streams.add(requests)
-            try:
-                if self._draining:
-                    requests.drain()
-                await _run_stream(behavior, requests, context)
-            finally:
-                self._open_streams.discard(requests)
+            with self.calls.drainable(requests):
+                await behavior(requests, context)
 
         return handle
 
 
-def _guard_unary(behavior: Behavior, method: str) -> Behavior:
-    async def handle(request: Any, context: grpc.aio.ServicerContext) -> Any:
-        try:
-            return await behavior(request, context)
-        except Exception as error:
-            await _abort(context, error, method)
-
-    return handle
-
-
-def _guard_stream(behavior: Behavior, method: str) -> Behavior:
-    async def handle(request: Any, context: grpc.aio.ServicerContext) -> None:
-        try:
-            await _run_stream(behavior, request, context)
-        except Exception as error:
-            await _abort(context, error, method)
-
-    return handle
-
-
-async def _run_stream(behavior: Behavior, request: Any, context: grpc.aio.ServicerContext) -> None:
+def _streaming(behavior: Behavior) -> Behavior:
     """Runs a handler of either kind: one that writes to the context, or an asynchronous generator."""
-    running = behavior(request, context)
-    if not hasattr(running, "__aiter__"):
-        await running
-        return
-    async with aclosing(running) as responses:
-        async for response in responses:
-            await context.write(response)
+
+    async def handle(request: Any, context: grpc.aio.ServicerContext) -> None:
+        limited: Any = LimitedContext(context)
+        running = behavior(request, limited)
+        if not hasattr(running, "__aiter__"):
+            await running
+            return
+        async with aclosing(running) as responses:
+            async for response in responses:
+                await limited.write(response)
+
+    return handle
 
 
 async def _abort(context: grpc.aio.ServicerContext, error: Exception, method: str) -> None:
+    """Ends the call with the status of an error. Where nobody is left to be told, it ends as if cancelled."""
     if isinstance(error, grpc.aio.AbortError):
         raise error
-    if not isinstance(error, SpecpairError):
-        logger.error("a call failed", exc_info=error, extra={"method": method})
-        error = internal_error()
-    await abort(context, rich_status(error))
+    if _is(error, grpc.aio.BaseError):
+        raise asyncio.CancelledError from error  # gRPC's own: the client is gone, or the server has stopped
+    try:
+        async with asyncio.timeout(ABORT_SECONDS):
+            if _is(error, ClientStalledError):
+                await _abort_stalled(context, method)
+            elif not isinstance(error, SpecpairError):
+                logger.error("a call failed", exc_info=error, extra={"method": method})
+                error = internal_error()
+            await abort(context, rich_status(error))
+    except grpc.aio.AbortError:
+        raise
+    except (grpc.aio.BaseError, TimeoutError):
+        raise asyncio.CancelledError from error
+
+
+async def _abort_stalled(context: grpc.aio.ServicerContext, method: str) -> None:
+    message = f"the client took nothing for {STALLED_SECONDS:g} s"
+    logger.warning("a call was ended: %s", message, extra={"method": method})
+    await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, message)
+
+
+def _is(error: Exception, kind: type[Exception]) -> bool:
+    """Whether it is of the kind, or one of several that happened together is."""
+    return isinstance(error, kind) or (isinstance(error, ExceptionGroup) and error.subgroup(kind) is not None)

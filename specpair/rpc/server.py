@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import signal
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import NoReturn
@@ -23,9 +24,23 @@ from specpair.rpc.metrics import MetricsInterceptor, RpcMetrics
 from specpair.rpc.registry import RpcHandlers, ServiceRegistry
 from specpair.rpc.watchdog import Watchdog
 
-WATCHDOG_MARGIN_SECONDS = 5.0
+WATCHDOG_MARGIN_SECONDS = 10.0
+"""What the rest of the end may take: last statuses, closing of connections and sequences."""
+CLOSING_SECONDS = 0.2
+"""For the last statuses, and for calls of health and reflection, to which nobody sets an end."""
 PING_INTERVAL_MS = 100
 """Shortest time between the pings of a client; below what `specpair.rpc.client` sends."""
+KEEPALIVE_MS = 30_000
+"""Silence after which a client is asked for a sign of life: one that vanished must not keep what it has."""
+KEEPALIVE_TIMEOUT_MS = 20_000
+IDLE_MS = 600_000
+"""A connection without calls is closed after so long; clients open another when they need one."""
+MAX_CALLS = 4096
+"""Calls at once over all connections; more are RESOURCE_EXHAUSTED before they are looked at. Far more than ever run: it
+bounds what waiting calls, watchers of the health and clients that do not read may hold."""
+MAX_CALLS_PER_CONNECTION = 1024
+"""HTTP/2 streams at once; a client's library keeps more back until others end."""
+MAX_METADATA_BYTES = 16 * 1024
 
 logger = logging.getLogger(__name__)
 
@@ -52,6 +67,7 @@ class ServiceServer:
         self._registry = ServiceRegistry()
         self._health = health.aio.HealthServicer()  # pyright: ignore[reportAttributeAccessIssue]: stubs lack it
         self._errors = ErrorInterceptor()
+        self._drains: list[Callable[[float], Awaitable[None]]] = []
         self._stopped_together: list[Callable[[], Awaitable[None]]] = []
         self._failure: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         interceptors: list[grpc.aio.ServerInterceptor] = [
@@ -61,7 +77,10 @@ class ServiceServer:
         if metrics is not None:
             interceptors.insert(0, MetricsInterceptor(RpcMetrics(metrics), self._registry.knows))
         self._server = grpc.aio.server(
-            interceptors=interceptors, handlers=[self._registry], options=_server_options(config)
+            interceptors=interceptors,
+            handlers=[self._registry],
+            options=_server_options(config),
+            maximum_concurrent_rpcs=MAX_CALLS,
         )
 
     def add_generic_rpc_handlers(self, generic_rpc_handlers: tuple[grpc.GenericRpcHandler, ...]) -> None:
@@ -110,17 +129,26 @@ class ServiceServer:
         await self.set_ready(False)
         raise ServiceFailedError(reason)
 
+    def drain_first(self, drain: Callable[[float], Awaitable[None]]) -> None:
+        """Has `drain` called when the server is told to stop, with the seconds that it may take.
+
+        Meanwhile new calls are refused with ShuttingDownError, and health says NOT_SERVING.
+        """
+        self._drains.append(drain)
+
     def stop_together(self, stop: Callable[[], Awaitable[None]]) -> None:
-        """Has `stop` called, perhaps more than once, when the server stops: both have the same grace time."""
+        """Has `stop` called, perhaps more than once, when the server stops: when its calls have ended."""
         self._stopped_together.append(stop)
 
     async def stop(self) -> None:
         """Refuses new calls and ends idle streams; running calls have the grace time to finish."""
         self.is_ready = False
+        deadline = time.monotonic() + self._config.grace_seconds
         await self._health.enter_graceful_shutdown()
-        self._errors.drain()
-        others = (stop() for stop in self._stopped_together)
-        await asyncio.gather(self._server.stop(self._config.grace_seconds), *others)
+        self._errors.calls.drain()
+        await asyncio.gather(*(drain(self._config.grace_seconds) for drain in self._drains))
+        await self._errors.calls.wait_until_idle(max(deadline - time.monotonic(), 0.0))
+        await asyncio.gather(self._server.stop(CLOSING_SECONDS), *(stop() for stop in self._stopped_together))
 
 
 def _server_options(config: ServerConfig) -> list[tuple[str, int]]:
@@ -131,6 +159,14 @@ def _server_options(config: ServerConfig) -> list[tuple[str, int]]:
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.min_recv_ping_interval_without_data_ms", PING_INTERVAL_MS),
         ("grpc.http2.max_ping_strikes", 0),
+        ("grpc.keepalive_time_ms", KEEPALIVE_MS),
+        ("grpc.keepalive_timeout_ms", KEEPALIVE_TIMEOUT_MS),
+        ("grpc.http2.ping_timeout_ms", KEEPALIVE_TIMEOUT_MS),  # the one that counts, as at the client
+        ("grpc.http2.max_pings_without_data", 0),
+        ("grpc.max_connection_idle_ms", IDLE_MS),
+        ("grpc.max_concurrent_streams", MAX_CALLS_PER_CONNECTION),
+        ("grpc.max_metadata_size", MAX_METADATA_BYTES),
+        ("grpc.absolute_max_metadata_size", MAX_METADATA_BYTES),
     ]
 
 

@@ -6,6 +6,7 @@ the service raised. What is not in the table never leaves the process with its t
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from typing import NoReturn
 
 import grpc
@@ -19,7 +20,6 @@ from specpair.errors import SpecpairError
 from specpair.v1 import error_reason_pb2, stream_error_pb2
 
 DOMAIN = "specpair"
-RETRY_DELAY_SECONDS = 1
 STATUS_DETAILS_KEY = "grpc-status-details-bin"
 REASON_PREFIX = "ERROR_REASON_"
 TRANSPORT_CODE = "code"
@@ -83,7 +83,7 @@ def rich_status(error: SpecpairError) -> status_pb2.Status:
     _add_detail(status, info)
     if isinstance(error, errors.CapacityExhaustedError):
         retry = error_details_pb2.RetryInfo()
-        retry.retry_delay.seconds = RETRY_DELAY_SECONDS
+        retry.retry_delay.FromTimedelta(timedelta(seconds=error.retry_after))
         _add_detail(status, retry)
     return status
 

@@ -216,7 +216,7 @@ async def test_a_client_that_goes_away_leaves_nothing_behind(pair: RunningPair, 
 
 async def test_outputs_that_the_target_has_no_place_for_are_refused_before_any_work(folders: Folders) -> None:
     target = engine_config(folders.target, max_num_seqs=4)
-    async with running_pair(target, engine_config(folders.draft)) as pair:
+    async with running_pair(target, engine_config(folders.draft), max_queued_requests=0) as pair:
         alone = await run(pair, message(n=4))
         both = await asyncio.gather(run(pair, message(n=4)), run(pair, message(n=3)), return_exceptions=True)
         first, second = both

@@ -29,7 +29,7 @@ LONG: dict[str, Any] = {"prompt": PROMPT, "max_tokens": 1500, "ignore_eos": True
 
 @pytest.fixture(scope="module")
 async def pair() -> AsyncIterator[RunningPair]:
-    async with running_bundled_pair(max_requests=4) as pair:
+    async with running_bundled_pair(max_requests=4, max_queued_requests=0) as pair:
         yield pair
 
 
@@ -186,7 +186,8 @@ async def test_full_house_says_when_to_come_again(pair: RunningPair, client: htt
     async with client.stream("POST", "/v1/completions", json={**LONG, "n": 4, "stream": True}) as running:
         assert running.status_code == 200
         refused = await client.post("/v1/completions", json={"prompt": PROMPT})
-        assert (refused.status_code, refused.headers["retry-after"]) == (429, "1")
+        assert refused.status_code == 429
+        assert int(refused.headers["retry-after"]) >= 1
         assert refused.json()["error"]["type"] == "rate_limit_error"
         streamed = await client.post("/v1/completions", json={"prompt": PROMPT, "stream": True})
         assert streamed.status_code == 429, "what fails before the first event has its own status"

@@ -1,5 +1,6 @@
 """The servicer: what its messages say, and how many requests it lets in."""
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -26,7 +27,11 @@ from tests.unit.coordinator_bench import Bench, bench
 from tests.unit.coordinator_peers import continuation, logprob, model_info
 
 CONFIG = CoordinatorConfig(
-    server=ServerConfig(port=0), target_addresses=("target:1",), draft_addresses=("draft:1",), max_requests=2
+    server=ServerConfig(port=0),
+    target_addresses=("target:1",),
+    draft_addresses=("draft:1",),
+    max_requests=2,
+    max_queued_requests=0,
 )
 
 
@@ -56,6 +61,11 @@ class Service:
     def generate(self, **fields: object):
         message = pb.GenerateTokensRequest(**{"token_ids": {"ids": [5, 17, 3]}, "max_tokens": 10, **fields})  # type: ignore[arg-type]
         return self.servicer.GenerateTokens(message, NO_CONTEXT)  # type: ignore[arg-type]
+
+    async def closed(self) -> None:
+        """Draft and target have their places back from the outputs that have ended: only then others may have them."""
+        await self.pair.background.drain(5)
+        await asyncio.sleep(0)
 
     async def info(self) -> pb.GetPairInfoResponse:
         return await self.servicer.GetPairInfo(pb.GetPairInfoRequest(), NO_CONTEXT)  # type: ignore[arg-type]
@@ -126,7 +136,10 @@ async def test_no_more_requests_than_allowed(service: Service) -> None:
         await anext(service.generate())
     assert (await service.info()).request_count == 2
     await first.aclose()
-    await anext(service.generate())
+    await service.closed()
+    third = service.generate()
+    await anext(third)
+    await third.aclose()
     await second.aclose()
 
 
@@ -137,6 +150,7 @@ async def test_every_output_takes_a_place(service: Service) -> None:
         await anext(service.generate(text="refused before it is looked at"))
     assert (await service.info()).request_count == 1
     await first.aclose()
+    await service.closed()
     second = service.generate()
     await anext(second)
     with pytest.raises(CapacityExhaustedError, match="the request wants 2 of 2 places; 1 are taken"):

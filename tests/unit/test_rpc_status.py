@@ -11,7 +11,6 @@ from specpair import errors
 from specpair.errors import SpecpairError
 from specpair.rpc.status import (
     DOMAIN,
-    RETRY_DELAY_SECONDS,
     STATUS_CODES,
     STATUS_DETAILS_KEY,
     error_from_rpc,
@@ -108,13 +107,16 @@ def test_error_of_an_unknown_subclass_counts_as_its_base() -> None:
 
 
 def test_retry_info_comes_with_exhausted_capacity_alone() -> None:
-    def retry_delays(error: SpecpairError) -> list[int]:
+    def retry_delays(error: SpecpairError) -> list[float]:
         retry = error_details_pb2.RetryInfo()
-        return [retry.retry_delay.seconds for detail in rich_status(error).details if detail.Unpack(retry)]
+        return [
+            retry.retry_delay.ToMilliseconds() / 1000 for detail in rich_status(error).details if detail.Unpack(retry)
+        ]
 
     assert {type(error): retry_delays(error) for error in SAMPLES if retry_delays(error)} == {
-        errors.CapacityExhaustedError: [RETRY_DELAY_SECONDS]
+        errors.CapacityExhaustedError: [1.0]
     }
+    assert retry_delays(errors.CapacityExhaustedError("full", retry_after=2.5)) == [2.5]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,135 @@
+"""The places for outputs, who has them and who waits for them. Pure: no clock, no event loop."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import NamedTuple
+
+from coordinator.waiting_line import Ticket, WaitingLine
+
+
+class Refusal(StrEnum):
+    """Why a request was not taken."""
+
+    QUEUE_FULL = "queue_full"
+    PUSHED_OUT = "pushed_out"
+    """The line was full, and a client came that had less in it."""
+    QUEUE_TIMEOUT = "queue_timeout"
+    TOO_LARGE = "too_large"
+    """It wants more places than there are."""
+    CLIENT_LIMIT = "client_limit"
+    SHUTTING_DOWN = "shutting_down"
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueueLimits:
+    """What may wait, and what one client may have."""
+
+    max_requests: int
+    """Requests that may wait."""
+    max_bytes: int
+    """Bytes that they may hold together."""
+    max_outputs_per_client: int | None = None
+    """Outputs of one client that may run or wait; None for no such limit."""
+
+
+class Offer(NamedTuple):
+    """What came of a ticket that was offered: it has its places or waits, unless it was refused."""
+
+    refusal: Refusal | None = None
+    pushed_out: Ticket | None = None
+    """The one that waited and no longer does."""
+
+
+class Places:
+    """So many outputs at once; others wait in fair order up to a limit, and beyond it they are refused."""
+
+    def __init__(self, place_count: Callable[[], int], limits: QueueLimits):
+        """`place_count` is asked each time: a target that was restarted may have another limit."""
+        self.line = WaitingLine()
+        self.taken = 0
+        """Places that are taken."""
+        self._place_count = place_count
+        self._limits = limits
+        self._holders: set[Ticket] = set()
+        self._kept: set[Ticket] = set()
+        self._taken_by: Counter[str] = Counter()
+
+    @property
+    def count(self) -> int:
+        return self._place_count()
+
+    def has(self, ticket: Ticket) -> bool:
+        """Whether the ticket has its places."""
+        return ticket in self._holders
+
+    def offer(self, ticket: Ticket) -> Offer:
+        """Gives the ticket its places if they are free and nobody waits; else it waits, or is refused."""
+        if ticket.output_count > self.count:
+            return Offer(Refusal.TOO_LARGE)
+        if self._is_over_limit(ticket):
+            return Offer(Refusal.CLIENT_LIMIT)
+        if not self.line.count and self._fits(ticket):
+            self._take(ticket)
+            return Offer()
+        pushed_out = None
+        if self._is_line_full(ticket) and not self._fits_soon(ticket):
+            pushed_out = self.line.in_favour_of(ticket.client)
+            if pushed_out is None or self._is_line_full(ticket, without=pushed_out):
+                return Offer(Refusal.QUEUE_FULL)
+            self.line.remove(pushed_out)
+        self.line.push(ticket)
+        return Offer(pushed_out=pushed_out)
+
+    def keep(self, ticket: Ticket) -> None:
+        """Takes places, free or not, that are soon given back: they are in use, whoever had them."""
+        self._take(ticket)
+        self._kept.add(ticket)
+
+    def leave(self, ticket: Ticket) -> None:
+        """The ticket gives its places back, or waits no longer."""
+        if ticket not in self._holders:
+            self.line.remove(ticket)
+            return
+        self._holders.remove(ticket)
+        self._kept.discard(ticket)
+        self.taken -= ticket.output_count
+        self._taken_by[ticket.client] -= ticket.output_count
+        if not self._taken_by[ticket.client]:
+            del self._taken_by[ticket.client]
+
+    def advance(self) -> list[Ticket]:
+        """Gives places to those who are next, as far as there are any; to be called after each offer and leave."""
+        advanced: list[Ticket] = []
+        while (ticket := self.line.first()) is not None and self._fits(ticket):
+            self.line.pop()
+            self._take(ticket)
+            advanced.append(ticket)
+        return advanced
+
+    def _fits(self, ticket: Ticket) -> bool:
+        """Whether its places are free. One that wants more than are left since a restart comes alone."""
+        return self.taken == 0 or self.taken + ticket.output_count <= self.count
+
+    def _fits_soon(self, ticket: Ticket) -> bool:
+        """Whether its places are free when those are given back that are only kept; then a full line is no matter."""
+        kept = sum(ticket.output_count for ticket in self._kept)
+        return self.taken - kept + self.line.output_count + ticket.output_count <= self.count
+
+    def _take(self, ticket: Ticket) -> None:
+        self._holders.add(ticket)
+        self.taken += ticket.output_count
+        self._taken_by[ticket.client] += ticket.output_count
+
+    def _is_over_limit(self, ticket: Ticket) -> bool:
+        limit = self._limits.max_outputs_per_client
+        if limit is None:
+            return False
+        return self._taken_by[ticket.client] + self.line.outputs_of(ticket.client) + ticket.output_count > limit
+
+    def _is_line_full(self, ticket: Ticket, without: Ticket | None = None) -> bool:
+        count, byte_count = self.line.count + 1, self.line.byte_count + ticket.byte_count
+        if without is not None:
+            count, byte_count = count - 1, byte_count - without.byte_count
+        return count > self._limits.max_requests or byte_count > self._limits.max_bytes

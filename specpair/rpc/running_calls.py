@@ -1,0 +1,64 @@
+"""The calls of a server that are under way, and the end of taking new ones."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from specpair.errors import ShuttingDownError
+from specpair.rpc.streams import DrainableRequests
+
+OPEN_WHILE_DRAINING = ("/grpc.",)
+"""Health and reflection are answered to the end, and nobody waits for theirs."""
+
+
+class RunningCalls:
+    """Counts calls until the last one has ended. Streams of requests are ended when the server drains."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._is_draining = False
+        self._is_idle = asyncio.Event()
+        self._is_idle.set()
+        self._open_streams: set[DrainableRequests[Any]] = set()
+
+    @contextmanager
+    def running(self, method: str) -> Iterator[None]:
+        """Around a call of `/package.Service/Method`."""
+        if method.startswith(OPEN_WHILE_DRAINING):
+            yield
+            return
+        self._count += 1
+        self._is_idle.clear()
+        try:
+            yield
+        finally:
+            self._count -= 1
+            if self._count == 0:
+                self._is_idle.set()
+
+    def check_open(self, method: str) -> None:
+        """Raises ShuttingDownError if the server takes no more such calls."""
+        if self._is_draining and not method.startswith(OPEN_WHILE_DRAINING):
+            raise ShuttingDownError
+
+    @contextmanager
+    def drainable(self, requests: DrainableRequests[Any]) -> Iterator[None]:
+        """Around a call with a stream of requests."""
+        self._open_streams.add(requests)
+        try:
+            yield
+        finally:
+            self._open_streams.discard(requests)
+
+    def drain(self) -> None:
+        """Takes no new calls and ends the requests of open streams; what was read before is still answered."""
+        self._is_draining = True
+        for requests in tuple(self._open_streams):
+            requests.drain()
+
+    async def wait_until_idle(self, within: float) -> None:
+        """Until no call is under way, for at most `within` seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await self._is_idle.wait()

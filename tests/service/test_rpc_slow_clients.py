@@ -1,0 +1,155 @@
+"""Clients that stop reading, go away at a bad moment, or bring too much."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import grpc
+import grpc.aio
+import pytest
+
+from specpair.errors import CapacityExhaustedError
+from specpair.rpc import interceptors, limited_context
+from specpair.rpc import server as rpc_server
+from specpair.rpc.config import ServerConfig
+from specpair.rpc.server import ServiceServer
+from tests.service.rpc_servers import channel_to
+
+PIECE = bytes(256 * 1024)
+
+
+@asynccontextmanager
+async def serving(**methods: Any) -> AsyncIterator[tuple[ServiceServer, grpc.aio.Channel]]:
+    server = ServiceServer(ServerConfig(port=0, grace_seconds=0))
+    server.add_registered_method_handlers("test.Test", methods)
+    port = await server.start()
+    async with channel_to(port) as channel:
+        yield server, channel
+    await server.stop()
+
+
+class Endless:
+    """A handler that writes until it is stopped."""
+
+    def __init__(self) -> None:
+        self.written = 0
+        self.has_ended = asyncio.Event()
+
+    async def generate(self, request: bytes, context: grpc.aio.ServicerContext) -> AsyncIterator[bytes]:
+        try:
+            while True:
+                yield PIECE
+                self.written += 1
+        finally:
+            self.has_ended.set()
+
+    async def write(self, request: bytes, context: grpc.aio.ServicerContext) -> None:
+        """The other kind of handler, with the write in a task of its own, as on the hot streams."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._write(context))
+        finally:
+            self.has_ended.set()
+
+    async def _write(self, context: grpc.aio.ServicerContext) -> None:
+        while True:
+            await context.write(PIECE)
+            self.written += 1
+
+
+@pytest.mark.parametrize("kind", ["generate", "write"])
+async def test_a_client_that_reads_nothing_loses_its_call(
+    kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(limited_context, "STALLED_SECONDS", 0.3)
+    monkeypatch.setattr(interceptors, "ABORT_SECONDS", 0.1)
+    handler = Endless()
+    async with serving(Endless=grpc.unary_stream_rpc_method_handler(getattr(handler, kind))) as (_, channel):
+        call: Any = channel.unary_stream("/test.Test/Endless")(b"")
+        await call.read()
+        await asyncio.wait_for(handler.has_ended.wait(), 10)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            while await call.read() is not grpc.aio.EOF:
+                pass
+        assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED, "which it gets to know when it reads again"
+    assert handler.written < 200, "what nobody reads is not written for long"
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    assert "took nothing" in caplog.text
+
+
+async def test_a_client_that_reads_slowly_keeps_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limited_context, "STALLED_SECONDS", 1.0)
+    handler = Endless()
+    async with serving(Endless=grpc.unary_stream_rpc_method_handler(handler.generate)) as (_, channel):
+        call: Any = channel.unary_stream("/test.Test/Endless")(b"")
+        for _ in range(40):
+            assert await call.read() == PIECE
+            await asyncio.sleep(0.05)
+        call.cancel()
+        await asyncio.wait_for(handler.has_ended.wait(), 10)
+
+
+async def test_a_client_that_goes_away_during_an_error_leaves_no_trace(caplog: pytest.LogCaptureFixture) -> None:
+    """Its status cannot be sent any more, or its message; both are nobody's fault."""
+
+    async def fail(request: bytes, context: grpc.aio.ServicerContext) -> AsyncIterator[bytes]:
+        await asyncio.sleep(0.002)
+        yield PIECE
+        raise CapacityExhaustedError("full")
+
+    with caplog.at_level(logging.INFO):
+        async with serving(Fail=grpc.unary_stream_rpc_method_handler(fail)) as (_, channel):
+            for turn in range(60):
+                call: Any = channel.unary_stream("/test.Test/Fail")(b"")
+                await asyncio.sleep(turn * 0.0001)
+                call.cancel()
+            await asyncio.sleep(0.2)
+    assert not caplog.records
+
+
+async def test_a_server_that_stops_during_an_error_leaves_no_trace(caplog: pytest.LogCaptureFixture) -> None:
+    begun = asyncio.Event()
+
+    async def fail(request: bytes, context: grpc.aio.ServicerContext) -> AsyncIterator[bytes]:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            raise CapacityExhaustedError("full")
+        yield b""
+
+    with caplog.at_level(logging.INFO):
+        async with serving(Fail=grpc.unary_stream_rpc_method_handler(fail)) as (server, channel):
+            call: Any = channel.unary_stream("/test.Test/Fail")(b"")
+            reading = asyncio.ensure_future(call.read())
+            await begun.wait()
+            await server.stop()
+            with pytest.raises(grpc.aio.AioRpcError):
+                await reading
+    assert not caplog.records
+
+
+async def test_more_calls_than_a_server_bears_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rpc_server, "MAX_CALLS", 2)
+    handler = Endless()
+    async with serving(Endless=grpc.unary_stream_rpc_method_handler(handler.generate)) as (_, channel):
+        calls: list[Any] = [channel.unary_stream("/test.Test/Endless")(b"") for _ in range(2)]
+        for call in calls:
+            await call.read()
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await channel.unary_stream("/test.Test/Endless")(b"").read()
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        for call in calls:
+            call.cancel()
+
+
+async def test_headers_have_a_limit() -> None:
+    handler = Endless()
+    async with serving(Endless=grpc.unary_stream_rpc_method_handler(handler.generate)) as (_, channel):
+        metadata = (("x-large", "x" * 2 * rpc_server.MAX_METADATA_BYTES),)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await channel.unary_stream("/test.Test/Endless")(b"", metadata=metadata).read()
+    assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+    assert handler.written == 0
