@@ -15,6 +15,7 @@ from specpair.rpc import interceptors, limited_context
 from specpair.rpc import server as rpc_server
 from specpair.rpc.config import ServerConfig
 from specpair.rpc.server import ServiceServer
+from specpair.rpc.status import abort, rich_status
 from tests.service.rpc_servers import channel_to
 
 PIECE = bytes(256 * 1024)
@@ -94,19 +95,40 @@ async def test_a_client_that_reads_slowly_keeps_its_call(monkeypatch: pytest.Mon
 async def test_a_client_that_goes_away_during_an_error_leaves_no_trace(caplog: pytest.LogCaptureFixture) -> None:
     """Its status cannot be sent any more, or its message; both are nobody's fault."""
 
-    async def fail(request: bytes, context: grpc.aio.ServicerContext) -> AsyncIterator[bytes]:
+    async def abort_itself(request: bytes, context: grpc.aio.ServicerContext) -> bytes:
         await asyncio.sleep(0.002)
-        yield PIECE
-        raise CapacityExhaustedError("full")
+        await abort(context, rich_status(CapacityExhaustedError("full")))
 
+    async def write_in_a_task(requests: AsyncIterator[bytes], context: grpc.aio.ServicerContext) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(write_much(context))
+            async for _ in requests:
+                pass
+
+    async def write_much(context: grpc.aio.ServicerContext) -> None:
+        for _ in range(100):
+            await context.write(bytes(1000))
+
+    handlers = {
+        "Abort": grpc.unary_unary_rpc_method_handler(abort_itself),
+        "Write": grpc.stream_stream_rpc_method_handler(write_in_a_task),
+    }
     with caplog.at_level(logging.INFO):
-        async with serving(Fail=grpc.unary_stream_rpc_method_handler(fail)) as (_, channel):
-            for turn in range(60):
-                call: Any = channel.unary_stream("/test.Test/Fail")(b"")
-                await asyncio.sleep(turn * 0.0001)
-                call.cancel()
-            await asyncio.sleep(0.2)
-    assert not caplog.records
+        async with serving(**handlers) as (_, channel):
+            for turn in range(100):
+                unary: Any = channel.unary_unary("/test.Test/Abort")(b"")
+                stream: Any = channel.stream_stream("/test.Test/Write")()
+                reads = [asyncio.ensure_future(work) for work in (wait_for(unary), stream.read())]
+                await asyncio.sleep(turn * 0.00005)
+                unary.cancel()
+                stream.cancel()
+                await asyncio.gather(*reads, return_exceptions=True)
+            await asyncio.sleep(0.1)
+    assert not [record.getMessage() for record in caplog.records]
+
+
+async def wait_for(call: Any) -> Any:
+    return await call
 
 
 async def test_a_server_that_stops_during_an_error_leaves_no_trace(caplog: pytest.LogCaptureFixture) -> None:
