@@ -101,10 +101,9 @@ async def _abort(context: grpc.aio.ServicerContext, error: Exception, method: st
         async with asyncio.timeout(ABORT_SECONDS):
             if _is(error, ClientStalledError):
                 await _abort_stalled(context, method)
-            elif not isinstance(error, SpecpairError):
+            if not isinstance(error, SpecpairError):
                 logger.error("a call failed", exc_info=error, extra={"method": method})
-                error = internal_error()
-            await abort(context, rich_status(error))
+            await abort(context, rich_status(error if isinstance(error, SpecpairError) else internal_error()))
     except grpc.aio.AbortError:
         raise
     except (grpc.aio.BaseError, TimeoutError):

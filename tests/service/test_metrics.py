@@ -24,6 +24,7 @@ from coordinator.acceptance import Acceptance
 from coordinator.choices import Choices
 from coordinator.generation import Generation
 from coordinator.metrics.http_metrics import MODEL, OTHER, PAGE, PATHS
+from coordinator.places import Refusal
 from specpair.metrics_text import render
 from specpair.options import Drafter, Rule
 from specpair.rpc.messages import drafter_to_proto, rule_to_proto
@@ -44,6 +45,7 @@ BOUNDED = {
     "part": {"draft", "verify", "network", "rollback"},
     "outcome": {"finished", "failed", "cancelled"},
     "finished_reason": {"stop", "length"},
+    "reason": {reason.value for reason in Refusal},
     "state": {"used", "shared", "kept", "free"},
     "kind": {"draft", "plain", "fallback", "prefill", "decode", "repeated", "reopened", "moved"},
     "path": {*PATHS, MODEL, PAGE, OTHER},
@@ -364,7 +366,8 @@ async def test_model_services_count_what_they_were_asked(load: Load) -> None:
         assert fed == total(model.registry, "specpair_model_tokens_total")
         states = {state: total(model.registry, "specpair_cache_blocks", state=state) for state in BOUNDED["state"]}
         assert states["used"] + states["kept"] + states["free"] == model.host.engine.cache.block_count
-        assert total(model.registry, "specpair_sequences_open") == 0
+    for service in ("draft", "target"):  # before they were stopped, with a request under way
+        assert "specpair_sequences_open 0.0" in load.texts[service]
     outputs = sum(len(generation.output.token_ids) > 0 for generation in load.generations)
     verified = load.coordinator("specpair_spec_decode_rounds_total") + outputs
     asked = verified + load.coordinator("specpair_spec_decode_num_draft_tokens_total")
