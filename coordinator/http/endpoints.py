@@ -129,11 +129,12 @@ async def generate(
             trace_context,
             shares=len(requests),
             passed_over=answer.outputs.passed_over,
+            is_admitted=len(requests) > 1,
         )
         for request in requests
     ]
     if len(sources) > 1:
-        async with aclosing(merge(sources)) as merged:
+        async with serving.admit(requests), aclosing(merge(sources)) as merged:
             async for item in merged:
                 yield item
         return

@@ -127,3 +127,18 @@ def retry_delay(error: grpc.aio.AioRpcError) -> float:
 async def metrics(pair: RunningPair) -> str:
     async with http_client(pair) as client:
         return (await client.get("/metrics")).text
+
+
+async def test_the_prompts_of_one_http_request_are_taken_together_or_not_at_all(models: tuple[Path, Path]) -> None:
+    async with serving(models, max_queued_requests=1) as pair, http_client(pair) as client:
+        prompts = [prompt_of(index) for index in range(PLACES)]
+        body = {"prompt": prompts, "max_tokens": LENGTH, "temperature": 0}
+        answers = await asyncio.gather(*(client.post("/v1/completions", json=body) for _ in range(6)))
+        statuses = Counter(answer.status_code for answer in answers)
+        assert statuses == {200: 2, 429: 4}, "one runs, one waits"
+        usage = [answer.json()["usage"]["completion_tokens"] for answer in answers if answer.status_code == 200]
+        assert usage == [PLACES * LENGTH] * 2
+        text = await metrics(pair)
+        assert f'specpair_requests_total{{outcome="failed"}} {4.0 * PLACES}' in text
+        assert f'specpair_requests_total{{outcome="finished"}} {2.0 * PLACES}' in text
+        await pair.check_clean()
