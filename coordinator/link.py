@@ -144,6 +144,7 @@ class Link(ABC, Generic[PeerT]):
             return
         self._is_serving = is_serving
         if is_serving:
+            self.breaker.succeed()  # what it failed at, it failed at before
             self._check_wanted.set()  # it may be another process
         self._news.announce()
 

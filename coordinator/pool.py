@@ -83,9 +83,9 @@ class Pool(Generic[LinkT]):
             await self.news.wait(remaining)
 
     def has_better(self, link: LinkT) -> bool:
-        """Whether there is an instance to go to from `link`, which failed: one that did not."""
-        others = (other for other in self.links.values() if other is not link)
-        return any(other.is_usable and other.breaker.is_closed for other in others)
+        """Whether there is an instance to go to from `link`, which failed: one that did not, or any if it is gone."""
+        others = (other for other in self.links.values() if other is not link and other.is_usable)
+        return any(other.breaker.is_closed or not link.is_there for other in others)
 
     async def watch(self) -> None:
         """Finds the instances and follows each, until cancelled."""

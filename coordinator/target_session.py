@@ -160,7 +160,8 @@ class TargetSession:
 
     async def _recover(self, error: SpecpairError, backoff: Backoff) -> None:
         """After a target did not answer: goes to another, or waits for this one."""
-        if self._link is not None:
+        is_over = self._deadline is not None and time.monotonic() >= self._deadline
+        if self._link is not None and not is_over:  # a client's short patience says nothing of the target
             self._link.fail(error)
         if not self._moved():
             await self._pause(error, backoff)

@@ -1,7 +1,7 @@
 """A pair of fakes with a coordinator's links to them."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 from coordinator.breaker import Breaker
@@ -38,6 +38,13 @@ def request(max_tokens: int = 40, count: int = 4, **changes: object) -> Generati
         "num_speculative_tokens": count,
     }
     return GenerationRequest(**{**values, **changes})  # type: ignore[arg-type]
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Waits for what is about to happen."""
+    async with asyncio.timeout(5.0):
+        while not condition():
+            await asyncio.sleep(0.001)
 
 
 def targets_of(*fakes: FakeTarget) -> Targets:

@@ -12,6 +12,7 @@ from specpair.errors import (
     BaseLengthMismatchError,
     ConflictingBodyError,
     LengthNotReachedError,
+    PeerUnavailableError,
     SequenceNotFoundError,
     StaleStepError,
 )
@@ -252,7 +253,9 @@ class FakeTarget(FakeSequences, TargetPeer):
     ) -> Verdict:
         index = self.faults.begin()
         held = self.locate(sequence_id, step, base_length)
-        await held.work(self.delay)
+        await held.work(min(self.delay, within))
+        if self.delay > within:
+            raise PeerUnavailableError(f"the peer did not answer within {within:g} s", timeout=within)
         drafted = [] if proposal is None else list(proposal.token_ids)
         if step == held.last_step:
             if held.last_body != (base_length, drafted):

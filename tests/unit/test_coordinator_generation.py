@@ -23,7 +23,7 @@ from specpair.errors import (
     VocabularyMismatchError,
 )
 from specpair.options import SamplingOptions
-from tests.unit.coordinator_bench import AWAY, PROMPT, bench, drafts_of, targets_of
+from tests.unit.coordinator_bench import AWAY, PROMPT, bench, drafts_of, targets_of, until
 from tests.unit.coordinator_peers import FakeDraft, FakeTarget, continuation, logprob, model_info
 
 
@@ -522,3 +522,29 @@ async def test_sequences_are_closed_once_the_peer_is_back(monkeypatch: pytest.Mo
         is_away = False
         b.target.say_health(is_serving=True)
         await b.check_closed()
+
+
+async def test_a_target_that_came_back_is_gone_to_before_it_has_answered_anything() -> None:
+    async with bench(target_count=2) as b:
+        links = b.pair.target.links
+        links["target:2"].fail(AWAY)
+        b.targets[1].say_health(is_serving=False)
+        await until(lambda: not links["target:2"].is_there)
+        rounds = b.generation().rounds()
+        await anext(rounds)
+        assert b.targets[0].held
+        b.targets[1].say_health(is_serving=True)
+        await until(lambda: links["target:2"].is_there)
+        b.targets[0].faults.before = dict.fromkeys(range(1000), AWAY)
+        generated = [token for r in [r async for r in rounds] for token in r.token_ids]
+        assert generated == continuation(PROMPT, 40)[1:]
+        assert b.targets[1].opened
+
+
+async def test_an_impatient_client_is_not_the_targets_fault() -> None:
+    async with bench() as b:
+        b.target.delay = 0.2
+        generation = Generation(b.generation().request, b.pair, deadline=time.monotonic() + 0.05)
+        with pytest.raises(PeerUnavailableError):
+            await collect(generation)
+        assert b.pair.target.links["target:1"].breaker.is_closed

@@ -8,14 +8,8 @@ import pytest
 from coordinator import pool
 from coordinator.discovery import resolve
 from coordinator.pair import watched
-from tests.unit.coordinator_bench import bench, targets_of
+from tests.unit.coordinator_bench import bench, targets_of, until
 from tests.unit.coordinator_peers import FakeTarget, model_info
-
-
-async def until(condition: object) -> None:
-    async with asyncio.timeout(2.0):
-        while not condition():  # type: ignore[operator]
-            await asyncio.sleep(0.001)
 
 
 async def test_an_address_is_itself_and_a_name_all_that_it_stands_for(monkeypatch: pytest.MonkeyPatch) -> None:
