@@ -11,6 +11,7 @@ import grpc.aio
 
 from specpair.errors import SpecpairError
 from specpair.rpc.config import STALLED_SECONDS
+from specpair.rpc.decoding import lenient, readable
 from specpair.rpc.limited_context import ClientStalledError, LimitedContext
 from specpair.rpc.running_calls import RunningCalls
 from specpair.rpc.status import abort, internal_error, rich_status
@@ -44,7 +45,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         if handler is None:
             return handler
         method = handler_call_details.method
-        coders = (handler.request_deserializer, handler.response_serializer)
+        coders = (lenient(handler.request_deserializer), handler.response_serializer)
         if handler.unary_unary:
             return grpc.unary_unary_rpc_method_handler(self._guarded(handler.unary_unary, method), *coders)
         if handler.unary_stream:
@@ -60,7 +61,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
             with self.calls.running(method):
                 try:
                     self.calls.check_open(method)
-                    return await behavior(request, context)
+                    return await behavior(readable(request), context)
                 except Exception as error:
                     await _abort(context, error, method)
 
@@ -97,6 +98,8 @@ async def _abort(context: grpc.aio.ServicerContext, error: Exception, method: st
         raise error
     if _is(error, grpc.aio.BaseError):
         raise asyncio.CancelledError from error  # gRPC's own: the client is gone, or the server has stopped
+    if isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]  # what a stream's requests raised, in the group of its calls
     try:
         async with asyncio.timeout(ABORT_SECONDS):
             if _is(error, ClientStalledError):

@@ -11,6 +11,7 @@ import grpc.aio
 from specpair.errors import SpecpairError
 from specpair.rpc.byte_budget import ByteBudget
 from specpair.rpc.config import MAX_MESSAGE_BYTES, MAX_TOGETHER_BYTES
+from specpair.rpc.decoding import readable
 from specpair.rpc.status import internal_error, stream_error
 from specpair.tracing import continued
 
@@ -60,7 +61,8 @@ async def serve_calls(
     Each call runs in a task of its own; answers that get ready together travel together, since each message costs both
     sides more than all that is done for a call. A SpecpairError of `handle` is the answer of that call alone, and so is
     an error that nobody foresaw, without its text. When the caller ends its side, the calls under way are still
-    answered; when the stream breaks, they are cancelled. `make_message` makes a message without `answers`.
+    answered; when the stream breaks, they are cancelled, and so they are when a message of it cannot be read.
+    `make_message` makes a message without `answers`.
     """
     calls = _Calls(context, handle, make_message)
     async with asyncio.TaskGroup() as group:
@@ -180,7 +182,7 @@ class DrainableRequests(Generic[Request]):
             raise StopAsyncIteration
         reader = self._reader = asyncio.current_task()
         try:
-            return await self._request_iterator.__anext__()
+            return readable(await self._request_iterator.__anext__())
         except asyncio.CancelledError:
             if not self._draining or reader is None:
                 raise

@@ -14,7 +14,7 @@ from specpair.errors import CapacityExhaustedError, InvalidFieldError, SpecpairE
 from specpair.rpc.config import ServerConfig
 from specpair.rpc.server import ServiceServer
 from specpair.rpc.status import error_from_rpc
-from tests.service.rpc_servers import channel_to
+from tests.service.rpc_servers import channel_to, draft_server
 
 SECRET = "/home/somebody/secret"
 
@@ -122,6 +122,30 @@ async def test_unforeseen_error_tells_nothing_and_is_logged(call: Call, caplog: 
 @every_shape
 async def test_expected_error_is_not_logged(call: Call, caplog: pytest.LogCaptureFixture) -> None:
     await failure_of(call, CapacityExhaustedError("full"))
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("shape", "method"),
+    [
+        ("unary_unary", "specpair.v1.DraftService/ProposeTokens"),
+        ("stream_stream", "specpair.v1.DraftService/StreamProposals"),
+        ("unary_unary", "grpc.health.v1.Health/Check"),
+        ("unary_stream", "grpc.health.v1.Health/Watch"),
+        ("stream_stream", "grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"),
+    ],
+)
+async def test_bytes_that_are_no_message_are_bad_input(
+    shape: str, method: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with draft_server() as (_, port), channel_to(port) as channel:
+        broken: Any = b"\xff\xff\xff" if shape.startswith("unary") else iter([b"\xff\xff\xff"])
+        call = getattr(channel, shape)(f"/{method}")(broken, timeout=10)
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await (call if shape.endswith("unary") else call.read())
+    error = error_from_rpc(caught.value)
+    assert (type(error), error.metadata) == (InvalidFieldError, {"field": "request"})
+    assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
     assert not caplog.records
 
 
