@@ -116,7 +116,7 @@ class Generation:
     @property
     def mean_logprob(self) -> float:
         """Of the output's tokens; 0 without any."""
-        return self.cumulative_logprob / max(len(self.output.token_ids), 1)
+        return self.cumulative_logprob / max(self.output.new_token_count, 1)
 
     @property
     def _first_step(self) -> int:

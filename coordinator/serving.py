@@ -200,7 +200,7 @@ class Serving:
 def _totals(generations: list[Generation]) -> dict[str, int]:
     return {
         "outputs": len(generations),
-        "completion_tokens": sum(len(generation.output.token_ids) for generation in generations),
+        "completion_tokens": sum(generation.output.new_token_count for generation in generations),
         "proposed": sum(generation.acceptance.draft_token_count for generation in generations),
         "accepted": sum(generation.acceptance.accepted_token_count for generation in generations),
     }
@@ -218,13 +218,13 @@ def _sample(generation: Generation) -> OutputSample:
         finish_reason=generation.output.finish_reason,
         draft_token_count=acceptance.draft_token_count,
         acceptance_rate=acceptance.acceptance_rate,
-        tokens_per_round=acceptance.tokens_per_round(len(generation.output.token_ids)),
+        tokens_per_round=acceptance.tokens_per_round(generation.output.new_token_count),
     )
 
 
 def _numbers(generation: Generation) -> dict[str, object]:
     acceptance = generation.acceptance
-    completion_token_count = len(generation.output.token_ids)
+    completion_token_count = generation.output.new_token_count
     return {
         "finish_reason": generation.output.finish_reason,
         "completion_tokens": completion_token_count,
