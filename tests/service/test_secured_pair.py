@@ -84,6 +84,8 @@ async def test_everything_works_for_those_who_may(tmp_path: Path) -> None:
         async with secured.http() as client:
             answer = await client.post("/v1/completions", json=COMPLETION)
             assert answer.status_code == 200 and answer.json()["usage"]["completion_tokens"] == 3
+            named = await client.get("/v1/models", headers={"host": "api.example.org"})
+            assert named.status_code == 200, "under TLS the certificate says whose name it is"
         async with secured.openai(CLIENT_TOKEN) as openai:
             assert [model.object async for model in openai.models.list()] == ["model"]
 

@@ -67,3 +67,14 @@ def test_a_length_that_nobody_asked_for_is_shortened() -> None:
     least = request(max_tokens=MAX_LOGPROB_COUNT, min_tokens=MAX_LOGPROB_COUNT // 2, logprobs=4)
     with pytest.raises(InvalidFieldError, match=r"^logprobs: "):
         within_logprob_limit(least, has_max_tokens=False)
+
+
+def test_an_output_is_not_made_shorter_than_what_was_received_of_it() -> None:
+    limits = {"max_tokens": MAX_LOGPROB_COUNT, "logprobs": 0, "prompt_logprobs": None}
+    room = MAX_LOGPROB_COUNT // 2
+    fits = request(**{**limits, "resumed_ids": (1,) * room, "logprobs": 1})
+    assert within_logprob_limit(fits, has_max_tokens=False).max_tokens == room
+    with pytest.raises(InvalidFieldError, match=r"^logprobs: "):
+        within_logprob_limit(
+            request(**{**limits, "resumed_ids": (1,) * (room + 1), "logprobs": 1}), has_max_tokens=False
+        )
