@@ -235,3 +235,22 @@ async def test_other_names_get_no_answer(client: httpx.AsyncClient, host: str, p
 @pytest.mark.parametrize("host", ["localhost", "localhost:8000", "127.0.0.1:1", "[::1]:8000", "10.0.0.7"])
 async def test_own_names_get_one(client: httpx.AsyncClient, host: str) -> None:
     assert (await client.get("/v1/models", headers={"host": host})).status_code == 200
+
+
+async def test_several_prompts_get_their_places_together_or_not_at_all() -> None:
+    """Of two prompts where one place is left, none is begun."""
+    async with running_bundled_pair(max_requests=3, max_queued_requests=0) as pair, http_client(pair) as client:
+        long = {"prompt": PROMPT, "max_tokens": 1500, "ignore_eos": True, "n": 2, "stream": True}
+        two = {"prompt": [PROMPT, PROMPT], "max_tokens": 2}
+        async with client.stream("POST", "/v1/completions", json=long) as running:
+            lines = running.aiter_lines()  # closed, it would end the request
+            await anext(lines)
+            before = counted(pair, "specpair_prompt_tokens_total")
+            for is_stream in (False, True):
+                answer = await client.post("/v1/completions", json={**two, "stream": is_stream})
+                assert answer.status_code == 429
+            assert counted(pair, "specpair_prompt_tokens_total") == before
+            assert counted(pair, "specpair_requests_total", outcome="failed") == 2 * 2
+            assert (await client.post("/v1/completions", json={**two, "prompt": [PROMPT]})).status_code == 200
+        await pair.check_clean()
+        assert (await client.post("/v1/completions", json=two)).status_code == 200
