@@ -280,7 +280,8 @@ class Engine:
         """
         age = {work: number for number, work in enumerate(self._works)}
         reserved: list[Chunk] = []
-        for chunk in sorted(chunks, key=lambda chunk: age[chunk.work]):
+        chunks = sorted(chunks, key=lambda chunk: age[chunk.work])
+        for chunk in chunks:
             if chunk.work.sequence.holding is None:  # given up just now, for an older one
                 continue
             while not self._append(chunk):
