@@ -20,6 +20,9 @@ def schedule(works: Sequence[Work], token_budget: int, short: int) -> list[Chunk
 
     A work is short if at most `short` of its tokens are pending. Rows whose logits are wanted are never split: a
     chunk either completes the work or ends before them, and where they are all that is left they may exceed the budget.
+
+    So a pass feeds fewer than max(`token_budget`, S + `short`) + R tokens: S are those of the short works, at most
+    `short` for each open sequence, and R are the most rows that one work wants.
     """
     chunks = [Chunk(work, work.pending, True) for work in works if work.pending <= short]
     # However many short works there are, others get on by as many tokens as one of them.

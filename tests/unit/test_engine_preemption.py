@@ -177,7 +177,7 @@ def test_the_oldest_gets_on_whatever_the_others_want(kind: str) -> None:
     """A long prompt that fills the cache, beside short sequences without end: it is answered while they go on."""
 
     async def main() -> None:
-        runner = ChecksumRunner(make_cache(kind, 20))
+        runner: Any = ChecksumRunner(make_cache(kind, 20))
         engine = Engine(runner, advance, token_budget=8, short=6)
         ended = asyncio.Event()
 
@@ -201,6 +201,16 @@ def test_the_oldest_gets_on_whatever_the_others_want(kind: str) -> None:
         await engine.stop()
 
     asyncio.run(main())
+
+
+@pytest.mark.parametrize("kind", CACHES)
+def test_a_turn_without_room_is_no_reason_to_refuse(kind: str) -> None:
+    """The first pass holds the first two, and fails. The third has its turns without them, while the first, which runs
+    alone now, holds the cache."""
+    given_loads = [Load(list(range(20)), [0], 0), Load([1], [0], 0), Load(list(range(20, 40)), [0], 0)]
+    runner = ChecksumRunner(make_cache(kind, 11), frozenset({1}))
+    outputs = asyncio.run(serve_all(runner, given_loads, budget=9))
+    assert outputs == [continuation(load.prompt, 1) for load in given_loads]
 
 
 @pytest.mark.parametrize("kind", CACHES)

@@ -33,6 +33,19 @@ def test_schedule(works: list[Work], budget: int) -> None:
     assert chunks or not works or all(w.pending > SHORT for w in works)
 
 
+scoring = st.builds(lambda rows: make_work(rows, rows), st.integers(1, 64))
+
+
+@given(works=st.lists(st.one_of(scoring, st.builds(make_work, st.integers(1, 900), st.just(1))), max_size=80))
+def test_a_pass_has_a_largest_size_whatever_comes(works: list[Work]) -> None:
+    """Others wait no longer for a long prompt, or for many, than such a pass takes."""
+    budget, most_rows = 32, 64
+    of_short = sum(work.pending for work in works if work.pending <= SHORT)
+    fed = sum(chunk.token_count for chunk in schedule(works, budget, SHORT))
+    assert fed < max(budget, of_short + SHORT) + most_rows
+    assert of_short <= len(works) * SHORT
+
+
 def test_prefill_is_chunked_oldest_first() -> None:
     old, young = make_work(50, 1), make_work(20, 1)
     assert [(c.work, c.token_count, c.completes) for c in schedule([old, young], 32, SHORT)] == [(old, 32, False)]
