@@ -4,11 +4,13 @@ PYTHON ?= python3
 BIN := .venv/bin
 SETUP := .venv/.setup-done
 STUBS := build/stubs
+AUDIT := build/audit
+PIP_AUDIT := 2.10.1
 PROTOS := $(sort $(wildcard proto/specpair/v1/*.proto))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test test-gpu test-compose check lint types stubs contract proto bench clean
+.PHONY: help setup run test test-gpu test-compose audit check lint types stubs contract proto bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,6 +34,15 @@ test-gpu: setup ## Run the tests that need a CUDA device
 
 test-compose: setup ## Build the images, start them with Compose, run the tests that use them
 	$(BIN)/python -m pytest -m compose -rs tests/compose
+
+audit: ## Look the pinned dependencies up among known vulnerabilities, at api.osv.dev
+	@test -x $(AUDIT)/bin/pip-audit || { $(PYTHON) -m venv $(AUDIT) && $(AUDIT)/bin/python -m pip install --quiet \
+		--disable-pip-version-check pip-audit==$(PIP_AUDIT); }
+	@if $(AUDIT)/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip --vulnerability-service osv \
+		--progress-spinner off > $(AUDIT)/report 2>&1; then cat $(AUDIT)/report; \
+	elif grep -q 'ConnectionError\|ConnectTimeout' $(AUDIT)/report; then \
+		echo "NOT AUDITED: api.osv.dev, the database of known vulnerabilities, cannot be reached from here." >&2; exit 3; \
+	else cat $(AUDIT)/report >&2; exit 1; fi
 
 check: lint types stubs contract ## Check format, lint, types, stubs and contract
 
