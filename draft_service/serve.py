@@ -49,7 +49,7 @@ def serve(config: DraftConfig, server: ServerConfig) -> None:
                 registry,
                 server.host,
                 server.metrics_port,
-                server.security.tls,
+                server.security,
                 is_ready=lambda: running.is_ready,
             ),
             open_draft(running, config, registry),

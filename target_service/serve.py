@@ -48,7 +48,7 @@ def serve(engine: EngineConfig, server: ServerConfig) -> None:
                 registry,
                 server.host,
                 server.metrics_port,
-                server.security.tls,
+                server.security,
                 is_ready=lambda: running.is_ready,
             ),
             open_target(running, engine, registry),

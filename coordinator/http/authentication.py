@@ -8,12 +8,13 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from coordinator.http.failures import failure_response
 from specpair.errors import UnauthenticatedError
-from specpair.rpc.authentication import AUTHORIZATION, Authenticator
+from specpair.rpc.authentication import Authenticator
 from specpair.rpc.http_server import CERTIFICATE_NAME
 from specpair.rpc.identity import ANONYMOUS, name_client
+from specpair.rpc.tokens import AUTHORIZATION
 
-OPEN_PATHS = ("/health", "/metrics")
-"""For whoever reaches the port: load balancers and Prometheus; they tell of counts and times, never of texts."""
+OPEN_PATHS = ("/health",)
+"""For whoever reaches the port: load balancers have no secrets, and it tells none."""
 
 
 class Authentication:

@@ -3,6 +3,7 @@
 import http.client
 import ssl
 import time
+import urllib.error
 import urllib.request
 from collections import deque
 from typing import NamedTuple
@@ -10,10 +11,12 @@ from typing import NamedTuple
 from specpair.cli.exposition import Exposition
 from specpair.cli.failures import WRONG_USE, CommandError
 from specpair.rpc.credentials import http_client_context
-from specpair.rpc.security import TlsFiles
+from specpair.rpc.security import PLAIN, ChannelSecurity, TlsFiles
+from specpair.rpc.tokens import AUTHORIZATION, bearer, token_of
 
 MAX_BYTES = 16 * 1024 * 1024
 TIMEOUT = 2.0
+UNAUTHENTICATED = 401
 
 
 class Scrape(NamedTuple):
@@ -27,15 +30,14 @@ class Scrape(NamedTuple):
 class Endpoint:
     """One endpoint with what it said lately."""
 
-    def __init__(self, url: str, window: float, tls: TlsFiles | None = None):
-        """`window` is the stretch of time to remember, in seconds. Raises CommandError for what is no URL.
-
-        `tls` has the authorities for https, and the certificate to show.
-        """
+    def __init__(self, url: str, window: float, access: ChannelSecurity = PLAIN):
+        """`window` is the stretch of time to remember, in seconds. Raises CommandError for what is no URL, and
+        InvalidFieldError for certificates and tokens that cannot be used."""
         if not url.startswith(("http://", "https://")):
             raise CommandError(f"{url} is no URL; it must be as http://127.0.0.1:8000/metrics", WRONG_USE)
         self.url = url
-        self._opener = opener(tls)
+        self._opener = opener(access.tls)
+        self._token = token_of(access)
         self.problem: str | None = "not asked yet"
         """Why there is nothing new; None if there is."""
         self._window = window
@@ -54,13 +56,19 @@ class Endpoint:
     def ask(self) -> None:
         """Takes the answer in, or notes the problem."""
         try:
-            with self._opener.open(self.url, timeout=TIMEOUT) as response:
+            with self._opener.open(self._request(), timeout=TIMEOUT) as response:
                 text = response.read(MAX_BYTES).decode()
             self.add(Scrape(time.time(), Exposition.parse(text)))
         except (OSError, http.client.HTTPException) as error:
             self.problem = problem_of(error)
         except ValueError:
             self.problem = "no metrics there"
+
+    def _request(self) -> urllib.request.Request:
+        request = urllib.request.Request(self.url)
+        if self._token is not None:
+            request.add_unredirected_header(AUTHORIZATION, bearer(self._token))  # whoever else it may point to
+        return request
 
     def add(self, scrape: Scrape) -> None:
         self.problem = None
@@ -76,6 +84,8 @@ def opener(tls: TlsFiles | None) -> urllib.request.OpenerDirector:
 
 
 def problem_of(error: Exception) -> str:
-    """TLS is named: who is not let in would look for the service otherwise."""
+    """What somebody who is not let in has to know; everybody else looks for the service."""
+    if isinstance(error, urllib.error.HTTPError) and error.code == UNAUTHENTICATED:
+        return "wants a bearer token: see --token-file"
     reason = getattr(error, "reason", error)
     return f"TLS: {reason.reason or reason}" if isinstance(reason, ssl.SSLError) else "not reached"

@@ -46,10 +46,10 @@ def top(
     """
     check_range("--interval", interval, 0.1, MAX_SECONDS)
     check_range("--window", window, interval, MAX_SECONDS)
-    tls = current_access().tls
-    coordinator = Endpoint(metrics, window, tls)
+    access = current_access()
+    coordinator = Endpoint(metrics, window, access)
     named = {"draft": draft_metrics, "target": target_metrics}
-    models = {name: Endpoint(url, window, tls) for name, url in named.items() if url != NONE}
+    models = {name: Endpoint(url, window, access) for name, url in named.items() if url != NONE}
     console = Console(no_color=no_color or None, highlight=False)
     if once or not console.is_terminal:
         asyncio.run(ask_all(coordinator, models))

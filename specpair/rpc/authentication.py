@@ -9,9 +9,8 @@ import grpc.aio
 from specpair.errors import UnauthenticatedError
 from specpair.rpc.identity import ANONYMOUS, name_client
 from specpair.rpc.security import ServerSecurity
-from specpair.rpc.tokens import KnownTokens
+from specpair.rpc.tokens import AUTHORIZATION, KnownTokens
 
-AUTHORIZATION = "authorization"
 OPEN_SERVICES = ("/grpc.health.v1.Health/",)
 """For whoever reaches the port: load balancers and health checks of containers have no secrets, and it tells none."""
 

@@ -12,10 +12,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from specpair.errors import UnauthenticatedError
 from specpair.metrics_text import render_in_turns
+from specpair.rpc.authentication import Authenticator
 from specpair.rpc.config import join_address
 from specpair.rpc.http_server import QuietServer, listen, scheme, tls_options
-from specpair.rpc.security import TlsFiles
+from specpair.rpc.security import UNPROTECTED, ServerSecurity, TlsFiles
+from specpair.rpc.tokens import AUTHORIZATION
 
 IDLE_SECONDS = 75
 """How long a connection may be idle: longer than usual between two scrapes, so that one connection serves them all."""
@@ -31,18 +34,19 @@ async def metrics_endpoint(
     registry: CollectorRegistry,
     host: str,
     port: int | None,
-    tls: TlsFiles | None = None,
+    security: ServerSecurity = UNPROTECTED,
     is_ready: Callable[[], bool] = lambda: True,
 ) -> AsyncIterator[int | None]:
     """Serves the metrics at /metrics while it is open, and at /health whether the service is ready; gives the port.
 
-    It asks for no token: metrics are counts and times, never texts. A port of 0 is any free one, one of None serves
-    nothing. Raises BindError, and InvalidFieldError for certificates.
+    Metrics want a token where tokens are asked for, health does not. A port of 0 is any free one, one of None serves
+    nothing. Raises BindError, and InvalidFieldError for certificates and tokens.
     """
     if port is None:
         yield None
         return
-    server = QuietServer(_config(metrics_app(registry, is_ready), tls))
+    tls = security.tls
+    server = QuietServer(_config(metrics_app(registry, is_ready, Authenticator(security)), tls))
     listening = listen(host, port, "--metrics-port")
     serving = asyncio.create_task(server.serve([listening]))
     bound_port = listening.getsockname()[1]
@@ -55,10 +59,14 @@ async def metrics_endpoint(
         listening.close()
 
 
-def metrics_app(registry: CollectorRegistry, is_ready: Callable[[], bool]) -> Starlette:
+def metrics_app(registry: CollectorRegistry, is_ready: Callable[[], bool], authenticator: Authenticator) -> Starlette:
     """The metrics, in the format that the Accept header asks for; health as gRPC's health protocol has it."""
 
     async def metrics(request: Request) -> Response:
+        try:
+            authenticator.client_of(request.headers.get(AUTHORIZATION))
+        except UnauthenticatedError as error:
+            return JSONResponse({"error": error.message}, 401, headers={"www-authenticate": "Bearer"})
         body, content_type = await render_in_turns(registry, request.headers.get("accept", ""))
         return Response(body, headers={"content-type": content_type})
 

@@ -7,10 +7,9 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from specpair.errors import InvalidFieldError
 from specpair.rpc.credentials import grpc_channel_credentials
 from specpair.rpc.security import ChannelSecurity
-from specpair.rpc.tokens import checked_token, read_token
+from specpair.rpc.tokens import AUTHORIZATION, bearer, token_of
 from specpair.rpc.watched_files import WatchedFiles
 
 MakeChannel = Callable[[grpc.ChannelCredentials | None], grpc.aio.Channel]
@@ -108,19 +107,12 @@ def _watched_credentials(security: ChannelSecurity) -> Callable[[], grpc.Channel
 
 
 def _watched_metadata(security: ChannelSecurity) -> Callable[[], Metadata]:
-    path = security.token_file
-    if path is not None:
-        return WatchedFiles([path], lambda: _metadata(read_token(path))).current
-    metadata = () if security.token is None else _metadata(_checked(security.token))
+    if security.token_file is not None:
+        return WatchedFiles([security.token_file], lambda: _metadata(security)).current
+    metadata = _metadata(security)
     return lambda: metadata
 
 
-def _metadata(token: str) -> Metadata:
-    return (("authorization", f"Bearer {token}"),)
-
-
-def _checked(token: str) -> str:
-    try:
-        return checked_token(token)
-    except ValueError as error:
-        raise InvalidFieldError("token", str(error)) from None
+def _metadata(security: ChannelSecurity) -> Metadata:
+    token = token_of(security)
+    return () if token is None else ((AUTHORIZATION, bearer(token)),)

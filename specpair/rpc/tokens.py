@@ -9,6 +9,7 @@ import hmac
 from collections.abc import Iterable
 
 from specpair.errors import InvalidFieldError, UnauthenticatedError
+from specpair.rpc.security import ChannelSecurity
 from specpair.rpc.watched_files import WatchedFiles, read_secret_file
 
 MIN_TOKEN_LENGTH = 16
@@ -16,6 +17,8 @@ MIN_TOKEN_LENGTH = 16
 MAX_TOKEN_LENGTH = 4096
 MAX_NAME_LENGTH = 64
 DIGEST_PREFIX = "sha256:"
+AUTHORIZATION = "authorization"
+"""Key of the metadata, and name of the header."""
 SCHEME = "bearer"
 
 
@@ -120,3 +123,18 @@ def read_token(path: str) -> str:
         return checked_token(text)
     except ValueError as error:
         raise InvalidFieldError("token_file", f"{path} {error}") from None
+
+
+def token_of(security: ChannelSecurity) -> str | None:
+    """The token to show, as the file has it now; None for none. Raises InvalidFieldError."""
+    if security.token_file is not None:
+        return read_token(security.token_file)
+    try:
+        return None if security.token is None else checked_token(security.token)
+    except ValueError as error:
+        raise InvalidFieldError("token", str(error)) from None
+
+
+def bearer(token: str) -> str:
+    """The header's value."""
+    return f"Bearer {token}"

@@ -3,6 +3,7 @@
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import httpx
 import pytest
@@ -11,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from specpair.metrics_registry import service_registry
 from specpair.rpc.metrics_endpoint import metrics_endpoint
+from specpair.rpc.security import ServerSecurity
 from specpair.rpc.server import BindError
 from specpair.version import package_version
 
@@ -81,3 +83,19 @@ async def test_port_is_free_afterwards() -> None:
 async def test_no_port_is_no_server() -> None:
     async with metrics_endpoint(service_registry("draft"), HOST, None) as port:
         assert port is None
+
+
+async def test_metrics_want_a_token_where_tokens_are_asked_for(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text("prometheus:the-token-of-prometheus\n")
+    security = ServerSecurity(tokens_file=str(tokens))
+    async with (
+        metrics_endpoint(service_registry("draft"), HOST, 0, security) as port,
+        httpx.AsyncClient(base_url=f"http://{HOST}:{port}") as client,
+    ):
+        refused = await client.get("/metrics", headers={"authorization": "Bearer the-token-of-somebody"})
+        assert refused.status_code == 401 and refused.headers["www-authenticate"] == "Bearer"
+        assert "specpair" not in refused.text
+        served = await client.get("/metrics", headers={"authorization": "Bearer the-token-of-prometheus"})
+        assert served.status_code == 200 and "specpair_build_info" in served.text
+        assert (await client.get("/health")).status_code == 200

@@ -10,6 +10,7 @@ import pytest
 
 from specpair.metrics_registry import service_registry
 from specpair.rpc.metrics_endpoint import metrics_endpoint
+from specpair.rpc.security import ServerSecurity
 from tests.service.certificates import Authority
 
 PROBE = Path(__file__).parents[2] / "deploy" / "probe.py"
@@ -38,7 +39,10 @@ async def test_by_tls_where_the_service_has_it(wants_certificates: bool, tmp_pat
     authority = Authority(tmp_path)
     tls = authority.tls("service", ca=authority.path if wants_certificates else None)
     assert tls.cert is not None and tls.key is not None
-    async with metrics_endpoint(service_registry("draft"), HOST, 0, tls) as port:
+    tokens = tmp_path / "tokens"
+    tokens.write_text("somebody:a-token-that-is-not-shown\n")
+    security = ServerSecurity(tls=tls, tokens_file=str(tokens))
+    async with metrics_endpoint(service_registry("draft"), HOST, 0, security) as port:
         assert port is not None
         assert await probe(port, SPECPAIR_TLS_CERT=tls.cert, SPECPAIR_TLS_KEY=tls.key) == (0, "")
         assert (await probe(port, SPECPAIR_TLS_CERT=""))[0] == 1

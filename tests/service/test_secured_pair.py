@@ -100,6 +100,7 @@ async def test_strangers_over_http_get_401_as_openai_words_it(tmp_path: Path) ->
                     await client.get("/v1/models"),
                     await client.get("/v1/nothing"),
                     await client.get("/openapi.json"),
+                    await client.get("/metrics"),
                     await client.get("/v1/../v1/models"),
                     await client.get("//v1/models"),
                 ]
@@ -107,7 +108,7 @@ async def test_strangers_over_http_get_401_as_openai_words_it(tmp_path: Path) ->
                 error = answers[0].json()["error"]
                 assert (error["code"], error["param"]) == ("invalid_api_key", None)
                 assert answers[0].headers["www-authenticate"] == "Bearer" and answers[0].headers["x-request-id"]
-                opens = [await client.get(path) for path in ("/health", "/metrics", "/")]
+                opens = [await client.get(path) for path in ("/health", "/", "/main.mjs")]
                 assert [answer.status_code for answer in opens] == [200, 200, 200]
         async with secured.openai("sk-wrong") as openai:
             with pytest.raises(AuthenticationError):
@@ -147,6 +148,8 @@ async def test_the_command_line(tmp_path: Path) -> None:
             assert f"the coordinator at {address} {problem}: see --token-file and SPECPAIR_TOKEN" in result.stderr
         result = await secured.specpair("info", "--address", address, is_trusting=False)
         assert result.exit_code == 1 and "perhaps it speaks TLS" in result.stderr
+        result = await secured.specpair("top", "--once", "--metrics", url, token=None)
+        assert result.exit_code == 1 and "wants a bearer token: see --token-file" in result.stderr
         result = await secured.specpair("top", "--once", "--metrics", url, is_trusting=False)
         assert result.exit_code == 1 and "TLS: CERTIFICATE_VERIFY_FAILED" in result.stderr
         files = ["--tls-cert", str(secured.client.cert), "--tls-key", "missing"]

@@ -153,7 +153,7 @@ async def test_a_clients_certificates_change_without_a_restart(tmp_path: Path) -
 async def test_metrics_over_tls(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     server, client = authority.tls("server", ca=authority.path), authority.tls("client", ca=authority.path)
-    async with metrics_endpoint(service_registry("draft"), "127.0.0.1", 0, server) as port:
+    async with metrics_endpoint(service_registry("draft"), "127.0.0.1", 0, ServerSecurity(tls=server)) as port:
         url = f"https://127.0.0.1:{port}/metrics"
         async with httpx.AsyncClient(verify=http_client_context(client)) as scraper:
             assert (await scraper.get(url)).status_code == 200
@@ -175,7 +175,8 @@ async def test_metrics_with_a_new_certificate_and_new_authorities(tmp_path: Path
         async with httpx.AsyncClient(verify=context) as scraper:
             return (await scraper.get(url)).status_code
 
-    async with metrics_endpoint(service_registry("draft"), "127.0.0.1", 0, old.tls("server", ca=clients)) as port:
+    security = ServerSecurity(tls=old.tls("server", ca=clients))
+    async with metrics_endpoint(service_registry("draft"), "127.0.0.1", 0, security) as port:
         url = f"https://127.0.0.1:{port}/metrics"
         assert await scrape(url, http_client_context(by_old)) == 200
         clients.write_bytes(new.path.read_bytes())
