@@ -17,11 +17,12 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 import specpair
 from specpair.cli.failures import CommandError
 from specpair.rpc.client import connect
+from specpair.rpc.server import WATCHDOG_MARGIN_SECONDS, process_service
 
 KEPT_LINES = 15
 POLL_SECONDS = 0.1
-STOP_SECONDS = 12.0
-"""A service has its own grace time and a watchdog behind it; a child that outlasts both is killed."""
+STOP_SECONDS = WATCHDOG_MARGIN_SECONDS + 2.0
+"""Behind its grace time a service has a watchdog; a child that outlasts both is killed."""
 PROTECTING = ("SPECPAIR_TLS_", "SPECPAIR_TOKEN", "SPECPAIR_INSECURE", "SPECPAIR_PEER_")
 """Beginnings of the variables that say how a service is protected, or how one is reached."""
 
@@ -45,7 +46,8 @@ class Child:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "specpair.cli",
+            "specpair.cli.bound_child",
+            str(os.getpid()),
             *arguments,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,
@@ -56,11 +58,14 @@ class Child:
         return cls(name, address, process, on_line)
 
     async def wait_until_ready(self) -> float:
-        """Polls the health until the service serves; returns the seconds since its start."""
+        """Polls the health until this very process serves; returns the seconds since its start.
+
+        Another one that has its port answers that it knows no such service; then the child is about to end.
+        """
         channel = connect(self.address)
         try:
             stub = health_pb2_grpc.HealthStub(channel)
-            while not await _is_serving(stub):  # noqa: ASYNC110 - another process cannot set an Event of ours
+            while not await _is_serving(stub, process_service(self._process.pid)):  # noqa: ASYNC110 - another process cannot set an Event of ours
                 await asyncio.sleep(POLL_SECONDS)
         finally:
             await channel.close()
@@ -73,18 +78,22 @@ class Child:
         log = "\n".join(f"  {line}" for line in self._last_lines) or "  (it wrote nothing)"
         raise CommandError(f"the {self.name} ended with status {status}; the end of its log:\n{log}")
 
-    async def stop(self) -> None:
+    async def stop(self, grace_seconds: float) -> None:
         """Asks the process to end, and makes it if it does not."""
         with suppress(ProcessLookupError):
             self._process.terminate()
         try:
-            async with asyncio.timeout(STOP_SECONDS):
+            async with asyncio.timeout(grace_seconds + STOP_SECONDS):
                 await self._process.wait()
         except TimeoutError:
-            with suppress(ProcessLookupError):
-                self._process.kill()
+            self.kill()
             await self._process.wait()
         await self._reader
+
+    def kill(self) -> None:
+        """Ends the process at once."""
+        with suppress(ProcessLookupError):
+            self._process.kill()
 
     async def _read(self, on_line: OnLine) -> None:
         assert self._process.stdout is not None
@@ -102,9 +111,9 @@ async def _read_line(stream: asyncio.StreamReader) -> bytes:
         return b"(a line too long to show)\n"
 
 
-async def _is_serving(stub: Any) -> bool:
+async def _is_serving(stub: Any, service: str) -> bool:
     try:
-        response = await stub.Check(health_pb2.HealthCheckRequest(), timeout=1.0)
+        response = await stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=1.0)
     except grpc.aio.AioRpcError:
         return False
     return response.status == health_pb2.HealthCheckResponse.SERVING

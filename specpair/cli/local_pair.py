@@ -1,9 +1,10 @@
 """The three services as child processes: started together, watched, stopped in order."""
 
 import asyncio
+import signal
 import socket
-from collections.abc import AsyncIterator, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,8 @@ from specpair.cli.child import Child, OnLine
 from specpair.rpc.config import join_address
 
 LOOPBACK = "127.0.0.1"
+GRACE_SECONDS = 5.0
+"""At a terminal nobody wants to wait half a minute."""
 STYLES = {"draft": "magenta", "target": "cyan", "coordinator": "yellow"}
 
 
@@ -46,16 +49,40 @@ def free_port() -> int:
 
 
 @asynccontextmanager
-async def run_children(plans: list[ServicePlan], on_line: OnLine) -> AsyncIterator[list[Child]]:
-    """The services; stopped at the end, the coordinator first, so that it can close its sequences."""
+async def run_children(
+    plans: list[ServicePlan], on_line: OnLine, grace_seconds: float = GRACE_SECONDS
+) -> AsyncIterator[list[Child]]:
+    """The services; stopped at the end, the coordinator first, so that it can close its sequences.
+
+    `grace_seconds` is what they have been given to end in; another signal meanwhile, and they are killed.
+    """
     children: list[Child] = []
     try:
         for plan in plans:
             children.append(await Child.start(plan.name, plan.address, plan.arguments, on_line))
         yield children
     finally:
-        await asyncio.gather(*(child.stop() for child in children if child.name == "coordinator"))
-        await asyncio.gather(*(child.stop() for child in children))
+        with killing_on_signals(children):
+            await asyncio.gather(*(child.stop(grace_seconds) for child in children if child.name == "coordinator"))
+            await asyncio.gather(*(child.stop(grace_seconds) for child in children))
+
+
+@contextmanager
+def killing_on_signals(children: list[Child]) -> Iterator[None]:
+    """Meanwhile SIGINT and SIGTERM end the children at once: whoever asks twice has waited long enough."""
+
+    def kill() -> None:
+        for child in children:
+            child.kill()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, kill)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
 
 
 async def announce(children: list[Child], console: Console) -> None:

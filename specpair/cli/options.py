@@ -256,6 +256,18 @@ MetricsPortOption = Annotated[
         rich_help_panel=LISTENING,
     ),
 ]
+GraceSecondsOption = Annotated[
+    float,
+    typer.Option(
+        "--grace-seconds",
+        envvar="SPECPAIR_GRACE_SECONDS",
+        min=0,
+        max=3600,
+        help="Seconds that running requests have to end after a signal to stop, while new ones are refused. A second "
+        "signal ends the process at once.",
+        rich_help_panel=LISTENING,
+    ),
+]
 LogFormatOption = Annotated[
     LogFormat,
     typer.Option(

@@ -59,6 +59,7 @@ def serve_draft(
     tls_ca: protection.TlsCaOption = None,
     tokens_file: protection.TokensFileOption = None,
     insecure: protection.InsecureOption = False,
+    grace_seconds: opt.GraceSecondsOption = 5.0,
     log_format: opt.LogFormatOption = "console",
     log_level: opt.LogLevelOption = "info",
 ) -> None:
@@ -99,6 +100,7 @@ def serve_draft(
         host=host,
         port=port,
         metrics_port=metrics_port or None,
+        grace_seconds=grace_seconds,
         security=protection.server_security(tls_cert, tls_key, tls_ca, tokens_file, insecure),
         log_format=log_format,
         log_level=log_level,
@@ -134,6 +136,7 @@ def serve_target(
     tls_ca: protection.TlsCaOption = None,
     tokens_file: protection.TokensFileOption = None,
     insecure: protection.InsecureOption = False,
+    grace_seconds: opt.GraceSecondsOption = 5.0,
     log_format: opt.LogFormatOption = "console",
     log_level: opt.LogLevelOption = "info",
 ) -> None:
@@ -159,6 +162,7 @@ def serve_target(
         host=host,
         port=port,
         metrics_port=metrics_port or None,
+        grace_seconds=grace_seconds,
         security=protection.server_security(tls_cert, tls_key, tls_ca, tokens_file, insecure),
         log_format=log_format,
         log_level=log_level,
@@ -267,6 +271,7 @@ def serve_coordinator(
     peer_tls_key: protection.PeerTlsKeyOption = None,
     peer_tls_name: protection.PeerTlsNameOption = None,
     peer_token_file: protection.PeerTokenFileOption = None,
+    grace_seconds: opt.GraceSecondsOption = 30.0,
     log_format: opt.LogFormatOption = "console",
     log_level: opt.LogLevelOption = "info",
 ) -> None:
@@ -276,7 +281,14 @@ def serve_coordinator(
     security = protection.server_security(tls_cert, tls_key, tls_ca, tokens_file, insecure)
     serve(
         CoordinatorConfig(
-            server=ServerConfig(host=host, port=port, security=security, log_format=log_format, log_level=log_level),
+            server=ServerConfig(
+                host=host,
+                port=port,
+                grace_seconds=grace_seconds,
+                security=security,
+                log_format=log_format,
+                log_level=log_level,
+            ),
             http=HttpConfig(host=host, port=http_port, allowed_hosts=opt.listed(http_allowed_hosts), security=security)
             if http_port
             else None,

@@ -15,6 +15,7 @@ from specpair.cli.failures import INTERRUPTED, WRONG_USE, CommandError, friendly
 from specpair.cli.generate import run_generation
 from specpair.cli.gpu_shares import gpu_shares
 from specpair.cli.local_pair import (
+    GRACE_SECONDS,
     LOOPBACK,
     ServicePlan,
     announce,
@@ -110,6 +111,7 @@ def up(
     ] = None,
     tokens_file: protection.TokensFileOption = None,
     insecure: protection.InsecureOption = False,
+    grace_seconds: opt.GraceSecondsOption = GRACE_SECONDS,
     log_level: opt.LogLevelOption = "info",
     quiet: Annotated[bool, typer.Option("--quiet", help="Leave the services' logs out.")] = False,
     prompt: Annotated[
@@ -140,6 +142,7 @@ def up(
         "--max-model-len": max_model_len,
         "--max-num-seqs": max_num_seqs,
         "--log-level": log_level,
+        "--grace-seconds": grace_seconds,
     }
     proposing = {"--model": drafting.model_to_load(draft, drafter), "--drafter": drafter.value, "--table": table}
     models = {
@@ -160,12 +163,13 @@ def up(
     if http_port is None:
         http_port = 0 if request is not None else opt.HTTP_PORT
     flags = {**addresses, "--num-speculative-tokens": length, "--http-port": http_port, "--log-level": log_level}
+    flags |= {"--grace-seconds": grace_seconds}
     flags |= {"--tokens-file": tokens_file, "--insecure": insecure}
     flags["--http-allowed-hosts"] = http_allowed_hosts or None
     plans.append(plan_service("coordinator", flags, host=host, port=ports["coordinator"]))
     url = f"http://{reachable_address(host, http_port)}" if http_port else None
     console = Console(stderr=True, highlight=False, no_color=no_color or None)
-    asyncio.run(_run(plans, console, request, url, is_quiet=quiet, is_plain=no_color))
+    asyncio.run(_run(plans, console, request, url, grace_seconds=grace_seconds, is_quiet=quiet, is_plain=no_color))
 
 
 async def _run(
@@ -174,6 +178,7 @@ async def _run(
     request: pb.GenerateTokensRequest | None,
     url: str | None,
     *,
+    grace_seconds: float,
     is_quiet: bool,
     is_plain: bool,
 ) -> None:
@@ -182,7 +187,7 @@ async def _run(
     address = plans[-1].address
     _cancel_on_signals()
     try:
-        async with run_children(plans, on_line) as children:
+        async with run_children(plans, on_line, grace_seconds) as children:
             await unless_dead(children, announce(children, console))
             if request is not None:
                 return await unless_dead(children, run_generation(address, request, is_plain=is_plain))
@@ -197,7 +202,7 @@ async def _run(
 
 
 def _cancel_on_signals() -> None:
-    """The first SIGINT or SIGTERM cancels the current task; more of them cannot disturb the stopping."""
+    """The first SIGINT or SIGTERM cancels the current task."""
     task = asyncio.current_task()
     assert task is not None
     loop = asyncio.get_running_loop()

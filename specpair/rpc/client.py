@@ -20,7 +20,9 @@ from specpair.v1 import draft_service_pb2 as draft_pb2
 from specpair.v1 import target_service_pb2 as target_pb2
 
 PING_INTERVAL_MS = 1000
-PING_TIMEOUT_MS = 1000
+PING_TIMEOUT_MS = 3000
+"""A peer that stands still is noticed after at most both together: within a draft's deadline of 5 s. On a machine with
+too much to do, a live one may well take a second to answer."""
 RECONNECT_MS = 100
 MAX_RECONNECT_MS = 1000
 

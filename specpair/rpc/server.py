@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import signal
 import time
 from collections.abc import Awaitable, Callable
@@ -114,7 +115,7 @@ class ServiceServer:
             self._registry.is_complete = True
         self.is_ready = is_ready
         states = health_pb2.HealthCheckResponse
-        for name in ("", *self._registry.service_names):
+        for name in ("", process_service(os.getpid()), *self._registry.service_names):
             await self._health.set(name, states.SERVING if is_ready else states.NOT_SERVING)
 
     def fail(self, reason: str) -> None:
@@ -149,6 +150,11 @@ class ServiceServer:
         await asyncio.gather(*(drain(self._config.grace_seconds) for drain in self._drains))
         await self._errors.calls.wait_until_idle(max(deadline - time.monotonic(), 0.0))
         await asyncio.gather(self._server.stop(CLOSING_SECONDS), *(stop() for stop in self._stopped_together))
+
+
+def process_service(pid: int) -> str:
+    """A name for the whole process in the health service: whoever started it can tell it from another on its port."""
+    return f"process-{pid}"
 
 
 def _server_options(config: ServerConfig) -> list[tuple[str, int]]:
