@@ -5,12 +5,14 @@ mask wrongly is found twice: by the configuration's own words, and by comparing 
 caches with the model's own (`specpair.engine.self_check`).
 """
 
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers.utils import logging as transformers_logging
 
 from specpair.engine.attention import NAME, LayerRecorder, Variant, register
 from specpair.engine.cache import LayerShape
@@ -57,6 +59,8 @@ class LoadedModel(NamedTuple):
 def load(config: EngineConfig) -> LoadedModel:
     """The model of `config`. Raises ModelRefusedError with the reason if it cannot be served."""
     register()
+    if not sys.stderr.isatty():  # a bar in a log is no line of it
+        transformers_logging.disable_progress_bar()
     settings = read_settings(config.model)
     refuse_by_configuration(settings)
     device = choose_device(config.device)

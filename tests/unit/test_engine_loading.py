@@ -86,3 +86,10 @@ def test_bfloat16_is_served(tmp_path: Path) -> None:
     loaded, runner = load_runner(engine_config(tmp_path, dtype="bfloat16", cache="paged"))
     assert loaded.dtype is torch.bfloat16
     assert runner.cache.free_block_count == runner.cache.block_count
+
+
+def test_loading_draws_nothing_into_a_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = make_model(tmp_path)
+    capfd.readouterr()
+    load_runner(engine_config(folder))
+    assert "it/s" not in "".join(capfd.readouterr())
