@@ -117,7 +117,7 @@ class Link:
         """Both sides get a reset, not an end."""
         for _, writer in (self._near, self._far):
             connection = writer.get_extra_info("socket")
-            with suppress(OSError, AttributeError):  # a connection that is lost has no socket any more
+            with suppress(OSError, AttributeError, ValueError):  # a lost connection has no socket
                 connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             writer.transport.abort()
 

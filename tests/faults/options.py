@@ -26,6 +26,8 @@ class Options:
     """Of stops and of faults of the ways; they take 0.2 s at least."""
     patience: float = 300.0
     """The deadline of requests that are not meant to run out of time."""
+    cancels: float = 0.1
+    """The share of requests that their clients leave early."""
     no_kills: bool = False
     """Processes are stopped alone, so that their memory can be watched."""
     recoveries: int = 0
@@ -53,6 +55,7 @@ def read_options(arguments: list[str] | None = None) -> Options:
     )
     parser.add_argument("--longest-fault", type=float, default=default.longest_fault, help="seconds")
     parser.add_argument("--patience", type=float, default=default.patience, help="deadline of most requests, seconds")
+    parser.add_argument("--cancels", type=float, default=default.cancels, help="share of requests left early")
     parser.add_argument("--no-kills", action="store_true", help="stop processes only, and watch their memory")
     parser.add_argument("--recoveries", type=int, default=default.recoveries, help="times to measure recovery first")
     parser.add_argument("--most-minutes", type=float, default=default.most_minutes)

@@ -50,7 +50,7 @@ class FaultRun:
     async def run(self, cases: list[Case], expected: dict[tuple[str, int], Expected]) -> Streams:
         """What the clients saw. Raises InstanceError if a service does not come back."""
         options, outcome = self._options, self.outcome
-        streams = Streams(self._cluster.stub, cases, expected, options.seed, options.patience)
+        streams = Streams(self._cluster.stub, cases, expected, options.seed, options.patience, options.cancels)
         outcome.before = self._read_all()
         start = time.monotonic()
         async with asyncio.TaskGroup() as group:

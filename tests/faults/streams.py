@@ -18,14 +18,24 @@ class Streams:
     """So many clients at once; each asks, follows its request to the end, compares, and asks again."""
 
     def __init__(
-        self, stub: Any, cases: Sequence[Case], expected: dict[tuple[str, int], Expected], seed: int, patience: float
+        self,
+        stub: Any,
+        cases: Sequence[Case],
+        expected: dict[tuple[str, int], Expected],
+        seed: int,
+        patience: float,
+        cancels: float = 0.1,
     ):
-        """`patience` is the deadline, in seconds, of requests that are not meant to run out of time."""
+        """`patience` is the deadline, in seconds, of requests that are not meant to run out of time.
+
+        The share `cancels` of them is left by its client.
+        """
         self._stub = stub
         self._cases = cases
         self._expected = expected
         self._seed = seed
         self._patience = patience
+        self._cancels = cancels
         self._is_ending = False
         self.difference = Difference()
         self.statuses: Counter[str] = Counter()
@@ -55,7 +65,7 @@ class Streams:
             if self._is_ending:
                 return
             case = random.choice(self._cases)
-            variation = vary(random, case, self._patience)
+            variation = vary(random, case, self._patience, self._cancels)
             self._judge(case, await ask(self._stub, case, variation))
 
     def _judge(self, case: Case, told: Told) -> None:

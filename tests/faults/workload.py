@@ -65,14 +65,17 @@ def make_cases(seed: int, count: int, vocab_size: int, max_tokens: int) -> list[
     return [_make_case(random, index, beginning, vocab_size, max_tokens) for index in range(count)]
 
 
-def vary(random: Random, case: Case, patience: float) -> Variation:
-    """One way to ask for a case. `patience` is the deadline in seconds of a client with time."""
+def vary(random: Random, case: Case, patience: float, cancels: float = 0.1) -> Variation:
+    """One way to ask for a case.
+
+    `patience` is the deadline in seconds of a client with time; the share `cancels` of all clients leaves early.
+    """
     dice = random.random()
     has_little_time = dice >= 0.97
     return Variation(
         num_speculative_tokens=random.choice([0, 3, 3, None]),
         n=random.choice([1, 1, 1, MAX_OUTPUTS]),
-        cancel_after=random.randrange(case.max_tokens) if dice < 0.12 else None,
+        cancel_after=random.randrange(case.max_tokens) if dice < cancels else None,
         deadline_seconds=random.uniform(0.1, 2.0) if has_little_time else patience,
         has_little_time=has_little_time,
     )
