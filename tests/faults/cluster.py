@@ -13,6 +13,9 @@ from specpair.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
 from tests.faults.instance import Instance
 from tests.faults.proxy import FaultProxy, fault_proxy
 
+LEASE_SECONDS = 30
+"""After which a sequence that nobody could close is given up: soon, so that a run sees it."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ClusterConfig:
@@ -24,7 +27,7 @@ class ClusterConfig:
     draft_model: str
     target_count: int = 1
     draft_count: int = 1
-    model_flags: list[str] = field(default_factory=list)
+    model_flags: list[str] = field(default_factory=lambda: ["--sequence-lease", str(LEASE_SECONDS)])
     """Of draft and target."""
     target_flags: list[str] = field(default_factory=lambda: ["--deterministic"])
     coordinator_flags: list[str] = field(default_factory=list)
@@ -63,9 +66,8 @@ async def running_cluster(config: ClusterConfig) -> AsyncIterator[Cluster]:
     async with AsyncExitStack() as stack:
         targets = [await _start_peer("target", index, config, stack) for index in range(config.target_count)]
         drafts = [await _start_peer("draft", index, config, stack) for index in range(config.draft_count)]
-        addresses = [word for peer in targets for word in ("--target", peer.way.address)]
-        addresses += [word for peer in drafts for word in ("--draft", peer.way.address)] or ["--draft", "none"]
-        flags = ["coordinator", *addresses, "--http-port", "0", *config.coordinator_flags]
+        flags = ["coordinator", "--target", _ways(targets), "--draft", _ways(drafts) or "none", "--http-port", "0"]
+        flags += config.coordinator_flags
         coordinator = await _start("coordinator", flags, config, stack)
         instances = [coordinator, *(peer.instance for peer in (*targets, *drafts))]
         async with asyncio.TaskGroup() as group:
@@ -74,6 +76,10 @@ async def running_cluster(config: ClusterConfig) -> AsyncIterator[Cluster]:
         channel = connect(coordinator.address)
         stack.push_async_callback(channel.close)
         yield Cluster(targets=targets, drafts=drafts, coordinator=coordinator, stub=CoordinatorServiceStub(channel))
+
+
+def _ways(peers: list[Peer]) -> str:
+    return ",".join(peer.way.address for peer in peers)
 
 
 async def _start_peer(role: str, index: int, config: ClusterConfig, stack: AsyncExitStack) -> Peer:
