@@ -17,6 +17,8 @@ from tests.faults.streams import Streams
 from tests.faults.workload import Case
 
 READING_SECONDS = 5.0
+RECOVERY_SECONDS = 60.0
+"""How long a stream may be silent after the last fault, on a machine that has other work."""
 EMPTY_SECONDS = 120.0
 """How long services may keep what nobody wants any more."""
 
@@ -66,6 +68,7 @@ class FaultRun:
         async with asyncio.TaskGroup() as group:
             group.create_task(streams.run(self._options.streams))
             await self._break_everything()
+            await streams.wait_until_recovered(self._options.streams, RECOVERY_SECONDS)
             streams.end()
 
     async def _break_everything(self) -> None:

@@ -2,8 +2,11 @@
 
 import asyncio
 import itertools
+import time
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -45,6 +48,9 @@ class Streams:
         self.violation_count = 0
         self.longest_seconds = 0.0
         """Of a request that finished."""
+        self._healed_at: float | None = None
+        self.recovered_after: dict[int, float] = {}
+        """Seconds from the end of all faults to the next message, by stream."""
 
     @property
     def request_count(self) -> int:
@@ -54,19 +60,34 @@ class Streams:
         """Until each has asked so often, or until `end`; and to the end of what was asked by then."""
         async with asyncio.TaskGroup() as group:
             for index in range(count):
-                group.create_task(self._follow(Random(f"{self._seed} stream {index}"), requests_each))
+                group.create_task(self._follow(index, requests_each))
+
+    async def wait_until_recovered(self, count: int, within: float) -> None:
+        """From now on nothing is broken: waits until so many streams have got something, or the time is over."""
+        self._healed_at = time.monotonic()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                while len(self.recovered_after) < count:
+                    await asyncio.sleep(0.05)
+        for index in set(range(count)) - self.recovered_after.keys():
+            self._note(f"stream {index} got nothing within {within:g} s of the end of all faults")
 
     def end(self) -> None:
         """No request begins any more."""
         self._is_ending = True
 
-    async def _follow(self, random: Random, requests: int | None) -> None:
+    async def _follow(self, index: int, requests: int | None) -> None:
+        random, hear = Random(f"{self._seed} stream {index}"), partial(self._hear, index)
         for _ in itertools.count() if requests is None else range(requests):
             if self._is_ending:
                 return
             case = random.choice(self._cases)
             variation = vary(random, case, self._patience, self._cancels)
-            self._judge(case, await ask(self._stub, case, variation))
+            self._judge(case, await ask(self._stub, case, variation, hear))
+
+    def _hear(self, index: int, now: float) -> None:
+        if self._healed_at is not None:
+            self.recovered_after.setdefault(index, now - self._healed_at)
 
     def _judge(self, case: Case, told: Told) -> None:
         difference = compare_all(self._expected, told.outputs)

@@ -58,11 +58,15 @@ class Variation:
     """Whether the deadline is so short that it may well be over."""
 
 
-def make_cases(seed: int, count: int, vocab_size: int, max_tokens: int) -> list[Case]:
-    """Half of them greedy, half coupled; some begin alike, some have penalties."""
+def make_cases(seed: int, count: int, vocab_size: int, max_tokens: int, least_tokens: int | None = None) -> list[Case]:
+    """Half of them greedy, half coupled; some begin alike, some have penalties.
+
+    Outputs have `least_tokens`, by default half of `max_tokens`, to `max_tokens` tokens.
+    """
     random = Random(f"{seed} cases")
     beginning = _tokens(random, 24, vocab_size)
-    return [_make_case(random, index, beginning, vocab_size, max_tokens) for index in range(count)]
+    lengths = (max_tokens // 2 if least_tokens is None else least_tokens, max_tokens)
+    return [_make_case(random, index, beginning, vocab_size, lengths) for index in range(count)]
 
 
 def vary(random: Random, case: Case, patience: float, cancels: float = 0.1) -> Variation:
@@ -81,7 +85,7 @@ def vary(random: Random, case: Case, patience: float, cancels: float = 0.1) -> V
     )
 
 
-def _make_case(random: Random, index: int, beginning: list[int], vocab_size: int, max_tokens: int) -> Case:
+def _make_case(random: Random, index: int, beginning: list[int], vocab_size: int, lengths: tuple[int, int]) -> Case:
     is_greedy = index % 2 == 0
     own = _tokens(random, random.randint(2, 32), vocab_size)
     return Case(
@@ -90,7 +94,7 @@ def _make_case(random: Random, index: int, beginning: list[int], vocab_size: int
         temperature=0.0 if is_greedy else random.choice([0.7, 1.0]),
         rule=random.choice(["token", "block", "coupled"]) if is_greedy else "coupled",
         seed=random.randrange(2**53),
-        max_tokens=random.randint(max_tokens // 2, max_tokens),
+        max_tokens=random.randint(*lengths),
         options=random.choice([{}, {"frequency_penalty": 0.5}, {"top_p": 0.9}]),
     )
 
