@@ -3,12 +3,13 @@
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Collection
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from contextlib import contextmanager
 from typing import Any, Generic, Protocol, TypeVar
 
 import grpc.aio
 
-from specpair.errors import SpecpairError
+from specpair.errors import ShuttingDownError, SpecpairError
 from specpair.rpc.byte_budget import ByteBudget
 from specpair.rpc.config import MAX_MESSAGE_BYTES, MAX_TOGETHER_BYTES
 from specpair.rpc.decoding import readable
@@ -61,12 +62,14 @@ async def serve_calls(
     Each call runs in a task of its own; answers that get ready together travel together, since each message costs both
     sides more than all that is done for a call. A SpecpairError of `handle` is the answer of that call alone, and so is
     an error that nobody foresaw, without its text. When the caller ends its side, the calls under way are still
-    answered; when the stream breaks, they are cancelled, and so they are when a message of it cannot be read.
-    `make_message` makes a message without `answers`.
+    answered; when the stream breaks, they are cancelled, and so they are when a message of it cannot be read. When the
+    server drains, calls that come while others are under way are refused at once. `make_message` makes a message
+    without `answers`.
     """
-    calls = _Calls(context, handle, make_message)
+    requests = drainable(request_iterator)
+    calls = _Calls(context, handle, make_message, requests)
     async with asyncio.TaskGroup() as group:
-        async for message in request_iterator:
+        async for message in requests:
             if not message.calls:
                 continue
             parcel = _Parcel(message.ByteSize(), len(message.calls), calls.held)
@@ -98,6 +101,7 @@ class _Calls(Generic[Request, Response]):
         context: grpc.aio.ServicerContext,
         handle: Callable[[Request], Awaitable[Response]],
         make_message: Callable[[], Any],
+        requests: "DrainableRequests[Calls[Request]]",
     ):
         self.places = asyncio.Semaphore(MAX_CALLS_PER_STREAM)
         """Given back when the answer is written: a caller that does not read has to wait."""
@@ -106,6 +110,7 @@ class _Calls(Generic[Request, Response]):
         self._context = context
         self._handle = handle
         self._make_message = make_message
+        self._requests = requests
         self._ready: deque[tuple[int, str, Any]] = deque()
         """Answers to write: the call's id, the field and its value."""
         self._is_writing = False  # gRPC takes one write at a time
@@ -123,8 +128,10 @@ class _Calls(Generic[Request, Response]):
 
     async def _outcome(self, call: Call[Request]) -> tuple[str, Any]:
         """What became of a call: a field of the answer, and its value."""
+        if self._requests.is_draining:
+            return "error", stream_error(ShuttingDownError())
         try:
-            with continued(call.trace_context):
+            with self._requests.held_open(), continued(call.trace_context):
                 response: Any = await self._handle(call.request)
                 if response.ByteSize() > MAX_ANSWER_BYTES:  # it would break the stream for every call on it
                     return "error", stream_error(too_large(response.ByteSize()))
@@ -166,33 +173,59 @@ def too_large(size: int) -> SpecpairError:
 class DrainableRequests(Generic[Request]):
     """The requests of a stream, which end early when the server wants to stop.
 
-    Without this a stream that its client keeps open would hold up every shutdown for the whole grace time.
+    Without this a stream that its client keeps open would hold up every shutdown for the whole grace time. They go on
+    while calls of the stream are under way: what comes meanwhile wants to be refused, not left without an answer.
     """
 
     def __init__(self, request_iterator: AsyncIterator[Request]):
         self._request_iterator = request_iterator
-        self._draining = False
+        self.is_draining = False
+        self._is_over = False
+        self._under_way = 0
         self._reader: asyncio.Task[Any] | None = None
 
     def __aiter__(self) -> "DrainableRequests[Request]":
         return self
 
     async def __anext__(self) -> Request:
-        if self._draining:
+        if self._is_over:
             raise StopAsyncIteration
         reader = self._reader = asyncio.current_task()
         try:
             return readable(await self._request_iterator.__anext__())
         except asyncio.CancelledError:
-            if not self._draining or reader is None:
+            if not self._is_over or reader is None:
                 raise
             reader.uncancel()
             raise StopAsyncIteration from None
         finally:
             self._reader = None
 
+    @contextmanager
+    def held_open(self) -> Iterator[None]:
+        """Around a call of the stream."""
+        self._under_way += 1
+        try:
+            yield
+        finally:
+            self._under_way -= 1
+            if self.is_draining and not self._under_way:
+                self._end()
+
     def drain(self) -> None:
-        """Ends the iteration, at once where somebody waits for the next request."""
-        self._draining = True
+        """Ends the iteration once no call is under way, at once where somebody waits for the next request."""
+        self.is_draining = True
+        if not self._under_way:
+            self._end()
+
+    def _end(self) -> None:
+        self._is_over = True
         if self._reader is not None:
             self._reader.cancel()
+
+
+def drainable(request_iterator: AsyncIterator[Request]) -> DrainableRequests[Request]:
+    """The requests as they came through the interceptor that drains them, or by themselves."""
+    if isinstance(request_iterator, DrainableRequests):
+        return request_iterator
+    return DrainableRequests(request_iterator)
