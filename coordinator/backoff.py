@@ -34,11 +34,12 @@ class Backoff:
         When no time is left for one, raises PeerUnavailableError, which tells nothing of the network, or `error` itself
         if the peer answered but is full.
         """
-        if time.monotonic() + self._delay >= self._deadline:
+        remaining = self._deadline - time.monotonic()
+        if remaining <= 0:
             if isinstance(error, CapacityExhaustedError):
                 raise error
             logger.warning("giving the %s up: %s", self._name, error.message)
             message = f"the {self._name} could not be reached within {self._timeout:g} s"
             raise PeerUnavailableError(message, peer=self._name) from error
-        await self._news.wait(self._delay)
+        await self._news.wait(min(self._delay, remaining))
         self._delay = min(self._delay * 2, LONGEST_DELAY)
