@@ -10,6 +10,7 @@ import typer.main
 import yaml
 
 from specpair.cli.main import app
+from specpair.rpc.server import WATCHDOG_MARGIN_SECONDS
 from tests.compose.engine import ROOT, find_compose
 
 SERVICES = {"target", "draft", "coordinator", "prometheus", "grafana"}
@@ -105,6 +106,14 @@ def test_every_variable_is_documented() -> None:
 def test_folders_of_the_host_are_relabelled_for_selinux(service: dict[str, Any]) -> None:
     folders = [volume for volume in service.get("volumes", []) if volume.startswith("./")]
     assert all(volume.endswith(":ro,z") for volume in folders)
+
+
+@pytest.mark.parametrize("name", ["target", "draft", "coordinator"])
+def test_services_are_not_killed_while_they_finish_requests(name: str) -> None:
+    group: Any = typer.main.get_command(app)
+    options = {option.name: option for option in group.commands["serve"].commands[name].params}
+    needed = options["grace_seconds"].default + WATCHDOG_MARGIN_SECONDS
+    assert float(services("docker-compose.yml")[name]["stop_grace_period"].removesuffix("s")) > needed
 
 
 def test_what_the_images_copy_is_in_the_build_context() -> None:
