@@ -3,7 +3,9 @@
 import re
 import shutil
 import subprocess
+import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
-from tests.end_to_end.test_specpair import free_ports, running_up
+from tests.end_to_end.test_specpair import COMMAND, free_ports, running_up
 
 ROOT = Path(__file__).parents[2]
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
@@ -34,10 +36,16 @@ def test_the_logic_of_the_page() -> None:
 
 
 @pytest.fixture(scope="module")
-def address() -> Iterator[str]:
+def target_port() -> int:
+    """Of the target behind the page."""
+    return free_ports(1)[0]
+
+
+@pytest.fixture(scope="module")
+def address(target_port: int) -> Iterator[str]:
     """Of the page."""
     (port,) = free_ports(1)
-    with running_up(http_port=port):
+    with running_up("--target-port", str(target_port), http_port=port):
         yield f"http://127.0.0.1:{port}/"
 
 
@@ -176,7 +184,7 @@ def test_every_control_has_a_name_and_narrow_windows_suffice(page: Page) -> None
     page.start()
     page.status()
     for control in page.browser.find_elements(By.CSS_SELECTOR, "input, select, textarea, button"):
-        assert control.accessible_name, control.get_attribute("outerHTML")
+        assert control.accessible_name or not control.is_displayed(), control.get_attribute("outerHTML")
     page.browser.set_window_size(500, 900)
     page.browser.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride", {"width": 360, "height": 800, "deviceScaleFactor": 1, "mobile": False}
@@ -258,9 +266,51 @@ def test_a_coordinator_that_is_gone_is_said_in_words(page: Page) -> None:
     finally:
         page.browser.execute_cdp_cmd("Network.disable", {})
     page.complaints()  # the browser's own, about the connection
+    assert not page.element("token").is_displayed()
     page.fill(max_tokens="8")
     page.start()
     assert page.status().startswith("Finished") and not page.element("failure").text
+
+
+@pytest.fixture
+def guarded_address(address: str, target_port: int, tmp_path: Path) -> Iterator[str]:
+    """Of the page of another coordinator for the same target, which wants a token."""
+    tokens = tmp_path / "tokens"
+    tokens.write_text("somebody:a-token-of-somebody\n")
+    port, http_port = free_ports(2)
+    flags = ["--target", f"127.0.0.1:{target_port}", "--draft", "none", "--tokens-file", str(tokens)]
+    flags += ["--port", str(port), "--http-port", str(http_port)]
+    with subprocess.Popen([*COMMAND, "serve", "coordinator", *flags], stderr=subprocess.DEVNULL) as process:
+        try:
+            yield f"http://127.0.0.1:{http_port}/"
+        finally:
+            process.terminate()
+
+
+@needs_browser
+def test_a_coordinator_that_wants_a_token_gets_one(browser: webdriver.Chrome, guarded_address: str) -> None:
+    wait_until_ready(f"{guarded_address}health")
+    page = Page(browser, guarded_address)
+    page.wait(lambda: page.element("token").is_displayed())
+    page.fill(max_tokens="8")
+    page.start()
+    page.wait(lambda: "wants a token" in page.element("failure").text)
+    assert not page.element("model").is_displayed()
+    page.element("token").send_keys("a-token-of-somebody")
+    page.start()
+    assert page.status().startswith("Finished") and not page.element("failure").text
+    page.wait(lambda: page.element("model").is_displayed())
+    page.complaints()  # the browser's own, about 401
+
+
+def wait_until_ready(url: str) -> None:
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        with suppress(httpx.TransportError):
+            if httpx.get(url).status_code == 200:
+                return
+        time.sleep(0.1)
+    raise AssertionError(f"{url} is not ready")
 
 
 CONTRASTS = Path(__file__).with_name("contrast.js").read_text()

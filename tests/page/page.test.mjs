@@ -94,6 +94,8 @@ test("failures are said in words", () => {
   const body = { error: { message: "the request wants 4 of 2 places" } };
   assert.match(failureOf(429, body, "3").message, /All places are taken\. .*4 of 2 places\. .*in 3 seconds/);
   assert.match(failureOf(503, null, null).message, /cannot be reached/);
+  assert.match(failureOf(401, null, null).message, /wants a token/);
+  assert.deepEqual([401, 429, 400].map((status) => failureOf(status, null, null).wantsToken), [true, false, false]);
   assert.match(failureOf(400, { error: { message: "temperature is -1" } }, null).message, /temperature is -1\./);
   assert.match(failureOfChunk({ error: "gone" }).message, /early end\. gone\./);
   assert.match(connectionLost(1).message, /after 1 token\./);

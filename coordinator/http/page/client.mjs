@@ -1,16 +1,18 @@
 // The coordinator's HTTP interface, as far as the page needs it.
 
 import { eventsOf } from "./events.mjs";
-import { connectionLost, failureOf, failureOfChunk, unreachable } from "./failure.mjs";
+import { connectionLost, failureOf, failureOfChunk, UNAUTHENTICATED, unreachable } from "./failure.mjs";
 
-/** The target that serves, as /v1/models has it, or null if nobody says. */
-export async function fetchModel() {
-  try {
-    const answer = await fetch("/v1/models");
-    return answer.ok ? ((await answer.json()).data?.[0] ?? null) : null;
-  } catch {
-    return null;
-  }
+/**
+ * The target that serves, as /v1/models has it, or null if nobody says.
+ *
+ * Throws a Failure if a token is wanted that `headers` do not carry.
+ */
+export async function fetchModel(headers) {
+  const answer = await fetch("/v1/models", { headers }).catch(() => null);
+  if (answer?.status === UNAUTHENTICATED) throw failureOf(answer.status, null, null);
+  const said = answer?.ok ? await answer.json().catch(() => null) : null;
+  return said?.data?.[0] ?? null;
 }
 
 /**
@@ -18,8 +20,8 @@ export async function fetchModel() {
  *
  * Throws a Failure if there is no answer, an error for an answer, or no proper end; an AbortError if `signal` says stop.
  */
-export async function* streamCompletion(body, signal) {
-  const answer = await post(body, signal);
+export async function* streamCompletion(body, headers, signal) {
+  const answer = await post(body, headers, signal);
   let tokenCount = 0;
   try {
     for await (const data of eventsOf(answer.body)) {
@@ -37,12 +39,12 @@ export async function* streamCompletion(body, signal) {
   throw connectionLost(tokenCount);
 }
 
-async function post(body, signal) {
+async function post(body, headers, signal) {
   let answer;
   try {
     answer = await fetch("/v1/completions", {
       method: "POST",
-      headers: { "content-type": "application/json" },
+      headers: { ...headers, "content-type": "application/json" },
       body: JSON.stringify(body),
       signal,
     });

@@ -1,14 +1,21 @@
 // What went wrong, in words for people.
 
+export const UNAUTHENTICATED = 401;
+
 /** A request that did not come to its end; its message is fit to be shown. */
 export class Failure extends Error {
   name = "Failure";
+  /** Whether a token would have helped. */
+  wantsToken = false;
 }
+
+const WANTS_TOKEN = "This coordinator wants a token that it knows.";
 
 /** The failure that an answer other than 200 stands for. `retryAfter` is its Retry-After header or null. */
 export function failureOf(status, body, retryAfter) {
   const said = messageOf(body);
   const wait = waitOf(retryAfter);
+  if (status === UNAUTHENTICATED) return Object.assign(new Failure(WANTS_TOKEN), { wantsToken: true });
   if (status === 429) return new Failure(sentences("All places are taken.", said, wait));
   if (status === 503) return new Failure(sentences("The models cannot be reached at present.", said, wait));
   if (status >= 500) return new Failure(sentences("Something went wrong in the coordinator.", said, wait));

@@ -4,11 +4,13 @@ import { fetchModel, streamCompletion } from "./client.mjs";
 import { TokenDetails } from "./details.mjs";
 import { RequestForm } from "./form.mjs";
 import { Run } from "./run.mjs";
+import { TokenField } from "./token.mjs";
 import { resultOf } from "./words.mjs";
 
 const element = (id) => document.getElementById(id);
 const form = new RequestForm(element("request"), { start, stop: () => controller?.abort() });
 const details = new TokenDetails(element("details"));
+const token = new TokenField(element("token-field"));
 let controller = null;
 let measuredPlainTime = null;
 
@@ -34,10 +36,11 @@ async function start(body) {
 /** Feeds the run until the stream ends; says how it ended. */
 async function follow(run, body, signal) {
   try {
-    for await (const chunk of streamCompletion(body, signal)) run.add(chunk);
+    for await (const chunk of streamCompletion(body, token.headers, signal)) run.add(chunk);
     return "Finished";
   } catch (error) {
     if (error.name === "AbortError") return "Stopped";
+    if (error.wantsToken) token.show();
     element("failure").textContent = error.name === "Failure" ? error.message : "The page could not read the answer.";
     if (error.name !== "Failure") console.error(error);
     return "Failed";
@@ -49,9 +52,16 @@ function say(text) {
 }
 
 async function showModel() {
-  const model = await fetchModel();
+  const model = await fetchModel(token.headers).catch(askForToken);
   if (model === null) return;
   element("model-name").textContent = model.id;
   element("model").hidden = false;
   form.setLimits(model);
+}
+
+/** For a failure that a token would have helped against; any other is thrown on. */
+function askForToken(failure) {
+  if (!failure.wantsToken) throw failure;
+  token.show();
+  return null;
 }
