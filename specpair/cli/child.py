@@ -40,6 +40,10 @@ class Child:
         self._reader = asyncio.create_task(self._read(on_line))
         self._started = time.monotonic()
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
     @classmethod
     async def start(cls, name: str, address: str, arguments: list[str], on_line: OnLine) -> "Child":
         """Starts `specpair <arguments>`. `on_line` gets the name and each line of the log."""
@@ -65,7 +69,7 @@ class Child:
         channel = connect(self.address)
         try:
             stub = health_pb2_grpc.HealthStub(channel)
-            while not await _is_serving(stub, process_service(self._process.pid)):  # noqa: ASYNC110 - another process cannot set an Event of ours
+            while not await _is_serving(stub, process_service(self.pid)):  # noqa: ASYNC110 - another process cannot set an Event of ours
                 await asyncio.sleep(POLL_SECONDS)
         finally:
             await channel.close()

@@ -1,0 +1,16 @@
+"""What a process holds, as Linux tells."""
+
+import os
+from pathlib import Path
+
+
+def resident_mib(pid: int) -> float:
+    """Memory in use, in MiB."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    kib = next(line.split()[1] for line in lines if line.startswith("VmRSS:"))
+    return int(kib) / 1024
+
+
+def descriptor_count(pid: int) -> int:
+    """Open files and connections."""
+    return len(os.listdir(f"/proc/{pid}/fd"))
