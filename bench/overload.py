@@ -30,7 +30,7 @@ from specpair.v1 import coordinator_service_pb2 as pb
 PROMPT_TOKENS = 64
 PROMPT_COUNT = 16
 FACTOR = 4
-PAUSE_SECONDS = 0.2
+PAUSE_SECONDS = 1.0
 """Of a client that was refused, on average: as clients are that wait less than they are told."""
 SAMPLE_SECONDS = 2.0
 WARM_UP_SHARE = 0.3
@@ -66,7 +66,7 @@ def main() -> None:
     parser.add_argument("--no-save", action="store_true", help="keep nothing under bench/results")
     arguments = parser.parse_args()
     # A model keeps as many caches as it has places: with few of them, memory is as large as it gets after a short time.
-    flags: dict[str, object] = {"--deterministic": True, "--max-num-seqs": 2 * arguments.places}
+    flags: dict[str, object] = {"--deterministic": True, "--max-num-seqs": 2 * arguments.places, "--max-model-len": 256}
     options = BenchOptions(
         target=resolve_model(BUNDLED, "target"),
         draft=resolve_model(BUNDLED, "draft"),

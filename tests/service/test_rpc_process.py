@@ -115,6 +115,19 @@ async def test_peer_that_stands_still_is_noticed_before_the_call_is_out_of_time(
         await caller.close()
 
 
+async def test_a_peer_that_stands_still_for_a_moment_keeps_its_stream() -> None:
+    """As on a machine with too much to do: a second or two without an answer to a ping says nothing."""
+    async with fake_draft() as process, channel_to(await port_of(process)) as channel:
+        caller = proposal_caller(channel)
+        await caller.call(pb.ProposeTokensRequest(step=1), TIMEOUT)
+        process.send_signal(signal.SIGSTOP)
+        call = asyncio.create_task(caller.call(pb.ProposeTokensRequest(step=2), TIMEOUT))
+        await asyncio.sleep(2.2)  # longer than a ping's interval and a second
+        process.send_signal(signal.SIGCONT)
+        assert (await call).step == 2
+        await caller.close()
+
+
 async def test_idle_stream_with_frequent_pings_is_left_alone() -> None:
     async with fake_draft() as process, channel_to(await port_of(process)) as channel:
         caller = proposal_caller(channel)
