@@ -11,6 +11,8 @@ from specpair.rpc.security import PLAIN, ChannelSecurity
 
 MAX_SPECULATIVE_TOKENS = 64
 MAX_ADDRESSES = 64
+MAX_REQUEST_BYTES = 8 * 1024 * 1024
+"""Largest message of a client: more token ids than any model reads. Those of draft and target have distributions."""
 TIMES = (
     "max_queue_wait",
     "draft_timeout",

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from coordinator.config import CoordinatorConfig
+from coordinator.config import MAX_REQUEST_BYTES, CoordinatorConfig
 from coordinator.http.config import HttpConfig
 from draft_service.config import DraftConfig
 from specpair.cli import draft_options as drafting
@@ -285,6 +285,7 @@ def serve_coordinator(
                 host=host,
                 port=port,
                 grace_seconds=grace_seconds,
+                max_message_bytes=MAX_REQUEST_BYTES,
                 security=security,
                 log_format=log_format,
                 log_level=log_level,
