@@ -1,5 +1,16 @@
-"""`python -m specpair.cli`: the command without an installed script."""
+"""The `specpair` command as a process, also as `python -m specpair.cli`."""
 
-from specpair.cli.main import app
+import os
 
-app(prog_name="specpair")
+
+def run() -> None:
+    """Runs the command of the arguments, and ends the process."""
+    # gRPC would write lines of its own about connections that fail; errors come as statuses. It looks when imported.
+    os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
+    from specpair.cli.main import app
+
+    app(prog_name="specpair")
+
+
+if __name__ == "__main__":
+    run()

@@ -67,7 +67,7 @@ def _load(context: ssl.SSLContext, tls: TlsFiles) -> ssl.SSLContext:
     try:
         if tls.cert is not None:
             context.load_cert_chain(tls.cert, tls.key, password="")  # otherwise a terminal would be asked for one
-    except (ssl.SSLError, ValueError):
+    except (OSError, ValueError):  # of ssl, and of a file that goes away meanwhile
         problem = (
             f"{tls.cert} and {tls.key} are no certificate and key, as PEM without a password, that belong together"
         )
@@ -75,7 +75,7 @@ def _load(context: ssl.SSLContext, tls: TlsFiles) -> ssl.SSLContext:
     try:
         if tls.ca not in (None, SYSTEM):
             context.load_verify_locations(cafile=tls.ca)
-    except ssl.SSLError:
+    except OSError:
         raise InvalidFieldError("tls_ca", f"{tls.ca} holds no certificate as PEM") from None
     return context
 

@@ -1,6 +1,8 @@
 """TLS and mTLS over real connections: who trusts whom, and certificates that change while both sides run."""
 
+import asyncio
 import ssl
+import sys
 from pathlib import Path
 
 import grpc.aio
@@ -202,3 +204,17 @@ async def test_files_that_cannot_be_used_are_named_at_the_start(broken: str, tmp
                 await server.start()
         finally:
             await server.stop()
+
+
+async def test_a_command_that_does_not_trust_the_server_says_so_in_one_line(tmp_path: Path) -> None:
+    """As a process, since gRPC writes to standard error by itself."""
+    authority, stranger = Authority(tmp_path), Authority(tmp_path, "stranger")
+    async with draft_server(security=ServerSecurity(tls=authority.tls("server"))) as (_, port):
+        command = [sys.executable, "-m", "specpair.cli", "health", "--address", f"127.0.0.1:{port}"]
+        process = await asyncio.create_subprocess_exec(
+            *command, "--tls-ca", str(stranger.path), stderr=asyncio.subprocess.PIPE, cwd=Path(__file__).parents[2]
+        )
+        async with asyncio.timeout(60):
+            _, errors = await process.communicate()
+    problem = "TLS: the server's certificate is of no authority that is trusted here, or too old"
+    assert errors.decode() == f"specpair: 127.0.0.1:{port} does not answer: UNAVAILABLE; {problem}\n"
