@@ -20,6 +20,7 @@ from specpair.rpc.authentication import AuthenticationInterceptor, Authenticator
 from specpair.rpc.config import ServerConfig, join_address
 from specpair.rpc.credentials import grpc_server_credentials
 from specpair.rpc.interceptors import ErrorInterceptor
+from specpair.rpc.lasting_server import LastingServer
 from specpair.rpc.logs import configure_logging
 from specpair.rpc.metrics import MetricsInterceptor, RpcMetrics
 from specpair.rpc.registry import RpcHandlers, ServiceRegistry
@@ -77,12 +78,16 @@ class ServiceServer:
         ]
         if metrics is not None:
             interceptors.insert(0, MetricsInterceptor(RpcMetrics(metrics), self._registry.knows))
-        self._server = grpc.aio.server(
-            interceptors=interceptors,
-            handlers=[self._registry],
-            options=_server_options(config),
-            maximum_concurrent_rpcs=MAX_CALLS,
-        )
+
+        def make() -> grpc.aio.Server:
+            return grpc.aio.server(
+                interceptors=interceptors,
+                handlers=[self._registry],
+                options=_server_options(config),
+                maximum_concurrent_rpcs=MAX_CALLS,
+            )
+
+        self._server = LastingServer(make, self._listen, self.fail)
 
     def add_generic_rpc_handlers(self, generic_rpc_handlers: tuple[grpc.GenericRpcHandler, ...]) -> None:
         self._registry.add_generic_rpc_handlers(generic_rpc_handlers)
@@ -95,17 +100,17 @@ class ServiceServer:
         health_pb2_grpc.add_HealthServicer_to_server(self._health, self)
         await self._health.set("", health_pb2.HealthCheckResponse.NOT_SERVING)
         try:
-            port = self._add_port(self._config.address)
+            return await self._server.start()
         except RuntimeError:
             raise BindError(f"cannot listen on {self._config.address}: is the address in use?") from None
-        await self._server.start()
-        return port
 
-    def _add_port(self, address: str) -> int:
+    def _listen(self, server: grpc.aio.Server, port: int | None) -> int:
+        """On the port of the configuration, or another. Raises RuntimeError."""
+        address = self._config.address if port is None else join_address(self._config.host, port)
         tls = self._config.security.tls
         if tls is None:
-            return self._server.add_insecure_port(address)
-        return self._server.add_secure_port(address, grpc_server_credentials(tls))
+            return server.add_insecure_port(address)
+        return server.add_secure_port(address, grpc_server_credentials(tls))
 
     async def set_ready(self, is_ready: bool) -> None:
         """Turns health to SERVING, for the process and each service, or back; the first time completes the services."""

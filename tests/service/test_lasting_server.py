@@ -1,0 +1,55 @@
+"""A call whose path is no UTF-8 ends grpc.aio's server; ours goes on."""
+
+import asyncio
+import socket
+from collections.abc import Callable
+
+import grpc.aio
+import pytest
+
+from specpair.rpc.lasting_server import LastingServer
+from specpair.v1 import draft_service_pb2 as pb
+from specpair.v1.draft_service_pb2_grpc import DraftServiceStub
+from tests.hostile.frames import deadly_call
+from tests.hostile.web import exchange
+from tests.service.rpc_servers import channel_to, draft_server
+
+
+async def test_a_server_is_replaced_when_it_ends(caplog: pytest.LogCaptureFixture) -> None:
+    async with draft_server() as (_, port), channel_to(port) as channel:
+        for step in range(3):
+            await exchange(f"127.0.0.1:{port}", [deadly_call()], patience=0.2)
+            answer = await DraftServiceStub(channel).ProposeTokens(
+                pb.ProposeTokensRequest(step=step), timeout=10, wait_for_ready=True
+            )
+            assert answer.step == step
+    assert caplog.text.count("a new one takes its place") == 3
+    socket.create_server(("127.0.0.1", port)).close()  # nobody listens any more
+
+
+async def test_without_its_port_the_service_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specpair.rpc.lasting_server.REOPEN_SECONDS", 0.3)
+    failures: list[str] = []
+    made: list[grpc.aio.Server] = []
+
+    def make() -> grpc.aio.Server:
+        made.append(grpc.aio.server(options=[("grpc.so_reuseport", 0)]))
+        return made[-1]
+
+    def listen(server: grpc.aio.Server, port: int | None) -> int:
+        if port is not None:
+            raise RuntimeError("taken")
+        return server.add_insecure_port("127.0.0.1:0")
+
+    server = LastingServer(make, listen, failures.append)
+    port = await server.start()
+    await with_short_wait(lambda: bool(failures), port)
+    assert failures == ["its port is lost"]
+    await server.stop(0)
+
+
+async def with_short_wait(is_done: Callable[[], bool], port: int) -> None:
+    await exchange(f"127.0.0.1:{port}", [deadly_call()], patience=0.2)
+    async with asyncio.timeout(20):
+        while not is_done():
+            await asyncio.sleep(0.05)
