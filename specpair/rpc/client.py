@@ -24,6 +24,8 @@ PING_TIMEOUT_MS = 3000
 """A peer that stands still is noticed after at most both together: within a draft's deadline of 5 s. On a machine with
 too much to do, a live one may well take a second to answer."""
 RECONNECT_MS = 100
+TLS_CONNECT_MS = 2000
+"""A TLS handshake takes several round trips, and on a busy machine more than the 100 ms that plain text has."""
 MAX_RECONNECT_MS = 1000
 
 logger = logging.getLogger(__name__)
@@ -43,7 +45,7 @@ def connect(address: str, security: ChannelSecurity = PLAIN) -> grpc.aio.Channel
     def make_channel(credentials: grpc.ChannelCredentials | None) -> grpc.aio.Channel:
         if credentials is None:
             return grpc.aio.insecure_channel(address, options=_channel_options())
-        options = [*_channel_options(), *name_options(security.server_name)]
+        options = [*_channel_options(connect_ms=TLS_CONNECT_MS), *name_options(security.server_name)]
         return grpc.aio.secure_channel(address, credentials, options=options)
 
     return SecuredChannel(make_channel, security)
@@ -54,7 +56,8 @@ def name_options(server_name: str | None) -> list[tuple[str, str]]:
     return [] if server_name is None else [("grpc.ssl_target_name_override", server_name)]
 
 
-def _channel_options() -> list[tuple[str, int]]:
+def _channel_options(connect_ms: int = RECONNECT_MS) -> list[tuple[str, int]]:
+    """`connect_ms` is what an attempt to connect may take; later ones may take as long as the pause before the next."""
     return [
         ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
         ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
@@ -65,7 +68,7 @@ def _channel_options() -> list[tuple[str, int]]:
         ("grpc.http2.max_pings_without_data", 0),
         # gRPC's own back-off grows to two minutes: too long for a peer that restarts in seconds.
         ("grpc.initial_reconnect_backoff_ms", RECONNECT_MS),
-        ("grpc.min_reconnect_backoff_ms", RECONNECT_MS),
+        ("grpc.min_reconnect_backoff_ms", connect_ms),  # named after a pause, it bounds the attempt
         ("grpc.max_reconnect_backoff_ms", MAX_RECONNECT_MS),
         ("grpc.use_local_subchannel_pool", 1),
     ]

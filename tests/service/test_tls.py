@@ -4,22 +4,27 @@ import asyncio
 import ssl
 import sys
 from pathlib import Path
+from typing import Any
 
 import grpc.aio
 import httpx
 import pytest
+import uvicorn
+import uvloop
 
 from specpair.errors import InvalidFieldError
 from specpair.metrics_registry import service_registry
 from specpair.rpc.client import proposal_caller
 from specpair.rpc.config import ServerConfig
 from specpair.rpc.credentials import http_client_context
+from specpair.rpc.http_server import CERTIFICATE_NAME, QuietServer, listen, tls_options
 from specpair.rpc.metrics_endpoint import metrics_endpoint
 from specpair.rpc.security import PLAIN, ChannelSecurity, ServerSecurity, TlsFiles
 from specpair.rpc.server import ServiceServer
 from specpair.rpc.tls_hints import tls_hint
 from specpair.v1 import draft_service_pb2 as pb
 from specpair.v1.draft_service_pb2_grpc import DraftServiceStub
+from tests.faults.proxy import fault_proxy
 from tests.service.certificates import Authority
 from tests.service.rpc_servers import channel_to, draft_server
 from tests.service.test_authentication import tell_name
@@ -218,3 +223,46 @@ async def test_a_command_that_does_not_trust_the_server_says_so_in_one_line(tmp_
             _, errors = await process.communicate()
     problem = "TLS: the server's certificate is of no authority that is trusted here, or too old"
     assert errors.decode() == f"specpair: 127.0.0.1:{port} does not answer: UNAVAILABLE; {problem}\n"
+
+
+async def tell_certificate(scope: Any, receive: Any, send: Any) -> None:
+    """An application that answers with the name in the certificate of its client."""
+    body = scope["state"][CERTIFICATE_NAME].encode()
+    await send({"type": "http.response.start", "status": 200, "headers": []})
+    await send({"type": "http.response.body", "body": body})
+
+
+def test_http_knows_clients_by_their_certificates(tmp_path: Path) -> None:
+    """On the loop that services run on, whose TLS is not that of asyncio."""
+    authority = Authority(tmp_path)
+    server_files = authority.tls("server", ca=authority.path)
+    named = authority.tls("named", "a.example", common_name="alice", ca=authority.path)
+    unnamed = authority.tls("unnamed", "b.example", ca=authority.path)
+
+    async def names() -> list[str]:
+        listener = listen("127.0.0.1", 0, "--http-port")
+        config = uvicorn.Config(tell_certificate, lifespan="off", log_config=None, **tls_options(server_files))
+        server = QuietServer(config)
+        serving = asyncio.create_task(server.serve([listener]))
+        url = f"https://127.0.0.1:{listener.getsockname()[1]}/"
+        told = []
+        for files in (named, unnamed):
+            async with httpx.AsyncClient(verify=http_client_context(files)) as client:
+                told.append((await client.get(url)).text)
+        server.should_exit = True
+        await serving
+        return told
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        assert runner.run(names()) == ["alice", "b.example"]
+
+
+async def test_a_distant_service_is_reached_at_once(tmp_path: Path) -> None:
+    """Its handshake takes longer than gRPC would give it by the pause between attempts."""
+    authority = Authority(tmp_path)
+    async with (
+        draft_server(tell_name, security=ServerSecurity(tls=authority.tls("server"))) as (_, port),
+        fault_proxy(f"127.0.0.1:{port}") as proxy,
+    ):
+        proxy.delay(0.15)
+        assert await ask(int(proxy.address.rpartition(":")[2]), trusting(authority)) == ""
