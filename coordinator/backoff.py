@@ -1,6 +1,7 @@
 """Waiting between tries, up to a deadline."""
 
 import logging
+import random
 import time
 
 from coordinator.news import News
@@ -8,6 +9,7 @@ from specpair.errors import CapacityExhaustedError, PeerUnavailableError, Specpa
 
 FIRST_DELAY = 0.05
 LONGEST_DELAY = 1.0
+JITTER = 0.5
 
 logger = logging.getLogger(__name__)
 
@@ -34,12 +36,16 @@ class Backoff:
         When no time is left for one, raises PeerUnavailableError, which tells nothing of the network, or `error` itself
         if the peer answered but is full.
         """
-        remaining = self._deadline - time.monotonic()
-        if remaining <= 0:
+        self.check(error)
+        pause = self._delay * random.uniform(1 - JITTER, 1.0)  # so that not all come back at once
+        await self._news.wait(min(pause, self.remaining))
+        self._delay = min(self._delay * 2, LONGEST_DELAY)
+
+    def check(self, error: SpecpairError) -> None:
+        """Raises as `pause` does if no time is left."""
+        if time.monotonic() >= self._deadline:
             if isinstance(error, CapacityExhaustedError):
                 raise error
             logger.warning("giving the %s up: %s", self._name, error.message)
-            message = f"the {self._name} could not be reached within {self._timeout:g} s"
+            message = f"the {self._name} could not be reached within {max(self._timeout, 0.0):g} s"
             raise PeerUnavailableError(message, peer=self._name) from error
-        await self._news.wait(min(self._delay, remaining))
-        self._delay = min(self._delay * 2, LONGEST_DELAY)

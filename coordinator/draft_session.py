@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Sequence
 
+from coordinator.breaker import MOST_DOUBLINGS
 from coordinator.draft_link import DraftLink
 from coordinator.peer import AWAY, LOST, Proposed
 from coordinator.pool import Drafts, Recovery
@@ -48,6 +49,11 @@ class DraftSession:
         self.is_usual = True
         """Whether the last proposal took as long as others do: it opened nothing, and had few tokens to catch up."""
         self._opening: asyncio.Task[None] | None = None
+        self._openings: set[asyncio.Task[None]] = set()
+        """Those under way, also at drafts that the sequence has left."""
+        self._trial: asyncio.Task[Proposed | None] | None = None
+        self._excuse_count = 0
+        """Times that a draft was not blamed for an answer that did not come, since the last one that did."""
         self._quiet_until = 0.0
         self._lock = asyncio.Lock()
         """Held by the call under way: a sequence is not forked in the middle of one."""
@@ -69,6 +75,8 @@ class DraftSession:
         tokens = list(history)
         opening = self._open(link, tokens) if copied is None else self._fork(link, copied, tokens)
         self._opening = asyncio.create_task(opening)
+        self._openings.add(self._opening)
+        self._opening.add_done_callback(self._openings.discard)
         self._opening.add_done_callback(_retrieve)
         return True
 
@@ -95,17 +103,34 @@ class DraftSession:
     async def propose(
         self, step: int, history: Sequence[int], count: int, min_confidence: float = 0.0
     ) -> Proposed | None:
-        """Up to `count` tokens behind the history; None if no draft has any to give at present."""
+        """Up to `count` tokens behind the history; None if no draft has any to give at present.
+
+        A draft that did not answer in time is tried again on the side: no round waits for it a second time. What such
+        a trial proposes is dropped, whatever it is.
+        """
         link = self._place(history)
-        if link is None or time.monotonic() < self._quiet_until or not link.breaker.admit():
+        if link is None or time.monotonic() < self._quiet_until:
             return None
         self._enter(link)
+        count = min(count, link.room(len(history)))  # another draft may be a shorter one
+        if count <= 0:
+            return None
+        if link.breaker.is_closed and not self._excuse_count:
+            return await self._try(link, step, history, count, min_confidence)
+        if (self._trial is None or self._trial.done()) and link.breaker.admit():
+            self._trial = asyncio.create_task(self._try(link, step, list(history), 1, 0.0))
+        return None
+
+    async def _try(
+        self, link: DraftLink, step: int, history: Sequence[int], count: int, min_confidence: float
+    ) -> Proposed | None:
         is_catching_up = self._was_opened or self.backlog(len(history)) > MOST_USUAL_BACKLOG
+        start = time.monotonic()
         try:
             async with asyncio.timeout(self._timeout):
                 return await self._propose(link, step, history, count, min_confidence)
         except TimeoutError:
-            self._give_up(link, is_catching_up=is_catching_up)
+            self._give_up(link, start, is_catching_up=is_catching_up)
         except AWAY as error:
             link.fail(error)
         except SpecpairError as error:
@@ -121,6 +146,8 @@ class DraftSession:
 
     async def close(self) -> None:
         """Gives the blocks back."""
+        if self._trial is not None:
+            self._trial.cancel()
         try:
             if self._opening is not None:
                 await self._opening
@@ -153,11 +180,18 @@ class DraftSession:
         self._link = link
         link.sequence_count += 1
 
-    def _give_up(self, link: DraftLink, *, is_catching_up: bool) -> None:
-        """No proposal in time. A draft that had a long text to read first is slow with this sequence alone."""
+    def _give_up(self, link: DraftLink, start: float, *, is_catching_up: bool) -> None:
+        """No proposal in time since `start`.
+
+        A draft that had a long text to read first is slow with this sequence alone, if it answers others meanwhile; if
+        there are none, that is believed once. The next pause of the sequence is twice as long.
+        """
         error = PeerUnavailableError(f"no proposal within {self._timeout:g} s")
-        if is_catching_up and link.is_there:
+        is_alive = link.answered_at > start or not self._excuse_count
+        if is_catching_up and link.is_there and is_alive:
             self.leave_alone(error)
+            self._quiet_until = time.monotonic() + max(self._cooldown, self._timeout) * 2**self._excuse_count
+            self._excuse_count = min(self._excuse_count + 1, MOST_DOUBLINGS)
         else:
             link.fail(error)
 
@@ -184,7 +218,7 @@ class DraftSession:
         proposed = await link.peer.propose(
             self._sequence_id, step, held, history[held:], count, self._timeout, min_confidence
         )
-        self._held_length = len(history)
+        self._held_length, self._excuse_count = len(history), 0
         link.welcome()
         return proposed
 

@@ -95,6 +95,7 @@ class Generation:
             prompt_length,
             options,
             config.target_timeout,
+            length=prompt_length + request.max_tokens,
             deadline=deadline,
             include_probabilities=request.include_rounds,
         )

@@ -8,6 +8,7 @@ from typing import Generic, TypeVar
 
 from coordinator.breaker import Breaker
 from coordinator.news import News
+from coordinator.owed_closes import OwedCloses
 from coordinator.peer import ModelPeer, is_refusal
 from specpair.errors import SpecpairError, VocabularyMismatchError
 from specpair.model_info import ModelInfo
@@ -15,8 +16,6 @@ from specpair.rpc.tls_hints import tls_hint
 
 CALL_TIMEOUT = 10.0
 RECONNECT_PAUSE = 0.1
-CLOSE_TIMEOUT = 5.0
-CLOSE_PATIENCE = 60.0
 REFUSED_PAUSE = 10.0
 """Seconds before a process whose tokens are others is looked at again."""
 REFUSED_HINT = "it refuses our token; see --peer-token-file"
@@ -45,6 +44,11 @@ class Link(ABC, Generic[PeerT]):
         self._news = news
         self._is_serving = False
         """What its health says."""
+        self.is_released = False
+        """Whether its address is none of the pair's any more."""
+        self.answered_at = 0.0
+        """When it last answered a call, by time.monotonic; 0 before."""
+        self._closes = OwedCloses(peer, news)
         self._is_away = False
         self._complaint: str | None = None
         self._check_wanted = asyncio.Event()
@@ -71,6 +75,7 @@ class Link(ABC, Generic[PeerT]):
     def welcome(self) -> None:
         """After an answer."""
         self.breaker.succeed()
+        self.answered_at = time.monotonic()
         if self._is_away:
             logger.info("the %s at %s answers again", self.name, self.peer.address)
             self._is_away = False
@@ -82,32 +87,29 @@ class Link(ABC, Generic[PeerT]):
         Raises VocabularyMismatchError, or PeerUnavailableError when it does not answer.
         """
         async with self._checking:
+            self._check_wanted.clear()  # first: what is wished for meanwhile is another check
             info = await self.peer.info(CALL_TIMEOUT)
             if not self._knows(info):
                 await self._compare(info)
                 logger.info("the %s at %s is in use", self.name, self.peer.address)
             self.info, self.refusal, self._complaint = info, None, None
-            self._check_wanted.clear()
             self._news.announce()
 
     async def close_sequence(self, sequence_id: str) -> None:
-        """Closes a sequence there, if need be once the process can be reached again; a lease ends what stays open."""
-        deadline = time.monotonic() + CLOSE_PATIENCE
-        while time.monotonic() < deadline:
-            try:
-                return await self.peer.close_sequence(sequence_id, CLOSE_TIMEOUT)
-            except SpecpairError as error:
-                logger.debug("closing at the %s failed: %s", self.name, error.message)
-            if self._is_serving:
-                await asyncio.sleep(RECONNECT_PAUSE)
-            else:
-                await self._news.wait(CLOSE_TIMEOUT)
+        """Closes a sequence there: now, or on the side once the process can be reached."""
+        await self._closes.close(sequence_id, is_serving=self._is_serving)
+
+    def release(self) -> None:
+        """Nobody looks after it any more: its sequences have to go elsewhere."""
+        self.is_released, self._is_serving, self.info = True, False, None
+        self._news.announce()
 
     async def watch(self) -> None:
         """Follows its health and checks it whenever that is wanted, for as long as the coordinator lives."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._follow_health())
             group.create_task(self._keep_checked())
+            group.create_task(self._closes.run())
 
     @abstractmethod
     async def _compare(self, info: ModelInfo) -> None:
@@ -130,6 +132,8 @@ class Link(ABC, Generic[PeerT]):
             except SpecpairError as error:
                 logger.debug("no health of the %s at %s: %s", self.name, self.peer.address, error.message)
                 self._complain(error, tls_hint(error.message, speaks_tls=self.peer.speaks_tls))
+            except Exception:
+                logger.exception("following the health of the %s failed", self.name)
             self._set_serving(False)
             await asyncio.sleep(RECONNECT_PAUSE)
 
@@ -157,11 +161,15 @@ class Link(ABC, Generic[PeerT]):
                 self.info, self.refusal = None, error
                 logger.error("the %s at %s is not used: %s", self.name, self.peer.address, error.message)
                 self._news.announce()
-                await asyncio.sleep(REFUSED_PAUSE)
+                await self._check_again(REFUSED_PAUSE)
             except SpecpairError as error:
                 logger.debug("the %s cannot be checked: %s", self.name, error.message)
                 self._complain(error, REFUSED_HINT if is_refusal(error) else None)
-                await asyncio.sleep(RECONNECT_PAUSE)
+                await self._check_again(RECONNECT_PAUSE)
             except Exception:  # whatever it was, the process is to be taken up again one day
                 logger.exception("checking the %s failed", self.name)
-                await asyncio.sleep(REFUSED_PAUSE)
+                await self._check_again(REFUSED_PAUSE)
+
+    async def _check_again(self, pause: float) -> None:
+        await asyncio.sleep(pause)
+        self._check_wanted.set()

@@ -8,9 +8,11 @@ from coordinator.request import GenerationRequest
 from coordinator.stop import StopStrings
 from coordinator.text_stream import TextStream
 from coordinator.tokenizer import Tokenizer
+from specpair.errors import InvalidFieldError
 
 RESUMED_TAIL = 64
-"""Tokens received before that are looked at again: a character or a stop string may have begun in them."""
+BYTES_OF_CHARACTER = 4
+"""In UTF-8, at most; a token may be a single byte."""
 
 
 class FinishReason(StrEnum):
@@ -18,6 +20,11 @@ class FinishReason(StrEnum):
 
     STOP = "stop"
     LENGTH = "length"
+
+
+def resumed_tail(stop_strings: Sequence[str]) -> int:
+    """Tokens received before that are looked at again: a character or a stop string may have begun in them."""
+    return RESUMED_TAIL + BYTES_OF_CHARACTER * max(map(len, stop_strings), default=0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,14 +46,17 @@ class Output:
 
     def __init__(self, request: GenerationRequest, tokenizer: Tokenizer | None):
         self._request = request
-        resumed = request.resumed_ids
-        known, latest = resumed[:-RESUMED_TAIL], resumed[-RESUMED_TAIL:]
+        """Raises InvalidFieldError if tokens that were received before go on behind the output's end."""
+        resumed, tail = request.resumed_ids, resumed_tail(request.stop_strings)
+        known, latest = resumed[:-tail], resumed[-tail:]
         self._stream = None if tokenizer is None else TextStream(tokenizer, [*request.prompt_ids, *known])
         self._stops = StopStrings(request.stop_strings)
         self._stop_token_ids = frozenset(request.sampling.stop_token_ids)
         self.token_ids = list(known)
         self.finish_reason = None if request.max_tokens else FinishReason.LENGTH
-        self.commit(latest)  # the client has their text
+        kept_count = self.commit(latest).kept_count  # the client has their text
+        if kept_count < len(latest):
+            raise InvalidFieldError("resumed_token_ids", "goes on behind a stop; nothing comes after that")
 
     @property
     def new_token_count(self) -> int:

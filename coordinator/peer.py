@@ -1,5 +1,6 @@
 """The two model services as the coordinator calls them: plain data in and out, SpecpairErrors only."""
 
+import asyncio
 import time
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import contextmanager
@@ -92,12 +93,27 @@ class Scores:
 
 @contextmanager
 def answers() -> Iterator[None]:
-    """Turns a peer's errors into ours. One that refuses our token is away: it is no fault of our client."""
+    """Turns a peer's errors into ours. One that refuses our token is away: it is no fault of our client.
+
+    So is one whose channel was closed under the call, which grpc.aio tells by cancelling it.
+    """
     try:
         with peer_errors():
             yield
+    except grpc.aio.UsageError:
+        raise ShuttingDownError from None
+    except asyncio.CancelledError:
+        task = asyncio.current_task()
+        if task is None or task.cancelling():
+            raise
+        raise PeerUnavailableError("the connection was closed") from None
     except UnauthenticatedError as error:
         raise PeerUnavailableError(error.message, **{TRANSPORT_CODE: error.reason}) from error
+
+
+def is_out_of_time(error: SpecpairError) -> bool:
+    """Whether a call only took too long: the peer keeps what it has come to, and the same call goes on there."""
+    return "timeout" in error.metadata or error.metadata.get(TRANSPORT_CODE) == grpc.StatusCode.DEADLINE_EXCEEDED.name
 
 
 def is_refusal(error: SpecpairError) -> bool:
@@ -118,11 +134,6 @@ class ModelPeer:
         self.channel = connect(address, security)
         self._sequences = SequenceServiceStub(self.channel)
         self._health = HealthStub(self.channel)
-
-    @property
-    def is_connected(self) -> bool:
-        """Whether the process on the other side answers pings. One that does not is looked for again."""
-        return self.channel.get_state(try_to_connect=True) is grpc.ChannelConnectivity.READY
 
     async def health(self) -> AsyncGenerator[bool, None]:
         """Whether the process serves: what it says now, and each time that changes. Ends or raises when it is gone."""

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
@@ -56,15 +56,16 @@ class Pool(Generic[LinkT]):
         """Whether any instance serves."""
         return any(link.is_there for link in self.links.values())
 
-    def choose(self, token_ids: Sequence[int], avoided: Sequence[LinkT] = ()) -> LinkT | None:
-        """The instance for a sequence that begins with these tokens: least loaded, but for shared beginnings.
+    def choose(self, token_ids: Sequence[int], avoided: Sequence[LinkT] = (), length: int = 0) -> LinkT | None:
+        """The instance for a sequence that begins with these tokens and may get so long: least loaded, but for shared
+        beginnings.
 
         Those whose last call failed, and then those to be avoided, are taken only where there are no others; None if
         none can be asked now.
         """
-        usable = [link for link in self.links.values() if link.is_usable]
+        usable = [link for link in self.links.values() if link.is_usable and _bears(link, length)]
         good = [link for link in usable if link not in avoided]
-        links = [link for link in good if link.breaker.is_closed] or good or usable
+        links = [link for link in good if link.breaker.may_admit] or good or usable
         if not links:
             return None
         return links[place([Candidate(link.peer.address, link.sequence_count) for link in links], token_ids)]
@@ -82,16 +83,21 @@ class Pool(Generic[LinkT]):
                 raise PeerUnavailableError(f"none of {', '.join(self._addresses)} could be reached within {within:g} s")
             await self.news.wait(remaining)
 
-    def has_better(self, link: LinkT) -> bool:
+    def has_better(self, link: LinkT, length: int = 0) -> bool:
         """Whether there is an instance to go to from `link`, which failed: one that did not, or any if it is gone."""
-        others = (other for other in self.links.values() if other is not link and other.is_usable)
-        return any(other.breaker.is_closed or not link.is_there for other in others)
+        others = (
+            other for other in self.links.values() if other is not link and other.is_usable and _bears(other, length)
+        )
+        return any(other.breaker.may_admit or not link.is_there for other in others)
 
     async def watch(self) -> None:
         """Finds the instances and follows each, until cancelled."""
         try:
             while True:
-                await self.discover()
+                try:
+                    await self.discover()
+                except Exception:  # whatever it was, instances are to be found again one day
+                    logger.exception("looking for instances failed")
                 await asyncio.sleep(DISCOVERY_INTERVAL)
         finally:
             for watcher in self._watchers.values():
@@ -101,16 +107,17 @@ class Pool(Generic[LinkT]):
     async def discover(self) -> None:
         """Takes up new instances and lets those go that the names no longer stand for."""
         found: set[str] = set()
+        is_complete = True
         for address in self._addresses:
             try:
                 found |= await resolve(address)
-            except OSError:
+            except (OSError, ValueError):
                 logger.warning("%s cannot be resolved at present", address)
-                return
+                is_complete = False
         for address in found - self.links.keys():
             self.links[address] = self._make(address, self.news)
             self._watchers[address] = asyncio.create_task(self.links[address].watch())
-        for address in self.links.keys() - found:
+        for address in self.links.keys() - found if is_complete else ():
             await self._let_go(address)
 
     async def close(self) -> None:
@@ -119,13 +126,19 @@ class Pool(Generic[LinkT]):
 
     async def _let_go(self, address: str) -> None:
         link, watcher = self.links.pop(address), self._watchers.pop(address)
+        link.release()
         watcher.cancel()
         await asyncio.gather(watcher, return_exceptions=True)  # unlike suppress: being cancelled itself still counts
         await link.peer.close()
-        self.news.announce()
 
-    def _infos(self) -> Iterator[ModelInfo]:
-        return (link.info for link in self.links.values() if link.info is not None)
+    def _infos(self) -> list[ModelInfo]:
+        """Of those that serve; where none does, of those that did."""
+        links = [link for link in self.links.values() if link.is_there] or self.links.values()
+        return [link.info for link in links if link.info is not None]
+
+
+def _bears(link: Link[Any], length: int) -> bool:
+    return link.info is not None and link.info.max_model_len >= length
 
 
 class Targets(Pool[TargetLink]):
@@ -142,7 +155,7 @@ class Targets(Pool[TargetLink]):
     @property
     def info(self) -> ModelInfo:
         """The model with limits that every instance keeps; places are those of all together."""
-        infos = list(self._infos())
+        infos = self._infos()
         first = infos[0] if infos else self.model.info
         assert first is not None, "the pair begins with a target"
         if len(infos) < 2:
@@ -161,7 +174,7 @@ class Drafts(Pool[DraftLink]):
     @property
     def info(self) -> ModelInfo | None:
         """Of the first one that was checked; None while there is none."""
-        return next(self._infos(), None)
+        return next(iter(self._infos()), None)
 
     @property
     def own_drafter(self) -> Drafter | None:

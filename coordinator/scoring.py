@@ -3,19 +3,13 @@
 import time
 from collections.abc import Sequence
 
-import grpc
-
 from coordinator.backoff import Backoff
 from coordinator.pair import Pair
-from coordinator.peer import AWAY, Scores
+from coordinator.peer import AWAY, Scores, is_out_of_time
 from coordinator.request import GenerationRequest
+from coordinator.target_session import CALL_SECONDS, LEAST_TOKENS_PER_SECOND
 from specpair.errors import PeerUnavailableError, SpecpairError
 from specpair.v1.logprobs_pb2 import TokenLogprobs
-
-CALL_SECONDS = 20.0
-"""Of one call; a long text takes several."""
-LEAST_TOKENS_PER_SECOND = 10.0
-"""A target that is there and scores fewer is taken for one that hangs."""
 
 
 async def score_prompt(request: GenerationRequest, pair: Pair) -> Sequence[TokenLogprobs]:
@@ -43,15 +37,13 @@ async def _score(token_ids: Sequence[int], top_count: int, pair: Pair) -> Scores
         try:
             scores = await link.peer.score(token_ids, top_count, min(CALL_SECONDS, backoff.remaining))
             await link.confirm(scores.instance_id)
+            link.welcome()
             return scores
         except AWAY as error:
             if is_out_of_time(error) and link.is_there and time.monotonic() < latest:
                 backoff = Backoff("target", patience, pair.target.news)
                 continue
             link.fail(error)
+            if link.is_released or pair.target.has_better(link):
+                link = None
             await backoff.pause(error)
-
-
-def is_out_of_time(error: SpecpairError) -> bool:
-    """Whether the call only took too long: the target keeps what it has come to, and the same call goes on there."""
-    return error.metadata.get("code") == grpc.StatusCode.DEADLINE_EXCEEDED.name

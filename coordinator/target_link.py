@@ -18,9 +18,14 @@ class TargetModel:
         self.info: ModelInfo | None = None
         self.tokenizer: Tokenizer | None = None
         self._files: TokenizerFiles | None = None
+        self._comparing = asyncio.Lock()
 
     async def compare(self, info: ModelInfo, files: TokenizerFiles | None) -> None:
         """Raises VocabularyMismatchError for another model than the first; that one is taken as it is."""
+        async with self._comparing:  # of two that come together one is the first
+            await self._compare(info, files)
+
+    async def _compare(self, info: ModelInfo, files: TokenizerFiles | None) -> None:
         if self.info is None:
             self.tokenizer = None if files is None else await asyncio.to_thread(Tokenizer, files)
             self._files, self.info = files, info

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from coordinator.backoff import Backoff
-from coordinator.peer import AWAY, LOST, Verdict
+from coordinator.peer import AWAY, LOST, Verdict, is_out_of_time
 from coordinator.pool import Recovery, Targets
 from coordinator.target_link import TargetLink
 from specpair.errors import (
@@ -19,6 +19,10 @@ from specpair.errors import (
 from specpair.options import SequenceOptions
 from specpair.v1.proposal_pb2 import Proposal
 
+CALL_SECONDS = 20.0
+"""Of one call; a round that takes longer takes several."""
+LEAST_TOKENS_PER_SECOND = 10.0
+"""A target that is there and reads fewer is taken for one that hangs."""
 MOST_REPEATS = 2
 """Of a round whose forward pass failed: perhaps in company, perhaps for lack of memory, perhaps by its own tokens."""
 
@@ -41,22 +45,28 @@ class TargetSession:
         options: SequenceOptions,
         timeout: float,
         *,
+        length: int = 0,
         deadline: float | None = None,
         include_probabilities: bool = False,
     ):
-        """`timeout` is the patience of one call, in seconds, and that of a round unless there is a `deadline`, a
-        time.monotonic, for the whole request."""
+        """`timeout` is the patience with a target that is away, in seconds, unless there is a `deadline`, by
+        time.monotonic, for the whole request; `length` is what the sequence may come to."""
         self._targets = targets
         self._sequence_id = sequence_id
         self._prompt_length = prompt_length
         self._options = options
         self._timeout = timeout
+        self._length = length
         self._deadline = deadline
         self._include_probabilities = include_probabilities
         self._link: TargetLink | None = None
         """Where the sequence is, or will be opened."""
         self._visited: list[TargetLink] = []
         """All that may hold something of it."""
+        self._left: list[TargetLink] = []
+        """Those that failed in this round."""
+        self._latest = 0.0
+        """Until when, by time.monotonic, a target that is there but does not answer is not taken for one that hangs."""
         self._is_open = False
         self._lock = asyncio.Lock()
         """Held by the call under way: a sequence is not forked in the middle of one."""
@@ -70,18 +80,20 @@ class TargetSession:
             except CapacityExhaustedError:
                 assert self._link is not None
                 full.append(self._link)
-                if self._targets.choose(history, full) in full:
+                if self._targets.choose(history, full, self._length) in full:
                     raise
                 self._leave()
+            except VocabularyMismatchError as error:
+                backoff = await self._go_elsewhere(error, backoff)
             except AWAY as error:
-                await self._recover(error, backoff)
+                backoff = await self._recover(error, backoff)
 
     async def fork(self, original: "TargetSession") -> None:
         """Registers the sequence as a copy of another's prompt. What keeps it from that, `verify` makes good."""
         async with original._lock:
             if (link := original._link) is None:
                 return
-            self._enter(link)
+            self._enter(link, self._prompt_length)
             self._visited.append(link)
             try:
                 instance_id = await link.peer.fork(
@@ -99,6 +111,8 @@ class TargetSession:
     async def verify(self, step: int, history: Sequence[int], proposal: Proposal | None) -> Verdict:
         """The verdict of one round. Raises PeerUnavailableError when no target is to be had in time."""
         async with self._lock:
+            self._left.clear()
+            self._latest = max(self._latest, time.monotonic() + self._timeout)
             return await self._verify(step, history, proposal)
 
     async def _verify(self, step: int, history: Sequence[int], proposal: Proposal | None) -> Verdict:
@@ -113,12 +127,12 @@ class TargetSession:
                 self._is_open = False
                 await self._pause(error, backoff, Recovery.REOPENED)
             except AWAY as error:
-                await self._recover(error, backoff)
-            except VocabularyMismatchError:
-                if not self._moved():
-                    raise
+                backoff = await self._recover(error, backoff)
+            except VocabularyMismatchError as error:
+                backoff = await self._go_elsewhere(error, backoff)
             except CapacityExhaustedError as error:
                 await self._pause(error, backoff)
+                self._leave()  # perhaps another has room
             except ForwardFailedError as error:
                 repeat_count += 1
                 if repeat_count > MOST_REPEATS:
@@ -138,11 +152,11 @@ class TargetSession:
     async def _settle(self, history: Sequence[int], backoff: Backoff, avoided: Sequence[TargetLink] = ()) -> TargetLink:
         """The target where the sequence is open, which it is opened at if need be."""
         while self._link is None:
-            chosen = self._targets.choose(history, avoided)
+            chosen = self._targets.choose(history, avoided, self._length)
             if chosen is None:
                 await backoff.pause(PeerUnavailableError("no target is there"))
             else:
-                self._enter(chosen)
+                self._enter(chosen, len(history))
         if not self._is_open:
             await self._open(self._link, history, backoff)
         return self._link
@@ -158,31 +172,54 @@ class TargetSession:
         await link.confirm(instance_id)
         self._is_open = True
 
-    async def _recover(self, error: SpecpairError, backoff: Backoff) -> None:
-        """After a target did not answer: goes to another, or waits for this one."""
-        is_over = self._deadline is not None and time.monotonic() >= self._deadline
-        if self._link is not None and not is_over:  # a client's short patience says nothing of the target
-            self._link.fail(error)
-        if not self._moved():
-            await self._pause(error, backoff)
+    async def _recover(self, error: SpecpairError, backoff: Backoff) -> Backoff:
+        """After a target did not answer: asks again, goes to another, or waits for this one.
 
-    def _moved(self) -> bool:
-        """Leaves the target if there is another to go to."""
-        if self._link is None or not self._targets.has_better(self._link):
-            return False
+        Returns the patience that is left. A target that is there may take its time with a long text, and goes on with
+        the same call; nobody is blamed for the short patience of a client.
+        """
+        link, now = self._link, time.monotonic()
+        if self._deadline is not None and now >= self._deadline:
+            backoff.check(error)
+        if link is None:
+            await self._pause(error, backoff)
+            return backoff
+        if is_out_of_time(error) and link.is_there and now < self._latest:
+            self._targets.recoveries[Recovery.REPEATED] += 1
+            return self._backoff()
+        link.fail(error)
+        if not self._may_move(link):
+            await self._pause(error, backoff)
+            return backoff
+        return await self._go_elsewhere(error, backoff)
+
+    async def _go_elsewhere(self, error: SpecpairError, backoff: Backoff) -> Backoff:
+        """Leaves the target, for one that has its whole patience. Raises the error if there is none."""
+        link = self._link
+        if link is None or not self._may_move(link):
+            raise error
         self._targets.recoveries[Recovery.MOVED] += 1
         logger.warning("going to another target", extra={"sequence_id": self._sequence_id})
         self._leave()
-        return True
+        if link in self._left:  # round and round: not without a pause, nor for ever
+            await backoff.pause(error)
+            return backoff
+        self._left.append(link)
+        return self._backoff()
+
+    def _may_move(self, link: TargetLink) -> bool:
+        return link.is_released or self._targets.has_better(link, self._length)
 
     async def _pause(self, error: SpecpairError, backoff: Backoff, recovery: Recovery = Recovery.REPEATED) -> None:
         self._targets.recoveries[recovery] += 1
         logger.warning("asking the target again: %s", error.message, extra={"sequence_id": self._sequence_id})
         await backoff.pause(error)
 
-    def _enter(self, link: TargetLink) -> None:
+    def _enter(self, link: TargetLink, length: int) -> None:
         self._link = link
+        self._latest = time.monotonic() + self._timeout + length / LEAST_TOKENS_PER_SECOND
         link.sequence_count += 1
+        link.breaker.admit()
 
     def _leave(self) -> None:
         assert self._link is not None
@@ -194,4 +231,4 @@ class TargetSession:
         return Backoff("target", patience, self._targets.news)
 
     def _within(self, backoff: Backoff) -> float:
-        return min(backoff.remaining, self._timeout)
+        return min(backoff.remaining, self._timeout, CALL_SECONDS)

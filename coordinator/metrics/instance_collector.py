@@ -27,7 +27,7 @@ class ServiceReadings(NamedTuple):
 
 
 class InstanceCollector(Collector):
-    """Reads the pools when somebody asks; addresses come from the configuration, which bounds the label."""
+    """Reads the pools when somebody asks. Addresses are those of the configuration, or behind its names at present."""
 
     def __init__(self, services: Mapping[str, ServiceReadings]):
         """By the name of the service."""

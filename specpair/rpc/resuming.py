@@ -30,15 +30,22 @@ async def generate_tokens(
     """
     request = _with_seed(request)
     can_resume = max(request.n, request.best_of, 1) == 1
-    last_answer, pause = None, FIRST_PAUSE
+    last_answer, pause, prelude_count = None, FIRST_PAUSE, 0
     while True:
+        skipped_count = 0 if request.resumed_token_ids else prelude_count
         try:
             with peer_errors():
                 async for response in stub.GenerateTokens(request, metadata=metadata):
                     last_answer, pause = time.monotonic(), FIRST_PAUSE
+                    if skipped_count:  # what repeats the prompt came before
+                        skipped_count -= 1
+                        continue
                     if can_resume:
                         request.resumed_token_ids.extend(token.id for token in response.tokens)
+                        prelude_count += not request.resumed_token_ids
                     yield response
+                    if can_resume and response.HasField("summary"):
+                        return
             return
         except PASSING:
             if not can_resume or last_answer is None or time.monotonic() - last_answer > patience:

@@ -102,3 +102,13 @@ async def test_without_a_first_answer_nothing_is_resumed(pair: RunningPair) -> N
             async for _ in generate_tokens(stub, request):
                 pass
     assert len(stub.requests) == 1
+
+
+async def test_the_prompt_is_repeated_once_and_one_summary_ends_it(pair: RunningPair) -> None:
+    request = pb.GenerateTokensRequest(token_ids=pb.TokenIds(ids=PROMPT), max_tokens=4, echo=True)
+    async with connect(pair.address) as channel:
+        stub = Breaking(CoordinatorServiceStub(channel), [1, 0, 1, 2])
+        responses = [response async for response in generate_tokens(stub, request)]
+    assert [token.id for response in responses for token in response.prompt_tokens] == PROMPT
+    assert sum(len(response.tokens) for response in responses) == 4
+    assert [response.HasField("summary") for response in responses] == [False] * (len(responses) - 1) + [True]

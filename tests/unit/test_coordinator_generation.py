@@ -23,7 +23,7 @@ from specpair.errors import (
     VocabularyMismatchError,
 )
 from specpair.options import SamplingOptions
-from tests.unit.coordinator_bench import AWAY, PROMPT, bench, drafts_of, targets_of, until
+from tests.unit.coordinator_bench import AWAY, CONFIG, PROMPT, bench, drafts_of, targets_of, until
 from tests.unit.coordinator_peers import FakeDraft, FakeTarget, continuation, logprob, model_info
 
 
@@ -521,6 +521,7 @@ async def test_sequences_are_closed_once_the_peer_is_back(monkeypatch: pytest.Mo
         assert b.target.held
         is_away = False
         b.target.say_health(is_serving=True)
+        await until(lambda: not b.target.held)
         await b.check_closed()
 
 
@@ -548,3 +549,76 @@ async def test_an_impatient_client_is_not_the_targets_fault() -> None:
         with pytest.raises(PeerUnavailableError):
             await collect(generation)
         assert b.pair.target.links["target:1"].breaker.is_closed
+
+
+@pytest.mark.parametrize("patience", [-0.1, 0.2])
+async def test_a_deadline_ends_a_request_whatever_else_could_be_tried(patience: float) -> None:
+    async with bench(target_count=2) as b:
+        for target in b.targets:
+            target.delay = 0.03
+        generation = Generation(
+            b.generation(max_tokens=150, count=0).request, b.pair, deadline=time.monotonic() + patience
+        )
+        async with asyncio.timeout(patience + 1.0):
+            with pytest.raises(PeerUnavailableError):
+                await collect(generation)
+        assert sum(b.pair.target.recoveries.values()) <= 2
+        assert all(link.breaker.is_closed for link in b.pair.target.links.values())
+
+
+async def test_one_full_and_one_broken_target_are_not_asked_without_a_pause() -> None:
+    async with bench(target_count=2) as b:
+        b.targets[0].open_faults.before = dict.fromkeys(range(100_000), CapacityExhaustedError("full"))
+        b.targets[1].open_faults.before = dict.fromkeys(range(100_000), AWAY)
+        async with asyncio.timeout(10.0):
+            with pytest.raises((CapacityExhaustedError, PeerUnavailableError)):
+                await collect(b.generation())
+        assert b.targets[1].open_faults.count < 200
+
+
+async def test_a_target_that_failed_once_is_used_again_and_gone_to() -> None:
+    async with bench(target_count=2) as b:
+        links = b.pair.target.links
+        links["target:1"].fail(AWAY)
+        await asyncio.sleep(0.01)
+        assert {b.pair.target.choose([i]) for i in range(20)} == set(links.values())
+        links["target:2"].fail(AWAY)
+        b.targets[1].faults.before = dict.fromkeys(range(1000), AWAY)
+        await asyncio.sleep(0.01)
+        async with asyncio.timeout(5.0):
+            await b.run()
+
+
+async def test_a_target_that_hangs_though_it_says_it_serves_is_left_for_another() -> None:
+    async with bench(target_count=2) as b:
+        rounds = b.generation().rounds()
+        await anext(rounds)
+        hung = next(target for target in b.targets if target.held)
+        hung.delay = 100.0
+        generated = [token for r in [r async for r in rounds] for token in r.token_ids]
+        assert generated == continuation(PROMPT, 40)[1:]
+        other = next(target for target in b.targets if target is not hung)
+        assert b.pair.target.links[other.address].breaker.is_closed
+
+
+async def test_a_draft_that_hangs_though_it_says_it_serves_costs_its_deadline_a_few_times() -> None:
+    async with bench() as b:
+        rounds = b.generation(max_tokens=150).rounds()
+        await anext(rounds)
+        b.draft.delay = 100.0
+        start = time.monotonic()
+        async for _ in rounds:
+            await asyncio.sleep(0.002)
+        assert time.monotonic() - start < 4 * CONFIG.draft_timeout + 3.0
+        assert b.draft.faults.count <= 8, "each further pause is twice as long"
+
+
+async def test_a_target_that_was_let_go_is_left() -> None:
+    async with bench(target_count=2) as b:
+        rounds = b.generation().rounds()
+        await anext(rounds)
+        held = next(target for target in b.targets if target.held)
+        held.faults.before = dict.fromkeys(range(1000), ShuttingDownError())
+        b.pair.target.links[held.address].release()
+        generated = [token for r in [r async for r in rounds] for token in r.token_ids]
+        assert generated == continuation(PROMPT, 40)[1:]

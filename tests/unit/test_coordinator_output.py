@@ -5,6 +5,7 @@ import pytest
 from coordinator.output import FinishReason, Output
 from coordinator.request import GenerationRequest
 from coordinator.tokenizer import Tokenizer
+from specpair.errors import InvalidFieldError
 from specpair.options import SamplingOptions
 from tests.unit.coordinator_tokenizers import byte_level
 
@@ -104,3 +105,19 @@ def test_a_resumed_output_gives_the_rest_of_the_text_and_stops_where_it_would_ha
     assert resumed.token_ids == whole.token_ids
     assert resumed.new_token_count == len(whole.token_ids) - received_count
     assert resumed.finish_reason is FinishReason.STOP
+
+
+def test_nothing_is_resumed_behind_a_stop() -> None:
+    with pytest.raises(InvalidFieldError, match="resumed_token_ids: goes on behind a stop"):
+        output(resumed_ids=(9, EOS, 6, 7))
+
+
+def test_a_long_stop_string_is_recognised_across_a_resumption() -> None:
+    ids = byte_level().encode("x" + "é" * 200 + "y")
+    stop = "é" * 200
+    whole = output(byte_level(), stop_strings=(stop,), max_tokens=2000)
+    whole.commit(ids)
+    resumed = output(byte_level(), stop_strings=(stop,), max_tokens=2000, resumed_ids=tuple(ids[:190]))
+    resumed.commit(ids[190:])
+    assert whole.finish_reason is FinishReason.STOP
+    assert (resumed.token_ids, resumed.finish_reason) == (whole.token_ids, FinishReason.STOP)

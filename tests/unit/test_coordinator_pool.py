@@ -58,11 +58,11 @@ async def test_hosts_are_taken_up_and_let_go_as_the_name_changes(monkeypatch: py
 async def test_limits_are_those_that_every_target_keeps_and_places_add_up() -> None:
     fakes = [
         FakeTarget(model_info("a", max_model_len=100, max_num_seqs=4), "a:1"),
-        FakeTarget(model_info("b", max_model_len=80, max_num_seqs=8), "b:1"),
+        FakeTarget(model_info("b", max_model_len=120, max_num_seqs=8), "b:1"),
     ]
     async with watched(targets_of(*fakes)) as targets:
         await until(lambda: all(link.is_there for link in targets.links.values()) and len(targets.links) == 2)
-        assert (targets.info.max_model_len, targets.info.max_num_seqs) == (80, 12)
+        assert (targets.info.max_model_len, targets.info.max_num_seqs) == (100, 12)
 
 
 async def test_another_model_is_not_used_beside_the_first() -> None:
@@ -84,3 +84,49 @@ async def test_a_process_that_says_it_is_not_serving_is_not_chosen_and_taken_bac
         b.targets[0].say_health(is_serving=True)
         await until(lambda: first.is_there)
         assert first in {b.pair.target.choose([i]) for i in range(20)}
+
+
+async def test_places_of_a_target_that_is_away_are_not_counted() -> None:
+    async with bench(target_count=2) as b:
+        assert b.pair.target.info.max_num_seqs == 8
+        b.targets[0].say_health(is_serving=False)
+        await until(lambda: b.pair.target.info.max_num_seqs == 4)
+        b.targets[1].say_health(is_serving=False)
+        await until(lambda: not b.pair.target.is_there)
+        assert b.pair.target.info.max_num_seqs == 8, "what there was, while nobody knows more"
+
+
+async def test_of_two_models_that_come_together_one_is_used() -> None:
+    fakes = [FakeTarget(model_info("a"), "a:1"), FakeTarget(model_info("b", parameter_count=2), "b:1")]
+    async with watched(targets_of(*fakes)) as targets:
+        await until(lambda: any(link.refusal for link in targets.links.values()))
+        assert sum(link.is_there for link in targets.links.values()) == 1
+
+
+async def test_a_sequence_does_not_go_where_it_may_not_fit() -> None:
+    fakes = [
+        FakeTarget(model_info("a", max_model_len=100), "a:1"),
+        FakeTarget(model_info("b", max_model_len=80), "b:1"),
+    ]
+    async with watched(targets_of(*fakes)) as targets:
+        await until(lambda: all(link.is_there for link in targets.links.values()) and len(targets.links) == 2)
+        longer, shorter = targets.links["a:1"], targets.links["b:1"]
+        assert {targets.choose([i], length=81) for i in range(20)} == {longer}
+        assert {targets.choose([i], length=80) for i in range(20)} == {longer, shorter}
+        assert targets.has_better(longer, 80) and not targets.has_better(longer, 81)
+
+
+async def test_a_name_that_is_not_known_does_not_hide_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    resolved = pool.resolve
+
+    async def resolve_all_but_one(address: str) -> frozenset[str]:
+        if address == "dns:..:1":
+            raise UnicodeError("label empty")
+        return await resolved(address)
+
+    monkeypatch.setattr(pool, "resolve", resolve_all_but_one)
+    fake = FakeTarget(model_info("a"), "a:1")
+    targets = targets_of(fake)
+    targets._addresses = ("dns:..:1", "a:1")
+    async with watched(targets):
+        await targets.wait_until_there(1.0)

@@ -1,0 +1,55 @@
+"""Sequences that could not be closed in their time."""
+
+import asyncio
+import logging
+import time
+
+from coordinator.news import News
+from coordinator.peer import ModelPeer
+from specpair.errors import SpecpairError
+
+TIMEOUT = 5.0
+PATIENCE = 60.0
+"""Seconds for which closing is tried; a lease ends what stays open."""
+PAUSE = 1.0
+
+logger = logging.getLogger(__name__)
+
+
+class OwedCloses:
+    """Closes sequences at one peer, on the side where that does not succeed at once."""
+
+    def __init__(self, peer: ModelPeer, news: News):
+        """`news` may end a pause early."""
+        self._peer = peer
+        self._news = news
+        self._latest: dict[str, float] = {}
+        """What is still to be closed, and until when that is tried."""
+        self._is_owing = asyncio.Event()
+
+    async def close(self, sequence_id: str, *, is_serving: bool) -> None:
+        """Now, if the peer serves and answers, otherwise later."""
+        if not (is_serving and await self._succeeds(sequence_id)):
+            self._latest[sequence_id] = time.monotonic() + PATIENCE
+            self._is_owing.set()
+
+    async def run(self) -> None:
+        """Closes what is owed, until cancelled. While a peer is away one call finds that out for all."""
+        while True:
+            await self._is_owing.wait()
+            self._is_owing.clear()
+            for sequence_id, latest in list(self._latest.items()):
+                if time.monotonic() < latest and not await self._succeeds(sequence_id):
+                    break
+                del self._latest[sequence_id]
+            if self._latest:
+                self._is_owing.set()
+                await self._news.wait(PAUSE)
+
+    async def _succeeds(self, sequence_id: str) -> bool:
+        try:
+            await self._peer.close_sequence(sequence_id, TIMEOUT)
+        except SpecpairError as error:
+            logger.debug("closing at %s failed: %s", self._peer.address, error.message)
+            return False
+        return True
