@@ -98,8 +98,6 @@ async def _abort(context: grpc.aio.ServicerContext, error: Exception, method: st
         raise error
     if _is(error, grpc.aio.BaseError):
         raise asyncio.CancelledError from error  # gRPC's own: the client is gone, or the server has stopped
-    if isinstance(error, ExceptionGroup) and len(error.exceptions) == 1:
-        error = error.exceptions[0]  # what a stream's requests raised, in the group of its calls
     try:
         async with asyncio.timeout(ABORT_SECONDS):
             if _is(error, ClientStalledError):

@@ -405,3 +405,26 @@ async def test_answers_that_nobody_reads_hold_up_the_stream(monkeypatch: pytest.
         async with asyncio.timeout(TIMEOUT):
             answered = [answer.call_id async for message in stream for answer in message.answers]
         assert sorted(answered) == list(range(200))
+
+
+async def test_a_message_that_cannot_be_read_ends_the_stream_behind_the_answers_under_way() -> None:
+    """Whenever it comes: a write that is under way then is not cancelled, which would leave the call open."""
+
+    async def propose(request: pb.ProposeTokensRequest) -> pb.ProposeTokensResponse:
+        await asyncio.sleep(request.step % 5 * 0.002)
+        return await echo(request)
+
+    def messages(count: int) -> list[bytes]:
+        calls = [{"call_id": i, "request": {"step": i * count}} for i in range(count)]
+        return [pb.StreamProposalsRequest(calls=[call]).SerializeToString() for call in calls]
+
+    async with draft_server(propose) as (_, port), channel_to(port) as channel:
+        method = channel.stream_stream("/specpair.v1.DraftService/StreamProposals")
+        for count in [*range(5)] * 6:
+            call = method(iter([*messages(count), b"\xff\xff\xff"]), timeout=10)
+            answered = 0
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                async for data in call:
+                    answered += len(pb.StreamProposalsResponse.FromString(data).answers)
+            assert caught.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+            assert answered == count
