@@ -62,14 +62,16 @@ async def serve_calls(
     Each call runs in a task of its own; answers that get ready together travel together, since each message costs both
     sides more than all that is done for a call. A SpecpairError of `handle` is the answer of that call alone, and so is
     an error that nobody foresaw, without its text. When the caller ends its side, the calls under way are still
-    answered, and so they are when a message cannot be read, whose error ends the stream; when the stream breaks, they are
-    cancelled. `make_message` makes a message without `answers`.
+    answered, and so they are when a message cannot be read, whose error then ends the stream; when the stream breaks,
+    they are cancelled. When the server drains, calls that come while others are under way are refused at once.
+    `make_message` makes a message without `answers`.
     """
-    calls = _Calls(context, handle, make_message)
+    requests = drainable(request_iterator)
+    calls = _Calls(context, handle, make_message, requests)
     unreadable: SpecpairError | None = None
     async with asyncio.TaskGroup() as group:
         try:
-            async for message in request_iterator:
+            async for message in requests:
                 if not message.calls:
                     continue
                 parcel = _Parcel(message.ByteSize(), len(message.calls), calls.held)
