@@ -26,6 +26,8 @@ NO_METHOD = "UNIMPLEMENTED/"
 TOO_LARGE = "RESOURCE_EXHAUSTED/"
 CANCELLED = "CANCELLED/"
 LATE = "DEADLINE_EXCEEDED/"
+WRITE_FAILED = "CLIENT/"
+"""grpc.aio's client tells no status where the server answered, and hung up, while it was still sending."""
 NO_HEALTH = "NOT_FOUND/"
 """grpc.health of a service that is not there."""
 LEFT = frozenset({CANCELLED, LATE, "UNAVAILABLE/PEER_UNAVAILABLE"})

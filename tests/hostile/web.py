@@ -22,10 +22,17 @@ class WebReply:
     """Whether the server closed the connection, or nobody waited for that."""
 
     @property
+    def answers(self) -> list[tuple[str, str]]:
+        """Verdict and text of each answer; without one whether the connection ended."""
+        heads = list(_HEADS.finditer(self.data))
+        ends = [*(head.start() for head in heads[1:]), len(self.data)] if heads else []
+        parts = [(f"HTTP {int(head[1])}", self.data[head.start() : end]) for head, end in zip(heads, ends, strict=True)]
+        nothing = HTTP_CLOSED if self.has_ended else HTTP_OPEN
+        return [(verdict, part.decode(errors="replace")) for verdict, part in parts] or [(nothing, self.text)]
+
+    @property
     def verdicts(self) -> list[str]:
-        """Of each answer; without one whether the connection ended."""
-        statuses = [f"HTTP {int(status)}" for status in _HEADS.findall(self.data)]
-        return statuses or [HTTP_CLOSED if self.has_ended else HTTP_OPEN]
+        return [verdict for verdict, _ in self.answers]
 
     @property
     def text(self) -> str:

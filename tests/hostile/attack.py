@@ -1,0 +1,162 @@
+"""One case: a script of hostile messages, all made from one seed, whose answers are judged as they come."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from google.protobuf.message import Message
+
+from specpair.v1 import sequence_service_pb2 as sequences
+from tests.hostile.limits import VOCABULARY
+from tests.hostile.methods import MODELS, Method, method_of
+from tests.hostile.truth import PROMPTS, Truth
+from tests.hostile.verdicts import FULL, OK, SECTION_8, complaint
+from tests.hostile.web import WebReply, exchange
+from tests.hostile.wire import Reply, Wire
+
+MOST_VIOLATIONS = 50
+SHOWN_BYTES = 160
+
+
+@dataclass
+class Tally:
+    """What was sent and what came back, over all cases."""
+
+    messages: Counter[str] = field(default_factory=Counter)
+    """By kind of case."""
+    verdicts: Counter[str] = field(default_factory=Counter)
+    violations: list[str] = field(default_factory=list)
+    violation_count: int = 0
+    slowest_seconds: float = 0.0
+    undone: set[tuple[str, str]] = field(default_factory=set)
+    """Endpoints and ids of sequences that calls may have opened which nobody waited for."""
+
+    def violate(self, what: str) -> None:
+        self.violation_count += 1
+        if len(self.violations) < MOST_VIOLATIONS:
+            self.violations.append(what)
+
+
+class CaseFailedError(Exception):
+    """What should have worked did not; told already."""
+
+
+class Attack:
+    """What a case has to work with."""
+
+    def __init__(
+        self, number: int, kind: str, random: Random, wire: Wire, http_address: str, truth: Truth, tally: Tally
+    ):
+        self.number = number
+        self.kind = kind
+        self.random = random
+        self.wire = wire
+        self.truth = truth
+        self.tally = tally
+        self._http_address = http_address
+        self._open: list[tuple[str, str]] = []
+        self._names = 0
+
+    async def send(
+        self,
+        method: Method,
+        request: Message | bytes | Sequence[bytes],
+        allowed: frozenset[str] = SECTION_8,
+        **how: Any,
+    ) -> Reply:
+        """Hostile messages to a method, with the verdicts that are right for them."""
+        requests = [to_bytes(request)] if isinstance(request, Message | bytes) else list(request)
+        if method.name in ("OpenSequence", "ForkSequence"):
+            self._expect_sequences(method, requests)
+        self.count(len(requests))
+        reply = await self.wire.call(method, requests, **how)
+        self.judge(f"{method.endpoint} {method.name}", reply.verdict, reply.text, allowed, requests)
+        self.tally.slowest_seconds = max(self.tally.slowest_seconds, reply.seconds)
+        return reply
+
+    async def web(self, data: bytes | Sequence[bytes], allowed: frozenset[str], **how: Any) -> WebReply:
+        """Bytes on a connection of their own to the HTTP port, or pieces of them with pauses."""
+        pieces = [data] if isinstance(data, bytes) else list(data)
+        self.count(1)
+        reply = await exchange(self._http_address, pieces, **how)
+        for verdict, text in reply.answers:
+            self.judge("http", verdict, text, allowed, pieces)
+        return reply
+
+    def count(self, messages: int) -> None:
+        self.tally.messages[self.kind] += max(1, messages)
+
+    def judge(self, what: str, verdict: str, text: str, allowed: frozenset[str], requests: Sequence[bytes]) -> None:
+        self.tally.verdicts[verdict] += 1
+        if (problem := complaint(verdict, text, allowed)) is not None:
+            shown = requests[0][:SHOWN_BYTES].hex() if requests else ""
+            self.violate(f"{what}: {problem}; the request began with {shown}")
+
+    def violate(self, what: str) -> None:
+        self.tally.violate(f"case {self.number} ({self.kind}) {what}")
+
+    def check(self, is_right: bool, what: str) -> None:
+        if not is_right:
+            self.violate(what)
+
+    async def call(self, endpoint: str, name: str, request: Message) -> Any:
+        """A proper call that has to succeed; it is not counted."""
+        method = method_of(endpoint, name)
+        reply = await self.wire.call(method, [to_bytes(request)])
+        if reply.verdict != OK:
+            if reply.verdict != FULL:
+                self.violate(f"a proper {endpoint} {name} was refused: {reply.verdict} {reply.text[:200]!r}")
+            raise CaseFailedError
+        return method.response_class.FromString(reply.messages[0])
+
+    def name(self) -> str:
+        """A new sequence id."""
+        self._names += 1
+        return f"case-{self.number}-{self._names}"
+
+    async def open(self, endpoint: str, prompt: int, **fields: Any) -> str:
+        """A proper greedy sequence on one of the prompts whose continuation is known."""
+        name = self.name()
+        request = open_request(name, list(PROMPTS[prompt]), **fields)
+        await self.call(endpoint, "OpenSequence", request)
+        self._open.append((endpoint, name))
+        return name
+
+    def leave_open(self, endpoint: str, name: str) -> None:
+        """A sequence that has to be closed at the end of the run as well: its opening may still be under way."""
+        self._open.append((endpoint, name))
+        self.tally.undone.add((endpoint, name))
+
+    async def clean_up(self) -> None:
+        """Closes what the case opened, or may have."""
+        for endpoint, name in self._open:
+            await close(self.wire, endpoint, name)
+
+    def _expect_sequences(self, method: Method, requests: Sequence[bytes]) -> None:
+        for request in requests:
+            try:
+                message: Any = method.request_class.FromString(request)
+            except Exception:  # it opens nothing, then
+                continue
+            field_name = "sequence_id" if method.name == "OpenSequence" else "forked_sequence_id"
+            self.leave_open(method.endpoint, getattr(message, field_name))
+
+
+def open_request(name: str, token_ids: list[int], **fields: Any) -> sequences.OpenSequenceRequest:
+    request = sequences.OpenSequenceRequest(
+        sequence_id=name, token_ids=token_ids, sampling={"temperature": 0.0, "seed": 1}, vocab_size=VOCABULARY
+    )
+    request.MergeFrom(sequences.OpenSequenceRequest(**fields))
+    return request
+
+
+async def close(wire: Wire, endpoint: str, name: str) -> None:
+    assert endpoint in MODELS
+    request = sequences.CloseSequenceRequest(sequence_id=name)
+    await wire.call(method_of(endpoint, "CloseSequence"), [request.SerializeToString()])
+
+
+def to_bytes(request: Message | bytes) -> bytes:
+    return request if isinstance(request, bytes) else request.SerializeToString()
