@@ -75,7 +75,7 @@ _MAKERS: dict[int, Callable[[Random], Any]] = {
 
 def disturb(random: Random, message: Message, depth: int = 0) -> None:
     """Puts one field of the message, or of a message within it, to an extreme."""
-    field = random.choice(message.DESCRIPTOR.fields)
+    field: Any = random.choice(message.DESCRIPTOR.fields)
     if is_map(field):
         fill_map(random, message, field)
     elif field.is_repeated:

@@ -18,7 +18,6 @@ from tests.hostile.verdicts import (
     OK,
     SECTION_8,
     TOO_LARGE,
-    WRITE_FAILED,
 )
 from tests.hostile.wire import PATIENCE
 
@@ -109,7 +108,7 @@ async def send_wrong_counts(attack: Attack) -> None:
         requests = random.choice([[], [message] * 2, [b""], [b""] * 3])
         # A call without its message is answered by nobody: grpc.aio waits for its end, or its deadline.
         is_call = bool(requests) or method.name in _STREAMS
-        allowed = SECTION_8 | {WRITE_FAILED} if is_call else SECTION_8 | {CANCELLED, LATE}
+        allowed = SECTION_8 if is_call else SECTION_8 | {CANCELLED, LATE}
         patience = PATIENCE if is_call else UNASKED_SECONDS
         await attack.send(method, requests, allowed, shape="stream_stream", patience=patience)
 
@@ -133,14 +132,14 @@ async def send_to_no_method(attack: Attack) -> None:
                 "/grpc.health.v1.Health/Kill",
             ]
         )
-        await attack.send(method, noise(random), frozenset({NO_METHOD, WRITE_FAILED}), path=path)
+        await attack.send(method, noise(random), frozenset({NO_METHOD}), path=path)
 
 
 async def send_too_much(attack: Attack) -> None:
     """A message over the limit; nobody reads it."""
     method = attack.random.choice([method for method in OWN_METHODS if method.name not in _QUIET])
     data = bytes(MAX_MESSAGE_BYTES + attack.random.choice([1, 1000]))
-    await attack.send(method, data, frozenset({TOO_LARGE, WRITE_FAILED}))
+    await attack.send(method, data, frozenset({TOO_LARGE}))
 
 
 async def send_much(attack: Attack) -> None:

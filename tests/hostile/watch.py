@@ -3,6 +3,8 @@
 import threading
 import time
 import urllib.request
+from collections.abc import Callable
+from typing import Any
 
 import grpc
 from grpc_health.v1 import health_pb2, health_pb2_grpc
@@ -45,8 +47,8 @@ class Watch:
                 self.longest_seconds[name] = max(self.longest_seconds.get(name, 0.0), time.monotonic() - begin)
             self._stop.wait(PAUSE)
 
-    def _grpc_check(self, address: str):
-        stub = health_pb2_grpc.HealthStub(grpc.insecure_channel(address))
+    def _grpc_check(self, address: str) -> Callable[[], None]:
+        stub: Any = health_pb2_grpc.HealthStub(grpc.insecure_channel(address))
 
         def check() -> None:
             answer = stub.Check(health_pb2.HealthCheckRequest(), timeout=PATIENCE)
