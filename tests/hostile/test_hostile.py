@@ -58,7 +58,7 @@ def test_every_method_has_a_proper_message_and_every_field_gets_its_turn() -> No
         message: Message = message_for(random, method.name, "a", "b", 0)
         assert isinstance(message, method.request_class)
         untouched |= {(method.name, field.name) for field in message.DESCRIPTOR.fields}
-        for _ in range(150):
+        for _ in range(400):
             before = message_for(random, method.name, "a", "b", 0)
             after = method.request_class.FromString(before.SerializeToString())
             if before.DESCRIPTOR.fields:

@@ -74,7 +74,7 @@ async def exchange(
             writer.write_eof()
         if not leave:
             data, has_ended = await _read_all(reader, patience)
-    except ConnectionError:
+    except OSError:
         pass  # the server had enough of it
     finally:
         writer.close()
