@@ -12,6 +12,7 @@ from typing import Any
 import httpx
 import pytest
 from selenium import webdriver
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
@@ -80,10 +81,17 @@ class Page:
         for name, value in fields.items():
             field = self.element("request").find_element(By.NAME, name)
             if field.tag_name == "select":
-                Select(field).select_by_value(value)
+                self.wait(lambda name=name, value=value: self._choose(name, value))
             else:
                 field.clear()
                 field.send_keys(value)
+
+    def _choose(self, name: str, value: str) -> bool:
+        """Again, where the page put other options in place of the old ones at that moment."""
+        with suppress(StaleElementReferenceException):
+            Select(self.element("request").find_element(By.NAME, name)).select_by_value(value)
+            return True
+        return False
 
     def start(self) -> None:
         self.element("start").click()
