@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from random import Random
 from typing import Any
+from zlib import crc32
 
 from google.protobuf.message import Message
 
@@ -114,7 +115,8 @@ class Attack:
     def name(self) -> str:
         """A new sequence id."""
         self._names += 1
-        return f"case-{self.number}-{self._names}"
+        plain = f"case-{self.number}-{self._names}"
+        return f"{plain}-{crc32(plain.encode()):08x}"  # a changed byte must not make it the name of another case
 
     async def open(self, endpoint: str, prompt: int, **fields: Any) -> str:
         """A proper greedy sequence on one of the prompts whose continuation is known."""
