@@ -126,7 +126,9 @@ class Places:
         limit = self._limits.max_outputs_per_client
         if limit is None:
             return False
-        return self._taken_by[ticket.client] + self.line.outputs_of(ticket.client) + ticket.output_count > limit
+        kept = sum(other.output_count for other in self._kept if other.client == ticket.client)
+        taken = self._taken_by[ticket.client] - kept
+        return taken + self.line.outputs_of(ticket.client) + ticket.output_count > limit
 
     def _is_line_full(self, ticket: Ticket, without: Ticket | None = None) -> bool:
         count, byte_count = self.line.count + 1, self.line.byte_count + ticket.byte_count

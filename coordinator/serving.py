@@ -53,6 +53,11 @@ class Serving:
         pair.metrics.requests.watch_running(lambda: self.request_count)
 
     @property
+    def request_limit(self) -> int:
+        """Outputs that one request may want."""
+        return min(self.output_limit, self.pair.config.max_requests_per_client or self.output_limit)
+
+    @property
     def output_limit(self) -> int:
         """Outputs that may be generated at once."""
         return min(self.pair.config.max_requests, self.pair.target.info.max_num_seqs)

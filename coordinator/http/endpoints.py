@@ -37,7 +37,7 @@ async def create_completion(request: Request, parameters: CompletionParameters) 
     """Goes on from one or several prompts."""
     serving = serving_of(request, parameters)
     requests = completion_requests(parameters)
-    check_prompt_count(len(requests), parameters.best_of or parameters.n or 1, serving.output_limit)
+    check_prompt_count(len(requests), parameters.best_of or parameters.n or 1, serving.request_limit)
     form = CompletionForm(
         tokenizer=serving.pair.target.tokenizer,
         token_text=token_text_of(serving),

@@ -11,8 +11,9 @@ from specpair.rpc.identity import ANONYMOUS, name_client
 from specpair.rpc.security import ServerSecurity
 from specpair.rpc.tokens import AUTHORIZATION, KnownTokens
 
-OPEN_SERVICES = ("/grpc.health.v1.Health/",)
-"""For whoever reaches the port: load balancers and health checks of containers have no secrets, and it tells none."""
+OPEN_METHODS = ("/grpc.health.v1.Health/Check",)
+"""For whoever reaches the port: load balancers and health checks of containers have no secrets, and it tells none. Not
+its Watch, which never ends: strangers could take all calls that a server bears."""
 
 Behavior = Callable[[Any, grpc.aio.ServicerContext], Any]
 
@@ -40,7 +41,7 @@ class AuthenticationInterceptor(grpc.aio.ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler | None]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:
-        if handler_call_details.method.startswith(OPEN_SERVICES):
+        if handler_call_details.method in OPEN_METHODS:
             return await continuation(handler_call_details)
         authorization = _authorization(handler_call_details.invocation_metadata)
         try:

@@ -87,7 +87,9 @@ class ServiceServer:
                 maximum_concurrent_rpcs=MAX_CALLS,
             )
 
-        self._server = LastingServer(make, self._listen, self.fail)
+        self._credentials: grpc.ServerCredentials | None = None
+        """Made once: they follow their files by themselves."""
+        self._server = LastingServer(make, self._listen, self.fail, config.host)
 
     def add_generic_rpc_handlers(self, generic_rpc_handlers: tuple[grpc.GenericRpcHandler, ...]) -> None:
         self._registry.add_generic_rpc_handlers(generic_rpc_handlers)
@@ -110,7 +112,9 @@ class ServiceServer:
         tls = self._config.security.tls
         if tls is None:
             return server.add_insecure_port(address)
-        return server.add_secure_port(address, grpc_server_credentials(tls))
+        if self._credentials is None:
+            self._credentials = grpc_server_credentials(tls)
+        return server.add_secure_port(address, self._credentials)
 
     async def set_ready(self, is_ready: bool) -> None:
         """Turns health to SERVING, for the process and each service, or back; the first time completes the services."""

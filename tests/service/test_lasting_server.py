@@ -27,6 +27,19 @@ async def test_a_server_is_replaced_when_it_ends(caplog: pytest.LogCaptureFixtur
     socket.create_server(("127.0.0.1", port)).close()  # nobody listens any more
 
 
+async def test_a_server_is_replaced_while_the_connection_that_ended_it_stays_open() -> None:
+    async with draft_server() as (_, port), channel_to(port) as channel:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(deadly_call())
+        await writer.drain()
+        await asyncio.sleep(0.2)
+        answer = await DraftServiceStub(channel).ProposeTokens(
+            pb.ProposeTokensRequest(step=7), timeout=20, wait_for_ready=True
+        )
+        assert answer.step == 7
+        writer.close()
+
+
 async def test_without_its_port_the_service_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("specpair.rpc.lasting_server.REOPEN_SECONDS", 0.3)
     failures: list[str] = []
