@@ -13,14 +13,14 @@ from typing import Any
 import uvloop
 
 from bench.machine import describe_machine
-from tests.faults.cluster import ClusterConfig, running_cluster
+from tests.faults.cluster import LEASE_SECONDS, ClusterConfig, running_cluster
 from tests.faults.options import Options, read_options
 from tests.faults.pairs import find_pair
 from tests.faults.recovery import measure_draft_stop, measure_target_restart
 from tests.faults.reference import read_reference
 from tests.faults.report import complaints, recoveries, result
 from tests.faults.run import FaultRun
-from tests.faults.workload import make_cases
+from tests.faults.workload import MOST_PROMPT_TOKENS, make_cases
 
 
 def say(text: str) -> None:
@@ -30,12 +30,14 @@ def say(text: str) -> None:
 async def run(options: Options, folder: Path) -> tuple[dict[str, Any], list[str]]:
     """The document, and what is not in order."""
     pair = find_pair(options.pair, folder)
+    limits = ["--max-model-len", str(options.max_tokens + MOST_PROMPT_TOKENS)]
     config = ClusterConfig(
         folder=folder,
         target_model=str(pair.target),
         draft_model=str(pair.draft),
         target_count=options.targets,
         draft_count=options.drafts,
+        model_flags=["--sequence-lease", str(LEASE_SECONDS), *limits],
     )
     cases = make_cases(options.seed, options.cases, pair.vocab_size, options.max_tokens)
     async with running_cluster(config) as cluster:

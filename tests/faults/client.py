@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
+from specpair.errors import PeerUnavailableError, ShuttingDownError
 from specpair.rpc.status import error_from_rpc
 from specpair.v1 import coordinator_service_pb2 as pb
 from tests.faults.history import End, Seen
@@ -19,6 +20,9 @@ LATE_SECONDS = 1.1
 
 The coordinator begins no pause, which may take a second, that would outlast the deadline.
 """
+
+RESUME_SECONDS = 0.2
+"""Before a request is sent again."""
 
 OnTokens = Callable[[float], None]
 
@@ -42,6 +46,7 @@ class Collector:
         self.token_ids: list[list[int]] = [[] for _ in range(n)]
         self.texts = [""] * n
         self.told_counts: list[int | None] = [None] * n
+        self._before = [0] * n
 
     @property
     def token_count(self) -> int:
@@ -52,7 +57,11 @@ class Collector:
         self.token_ids[index] += [token.id for token in response.tokens]
         self.texts[index] += response.text
         if response.HasField("summary"):
-            self.told_counts[index] = response.summary.completion_token_count
+            self.told_counts[index] = self._before[index] + response.summary.completion_token_count
+
+    def resume(self) -> None:
+        """Another call goes on behind what is there; its summary counts its own tokens."""
+        self._before = [len(ids) for ids in self.token_ids]
 
     def outputs(self, case: Case, end: End) -> list[Seen]:
         """An output that has its summary is finished, however its request ended."""
@@ -69,31 +78,77 @@ class Collector:
         ]
 
 
-async def ask(stub: Any, case: Case, variation: Variation, on_tokens: OnTokens = lambda now: None) -> Told:
-    """Sends a request and follows it to its end. `on_tokens` gets the time.monotonic of each message with tokens."""
-    collector = Collector(variation.n)
-    start = time.monotonic()
-    call = stub.GenerateTokens(case.request(variation), timeout=variation.deadline_seconds)
-    end, status, is_violation = End.FINISHED, "OK", False
+async def ask(
+    stub: Any,
+    case: Case,
+    variation: Variation,
+    on_tokens: OnTokens = lambda now: None,
+    on_resume: Callable[[str], None] | None = None,
+) -> Told:
+    """Sends a request and follows it to its end.
+
+    `on_tokens` gets the time.monotonic of each message with tokens. With `on_resume`, which gets the status, a request
+    whose coordinator goes away is sent again, behind what was received of it.
+    """
+    start, collector = time.monotonic(), Collector(variation.n)
+    while True:
+        remaining = variation.deadline_seconds - (time.monotonic() - start)
+        try:
+            status = await _follow(
+                stub, _request(case, variation, collector), remaining, variation, collector, on_tokens
+            )
+            end, is_violation = (End.FINISHED if status == "OK" else End.CANCELLED), False
+        except grpc.aio.AioRpcError as error:
+            if on_resume is not None and _is_about_the_coordinator(error):
+                on_resume(describe(error))
+                collector = collector if variation.n == 1 else Collector(variation.n)
+                collector.resume()
+                await asyncio.sleep(RESUME_SECONDS)
+                continue
+            is_late = time.monotonic() - start >= variation.deadline_seconds - LATE_SECONDS
+            end, status = (End.OUT_OF_TIME if is_late else End.FAILED), describe(error)
+            is_violation = not (is_late and variation.has_little_time)
+        seconds = time.monotonic() - start
+        return Told(outputs=collector.outputs(case, end), status=status, is_violation=is_violation, seconds=seconds)
+
+
+def _request(case: Case, variation: Variation, collector: Collector) -> pb.GenerateTokensRequest:
+    """The request for what is missing. Only a single output can go on; several begin anew."""
+    request = case.request(variation)
+    if variation.n == 1:
+        request.resumed_token_ids.extend(collector.token_ids[0])
+    return request
+
+
+async def _follow(
+    stub: Any,
+    request: pb.GenerateTokensRequest,
+    seconds: float,
+    variation: Variation,
+    collector: Collector,
+    on_tokens: OnTokens,
+) -> str:
+    """One call: OK, or CANCELLED where the client left. Raises AioRpcError."""
+    call = stub.GenerateTokens(request, timeout=seconds, wait_for_ready=True)
     try:
         async for response in call:
             collector.take(response)
             if response.tokens:
                 on_tokens(time.monotonic())
             if variation.cancel_after is not None and collector.token_count > variation.cancel_after:
-                end, status = End.CANCELLED, "CANCELLED"
-                break
-    except grpc.aio.AioRpcError as error:
-        is_late = time.monotonic() - start >= variation.deadline_seconds - LATE_SECONDS
-        end = End.OUT_OF_TIME if is_late else End.FAILED
-        status = describe(error)
-        is_violation = not (is_late and variation.has_little_time)
-    except asyncio.CancelledError:
+                return "CANCELLED"
+        return "OK"
+    finally:
         call.cancel()
-        raise
-    call.cancel()
-    seconds = time.monotonic() - start
-    return Told(outputs=collector.outputs(case, end), status=status, is_violation=is_violation, seconds=seconds)
+
+
+def _is_about_the_coordinator(error: grpc.aio.AioRpcError) -> bool:
+    """Whether it went away or is about to, rather than a target behind it."""
+    known = error_from_rpc(error)
+    if error.code() is grpc.StatusCode.CANCELLED:  # nobody here did that
+        return True
+    is_own = isinstance(known, PeerUnavailableError) and ("code" in known.metadata or "is starting" in known.message)
+    return error.code() is grpc.StatusCode.UNAVAILABLE and (is_own or isinstance(known, ShuttingDownError))
 
 
 def describe(error: grpc.aio.AioRpcError) -> str:

@@ -52,7 +52,15 @@ class FaultRun:
     async def run(self, cases: list[Case], expected: dict[tuple[str, int], Expected]) -> Streams:
         """What the clients saw. Raises InstanceError if a service does not come back."""
         options, outcome = self._options, self.outcome
-        streams = Streams(self._cluster.stub, cases, expected, options.seed, options.patience, options.cancels)
+        streams = Streams(
+            self._cluster.stub,
+            cases,
+            expected,
+            options.seed,
+            options.patience,
+            options.cancels,
+            options.break_coordinator,
+        )
         outcome.before = self._read_all()
         start = time.monotonic()
         async with asyncio.TaskGroup() as group:
@@ -78,6 +86,9 @@ class FaultRun:
         async with asyncio.TaskGroup() as group:
             clock = group.create_task(self._end_in_time())
             async with asyncio.TaskGroup() as lanes:
+                if self._options.break_coordinator:
+                    name, act = "coordinator", partial(break_process, self._cluster.coordinator)
+                    lanes.create_task(self._lane(name, kinds, act, outcome.process_events, self._options.mean_pause))
                 for peer in self._cluster.peers:
                     name, pause = peer.instance.name, self._options.mean_pause
                     process, way = partial(break_process, peer.instance), partial(break_way, peer.way)

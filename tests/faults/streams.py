@@ -15,6 +15,8 @@ from tests.faults.history import Difference, Expected, compare_all
 from tests.faults.workload import Case, vary
 
 MOST_NOTES = 20
+VIOLATION_SECONDS = 0.5
+"""A client whose request failed rests a while."""
 
 
 class Streams:
@@ -28,10 +30,12 @@ class Streams:
         seed: int,
         patience: float,
         cancels: float = 0.1,
+        may_resume: bool = False,
     ):
         """`patience` is the deadline, in seconds, of requests that are not meant to run out of time.
 
-        The share `cancels` of them is left by its client.
+        The share `cancels` of them is left by its client. With `may_resume`, those whose coordinator goes away are
+        asked for again, behind what was received.
         """
         self._stub = stub
         self._cases = cases
@@ -39,6 +43,9 @@ class Streams:
         self._seed = seed
         self._patience = patience
         self._cancels = cancels
+        self._may_resume = may_resume
+        self.resumed: Counter[str] = Counter()
+        """Requests that were asked for again, by what the coordinator ended them with."""
         self._is_ending = False
         self.difference = Difference()
         self.statuses: Counter[str] = Counter()
@@ -78,12 +85,19 @@ class Streams:
 
     async def _follow(self, index: int, requests: int | None) -> None:
         random, hear = Random(f"{self._seed} stream {index}"), partial(self._hear, index)
+        on_resume = self._count_resumed if self._may_resume else None
         for _ in itertools.count() if requests is None else range(requests):
             if self._is_ending:
                 return
             case = random.choice(self._cases)
             variation = vary(random, case, self._patience, self._cancels)
-            self._judge(case, await ask(self._stub, case, variation, hear))
+            told = await ask(self._stub, case, variation, hear, on_resume)
+            self._judge(case, told)
+            if told.is_violation:
+                await asyncio.sleep(VIOLATION_SECONDS)
+
+    def _count_resumed(self, status: str) -> None:
+        self.resumed[status.partition(":")[0]] += 1
 
     def _hear(self, index: int, now: float) -> None:
         if self._healed_at is not None:

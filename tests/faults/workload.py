@@ -9,6 +9,9 @@ from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import sampling_pb2
 
 MAX_OUTPUTS = 2
+SHARED_TOKENS = 24
+MOST_OWN_TOKENS = 32
+MOST_PROMPT_TOKENS = SHARED_TOKENS + MOST_OWN_TOKENS
 
 Rule = Literal["token", "block", "coupled"]
 
@@ -64,7 +67,7 @@ def make_cases(seed: int, count: int, vocab_size: int, max_tokens: int, least_to
     Outputs have `least_tokens`, by default half of `max_tokens`, to `max_tokens` tokens.
     """
     random = Random(f"{seed} cases")
-    beginning = _tokens(random, 24, vocab_size)
+    beginning = _tokens(random, SHARED_TOKENS, vocab_size)
     lengths = (max_tokens // 2 if least_tokens is None else least_tokens, max_tokens)
     return [_make_case(random, index, beginning, vocab_size, lengths) for index in range(count)]
 
@@ -87,7 +90,7 @@ def vary(random: Random, case: Case, patience: float, cancels: float = 0.1) -> V
 
 def _make_case(random: Random, index: int, beginning: list[int], vocab_size: int, lengths: tuple[int, int]) -> Case:
     is_greedy = index % 2 == 0
-    own = _tokens(random, random.randint(2, 32), vocab_size)
+    own = _tokens(random, random.randint(2, MOST_OWN_TOKENS), vocab_size)
     return Case(
         name=f"{'greedy' if is_greedy else 'coupled'}-{index}",
         prompt_ids=beginning + own if index % 3 == 0 else own,
