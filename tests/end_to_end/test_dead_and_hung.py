@@ -12,7 +12,8 @@ from tests.faults.client import ask
 from tests.faults.cluster import Cluster, ClusterConfig, running_cluster
 from tests.faults.pairs import find_pair
 from tests.faults.recovery import ASKING, Pulse, pulsing
-from tests.faults.reference import PLAIN
+from tests.faults.reference import PLAIN, read_reference
+from tests.faults.streams import Streams
 from tests.faults.workload import Case, make_cases
 
 STREAMS = 6
@@ -98,6 +99,24 @@ async def test_a_target_that_came_back_is_gone_to_when_the_other_dies(cluster: C
         await wait_for_news(pulse)
     await first.start()
     await first.wait_until_ready()
+
+
+@pytest.mark.timeout(300)
+async def test_a_rolling_restart_of_every_service_loses_nothing(cluster: Cluster) -> None:
+    """SIGTERM for one after the other, under load; requests that the coordinator hands back are resumed."""
+    streams = Streams(cluster.stub, SHORT, await read_reference(cluster.stub, SHORT), 1, PATIENCE * 3, may_resume=True)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(streams.run(STREAMS))
+        for instance in (*(peer.instance for peer in cluster.peers), cluster.coordinator):
+            await instance.terminate()
+            assert instance.status == 0, instance.last_lines()
+            await instance.start()
+            await instance.wait_until_ready()
+            await asyncio.sleep(0.5)
+        await streams.wait_until_recovered(STREAMS, PATIENCE)
+        streams.end()
+    assert streams.violations == []
+    assert streams.difference.compared > 0
 
 
 @pytest.mark.timeout(240)

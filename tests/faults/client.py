@@ -15,12 +15,8 @@ from specpair.v1 import coordinator_service_pb2 as pb
 from tests.faults.history import End, Seen
 from tests.faults.workload import Case, Variation
 
-LATE_SECONDS = 1.1
-"""A failure so shortly before the deadline counts as the deadline's.
-
-The coordinator begins no pause, which may take a second, that would outlast the deadline.
-"""
-
+LATE_SECONDS = 0.5
+"""A failure so shortly before the deadline counts as the deadline's: client and server have clocks of their own."""
 RESUME_SECONDS = 0.2
 """Before a request is sent again."""
 
