@@ -37,6 +37,7 @@ async def run(options: Options, folder: Path) -> tuple[dict[str, Any], list[str]
         draft_model=str(pair.draft),
         target_count=options.targets,
         draft_count=options.drafts,
+        target_flags=[] if options.may_differ else ["--deterministic"],
         model_flags=["--sequence-lease", str(LEASE_SECONDS), *limits],
     )
     cases = make_cases(options.seed, options.cases, pair.vocab_size, options.max_tokens)

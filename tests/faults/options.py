@@ -32,6 +32,8 @@ class Options:
     """Processes are stopped alone, so that their memory can be watched."""
     break_coordinator: bool = False
     """The coordinator is broken as well, and clients ask again for the rest of what they wanted."""
+    may_differ: bool = False
+    """Targets compute as they do by default, and near-ties may fall otherwise: for measurements."""
     recoveries: int = 0
     """How often the recovery of target and draft is measured before the faults."""
     most_minutes: float = 30.0
@@ -60,6 +62,7 @@ def read_options(arguments: list[str] | None = None) -> Options:
     parser.add_argument("--cancels", type=float, default=default.cancels, help="share of requests left early")
     parser.add_argument("--no-kills", action="store_true", help="stop processes only, and watch their memory")
     parser.add_argument("--break-coordinator", action="store_true", help="and have clients resume")
+    parser.add_argument("--may-differ", action="store_true", help="targets without --deterministic, to measure times")
     parser.add_argument("--recoveries", type=int, default=default.recoveries, help="times to measure recovery first")
     parser.add_argument("--most-minutes", type=float, default=default.most_minutes)
     parser.add_argument("--out", type=Path, help="file for the result")

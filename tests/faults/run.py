@@ -83,6 +83,8 @@ class FaultRun:
         """Each process and each way has its own faults, side by side, until there were enough of processes."""
         kinds = STOPS if self._options.no_kills else PROCESS_KINDS
         outcome = self.outcome
+        if not self._options.events:
+            return
         async with asyncio.TaskGroup() as group:
             clock = group.create_task(self._end_in_time())
             async with asyncio.TaskGroup() as lanes:
