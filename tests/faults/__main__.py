@@ -3,7 +3,9 @@
 Progress goes to standard error, one JSON document to standard output. The status is 1 if a promise was broken.
 """
 
+import asyncio
 import json
+import signal
 import sys
 import tempfile
 from datetime import UTC, datetime
@@ -29,6 +31,9 @@ def say(text: str) -> None:
 
 async def run(options: Options, folder: Path) -> tuple[dict[str, Any], list[str]]:
     """The document, and what is not in order."""
+    task = asyncio.current_task()
+    assert task is not None
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)  # so that no service is left behind
     pair = find_pair(options.pair, folder)
     limits = ["--max-model-len", str(options.max_tokens + MOST_PROMPT_TOKENS)]
     config = ClusterConfig(
