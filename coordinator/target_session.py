@@ -199,7 +199,7 @@ class TargetSession:
         if link is None or not self._may_move(link):
             raise error
         self._targets.recoveries[Recovery.MOVED] += 1
-        logger.warning("going to another target", extra={"sequence_id": self._sequence_id})
+        logger.info("going to another target", extra={"sequence_id": self._sequence_id})
         self._leave()
         if link in self._left:  # round and round: not without a pause, nor for ever
             await backoff.pause(error)
@@ -212,7 +212,7 @@ class TargetSession:
 
     async def _pause(self, error: SpecpairError, backoff: Backoff, recovery: Recovery = Recovery.REPEATED) -> None:
         self._targets.recoveries[recovery] += 1
-        logger.warning("asking the target again: %s", error.message, extra={"sequence_id": self._sequence_id})
+        logger.debug("asking the target again: %s", error.message, extra={"sequence_id": self._sequence_id})
         await backoff.pause(error)
 
     def _enter(self, link: TargetLink, length: int) -> None:
