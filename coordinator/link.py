@@ -131,7 +131,8 @@ class Link(ABC, Generic[PeerT]):
                     self._set_serving(is_serving)
             except SpecpairError as error:
                 logger.debug("no health of the %s at %s: %s", self.name, self.peer.address, error.message)
-                self._complain(error, tls_hint(error.message, speaks_tls=self.peer.speaks_tls))
+                hint = tls_hint(error.message, speaks_tls=self.peer.speaks_tls)
+                self._complain(error, REFUSED_HINT if is_refusal(error) else hint)
             except Exception:
                 logger.exception("following the health of the %s failed", self.name)
             self._set_serving(False)

@@ -81,13 +81,13 @@ async def test_a_client_that_reads_nothing_loses_its_call(
 
 
 async def test_a_client_that_reads_slowly_keeps_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limited_context, "STALLED_SECONDS", 1.0)
+    monkeypatch.setattr(limited_context, "STALLED_SECONDS", 3.0)
     handler = Endless()
     async with serving(Endless=grpc.unary_stream_rpc_method_handler(handler.generate)) as (_, channel):
         call: Any = channel.unary_stream("/test.Test/Endless")(b"")
         for _ in range(40):
             assert await call.read() == PIECE
-            await asyncio.sleep(0.05)
+            await asyncio.sleep(0.1)
         call.cancel()
         await asyncio.wait_for(handler.has_ended.wait(), 10)
 
