@@ -174,6 +174,7 @@ class Generated:
 async def running_pair(
     target: EngineConfig,
     draft: EngineConfig | DraftConfig | None = None,
+    *,
     security: PairSecurity = OPEN,
     grace_seconds: float = 0.0,
     **options: Any,
