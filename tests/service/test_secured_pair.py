@@ -72,7 +72,7 @@ async def secured_pair(folder: Path) -> AsyncIterator[Secured]:
         clients=ChannelSecurity(tls=client, token=CLIENT_TOKEN),
     )
     target = engine_config(make_model(folder / "target"))
-    async with running_pair(target, DraftConfig(drafter=Drafter.NGRAM), security) as pair:
+    async with running_pair(target, DraftConfig(drafter=Drafter.NGRAM), security=security) as pair:
         yield Secured(pair, authority, client, folder)
 
 
