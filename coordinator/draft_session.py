@@ -177,6 +177,8 @@ class DraftSession:
             self._link.sequence_count -= 1
             self._drafts.recoveries[Recovery.MOVED] += 1
             self._held_length, self._opening = 0, None
+            if self._trial is not None:
+                self._trial.cancel()  # no round waits for it, nor is another draft blamed for its time
         self._link = link
         link.sequence_count += 1
 
@@ -218,7 +220,8 @@ class DraftSession:
         proposed = await link.peer.propose(
             self._sequence_id, step, held, history[held:], count, self._timeout, min_confidence
         )
-        self._held_length, self._excuse_count = len(history), 0
+        if link is self._link:
+            self._held_length, self._excuse_count = len(history), 0
         link.welcome()
         return proposed
 

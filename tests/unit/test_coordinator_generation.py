@@ -622,3 +622,17 @@ async def test_a_target_that_was_let_go_is_left() -> None:
         b.pair.target.links[held.address].release()
         generated = [token for r in [r async for r in rounds] for token in r.token_ids]
         assert generated == continuation(PROMPT, 40)[1:]
+
+
+async def test_another_draft_is_not_kept_waiting_by_a_trial_of_the_first() -> None:
+    async with bench(draft_count=2) as b:
+        rounds = b.generation(max_tokens=150).rounds()
+        for _ in range(3):
+            await anext(rounds)
+        first = next(draft for draft in b.drafts if draft.held)
+        other = next(draft for draft in b.drafts if draft is not first)
+        first.delay = 100.0
+        async for _ in rounds:
+            await asyncio.sleep(0.002)
+        assert len(other.counts) > 10
+        assert b.pair.draft is not None and b.pair.draft.links[other.address].breaker.is_closed
