@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 
-from coordinator.discovery import DNS_PREFIX
 from coordinator.http.config import HttpConfig
 from specpair.errors import InvalidFieldError
 from specpair.options import check_range
 from specpair.rpc.config import ServerConfig
 from specpair.rpc.security import PLAIN, ChannelSecurity
 
+DNS_PREFIX = "dns:"
+"""Before `name:port`: every address that the name has is an instance of its own."""
 MAX_SPECULATIVE_TOKENS = 64
 MAX_ADDRESSES = 64
 MAX_REQUEST_BYTES = 8 * 1024 * 1024

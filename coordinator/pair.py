@@ -1,9 +1,8 @@
 """The pair that a coordinator serves: connections, models, vocabulary."""
 
-import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,19 +10,12 @@ from prometheus_client.registry import CollectorRegistry
 
 from coordinator.adaptive import LengthController
 from coordinator.background import BackgroundTasks
-from coordinator.breaker import Breaker
 from coordinator.config import CoordinatorConfig
-from coordinator.draft_link import DraftLink
 from coordinator.metrics import CoordinatorMetrics, InstanceReading, ServiceReadings
-from coordinator.peer import DraftPeer, TargetPeer
-from coordinator.pool import Drafts, Pool, Targets
-from coordinator.target_link import TargetLink, TargetModel
-from specpair.errors import PeerUnavailableError
+from coordinator.peers import Drafts, Pool, Targets, connect_drafts, connect_targets
 from specpair.rpc.secured_channel import check_channel_security
 
 DRAIN_TIMEOUT = 3.0
-TARGET_COOLDOWN = 1.0
-"""Seconds that a target which did not answer is left alone, if there is another."""
 
 logger = logging.getLogger(__name__)
 
@@ -49,59 +41,14 @@ async def connect_pair(config: CoordinatorConfig, registry: CollectorRegistry | 
     does is counted in `registry`, if given.
     """
     check_channel_security(config.peer_security)
-    model = TargetModel()
-    async with watched(_targets(config, model)) as targets:
-        await targets.wait_until_there(config.startup_timeout)
-        async with _connect_drafts(config, model) as drafts:
-            metrics = _metrics(registry, config, targets, drafts)
-            pair = Pair(config=config, target=targets, draft=drafts, metrics=metrics)
-            _log_pair(pair)
-            try:
-                yield pair
-            finally:
-                await pair.background.drain(DRAIN_TIMEOUT)
-
-
-@asynccontextmanager
-async def _connect_drafts(config: CoordinatorConfig, model: TargetModel) -> AsyncIterator[Drafts | None]:
-    if not config.draft_addresses:
-        yield None
-        return
-    async with watched(_drafts(config, model)) as drafts:
+    async with connect_targets(config) as targets, connect_drafts(config, targets.model) as drafts:
+        metrics = _metrics(registry, config, targets, drafts)
+        pair = Pair(config=config, target=targets, draft=drafts, metrics=metrics)
+        _log_pair(pair)
         try:
-            await drafts.wait_until_there(config.draft_startup_timeout)
-        except PeerUnavailableError as error:
-            logger.warning("serving without a draft: %s", error.message)
-        yield drafts
-
-
-@asynccontextmanager
-async def watched(pool: Any) -> AsyncIterator[Any]:
-    """The pool while somebody looks after it."""
-    watcher = asyncio.create_task(pool.watch())
-    try:
-        yield pool
-    finally:
-        watcher.cancel()
-        with suppress(asyncio.CancelledError):
-            await watcher
-        await pool.close()
-
-
-def _targets(config: CoordinatorConfig, model: TargetModel) -> Targets:
-    def make(address: str, news: Any) -> TargetLink:
-        breaker = Breaker(TARGET_COOLDOWN, config.target_timeout)
-        return TargetLink(TargetPeer(address, config.peer_security), breaker, news, model)
-
-    return Targets(config.target_addresses, make, model)
-
-
-def _drafts(config: CoordinatorConfig, model: TargetModel) -> Drafts:
-    def make(address: str, news: Any) -> DraftLink:
-        breaker = Breaker(config.draft_cooldown, config.draft_timeout)
-        return DraftLink(DraftPeer(address, config.peer_security), breaker, news, model)
-
-    return Drafts(config.draft_addresses, make)
+            yield pair
+        finally:
+            await pair.background.drain(DRAIN_TIMEOUT)
 
 
 def _metrics(

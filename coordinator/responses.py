@@ -3,12 +3,12 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import fields
 
-from coordinator.acceptance import Acceptance
-from coordinator.choices import ChoiceRound
-from coordinator.generation import Generation, Origin, Round
-from coordinator.output import FinishReason
+from coordinator.outputs.acceptance import Acceptance
+from coordinator.outputs.choices import ChoiceRound
+from coordinator.outputs.generation import Generation, Origin, Round
+from coordinator.outputs.output import FinishReason
+from coordinator.outputs.round_report import CallTimes, RoundReport
 from coordinator.request import GenerationRequest
-from coordinator.round_report import CallTimes, RoundReport
 from coordinator.tokenizer import Tokenizer
 from specpair.rpc.messages import drafter_to_proto, rule_to_proto
 from specpair.v1 import coordinator_service_pb2 as pb

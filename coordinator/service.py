@@ -7,7 +7,7 @@ from typing import Any
 
 import grpc.aio
 
-from coordinator.pool import Pool
+from coordinator.peers import Pool
 from coordinator.serving import Serving
 from specpair.errors import SpecpairError
 from specpair.rpc.messages import model_info_to_proto

@@ -10,16 +10,16 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, nullcontext
 
 from coordinator.admission import Admission
-from coordinator.choices import Choices
 from coordinator.draining import Draining
-from coordinator.generation import Generation
 from coordinator.logprob_limit import within_logprob_limit
 from coordinator.metrics import Outcome, OutputSample
+from coordinator.outputs.choices import Choices
+from coordinator.outputs.generation import Generation
 from coordinator.pair import Pair
+from coordinator.peers import score_prompt
 from coordinator.places import QueueLimits
 from coordinator.request import RequestReader
 from coordinator.responses import choice_response, generation_summary, prompt_responses
-from coordinator.scoring import score_prompt
 from specpair.errors import SpecpairError
 from specpair.rpc.identity import client_name
 from specpair.tracing import Span, continued, span
@@ -107,7 +107,10 @@ class Serving:
                 choices = Choices(checked, self.pair, arrival, deadline)
                 outputs += choices.generations
                 self.pair.metrics.requests.add_prompt(len(checked.prompt_ids))
-                scores = await self._draining.unless_over(score_prompt(checked, self.pair))
+                scoring = score_prompt(
+                    target, checked.prompt_ids, checked.prompt_logprobs, self.pair.config.target_timeout
+                )
+                scores = await self._draining.unless_over(scoring)
                 for response in prompt_responses(checked, scores, target.tokenizer):
                     yield response
                 async with aclosing(choices.rounds()) as rounds:

@@ -8,7 +8,6 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from coordinator.choices import merge
 from coordinator.http.answer import Answer
 from coordinator.http.disconnects import ClientGoneError, unless_gone
 from coordinator.http.event_stream import EventStream
@@ -22,6 +21,7 @@ from coordinator.http.models import check_model
 from coordinator.http.outputs import Asked, Outputs
 from coordinator.http.parameters import ChatParameters, CompletionParameters, GenerationParameters
 from coordinator.http.request_counter import CLIENT_GONE
+from coordinator.outputs.choices import merge
 from coordinator.serving import Serving
 from specpair.errors import InvalidFieldError
 from specpair.tracing import TRACEPARENT

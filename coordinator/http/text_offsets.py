@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from coordinator.text_stream import TextStream
+from coordinator.outputs.text_stream import TextStream
 from coordinator.tokenizer import Tokenizer
 
 

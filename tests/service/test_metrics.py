@@ -20,10 +20,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import CollectorRegistry
 
 import coordinator.serving
-from coordinator.acceptance import Acceptance
-from coordinator.choices import Choices
-from coordinator.generation import Generation
 from coordinator.metrics.http_metrics import MODEL, OTHER, PAGE, PATHS
+from coordinator.outputs.acceptance import Acceptance
+from coordinator.outputs.choices import Choices
+from coordinator.outputs.generation import Generation
 from coordinator.places import Refusal
 from specpair.metrics_text import render
 from specpair.options import Drafter, Rule

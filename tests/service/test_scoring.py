@@ -12,7 +12,7 @@ import grpc
 import pytest
 import torch
 
-from coordinator import scoring
+from coordinator.peers import scoring
 from specpair.engine.batch import Batch
 from specpair.v1 import target_service_pb2 as pb
 from specpair.v1.coordinator_service_pb2 import GenerateTokensRequest, TokenIds

@@ -4,15 +4,17 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from coordinator.breaker import Breaker
-from coordinator.choices import Choices
 from coordinator.config import CoordinatorConfig
-from coordinator.draft_link import DraftLink
-from coordinator.generation import Generation
-from coordinator.pair import Pair, watched
-from coordinator.pool import Drafts, Targets
+from coordinator.outputs.choices import Choices
+from coordinator.outputs.generation import Generation
+from coordinator.pair import Pair
+from coordinator.peers.breaker import Breaker
+from coordinator.peers.draft_link import DraftLink
+from coordinator.peers.drafts import Drafts
+from coordinator.peers.target_link import TargetLink
+from coordinator.peers.target_model import TargetModel
+from coordinator.peers.targets import Targets
 from coordinator.request import GenerationRequest
-from coordinator.target_link import TargetLink, TargetModel
 from specpair.errors import PeerUnavailableError
 from specpair.options import SamplingOptions
 from specpair.rpc.config import ServerConfig
@@ -117,11 +119,11 @@ async def bench(
         FakeDraft(model_info(f"d{i}", max_model_len=draft_len), f"draft:{i + 1}") for i in range(draft_count)
     ]
     async with AsyncExitStack() as stack:
-        targets = await stack.enter_async_context(watched(targets_of(*fake_targets)))
+        targets = await stack.enter_async_context(targets_of(*fake_targets).watched())
         await targets.wait_until_there(1.0)
         drafts = None
         if with_draft:
-            drafts = await stack.enter_async_context(watched(drafts_of(targets.model, *fake_drafts)))
+            drafts = await stack.enter_async_context(drafts_of(targets.model, *fake_drafts).watched())
             await drafts.wait_until_there(1.0)
         while any(not link.is_there for pool in (targets, drafts) if pool for link in pool.links.values()):
             await asyncio.sleep(0)

@@ -7,7 +7,9 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass, field, replace
 
-from coordinator.peer import DraftPeer, Proposed, Scores, TargetPeer, Verdict
+from coordinator.peers.answers import Proposed, Scores, Verdict
+from coordinator.peers.draft_peer import DraftPeer
+from coordinator.peers.target_peer import TargetPeer
 from specpair.errors import (
     BaseLengthMismatchError,
     ConflictingBodyError,

@@ -1,6 +1,6 @@
 """When a peer that failed is asked again."""
 
-from coordinator.breaker import Breaker
+from coordinator.peers.breaker import Breaker
 
 
 class Clock:

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator import backoff
-from coordinator.choices import AHEAD, ChoiceRound, Choices, merge
+from coordinator.outputs.choices import AHEAD, ChoiceRound, Choices, merge
+from coordinator.peers import backoff
 from specpair.errors import (
     CapacityExhaustedError,
     ConflictingBodyError,

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator import backoff
-from coordinator.generation import Generation, Round
-from coordinator.pair import watched
-from coordinator.pool import Recovery
+from coordinator.outputs.generation import Generation, Round
+from coordinator.peers import backoff
+from coordinator.peers.recovery import Recovery
 from specpair.errors import (
     CapacityExhaustedError,
     ForwardFailedError,
@@ -195,9 +194,9 @@ async def test_an_empty_proposal_is_a_plain_round_and_no_fallback() -> None:
 async def test_a_draft_without_a_model_is_taken_without_a_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
     draft = FakeDraft(model_info(vocab_size=0))
     monkeypatch.setattr(draft, "tokenizer_files", None)
-    async with watched(targets_of(FakeTarget(model_info()))) as targets:
+    async with targets_of(FakeTarget(model_info())).watched() as targets:
         await targets.wait_until_there(1.0)
-        async with watched(drafts_of(targets.model, draft)) as drafts:
+        async with drafts_of(targets.model, draft).watched() as drafts:
             await drafts.wait_until_there(1.0)
             assert drafts.choose(PROMPT) is not None
 
@@ -368,7 +367,7 @@ async def test_the_prompt_alone_needs_no_sequence() -> None:
 async def test_the_start_waits_for_a_target_that_loads(monkeypatch: pytest.MonkeyPatch) -> None:
     target = FakeTarget(model_info())
     target.is_serving = False
-    async with watched(targets_of(target)) as targets:
+    async with targets_of(target).watched() as targets:
         with pytest.raises(PeerUnavailableError, match=r"none of fake:1 could be reached within 0\.02 s"):
             await targets.wait_until_there(0.02)
         target.say_health(is_serving=True)
@@ -379,12 +378,12 @@ async def test_the_start_waits_for_a_target_that_loads(monkeypatch: pytest.Monke
 async def test_the_start_refuses_another_vocabulary_and_goes_on_without_an_absent_draft() -> None:
     absent = FakeDraft(model_info(), "absent:1")
     absent.is_serving = False
-    async with watched(targets_of(FakeTarget(model_info()))) as targets:
+    async with targets_of(FakeTarget(model_info())).watched() as targets:
         await targets.wait_until_there(1.0)
-        async with watched(drafts_of(targets.model, FakeDraft(model_info(vocab_size=50)))) as drafts:
+        async with drafts_of(targets.model, FakeDraft(model_info(vocab_size=50))).watched() as drafts:
             with pytest.raises(VocabularyMismatchError):
                 await drafts.wait_until_there(1.0)
-        async with watched(drafts_of(targets.model, absent)) as drafts:
+        async with drafts_of(targets.model, absent).watched() as drafts:
             with pytest.raises(PeerUnavailableError):
                 await drafts.wait_until_there(0.02)
             assert drafts.choose(PROMPT) is None

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.output import FinishReason, Output
+from coordinator.outputs.output import FinishReason, Output
 from coordinator.request import GenerationRequest
 from coordinator.tokenizer import Tokenizer
 from specpair.errors import InvalidFieldError

@@ -5,9 +5,8 @@ import socket
 
 import pytest
 
-from coordinator import pool
-from coordinator.discovery import resolve
-from coordinator.pair import watched
+from coordinator.peers import pool
+from coordinator.peers.discovery import resolve
 from tests.unit.coordinator_bench import bench, targets_of, until
 from tests.unit.coordinator_peers import FakeTarget, model_info
 
@@ -41,7 +40,7 @@ async def test_hosts_are_taken_up_and_let_go_as_the_name_changes(monkeypatch: py
         closed.append(self.address)
 
     monkeypatch.setattr(FakeTarget, "close", close)
-    async with watched(targets_of(*fakes)) as targets:
+    async with targets_of(*fakes).watched() as targets:
         await targets.wait_until_there(1.0)
         assert set(targets.links) == {"a:1"}
         found.add("b:1")
@@ -60,7 +59,7 @@ async def test_limits_are_those_that_every_target_keeps_and_places_add_up() -> N
         FakeTarget(model_info("a", max_model_len=100, max_num_seqs=4), "a:1"),
         FakeTarget(model_info("b", max_model_len=120, max_num_seqs=8), "b:1"),
     ]
-    async with watched(targets_of(*fakes)) as targets:
+    async with targets_of(*fakes).watched() as targets:
         await until(lambda: all(link.is_there for link in targets.links.values()) and len(targets.links) == 2)
         assert (targets.info.max_model_len, targets.info.max_num_seqs) == (100, 12)
 
@@ -68,7 +67,7 @@ async def test_limits_are_those_that_every_target_keeps_and_places_add_up() -> N
 async def test_another_model_is_not_used_beside_the_first() -> None:
     fakes = [FakeTarget(model_info("a"), "a:1"), FakeTarget(model_info("b", parameter_count=2), "b:1")]
     fakes[1].is_serving = False
-    async with watched(targets_of(*fakes)) as targets:
+    async with targets_of(*fakes).watched() as targets:
         await targets.wait_until_there(1.0)
         fakes[1].say_health(is_serving=True)
         await until(lambda: targets.links["b:1"].refusal is not None)
@@ -98,7 +97,7 @@ async def test_places_of_a_target_that_is_away_are_not_counted() -> None:
 
 async def test_of_two_models_that_come_together_one_is_used() -> None:
     fakes = [FakeTarget(model_info("a"), "a:1"), FakeTarget(model_info("b", parameter_count=2), "b:1")]
-    async with watched(targets_of(*fakes)) as targets:
+    async with targets_of(*fakes).watched() as targets:
         await until(lambda: any(link.refusal for link in targets.links.values()))
         assert sum(link.is_there for link in targets.links.values()) == 1
 
@@ -108,7 +107,7 @@ async def test_a_sequence_does_not_go_where_it_may_not_fit() -> None:
         FakeTarget(model_info("a", max_model_len=100), "a:1"),
         FakeTarget(model_info("b", max_model_len=80), "b:1"),
     ]
-    async with watched(targets_of(*fakes)) as targets:
+    async with targets_of(*fakes).watched() as targets:
         await until(lambda: all(link.is_there for link in targets.links.values()) and len(targets.links) == 2)
         longer, shorter = targets.links["a:1"], targets.links["b:1"]
         assert {targets.choose([i], length=81) for i in range(20)} == {longer}
@@ -128,5 +127,5 @@ async def test_a_name_that_is_not_known_does_not_hide_the_others(monkeypatch: py
     fake = FakeTarget(model_info("a"), "a:1")
     targets = targets_of(fake)
     targets._addresses = ("dns:..:1", "a:1")
-    async with watched(targets):
+    async with targets.watched():
         await targets.wait_until_there(1.0)

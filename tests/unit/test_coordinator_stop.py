@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.stop import StopStrings
+from coordinator.outputs.stop import StopStrings
 
 LETTERS = st.sampled_from("ab")
 STOPS = st.lists(st.text(LETTERS, min_size=1, max_size=4), max_size=4)

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.text_stream import TextStream
+from coordinator.outputs.text_stream import TextStream
 from coordinator.tokenizer import Tokenizer
 from tests.unit.coordinator_tokenizers import byte_fallback, byte_level
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
+from coordinator.peers.vocabulary import check_vocabularies
 from coordinator.tokenizer import Tokenizer
-from coordinator.vocabulary import check_vocabularies
 from specpair.errors import InvalidFieldError, NotSupportedError, SpecpairError, VocabularyMismatchError
 from specpair.model_info import TokenizerFiles
 from tests.unit.coordinator_peers import model_info

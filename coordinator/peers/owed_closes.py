@@ -4,8 +4,8 @@ import asyncio
 import logging
 import time
 
-from coordinator.news import News
-from coordinator.peer import ModelPeer
+from coordinator.peers.model_peer import ModelPeer
+from coordinator.peers.news import News
 from specpair.errors import SpecpairError
 
 TIMEOUT = 5.0

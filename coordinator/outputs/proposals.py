@@ -3,12 +3,11 @@
 import time
 from collections.abc import Sequence
 
-from coordinator.acceptance import Acceptance
 from coordinator.adaptive import Decision, OutputLength, RoundOutcome
-from coordinator.draft_session import DraftSession
 from coordinator.metrics import MeasuredRound, RoundKind, RoundSample
+from coordinator.outputs.acceptance import Acceptance
 from coordinator.pair import Pair
-from coordinator.peer import Proposed, Verdict
+from coordinator.peers import DraftSession, Proposed, Verdict
 from coordinator.request import GenerationRequest
 from specpair.errors import InvalidDistributionError, SpecpairError
 from specpair.options import Drafter

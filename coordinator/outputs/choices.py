@@ -6,7 +6,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
-from coordinator.generation import Generation, Round
+from coordinator.outputs.generation import Generation, Round
 from coordinator.pair import Pair
 from coordinator.request import GenerationRequest
 from specpair.errors import PeerUnavailableError

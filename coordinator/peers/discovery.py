@@ -3,10 +3,8 @@
 import asyncio
 import socket
 
+from coordinator.config import DNS_PREFIX
 from specpair.rpc.config import join_address
-
-DNS_PREFIX = "dns:"
-"""Before `name:port`: every address that the name has is an instance of its own."""
 
 
 async def resolve(address: str) -> frozenset[str]:

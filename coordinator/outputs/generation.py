@@ -8,15 +8,13 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from coordinator.acceptance import Acceptance
-from coordinator.draft_session import DraftSession
-from coordinator.output import Output
+from coordinator.outputs.acceptance import Acceptance
+from coordinator.outputs.output import Output
+from coordinator.outputs.proposals import Proposals
+from coordinator.outputs.round_report import RoundReport
 from coordinator.pair import Pair
-from coordinator.peer import Proposed, Verdict, elapsed_us
-from coordinator.proposals import Proposals
+from coordinator.peers import DraftSession, Proposed, TargetSession, Verdict
 from coordinator.request import GenerationRequest
-from coordinator.round_report import RoundReport
-from coordinator.target_session import TargetSession
 from specpair.errors import InvalidDistributionError, InvalidFieldError, NotSupportedError, SpecpairError
 from specpair.tracing import span
 from specpair.v1.logprobs_pb2 import TokenLogprobs
@@ -112,7 +110,7 @@ class Generation:
 
     @property
     def total_time_us(self) -> int:
-        return elapsed_us(self._arrival)
+        return round((time.perf_counter() - self._arrival) * 1e6)
 
     @property
     def mean_logprob(self) -> float:

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from coordinator.outputs.stop import StopStrings
+from coordinator.outputs.text_stream import TextStream
 from coordinator.request import GenerationRequest
-from coordinator.stop import StopStrings
-from coordinator.text_stream import TextStream
 from coordinator.tokenizer import Tokenizer
 from specpair.errors import InvalidFieldError
 

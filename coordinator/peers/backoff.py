@@ -4,7 +4,7 @@ import logging
 import random
 import time
 
-from coordinator.news import News
+from coordinator.peers.news import News
 from specpair.errors import CapacityExhaustedError, PeerUnavailableError, SpecpairError
 
 FIRST_DELAY = 0.05

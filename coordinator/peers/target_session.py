@@ -5,10 +5,12 @@ import logging
 import time
 from collections.abc import Sequence
 
-from coordinator.backoff import Backoff
-from coordinator.peer import AWAY, LOST, Verdict, is_out_of_time
-from coordinator.pool import Recovery, Targets
-from coordinator.target_link import TargetLink
+from coordinator.peers.answers import Verdict
+from coordinator.peers.backoff import Backoff
+from coordinator.peers.failures import AWAY, LOST, is_out_of_time
+from coordinator.peers.recovery import Recovery
+from coordinator.peers.target_link import TargetLink
+from coordinator.peers.targets import Targets
 from specpair.errors import (
     CapacityExhaustedError,
     ForwardFailedError,

@@ -5,10 +5,12 @@ import logging
 import time
 from collections.abc import Sequence
 
-from coordinator.breaker import MOST_DOUBLINGS
-from coordinator.draft_link import DraftLink
-from coordinator.peer import AWAY, LOST, Proposed
-from coordinator.pool import Drafts, Recovery
+from coordinator.peers.answers import Proposed
+from coordinator.peers.breaker import MOST_DOUBLINGS
+from coordinator.peers.draft_link import DraftLink
+from coordinator.peers.drafts import Drafts
+from coordinator.peers.failures import AWAY, LOST
+from coordinator.peers.recovery import Recovery
 from specpair.errors import InvalidDistributionError, InvalidFieldError, PeerUnavailableError, SpecpairError
 from specpair.options import SequenceOptions
 

@@ -6,10 +6,11 @@ import time
 from abc import ABC, abstractmethod
 from typing import Generic, TypeVar
 
-from coordinator.breaker import Breaker
-from coordinator.news import News
-from coordinator.owed_closes import OwedCloses
-from coordinator.peer import ModelPeer, is_refusal
+from coordinator.peers.breaker import Breaker
+from coordinator.peers.failures import is_refusal
+from coordinator.peers.model_peer import ModelPeer
+from coordinator.peers.news import News
+from coordinator.peers.owed_closes import OwedCloses
 from specpair.errors import SpecpairError, VocabularyMismatchError
 from specpair.model_info import ModelInfo
 from specpair.rpc.tls_hints import tls_hint

@@ -3,21 +3,17 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
-from enum import StrEnum
-from typing import Any, Generic, TypeVar
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any, Generic, Self, TypeVar
 
-from coordinator.discovery import resolve
-from coordinator.draft_link import DraftLink
-from coordinator.link import Link
-from coordinator.news import News
-from coordinator.placement import Candidate, place
-from coordinator.target_link import TargetLink, TargetModel
-from coordinator.tokenizer import Tokenizer
+from coordinator.peers.discovery import resolve
+from coordinator.peers.link import Link
+from coordinator.peers.news import News
+from coordinator.peers.placement import Candidate, place
+from coordinator.peers.recovery import Recovery
 from specpair.errors import PeerUnavailableError
 from specpair.model_info import ModelInfo
-from specpair.options import Drafter
 
 DISCOVERY_INTERVAL = 5.0
 """Seconds between two looks at what the names stand for."""
@@ -25,17 +21,6 @@ DISCOVERY_INTERVAL = 5.0
 LinkT = TypeVar("LinkT", bound=Link[Any])
 
 logger = logging.getLogger(__name__)
-
-
-class Recovery(StrEnum):
-    """How a failure was made good."""
-
-    REPEATED = "repeated"
-    """The call was made again."""
-    REOPENED = "reopened"
-    """A sequence that an instance had lost was opened there again."""
-    MOVED = "moved"
-    """It went to another instance."""
 
 
 class Pool(Generic[LinkT]):
@@ -90,6 +75,18 @@ class Pool(Generic[LinkT]):
         )
         return any(other.breaker.may_admit or not link.is_there for other in others)
 
+    @asynccontextmanager
+    async def watched(self) -> AsyncIterator[Self]:
+        """The pool while somebody looks after it."""
+        watcher = asyncio.create_task(self.watch())
+        try:
+            yield self
+        finally:
+            watcher.cancel()
+            with suppress(asyncio.CancelledError):
+                await watcher
+            await self.close()
+
     async def watch(self) -> None:
         """Finds the instances and follows each, until cancelled."""
         try:
@@ -139,45 +136,3 @@ class Pool(Generic[LinkT]):
 
 def _bears(link: Link[Any], length: int) -> bool:
     return link.info is not None and link.info.max_model_len >= length
-
-
-class Targets(Pool[TargetLink]):
-    """All targets: the same model, any number of times."""
-
-    def __init__(self, addresses: Sequence[str], make: Callable[[str, News], TargetLink], model: TargetModel):
-        super().__init__(addresses, make)
-        self.model = model
-
-    @property
-    def tokenizer(self) -> Tokenizer | None:
-        return self.model.tokenizer
-
-    @property
-    def info(self) -> ModelInfo:
-        """The model with limits that every instance keeps; places are those of all together."""
-        infos = self._infos()
-        first = infos[0] if infos else self.model.info
-        assert first is not None, "the pair begins with a target"
-        if len(infos) < 2:
-            return first
-        return replace(
-            first,
-            max_model_len=min(info.max_model_len for info in infos),
-            max_num_speculative_tokens=min(info.max_num_speculative_tokens for info in infos),
-            max_num_seqs=sum(info.max_num_seqs for info in infos),
-        )
-
-
-class Drafts(Pool[DraftLink]):
-    """All drafts. They need not be alike: each is compared with the target by itself."""
-
-    @property
-    def info(self) -> ModelInfo | None:
-        """Of the first one that was checked; None while there is none."""
-        return next(iter(self._infos()), None)
-
-    @property
-    def own_drafter(self) -> Drafter | None:
-        """What proposes unless a request says otherwise, as far as that is known."""
-        info = self.info
-        return info.drafters[0] if info is not None and info.drafters else None

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from coordinator.peer import Proposed, Verdict
+from coordinator.peers import Proposed, Verdict
 
 
 class CallTimes(NamedTuple):

@@ -1,11 +1,7 @@
-"""One target as the coordinator knows it, and the model that all targets of a pair have."""
+"""The model that all targets of a pair have."""
 
 import asyncio
 
-from coordinator.breaker import Breaker
-from coordinator.link import CALL_TIMEOUT, Link
-from coordinator.news import News
-from coordinator.peer import TargetPeer
 from coordinator.tokenizer import Tokenizer
 from specpair.errors import VocabularyMismatchError
 from specpair.model_info import ModelInfo, TokenizerFiles
@@ -33,30 +29,3 @@ class TargetModel:
             raise VocabularyMismatchError("the target has another vocabulary than before; restart the coordinator")
         elif (info.architecture, info.parameter_count) != (self.info.architecture, self.info.parameter_count):
             raise VocabularyMismatchError("the target is another model than before; restart the coordinator")
-
-
-class TargetLink(Link[TargetPeer]):
-    """A target that may come and go."""
-
-    name = "target"
-
-    def __init__(self, peer: TargetPeer, breaker: Breaker, news: News, model: TargetModel):
-        super().__init__(peer, breaker, news)
-        self._model = model
-
-    @property
-    def is_usable(self) -> bool:
-        """Whether it may be asked now: after a failure as well, for without a target nothing goes on."""
-        return self.is_there
-
-    async def confirm(self, instance_id: str) -> None:
-        """Checks a process that answers in place of the one known.
-
-        Raises VocabularyMismatchError if its tokens are others: running requests cannot go on there.
-        """
-        if self.info is None or instance_id != self.info.instance_id:
-            self.want_check()
-            await self.check()
-
-    async def _compare(self, info: ModelInfo) -> None:
-        await self._model.compare(info, await self.peer.tokenizer_files(CALL_TIMEOUT))

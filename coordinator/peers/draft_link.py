@@ -2,13 +2,13 @@
 
 import asyncio
 
-from coordinator.breaker import Breaker
-from coordinator.link import CALL_TIMEOUT, Link
-from coordinator.news import News
-from coordinator.peer import DraftPeer
-from coordinator.target_link import TargetModel
+from coordinator.peers.breaker import Breaker
+from coordinator.peers.draft_peer import DraftPeer
+from coordinator.peers.link import CALL_TIMEOUT, Link
+from coordinator.peers.news import News
+from coordinator.peers.target_model import TargetModel
+from coordinator.peers.vocabulary import check_vocabularies, has_no_model
 from coordinator.tokenizer import Tokenizer
-from coordinator.vocabulary import check_vocabularies, has_no_model
 from specpair.errors import PeerUnavailableError
 from specpair.model_info import ModelInfo
 

@@ -1,0 +1,1 @@
+"""The outputs of a request, each from its first to its last token."""

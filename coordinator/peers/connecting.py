@@ -1,0 +1,66 @@
+"""The services of a pair, as its configuration names them."""
+
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from coordinator.config import CoordinatorConfig
+from coordinator.peers.breaker import Breaker
+from coordinator.peers.draft_link import DraftLink
+from coordinator.peers.draft_peer import DraftPeer
+from coordinator.peers.drafts import Drafts
+from coordinator.peers.news import News
+from coordinator.peers.target_link import TargetLink
+from coordinator.peers.target_model import TargetModel
+from coordinator.peers.target_peer import TargetPeer
+from coordinator.peers.targets import Targets
+from specpair.errors import PeerUnavailableError
+
+TARGET_COOLDOWN = 1.0
+"""Seconds that a target which did not answer is left alone, if there is another."""
+
+logger = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def connect_targets(config: CoordinatorConfig) -> AsyncIterator[Targets]:
+    """The targets, one of which is there. Raises what Pool.wait_until_there does, and InvalidFieldError for
+    certificates and tokens that cannot be used."""
+    async with _targets(config).watched() as targets:
+        await targets.wait_until_there(config.startup_timeout)
+        yield targets
+
+
+@asynccontextmanager
+async def connect_drafts(config: CoordinatorConfig, model: TargetModel) -> AsyncIterator[Drafts | None]:
+    """The drafts for targets of this model, whether one is there in time or not; None if there shall be none.
+
+    Raises VocabularyMismatchError if one is not of the pair.
+    """
+    if not config.draft_addresses:
+        yield None
+        return
+    async with _drafts(config, model).watched() as drafts:
+        try:
+            await drafts.wait_until_there(config.draft_startup_timeout)
+        except PeerUnavailableError as error:
+            logger.warning("serving without a draft: %s", error.message)
+        yield drafts
+
+
+def _targets(config: CoordinatorConfig) -> Targets:
+    model = TargetModel()
+
+    def make(address: str, news: News) -> TargetLink:
+        breaker = Breaker(TARGET_COOLDOWN, config.target_timeout)
+        return TargetLink(TargetPeer(address, config.peer_security), breaker, news, model)
+
+    return Targets(config.target_addresses, make, model)
+
+
+def _drafts(config: CoordinatorConfig, model: TargetModel) -> Drafts:
+    def make(address: str, news: News) -> DraftLink:
+        breaker = Breaker(config.draft_cooldown, config.draft_timeout)
+        return DraftLink(DraftPeer(address, config.peer_security), breaker, news, model)
+
+    return Drafts(config.draft_addresses, make)

@@ -1,0 +1,55 @@
+"""The draft service as the coordinator calls it."""
+
+import time
+from collections.abc import Sequence
+
+from coordinator.peers.answers import Proposed, elapsed_us
+from coordinator.peers.model_peer import ModelPeer
+from specpair.rpc.client import proposal_caller
+from specpair.rpc.security import PLAIN, ChannelSecurity
+from specpair.v1 import draft_service_pb2
+
+
+class DraftPeer(ModelPeer):
+    """The draft service."""
+
+    def __init__(self, address: str, security: ChannelSecurity = PLAIN):
+        super().__init__(address, security)
+        self._proposals = proposal_caller(self.channel)
+
+    async def propose(
+        self,
+        sequence_id: str,
+        step: int,
+        base_length: int,
+        appended: Sequence[int],
+        count: int,
+        within: float,
+        min_confidence: float = 0.0,
+    ) -> Proposed:
+        """Proposes up to `count` tokens behind `base_length` tokens that the draft holds and `appended` ones.
+
+        It stops behind tokens to which it gives together a probability below `min_confidence`.
+        """
+        request = draft_service_pb2.ProposeTokensRequest(
+            sequence_id=sequence_id,
+            step=step,
+            base_length=base_length,
+            appended_token_ids=appended,
+            num_speculative_tokens=count,
+            min_confidence=min_confidence,
+        )
+        start = time.perf_counter()
+        response = await self._proposals.call(request, within)
+        return Proposed(
+            proposal=response.proposal,
+            compute_time_us=response.compute_time_us,
+            elapsed_us=elapsed_us(start),
+            queue_time_us=response.queue_time_us,
+            rollback_time_ns=response.rollback_time_ns,
+            started_at=start,
+        )
+
+    async def close(self) -> None:
+        await self._proposals.close()
+        await super().close()

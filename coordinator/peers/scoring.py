@@ -1,0 +1,50 @@
+"""How likely the target finds the prompt itself."""
+
+import time
+from collections.abc import Sequence
+
+from coordinator.peers.answers import Scores
+from coordinator.peers.backoff import Backoff
+from coordinator.peers.failures import AWAY, is_out_of_time
+from coordinator.peers.target_session import CALL_SECONDS, LEAST_TOKENS_PER_SECOND
+from coordinator.peers.targets import Targets
+from specpair.errors import PeerUnavailableError, SpecpairError
+from specpair.v1.logprobs_pb2 import TokenLogprobs
+
+
+async def score_prompt(
+    targets: Targets, prompt_ids: Sequence[int], top_count: int | None, patience: float
+) -> Sequence[TokenLogprobs]:
+    """One entry for each token of the prompt but the first, with so many alternatives; none if that is None.
+
+    Raises PeerUnavailableError when targets stay away for `patience` seconds.
+    """
+    if top_count is None:
+        return ()
+    scores = await _score(targets, prompt_ids, top_count, patience)
+    if len(scores.logprobs) != len(prompt_ids) - 1:
+        raise SpecpairError(f"the target sent {len(scores.logprobs)} scores for {len(prompt_ids)} tokens")
+    return scores.logprobs
+
+
+async def _score(targets: Targets, token_ids: Sequence[int], top_count: int, patience: float) -> Scores:
+    latest = time.monotonic() + patience + len(token_ids) / LEAST_TOKENS_PER_SECOND
+    backoff, link = Backoff("target", patience, targets.news), None
+    while True:
+        link = link if link is not None and link.is_usable else targets.choose(token_ids)
+        if link is None:
+            await backoff.pause(PeerUnavailableError("no target is there"))
+            continue
+        try:
+            scores = await link.peer.score(token_ids, top_count, min(CALL_SECONDS, backoff.remaining))
+            await link.confirm(scores.instance_id)
+            link.welcome()
+            return scores
+        except AWAY as error:
+            if is_out_of_time(error) and link.is_there and time.monotonic() < latest:
+                backoff = Backoff("target", patience, targets.news)
+                continue
+            link.fail(error)
+            if link.is_released or targets.has_better(link):
+                link = None
+            await backoff.pause(error)

@@ -1,0 +1,72 @@
+"""The target service as the coordinator calls it."""
+
+import time
+from collections.abc import Sequence
+
+from coordinator.peers.answers import Scores, Verdict, elapsed_us
+from coordinator.peers.failures import known_failures
+from coordinator.peers.model_peer import ModelPeer
+from specpair.rpc.client import verification_caller
+from specpair.rpc.security import PLAIN, ChannelSecurity
+from specpair.v1 import logprobs_pb2, proposal_pb2, target_service_pb2
+from specpair.v1.target_service_pb2_grpc import TargetServiceStub
+
+
+class TargetPeer(ModelPeer):
+    """The target service."""
+
+    def __init__(self, address: str, security: ChannelSecurity = PLAIN):
+        super().__init__(address, security)
+        self._verifications = verification_caller(self.channel)
+        self._stub = TargetServiceStub(self.channel)
+
+    async def verify(
+        self,
+        sequence_id: str,
+        step: int,
+        base_length: int,
+        proposal: proposal_pb2.Proposal | None,
+        within: float,
+        include_probabilities: bool = False,
+    ) -> Verdict:
+        """Judges a proposal behind `base_length` tokens that the target holds; without one: the next token."""
+        request = target_service_pb2.VerifyProposalRequest(
+            sequence_id=sequence_id,
+            step=step,
+            base_length=base_length,
+            proposal=proposal,
+            include_probabilities=include_probabilities,
+        )
+        start = time.perf_counter()
+        response = await self._verifications.call(request, within)
+        return Verdict(
+            accepted_count=response.accepted_count,
+            next_token_id=response.next_token_id,
+            compute_time_us=response.compute_time_us,
+            elapsed_us=elapsed_us(start),
+            batch_token_count=response.batch_token_count,
+            logprobs=[unpinned(entry) for entry in response.logprobs],
+            queue_time_us=response.queue_time_us,
+            rollback_time_ns=response.rollback_time_ns,
+            started_at=start,
+            target_probabilities=tuple(response.target_probabilities),
+            draft_probabilities=tuple(response.draft_probabilities),
+        )
+
+    async def score(self, token_ids: Sequence[int], top_count: int, within: float) -> Scores:
+        """The logprob of each token but the first, and of the `top_count` likeliest ones at its place."""
+        request = target_service_pb2.ScoreTokensRequest(token_ids=token_ids, logprobs=top_count)
+        with known_failures():
+            response = await self._stub.ScoreTokens(request, timeout=within)
+        return Scores(instance_id=response.instance_id, logprobs=response.logprobs)
+
+    async def close(self) -> None:
+        await self._verifications.close()
+        await super().close()
+
+
+def unpinned(entry: logprobs_pb2.TokenLogprobs) -> logprobs_pb2.TokenLogprobs:
+    """A copy, which does not keep the message alive that the entry came in."""
+    copy = logprobs_pb2.TokenLogprobs()
+    copy.CopyFrom(entry)
+    return copy
