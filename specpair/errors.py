@@ -15,7 +15,9 @@
     +-- NotSupportedError            the contract allows it, this version does not serve it
     +-- ModelRefusedError            a model that cannot be served correctly; raised at load only
     +-- PeerUnavailableError         a service that is needed could not be reached in time
+    |   +-- StartingError            the process does not serve yet
     +-- ShuttingDownError            the process is stopping
+    +-- ClientStalledError           the client takes nothing of what it is sent
     +-- UnauthenticatedError         no token, or one that is not known
     +-- VocabularyMismatchError      draft and target do not share a vocabulary
 
@@ -131,6 +133,22 @@ class ModelRefusedError(SpecpairError):
 
 class PeerUnavailableError(SpecpairError):
     reason = "PEER_UNAVAILABLE"
+
+
+class StartingError(PeerUnavailableError):
+    reason = "STARTING"
+
+    def __init__(self) -> None:
+        super().__init__("the service is starting")
+
+
+class ClientStalledError(SpecpairError):
+    """`seconds` is how long it was waited for."""
+
+    reason = "CLIENT_STALLED"
+
+    def __init__(self, seconds: float):
+        super().__init__(f"the client took nothing for {seconds:g} s", limit=f"{seconds:g}")
 
 
 class ShuttingDownError(SpecpairError):

@@ -4,15 +4,14 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import aclosing
-from typing import Any
+from typing import Any, TypeVar
 
 import grpc
 import grpc.aio
 
-from specpair.errors import SpecpairError
-from specpair.rpc.config import STALLED_SECONDS
+from specpair.errors import ClientStalledError, SpecpairError
 from specpair.rpc.decoding import lenient, readable
-from specpair.rpc.limited_context import ClientStalledError, LimitedContext
+from specpair.rpc.limited_context import LimitedContext
 from specpair.rpc.running_calls import RunningCalls
 from specpair.rpc.status import abort, internal_error, rich_status
 from specpair.rpc.streams import DrainableRequests
@@ -22,6 +21,7 @@ ABORT_SECONDS = 1.0
 
 logger = logging.getLogger(__name__)
 
+Error = TypeVar("Error", bound=BaseException)
 Behavior = Callable[[Any, grpc.aio.ServicerContext], Any]
 
 
@@ -96,27 +96,25 @@ async def _abort(context: grpc.aio.ServicerContext, error: Exception, method: st
     """Ends the call with the status of an error. Where nobody is left to be told, it ends as if cancelled."""
     if isinstance(error, grpc.aio.AbortError):
         raise error
-    if _is(error, grpc.aio.BaseError):
+    if _first(error, grpc.aio.BaseError) is not None:
         raise asyncio.CancelledError from error  # gRPC's own: the client is gone, or the server has stopped
+    known = _first(error, ClientStalledError) or error
+    if isinstance(known, ClientStalledError):
+        logger.warning("a call was ended: %s", known.message, extra={"method": method})
+    elif not isinstance(known, SpecpairError):
+        logger.error("a call failed", exc_info=error, extra={"method": method})
     try:
         async with asyncio.timeout(ABORT_SECONDS):
-            if _is(error, ClientStalledError):
-                await _abort_stalled(context, method)
-            if not isinstance(error, SpecpairError):
-                logger.error("a call failed", exc_info=error, extra={"method": method})
-            await abort(context, rich_status(error if isinstance(error, SpecpairError) else internal_error()))
+            await abort(context, rich_status(known if isinstance(known, SpecpairError) else internal_error()))
     except grpc.aio.AbortError:
         raise
     except (grpc.aio.BaseError, TimeoutError):
         raise asyncio.CancelledError from error
 
 
-async def _abort_stalled(context: grpc.aio.ServicerContext, method: str) -> None:
-    message = f"the client took nothing for {STALLED_SECONDS:g} s"
-    logger.warning("a call was ended: %s", message, extra={"method": method})
-    await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, message)
-
-
-def _is(error: Exception, kind: type[Exception]) -> bool:
-    """Whether it is of the kind, or one of several that happened together is."""
-    return isinstance(error, kind) or (isinstance(error, ExceptionGroup) and error.subgroup(kind) is not None)
+def _first(error: BaseException, kind: type[Error]) -> Error | None:
+    """The error itself if it is of the kind, or the first such among several that happened together."""
+    if isinstance(error, kind):
+        return error
+    inner = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    return next((found for one in inner if (found := _first(one, kind)) is not None), None)

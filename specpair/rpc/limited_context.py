@@ -5,11 +5,8 @@ from typing import Any
 
 import grpc.aio
 
+from specpair.errors import ClientStalledError
 from specpair.rpc.config import STALLED_SECONDS
-
-
-class ClientStalledError(Exception):
-    """The client takes nothing."""
 
 
 class LimitedContext:
@@ -27,4 +24,4 @@ class LimitedContext:
             async with asyncio.timeout(STALLED_SECONDS):
                 await self._context.write(message)
         except TimeoutError:
-            raise ClientStalledError from None
+            raise ClientStalledError(STALLED_SECONDS) from None

@@ -6,7 +6,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from specpair.errors import PeerUnavailableError
+from specpair.errors import StartingError
 
 RpcHandlers = Mapping[str, grpc.RpcMethodHandler]
 
@@ -43,4 +43,4 @@ class ServiceRegistry(grpc.GenericRpcHandler):
 
 
 async def _refuse_while_starting(request_iterator: Any, context: grpc.aio.ServicerContext) -> None:
-    raise PeerUnavailableError("the service is starting")
+    raise StartingError

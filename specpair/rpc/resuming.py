@@ -7,14 +7,14 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from specpair.errors import CapacityExhaustedError, PeerUnavailableError, ShuttingDownError
+from specpair.errors import CapacityExhaustedError, ClientStalledError, PeerUnavailableError, ShuttingDownError
 from specpair.rpc.status import peer_errors
 from specpair.v1 import coordinator_service_pb2 as pb
 
 SEED_BITS = 53
 FIRST_PAUSE = 0.1
 LONGEST_PAUSE = 2.0
-PASSING = (PeerUnavailableError, ShuttingDownError, CapacityExhaustedError)
+PASSING = (PeerUnavailableError, ShuttingDownError, CapacityExhaustedError, ClientStalledError)
 """What may be over in a moment."""
 
 

@@ -42,6 +42,8 @@ STATUS_CODES: dict[type[SpecpairError], grpc.StatusCode] = {
     errors.NotSupportedError: grpc.StatusCode.UNIMPLEMENTED,
     errors.ModelRefusedError: grpc.StatusCode.UNIMPLEMENTED,
     errors.PeerUnavailableError: grpc.StatusCode.UNAVAILABLE,
+    errors.StartingError: grpc.StatusCode.UNAVAILABLE,
+    errors.ClientStalledError: grpc.StatusCode.DEADLINE_EXCEEDED,
     errors.ShuttingDownError: grpc.StatusCode.UNAVAILABLE,
     errors.VocabularyMismatchError: grpc.StatusCode.FAILED_PRECONDITION,
     SpecpairError: grpc.StatusCode.INTERNAL,

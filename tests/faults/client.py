@@ -9,7 +9,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from specpair.errors import PeerUnavailableError, ShuttingDownError
+from specpair.errors import PeerUnavailableError, ShuttingDownError, StartingError
 from specpair.rpc.status import error_from_rpc
 from specpair.v1 import coordinator_service_pb2 as pb
 from tests.faults.history import End, Seen
@@ -143,7 +143,7 @@ def _is_about_the_coordinator(error: grpc.aio.AioRpcError) -> bool:
     known = error_from_rpc(error)
     if error.code() is grpc.StatusCode.CANCELLED:  # nobody here did that
         return True
-    is_own = isinstance(known, PeerUnavailableError) and ("code" in known.metadata or "is starting" in known.message)
+    is_own = isinstance(known, PeerUnavailableError) and ("code" in known.metadata or isinstance(known, StartingError))
     return error.code() is grpc.StatusCode.UNAVAILABLE and (is_own or isinstance(known, ShuttingDownError))
 
 

@@ -10,7 +10,7 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
-from specpair.errors import PeerUnavailableError
+from specpair.errors import PeerUnavailableError, StartingError
 from specpair.rpc.client import proposal_caller
 from specpair.rpc.config import ServerConfig
 from specpair.rpc.server import BindError, ServiceServer
@@ -49,10 +49,10 @@ async def test_calls_before_readiness_are_unavailable_and_afterwards_served() ->
     port = await server.start()
     async with channel_to(port) as channel:
         stub = DraftServiceStub(channel)
-        with pytest.raises(PeerUnavailableError, match="starting"), peer_errors():
+        with pytest.raises(StartingError), peer_errors():
             await stub.ProposeTokens(pb.ProposeTokensRequest(), timeout=10)
         caller = proposal_caller(channel)
-        with pytest.raises(PeerUnavailableError):
+        with pytest.raises(PeerUnavailableError, match="starting"):
             await caller.call(pb.ProposeTokensRequest(), 10)
         add_DraftServiceServicer_to_server(FakeDraft(echo), server)
         await server.set_ready(True)

@@ -10,12 +10,12 @@ import grpc
 import grpc.aio
 import pytest
 
-from specpair.errors import CapacityExhaustedError
+from specpair.errors import CapacityExhaustedError, ClientStalledError
 from specpair.rpc import interceptors, limited_context
 from specpair.rpc import server as rpc_server
 from specpair.rpc.config import ServerConfig
 from specpair.rpc.server import ServiceServer
-from specpair.rpc.status import abort, rich_status
+from specpair.rpc.status import abort, error_from_rpc, rich_status
 from tests.service.rpc_servers import channel_to
 
 PIECE = bytes(256 * 1024)
@@ -75,6 +75,7 @@ async def test_a_client_that_reads_nothing_loses_its_call(
             while True:
                 await call.read()
         assert caught.value.code() is grpc.StatusCode.DEADLINE_EXCEEDED, "which it gets to know when it reads again"
+        assert isinstance(error_from_rpc(caught.value), ClientStalledError)
     assert handler.written < 200, "what nobody reads is not written for long"
     assert [record.levelname for record in caplog.records] == ["WARNING"]
     assert "took nothing" in caplog.text

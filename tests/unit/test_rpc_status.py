@@ -39,6 +39,8 @@ SAMPLES: list[SpecpairError] = [
     errors.NotFiniteError(),
     errors.NotSupportedError("trees are not served"),
     errors.PeerUnavailableError("the draft did not answer"),
+    errors.StartingError(),
+    errors.ClientStalledError(60),
     errors.ShuttingDownError(),
     errors.UnauthenticatedError(),
     errors.VocabularyMismatchError("token 5 differs", token_id=5, draft="a", target="b"),
