@@ -101,7 +101,7 @@ class TargetServicer(TargetServiceServicer):
 
 async def beside_the_loop(request: pb.VerifyProposalRequest, make: Callable[[], Made]) -> Made:
     """What is made of a request: of a large one in a thread."""
-    if len(request.proposal.distributions.dense.probabilities.data) > MADE_ON_THE_LOOP_BYTES:
+    if request.proposal.ByteSize() > MADE_ON_THE_LOOP_BYTES:
         return await asyncio.to_thread(make)
     return make()
 

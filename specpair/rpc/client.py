@@ -11,7 +11,8 @@ import grpc
 import grpc.aio
 
 from specpair.errors import InvalidFieldError, PeerUnavailableError, ShuttingDownError, SpecpairError
-from specpair.rpc.config import MAX_MESSAGE_BYTES, MAX_TOGETHER_BYTES
+from specpair.rpc.config import MAX_MESSAGE_BYTES, MAX_TOGETHER_BYTES, MAX_TOGETHER_CALLS
+from specpair.rpc.decoding import strict_answers
 from specpair.rpc.secured_channel import SecuredChannel
 from specpair.rpc.security import PLAIN, ChannelSecurity
 from specpair.rpc.status import TRANSPORT_CODE, error_from_rpc, error_from_stream
@@ -173,7 +174,7 @@ class _OpenStream:
         """Calls that somebody still waits for, as one message: of repeated fields, the bytes only need joining."""
         parts: list[bytes] = []
         size = 0
-        while self._outbox:
+        while self._outbox and len(parts) < MAX_TOGETHER_CALLS:
             call_id, data = self._outbox[0]
             size += len(data)
             if parts and size > MAX_TOGETHER_BYTES:
@@ -227,7 +228,7 @@ def proposal_caller(channel: grpc.aio.Channel) -> ProposalCaller:
     """Calls of DraftService.ProposeTokens over one stream."""
     open_stream = channel.stream_stream(
         "/specpair.v1.DraftService/StreamProposals",
-        response_deserializer=draft_pb2.StreamProposalsResponse.FromString,
+        response_deserializer=strict_answers(draft_pb2.StreamProposalsResponse.FromString),
     )
     return StreamCaller(open_stream, draft_pb2.StreamProposalsRequest)
 
@@ -236,7 +237,7 @@ def verification_caller(channel: grpc.aio.Channel) -> VerificationCaller:
     """Calls of TargetService.VerifyProposal over one stream."""
     open_stream = channel.stream_stream(
         "/specpair.v1.TargetService/StreamVerifications",
-        response_deserializer=target_pb2.StreamVerificationsResponse.FromString,
+        response_deserializer=strict_answers(target_pb2.StreamVerificationsResponse.FromString),
     )
     return StreamCaller(open_stream, target_pb2.StreamVerificationsRequest)
 

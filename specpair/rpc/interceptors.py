@@ -10,7 +10,7 @@ import grpc
 import grpc.aio
 
 from specpair.errors import ClientStalledError, SpecpairError
-from specpair.rpc.decoding import lenient, readable
+from specpair.rpc.decoding import lenient, lenient_calls, readable
 from specpair.rpc.limited_context import LimitedContext
 from specpair.rpc.running_calls import RunningCalls
 from specpair.rpc.status import abort, internal_error, rich_status
@@ -45,7 +45,8 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         if handler is None:
             return handler
         method = handler_call_details.method
-        coders = (lenient(handler.request_deserializer), handler.response_serializer)
+        read = lenient_calls if handler.stream_stream else lenient
+        coders = (read(handler.request_deserializer, method), handler.response_serializer)
         if handler.unary_unary:
             return grpc.unary_unary_rpc_method_handler(self._guarded(handler.unary_unary, method), *coders)
         if handler.unary_stream:

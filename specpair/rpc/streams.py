@@ -11,12 +11,12 @@ import grpc.aio
 
 from specpair.errors import ShuttingDownError, SpecpairError
 from specpair.rpc.byte_budget import ByteBudget
-from specpair.rpc.config import MAX_MESSAGE_BYTES, MAX_TOGETHER_BYTES
+from specpair.rpc.config import MAX_MESSAGE_BYTES, MAX_TOGETHER_BYTES, MAX_TOGETHER_CALLS
 from specpair.rpc.decoding import readable
 from specpair.rpc.status import internal_error, stream_error
 from specpair.tracing import continued
 
-MAX_CALLS_PER_STREAM = 1024
+MAX_CALLS_PER_STREAM = MAX_TOGETHER_CALLS
 """Calls of one stream that may be under way; beyond them the stream is not read, and the caller has to wait."""
 
 MAX_BYTES_PER_STREAM = 2 * MAX_MESSAGE_BYTES
@@ -161,7 +161,7 @@ class _Calls(Generic[Request, Response]):
     def _take_together(self) -> tuple[Any, int]:
         """A message of at least one answer, and the bytes of its answers."""
         message, size = self._make_message(), 0
-        while self._ready:
+        while self._ready and len(message.answers) < MAX_TOGETHER_CALLS:
             call_id, name, value = self._ready[0]
             own_size = value.ByteSize()
             if message.answers and size + own_size > MAX_TOGETHER_BYTES:
