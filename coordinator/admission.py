@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from coordinator.adaptive.running_mean import RunningMean
+from coordinator.deadline import NEVER, Deadline
 from coordinator.metrics.queue_metrics import QueueMetrics
 from coordinator.places import Places, QueueLimits, Refusal
 from coordinator.waiting_line import Ticket
@@ -43,19 +44,21 @@ class Admission:
         metrics.watch_waiting(lambda: self._places.line.count)
 
     @asynccontextmanager
-    async def enter(self, output_count: int, *, client: str = "", byte_count: int = 0) -> AsyncIterator[None]:
+    async def enter(
+        self, output_count: int, *, client: str = "", byte_count: int = 0, deadline: Deadline = NEVER
+    ) -> AsyncIterator[None]:
         """Holds places for so many outputs, all or none, for as long as the context lasts.
 
-        `client` is who asks, and `byte_count` what the request holds in memory while it waits. Raises
-        CapacityExhaustedError, at once where the queue is full, and ShuttingDownError. Whoever is cancelled while it
-        waits leaves the queue.
+        `client` is who asks, `byte_count` what the request holds in memory while it waits, and `deadline` that of the
+        client. Raises CapacityExhaustedError, at once where the queue is full, and ShuttingDownError. Whoever is
+        cancelled while it waits leaves the queue.
         """
         ticket = Ticket(output_count=output_count, client=client, byte_count=byte_count)
         start = self._clock()
         self._offer(ticket)
         entered = None
         try:
-            await self._wait(ticket)
+            await self._wait(ticket, deadline.at_most(self._max_wait))
             entered = self._clock()
             self._metrics.add_queue_time(entered - start)
             yield
@@ -97,12 +100,12 @@ class Admission:
             self._turn_away(offer.pushed_out, Refusal.PUSHED_OUT)
         self._advance()
 
-    async def _wait(self, ticket: Ticket) -> None:
+    async def _wait(self, ticket: Ticket, within: float) -> None:
         if self._places.has(ticket):
             return
         waiter = self._waiters[ticket] = asyncio.get_running_loop().create_future()
         try:
-            async with asyncio.timeout(self._max_wait):
+            async with asyncio.timeout(within):
                 await waiter
         except TimeoutError:
             raise self._refusal(ticket, Refusal.QUEUE_TIMEOUT) from None
@@ -142,7 +145,7 @@ class Admission:
         return {
             Refusal.QUEUE_FULL: f"{wanted}, and {places.line.count} requests wait; at most {limits.max_requests} may",
             Refusal.PUSHED_OUT: f"{wanted}, and the queue is full: another client's had to be let in",
-            Refusal.QUEUE_TIMEOUT: f"{wanted}: none came free for it within {self._max_wait:g} s",
+            Refusal.QUEUE_TIMEOUT: f"{wanted}: none came free for it in time",
             Refusal.TOO_LARGE: wanted,
             Refusal.CLIENT_LIMIT: f"a client may have {limits.max_outputs_per_client} outputs that run or wait",
         }[reason]

@@ -1,12 +1,12 @@
 """CoordinatorService over gRPC."""
 
 import asyncio
-import time
 from collections.abc import AsyncGenerator
 from typing import Any
 
 import grpc.aio
 
+from coordinator.deadline import NEVER, Deadline
 from coordinator.peers import Pool
 from coordinator.serving import Serving
 from specpair.errors import SpecpairError
@@ -19,7 +19,8 @@ from specpair.version import package_version
 
 INFO_TIMEOUT = 2.0
 DEADLINE_MARGIN = 0.2
-"""Seconds that the last message has for its way to the client."""
+"""Seconds that the last message has for its way to the client, of a client that has less time a share of it."""
+DEADLINE_MARGIN_SHARE = 0.2
 
 
 class CoordinatorServicer(CoordinatorServiceServicer):
@@ -40,10 +41,12 @@ class CoordinatorServicer(CoordinatorServiceServicer):
         return await pair_info(self._serving)
 
 
-def _deadline(context: grpc.aio.ServicerContext) -> float | None:
-    """The time.monotonic at which the request has to end, so that its client hears of it before its own deadline."""
+def _deadline(context: grpc.aio.ServicerContext) -> Deadline:
+    """When the request has to end, so that its client hears of it before its own deadline."""
     remaining = context.time_remaining()
-    return None if remaining is None else time.monotonic() + remaining - DEADLINE_MARGIN
+    if remaining is None:
+        return NEVER
+    return Deadline.after(remaining - min(DEADLINE_MARGIN, DEADLINE_MARGIN_SHARE * remaining))
 
 
 async def pair_info(serving: Serving) -> pb.GetPairInfoResponse:

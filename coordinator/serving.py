@@ -10,6 +10,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, nullcontext
 
 from coordinator.admission import Admission
+from coordinator.deadline import NEVER, Deadline
 from coordinator.draining import Draining
 from coordinator.logprob_limit import within_logprob_limit
 from coordinator.metrics import Outcome, OutputSample
@@ -80,7 +81,7 @@ class Serving:
         arrival: float | None = None,
         request_id: str | None = None,
         trace_context: str = "",
-        deadline: float | None = None,
+        deadline: Deadline = NEVER,
         shares: int = 1,
         passed_over: list[pb.GenerationSummary] | None = None,
         is_admitted: bool = False,
@@ -88,10 +89,10 @@ class Serving:
         """What CoordinatorService.GenerateTokens answers. To be closed, as with aclosing: that ends all work on it.
 
         `arrival` is the time.perf_counter at which the request came in, now if None; `request_id` names it in the log;
-        `trace_context` is the traceparent of its client, `deadline` the time.monotonic by which that wants to have the
-        answer, if it said so; `shares` is the number of requests that are answered in one piece, this one included;
-        `passed_over` gets the numbers of outputs that best_of did not choose; `is_admitted` says that the request has
-        its places, by `admit`. Raises SpecpairError.
+        `trace_context` is the traceparent of its client, and `deadline` until when that wants to have the answer;
+        `shares` is the number of requests that are answered in one piece, this one included; `passed_over` gets the
+        numbers of outputs that best_of did not choose; `is_admitted` says that the request has its places, by `admit`.
+        Raises SpecpairError.
         """
         arrival = time.perf_counter() if arrival is None else arrival
         target = self.pair.target
@@ -100,7 +101,7 @@ class Serving:
             span("request", "server") as traced,
             self._accounts(arrival, request_id, traced) as outputs,
         ):
-            async with self._running(request, outputs, is_admitted):
+            async with self._running(request, outputs, is_admitted, deadline):
                 checked = within_logprob_limit(
                     await self._reader().read(request), has_max_tokens=request.HasField("max_tokens"), shares=shares
                 )
@@ -108,7 +109,7 @@ class Serving:
                 outputs += choices.generations
                 self.pair.metrics.requests.add_prompt(len(checked.prompt_ids))
                 scoring = score_prompt(
-                    target, checked.prompt_ids, checked.prompt_logprobs, self.pair.config.target_timeout
+                    target, checked.prompt_ids, checked.prompt_logprobs, self.pair.config.target_timeout, deadline
                 )
                 scores = await self._draining.unless_over(scoring)
                 for response in prompt_responses(checked, scores, target.tokenizer):
@@ -145,20 +146,23 @@ class Serving:
         return RequestReader(config=self.pair.config, target=target.info, tokenizer=target.tokenizer, draft=draft)
 
     @asynccontextmanager
-    async def _enter(self, requests: Sequence[pb.GenerateTokensRequest]) -> AsyncIterator[None]:
+    async def _enter(
+        self, requests: Sequence[pb.GenerateTokensRequest], deadline: Deadline = NEVER
+    ) -> AsyncIterator[None]:
         """The places of these requests, before anything else is done for them."""
         reader = self._reader()
         output_count = sum(reader.output_count(request).best_of for request in requests)
         byte_count = sum(request.ByteSize() for request in requests)
-        async with self.admission.enter(output_count, client=client_name(), byte_count=byte_count):
+        client = client_name()
+        async with self.admission.enter(output_count, client=client, byte_count=byte_count, deadline=deadline):
             yield
 
     @asynccontextmanager
     async def _running(
-        self, request: pb.GenerateTokensRequest, outputs: Sequence[Generation], is_admitted: bool
+        self, request: pb.GenerateTokensRequest, outputs: Sequence[Generation], is_admitted: bool, deadline: Deadline
     ) -> AsyncIterator[None]:
         """The request runs, with its places. Each is kept until draft and target have theirs back, too."""
-        async with nullcontext() if is_admitted else self._enter([request]):
+        async with nullcontext() if is_admitted else self._enter([request], deadline):
             self.request_count += 1
             self._idle.clear()
             try:

@@ -6,6 +6,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
+from coordinator.deadline import NEVER, Deadline
 from coordinator.outputs.generation import Generation, Round
 from coordinator.pair import Pair
 from coordinator.request import GenerationRequest
@@ -38,10 +39,10 @@ class Choices:
         request: GenerationRequest,
         pair: Pair,
         arrival: float | None = None,
-        deadline: float | None = None,
+        deadline: Deadline = NEVER,
     ):
-        """`arrival` is the time.perf_counter at which the request came in, now if None; `deadline` the time.monotonic
-        by which its client wants to have it, if it said so."""
+        """`arrival` is the time.perf_counter at which the request came in, now if None; `deadline` that of its
+        client."""
         self._request = request
         first = Generation(request, pair, arrival, deadline=deadline)
         others = [Generation(request.output(i), pair, arrival, first, deadline) for i in range(1, request.best_of)]

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from coordinator.deadline import NEVER, Deadline
 from coordinator.outputs.acceptance import Acceptance
 from coordinator.outputs.output import Output
 from coordinator.outputs.proposals import Proposals
@@ -61,10 +62,10 @@ class Generation:
         pair: Pair,
         arrival: float | None = None,
         original: "Generation | None" = None,
-        deadline: float | None = None,
+        deadline: Deadline = NEVER,
     ):
-        """`arrival` is the time.perf_counter at which the request came in, now if None; `deadline` the time.monotonic
-        by which its client wants to have it, if it said so.
+        """`arrival` is the time.perf_counter at which the request came in, now if None; `deadline` that of
+        its client.
 
         With an `original`, another output of the same prompt, the sequences begin as copies of its own: it waits until
         that one has fed the prompt.
@@ -100,7 +101,7 @@ class Generation:
         self._draft = None
         if pair.draft is not None:
             times = (config.draft_timeout, config.draft_cooldown)
-            self._draft = DraftSession(pair.draft, self.sequence_id, prompt_length, options, *times)
+            self._draft = DraftSession(pair.draft, self.sequence_id, prompt_length, options, *times, deadline=deadline)
         self.proposals = Proposals(request, pair, self._draft)
 
     @property

@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Sequence
 
+from coordinator.deadline import NEVER, Deadline
 from coordinator.peers.answers import Proposed
 from coordinator.peers.breaker import MOST_DOUBLINGS
 from coordinator.peers.draft_link import DraftLink
@@ -31,15 +32,17 @@ class DraftSession:
         options: SequenceOptions,
         timeout: float,
         cooldown: float,
+        deadline: Deadline = NEVER,
     ):
-        """A proposal is waited for `timeout` seconds; after a failure of its own the sequence goes without for
-        `cooldown` seconds."""
+        """A proposal is waited for `timeout` seconds, unless the client's `deadline` is sooner; after a failure of its
+        own the sequence goes without for `cooldown` seconds."""
         self._drafts = drafts
         self._sequence_id = sequence_id
         self._prompt_length = prompt_length
         self._options = options
         self._timeout = timeout
         self._cooldown = cooldown
+        self._deadline = deadline
         self._link: DraftLink | None = None
         """Where the sequence is, or is being opened."""
         self._visited: list[DraftLink] = []
@@ -111,7 +114,7 @@ class DraftSession:
         a trial proposes is dropped, whatever it is.
         """
         link = self._place(history)
-        if link is None or time.monotonic() < self._quiet_until:
+        if link is None or time.monotonic() < self._quiet_until or self._deadline.is_over:
             return None
         self._enter(link)
         count = min(count, link.room(len(history)))  # another draft may be a shorter one
@@ -129,12 +132,12 @@ class DraftSession:
         is_catching_up = self._was_opened or self.backlog(len(history)) > MOST_USUAL_BACKLOG
         start = time.monotonic()
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(self._within):
                 return await self._propose(link, step, history, count, min_confidence)
         except TimeoutError:
             self._give_up(link, start, is_catching_up=is_catching_up)
         except AWAY as error:
-            link.fail(error)
+            self._blame(link, error)
         except SpecpairError as error:
             link.welcome()
             self.leave_alone(error)
@@ -197,7 +200,17 @@ class DraftSession:
             self._quiet_until = time.monotonic() + max(self._cooldown, self._timeout) * 2**self._excuse_count
             self._excuse_count = min(self._excuse_count + 1, MOST_DOUBLINGS)
         else:
+            self._blame(link, error)
+
+    def _blame(self, link: DraftLink, error: SpecpairError) -> None:
+        """The draft did not answer; that of a client who has no more time to wait proves nothing."""
+        if not self._deadline.is_over:
             link.fail(error)
+
+    @property
+    def _within(self) -> float:
+        """What a call may take, in seconds."""
+        return self._deadline.at_most(self._timeout)
 
     async def _propose(
         self, link: DraftLink, step: int, history: Sequence[int], count: int, min_confidence: float
@@ -220,7 +233,7 @@ class DraftSession:
         self.is_usual = not self._was_opened and self.backlog(len(history)) <= MOST_USUAL_BACKLOG
         self._was_opened = False
         proposed = await link.peer.propose(
-            self._sequence_id, step, held, history[held:], count, self._timeout, min_confidence
+            self._sequence_id, step, held, history[held:], count, self._within, min_confidence
         )
         if link is self._link:
             self._held_length, self._excuse_count = len(history), 0
@@ -243,15 +256,13 @@ class DraftSession:
     async def _reopen(self, link: DraftLink, history: Sequence[int]) -> None:
         self._held_length = 0
         if link in self._visited:
-            await link.peer.close_sequence(self._sequence_id, self._timeout)
+            await link.peer.close_sequence(self._sequence_id, self._within)
         await self._open(link, history)
 
     async def _open(self, link: DraftLink, history: Sequence[int]) -> None:
         if link not in self._visited:
             self._visited.append(link)
-        instance_id = await link.peer.open(
-            self._sequence_id, history, self._prompt_length, self._options, self._timeout
-        )
+        instance_id = await link.peer.open(self._sequence_id, history, self._prompt_length, self._options, self._within)
         link.confirm(instance_id)
         self._note_held(link, len(history))
 
@@ -262,7 +273,7 @@ class DraftSession:
             await original._finish_opening()
             async with original._lock:
                 instance_id = await link.peer.fork(
-                    original._sequence_id, self._sequence_id, len(prompt), self._options.sampling, self._timeout
+                    original._sequence_id, self._sequence_id, len(prompt), self._options.sampling, self._within
                 )
             link.confirm(instance_id)
             self._note_held(link, len(prompt))

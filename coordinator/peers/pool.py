@@ -2,11 +2,11 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Generic, Self, TypeVar
 
+from coordinator.deadline import Deadline
 from coordinator.peers.discovery import resolve
 from coordinator.peers.link import Link
 from coordinator.peers.news import News
@@ -60,13 +60,13 @@ class Pool(Generic[LinkT]):
 
         Raises VocabularyMismatchError if one is not of the pair, PeerUnavailableError after `within` seconds.
         """
-        deadline = time.monotonic() + within
+        deadline = Deadline.after(within)
         while not self.is_there:
             if (refusal := next((link.refusal for link in self.links.values() if link.refusal), None)) is not None:
                 raise refusal
-            if (remaining := deadline - time.monotonic()) <= 0:
+            if deadline.is_over:
                 raise PeerUnavailableError(f"none of {', '.join(self._addresses)} could be reached within {within:g} s")
-            await self.news.wait(remaining)
+            await self.news.wait(deadline.remaining)
 
     def has_better(self, link: LinkT, length: int = 0) -> bool:
         """Whether there is an instance to go to from `link`, which failed: one that did not, or any if it is gone."""

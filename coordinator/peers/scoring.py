@@ -1,8 +1,8 @@
 """How likely the target finds the prompt itself."""
 
-import time
 from collections.abc import Sequence
 
+from coordinator.deadline import Deadline
 from coordinator.peers.answers import Scores
 from coordinator.peers.backoff import Backoff
 from coordinator.peers.failures import AWAY, is_out_of_time
@@ -13,36 +13,45 @@ from specpair.v1.logprobs_pb2 import TokenLogprobs
 
 
 async def score_prompt(
-    targets: Targets, prompt_ids: Sequence[int], top_count: int | None, patience: float
+    targets: Targets, prompt_ids: Sequence[int], top_count: int | None, patience: float, deadline: Deadline
 ) -> Sequence[TokenLogprobs]:
     """One entry for each token of the prompt but the first, with so many alternatives; none if that is None.
 
-    Raises PeerUnavailableError when targets stay away for `patience` seconds.
+    Raises PeerUnavailableError when targets stay away for `patience` seconds or, if the client has one, until its
+    deadline.
     """
     if top_count is None:
         return ()
-    scores = await _score(targets, prompt_ids, top_count, patience)
+    scores = await _score(targets, prompt_ids, top_count, patience, deadline)
     if len(scores.logprobs) != len(prompt_ids) - 1:
         raise SpecpairError(f"the target sent {len(scores.logprobs)} scores for {len(prompt_ids)} tokens")
     return scores.logprobs
 
 
-async def _score(targets: Targets, token_ids: Sequence[int], top_count: int, patience: float) -> Scores:
-    latest = time.monotonic() + patience + len(token_ids) / LEAST_TOKENS_PER_SECOND
-    backoff, link = Backoff("target", patience, targets.news), None
+async def _score(
+    targets: Targets, token_ids: Sequence[int], top_count: int, patience: float, deadline: Deadline
+) -> Scores:
+    def tries() -> Backoff:
+        return Backoff("target", deadline.or_after(patience), targets.news)
+
+    latest = Deadline.after(patience + len(token_ids) / LEAST_TOKENS_PER_SECOND)
+    backoff, link = tries(), None
     while True:
         link = link if link is not None and link.is_usable else targets.choose(token_ids)
         if link is None:
             await backoff.pause(PeerUnavailableError("no target is there"))
             continue
+        within = backoff.deadline.at_most(CALL_SECONDS)
         try:
-            scores = await link.peer.score(token_ids, top_count, min(CALL_SECONDS, backoff.remaining))
-            await link.confirm(scores.instance_id)
+            scores = await link.peer.score(token_ids, top_count, within)
+            await link.confirm(scores.instance_id, within)
             link.welcome()
             return scores
         except AWAY as error:
-            if is_out_of_time(error) and link.is_there and time.monotonic() < latest:
-                backoff = Backoff("target", patience, targets.news)
+            if deadline.is_over:  # nobody is blamed for the short patience of a client
+                backoff.check(error)
+            if is_out_of_time(error) and link.is_there and not latest.is_over:
+                backoff = tries()
                 continue
             link.fail(error)
             if link.is_released or targets.has_better(link):

@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Sequence
 
+from coordinator.deadline import NEVER, Deadline
 from coordinator.peers.answers import Verdict
 from coordinator.peers.backoff import Backoff
 from coordinator.peers.failures import AWAY, LOST, is_out_of_time
@@ -48,11 +48,11 @@ class TargetSession:
         timeout: float,
         *,
         length: int = 0,
-        deadline: float | None = None,
+        deadline: Deadline = NEVER,
         include_probabilities: bool = False,
     ):
-        """`timeout` is the patience with a target that is away, in seconds, unless there is a `deadline`, by
-        time.monotonic, for the whole request; `length` is what the sequence may come to."""
+        """`timeout` is the patience with a target that is away, in seconds, unless there is a `deadline` of
+        the client; `length` is what the sequence may come to."""
         self._targets = targets
         self._sequence_id = sequence_id
         self._prompt_length = prompt_length
@@ -67,8 +67,8 @@ class TargetSession:
         """All that may hold something of it."""
         self._left: list[TargetLink] = []
         """Those that failed in this round."""
-        self._latest = 0.0
-        """Until when, by time.monotonic, a target that is there but does not answer is not taken for one that hangs."""
+        self._latest = Deadline.after(0.0)
+        """Until when a target that is there but does not answer is not taken for one that hangs."""
         self._is_open = False
         self._lock = asyncio.Lock()
         """Held by the call under way: a sequence is not forked in the middle of one."""
@@ -77,6 +77,7 @@ class TargetSession:
         """Registers the sequence. Raises CapacityExhaustedError if all are full: nothing was generated yet."""
         backoff, full = self._backoff(), list[TargetLink]()
         while not self._is_open:
+            self._check_deadline()
             try:
                 await self._settle(history, backoff, full)
             except CapacityExhaustedError:
@@ -97,15 +98,12 @@ class TargetSession:
                 return
             self._enter(link, self._prompt_length)
             self._visited.append(link)
+            within = self._deadline.at_most(self._timeout)
             try:
                 instance_id = await link.peer.fork(
-                    original._sequence_id,
-                    self._sequence_id,
-                    self._prompt_length,
-                    self._options.sampling,
-                    self._timeout,
+                    original._sequence_id, self._sequence_id, self._prompt_length, self._options.sampling, within
                 )
-                await link.confirm(instance_id)
+                await link.confirm(instance_id, within)
                 self._is_open = True
             except SpecpairError as error:
                 logger.info("not forked: %s", error.message, extra={"sequence_id": self._sequence_id})
@@ -114,12 +112,13 @@ class TargetSession:
         """The verdict of one round. Raises PeerUnavailableError when no target is to be had in time."""
         async with self._lock:
             self._left.clear()
-            self._latest = max(self._latest, time.monotonic() + self._timeout)
+            self._latest = max(self._latest, Deadline.after(self._timeout))
             return await self._verify(step, history, proposal)
 
     async def _verify(self, step: int, history: Sequence[int], proposal: Proposal | None) -> Verdict:
         backoff, repeat_count = self._backoff(), 0
         while True:
+            self._check_deadline()
             try:
                 link = await self._settle(history, backoff)
                 verdict = await link.peer.verify(
@@ -171,7 +170,7 @@ class TargetSession:
         instance_id = await link.peer.open(
             self._sequence_id, history, self._prompt_length, self._options, self._within(backoff)
         )
-        await link.confirm(instance_id)
+        await link.confirm(instance_id, self._within(backoff))
         self._is_open = True
 
     async def _recover(self, error: SpecpairError, backoff: Backoff) -> Backoff:
@@ -180,13 +179,13 @@ class TargetSession:
         Returns the patience that is left. A target that is there may take its time with a long text, and goes on with
         the same call; nobody is blamed for the short patience of a client.
         """
-        link, now = self._link, time.monotonic()
-        if self._deadline is not None and now >= self._deadline:
+        link = self._link
+        if self._deadline.is_over:
             backoff.check(error)
         if link is None:
             await self._pause(error, backoff)
             return backoff
-        if is_out_of_time(error) and link.is_there and now < self._latest:
+        if is_out_of_time(error) and link.is_there and not self._latest.is_over:
             self._targets.recoveries[Recovery.REPEATED] += 1
             return self._backoff()
         link.fail(error)
@@ -209,6 +208,11 @@ class TargetSession:
         self._left.append(link)
         return self._backoff()
 
+    def _check_deadline(self) -> None:
+        """No call is made for a client that does not wait for it any more."""
+        if self._deadline.is_over:
+            raise PeerUnavailableError("the deadline came before the target's answer", peer="target")
+
     def _may_move(self, link: TargetLink) -> bool:
         return link.is_released or self._targets.has_better(link, self._length)
 
@@ -219,7 +223,7 @@ class TargetSession:
 
     def _enter(self, link: TargetLink, length: int) -> None:
         self._link = link
-        self._latest = time.monotonic() + self._timeout + length / LEAST_TOKENS_PER_SECOND
+        self._latest = Deadline.after(self._timeout + length / LEAST_TOKENS_PER_SECOND)
         link.sequence_count += 1
         link.breaker.admit()
 
@@ -229,8 +233,7 @@ class TargetSession:
         self._link, self._is_open = None, False
 
     def _backoff(self) -> Backoff:
-        patience = self._timeout if self._deadline is None else self._deadline - time.monotonic()
-        return Backoff("target", patience, self._targets.news)
+        return Backoff("target", self._deadline.or_after(self._timeout), self._targets.news)
 
     def _within(self, backoff: Backoff) -> float:
-        return min(backoff.remaining, self._timeout, CALL_SECONDS)
+        return backoff.deadline.at_most(min(self._timeout, CALL_SECONDS))

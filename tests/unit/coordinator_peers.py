@@ -20,6 +20,7 @@ from specpair.errors import (
 )
 from specpair.model_info import ModelInfo, TokenizerFiles
 from specpair.options import SamplingOptions, SequenceOptions
+from specpair.rpc.status import TRANSPORT_CODE
 from specpair.v1.logprobs_pb2 import TokenLogprobs
 from specpair.v1.proposal_pb2 import Proposal
 
@@ -142,6 +143,7 @@ class FakeSequences:
         self.open_faults = Faults()
         self.fork_faults = Faults()
         self.faults = Faults()
+        self.info_delay = 0.0
         self.open_delay = 0.0
         self.fork_delay = 0.0
         """On the way to the process."""
@@ -164,6 +166,7 @@ class FakeSequences:
         self._health_changed.set()
 
     async def info(self, within: float) -> ModelInfo:
+        await travel(self.info_delay, within)
         return self.model
 
     async def tokenizer_files(self, within: float) -> TokenizerFiles | None:
@@ -177,7 +180,7 @@ class FakeSequences:
         options: SequenceOptions,
         within: float,
     ) -> str:
-        await asyncio.sleep(self.open_delay)
+        await travel(self.open_delay, within)
         index = self.open_faults.begin()
         body = (tuple(token_ids), prompt_length, options)
         if sequence_id in self.held and self.held[sequence_id].opened_with != body:
@@ -191,7 +194,7 @@ class FakeSequences:
     async def fork(
         self, sequence_id: str, forked_sequence_id: str, length: int, sampling: SamplingOptions, within: float
     ) -> str:
-        await asyncio.sleep(self.fork_delay)
+        await travel(self.fork_delay, within)
         index = self.fork_faults.begin()
         held = self.held.get(sequence_id)
         if held is None:
@@ -224,6 +227,13 @@ class FakeSequences:
         return held
 
 
+async def travel(seconds: float, within: float) -> None:
+    """The way to a process, which may take longer than the call has."""
+    await asyncio.sleep(min(seconds, within))
+    if seconds > within:
+        raise PeerUnavailableError("out of time", **{TRANSPORT_CODE: "DEADLINE_EXCEEDED"})
+
+
 def resized(entries: list[TokenLogprobs], extra: int) -> list[TokenLogprobs]:
     """So many entries more, or fewer."""
     return [*entries, *entries][: len(entries) + extra]
@@ -235,10 +245,12 @@ class FakeTarget(FakeSequences, TargetPeer):
     def __init__(self, info: ModelInfo, address: str = "fake:1") -> None:
         super().__init__(info, address)
         self.score_faults = Faults()
+        self.score_delay = 0.0
         self.extra_logprobs = 0
         """Entries sent beyond what was committed or scored; fewer where it is negative."""
 
     async def score(self, token_ids: Sequence[int], top_count: int, within: float) -> Scores:
+        await travel(self.score_delay, within)
         index = self.score_faults.begin()
         entries = [token_logprobs(i, token_id, top_count) for i, token_id in enumerate(token_ids)]
         self.score_faults.end(index)

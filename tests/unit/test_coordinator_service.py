@@ -4,6 +4,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -38,8 +39,11 @@ CONFIG = CoordinatorConfig(
 class NoContext:
     """Of a call without metadata."""
 
+    def __init__(self, remaining: float | None = None) -> None:
+        self._remaining = remaining
+
     def time_remaining(self) -> float | None:
-        return None
+        return self._remaining
 
     def invocation_metadata(self) -> tuple[tuple[str, str], ...]:
         return ()
@@ -75,6 +79,14 @@ class Service:
 async def service() -> AsyncIterator[Service]:
     async with bench() as fakes:
         yield Service(fakes)
+
+
+@pytest.mark.parametrize("remaining", [0.19, 60.0])
+async def test_a_client_with_little_time_has_nearly_all_of_it(service: Service, remaining: float) -> None:
+    message = pb.GenerateTokensRequest(token_ids={"ids": [5, 17, 3]}, max_tokens=3)  # type: ignore[arg-type]
+    context: Any = NoContext(remaining)
+    responses = [response async for response in service.servicer.GenerateTokens(message, context)]
+    assert sum(len(response.tokens) for response in responses) == 3
 
 
 async def test_the_messages_of_a_request(service: Service) -> None:
