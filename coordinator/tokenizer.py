@@ -1,6 +1,7 @@
 """Text to token ids and back, from the files that a model service hands out."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from functools import cached_property, lru_cache
 from typing import Any, NoReturn
@@ -16,6 +17,7 @@ from specpair.model_info import TokenizerFiles
 REFERENCE_TEXT = "a"
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 TEXT_CACHE_SIZE = 65536
+PANIC_MODULE = "pyo3_runtime"
 
 
 class Tokenizer:
@@ -23,19 +25,20 @@ class Tokenizer:
 
     def __init__(self, files: TokenizerFiles):
         try:
-            self._fast = FastTokenizer.from_buffer(files.tokenizer_json)
+            with panics_caught():
+                self._fast = FastTokenizer.from_buffer(files.tokenizer_json)
         except Exception as error:  # the library raises bare Exceptions
-            raise SpecpairError(f"the target's tokenizer cannot be read: {error}") from error
+            raise SpecpairError(f"the tokenizer cannot be read: {error}") from error
         self._special_texts = {"bos_token": files.bos_token, "eos_token": files.eos_token}
         self._template = _compile_template(files.chat_template) if files.chat_template else None
-        self.reference_ids: list[int] = self._fast.encode(REFERENCE_TEXT, add_special_tokens=False).ids
+        self.reference_ids = self._encode(REFERENCE_TEXT, add_special_tokens=False)
         """Tokens to decode others behind, where those before them are not known."""
         self.token_text = lru_cache(TEXT_CACHE_SIZE)(self._token_text)
         """The text of one token by itself; empty where it holds no complete character."""
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a text, with the special tokens that the model expects around it."""
-        return self._fast.encode(text).ids
+        return self._encode(text, add_special_tokens=True)
 
     def encode_chat(self, messages: Sequence[dict[str, str]]) -> list[int]:
         """Token ids of a conversation (role and content) that the assistant shall continue.
@@ -48,26 +51,47 @@ class Tokenizer:
             text = self._template.render(messages=messages, add_generation_prompt=True, **self._special_texts)
         except TemplateError as error:
             raise InvalidFieldError("chat", f"does not fit the model's chat template: {error}") from error
-        return self._fast.encode(text, add_special_tokens=False).ids
+        return self._encode(text, add_special_tokens=False)
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of token ids, special tokens left out."""
-        return self._fast.decode(token_ids, skip_special_tokens=True)
+        with panics_caught():
+            return self._fast.decode(token_ids, skip_special_tokens=True)
 
     def vocabulary(self) -> dict[int, str]:
         """Each id that has a string, added tokens included."""
-        return {token_id: token for token, token_id in self._fast.get_vocab(with_added_tokens=True).items()}
+        return {token_id: token for token, token_id in self._ids().items()}
 
     @cached_property
     def longest_token(self) -> int:
         """Most characters that one token may stand for."""
-        return max(map(len, self._fast.get_vocab(with_added_tokens=True)), default=1)
+        return max(map(len, self._ids()), default=1)
+
+    def _ids(self) -> dict[str, int]:
+        with panics_caught():
+            return self._fast.get_vocab(with_added_tokens=True)
+
+    def _encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
+        with panics_caught():
+            return self._fast.encode(text, add_special_tokens=add_special_tokens).ids
 
     def _token_text(self, token_id: int) -> str:
         # Behind another token, because decoders drop a space at the beginning of what they get.
-        context = self._fast.decode(self.reference_ids)
-        text = self._fast.decode([*self.reference_ids, token_id], skip_special_tokens=True)[len(context) :]
+        with panics_caught():
+            context = self._fast.decode(self.reference_ids)
+            text = self._fast.decode([*self.reference_ids, token_id], skip_special_tokens=True)[len(context) :]
         return "" if REPLACEMENT in text else text
+
+
+@contextmanager
+def panics_caught() -> Iterator[None]:
+    """Turns a panic of the library, which is no Exception and would end whatever task it comes through, into an error."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__module__ != PANIC_MODULE:
+            raise
+        raise SpecpairError("the tokenizer failed") from error
 
 
 def _compile_template(source: str) -> Template:
@@ -78,7 +102,7 @@ def _compile_template(source: str) -> Template:
     try:
         return environment.from_string(source)
     except TemplateError as error:
-        raise SpecpairError(f"the target's chat template cannot be read: {error}") from error
+        raise SpecpairError(f"the chat template cannot be read: {error}") from error
 
 
 def _raise_exception(message: str) -> NoReturn:

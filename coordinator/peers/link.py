@@ -7,11 +7,11 @@ from abc import ABC, abstractmethod
 from typing import Generic, TypeVar
 
 from coordinator.peers.breaker import Breaker
-from coordinator.peers.failures import is_refusal
+from coordinator.peers.failures import AWAY, is_refusal
 from coordinator.peers.model_peer import ModelPeer
 from coordinator.peers.news import News
 from coordinator.peers.owed_closes import OwedCloses
-from specpair.errors import SpecpairError, VocabularyMismatchError
+from specpair.errors import CapacityExhaustedError, SpecpairError, VocabularyMismatchError
 from specpair.model_info import ModelInfo
 from specpair.rpc.tls_hints import tls_hint
 
@@ -107,10 +107,15 @@ class Link(ABC, Generic[PeerT]):
 
     async def watch(self) -> None:
         """Follows its health and checks it whenever that is wanted, for as long as the coordinator lives."""
-        async with asyncio.TaskGroup() as group:
-            group.create_task(self._follow_health())
-            group.create_task(self._keep_checked())
-            group.create_task(self._closes.run())
+        while True:
+            try:
+                async with asyncio.TaskGroup() as group:
+                    group.create_task(self._follow_health())
+                    group.create_task(self._keep_checked())
+                    group.create_task(self._closes.run())
+            except Exception:  # whatever it was, what comes to that address is to be used one day
+                logger.exception("watching the %s at %s failed", self.name, self.peer.address)
+            await asyncio.sleep(REFUSED_PAUSE)
 
     @abstractmethod
     async def _compare(self, info: ModelInfo) -> None:
@@ -159,15 +164,15 @@ class Link(ABC, Generic[PeerT]):
             await self._check_wanted.wait()
             try:
                 await self.check()
-            except VocabularyMismatchError as error:
-                self.info, self.refusal = None, error
-                logger.error("the %s at %s is not used: %s", self.name, self.peer.address, error.message)
-                self._news.announce()
-                await self._check_again(REFUSED_PAUSE)
-            except SpecpairError as error:
+            except (*AWAY, CapacityExhaustedError) as error:
                 logger.debug("the %s cannot be checked: %s", self.name, error.message)
                 self._complain(error, REFUSED_HINT if is_refusal(error) else None)
                 await self._check_again(RECONNECT_PAUSE)
+            except SpecpairError as error:
+                self.info, self.refusal = None, error if isinstance(error, VocabularyMismatchError) else None
+                logger.error("the %s at %s is not used: %s", self.name, self.peer.address, error.message)
+                self._news.announce()
+                await self._check_again(REFUSED_PAUSE)
             except Exception:  # whatever it was, the process is to be taken up again one day
                 logger.exception("checking the %s failed", self.name)
                 await self._check_again(REFUSED_PAUSE)

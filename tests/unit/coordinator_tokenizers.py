@@ -60,3 +60,13 @@ def byte_fallback() -> Tokenizer:
     return Tokenizer(
         TokenizerFiles(tokenizer_json=json.dumps(document).encode(), chat_template="", bos_token="", eos_token="")
     )
+
+
+def odd_tokenizer() -> TokenizerFiles:
+    """Files at which the library panics."""
+    document = {
+        "version": "1.0",
+        "normalizer": {"type": "Precompiled", "precompiled_charsmap": ""},
+        "model": {"type": "WordLevel", "vocab": {"b": 0}, "unk_token": "b"},
+    }
+    return TokenizerFiles(tokenizer_json=json.dumps(document).encode(), chat_template="", bos_token="", eos_token="")

@@ -5,10 +5,12 @@ import socket
 
 import pytest
 
-from coordinator.peers import pool
+from coordinator.peers import link, pool
 from coordinator.peers.discovery import resolve
+from specpair.model_info import TokenizerFiles
 from tests.unit.coordinator_bench import bench, targets_of, until
 from tests.unit.coordinator_peers import FakeTarget, model_info
+from tests.unit.coordinator_tokenizers import odd_tokenizer
 
 
 async def test_an_address_is_itself_and_a_name_all_that_it_stands_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,3 +131,44 @@ async def test_a_name_that_is_not_known_does_not_hide_the_others(monkeypatch: py
     targets._addresses = ("dns:..:1", "a:1")
     async with targets.watched():
         await targets.wait_until_there(1.0)
+
+
+async def test_a_draft_whose_files_are_odd_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link, "REFUSED_PAUSE", 0.05)
+    async with bench() as b:
+        assert b.pair.draft is not None
+        drafts = b.pair.draft
+        b.draft.say_health(is_serving=False)
+        await until(lambda: not drafts.is_there)
+        looks = 0
+
+        async def odd(within: float) -> TokenizerFiles:
+            nonlocal looks
+            looks += 1
+            return odd_tokenizer()
+
+        with monkeypatch.context() as patch:
+            patch.setattr(b.draft, "tokenizer_files", odd)
+            b.draft.restart()
+            b.draft.say_health(is_serving=True)
+            await until(lambda: looks > 2)
+            assert not drafts.is_there
+        await until(lambda: drafts.is_there)
+
+
+async def test_a_watcher_that_fails_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(link, "REFUSED_PAUSE", 0.05)
+    async with bench() as b:
+        target = b.pair.target.links["target:1"]
+
+        async def fail(sequence_id: str, within: float) -> None:
+            raise RuntimeError("nobody foresaw that")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(b.target, "close_sequence", fail)
+            await target._closes.close("s", is_serving=False)
+            await asyncio.sleep(0.2)
+        b.target.say_health(is_serving=False)
+        await until(lambda: not target.is_there)
+        b.target.say_health(is_serving=True)
+        await until(lambda: target.is_there)

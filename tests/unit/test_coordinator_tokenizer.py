@@ -9,7 +9,7 @@ from coordinator.tokenizer import Tokenizer
 from specpair.errors import InvalidFieldError, NotSupportedError, SpecpairError, VocabularyMismatchError
 from specpair.model_info import TokenizerFiles
 from tests.unit.coordinator_peers import model_info
-from tests.unit.coordinator_tokenizers import BUNDLED, byte_fallback, byte_level
+from tests.unit.coordinator_tokenizers import BUNDLED, byte_fallback, byte_level, odd_tokenizer
 
 
 def with_template(template: str) -> Tokenizer:
@@ -83,3 +83,8 @@ def test_without_two_tokenizers_the_sizes_must_agree() -> None:
     check_vocabularies(None, byte_level(), model_info(), model_info())
     with pytest.raises(VocabularyMismatchError, match="50 token ids"):
         check_vocabularies(None, None, model_info(vocab_size=50), model_info())
+
+
+def test_files_at_which_the_library_panics_are_refused_as_others_are() -> None:
+    with pytest.raises(SpecpairError, match="tokenizer"):
+        Tokenizer(odd_tokenizer())
