@@ -85,7 +85,7 @@ class Tokenizer:
 
 @contextmanager
 def panics_caught() -> Iterator[None]:
-    """Turns a panic of the library, which is no Exception and would end whatever task it comes through, into an error."""
+    """Turns a panic of the library, which is no Exception and would end its task unseen, into an error."""
     try:
         yield
     except BaseException as error:
