@@ -161,7 +161,7 @@ class DraftHost:
             vocab_size=limits.vocab_size,
             max_model_len=limits.max_model_len,
             max_num_speculative_tokens=self.max_num_speculative_tokens,
-            max_num_seqs=limits.max_num_seqs,
+            max_num_seqs=limits.most_of_one_client,
             dtype="none",
             device="cpu",
             cache="none",
@@ -186,6 +186,7 @@ def own_limits(config: DraftConfig) -> SequenceLimits:
     return SequenceLimits(
         max_model_len=config.max_model_len,
         max_num_seqs=config.max_num_seqs,
+        max_num_seqs_per_client=config.max_num_seqs_per_client,
         vocab_size=0,
         lease_seconds=config.sequence_lease,
     )

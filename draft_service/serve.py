@@ -45,13 +45,7 @@ def serve(config: DraftConfig, server: ServerConfig) -> None:
     @asynccontextmanager
     async def build(running: ServiceServer) -> AsyncIterator[None]:
         async with (
-            metrics_endpoint(
-                registry,
-                server.host,
-                server.metrics_port,
-                server.security,
-                is_ready=lambda: running.is_ready,
-            ),
+            metrics_endpoint(registry, server, is_ready=lambda: running.is_ready),
             open_draft(running, config, registry),
         ):
             yield

@@ -17,6 +17,7 @@ class ModelInfo:
     max_model_len: int
     max_num_speculative_tokens: int
     max_num_seqs: int
+    """That whoever asks may have open."""
     dtype: str
     device: str
     cache: str

@@ -107,7 +107,8 @@ async def running(
     open_service: Any, stub: Any, config: EngineConfig | DraftConfig, security: PairSecurity = OPEN
 ) -> AsyncIterator[RunningModel]:
     registry = service_registry("draft" if open_service is open_draft else "target")
-    server = ServiceServer(ServerConfig(port=0, grace_seconds=0.0, security=security.models), registry)
+    own = ServerConfig(port=0, grace_seconds=0.0, security=security.models, max_streams_per_client=64)
+    server = ServiceServer(own, registry)
     port = await server.start()
     try:
         async with open_service(server, config, registry) as host:

@@ -5,19 +5,22 @@ from pathlib import Path
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
 from coordinator.http import endpoints, operations
 from coordinator.http.authentication import Authentication, open_paths
 from coordinator.http.body_limit import BodyLimit
-from coordinator.http.failures import handle_failure, handle_http_error, handle_invalid_body
+from coordinator.http.connection_limit import ConnectionLimit
+from coordinator.http.failures import error_body, handle_failure, handle_http_error, handle_invalid_body
 from coordinator.http.front_end import FrontEnd
 from coordinator.http.headers import AnswerHeaders
-from coordinator.http.host_check import HostCheck
 from coordinator.http.request_counter import RequestCounter
+from coordinator.http.stalled_clients import StalledClients
 from specpair.errors import SpecpairError
 from specpair.rpc.authentication import Authenticator
+from specpair.rpc.host_check import MESSAGE, MISDIRECTED, host_checked
 from specpair.version import package_version
 
 PAGE = Path(__file__).parent / "page"
@@ -44,6 +47,6 @@ def create_app(front_end: FrontEnd) -> ASGIApp:
         app.mount("/", StaticFiles(directory=PAGE, html=True))
     config = front_end.config
     authenticated = Authentication(app, Authenticator(config.security), open_paths(PAGE))
-    # A name that was made to point here has no certificate of ours: under TLS browsers do this check.
-    checked = authenticated if config.security.tls else HostCheck(authenticated, config.host, config.allowed_hosts)
-    return RequestCounter(AnswerHeaders(checked), front_end.metrics)
+    refusal = JSONResponse(error_body(MESSAGE, MISDIRECTED, code="unknown_host"), MISDIRECTED)
+    checked = host_checked(authenticated, config.host, config.allowed_hosts, config.security.tls, refusal)
+    return RequestCounter(StalledClients(AnswerHeaders(ConnectionLimit(checked))), front_end.metrics)

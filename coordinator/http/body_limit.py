@@ -1,13 +1,14 @@
 """A bound on the size of bodies, however they are sent."""
 
 import asyncio
+from contextlib import suppress
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 BODY_SECONDS = 30.0
-"""How long each piece of a body may take."""
+"""How long each piece of a body may take, and all that is thrown away."""
 DISCARDED_FACTOR = 8
 """Up to so many times the limit is read and thrown away: a client that is still sending would not see the answer."""
 
@@ -44,6 +45,8 @@ class BodyLimit:
 
     async def _discard(self, message: Message, receive: Receive) -> None:
         length = 0
-        while message.get("more_body") and length < DISCARDED_FACTOR * self._max_bytes:
-            message = await receive()
-            length += len(message.get("body", b""))
+        with suppress(TimeoutError):
+            async with asyncio.timeout(BODY_SECONDS):
+                while message.get("more_body") and length < DISCARDED_FACTOR * self._max_bytes:
+                    message = await receive()
+                    length += len(message.get("body", b""))

@@ -11,7 +11,6 @@ from starlette.types import Receive, Scope, Send
 from coordinator.http.disconnects import ClientGoneError, unless_gone
 from coordinator.http.failures import failure_body, failure_response
 from coordinator.http.json_pieces import encode
-from specpair.rpc.config import STALLED_SECONDS
 
 HEADERS = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-store", "x-accel-buffering": "no"}
 DONE = b"data: [DONE]\n\n"
@@ -38,7 +37,7 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
             await unless_gone(receive, self._stop, self._send_chunks(send))
-        except (ClientGoneError, TimeoutError):
+        except ClientGoneError:
             return
         except Exception as error:
             if not self._has_started:
@@ -53,9 +52,7 @@ class EventStream(Response):
                 if not self._has_started:
                     self._has_started = True
                     await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-                event = await event_of(chunk)
-                async with asyncio.timeout(STALLED_SECONDS):
-                    await send({"type": "http.response.body", "body": event, "more_body": True})
+                await send({"type": "http.response.body", "body": await event_of(chunk), "more_body": True})
 
 
 async def event_of(chunk: dict[str, Any]) -> bytes:

@@ -8,11 +8,10 @@ import uvicorn
 from coordinator.http.app import create_app
 from coordinator.http.front_end import FrontEnd
 from specpair.rpc.config import join_address
-from specpair.rpc.http_server import QuietServer, listen, scheme, tls_options
+from specpair.rpc.http_server import QuietServer, connection_options, listen, scheme
 
 KEEP_ALIVE_SECONDS = 75
 """How long an idle connection is kept; longer than clients keep theirs, so that they do not meet one being closed."""
-MOST_CONNECTIONS = 1024
 CLOSING_SECONDS = 2
 """What requests have to end when the grace time is over."""
 
@@ -34,9 +33,8 @@ class HttpServer:
             ws="none",
             server_header=False,
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
-            limit_concurrency=MOST_CONNECTIONS,
             timeout_graceful_shutdown=round(front_end.config.grace_seconds) + CLOSING_SECONDS,
-            **tls_options(front_end.config.security.tls),
+            **connection_options(front_end.config.security.tls),
         )
         self._server = QuietServer(config)
         self._running: asyncio.Task[None] | None = None

@@ -83,7 +83,7 @@ def _facts(model: GetModelInfoResponse) -> dict[str, str]:
         **({"drafters": ", ".join(drafters)} if drafters else {}),
         "longest sequence": f"{model.max_model_len} tokens",
         "most proposed": f"{model.max_num_speculative_tokens} tokens",
-        "sequences": f"{model.sequence_count} of {model.max_num_seqs}",
+        "sequences": f"{model.sequence_count} open, at most {model.max_num_seqs} of one client",
     }
 
 

@@ -72,6 +72,17 @@ MaxNumSeqsOption = Annotated[
         rich_help_panel=MODEL,
     ),
 ]
+MaxNumSeqsPerClientOption = Annotated[
+    int | None,
+    typer.Option(
+        "--max-num-seqs-per-client",
+        envvar="SPECPAIR_MAX_NUM_SEQS_PER_CLIENT",
+        min=1,
+        help="Most sequences that one client may have open, such as one of several coordinators; without a limit by "
+        "default. Clients that neither a token nor a certificate names count as one.",
+        rich_help_panel=MODEL,
+    ),
+]
 SequenceLeaseOption = Annotated[
     float,
     typer.Option(
@@ -265,6 +276,17 @@ GraceSecondsOption = Annotated[
         max=3600,
         help="Seconds that running requests have to end after a signal to stop, while new ones are refused. A second "
         "signal ends the process at once.",
+        rich_help_panel=LISTENING,
+    ),
+]
+MaxStreamsPerClientOption = Annotated[
+    int,
+    typer.Option(
+        "--max-streams-per-client",
+        envvar="SPECPAIR_MAX_STREAMS_PER_CLIENT",
+        min=1,
+        help="Most streams that one client may have open; a coordinator needs two or three. Clients that neither a "
+        "token nor a certificate names count as one.",
         rich_help_panel=LISTENING,
     ),
 ]

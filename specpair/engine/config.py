@@ -24,6 +24,8 @@ class EngineConfig:
     """Longest sequence, prompt and output together; the model's own limit if None."""
     max_num_seqs: int = 64
     """Most sequences open at once."""
+    max_num_seqs_per_client: int | None = None
+    """Most of them that one client may have; None for all."""
     sequence_lease: float = LEASE_SECONDS
     """Seconds after which a sequence that nobody touched is closed."""
     max_num_batched_tokens: int = 512
@@ -49,6 +51,7 @@ class EngineConfig:
         for name, low, high in (
             ("max_model_len", 2, 2**24),
             ("max_num_seqs", 1, 65536),
+            ("max_num_seqs_per_client", 1, 65536),
             ("sequence_lease", 0.1, 86400.0),
             ("max_num_batched_tokens", 1, 2**20),
             ("max_num_speculative_tokens", 1, 64),

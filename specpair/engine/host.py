@@ -51,6 +51,7 @@ class ModelHost(ABC, Generic[Answer]):
         limits = SequenceLimits(
             max_model_len=facts.max_model_len,
             max_num_seqs=config.max_num_seqs,
+            max_num_seqs_per_client=config.max_num_seqs_per_client,
             vocab_size=facts.vocab_size,
             lease_seconds=config.sequence_lease,
         )
@@ -101,7 +102,7 @@ class ModelHost(ABC, Generic[Answer]):
             vocab_size=self.facts.vocab_size,
             max_model_len=self.facts.max_model_len,
             max_num_speculative_tokens=self.max_num_speculative_tokens,
-            max_num_seqs=self.config.max_num_seqs,
+            max_num_seqs=self.sequences.limits.most_of_one_client,
             dtype=str(self.facts.dtype).removeprefix("torch."),
             device=str(self.facts.device),
             cache=cache,

@@ -1,6 +1,6 @@
 """A model service's numbers as metrics, read when they are asked for: the device thread pays nothing for it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from prometheus_client import Metric
@@ -8,6 +8,7 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector, CollectorRegistry
 
 from specpair.engine.cache import BlockCounts, KeyValueCache
+from specpair.engine.sequence_limits import Refusal
 from specpair.engine.statistics import EngineStatistics, Tally
 
 
@@ -16,6 +17,8 @@ class CountedSequences(Protocol):
 
     @property
     def expired_count(self) -> int: ...
+    @property
+    def refusals(self) -> Mapping[Refusal, int]: ...
     def __len__(self) -> int: ...
 
 
@@ -51,13 +54,19 @@ def add_model_metrics(registry: CollectorRegistry, sequences: CountedSequences, 
 
 
 def sequences(held: CountedSequences) -> Iterable[Metric]:
-    """How many there are, and how many were given up."""
+    """How many there are, how many were given up, and how many were refused."""
     yield GaugeMetricFamily("specpair_sequences_open", "Sequences that are open.", value=len(held))
     yield CounterMetricFamily(
         "specpair_expired_sequences",
         "Sequences that were closed since nobody had touched them for the time of their lease.",
         value=held.expired_count,
     )
+    refusals = CounterMetricFamily(
+        "specpair_sequence_refusals", "Sequences that were not opened, by reason.", labels=["reason"]
+    )
+    for reason in Refusal:
+        refusals.add_metric([reason], held.refusals[reason])
+    yield refusals
 
 
 def passes(statistics: EngineStatistics) -> Iterable[Metric]:

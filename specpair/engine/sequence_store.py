@@ -8,7 +8,8 @@ event loop; every check comes before the first change, so a refused call changes
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Set
 from dataclasses import replace
 from typing import Any, Generic, NamedTuple
 
@@ -16,7 +17,7 @@ from specpair.engine.answer_memory import AnswerMemory
 from specpair.engine.cache_owner import CacheOwner
 from specpair.engine.held_sequence import Answer, HeldSequence, settled, wait_for_answer
 from specpair.engine.sequence import Sequence
-from specpair.engine.sequence_limits import SequenceLimits
+from specpair.engine.sequence_limits import Refusal, SequenceLimits
 from specpair.engine.token_digest import token_digest
 from specpair.errors import (
     BaseLengthMismatchError,
@@ -66,6 +67,8 @@ class SequenceStore(Generic[Answer]):
         self._answers = AnswerMemory()
         self.expired_count = 0
         """Sequences that were closed since nobody touched them."""
+        self.refusals: Counter[Refusal] = Counter()
+        """Sequences that were not opened, by reason."""
 
     def __len__(self) -> int:
         return len(self._held)
@@ -249,15 +252,24 @@ class SequenceStore(Generic[Answer]):
         return known
 
     def _check_room(self) -> None:
-        """Raises unless there is a place, or a sequence whose short lease has ended, which makes one. The last check:
-        what follows it succeeds."""
-        if len(self._held) < self.limits.max_num_seqs:
-            return
-        key, held = min(self._idle_sequences(), key=lambda entry: entry[1].touched_at, default=(None, None))
+        """Raises unless the caller may have another sequence, and there is a place for it, or one whose short lease has
+        ended makes one. The last check: what follows it succeeds."""
+        caller, own_limit, limit = self._caller(), self.limits.max_num_seqs_per_client, self.limits.max_num_seqs
+        own = {key for key in self._held if key.client == caller}
+        if own_limit is not None and len(own) >= own_limit:
+            words = f"{len(own)} sequences of this client are open, the most that one may have"
+            self._make_room(own, Refusal.CLIENT_LIMIT, words, own_limit)
+        elif len(self._held) >= limit:
+            words = f"{len(self._held)} sequences are open, the most that are allowed"
+            self._make_room(self._held.keys(), Refusal.FULL, words, limit)
+
+    def _make_room(self, keys: Set[SequenceKey], refusal: Refusal, words: str, limit: int) -> None:
+        """Closes the one of these that was idle longest. Raises CapacityExhaustedError if no short lease has ended."""
+        idle = [(key, held) for key, held in self._idle_sequences() if key in keys]
+        key, held = min(idle, key=lambda entry: entry[1].touched_at, default=(None, None))
         if key is None or held is None or held.touched_at > self._clock() - SHORT_LEASE_SECONDS:
-            raise CapacityExhaustedError(
-                f"{len(self._held)} sequences are open, the most that are allowed", limit=self.limits.max_num_seqs
-            )
+            self.refusals[refusal] += 1
+            raise CapacityExhaustedError(words, limit=limit)
         self._give_up(key)
 
     def _idle_sequences(self) -> list[tuple[SequenceKey, HeldSequence[Answer]]]:

@@ -7,15 +7,15 @@ import grpc
 import grpc.aio
 
 from specpair.errors import UnauthenticatedError
+from specpair.rpc.handlers import Behavior, with_behavior
 from specpair.rpc.identity import ANONYMOUS, name_client
 from specpair.rpc.security import ServerSecurity
-from specpair.rpc.tokens import AUTHORIZATION, KnownTokens
+from specpair.rpc.streams import DrainableRequests
+from specpair.rpc.tokens import AUTHORIZATION, KnownTokens, TokenTable
 
 OPEN_METHODS = ("/grpc.health.v1.Health/Check",)
 """For whoever reaches the port: load balancers and health checks of containers have no secrets, and it tells none. Not
 its Watch, which never ends: strangers could take all calls that a server bears."""
-
-Behavior = Callable[[Any, grpc.aio.ServicerContext], Any]
 
 
 class Authenticator:
@@ -29,9 +29,31 @@ class Authenticator:
         """The client that sent this header over a connection with this certificate. Raises UnauthenticatedError."""
         return certificate_name if self._tokens is None else self._tokens.client_of(authorization)
 
+    def standing(self, authorization: str | None, client: str) -> Callable[[], None]:
+        """A check, cheap enough for each message of a stream, that this header is still that client's.
+
+        It raises UnauthenticatedError once the token is taken away, or given to another client.
+        """
+        if (tokens := self._tokens) is None:
+            return lambda: None
+        seen: TokenTable | None = None
+
+        def check() -> None:
+            nonlocal seen
+            if (table := tokens.table) is seen:
+                return
+            if tokens.client_of(authorization) != client:
+                raise UnauthenticatedError
+            seen = table
+
+        return check
+
 
 class AuthenticationInterceptor(grpc.aio.ServerInterceptor):
-    """Refuses calls without a known token before their messages are read, and names the client of all others."""
+    """Refuses calls without a known token before their messages are read, and names the client of all others.
+
+    A stream of requests ends with the first message that comes when its token does not count any more.
+    """
 
     def __init__(self, authenticator: Authenticator):
         self._authenticator = authenticator
@@ -49,11 +71,14 @@ class AuthenticationInterceptor(grpc.aio.ServerInterceptor):
         except UnauthenticatedError:
             return grpc.stream_stream_rpc_method_handler(_refuse)
         handler: Any = await continuation(handler_call_details)
-        return handler and _with_behavior(handler, lambda behavior: self._named(behavior, authorization))
+        return handler and with_behavior(handler, lambda behavior: self._named(behavior, authorization))
 
     def _named(self, behavior: Behavior, authorization: str | None) -> Behavior:
         def handle(request: Any, context: grpc.aio.ServicerContext) -> Any:
-            name_client(self._authenticator.client_of(authorization, certificate_name(context.auth_context())))
+            client = self._authenticator.client_of(authorization, certificate_name(context.auth_context()))
+            name_client(client)
+            if isinstance(request, DrainableRequests):
+                request.check_each(self._authenticator.standing(authorization, client))
             return behavior(request, context)
 
         return handle
@@ -74,15 +99,3 @@ def _authorization(metadata: Any) -> str | None:
         if key == AUTHORIZATION:
             return value if isinstance(value, str) else value.decode(errors="replace")
     return None
-
-
-def _with_behavior(handler: Any, change: Callable[[Behavior], Behavior]) -> Any:
-    """A handler of the same kind that does something else."""
-    coders = (handler.request_deserializer, handler.response_serializer)
-    if handler.unary_unary:
-        return grpc.unary_unary_rpc_method_handler(change(handler.unary_unary), *coders)
-    if handler.unary_stream:
-        return grpc.unary_stream_rpc_method_handler(change(handler.unary_stream), *coders)
-    if handler.stream_stream:
-        return grpc.stream_stream_rpc_method_handler(change(handler.stream_stream), *coders)
-    return grpc.stream_unary_rpc_method_handler(change(handler.stream_unary), *coders)

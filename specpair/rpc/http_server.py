@@ -1,6 +1,5 @@
 """What every HTTP server of a service has in common: it listens where it is told and leaves signals to the process."""
 
-import asyncio
 import socket
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,6 +17,10 @@ from specpair.rpc.server import BindError
 BACKLOG = 2048
 CERTIFICATE_NAME = "certificate_name"
 """Key in the state of a request: the name in the certificate that its client showed."""
+CONNECTIONS = "connections"
+"""Key in the state of a request: all connections of the server."""
+CUT = "cut"
+"""Key in the state of a request: a function that cuts its connection off, whatever still waits to be sent."""
 
 
 class QuietServer(uvicorn.Server):
@@ -37,13 +40,20 @@ def listen(host: str, port: int, flag: str) -> socket.socket:
         raise BindError(f"cannot listen on {join_address(host, port)}: {error.strerror}; see {flag}") from None
 
 
-class CertifiedProtocol(AutoHTTPProtocol):
-    """HTTP that tells the application whose certificate came with the connection."""
+class HttpConnection(AutoHTTPProtocol):
+    """One connection, of which the application is told what it cannot see."""
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        super().connection_made(transport)  # pyright: ignore[reportArgumentType]
-        name = certificate_name(transport.get_extra_info("peercert") or {})
-        self.app_state = {**self.app_state, CERTIFICATE_NAME: name}
+    connections: set[Any]
+    """All of the server; uvicorn keeps them."""
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self.app_state = {
+            **self.app_state,
+            CERTIFICATE_NAME: certificate_name(transport.get_extra_info("peercert") or {}),
+            CONNECTIONS: self.connections,
+            CUT: transport.abort,
+        }
 
 
 def certificate_name(certificate: Mapping[str, Any]) -> str:
@@ -54,12 +64,12 @@ def certificate_name(certificate: Mapping[str, Any]) -> str:
     return next((name for name in [*common, *others] if name), ANONYMOUS)
 
 
-def tls_options(tls: TlsFiles | None) -> dict[str, Any]:
-    """What uvicorn is told to speak TLS. Raises InvalidFieldError for files that cannot be used."""
+def connection_options(tls: TlsFiles | None) -> dict[str, Any]:
+    """What uvicorn is told of its connections. Raises InvalidFieldError for files that cannot be used."""
     if tls is None:
-        return {}
+        return {"http": HttpConnection}
     context = http_server_context(tls)
-    return {"ssl_context_factory": lambda config, make_default: context, "http": CertifiedProtocol}
+    return {"http": HttpConnection, "ssl_context_factory": lambda config, make_default: context}
 
 
 def scheme(tls: TlsFiles | None) -> str:

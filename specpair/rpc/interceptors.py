@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import aclosing
 from typing import Any, TypeVar
 
 import grpc
@@ -11,6 +10,7 @@ import grpc.aio
 
 from specpair.errors import ClientStalledError, SpecpairError
 from specpair.rpc.decoding import lenient, lenient_calls, readable
+from specpair.rpc.handlers import Behavior, run_streaming
 from specpair.rpc.limited_context import LimitedContext
 from specpair.rpc.running_calls import RunningCalls
 from specpair.rpc.status import abort, internal_error, rich_status
@@ -22,7 +22,6 @@ ABORT_SECONDS = 1.0
 logger = logging.getLogger(__name__)
 
 Error = TypeVar("Error", bound=BaseException)
-Behavior = Callable[[Any, grpc.aio.ServicerContext], Any]
 
 
 class ErrorInterceptor(grpc.aio.ServerInterceptor):
@@ -78,17 +77,10 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
 
 
 def _streaming(behavior: Behavior) -> Behavior:
-    """Runs a handler of either kind: one that writes to the context, or an asynchronous generator."""
+    """Writes to the client as long as it reads."""
 
     async def handle(request: Any, context: grpc.aio.ServicerContext) -> None:
-        limited: Any = LimitedContext(context)
-        running = behavior(request, limited)
-        if not hasattr(running, "__aiter__"):
-            await running
-            return
-        async with aclosing(running) as responses:
-            async for response in responses:
-                await limited.write(response)
+        await run_streaming(behavior, request, LimitedContext(context))
 
     return handle
 

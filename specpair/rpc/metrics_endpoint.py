@@ -11,13 +11,15 @@ from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from specpair.errors import UnauthenticatedError
 from specpair.metrics_text import render_in_turns
 from specpair.rpc.authentication import Authenticator
-from specpair.rpc.config import join_address
-from specpair.rpc.http_server import QuietServer, listen, scheme, tls_options
-from specpair.rpc.security import UNPROTECTED, ServerSecurity, TlsFiles
+from specpair.rpc.config import ServerConfig, join_address
+from specpair.rpc.host_check import MESSAGE, MISDIRECTED, host_checked
+from specpair.rpc.http_server import QuietServer, connection_options, listen, scheme
+from specpair.rpc.security import TlsFiles
 from specpair.rpc.tokens import AUTHORIZATION
 
 IDLE_SECONDS = 75
@@ -31,26 +33,25 @@ logger = logging.getLogger(__name__)
 
 @asynccontextmanager
 async def metrics_endpoint(
-    registry: CollectorRegistry,
-    host: str,
-    port: int | None,
-    security: ServerSecurity = UNPROTECTED,
-    is_ready: Callable[[], bool] = lambda: True,
+    registry: CollectorRegistry, config: ServerConfig, is_ready: Callable[[], bool] = lambda: True
 ) -> AsyncIterator[int | None]:
     """Serves the metrics at /metrics while it is open, and at /health whether the service is ready; gives the port.
 
-    Metrics want a token where tokens are asked for, health does not. A port of 0 is any free one, one of None serves
-    nothing. Raises BindError, and InvalidFieldError for certificates and tokens.
+    Metrics want a token where tokens are asked for, health does not. Without a port for them nothing is served. Raises
+    BindError, and InvalidFieldError for certificates and tokens.
     """
-    if port is None:
+    if config.metrics_port is None:
         yield None
         return
-    tls = security.tls
-    server = QuietServer(_config(metrics_app(registry, is_ready, Authenticator(security)), tls))
-    listening = listen(host, port, "--metrics-port")
+    tls = config.security.tls
+    app = metrics_app(registry, is_ready, Authenticator(config.security))
+    refusal = JSONResponse({"error": MESSAGE}, MISDIRECTED)
+    checked = host_checked(app, config.host, config.allowed_hosts, tls, refusal)
+    server = QuietServer(_config(checked, tls))
+    listening = listen(config.host, config.metrics_port, "--metrics-port")
     serving = asyncio.create_task(server.serve([listening]))
     bound_port = listening.getsockname()[1]
-    logger.info("metrics at %s://%s/metrics", scheme(tls), join_address(host, bound_port))
+    logger.info("metrics at %s://%s/metrics", scheme(tls), join_address(config.host, bound_port))
     try:
         yield bound_port
     finally:
@@ -77,7 +78,7 @@ def metrics_app(registry: CollectorRegistry, is_ready: Callable[[], bool], authe
     return Starlette(routes=[Route("/metrics", metrics), Route("/health", health)])
 
 
-def _config(app: Starlette, tls: TlsFiles | None) -> uvicorn.Config:
+def _config(app: ASGIApp, tls: TlsFiles | None) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         lifespan="off",
@@ -88,5 +89,5 @@ def _config(app: Starlette, tls: TlsFiles | None) -> uvicorn.Config:
         limit_concurrency=MOST_CONNECTIONS,
         timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=STOP_SECONDS,
-        **tls_options(tls),
+        **connection_options(tls),
     )

@@ -24,6 +24,7 @@ from specpair.rpc.lasting_server import LastingServer
 from specpair.rpc.logs import configure_logging
 from specpair.rpc.metrics import MetricsInterceptor, RpcMetrics
 from specpair.rpc.registry import RpcHandlers, ServiceRegistry
+from specpair.rpc.stream_quota import StreamQuota, StreamQuotaInterceptor
 from specpair.rpc.watchdog import Watchdog
 
 WATCHDOG_MARGIN_SECONDS = 10.0
@@ -76,6 +77,8 @@ class ServiceServer:
             self._errors,  # outside, since what the other refuses is an error as well
             AuthenticationInterceptor(Authenticator(config.security)),
         ]
+        if config.max_streams_per_client is not None:
+            interceptors.append(StreamQuotaInterceptor(StreamQuota(config.max_streams_per_client, metrics)))
         if metrics is not None:
             interceptors.insert(0, MetricsInterceptor(RpcMetrics(metrics), self._registry.knows))
 

@@ -189,6 +189,11 @@ class DrainableRequests(Generic[Request]):
         self._is_over = False
         self._under_way = 0
         self._reader: asyncio.Task[Any] | None = None
+        self._check: Callable[[], None] = lambda: None
+
+    def check_each(self, check: Callable[[], None]) -> None:
+        """Has the iteration raise what `check` raises when a request has come."""
+        self._check = check
 
     def __aiter__(self) -> "DrainableRequests[Request]":
         return self
@@ -198,7 +203,7 @@ class DrainableRequests(Generic[Request]):
             raise StopAsyncIteration
         reader = self._reader = asyncio.current_task()
         try:
-            return readable(await self._request_iterator.__anext__())
+            request = readable(await self._request_iterator.__anext__())
         except asyncio.CancelledError:
             if not self._is_over or reader is None:
                 raise
@@ -206,6 +211,8 @@ class DrainableRequests(Generic[Request]):
             raise StopAsyncIteration from None
         finally:
             self._reader = None
+        self._check()
+        return request
 
     @contextmanager
     def held_open(self) -> Iterator[None]:

@@ -6,6 +6,7 @@ Empty lines and those that begin with # are skipped. A name may have several tok
 
 import hashlib
 import hmac
+import logging
 from collections.abc import Iterable
 
 from specpair.errors import InvalidFieldError, UnauthenticatedError
@@ -21,12 +22,18 @@ AUTHORIZATION = "authorization"
 """Key of the metadata, and name of the header."""
 SCHEME = "bearer"
 
+logger = logging.getLogger(__name__)
+
 
 class TokenTable:
     """Digests of tokens with the names of their clients."""
 
     def __init__(self, names_by_digest: dict[bytes, str]):
         self._names_by_digest = names_by_digest
+
+    @property
+    def is_empty(self) -> bool:
+        return not self._names_by_digest
 
     def name_of(self, token: str) -> str:
         """The client that has this token. Raises UnauthenticatedError.
@@ -41,18 +48,29 @@ class TokenTable:
 
 
 class KnownTokens:
-    """The tokens of a file, which may change."""
+    """The tokens of a file, which may change.
+
+    A file that gets empty lets nobody in: whoever empties it wants that, and to keep the tokens instead would keep a
+    door open that somebody closed. At the start, where it can only be a mistake, it is one.
+    """
 
     def __init__(self, path: str):
         """Raises InvalidFieldError."""
-        self._table = WatchedFiles([path], lambda: read_tokens(path))
+        if read_tokens(path).is_empty:
+            raise InvalidFieldError("tokens_file", f"{path} holds no token")
+        self._watched = WatchedFiles([path], lambda: _read_again(path))
+
+    @property
+    def table(self) -> TokenTable:
+        """As the file has it now; the same object until that changes."""
+        return self._watched.current()
 
     def client_of(self, authorization: str | None) -> str:
         """The name of the client that sent this header, None for none. Raises UnauthenticatedError."""
         scheme, _, token = (authorization or "").partition(" ")
         if scheme.lower() != SCHEME:
             raise UnauthenticatedError
-        return self._table.current().name_of(token.strip())
+        return self.table.name_of(token.strip())
 
 
 def digest_of(token: str) -> bytes:
@@ -71,6 +89,14 @@ def read_tokens(path: str) -> TokenTable:
         raise InvalidFieldError("tokens_file", f"{path}: {error}") from None
 
 
+def _read_again(path: str) -> TokenTable:
+    """Raises InvalidFieldError."""
+    table = read_tokens(path)
+    if table.is_empty:
+        logger.warning("%s holds no token any more: nobody is let in", path)
+    return table
+
+
 def parse_tokens(lines: Iterable[str]) -> TokenTable:
     """Raises ValueError."""
     names: dict[bytes, str] = {}
@@ -83,8 +109,6 @@ def parse_tokens(lines: Iterable[str]) -> TokenTable:
             raise ValueError(f"line {number} {error}") from None
         if names.setdefault(digest, name) != name:
             raise ValueError(f"line {number} has the token of another name")
-    if not names:
-        raise ValueError("holds no token")
     return TokenTable(names)
 
 

@@ -18,7 +18,7 @@ from specpair.rpc.security import PLAIN, ChannelSecurity, ServerSecurity
 from specpair.rpc.status import error_from_rpc
 from specpair.v1 import draft_service_pb2 as pb
 from specpair.v1.draft_service_pb2_grpc import DraftServiceStub
-from tests.service.rpc_servers import channel_to, draft_server
+from tests.service.rpc_servers import Gates, channel_to, draft_server
 
 ALICE = "alice-has-this-token"
 BOB = "bob-has-another-token"
@@ -112,6 +112,45 @@ async def test_a_token_can_be_replaced_while_both_sides_run(tokens: Path, tmp_pa
             await stub.ProposeTokens(pb.ProposeTokensRequest(), timeout=TIMEOUT)
         mine.write_text("another-token-for-alice\n")
         assert (await stub.ProposeTokens(pb.ProposeTokensRequest(), timeout=TIMEOUT)).instance_id == "alice"
+
+
+@pytest.mark.parametrize("left", [f"bob:{BOB}\n", f"bob:{BOB}\nmallory:{ALICE}\n", ""])
+async def test_an_open_stream_ends_when_its_token_is_taken_away(left: str, tokens: Path) -> None:
+    """Or given to another client. What is under way is still answered, and nothing more is taken."""
+    gates = Gates()
+    async with (
+        draft_server(gates.propose, security=protected(tokens)) as (_, port),
+        channel_to(port, ChannelSecurity(token=ALICE)) as channel,
+    ):
+        stream: Any = DraftServiceStub(channel).StreamProposals(timeout=TIMEOUT)
+        await stream.write(message(1))
+        await gates.wait_begun(1)
+        tokens.write_text(left)  # noqa: ASYNC240
+        await stream.write(message(2))
+        gates.open(1)
+        assert [answer.response.step for answer in (await stream.read()).answers] == [1]
+        with pytest.raises(grpc.aio.AioRpcError) as caught:
+            await stream.read()
+        assert isinstance(error_from_rpc(caught.value), UnauthenticatedError)
+    assert gates.begun_steps == {1}
+
+
+async def test_an_open_stream_goes_on_when_other_tokens_change(tokens: Path) -> None:
+    async with (
+        draft_server(tell_name, security=protected(tokens)) as (_, port),
+        channel_to(port, ChannelSecurity(token=ALICE)) as channel,
+    ):
+        stream: Any = DraftServiceStub(channel).StreamProposals(timeout=TIMEOUT)
+        for step, text in enumerate((None, f"alice:{ALICE}\n", f"alice:another-of-hers-too\nalice:{ALICE}\n")):
+            if text is not None:
+                tokens.write_text(text)  # noqa: ASYNC240
+            await stream.write(message(step))
+            assert (await stream.read()).answers[0].response.instance_id == "alice"
+
+
+def message(step: int) -> pb.StreamProposalsRequest:
+    """With one call."""
+    return pb.StreamProposalsRequest(calls=[pb.ProposalCall(call_id=1, request=pb.ProposeTokensRequest(step=step))])
 
 
 async def test_without_tokens_everybody_is_anonymous(tokens: Path) -> None:

@@ -10,6 +10,7 @@ import pytest
 from specpair.cli.scrape import Endpoint
 from specpair.cli.top import ask_all
 from specpair.cli.top_figures import BLOCK_STATES, model_figures, state, traffic
+from specpair.rpc.config import ServerConfig
 from specpair.rpc.metrics_endpoint import metrics_endpoint
 from tests.service.test_cli_chat import on_terminal
 from tests.services import engine_config, running_pair
@@ -25,7 +26,9 @@ async def test_the_figures_are_those_of_the_requests(tmp_path: Path) -> None:
     async with running_pair(engine_config(target), engine_config(draft)) as pair, AsyncExitStack() as stack:
         assert pair.draft is not None
         ports = {
-            name: await stack.enter_async_context(metrics_endpoint(model.registry, "127.0.0.1", 0))
+            name: await stack.enter_async_context(
+                metrics_endpoint(model.registry, ServerConfig(port=0, metrics_port=0))
+            )
             for name, model in (("draft", pair.draft), ("target", pair.target))
         }
         models = {name: Endpoint(f"http://127.0.0.1:{port}/metrics", 60.0) for name, port in ports.items()}

@@ -13,11 +13,12 @@ import pytest
 from google.protobuf.json_format import ParseDict
 from prometheus_client.registry import CollectorRegistry
 
-from coordinator.http import event_stream
+from coordinator.http import body_limit, connection_limit, stalled_clients
 from coordinator.http.app import create_app
 from coordinator.http.config import HttpConfig
 from coordinator.http.front_end import FrontEnd
 from coordinator.http.server import HttpServer
+from specpair.rpc.http_server import CUT, HttpConnection
 from specpair.rpc.server import BindError
 from specpair.v1 import coordinator_service_pb2 as pb
 from tests.http_service import http_client, openai_client, running_bundled_pair
@@ -333,23 +334,105 @@ async def test_half_a_surrogate_is_no_text(client: httpx.AsyncClient, message: d
 async def test_a_client_that_takes_nothing_gives_its_place_back(
     pair: RunningPair, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(event_stream, "STALLED_SECONDS", 1.0)
+    """And its connection, which would go on with what its buffers hold for as long as it likes."""
+    monkeypatch.setattr(stalled_clients, "STALLED_SECONDS", 1.0)
+    is_lost = asyncio.Event()
+    end = HttpConnection.connection_lost
+
+    def lose(connection: HttpConnection, error: Exception | None) -> None:
+        end(connection, error)
+        is_lost.set()
+
+    monkeypatch.setattr(HttpConnection, "connection_lost", lose)
     host, port = pair.http_address.rsplit(":", 1)
     body = json.dumps({**LONG, "n": 4, "stream": True, "include_rounds": True, "logprobs": 20}).encode()
-    lines = (
-        "POST /v1/completions HTTP/1.1",
-        "host: localhost",
-        "content-type: application/json",
-        f"content-length: {len(body)}",
-    )
-    head = "\r\n".join((*lines, "", ""))
     with socket.socket() as stalled:
         stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         stalled.connect((host, int(port)))
-        stalled.sendall(head.encode() + body)
+        stalled.sendall(head_of(body) + body)
         async with asyncio.timeout(60):
             while not len(pair.target.host.sequences):
                 await asyncio.sleep(0.05)
             while len(pair.target.host.sequences):
                 await asyncio.sleep(0.05)
+            await is_lost.wait()
+    await pair.check_clean()
+
+
+def head_of(body: bytes, declared: int | None = None) -> bytes:
+    """Of a request for a completion; `declared` is what it says of the length of its body, if not the truth."""
+    lines = (
+        "POST /v1/completions HTTP/1.1",
+        "host: localhost",
+        "content-type: application/json",
+        f"content-length: {len(body) if declared is None else declared}",
+    )
+    return "\r\n".join((*lines, "", "")).encode()
+
+
+async def test_a_body_that_is_too_large_and_does_not_come_is_answered(
+    pair: RunningPair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(body_limit, "BODY_SECONDS", 0.3)
+    reader, writer = await asyncio.open_connection(*pair.http_address.rsplit(":", 1))
+    writer.write(head_of(b"", declared=2**30) + b"x")
+    async with asyncio.timeout(10):
+        assert (await reader.readline()).split()[1] == b"413"
+    writer.close()
+
+
+async def test_connections_beyond_the_limit_are_refused_and_counted(
+    pair: RunningPair, client: httpx.AsyncClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labels = {"path": "/v1/models", "status": "503"}
+    before = pair.front_end.registry.get_sample_value("specpair_http_requests_total", labels) or 0.0
+    monkeypatch.setattr(connection_limit, "MOST_CONNECTIONS", 1)
+    assert (await client.get("/v1/models")).status_code == 200
+    async with http_client(pair) as another:
+        answer = await another.get("/v1/models")
+        assert (answer.status_code, answer.json()["error"]["code"]) == (503, "capacity_exhausted")
+        assert (answer.headers["retry-after"], answer.headers["connection"]) == ("1", "close")
+    assert pair.front_end.registry.get_sample_value("specpair_http_requests_total", labels) == before + 1
+    async with asyncio.timeout(10):
+        while (await client.get("/v1/models")).status_code != 200:
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("stalled_at", ["start", "error", "done"])
+async def test_no_part_of_an_answer_waits_for_ever(
+    pair: RunningPair, monkeypatch: pytest.MonkeyPatch, stalled_at: str
+) -> None:
+    """Whichever part its client does not take: the connection is cut off, and nothing of the request is left."""
+    monkeypatch.setattr(stalled_clients, "STALLED_SECONDS", 0.3)
+    parts = {"start": b"", "error": b'"error"', "done": b"[DONE]"}
+    is_cut = asyncio.Event()
+    parameters = {"prompt": PROMPT, "max_tokens": 8, "stream": True}
+    body = [{"type": "http.request", "body": json.dumps(parameters).encode()}]
+
+    async def receive() -> dict[str, Any]:
+        if body:
+            return body.pop()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def send(message: dict[str, Any]) -> None:
+        if parts[stalled_at] in message.get("body", b""):
+            await asyncio.Event().wait()
+        if stalled_at == "error" and "body" in message:
+            pair.front_end.grace_is_over.set()
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/v1/completions",
+        "query_string": b"",
+        "headers": [(b"content-type", b"application/json")],
+        "state": {CUT: is_cut.set},
+    }
+    try:
+        async with asyncio.timeout(10):
+            await create_app(pair.front_end)(scope, receive, send)  # type: ignore[arg-type]
+    finally:
+        pair.front_end.grace_is_over.clear()
+    assert is_cut.is_set()
     await pair.check_clean()

@@ -25,6 +25,7 @@ from coordinator.outputs.acceptance import Acceptance
 from coordinator.outputs.choices import Choices
 from coordinator.outputs.generation import Generation
 from coordinator.places import Refusal
+from specpair.engine import sequence_limits
 from specpair.metrics_text import render
 from specpair.options import Drafter, Rule
 from specpair.rpc.messages import drafter_to_proto, rule_to_proto
@@ -45,7 +46,7 @@ BOUNDED = {
     "part": {"draft", "verify", "network", "rollback"},
     "outcome": {"finished", "failed", "cancelled"},
     "finished_reason": {"stop", "length"},
-    "reason": {reason.value for reason in Refusal},
+    "reason": {reason.value for reasons in (Refusal, sequence_limits.Refusal) for reason in reasons},
     "state": {"used", "shared", "kept", "free"},
     "kind": {"draft", "plain", "fallback", "prefill", "decode", "repeated", "reopened", "moved"},
     "path": {*PATHS, MODEL, PAGE, OTHER},

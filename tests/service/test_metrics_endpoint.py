@@ -3,6 +3,7 @@
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import httpx
@@ -11,19 +12,21 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families 
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from specpair.metrics_registry import service_registry
+from specpair.rpc.config import ServerConfig
 from specpair.rpc.metrics_endpoint import metrics_endpoint
 from specpair.rpc.security import ServerSecurity
 from specpair.rpc.server import BindError
 from specpair.version import package_version
 
 HOST = "127.0.0.1"
+CONFIG = ServerConfig(port=0, metrics_port=0)
 BUILD = {"version": package_version(), "service": "draft"}
 
 
 @asynccontextmanager
 async def scraper() -> AsyncIterator[httpx.AsyncClient]:
     async with (
-        metrics_endpoint(service_registry("draft"), HOST, 0) as port,
+        metrics_endpoint(service_registry("draft"), CONFIG) as port,
         httpx.AsyncClient(base_url=f"http://{HOST}:{port}") as client,
     ):
         yield client
@@ -54,7 +57,7 @@ async def test_openmetrics(version: str) -> None:
 async def test_health_is_what_the_service_says() -> None:
     said = [False, True, False]
     async with (
-        metrics_endpoint(service_registry("draft"), HOST, 0, is_ready=lambda: said.pop(0)) as port,
+        metrics_endpoint(service_registry("draft"), CONFIG, is_ready=lambda: said.pop(0)) as port,
         httpx.AsyncClient(base_url=f"http://{HOST}:{port}") as client,
     ):
         assert [(await client.get("/health")).status_code for _ in range(3)] == [503, 200, 503]
@@ -70,18 +73,18 @@ async def test_taken_port_is_one_line() -> None:
     with socket.create_server((HOST, 0)) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(BindError, match=rf"cannot listen on {HOST}:{port}: .*; see --metrics-port"):
-            async with metrics_endpoint(service_registry("draft"), HOST, port):
+            async with metrics_endpoint(service_registry("draft"), replace(CONFIG, metrics_port=port)):
                 pass
 
 
 async def test_port_is_free_afterwards() -> None:
-    async with metrics_endpoint(service_registry("draft"), HOST, 0) as port:
+    async with metrics_endpoint(service_registry("draft"), CONFIG) as port:
         assert port
     socket.create_server((HOST, port)).close()
 
 
 async def test_no_port_is_no_server() -> None:
-    async with metrics_endpoint(service_registry("draft"), HOST, None) as port:
+    async with metrics_endpoint(service_registry("draft"), ServerConfig(port=0)) as port:
         assert port is None
 
 
@@ -90,7 +93,7 @@ async def test_metrics_want_a_token_where_tokens_are_asked_for(tmp_path: Path) -
     tokens.write_text("prometheus:the-token-of-prometheus\n")
     security = ServerSecurity(tokens_file=str(tokens))
     async with (
-        metrics_endpoint(service_registry("draft"), HOST, 0, security) as port,
+        metrics_endpoint(service_registry("draft"), replace(CONFIG, security=security)) as port,
         httpx.AsyncClient(base_url=f"http://{HOST}:{port}") as client,
     ):
         refused = await client.get("/metrics", headers={"authorization": "Bearer the-token-of-somebody"})
@@ -99,3 +102,17 @@ async def test_metrics_want_a_token_where_tokens_are_asked_for(tmp_path: Path) -
         served = await client.get("/metrics", headers={"authorization": "Bearer the-token-of-prometheus"})
         assert served.status_code == 200 and "specpair_build_info" in served.text
         assert (await client.get("/health")).status_code == 200
+
+
+async def test_other_names_get_no_answer() -> None:
+    """Of a page whose name was made to point here."""
+    allowing = replace(CONFIG, allowed_hosts=("draft",))
+    async with (
+        metrics_endpoint(service_registry("draft"), allowing) as port,
+        httpx.AsyncClient(base_url=f"http://{HOST}:{port}") as client,
+    ):
+        for path in ("/metrics", "/health"):
+            names = ["example.org", f"target:{port}", "localhost", f"draft:{port}", f"10.1.2.3:{port}"]
+            answers = [await client.get(path, headers={"host": name}) for name in names]
+            assert [answer.status_code for answer in answers] == [421, 421, 200, 200, 200]
+            assert "--http-allowed-hosts" in answers[0].json()["error"] and "specpair_" not in answers[0].text

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from specpair.metrics_registry import service_registry
+from specpair.rpc.config import ServerConfig
 from specpair.rpc.metrics_endpoint import metrics_endpoint
 from specpair.rpc.security import ServerSecurity
 from tests.service.certificates import Authority
@@ -29,7 +30,7 @@ async def probe(port: int, **environment: str) -> tuple[int | None, str]:
 
 @pytest.mark.parametrize(("is_ready", "expected"), [(lambda: True, (0, "")), (lambda: False, (1, "not ready"))])
 async def test_it_repeats_what_the_service_says(is_ready: Callable[[], bool], expected: tuple[int, str]) -> None:
-    async with metrics_endpoint(service_registry("draft"), HOST, 0, is_ready=is_ready) as port:
+    async with metrics_endpoint(service_registry("draft"), ServerConfig(port=0, metrics_port=0), is_ready) as port:
         assert port is not None
         assert await probe(port) == expected
 
@@ -42,7 +43,8 @@ async def test_by_tls_where_the_service_has_it(wants_certificates: bool, tmp_pat
     tokens = tmp_path / "tokens"
     tokens.write_text("somebody:a-token-that-is-not-shown\n")
     security = ServerSecurity(tls=tls, tokens_file=str(tokens))
-    async with metrics_endpoint(service_registry("draft"), HOST, 0, security) as port:
+    config = ServerConfig(port=0, metrics_port=0, security=security)
+    async with metrics_endpoint(service_registry("draft"), config) as port:
         assert port is not None
         assert await probe(port, SPECPAIR_TLS_CERT=tls.cert, SPECPAIR_TLS_KEY=tls.key) == (0, "")
         assert (await probe(port, SPECPAIR_TLS_CERT=""))[0] == 1

@@ -9,6 +9,7 @@ from pathlib import Path
 import grpc.aio
 import httpx
 import pytest
+from prometheus_client.registry import CollectorRegistry
 
 from coordinator.config import CoordinatorConfig
 from coordinator.pair import connect_pair
@@ -96,6 +97,37 @@ async def test_a_target_that_refuses_is_unavailable_and_tells_nothing(target_fol
                 await generating
             assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
             assert "token" not in (caught.value.details() or "")
+
+
+async def test_tokens_that_are_replaced_cost_a_running_request_nothing(target_folder: Path, tmp_path: Path) -> None:
+    """Draft and target end the open streams of the old one; the coordinator comes back with the new one."""
+    tokens, mine = tmp_path / "tokens", tmp_path / "mine"
+    mine.write_text(TOKEN)
+    security = PairSecurity(models=knowing(tokens, TOKEN), peers=ChannelSecurity(token_file=str(mine)))
+    options = {"temperature": 0, "num_speculative_tokens": 2, "ignore_eos": True}
+    prompt = [1, 2, 1, 2, 1, 2]
+    async with running_pair(engine_config(target_folder), NGRAM, security=security, draft_cooldown=0.05) as pair:
+        expected = (await pair.generate(prompt, 300, **options)).token_ids
+        generating = asyncio.create_task(pair.generate(prompt, 300, **options))
+        async with asyncio.timeout(20):
+            while not len(pair.target.host.sequences):
+                await asyncio.sleep(0.001)
+        mine.write_text(OTHER)
+        tokens.write_text(f"coordinator:{OTHER}\n")
+        assert (await generating).token_ids == expected
+        assert ended_streams(pair.target.registry) == 1, "the stream went on under the old token"
+        await pair.check_clean()
+
+
+def ended_streams(registry: CollectorRegistry) -> float:
+    """Hot streams of a target that ended since their token counted no more."""
+    labels = {
+        "grpc_type": "bidi_stream",
+        "grpc_service": "specpair.v1.TargetService",
+        "grpc_method": "StreamVerifications",
+        "grpc_code": "Unauthenticated",
+    }
+    return registry.get_sample_value("grpc_server_handled_total", labels) or 0.0
 
 
 async def test_a_lost_target_is_told_without_its_address(target_folder: Path) -> None:

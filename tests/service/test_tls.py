@@ -17,7 +17,7 @@ from specpair.metrics_registry import service_registry
 from specpair.rpc.client import proposal_caller
 from specpair.rpc.config import ServerConfig
 from specpair.rpc.credentials import http_client_context
-from specpair.rpc.http_server import CERTIFICATE_NAME, QuietServer, listen, tls_options
+from specpair.rpc.http_server import CERTIFICATE_NAME, QuietServer, connection_options, listen
 from specpair.rpc.metrics_endpoint import metrics_endpoint
 from specpair.rpc.security import PLAIN, ChannelSecurity, ServerSecurity, TlsFiles
 from specpair.rpc.server import ServiceServer
@@ -157,10 +157,14 @@ async def test_a_clients_certificates_change_without_a_restart(tmp_path: Path) -
             assert answer.instance_id == "of-new"
 
 
+def metrics_config(security: ServerSecurity) -> ServerConfig:
+    return ServerConfig(port=0, metrics_port=0, security=security)
+
+
 async def test_metrics_over_tls(tmp_path: Path) -> None:
     authority = Authority(tmp_path)
     server, client = authority.tls("server", ca=authority.path), authority.tls("client", ca=authority.path)
-    async with metrics_endpoint(service_registry("draft"), "127.0.0.1", 0, ServerSecurity(tls=server)) as port:
+    async with metrics_endpoint(service_registry("draft"), metrics_config(ServerSecurity(tls=server))) as port:
         url = f"https://127.0.0.1:{port}/metrics"
         async with httpx.AsyncClient(verify=http_client_context(client)) as scraper:
             assert (await scraper.get(url)).status_code == 200
@@ -183,7 +187,7 @@ async def test_metrics_with_a_new_certificate_and_new_authorities(tmp_path: Path
             return (await scraper.get(url)).status_code
 
     security = ServerSecurity(tls=old.tls("server", ca=clients))
-    async with metrics_endpoint(service_registry("draft"), "127.0.0.1", 0, security) as port:
+    async with metrics_endpoint(service_registry("draft"), metrics_config(security)) as port:
         url = f"https://127.0.0.1:{port}/metrics"
         assert await scrape(url, http_client_context(by_old)) == 200
         clients.write_bytes(new.path.read_bytes())
@@ -241,7 +245,7 @@ def test_http_knows_clients_by_their_certificates(tmp_path: Path) -> None:
 
     async def names() -> list[str]:
         listener = listen("127.0.0.1", 0, "--http-port")
-        config = uvicorn.Config(tell_certificate, lifespan="off", log_config=None, **tls_options(server_files))
+        config = uvicorn.Config(tell_certificate, lifespan="off", log_config=None, **connection_options(server_files))
         server = QuietServer(config)
         serving = asyncio.create_task(server.serve([listener]))
         url = f"https://127.0.0.1:{listener.getsockname()[1]}/"

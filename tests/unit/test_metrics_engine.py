@@ -1,5 +1,7 @@
 """Metrics of an engine: what passes held, where cache blocks are."""
 
+from collections import Counter
+
 import pytest
 import torch
 from prometheus_client.registry import CollectorRegistry
@@ -8,6 +10,7 @@ from specpair.engine.cache import BlockCounts, Holding, KeyValueCache, LayerShap
 from specpair.engine.contiguous_cache import ContiguousCache
 from specpair.engine.metrics import ModelCollector, histogram
 from specpair.engine.paged_cache import PagedCache
+from specpair.engine.sequence_limits import Refusal
 from specpair.engine.statistics import EngineStatistics, Tally
 
 BLOCKS, BLOCK_SIZE = 8, 4
@@ -32,6 +35,9 @@ class CountedEngine:
 
 class CountedSequences:
     expired_count = 3
+
+    def __init__(self) -> None:
+        self.refusals = Counter({Refusal.CLIENT_LIMIT: 4})
 
     def __len__(self) -> int:
         return 2
@@ -58,11 +64,13 @@ def test_pass_is_split_into_prefill_and_decode() -> None:
     assert value("specpair_model_forward_time_seconds_sum") == 0.01
     assert value("specpair_sequences_open") == 2
     assert value("specpair_expired_sequences_total") == 3
+    assert value("specpair_sequence_refusals_total", {"reason": "client_limit"}) == 4
+    assert value("specpair_sequence_refusals_total", {"reason": "full"}) == 0
 
 
 def test_without_an_engine_only_sequences_are_counted() -> None:
     names = [family.name for family in ModelCollector(CountedSequences(), None).collect()]
-    assert names == ["specpair_sequences_open", "specpair_expired_sequences"]
+    assert names == ["specpair_sequences_open", "specpair_expired_sequences", "specpair_sequence_refusals"]
 
 
 @pytest.mark.parametrize("kind", CACHES)

@@ -90,6 +90,18 @@ def test_a_change_that_cannot_be_used_changes_nothing(tmp_path: Path, caplog: py
     assert known.client_of(f"Bearer {ALICE}") == "carol"
 
 
+def test_an_emptied_file_lets_nobody_in(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = written(tmp_path / "tokens", f"alice:{ALICE}")
+    known = KnownTokens(str(path))
+    for nothing in ("", "# nobody\n"):
+        written(path, nothing)
+        with pytest.raises(UnauthenticatedError):
+            known.client_of(f"Bearer {ALICE}")
+    assert caplog.text.count("holds no token any more: nobody is let in") == 2
+    written(path, f"alice:{ALICE}")
+    assert known.client_of(f"Bearer {ALICE}") == "alice"
+
+
 def test_a_file_that_takes_the_place_of_another_counts_though_it_is_as_long_and_as_old(tmp_path: Path) -> None:
     """As a Kubernetes secret changes: a link points elsewhere."""
     old, new = (written(tmp_path / name, f"{name}:{ALICE}") for name in ("aaa", "bbb"))

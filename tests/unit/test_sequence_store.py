@@ -8,7 +8,7 @@ import pytest
 from specpair.engine.answer_memory import AnswerMemory
 from specpair.engine.cache_owner import NoCaches
 from specpair.engine.held_sequence import HeldSequence
-from specpair.engine.sequence_limits import SequenceLimits
+from specpair.engine.sequence_limits import Refusal, SequenceLimits
 from specpair.engine.sequence_store import SHORT_LEASE_SECONDS, SequenceStore
 from specpair.errors import CapacityExhaustedError, ConflictingBodyError, SequenceNotFoundError, StaleStepError
 from specpair.options import SamplingOptions, SequenceOptions
@@ -25,8 +25,14 @@ class Reply:
 class Process:
     """A store with a clock and a caller that the test sets."""
 
-    def __init__(self, max_num_seqs: int = 3):
-        limits = SequenceLimits(max_model_len=100, max_num_seqs=max_num_seqs, vocab_size=10, lease_seconds=LEASE)
+    def __init__(self, max_num_seqs: int = 3, max_num_seqs_per_client: int | None = None):
+        limits = SequenceLimits(
+            max_model_len=100,
+            max_num_seqs=max_num_seqs,
+            vocab_size=10,
+            lease_seconds=LEASE,
+            max_num_seqs_per_client=max_num_seqs_per_client,
+        )
         self.now = 0.0
         self.client = ""
         self.store: SequenceStore[Reply] = SequenceStore(NoCaches(), limits, lambda: self.client, lambda: self.now)
@@ -161,6 +167,42 @@ async def test_a_sequence_is_that_of_the_client_that_opened_it() -> None:
     assert process.store.get("s").length == 3
     with pytest.raises(ConflictingBodyError):
         process.store.open("s", [4, 5], 2, OPTIONS)
+
+
+async def test_a_client_has_no_more_than_its_own_share() -> None:
+    """By forks as well as by itself; others are not refused, and what is open stays."""
+    process = Process(max_num_seqs=5, max_num_seqs_per_client=2)
+    process.client = "one"
+    process.open("a", "b")
+    process.open("a")  # again
+    with pytest.raises(CapacityExhaustedError, match="2 sequences of this client are open"):
+        process.open("c")
+    with pytest.raises(CapacityExhaustedError, match="of this client"):
+        await process.store.fork("a", "copy", 2, None)
+    process.client = "two"
+    process.open("a", "b")
+    process.client = "three"
+    process.open("a")
+    with pytest.raises(CapacityExhaustedError, match="5 sequences are open"):
+        process.open("b")
+    assert process.store.refusals == {Refusal.CLIENT_LIMIT: 2, Refusal.FULL: 1}
+    process.client = "one"
+    process.store.close("a")
+    process.open("c")
+    assert len(process.store) == 5
+
+
+def test_a_client_at_its_limit_gives_up_what_is_its_own() -> None:
+    """As a coordinator does that was restarted; what another left behind is none of its business."""
+    process = Process(max_num_seqs=8, max_num_seqs_per_client=2)
+    for number, client in enumerate(("other", "one", "one")):
+        process.now, process.client = float(number), client
+        process.open(f"{client}-{number}")
+    process.now = 1 + SHORT_LEASE_SECONDS
+    process.open("one-3")
+    assert [process.has(name) for name in ("other-0", "one-1", "one-2", "one-3")] == [True, False, True, True]
+    with pytest.raises(CapacityExhaustedError):
+        process.open("one-4")
 
 
 async def test_stored_answers_are_bounded_together() -> None:

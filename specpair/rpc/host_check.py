@@ -8,21 +8,30 @@ import ipaddress
 from collections.abc import Sequence
 
 from starlette.datastructures import Headers
-from starlette.responses import JSONResponse
+from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from coordinator.http.failures import error_body
+from specpair.rpc.security import TlsFiles
 
 ANY = "*"
 MISDIRECTED = 421
+MESSAGE = "the Host header names another server; --http-allowed-hosts says which names this one has"
+
+
+def host_checked(app: ASGIApp, host: str, allowed: Sequence[str], tls: TlsFiles | None, refusal: Response) -> ASGIApp:
+    """The app behind a check. Under TLS browsers see to it: a name that was made to point here has no certificate of
+    ours."""
+    return app if tls is not None else HostCheck(app, host, allowed, refusal)
 
 
 class HostCheck:
-    """ASGI middleware: answers 421 to whoever asks by a name that is not this server's."""
+    """ASGI middleware: refuses whoever asks by a name that is not this server's."""
 
-    def __init__(self, app: ASGIApp, host: str, allowed: Sequence[str]):
-        """`host` is where it listens, `allowed` are the other names it has; `*` takes any."""
+    def __init__(self, app: ASGIApp, host: str, allowed: Sequence[str], refusal: Response):
+        """`host` is where it listens, `allowed` are the other names it has; `*` takes any. `refusal` is the answer to
+        others."""
         self._app = app
+        self._refusal = refusal
         self._names = {host.lower(), *(name.lower() for name in allowed)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -31,8 +40,7 @@ class HostCheck:
         name = host_name(Headers(scope=scope).get("host", ""))
         if is_local(name) or name in self._names:
             return await self._app(scope, receive, send)
-        message = "the Host header names another server; --http-allowed-hosts says which names this one has"
-        await JSONResponse(error_body(message, MISDIRECTED, code="unknown_host"), MISDIRECTED)(scope, receive, send)
+        await self._refusal(scope, receive, send)
 
 
 def host_name(header: str) -> str:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.http.host_check import host_name, is_local
+from specpair.rpc.host_check import host_name, is_local
 
 
 @pytest.mark.parametrize(
