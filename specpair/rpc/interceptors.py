@@ -40,6 +40,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler | None]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:
+        self.calls.arrive()
         handler: Any = await continuation(handler_call_details)
         if handler is None:
             return handler

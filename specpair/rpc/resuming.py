@@ -7,8 +7,17 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from typing import Any
 
-from specpair.errors import CapacityExhaustedError, ClientStalledError, PeerUnavailableError, ShuttingDownError
-from specpair.rpc.status import peer_errors
+import grpc
+
+from specpair.errors import (
+    CapacityExhaustedError,
+    ClientStalledError,
+    PeerUnavailableError,
+    ShuttingDownError,
+    SpecpairError,
+    StartingError,
+)
+from specpair.rpc.status import TRANSPORT_CODE, peer_errors
 from specpair.v1 import coordinator_service_pb2 as pb
 
 SEED_BITS = 53
@@ -24,19 +33,20 @@ async def generate_tokens(
     """The answers of CoordinatorService.GenerateTokens, in as many calls as it takes.
 
     When the coordinator goes away after the first answer, the request is sent again with the tokens that are here, for
-    `patience` seconds after the last answer. No token comes twice and none is lost; greedy and coupled outputs are what
-    they would have been, others are distributed so. Numbers in the summary are those of the last call. Requests for
-    several outputs are not resumed. Raises SpecpairError.
+    `patience` seconds after the last answer; one that stops or starts is asked again as long before it has answered.
+    No token comes twice and none is lost; greedy and coupled outputs are what they would have been, others are
+    distributed so. Numbers in the summary are those of the last call. Requests for several outputs are not resumed.
+    Raises SpecpairError.
     """
     request = _with_seed(request)
     can_resume = max(request.n, request.best_of, 1) == 1
-    last_answer, pause, prelude_count = None, FIRST_PAUSE, 0
+    last_heard, has_answer, pause, prelude_count = None, False, FIRST_PAUSE, 0
     while True:
         skipped_count = 0 if request.resumed_token_ids else prelude_count
         try:
             with peer_errors():
                 async for response in stub.GenerateTokens(request, metadata=metadata):
-                    last_answer, pause = time.monotonic(), FIRST_PAUSE
+                    last_heard, has_answer, pause = time.monotonic(), True, FIRST_PAUSE
                     if skipped_count:  # what repeats the prompt came before
                         skipped_count -= 1
                         continue
@@ -47,11 +57,22 @@ async def generate_tokens(
                     if can_resume and response.HasField("summary"):
                         return
             return
-        except PASSING:
-            if not can_resume or last_answer is None or time.monotonic() - last_answer > patience:
+        except PASSING as error:
+            if last_heard is None and _is_between(error):
+                last_heard = time.monotonic()
+            if last_heard is None or time.monotonic() - last_heard > patience or (has_answer and not can_resume):
                 raise
         await asyncio.sleep(pause * random.uniform(0.5, 1.0))
         pause = min(pause * 2, LONGEST_PAUSE)
+
+
+def _is_between(error: SpecpairError) -> bool:
+    """Whether a coordinator goes or comes, so that soon one will be there.
+
+    gRPC itself answers CANCELLED to calls that come just when its server stops.
+    """
+    is_cancelled = error.metadata.get(TRANSPORT_CODE) == grpc.StatusCode.CANCELLED.name
+    return is_cancelled or isinstance(error, ShuttingDownError | StartingError)
 
 
 def _with_seed(request: pb.GenerateTokensRequest) -> pb.GenerateTokensRequest:

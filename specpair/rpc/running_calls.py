@@ -10,6 +10,9 @@ from specpair.rpc.streams import DrainableRequests
 
 OPEN_WHILE_DRAINING = ("/grpc.",)
 """Health and reflection are answered to the end, and nobody waits for theirs."""
+QUIET_TURNS = 10
+"""Turns of the event loop, not a time alone: a call takes several to be handed over, on a busy machine long ones."""
+TURN_SECONDS = 0.001
 
 
 class RunningCalls:
@@ -17,10 +20,17 @@ class RunningCalls:
 
     def __init__(self) -> None:
         self._count = 0
+        self._arrival_count = 0
+        self._quiet_at: int | None = None
+        """The arrivals before the last quiet moment."""
         self._is_draining = False
         self._is_idle = asyncio.Event()
         self._is_idle.set()
         self._open_streams: set[DrainableRequests[Any]] = set()
+
+    def arrive(self) -> None:
+        """A call came, of whichever method."""
+        self._arrival_count += 1
 
     @contextmanager
     def running(self, method: str) -> Iterator[None]:
@@ -56,6 +66,18 @@ class RunningCalls:
         self._is_draining = True
         for requests in tuple(self._open_streams):
             requests.drain()
+
+    async def wait_until_quiet(self, within: float) -> None:
+        """Until no call has come for a moment, for at most `within` seconds.
+
+        grpc.aio takes one call at a time from gRPC's queue, and what is in it when the server stops ends CANCELLED.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                while self._quiet_at != self._arrival_count:
+                    self._quiet_at = self._arrival_count
+                    for _ in range(QUIET_TURNS):
+                        await asyncio.sleep(TURN_SECONDS)
 
     async def wait_until_idle(self, within: float) -> None:
         """Until no call is under way, for at most `within` seconds."""

@@ -29,6 +29,8 @@ from specpair.rpc.watchdog import Watchdog
 
 WATCHDOG_MARGIN_SECONDS = 10.0
 """What the rest of the end may take: last statuses, closing of connections and sequences."""
+QUEUED_SECONDS = 1.0
+"""For refusing calls that came, and were not looked at yet; where more and more come, it ends all the same."""
 CLOSING_SECONDS = 0.2
 """For the last statuses, and for calls of health and reflection, to which nobody sets an end."""
 PING_INTERVAL_MS = 100
@@ -161,6 +163,7 @@ class ServiceServer:
         self._errors.calls.drain()
         await asyncio.gather(*(drain(self._config.grace_seconds) for drain in self._drains))
         await self._errors.calls.wait_until_idle(max(deadline - time.monotonic(), 0.0))
+        await self._errors.calls.wait_until_quiet(QUEUED_SECONDS)
         await asyncio.gather(self._server.stop(CLOSING_SECONDS), *(stop() for stop in self._stopped_together))
 
 

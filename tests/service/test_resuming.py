@@ -1,10 +1,12 @@
 """Outputs that go on after their coordinator went away: nothing twice, nothing lost, nothing changed."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
+import grpc
+import grpc.aio
 import pytest
 
-from specpair.errors import InvalidFieldError, PeerUnavailableError
+from specpair.errors import InvalidFieldError, PeerUnavailableError, ShuttingDownError, StartingError
 from specpair.rpc.client import connect
 from specpair.rpc.resuming import generate_tokens
 from specpair.rpc.status import peer_errors
@@ -102,6 +104,48 @@ async def test_without_a_first_answer_nothing_is_resumed(pair: RunningPair) -> N
             async for _ in generate_tokens(stub, request):
                 pass
     assert len(stub.requests) == 1
+
+
+class Between:
+    """A stub whose first calls come to a coordinator that stops or starts, and the later ones to one that serves."""
+
+    def __init__(self, stub: CoordinatorServiceStub, refusals: list[Exception]):
+        self._stub = stub
+        self._refusals = refusals
+
+    async def GenerateTokens(
+        self, request: pb.GenerateTokensRequest, metadata: object
+    ) -> AsyncIterator[pb.GenerateTokensResponse]:
+        if self._refusals:
+            raise self._refusals.pop(0)
+        async for response in self._stub.GenerateTokens(request):
+            yield response
+
+
+def cancelled() -> grpc.aio.AioRpcError:
+    """What gRPC itself answers to a call that comes just when its server stops."""
+    return grpc.aio.AioRpcError(grpc.StatusCode.CANCELLED, grpc.aio.Metadata(), grpc.aio.Metadata())
+
+
+@pytest.mark.parametrize("refusal", [ShuttingDownError, StartingError, cancelled])
+@pytest.mark.parametrize("n", [1, 2])
+async def test_who_comes_between_two_coordinators_is_served_by_the_second(
+    pair: RunningPair, refusal: Callable[[], Exception], n: int
+) -> None:
+    request = pb.GenerateTokensRequest(token_ids=pb.TokenIds(ids=PROMPT), max_tokens=4, n=n)
+    async with connect(pair.address) as channel:
+        stub = Between(CoordinatorServiceStub(channel), [refusal(), PeerUnavailableError("it is not there yet")])
+        responses = [response async for response in generate_tokens(stub, request)]
+    assert sum(len(response.tokens) for response in responses) == 4 * n
+
+
+async def test_nobody_waits_for_a_successor_for_ever(pair: RunningPair) -> None:
+    request = pb.GenerateTokensRequest(token_ids=pb.TokenIds(ids=PROMPT), max_tokens=4)
+    async with connect(pair.address) as channel:
+        stub = Between(CoordinatorServiceStub(channel), [ShuttingDownError() for _ in range(1000)])
+        with pytest.raises(ShuttingDownError):
+            async for _ in generate_tokens(stub, request, patience=0.2):
+                pass
 
 
 async def test_the_prompt_is_repeated_once_and_one_summary_ends_it(pair: RunningPair) -> None:
