@@ -73,7 +73,8 @@ class Tokenizer:
 
     def _encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
         with panics_caught():
-            return self._fast.encode(text, add_special_tokens=add_special_tokens).ids
+            # Other threads go on while the library reads a batch, but not while it reads a single text.
+            return self._fast.encode_batch([text], add_special_tokens=add_special_tokens)[0].ids
 
     def _token_text(self, token_id: int) -> str:
         # Behind another token, because decoders drop a space at the beginning of what they get.

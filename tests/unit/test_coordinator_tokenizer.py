@@ -1,5 +1,6 @@
 """The tokenizer, its chat template, and the comparison of two vocabularies."""
 
+import asyncio
 import json
 
 import pytest
@@ -35,6 +36,18 @@ def test_a_conversation_is_laid_out_by_the_template() -> None:
     ids = tokenizer.encode_chat([{"role": "user", "content": "hi"}])
     assert ids[0] == 0
     assert tokenizer.decode(ids) == "[user]hi>"
+
+
+async def test_a_long_text_keeps_nobody_waiting() -> None:
+    """Others have their turns while it becomes tokens, in the thread that it gets."""
+    tokenizer = with_template("")
+    reading = asyncio.create_task(asyncio.to_thread(tokenizer.encode, "a" * 500_000))
+    turns = 0
+    while not reading.done():
+        await asyncio.sleep(0.001)
+        turns += 1
+    assert tokenizer.decode(await reading) == "a" * 500_000
+    assert turns > 30
 
 
 def test_a_template_may_refuse_and_may_not_reach_out() -> None:
