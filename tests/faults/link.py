@@ -169,6 +169,8 @@ class Pump:
         size = len(data) if rate is None else max(1, int(rate * SLICE_SECONDS))
         piece = data[:size]
         allowed = self._link.take(len(piece))
+        if self._writer.transport.is_closing():  # uvloop would say so by a RuntimeError
+            raise ConnectionResetError
         self._writer.write(piece[:allowed])
         await self._writer.drain()
         if allowed < len(piece):

@@ -3,6 +3,8 @@
 from collections.abc import Callable
 from random import Random
 
+MOST_BYTES = 8 * 1024 * 1024
+"""Of what changes make of a message: enough for lists that grow, and far below what is refused for its size alone."""
 _WIRE_TYPES = range(8)
 
 
@@ -45,7 +47,7 @@ def _append(random: Random, data: bytes) -> bytes:
 
 def _repeat(random: Random, data: bytes) -> bytes:
     """The same fields again: the last one of a oneof counts, lists grow."""
-    return data * random.choice([2, 3, 50])
+    return data * min(random.choice([2, 3, 50]), max(1, MOST_BYTES // max(1, len(data))))
 
 
 def _remove(random: Random, data: bytes) -> bytes:
