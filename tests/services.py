@@ -155,7 +155,7 @@ class RunningPair:
     async def check_clean(self) -> None:
         """Both services end with every block free; closing runs in the background, so it is waited for."""
         models = [self.target] if self.draft is None else [self.target, self.draft]
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while any(len(model.host.sequences) for model in models):
                 await asyncio.sleep(0.01)
         for model in models:

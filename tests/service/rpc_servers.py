@@ -97,9 +97,9 @@ async def channel_to(port: int, security: ChannelSecurity = PLAIN) -> AsyncItera
 
 async def answer_after_recovery(caller: ProposalCaller, request: pb.ProposeTokensRequest) -> pb.ProposeTokensResponse:
     """Calls until the channel has found the peer again; gRPC waits a moment between its attempts."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             try:
-                return await caller.call(request, 10)
+                return await caller.call(request, 60)
             except PeerUnavailableError:
                 await asyncio.sleep(0.05)

@@ -22,7 +22,7 @@ from tests.service.rpc_servers import Gates, channel_to, draft_server
 
 ALICE = "alice-has-this-token"
 BOB = "bob-has-another-token"
-TIMEOUT = 10.0
+TIMEOUT = 60.0
 
 
 async def tell_name(request: pb.ProposeTokensRequest) -> pb.ProposeTokensResponse:

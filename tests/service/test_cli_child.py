@@ -65,12 +65,12 @@ async def test_children_of_a_killed_parent_end() -> None:
 
 async def test_a_second_signal_kills_what_is_stopping() -> None:
     async with stubborn_child() as child:
-        stopping = asyncio.create_task(child.stop(60))
+        stopping = asyncio.create_task(child.stop(600))
         with killing_on_signals([child]):
             await asyncio.sleep(0.2)
             assert not stopping.done()
             os.kill(os.getpid(), signal.SIGINT)
-            await asyncio.wait_for(stopping, 10)
+            await asyncio.wait_for(stopping, 60)
 
 
 @asynccontextmanager

@@ -214,4 +214,4 @@ async def test_an_engine_that_is_broken_says_so_and_refuses(tmp_path: Path) -> N
         calls = [verify(target, name, 0, 3) for name in "ab"]
         for call in calls:
             assert (await refused(call))[0] is grpc.StatusCode.UNAVAILABLE
-        await asyncio.wait_for(target.host.engine.broken, 5)
+        await asyncio.wait_for(target.host.engine.broken, TIMEOUT)

@@ -19,17 +19,17 @@ async def health(client: httpx.AsyncClient) -> tuple[int, dict[str, str], str | 
 
 
 async def test_a_draft_may_be_away_and_a_target_may_not() -> None:
-    async with running_bundled_pair(target_timeout=0.5, draft_cooldown=0.01) as pair, http_client(pair) as client:
+    async with running_bundled_pair(draft_cooldown=0.01) as pair, http_client(pair) as client:
         assert pair.draft is not None
         ready = {"status": "ready", "target": "connected", "draft": "connected"}
         assert await health(client) == (200, ready, None)
         await pair.draft.stop()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while (await health(client))[1]["draft"] == "connected":
                 await asyncio.sleep(0.02)
         assert await health(client) == (200, {**ready, "draft": "away"}, None)
         await pair.target.stop()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while (await health(client))[0] == 200:
                 await asyncio.sleep(0.02)
         status, body, retry_after = await health(client)

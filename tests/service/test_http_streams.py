@@ -80,7 +80,7 @@ async def test_rounds_are_those_of_the_message(client: httpx.AsyncClient, pair: 
 
 
 async def wait_until_working(pair: RunningPair) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not len(pair.target.host.sequences):
             await asyncio.sleep(0.005)
 

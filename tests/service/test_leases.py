@@ -21,7 +21,7 @@ async def test_a_forgotten_sequence_is_closed(tmp_path: Path) -> None:
     async with running_target(engine_config(make_model(tmp_path), sequence_lease=0.2)) as target:
         await open_sequence(target, "s", PROMPT)
         await verify(target, "s", 0, 3)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while len(target.host.sequences):
                 await asyncio.sleep(0.02)
         await target.check_clean()

@@ -195,7 +195,7 @@ async def load(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Load]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(coordinator.serving, "Choices", Recorded)
         async with running_pair(
-            engine_config(target, cache="paged"), engine_config(draft), target_timeout=0.5, draft_cooldown=0.01
+            engine_config(target, cache="paged"), engine_config(draft), target_timeout=5.0, draft_cooldown=0.01
         ) as pair:
             load = Load(pair, recorded)
             await run(load)

@@ -65,7 +65,7 @@ async def never(request: pb.ProposeTokensRequest) -> pb.ProposeTokensResponse:
 
 async def until(value: Any) -> None:
     """The server counts the end of a call when it notices it, which may be after its client did."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not value():
             await asyncio.sleep(0.01)
 
@@ -115,7 +115,7 @@ async def test_messages_of_a_stream() -> None:
     async with counting_server(echo) as (registry, channel):
         caller: ProposalCaller = proposal_caller(channel)
         for step in range(4):
-            await caller.call(pb.ProposeTokensRequest(step=step), 10)
+            await caller.call(pb.ProposeTokensRequest(step=step), 60)
         counts = Counts(registry, "bidi_stream", "StreamProposals")
         await until(lambda: counts["msg_sent_total"] == 4)
         assert counts["started_total"] == 1

@@ -20,7 +20,7 @@ from specpair.v1 import draft_service_pb2, sequence_service_pb2, target_service_
 from tests.services import RunningPair, engine_config, running_pair
 from tests.tiny_models import make_model
 
-TIMEOUT = 10.0
+TIMEOUT = 60.0
 GETS = [
     "/",
     "/health",

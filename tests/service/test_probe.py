@@ -23,7 +23,7 @@ async def probe(port: int, **environment: str) -> tuple[int | None, str]:
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-S", "-E", str(PROBE), str(port)), stderr=asyncio.subprocess.PIPE, env=environment
     )
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         _, errors = await process.communicate()
     return process.returncode, errors.decode().strip()
 

@@ -40,15 +40,16 @@ def knowing(path: Path, token: str) -> ServerSecurity:
     return ServerSecurity(tokens_file=str(path))
 
 
-def config_for(target: str, draft: str | None, security: ChannelSecurity) -> CoordinatorConfig:
+def config_for(target: str, draft: str | None, security: ChannelSecurity, patience: float = 60.0) -> CoordinatorConfig:
+    """`patience` in seconds, for the start and for each answer."""
     return CoordinatorConfig(
         server=ServerConfig(port=0),
         target_addresses=(target,),
         draft_addresses=() if draft is None else (draft,),
         peer_security=security,
-        startup_timeout=2.0,
+        startup_timeout=patience,
         draft_startup_timeout=0.2,
-        target_timeout=2.0,
+        target_timeout=patience,
         draft_cooldown=0.05,
     )
 
@@ -82,7 +83,7 @@ async def test_a_draft_that_refuses_costs_its_proposals_alone(
         complaints = [record.getMessage() for record in caplog.records if "is not used" in record.getMessage()]
         assert len(complaints) == 1 and "it refuses our token" in complaints[0]
         knowing(tmp_path / "of-draft", TOKEN)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not await rounds_with_draft(serving):
                 await asyncio.sleep(0.05)
 
@@ -166,7 +167,7 @@ async def test_a_mistake_in_tls_is_named_while_the_start_waits(
         for wrong, words in mistakes.items():
             caplog.clear()
             with caplog.at_level(logging.WARNING), pytest.raises(PeerUnavailableError):
-                async with connect_pair(config_for(target.address, None, wrong)):
+                async with connect_pair(config_for(target.address, None, wrong, patience=2.0)):
                     pass
             assert words in caplog.text and target.address in caplog.text
         async with connect_pair(config_for(target.address, None, right)) as pair:

@@ -182,6 +182,6 @@ async def test_handler_of_a_caller_that_left_is_cancelled_and_not_logged(caplog:
         call = channel.unary_stream("/test.Test/Wait")(b"")
         await begun.wait()
         call.cancel()
-        await asyncio.wait_for(ended.wait(), 10)
+        await asyncio.wait_for(ended.wait(), 60)
     await server.stop()
     assert not caplog.records

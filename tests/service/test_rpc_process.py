@@ -17,7 +17,7 @@ from specpair.v1 import draft_service_pb2 as pb
 from tests.service.rpc_servers import answer_after_recovery, channel_to, draft_server
 
 ROOT = Path(__file__).parents[2]
-TIMEOUT = 20.0
+TIMEOUT = 60.0
 
 
 @asynccontextmanager
@@ -108,8 +108,8 @@ async def test_peer_that_stands_still_is_noticed_before_the_call_is_out_of_time(
         process.send_signal(signal.SIGSTOP)
         start = time.monotonic()
         with pytest.raises(PeerUnavailableError, match="stream broke"):
-            await caller.call(pb.ProposeTokensRequest(step=2), 60)
-        assert time.monotonic() - start < 15
+            await caller.call(pb.ProposeTokensRequest(step=2), 120)
+        assert time.monotonic() - start < 60
         process.send_signal(signal.SIGCONT)
         assert (await answer_after_recovery(caller, pb.ProposeTokensRequest(step=3))).step == 3
         await caller.close()

@@ -70,7 +70,7 @@ async def test_a_client_that_reads_nothing_loses_its_call(
     async with serving(Endless=grpc.unary_stream_rpc_method_handler(getattr(handler, kind))) as (_, channel):
         call: Any = channel.unary_stream("/test.Test/Endless")(b"")
         await call.read()
-        await asyncio.wait_for(handler.has_ended.wait(), 10)
+        await asyncio.wait_for(handler.has_ended.wait(), 60)
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             while True:
                 await call.read()
@@ -90,7 +90,7 @@ async def test_a_client_that_reads_slowly_keeps_its_call(monkeypatch: pytest.Mon
             assert await call.read() == PIECE
             await asyncio.sleep(0.1)
         call.cancel()
-        await asyncio.wait_for(handler.has_ended.wait(), 10)
+        await asyncio.wait_for(handler.has_ended.wait(), 60)
 
 
 async def test_a_client_that_goes_away_during_an_error_leaves_no_trace(caplog: pytest.LogCaptureFixture) -> None:

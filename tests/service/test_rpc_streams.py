@@ -25,7 +25,7 @@ from specpair.v1.target_service_pb2_grpc import TargetServiceServicer, add_Targe
 from tests.service import rpc_servers
 from tests.service.rpc_servers import Gates, Propose, answer_after_recovery, channel_to, draft_server, echo
 
-TIMEOUT = 10.0
+TIMEOUT = 60.0
 
 
 def request(step: int) -> pb.ProposeTokensRequest:

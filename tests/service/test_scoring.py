@@ -61,8 +61,8 @@ def score(model: RunningModel, token_ids: list[int]) -> Any:
 async def give_up(model: RunningModel, gate: Gate, *texts: list[int], left: int = 0) -> None:
     """Calls that end at the gate; `left` others go on waiting."""
     calls = [score(model, text) for text in texts]
-    assert await asyncio.to_thread(gate.reached.wait, 20)
-    async with asyncio.timeout(20):
+    assert await asyncio.to_thread(gate.reached.wait, 60)
+    async with asyncio.timeout(60):
         while wanted(model) != len(calls) + left:
             await asyncio.sleep(0.01)
         for call in calls:
@@ -136,15 +136,15 @@ async def test_a_prompt_that_takes_longer_than_a_call_is_scored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each call lasts a few pieces; the target was there all the time, so its absence is not what counts."""
-    monkeypatch.setattr(scoring, "CALL_SECONDS", 0.3)
+    monkeypatch.setattr(scoring, "CALL_SECONDS", 1.0)
     folder = make_model(tmp_path, seed=1, vocab_size=VOCABULARY)
     config = engine_config(folder, max_num_batched_tokens=BUDGET)
-    async with running_pair(config, target_timeout=0.5) as pair:
+    async with running_pair(config, target_timeout=1.5) as pair:
         runner: Any = pair.target.host.engine._runner
         forward = runner.forward
 
         def linger(batch: Batch) -> torch.Tensor:
-            time.sleep(0.2)
+            time.sleep(0.3)
             return forward(batch)
 
         runner.forward = linger

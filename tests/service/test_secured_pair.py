@@ -27,7 +27,7 @@ from tests.tiny_models import make_model
 
 CLIENT_TOKEN = "a-client-of-the-coordinator"
 SERVICE_TOKEN = "the-coordinator-as-a-client"
-TIMEOUT = 10.0
+TIMEOUT = 60.0
 COMPLETION = {"prompt": [1, 2, 3], "max_tokens": 3, "temperature": 0}
 
 

@@ -29,7 +29,7 @@ from tests.service.certificates import Authority
 from tests.service.rpc_servers import channel_to, draft_server
 from tests.service.test_authentication import tell_name
 
-TIMEOUT = 10.0
+TIMEOUT = 60.0
 
 
 async def ask(port: int, security: ChannelSecurity) -> str:
