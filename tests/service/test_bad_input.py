@@ -137,6 +137,8 @@ async def test_bad_proposals(target: RunningModel, case: str) -> None:
     assert caught.value.code() is Code.INVALID_ARGUMENT
     assert named in str(caught.value.details())
     # The step was not used up, and the sequence stands where it stood.
+    beyond = target.hot.VerifyProposal(verify("s", 0, 4, []))
+    assert (await refused(beyond, Code.FAILED_PRECONDITION, "BASE_LENGTH_MISMATCH"))["held_length"] == "3"
     assert (await target.hot.VerifyProposal(verify("s", 0, 3, []))).length == 4
 
 
