@@ -32,8 +32,8 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
     belong to gRPC.
     """
 
-    def __init__(self) -> None:
-        self.calls = RunningCalls()
+    def __init__(self, most_calls: int) -> None:
+        self.calls = RunningCalls(most_calls)
 
     async def intercept_service(
         self,

@@ -62,7 +62,8 @@ async def generate_tokens(
                 last_heard = time.monotonic()
             if last_heard is None or time.monotonic() - last_heard > patience or (has_answer and not can_resume):
                 raise
-        await asyncio.sleep(pause * random.uniform(0.5, 1.0))
+            told_pause = error.retry_after if isinstance(error, CapacityExhaustedError) else 0.0
+        await asyncio.sleep(min(told_pause + pause * random.uniform(0.5, 1.0), patience))
         pause = min(pause * 2, LONGEST_PAUSE)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from specpair.errors import ShuttingDownError
+from specpair.errors import CapacityExhaustedError, ShuttingDownError
 from specpair.rpc.streams import DrainableRequests
 
 OPEN_WHILE_DRAINING = ("/grpc.",)
@@ -18,7 +18,9 @@ TURN_SECONDS = 0.001
 class RunningCalls:
     """Counts calls until the last one has ended. Streams of requests are ended when the server drains."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_calls: int) -> None:
+        """More calls than that at once are refused."""
+        self._most_calls = most_calls
         self._count = 0
         self._arrival_count = 0
         self._quiet_at: int | None = None
@@ -48,9 +50,13 @@ class RunningCalls:
                 self._is_idle.set()
 
     def check_open(self, method: str) -> None:
-        """Raises ShuttingDownError if the server takes no more such calls."""
-        if self._is_draining and not method.startswith(OPEN_WHILE_DRAINING):
+        """For a call that runs. Raises ShuttingDownError, CapacityExhaustedError if the server takes no such calls."""
+        if method.startswith(OPEN_WHILE_DRAINING):
+            return
+        if self._is_draining:
             raise ShuttingDownError
+        if self._count > self._most_calls:
+            raise CapacityExhaustedError("too many calls at once", limit=self._most_calls)
 
     @contextmanager
     def drainable(self, requests: DrainableRequests[Any]) -> Iterator[None]:

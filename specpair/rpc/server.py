@@ -42,7 +42,9 @@ IDLE_MS = 600_000
 """A connection without calls is closed after so long; clients open another when they need one."""
 MAX_CALLS = 4096
 """Calls at once over all connections; more are RESOURCE_EXHAUSTED before they are looked at. Far more than ever run: it
-bounds what waiting calls, watchers of the health and clients that do not read may hold."""
+bounds what waiting calls and clients that do not read may hold."""
+EXCESS_CALLS = 256
+"""Beyond them, for health and for refusals with their reason; what comes on top is refused by gRPC without one."""
 MAX_CALLS_PER_CONNECTION = 1024
 """HTTP/2 streams at once; a client's library keeps more back until others end."""
 MAX_METADATA_BYTES = 16 * 1024
@@ -71,7 +73,7 @@ class ServiceServer:
         """What health says."""
         self._registry = ServiceRegistry()
         self._health = health.aio.HealthServicer()  # pyright: ignore[reportAttributeAccessIssue]: stubs lack it
-        self._errors = ErrorInterceptor()
+        self._errors = ErrorInterceptor(MAX_CALLS)
         self._drains: list[Callable[[float], Awaitable[None]]] = []
         self._stopped_together: list[Callable[[], Awaitable[None]]] = []
         self._failure: asyncio.Future[str] = asyncio.get_running_loop().create_future()
@@ -89,7 +91,7 @@ class ServiceServer:
                 interceptors=interceptors,
                 handlers=[self._registry],
                 options=_server_options(config),
-                maximum_concurrent_rpcs=MAX_CALLS,
+                maximum_concurrent_rpcs=MAX_CALLS + EXCESS_CALLS,
             )
 
         self._credentials: grpc.ServerCredentials | None = None

@@ -5,7 +5,7 @@ the service raised. What is not in the table never leaves the process with its t
 """
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import NoReturn
 
@@ -51,13 +51,18 @@ STATUS_CODES: dict[type[SpecpairError], grpc.StatusCode] = {
 
 _CLASSES: dict[str, type[SpecpairError]] = {cls.reason: cls for cls in reversed(STATUS_CODES)}
 
-# Statuses that gRPC itself gives, without an ErrorInfo.
+# Statuses that gRPC itself gives, or somebody on the way, without an ErrorInfo.
 _TRANSPORT_CLASSES: dict[grpc.StatusCode, type[SpecpairError]] = {
     grpc.StatusCode.UNAVAILABLE: errors.PeerUnavailableError,
     grpc.StatusCode.DEADLINE_EXCEEDED: errors.PeerUnavailableError,
     grpc.StatusCode.CANCELLED: errors.PeerUnavailableError,
+    grpc.StatusCode.UNKNOWN: errors.PeerUnavailableError,
+    grpc.StatusCode.INTERNAL: errors.PeerUnavailableError,
+    grpc.StatusCode.ABORTED: errors.PeerUnavailableError,
+    grpc.StatusCode.RESOURCE_EXHAUSTED: errors.CapacityExhaustedError,
     grpc.StatusCode.UNIMPLEMENTED: errors.NotSupportedError,
 }
+MOST_RETRY_SECONDS = 3600.0
 
 
 def internal_error() -> SpecpairError:
@@ -99,10 +104,14 @@ async def abort(context: grpc.aio.ServicerContext, status: status_pb2.Status) ->
 
 def error_from_rpc(error: grpc.aio.AioRpcError) -> SpecpairError:
     """What a peer's status means: the error that the peer raised, or what gRPC says about the way to it."""
-    info = _error_info(error)
+    info, retry = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo()
+    _read_details(error, info, retry)
     message = error.details() or ""
-    if info is not None and info.reason in _CLASSES:
-        return _rebuild(_CLASSES[info.reason], message, dict(info.metadata))
+    if info.domain == DOMAIN and info.reason in _CLASSES:
+        known = _rebuild(_CLASSES[info.reason], message, dict(info.metadata))
+        if isinstance(known, errors.CapacityExhaustedError) and retry.HasField("retry_delay"):
+            known.retry_after = min(max(retry.retry_delay.ToMilliseconds() / 1000, 0.0), MOST_RETRY_SECONDS)
+        return known
     code = error.code()
     cls = _TRANSPORT_CLASSES.get(code, SpecpairError)
     return _rebuild(cls, f"the peer answered {code.name}: {message}", {TRANSPORT_CODE: code.name})
@@ -143,23 +152,14 @@ def _rebuild(cls: type[SpecpairError], message: str, metadata: dict[str, str]) -
     return error
 
 
-def _error_info(error: grpc.aio.AioRpcError) -> error_details_pb2.ErrorInfo | None:
-    """Our ErrorInfo among the details of a status; None if there is none, or none that can be read."""
+def _read_details(error: grpc.aio.AioRpcError, *kinds: Message) -> None:
+    """Fills in what the details of a status have of these kinds; what cannot be read is passed over."""
     for key, value in error.trailing_metadata() or ():
         if key == STATUS_DETAILS_KEY and isinstance(value, bytes):
-            try:
-                return _find_info(status_pb2.Status.FromString(value))
-            except DecodeError:
-                return None
-    return None
-
-
-def _find_info(status: status_pb2.Status) -> error_details_pb2.ErrorInfo | None:
-    for detail in status.details:
-        info = error_details_pb2.ErrorInfo()
-        if detail.Unpack(info) and info.domain == DOMAIN:
-            return info
-    return None
+            with suppress(DecodeError):
+                for detail in status_pb2.Status.FromString(value).details:
+                    for kind in kinds:
+                        detail.Unpack(kind)
 
 
 def _add_detail(status: status_pb2.Status, detail: Message) -> None:

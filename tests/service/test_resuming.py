@@ -1,12 +1,19 @@
 """Outputs that go on after their coordinator went away: nothing twice, nothing lost, nothing changed."""
 
+import time
 from collections.abc import AsyncIterator, Callable
 
 import grpc
 import grpc.aio
 import pytest
 
-from specpair.errors import InvalidFieldError, PeerUnavailableError, ShuttingDownError, StartingError
+from specpair.errors import (
+    CapacityExhaustedError,
+    InvalidFieldError,
+    PeerUnavailableError,
+    ShuttingDownError,
+    StartingError,
+)
 from specpair.rpc.client import connect
 from specpair.rpc.resuming import generate_tokens
 from specpair.rpc.status import peer_errors
@@ -137,6 +144,27 @@ async def test_who_comes_between_two_coordinators_is_served_by_the_second(
         stub = Between(CoordinatorServiceStub(channel), [refusal(), PeerUnavailableError("it is not there yet")])
         responses = [response async for response in generate_tokens(stub, request)]
     assert sum(len(response.tokens) for response in responses) == 4 * n
+
+
+async def test_a_resumed_request_comes_no_sooner_than_it_is_told(pair: RunningPair) -> None:
+    request = pb.GenerateTokensRequest(token_ids=pb.TokenIds(ids=PROMPT), max_tokens=4)
+    begun: list[float] = []
+
+    class Full(Breaking):
+        async def GenerateTokens(
+            self, request: pb.GenerateTokensRequest, metadata: object
+        ) -> AsyncIterator[pb.GenerateTokensResponse]:
+            begun.append(time.monotonic())
+            if len(begun) == 2:
+                raise CapacityExhaustedError("full", retry_after=0.7)
+            async for response in super().GenerateTokens(request, metadata):
+                yield response
+
+    async with connect(pair.address) as channel:
+        stub = Full(CoordinatorServiceStub(channel), [1])
+        tokens = [token async for response in generate_tokens(stub, request) for token in response.tokens]
+    assert len(tokens) == 4
+    assert begun[2] - begun[1] > 0.7
 
 
 async def test_nobody_waits_for_a_successor_for_ever(pair: RunningPair) -> None:

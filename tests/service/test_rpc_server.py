@@ -137,7 +137,7 @@ async def test_calls_that_nobody_looked_at_before_the_stop_are_told_why() -> Non
 
 
 async def test_those_who_call_without_end_do_not_hold_up_a_stop() -> None:
-    calls = RunningCalls()
+    calls = RunningCalls(10)
 
     async def insist() -> None:
         while True:

@@ -9,13 +9,14 @@ from typing import Any
 import grpc
 import grpc.aio
 import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from specpair.errors import CapacityExhaustedError, ClientStalledError
 from specpair.rpc import interceptors, limited_context
 from specpair.rpc import server as rpc_server
 from specpair.rpc.config import ServerConfig
 from specpair.rpc.server import ServiceServer
-from specpair.rpc.status import abort, error_from_rpc, rich_status
+from specpair.rpc.status import abort, error_from_rpc, peer_errors, rich_status
 from tests.service.rpc_servers import channel_to
 
 PIECE = bytes(256 * 1024)
@@ -161,11 +162,27 @@ async def test_more_calls_than_a_server_bears_are_refused(monkeypatch: pytest.Mo
         calls: list[Any] = [channel.unary_stream("/test.Test/Endless")(b"") for _ in range(2)]
         for call in calls:
             await call.read()
-        with pytest.raises(grpc.aio.AioRpcError) as caught:
+        with pytest.raises(CapacityExhaustedError, match="too many calls at once"), peer_errors():
             await channel.unary_stream("/test.Test/Endless")(b"").read()
-        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        for call in calls:
-            call.cancel()
+        health: Any = health_pb2_grpc.HealthStub(channel)
+        assert await health.Check(health_pb2.HealthCheckRequest())
+        calls[0].cancel()
+        async with asyncio.timeout(60):
+            while not await is_taken(channel):
+                await asyncio.sleep(0.01)
+        calls[1].cancel()
+
+
+async def is_taken(channel: grpc.aio.Channel) -> bool:
+    """Whether one more call is."""
+    call: Any = channel.unary_stream("/test.Test/Endless")(b"")
+    try:
+        with peer_errors():
+            await call.read()
+    except CapacityExhaustedError:
+        return False
+    call.cancel()
+    return True
 
 
 async def test_headers_have_a_limit() -> None:

@@ -11,6 +11,7 @@ from specpair import errors
 from specpair.errors import SpecpairError
 from specpair.rpc.status import (
     DOMAIN,
+    MOST_RETRY_SECONDS,
     STATUS_CODES,
     STATUS_DETAILS_KEY,
     error_from_rpc,
@@ -121,6 +122,12 @@ def test_retry_info_comes_with_exhausted_capacity_alone() -> None:
     assert retry_delays(errors.CapacityExhaustedError("full", retry_after=2.5)) == [2.5]
 
 
+@pytest.mark.parametrize(("told", "heard"), [(2.5, 2.5), (0.0, 0.0), (1e9, MOST_RETRY_SECONDS)])
+def test_the_time_after_which_to_try_again_arrives(told: float, heard: float) -> None:
+    arrived = over_unary(errors.CapacityExhaustedError("full", retry_after=told))
+    assert isinstance(arrived, errors.CapacityExhaustedError) and arrived.retry_after == heard
+
+
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
@@ -128,8 +135,11 @@ def test_retry_info_comes_with_exhausted_capacity_alone() -> None:
         (grpc.StatusCode.DEADLINE_EXCEEDED, errors.PeerUnavailableError),
         (grpc.StatusCode.CANCELLED, errors.PeerUnavailableError),
         (grpc.StatusCode.UNIMPLEMENTED, errors.NotSupportedError),
-        (grpc.StatusCode.UNKNOWN, SpecpairError),
-        (grpc.StatusCode.RESOURCE_EXHAUSTED, SpecpairError),
+        (grpc.StatusCode.UNKNOWN, errors.PeerUnavailableError),
+        (grpc.StatusCode.INTERNAL, errors.PeerUnavailableError),
+        (grpc.StatusCode.ABORTED, errors.PeerUnavailableError),
+        (grpc.StatusCode.RESOURCE_EXHAUSTED, errors.CapacityExhaustedError),
+        (grpc.StatusCode.PERMISSION_DENIED, SpecpairError),
     ],
 )
 def test_status_of_grpc_itself(code: grpc.StatusCode, expected: type[SpecpairError]) -> None:
