@@ -11,6 +11,7 @@ from coordinator.peers.breaker import MOST_DOUBLINGS
 from coordinator.peers.draft_link import DraftLink
 from coordinator.peers.drafts import Drafts
 from coordinator.peers.failures import AWAY, LOST
+from coordinator.peers.openings import Openings
 from coordinator.peers.recovery import Recovery
 from specpair.errors import InvalidDistributionError, InvalidFieldError, PeerUnavailableError, SpecpairError
 from specpair.options import SequenceOptions
@@ -45,8 +46,9 @@ class DraftSession:
         self._deadline = deadline
         self._link: DraftLink | None = None
         """Where the sequence is, or is being opened."""
-        self._visited: list[DraftLink] = []
-        """All that may hold something of it."""
+        self._openings = Openings[DraftLink](sequence_id)
+        self._name = ""
+        """What it is called there; empty before it is opened."""
         self._held_length = 0
         """Committed tokens that the draft holds; 0 if it has to be opened."""
         self._was_opened = False
@@ -54,7 +56,7 @@ class DraftSession:
         self.is_usual = True
         """Whether the last proposal took as long as others do: it opened nothing, and had few tokens to catch up."""
         self._opening: asyncio.Task[None] | None = None
-        self._openings: set[asyncio.Task[None]] = set()
+        self._opening_tasks: set[asyncio.Task[None]] = set()
         """Those under way, also at drafts that the sequence has left."""
         self._trial: asyncio.Task[Proposed | None] | None = None
         self._excuse_count = 0
@@ -80,8 +82,8 @@ class DraftSession:
         tokens = list(history)
         opening = self._open(link, tokens) if copied is None else self._fork(link, copied, tokens)
         self._opening = asyncio.create_task(opening)
-        self._openings.add(self._opening)
-        self._opening.add_done_callback(self._openings.discard)
+        self._opening_tasks.add(self._opening)
+        self._opening.add_done_callback(self._opening_tasks.discard)
         self._opening.add_done_callback(_retrieve)
         return True
 
@@ -162,7 +164,7 @@ class DraftSession:
             if self._link is not None:
                 self._link.sequence_count -= 1
                 self._link = None
-            await asyncio.gather(*(link.close_sequence(self._sequence_id) for link in self._visited))
+            await self._openings.end()
 
     @property
     def _is_begun(self) -> bool:
@@ -181,7 +183,7 @@ class DraftSession:
         if self._link is not None:
             self._link.sequence_count -= 1
             self._drafts.recoveries[Recovery.MOVED] += 1
-            self._held_length, self._opening = 0, None
+            self._name, self._held_length, self._opening = "", 0, None
             if self._trial is not None:
                 self._trial.cancel()  # no round waits for it, nor is another draft blamed for its time
         self._link = link
@@ -232,9 +234,7 @@ class DraftSession:
         held = self._held_length
         self.is_usual = not self._was_opened and self.backlog(len(history)) <= MOST_USUAL_BACKLOG
         self._was_opened = False
-        proposed = await link.peer.propose(
-            self._sequence_id, step, held, history[held:], count, self._within, min_confidence
-        )
+        proposed = await link.peer.propose(self._name, step, held, history[held:], count, self._within, min_confidence)
         if link is self._link:
             self._held_length, self._excuse_count = len(history), 0
         link.welcome()
@@ -255,35 +255,40 @@ class DraftSession:
 
     async def _reopen(self, link: DraftLink, history: Sequence[int]) -> None:
         self._held_length = 0
-        if link in self._visited:
-            await link.peer.close_sequence(self._sequence_id, self._within)
+        await self._openings.end_at(link, self._within)
         await self._open(link, history)
 
     async def _open(self, link: DraftLink, history: Sequence[int]) -> None:
-        if link not in self._visited:
-            self._visited.append(link)
-        instance_id = await link.peer.open(self._sequence_id, history, self._prompt_length, self._options, self._within)
+        name = self._begin(link)
+        instance_id = await link.peer.open(name, history, self._prompt_length, self._options, self._within)
         link.confirm(instance_id)
-        self._note_held(link, len(history))
+        self._note_held(name, len(history))
 
     async def _fork(self, link: DraftLink, original: "DraftSession", prompt: Sequence[int]) -> None:
         """Opens the sequence as a copy of another's prompt; by itself if that is not to be had."""
-        self._visited.append(link)
+        name = self._begin(link)
         try:
             await original._finish_opening()
             async with original._lock:
                 instance_id = await link.peer.fork(
-                    original._sequence_id, self._sequence_id, len(prompt), self._options.sampling, self._within
+                    original._name, name, len(prompt), self._options.sampling, self._within
                 )
             link.confirm(instance_id)
-            self._note_held(link, len(prompt))
+            self._note_held(name, len(prompt))
         except SpecpairError as error:
             logger.info("not forked: %s", error.message, extra={"sequence_id": self._sequence_id})
             await self._reopen(link, prompt)
 
-    def _note_held(self, link: DraftLink, length: int) -> None:
-        """An opening is done; unless it took so long that the sequence went elsewhere."""
+    def _begin(self, link: DraftLink) -> str:
+        """The name of a new opening, which is the one that counts unless the sequence has gone elsewhere."""
+        name = self._openings.begin(link)
         if link is self._link:
+            self._name = name
+        return name
+
+    def _note_held(self, name: str, length: int) -> None:
+        """An opening is done; unless it took so long that another one counts."""
+        if name == self._name:
             self._held_length = length
             self._was_opened = True
 

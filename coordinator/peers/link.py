@@ -100,6 +100,10 @@ class Link(ABC, Generic[PeerT]):
         """Closes a sequence there: now, or on the side once the process can be reached."""
         await self._closes.close(sequence_id, is_serving=self._is_serving)
 
+    def owe_close(self, sequence_id: str) -> None:
+        """Closes a sequence there on the side."""
+        self._closes.owe(sequence_id)
+
     def release(self) -> None:
         """Nobody looks after it any more: its sequences have to go elsewhere."""
         self.is_released, self._is_serving, self.info = True, False, None

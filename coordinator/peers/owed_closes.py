@@ -30,8 +30,12 @@ class OwedCloses:
     async def close(self, sequence_id: str, *, is_serving: bool) -> None:
         """Now, if the peer serves and answers, otherwise later."""
         if not (is_serving and await self._succeeds(sequence_id)):
-            self._latest[sequence_id] = time.monotonic() + PATIENCE
-            self._is_owing.set()
+            self.owe(sequence_id)
+
+    def owe(self, sequence_id: str) -> None:
+        """Closes it later."""
+        self._latest[sequence_id] = time.monotonic() + PATIENCE
+        self._is_owing.set()
 
     async def run(self) -> None:
         """Closes what is owed, until cancelled. While a peer is away one call finds that out for all."""

@@ -8,6 +8,7 @@ from coordinator.deadline import NEVER, Deadline
 from coordinator.peers.answers import Verdict
 from coordinator.peers.backoff import Backoff
 from coordinator.peers.failures import AWAY, LOST, is_out_of_time
+from coordinator.peers.openings import Openings
 from coordinator.peers.recovery import Recovery
 from coordinator.peers.target_link import TargetLink
 from coordinator.peers.targets import Targets
@@ -63,8 +64,9 @@ class TargetSession:
         self._include_probabilities = include_probabilities
         self._link: TargetLink | None = None
         """Where the sequence is, or will be opened."""
-        self._visited: list[TargetLink] = []
-        """All that may hold something of it."""
+        self._openings = Openings[TargetLink](sequence_id)
+        self._name = ""
+        """What it is called there; empty before it is opened."""
         self._left: list[TargetLink] = []
         """Those that failed in this round."""
         self._latest = Deadline.after(0.0)
@@ -97,11 +99,11 @@ class TargetSession:
             if (link := original._link) is None:
                 return
             self._enter(link, self._prompt_length)
-            self._visited.append(link)
+            self._name = self._openings.begin(link)
             within = self._deadline.at_most(self._timeout)
             try:
                 instance_id = await link.peer.fork(
-                    original._sequence_id, self._sequence_id, self._prompt_length, self._options.sampling, within
+                    original._name, self._name, self._prompt_length, self._options.sampling, within
                 )
                 await link.confirm(instance_id, within)
                 self._is_open = True
@@ -122,7 +124,7 @@ class TargetSession:
             try:
                 link = await self._settle(history, backoff)
                 verdict = await link.peer.verify(
-                    self._sequence_id, step, len(history), proposal, self._within(backoff), self._include_probabilities
+                    self._name, step, len(history), proposal, self._within(backoff), self._include_probabilities
                 )
             except LOST as error:
                 self._is_open = False
@@ -147,8 +149,8 @@ class TargetSession:
         """Gives the blocks back."""
         async with self._lock:
             if self._link is not None:
-                self._leave()
-            await asyncio.gather(*(link.close_sequence(self._sequence_id) for link in self._visited))
+                self._forget_link()
+            await self._openings.end()
 
     async def _settle(self, history: Sequence[int], backoff: Backoff, avoided: Sequence[TargetLink] = ()) -> TargetLink:
         """The target where the sequence is open, which it is opened at if need be."""
@@ -163,12 +165,10 @@ class TargetSession:
         return self._link
 
     async def _open(self, link: TargetLink, history: Sequence[int], backoff: Backoff) -> None:
-        if link in self._visited:
-            await link.peer.close_sequence(self._sequence_id, self._within(backoff))
-        else:
-            self._visited.append(link)
+        await self._openings.end_at(link, self._within(backoff))
+        self._name = self._openings.begin(link)
         instance_id = await link.peer.open(
-            self._sequence_id, history, self._prompt_length, self._options, self._within(backoff)
+            self._name, history, self._prompt_length, self._options, self._within(backoff)
         )
         await link.confirm(instance_id, self._within(backoff))
         self._is_open = True
@@ -228,6 +228,12 @@ class TargetSession:
         link.breaker.admit()
 
     def _leave(self) -> None:
+        """It goes on elsewhere: a target that comes back has its place free for others."""
+        assert self._link is not None
+        self._openings.owe_at(self._link)
+        self._forget_link()
+
+    def _forget_link(self) -> None:
         assert self._link is not None
         self._link.sequence_count -= 1
         self._link, self._is_open = None, False

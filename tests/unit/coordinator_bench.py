@@ -98,7 +98,10 @@ class Bench:
 
     async def check_closed(self) -> None:
         await self.pair.background.drain(1.0)
-        assert not any(peer.held for peer in (*self.targets, *self.drafts))
+        peers = (*self.targets, *self.drafts)
+        assert not any(peer.held for peer in peers)
+        for peer in peers:
+            assert len(set(peer.names)) == len(peer.names), "a late call would find an opening of the same name"
         links = [*self.pair.target.links.values(), *(self.pair.draft.links.values() if self.pair.draft else ())]
         assert not any(link.sequence_count for link in links)
 

@@ -132,6 +132,8 @@ class FakeSequences:
         """What its health says; `say_health` tells of a change."""
         self._health_changed = asyncio.Event()
         self.held: dict[str, Held] = {}
+        self.names: list[str] = []
+        """Of every opening and fork."""
         self.opened: list[tuple[list[int], int]] = []
         """Tokens and prompt length of every opening."""
         self.options: list[SequenceOptions] = []
@@ -182,6 +184,7 @@ class FakeSequences:
     ) -> str:
         await travel(self.open_delay, within)
         index = self.open_faults.begin()
+        self.names.append(sequence_id)
         body = (tuple(token_ids), prompt_length, options)
         if sequence_id in self.held and self.held[sequence_id].opened_with != body:
             raise ConflictingBodyError("open with another body")
@@ -196,6 +199,7 @@ class FakeSequences:
     ) -> str:
         await travel(self.fork_delay, within)
         index = self.fork_faults.begin()
+        self.names.append(forked_sequence_id)
         held = self.held.get(sequence_id)
         if held is None:
             raise SequenceNotFoundError(sequence_id)

@@ -18,8 +18,10 @@ from specpair.errors import (
     InvalidFieldError,
     NotFiniteError,
     PeerUnavailableError,
+    SequenceNotFoundError,
     ShuttingDownError,
     SpecpairError,
+    StaleStepError,
     VocabularyMismatchError,
 )
 from specpair.options import SamplingOptions
@@ -406,6 +408,43 @@ async def test_a_request_moves_to_another_target_and_loses_no_token() -> None:
         assert b.pair.target.recoveries == {Recovery.REPEATED: 0, Recovery.REOPENED: 0, Recovery.MOVED: 1}
         assert other.steps[0] == first.steps[-1], "the lost step is judged again with its own noise"
         first.faults.before = {}
+        await b.check_closed()
+
+
+async def test_a_late_call_to_an_earlier_opening_finds_nothing() -> None:
+    """It would be taken for the next step, behind tokens that another target may have decided otherwise."""
+    async with bench(target_count=2) as b:
+        generation = b.generation(count=0)
+        rounds = generation.rounds()
+        for _ in range(3):
+            await anext(rounds)
+        first = next(target for target in b.targets if target.held)
+        other = next(target for target in b.targets if target is not first)
+        late = (first.names[0], first.steps[-1] + 1, len(PROMPT) + 3)
+        first.faults.before = {first.faults.count: AWAY}
+        await anext(rounds)
+        await until(lambda: not first.held)  # its place there is free for others
+        assert other.held
+        other.faults.before = dict.fromkeys(range(other.faults.count, 10_000), AWAY)
+        await anext(rounds)
+        await until(lambda: bool(first.held) and not other.held)
+        with pytest.raises(SequenceNotFoundError):
+            first.locate(*late)
+        await rounds.aclose()
+        await b.check_closed()
+
+
+async def test_what_is_opened_again_takes_one_place() -> None:
+    async with bench() as b:
+        rounds = b.generation().rounds()
+        for _ in range(3):
+            await anext(rounds)
+        for peer in (b.target, b.draft):
+            peer.faults.before = {peer.faults.count: StaleStepError("under way")}
+        await anext(rounds)
+        assert [len(peer.names) for peer in (b.target, b.draft)] == [2, 2]
+        assert [len(peer.held) for peer in (b.target, b.draft)] == [1, 1]
+        await rounds.aclose()
         await b.check_closed()
 
 
