@@ -112,6 +112,7 @@ def generation_summary(generation: Generation) -> pb.GenerationSummary:
         time_to_first_token_us=generation.time_to_first_token_us,
         total_time_us=generation.total_time_us,
         cumulative_logprob=generation.cumulative_logprob if generation.has_logprobs else None,
+        resumed_token_count=len(generation.request.resumed_ids),
     )
 
 

@@ -52,11 +52,12 @@ class Exposition:
         value = self.total(name)
         return value if self.has(name) and not math.isnan(value) else None
 
-    def by(self, name: str, label: str) -> dict[str, float]:
-        """The sums by the values of a label, in the order of their first appearance."""
+    def by(self, name: str, label: str, **labels: str) -> dict[str, float]:
+        """The sums by the values of a label over series with these labels, in the order of their first appearance."""
+        wanted = labels.items()
         sums: dict[str, float] = defaultdict(float)
         for key, value in self._values.items():
-            if key.name == name and (of := dict(key.labels).get(label)) is not None:
+            if key.name == name and wanted <= key.labels and (of := dict(key.labels).get(label)) is not None:
                 sums[of] += value
         return dict(sums)
 

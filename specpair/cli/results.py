@@ -51,6 +51,8 @@ def summary_line(summary: pb.GenerationSummary) -> str:
     seconds = summary.total_time_us / 1e6
     speculation = summary.speculation
     parts = [f"LOSSY: lenience {speculation.lenience:g}"] if speculation.lossy else []
+    if summary.resumed_token_count:
+        parts.append(f"the coordinator was lost, and resumed behind {summary.resumed_token_count} tokens; since then")
     parts += [
         f"{summary.completion_token_count} tokens in {seconds:.2f} s",
         f"{tokens_per_second(summary):.1f} tokens/s",
@@ -76,7 +78,7 @@ def json_document(completion: Completion) -> str:
     """The completion with its usage and metrics; the counts are named as vLLM names them. Every output is finished."""
     summaries = [choice.summary for choice in completion.choices if choice.summary is not None]
     prompt = summaries[0].prompt_token_count
-    generated = sum(summary.completion_token_count for summary in summaries)
+    generated = sum(summary.resumed_token_count + summary.completion_token_count for summary in summaries)
     document: dict[str, object] = {
         "choices": [
             _choice_document(index, choice, summary)

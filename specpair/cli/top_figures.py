@@ -1,6 +1,7 @@
 """The figures of `specpair top`, from what the metrics endpoints said."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from specpair.cli.exposition import Exposition
 
@@ -42,6 +43,13 @@ class Traffic:
     """Mean seconds of each part of a round."""
 
 
+class Instances(NamedTuple):
+    """Processes of one service."""
+
+    up: int
+    known: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class State:
     """How the coordinator is at present."""
@@ -49,6 +57,8 @@ class State:
     requests_running: float
     is_up: dict[str, bool | None]
     """Draft and target; None where the coordinator does not say."""
+    instances: dict[str, Instances]
+    """Of those that the coordinator knows; nothing where it does not say."""
     speedup: float | None
     predicted_speedup: float | None
 
@@ -97,6 +107,7 @@ def state(now: Exposition) -> State:
     return State(
         requests_running=now.total("specpair_num_requests_running"),
         is_up={name: None if value is None else value > 0 for name, value in up.items()},
+        instances={name: _instances(now, name) for name in up},
         speedup=now.value("specpair_speculation_speedup_ratio"),
         predicted_speedup=now.value("specpair_speculation_predicted_speedup_ratio"),
     )
@@ -120,6 +131,11 @@ def uptime(now: Exposition, clock: float) -> float:
     """Seconds since the process started; 1 if it does not say, so that totals stay totals. `clock` is Unix time."""
     started = now.value("process_start_time_seconds")
     return 1.0 if started is None else max(clock - started, 1.0)
+
+
+def _instances(now: Exposition, service: str) -> Instances:
+    up = now.by("specpair_instance_up", "address", service=service)
+    return Instances(sum(value > 0 for value in up.values()), len(up))
 
 
 def _by_position(added: Exposition) -> tuple[float | None, ...]:

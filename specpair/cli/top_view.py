@@ -38,6 +38,12 @@ def state_line(state: State) -> Text:
     line = Text()
     for name, is_up in state.is_up.items():
         word, style = ("unknown", "yellow") if is_up is None else ("up", "green") if is_up else ("down", "bold red")
+        instances = state.instances[name]
+        if instances.known > 1:
+            word, style = (
+                f"{instances.up} of {instances.known} up",
+                style if instances.up == instances.known else "yellow",
+            )
         line.append(f"{name} ").append(word, style).append(" · ")
     return line.append(f"{state.requests_running:.0f} requests running")
 

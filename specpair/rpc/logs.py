@@ -18,10 +18,13 @@ def configure_logging(log_format: LogFormat, level: LogLevel) -> None:
 
 
 class ConsoleFormatter(logging.Formatter):
-    """`12:00:00.000 INFO    specpair.rpc.server: message key=value`"""
+    """`2026-01-31 12:00:00.000+01:00 INFO    specpair.rpc.server: message key=value`, in the time of the machine."""
 
     def __init__(self) -> None:
-        super().__init__("%(asctime)s.%(msecs)03d %(levelname)-7s %(name)s: %(message)s", datefmt="%H:%M:%S")
+        super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:
+        return datetime.fromtimestamp(record.created).astimezone().isoformat(sep=" ", timespec="milliseconds")
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         pairs = [f"{key}={value}" for key, value in extra_fields(record).items()]

@@ -96,8 +96,10 @@ async def test_the_client_resumes_by_itself(pair: RunningPair, rule: str) -> Non
         setattr(request if name == "rule" else request.sampling, name, value)
     async with connect(pair.address) as channel:
         stub = Breaking(CoordinatorServiceStub(channel), [3, 1, 2])
-        received = [token.id async for response in generate_tokens(stub, request) for token in response.tokens]
-    assert received == whole.token_ids
+        responses = [response async for response in generate_tokens(stub, request)]
+    assert [token.id for response in responses for token in response.tokens] == whole.token_ids
+    summary = responses[-1].summary
+    assert 0 < summary.completion_token_count == 40 - summary.resumed_token_count < 40
     assert len(stub.requests) == 4
     lengths = [len(sent.resumed_token_ids) for sent in stub.requests]
     assert lengths == sorted(set(lengths)), "each call goes on behind the one before"

@@ -15,6 +15,7 @@ from specpair.cli.main import app
 from specpair.cli.scrape import Endpoint, Scrape
 from specpair.cli.top import ask_all, view
 from specpair.cli.top_figures import model_figures, state, traffic, uptime
+from specpair.cli.top_view import state_line
 
 COORDINATOR = """\
 # HELP specpair_spec_decode_num_draft_tokens_total Proposed tokens.
@@ -116,6 +117,14 @@ def test_the_state_knows_up_down_and_unknown() -> None:
     assert figures.is_up == {"draft": False, "target": True} and figures.requests_running == 3
     assert (figures.speedup, figures.predicted_speedup) == (None, 1.5)
     assert state(Exposition({})).is_up == {"draft": None, "target": None}
+
+
+def test_of_several_instances_those_that_are_up_are_counted() -> None:
+    text = "# TYPE specpair_instance_up gauge\n" + "".join(
+        f'specpair_instance_up{{service="{service}",address="{address}"}} {up}\n'
+        for service, address, up in (("target", "a:1", 1), ("target", "b:1", 0), ("draft", "a:2", 1))
+    )
+    assert state_line(state(Exposition.parse(text))).plain == "draft unknown · target 1 of 2 up · 0 requests running"
 
 
 def test_a_model_service() -> None:

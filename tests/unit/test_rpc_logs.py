@@ -28,6 +28,8 @@ def log_line(capsys: pytest.CaptureFixture[str], log_format: LogFormat, **extra:
 
 def test_console_line_shows_extra_fields(capsys: pytest.CaptureFixture[str]) -> None:
     line = log_line(capsys, "console", tokens=7)
+    day, time, _ = line.split(" ", 2)
+    assert datetime.fromisoformat(f"{day} {time}").tzinfo is not None
     assert line.endswith("INFO    specpair.test: opened abc tokens=7\n")
 
 
