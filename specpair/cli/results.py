@@ -52,7 +52,7 @@ def summary_line(summary: pb.GenerationSummary) -> str:
     speculation = summary.speculation
     parts = [f"LOSSY: lenience {speculation.lenience:g}"] if speculation.lossy else []
     if summary.resumed_token_count:
-        parts.append(f"the coordinator was lost, and resumed behind {summary.resumed_token_count} tokens; since then")
+        parts.append(f"coordinator lost, resumed behind {summary.resumed_token_count} tokens: since then")
     parts += [
         f"{summary.completion_token_count} tokens in {seconds:.2f} s",
         f"{tokens_per_second(summary):.1f} tokens/s",

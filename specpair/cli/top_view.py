@@ -40,10 +40,8 @@ def state_line(state: State) -> Text:
         word, style = ("unknown", "yellow") if is_up is None else ("up", "green") if is_up else ("down", "bold red")
         instances = state.instances[name]
         if instances.known > 1:
-            word, style = (
-                f"{instances.up} of {instances.known} up",
-                style if instances.up == instances.known else "yellow",
-            )
+            word = f"{instances.up} of {instances.known} up"
+            style = "yellow" if 0 < instances.up < instances.known else style
         line.append(f"{name} ").append(word, style).append(" · ")
     return line.append(f"{state.requests_running:.0f} requests running")
 

@@ -244,6 +244,12 @@ def test_a_lossy_output_is_called_so_before_all_else() -> None:
     assert "mean logprob -0.500" in line
 
 
+def test_an_output_that_was_resumed_says_so() -> None:
+    summary = finished()
+    summary.resumed_token_count = 7
+    assert summary_line(summary).startswith("coordinator lost, resumed behind 7 tokens: since then · 18 tokens in")
+
+
 def test_options_become_a_request() -> None:
     request = completion_request(
         "x",
