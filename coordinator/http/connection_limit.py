@@ -1,24 +1,32 @@
 """A bound on connections. uvicorn has one as well, but what that refuses is in no counter, nor in a form that clients
 know."""
 
+from collections.abc import Iterable
+
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from coordinator.http.failures import error_body, retry_headers
-from specpair.rpc.http_server import CONNECTIONS
+from specpair.rpc.http_server import CONNECTIONS, HttpConnection
 
 MOST_CONNECTIONS = 1024
 
 
 class ConnectionLimit:
-    """ASGI middleware: answers 503 and closes the connection while there are more than may be."""
+    """ASGI middleware: answers 503 and closes the connection while there are more than may be, all of them in use."""
 
     def __init__(self, app: ASGIApp):
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if len(scope.get("state", {}).get(CONNECTIONS, ())) <= MOST_CONNECTIONS:
+        connections = scope.get("state", {}).get(CONNECTIONS, ())
+        if len(connections) <= MOST_CONNECTIONS or open_count(connections) <= MOST_CONNECTIONS:
             return await self._app(scope, receive, send)
         message = f"more than {MOST_CONNECTIONS} connections are open, the most that are served"
         headers = {**retry_headers(503), "connection": "close"}
         await JSONResponse(error_body(message, 503, code="capacity_exhausted"), 503, headers)(scope, receive, send)
+
+
+def open_count(connections: Iterable[HttpConnection]) -> int:
+    """Those that are not about to go, to make room."""
+    return sum(not connection.transport.is_closing() for connection in connections)

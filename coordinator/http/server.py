@@ -6,6 +6,7 @@ import logging
 import uvicorn
 
 from coordinator.http.app import create_app
+from coordinator.http.connection_limit import MOST_CONNECTIONS
 from coordinator.http.front_end import FrontEnd
 from specpair.rpc.config import join_address
 from specpair.rpc.http_server import QuietServer, connection_options, listen, scheme
@@ -34,7 +35,7 @@ class HttpServer:
             server_header=False,
             timeout_keep_alive=KEEP_ALIVE_SECONDS,
             timeout_graceful_shutdown=round(front_end.config.grace_seconds) + CLOSING_SECONDS,
-            **connection_options(front_end.config.security.tls),
+            **connection_options(front_end.config.security.tls, MOST_CONNECTIONS),
         )
         self._server = QuietServer(config)
         self._running: asyncio.Task[None] | None = None

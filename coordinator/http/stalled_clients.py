@@ -2,11 +2,14 @@
 
 import asyncio
 import logging
+from collections.abc import Iterator
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from specpair.rpc.config import STALLED_SECONDS
 from specpair.rpc.http_server import CUT
+
+PIECE_BYTES = 64 * 1024
 
 logger = logging.getLogger(__name__)
 
@@ -26,12 +29,13 @@ class StalledClients:
         loop, patience = asyncio.get_running_loop(), asyncio.timeout(None)
 
         async def send_in_time(message: Message) -> None:
-            patience.reschedule(loop.time() + STALLED_SECONDS)
-            try:
-                await send(message)
-            finally:
-                if not patience.expired():
-                    patience.reschedule(None)
+            for piece in pieces_of(message):
+                patience.reschedule(loop.time() + STALLED_SECONDS)
+                try:
+                    await send(piece)
+                finally:
+                    if not patience.expired():
+                        patience.reschedule(None)
 
         try:
             async with patience:
@@ -41,3 +45,15 @@ class StalledClients:
                 raise
             logger.warning("a client was cut off: it took nothing for %g s", STALLED_SECONDS)
             scope["state"][CUT]()
+
+
+def pieces_of(message: Message) -> Iterator[Message]:
+    """The message, its body in pieces: each waits for those before it. A whole body would wait for nothing, and stay in
+    memory for as long as its client likes."""
+    body = message.get("body", b"")
+    if len(body) <= PIECE_BYTES:
+        yield message
+        return
+    for start in range(0, len(body), PIECE_BYTES):
+        rest = message.get("more_body", False) or start + PIECE_BYTES < len(body)
+        yield {**message, "body": body[start : start + PIECE_BYTES], "more_body": rest}

@@ -64,7 +64,8 @@ class Child:
     async def wait_until_ready(self) -> float:
         """Polls the health until this very process serves; returns the seconds since its start.
 
-        Another one that has its port answers that it knows no such service; then the child is about to end.
+        Another one that has its port answers that it knows no such service, unless it wants a token for that; then the
+        child is about to end.
         """
         channel = connect(self.address)
         try:

@@ -15,7 +15,8 @@ from specpair.rpc.tokens import AUTHORIZATION, KnownTokens, TokenTable
 
 OPEN_METHODS = ("/grpc.health.v1.Health/Check",)
 """For whoever reaches the port: load balancers and health checks of containers have no secrets, and it tells none. Not
-its Watch, which never ends: strangers could take all calls that a server bears."""
+its Watch, which never ends: strangers could take all calls that a server bears. They get the state of the process,
+whichever service they name."""
 
 
 class Authenticator:
@@ -63,12 +64,12 @@ class AuthenticationInterceptor(grpc.aio.ServerInterceptor):
         continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler | None]],
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:
-        if handler_call_details.method in OPEN_METHODS:
-            return await continuation(handler_call_details)
         authorization = _authorization(handler_call_details.invocation_metadata)
         try:
             self._authenticator.client_of(authorization)
         except UnauthenticatedError:
+            if handler_call_details.method in OPEN_METHODS:
+                return _answered_unread(await continuation(handler_call_details))
             return grpc.stream_stream_rpc_method_handler(_refuse)
         handler: Any = await continuation(handler_call_details)
         return handler and with_behavior(handler, lambda behavior: self._named(behavior, authorization))
@@ -88,6 +89,16 @@ def certificate_name(auth_context: Mapping[str, Iterable[bytes]]) -> str:
     """The common name of a client's certificate, or its first other name; without a certificate ANONYMOUS."""
     names = [*auth_context.get("x509_common_name", ()), *auth_context.get("x509_subject_alternative_name", ())]
     return next((name.decode(errors="replace") for name in names if name), ANONYMOUS)
+
+
+def _answered_unread(handler: Any) -> grpc.RpcMethodHandler:
+    """Answers as if nothing had been asked. What strangers send is not read: it could be large, or never end, and the
+    call with it."""
+
+    async def answer(request_iterator: Any, context: grpc.aio.ServicerContext) -> None:
+        await context.write(await handler.unary_unary(handler.request_deserializer(b""), context))
+
+    return grpc.stream_stream_rpc_method_handler(answer, None, handler.response_serializer)
 
 
 async def _refuse(request_iterator: Any, context: grpc.aio.ServicerContext) -> None:

@@ -1,8 +1,10 @@
 """What every HTTP server of a service has in common: it listens where it is told and leaves signals to the process."""
 
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import uvicorn
@@ -41,10 +43,25 @@ def listen(host: str, port: int, flag: str) -> socket.socket:
 
 
 class HttpConnection(AutoHTTPProtocol):
-    """One connection, of which the application is told what it cannot see."""
+    """One connection. It tells the application what that cannot see, and makes room for others while it is not used."""
 
     connections: set[Any]
     """All of the server; uvicorn keeps them."""
+    transport: Any
+    cycle: Any
+    """The latest request and its answer; None before the first. uvicorn's."""
+
+    def __init__(self, *arguments: Any, most_connections: int, **options: Any):
+        """Beyond `most_connections`, the one that was silent longest is cut off: whoever opens connections and asks
+        nothing shall not keep those out who ask."""
+        super().__init__(*arguments, **options)
+        self._most_connections = most_connections
+        self._heard_at = time.monotonic()
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it waits for a request, or for the rest of its head."""
+        return self.cycle is None or self.cycle.response_complete
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
@@ -54,6 +71,18 @@ class HttpConnection(AutoHTTPProtocol):
             CONNECTIONS: self.connections,
             CUT: transport.abort,
         }
+        if len(self.connections) > self._most_connections:
+            self._make_room()
+
+    def data_received(self, data: bytes) -> None:
+        self._heard_at = time.monotonic()
+        super().data_received(data)
+
+    def _make_room(self) -> None:
+        others = [other for other in self.connections if other is not self and not other.transport.is_closing()]
+        idle = [other for other in others if other.is_idle]
+        if idle:
+            min(idle, key=lambda other: other._heard_at).transport.abort()
 
 
 def certificate_name(certificate: Mapping[str, Any]) -> str:
@@ -64,12 +93,13 @@ def certificate_name(certificate: Mapping[str, Any]) -> str:
     return next((name for name in [*common, *others] if name), ANONYMOUS)
 
 
-def connection_options(tls: TlsFiles | None) -> dict[str, Any]:
+def connection_options(tls: TlsFiles | None, most_connections: int) -> dict[str, Any]:
     """What uvicorn is told of its connections. Raises InvalidFieldError for files that cannot be used."""
-    if tls is None:
-        return {"http": HttpConnection}
-    context = http_server_context(tls)
-    return {"http": HttpConnection, "ssl_context_factory": lambda config, make_default: context}
+    options: dict[str, Any] = {"http": partial(HttpConnection, most_connections=most_connections)}
+    if tls is not None:
+        context = http_server_context(tls)
+        options["ssl_context_factory"] = lambda config, make_default: context
+    return options
 
 
 def scheme(tls: TlsFiles | None) -> str:

@@ -85,14 +85,14 @@ class LastingServer:
                 return
 
     async def _is_open(self, port: int) -> bool:
-        """Whether somebody listens; a machine that is too busy to say so is given the benefit of the doubt."""
+        """Whether somebody listens; only who is refused knows better."""
         try:
             async with asyncio.timeout(KNOCK_SECONDS):
                 _, writer = await asyncio.open_connection(self._host, port)
-        except TimeoutError:
-            return True
-        except OSError:
+        except ConnectionRefusedError:
             return False
+        except OSError:  # no answer in time, or no descriptor to ask with
+            return True
         writer.close()
         return True
 

@@ -86,8 +86,8 @@ def _config(app: ASGIApp, tls: TlsFiles | None) -> uvicorn.Config:
         log_config=None,
         log_level=logging.WARNING,
         server_header=False,
-        limit_concurrency=MOST_CONNECTIONS,
+        limit_concurrency=2 * MOST_CONNECTIONS,  # those that have to go are still there for a moment
         timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=STOP_SECONDS,
-        **connection_options(tls),
+        **connection_options(tls, MOST_CONNECTIONS),
     )

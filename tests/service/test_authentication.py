@@ -1,6 +1,7 @@
 """Bearer tokens over gRPC: who gets in, under which name, and what stays open."""
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -97,6 +98,33 @@ async def test_health_is_open_and_reflection_is_not(tokens: Path) -> None:
         async with channel_to(port, ChannelSecurity(token=ALICE)) as channel:
             listed = await reflected(channel)
             assert "specpair.v1.DraftService" in {service.name for service in listed.list_services_response.service}
+
+
+async def test_strangers_hold_no_calls_with_checks_that_they_do_not_finish(
+    tokens: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor is what they send read: they get the state of the process, whatever they ask, or do not."""
+    monkeypatch.setattr("specpair.rpc.server.MAX_CALLS", 2)
+    forever = asyncio.Event()
+
+    async def nothing() -> AsyncIterator[bytes]:
+        await forever.wait()
+        yield b""
+
+    async with draft_server(tell_name, security=protected(tokens)) as (_, port), channel_to(port) as channel:
+        check: Any = channel.stream_unary("/grpc.health.v1.Health/Check")
+        for _ in range(4):
+            said = health_pb2.HealthCheckResponse.FromString(await check(nothing(), timeout=TIMEOUT))
+            assert said.status == health_pb2.HealthCheckResponse.SERVING
+        named = health_pb2.HealthCheckRequest(service="no-such-service")
+        stub: Any = HealthStub(channel)
+        assert (await stub.Check(named, timeout=TIMEOUT)).status == health_pb2.HealthCheckResponse.SERVING
+        async with channel_to(port, ChannelSecurity(token=ALICE)) as hers:
+            stub = HealthStub(hers)
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await stub.Check(named, timeout=TIMEOUT)
+            assert caught.value.code() is grpc.StatusCode.NOT_FOUND
+        forever.set()
 
 
 async def test_a_token_can_be_replaced_while_both_sides_run(tokens: Path, tmp_path: Path) -> None:

@@ -331,8 +331,16 @@ async def test_half_a_surrogate_is_no_text(client: httpx.AsyncClient, message: d
     assert response.json()["error"]["param"].startswith("messages")
 
 
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        {**LONG, "n": 4, "stream": True, "include_rounds": True, "logprobs": 20},
+        {"prompt": [7] * 1500, "max_tokens": 1, "prompt_logprobs": 20},
+    ],
+    ids=["stream", "body"],
+)
 async def test_a_client_that_takes_nothing_gives_its_place_back(
-    pair: RunningPair, monkeypatch: pytest.MonkeyPatch
+    pair: RunningPair, monkeypatch: pytest.MonkeyPatch, wanted: dict[str, Any]
 ) -> None:
     """And its connection, which would go on with what its buffers hold for as long as it likes."""
     monkeypatch.setattr(stalled_clients, "STALLED_SECONDS", 1.0)
@@ -345,7 +353,7 @@ async def test_a_client_that_takes_nothing_gives_its_place_back(
 
     monkeypatch.setattr(HttpConnection, "connection_lost", lose)
     host, port = pair.http_address.rsplit(":", 1)
-    body = json.dumps({**LONG, "n": 4, "stream": True, "include_rounds": True, "logprobs": 20}).encode()
+    body = json.dumps(wanted).encode()
     with socket.socket() as stalled:
         stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         stalled.connect((host, int(port)))

@@ -1,8 +1,10 @@
 """A call whose path is no UTF-8 ends grpc.aio's server; ours goes on."""
 
 import asyncio
+import errno
 import socket
 from collections.abc import Callable
+from typing import NoReturn
 
 import grpc.aio
 import pytest
@@ -38,6 +40,22 @@ async def test_a_server_is_replaced_while_the_connection_that_ended_it_stays_ope
         )
         assert answer.step == 7
         writer.close()
+
+
+async def test_a_server_is_kept_where_nobody_can_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when the process has no descriptor left: that is not the server's end, and its calls go on."""
+
+    async def fail(*_: object) -> NoReturn:
+        raise OSError(errno.EMFILE, "too many open files")
+
+    server = LastingServer(grpc.aio.server, lambda server, _: server.add_insecure_port("127.0.0.1:0"), lambda _: None)
+    port = await server.start()
+    assert await server._is_open(port)
+    with monkeypatch.context() as patched:
+        patched.setattr(asyncio, "open_connection", fail)
+        assert await server._is_open(port)
+    await server.stop(0)
+    assert not await server._is_open(port)
 
 
 async def test_without_its_port_the_service_fails(monkeypatch: pytest.MonkeyPatch) -> None:

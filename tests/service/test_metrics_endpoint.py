@@ -2,7 +2,7 @@
 
 import socket
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -116,3 +116,22 @@ async def test_other_names_get_no_answer() -> None:
             answers = [await client.get(path, headers={"host": name}) for name in names]
             assert [answer.status_code for answer in answers] == [421, 421, 200, 200, 200]
             assert "--http-allowed-hosts" in answers[0].json()["error"] and "specpair_" not in answers[0].text
+
+
+async def test_silent_connections_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those that ask nothing, or never end their heads, make room; one that is used again and again stays."""
+    monkeypatch.setattr("specpair.rpc.metrics_endpoint.MOST_CONNECTIONS", 4)
+    async with AsyncExitStack() as stack:
+        port = await stack.enter_async_context(metrics_endpoint(service_registry("draft"), CONFIG))
+        limits = httpx.Limits(max_connections=1)
+        client = await stack.enter_async_context(httpx.AsyncClient(base_url=f"http://{HOST}:{port}", limits=limits))
+        response = await client.get("/health")
+        own = response.extensions["network_stream"].get_extra_info("client_addr")
+        for number in range(12):
+            silent = stack.enter_context(socket.create_connection((HOST, port or 0)))
+            silent.sendall(b"GET /health HTTP/1.1\r\nHost: " if number % 2 else b"")
+            assert (await client.get("/health")).status_code == 200
+        response = await client.get("/health")
+        assert response.extensions["network_stream"].get_extra_info("client_addr") == own
+        async with httpx.AsyncClient(base_url=f"http://{HOST}:{port}") as another:
+            assert (await another.get("/health")).status_code == 200

@@ -245,7 +245,9 @@ def test_http_knows_clients_by_their_certificates(tmp_path: Path) -> None:
 
     async def names() -> list[str]:
         listener = listen("127.0.0.1", 0, "--http-port")
-        config = uvicorn.Config(tell_certificate, lifespan="off", log_config=None, **connection_options(server_files))
+        config = uvicorn.Config(
+            tell_certificate, lifespan="off", log_config=None, **connection_options(server_files, 8)
+        )
         server = QuietServer(config)
         serving = asyncio.create_task(server.serve([listener]))
         url = f"https://127.0.0.1:{listener.getsockname()[1]}/"
