@@ -33,6 +33,7 @@ class Scorer:
         held = self._sequences.open(name, token_ids, len(token_ids), SequenceOptions(sampling=SamplingOptions()))
         text = self._text_of(held, token_ids, top_count)
         text.wanted_by += 1
+        held.is_spare = False
         try:
             while not text.is_complete:
                 await wait_for_answer(self._working(held, text), name)
@@ -68,6 +69,7 @@ class Scorer:
         if text.is_complete:
             self._sequences.drop(held)
             return
+        held.is_spare = True
         unwanted = [other for other, its in self._texts.items() if not its.wanted_by]
         for other in sorted(unwanted, key=lambda entry: entry.touched_at)[:-MOST_UNFINISHED]:
             self._sequences.drop(other)

@@ -38,6 +38,8 @@ class HeldSequence(Generic[Answer]):
     length: int
     """Committed tokens; `cached.tokens` may go on with tokens that are only proposed."""
     is_open: bool = True
+    is_spare: bool = False
+    """Nobody waits for it, it is kept in case it is asked for again: it makes room at once."""
     touched_at: float = 0.0
     """When a call last concerned it, or was seen at work on it: a reading of the store's clock."""
     last_step: int = -1

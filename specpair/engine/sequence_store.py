@@ -264,7 +264,10 @@ class SequenceStore(Generic[Answer]):
             self._make_room(self._held.keys(), Refusal.FULL, words, limit)
 
     def _make_room(self, keys: Set[SequenceKey], refusal: Refusal, words: str, limit: int) -> None:
-        """Closes the one of these that was idle longest. Raises CapacityExhaustedError if no short lease has ended."""
+        """Closes one of these that is spare, or else the one that was idle longest. Raises CapacityExhaustedError if no
+        short lease has ended."""
+        if spare := [key for key in keys if self._held[key].is_spare]:
+            return self._close(min(spare, key=lambda key: self._held[key].touched_at))
         idle = [(key, held) for key, held in self._idle_sequences() if key in keys]
         key, held = min(idle, key=lambda entry: entry[1].touched_at, default=(None, None))
         if key is None or held is None or held.touched_at > self._clock() - SHORT_LEASE_SECONDS:

@@ -17,6 +17,7 @@ from specpair.engine.batch import Batch
 from specpair.v1 import target_service_pb2 as pb
 from specpair.v1.coordinator_service_pb2 import GenerateTokensRequest, TokenIds
 from target_service.scorer import MOST_UNFINISHED
+from tests.service.test_engine_faults import close, open_sequence
 from tests.service.test_logprobs import VOCABULARY, assert_entry, expected_rows
 from tests.services import RunningModel, engine_config, running_pair, running_target
 from tests.tiny_models import load_plain, make_model
@@ -112,6 +113,21 @@ async def test_what_is_unfinished_is_kept_within_bounds(tmp_path: Path) -> None:
         with stopping_before(target, BUDGET) as gate:
             await give_up(target, gate, *([number, *TEXT] for number in range(MOST_UNFINISHED + 3)))
             assert target.host.info().sequence_count == MOST_UNFINISHED
+
+
+async def test_what_is_unfinished_takes_nobody_s_place(tmp_path: Path) -> None:
+    """All places are taken by texts that nobody waits for: they make room at once."""
+    config = engine_config(make_model(tmp_path), max_num_batched_tokens=BUDGET, max_num_seqs=2)
+    async with running_target(config) as target:
+        with stopping_before(target, BUDGET) as gate:
+            await give_up(target, gate, *([number, *TEXT] for number in range(2)))
+            for name in ("a", "b"):
+                await open_sequence(target, name, [1, 2, 3])
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await open_sequence(target, "c", [1, 2, 3])
+        assert caught.value.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
+        await close(target, "a", "b")
+        await target.check_clean()
 
 
 async def test_a_failed_pass_loses_no_scores(tmp_path: Path) -> None:
