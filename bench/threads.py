@@ -5,7 +5,7 @@ import os
 import torch
 
 from specpair.cli.options import thread_count
-from specpair.engine.threads import choose_threads
+from specpair.engine.device_defaults import choose_threads
 
 
 def wanted_threads() -> int | None:

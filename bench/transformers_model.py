@@ -13,7 +13,8 @@ from transformers.generation.streamers import BaseStreamer
 from bench.case import Case, Peer
 from bench.measurement import Counts, Output
 from bench.threads import service_threads
-from specpair.engine.loading import choose_device, choose_dtype, read_settings
+from specpair.engine.device_defaults import choose_device, choose_dtype
+from specpair.engine.loading import read_settings
 
 
 class Watch(BaseStreamer):

@@ -1,13 +1,14 @@
 """The draft service as a process."""
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 
 from prometheus_client.registry import CollectorRegistry
 
 from draft_service.config import DraftConfig
 from draft_service.host import DraftHost
 from draft_service.servicer import DraftServicer
+from specpair.engine.device_watch import watching_device
 from specpair.engine.leases import keeping_leases
 from specpair.engine.metrics import add_model_metrics
 from specpair.metrics_registry import service_registry
@@ -25,14 +26,14 @@ async def open_draft(
 ) -> AsyncIterator[DraftHost]:
     """Loads what there is to load, adds the servicers and the metrics, and stops the engine at the end."""
     host = await DraftHost.start(config)
-    if host.model is not None:
-        host.engine.broken.add_done_callback(lambda _: server.fail("its device thread ended"))
+    model = host.model
     try:
         if registry is not None:
-            add_model_metrics(registry, host.sequences, None if host.model is None else host.engine)
+            add_model_metrics(registry, host.sequences, None if model is None else model.engine)
         add_DraftServiceServicer_to_server(DraftServicer(host), server)
         add_SequenceServiceServicer_to_server(SequenceServicer(host), server)
-        async with keeping_leases(host.sequences):
+        device = nullcontext() if model is None else watching_device(model.engine, model.pass_timeout, server)
+        async with keeping_leases(host.sequences), device:
             yield host
     finally:
         await host.stop()

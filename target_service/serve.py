@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from prometheus_client.registry import CollectorRegistry
 
 from specpair.engine.config import EngineConfig
+from specpair.engine.device_watch import watching_device
 from specpair.engine.leases import keeping_leases
 from specpair.engine.metrics import add_model_metrics
 from specpair.metrics_registry import service_registry
@@ -25,13 +26,15 @@ async def open_target(
 ) -> AsyncIterator[Verifier]:
     """Loads the model, adds the servicers and the metrics, and stops the engine at the end."""
     verifier = await Verifier.start(config)
-    verifier.engine.broken.add_done_callback(lambda _: server.fail("its device thread ended"))
     try:
         if registry is not None:
             add_model_metrics(registry, verifier.sequences, verifier.engine)
         add_TargetServiceServicer_to_server(TargetServicer(verifier), server)
         add_SequenceServiceServicer_to_server(SequenceServicer(verifier), server)
-        async with keeping_leases(verifier.sequences):
+        async with (
+            keeping_leases(verifier.sequences),
+            watching_device(verifier.engine, verifier.pass_timeout, server),
+        ):
             yield verifier
     finally:
         await verifier.stop()

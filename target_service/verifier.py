@@ -16,7 +16,7 @@ from torch import Tensor
 from specpair.engine.config import EngineConfig
 from specpair.engine.held_sequence import HeldSequence
 from specpair.engine.host import ModelHost
-from specpair.engine.loading import ModelFacts
+from specpair.engine.model_facts import ModelFacts
 from specpair.engine.model_runner import ModelRunner
 from specpair.engine.sequence import Work
 from specpair.errors import NotFiniteError
@@ -121,7 +121,7 @@ class Verifier(ModelHost[Verdict]):
 
     def __init__(self, config: EngineConfig, facts: ModelFacts, runner: ModelRunner):
         super().__init__(config, facts, runner)
-        self._scorer = Scorer(self.engine, self.sequences, config.max_num_batched_tokens)
+        self._scorer = Scorer(self.engine, self.sequences, self.token_budget)
 
     async def verify(self, call: VerifyCall, body: object) -> Verdict:
         """The verdict on one call, given once for each step. Commits the accepted tokens and the next one."""

@@ -93,12 +93,23 @@ SequenceLeaseOption = Annotated[
     ),
 ]
 MaxNumBatchedTokensOption = Annotated[
-    int,
+    int | None,
     typer.Option(
         "--max-num-batched-tokens",
         envvar="SPECPAIR_MAX_NUM_BATCHED_TOKENS",
         min=1,
-        help="Token budget of one forward pass.",
+        help="Token budget of one forward pass: with more of them prompts are read sooner, and running outputs wait "
+        "longer meanwhile. By default 128 on a CPU, 512 on a GPU.",
+        rich_help_panel=MODEL,
+    ),
+]
+PassTimeoutOption = Annotated[
+    float | None,
+    typer.Option(
+        "--pass-timeout",
+        envvar="SPECPAIR_PASS_TIMEOUT",
+        help="Seconds after which a forward pass counts as hanging: health says NOT_SERVING until it comes back, and "
+        "after twice as long the process ends. By default 120 on a CPU, 30 on a GPU.",
         rich_help_panel=MODEL,
     ),
 ]

@@ -28,8 +28,11 @@ class EngineConfig:
     """Most of them that one client may have; None for all."""
     sequence_lease: float = LEASE_SECONDS
     """Seconds after which a sequence that nobody touched is closed."""
-    max_num_batched_tokens: int = 512
-    """Token budget of one forward pass; prefill beyond it waits for the next."""
+    max_num_batched_tokens: int | None = None
+    """Token budget of one forward pass; prefill beyond it waits for the next. If None what suits the device."""
+    pass_timeout: float | None = None
+    """Seconds after which a forward pass counts as hanging, and health says so; after twice as long the process ends.
+    If None what suits the device."""
     max_num_speculative_tokens: int = 16
     """Most tokens in one proposal."""
     cache: Literal["auto", "paged", "contiguous"] = "auto"
@@ -54,6 +57,7 @@ class EngineConfig:
             ("max_num_seqs_per_client", 1, 65536),
             ("sequence_lease", 0.1, 86400.0),
             ("max_num_batched_tokens", 1, 2**20),
+            ("pass_timeout", 0.1, 86400.0),
             ("max_num_speculative_tokens", 1, 64),
             ("block_size", 1, 1024),
             ("num_blocks", 1, 2**31),

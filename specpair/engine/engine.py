@@ -21,6 +21,7 @@ from specpair.engine.batch import Batch
 from specpair.engine.cache import Segment
 from specpair.engine.failures import check_device, is_out_of_memory
 from specpair.engine.gathering import Gathering
+from specpair.engine.holdings import Holdings, is_holding
 from specpair.engine.model_runner import ModelRunner
 from specpair.engine.pass_clock import pass_clock
 from specpair.engine.scheduler import Chunk, schedule
@@ -55,12 +56,13 @@ class Engine:
         """Of this turn of the event loop."""
         self._works: list[Work] = []  # device thread only, oldest first
         self._gathering = Gathering()  # device thread only
-        self._idle: dict[Sequence, None] = {}  # device thread only; hold blocks without work, oldest first
+        self._holdings = Holdings(runner.cache, self.statistics)  # device thread only
         self._ran_suspect = False  # device thread only: in the last turn
         self._closed = False
         self._loop = asyncio.get_running_loop()
-        self.broken: asyncio.Future[None] = self._loop.create_future()
-        """Done when the device thread ended by itself. Every call fails then, and only a new process helps."""
+        self.broken: asyncio.Future[str] = self._loop.create_future()
+        """Done, with the reason, when the device thread ended by itself or was given up. Every call fails then, and
+        only a new process helps."""
         self._thread = threading.Thread(target=self._run, name="device", daemon=True)
         self._thread.start()
 
@@ -77,7 +79,7 @@ class Engine:
     def fork(self, source: Sequence, length: int) -> Sequence:
         """A sequence of the first `length` tokens that shares or copies the cache. `source` must be idle."""
         forked = Sequence(source.tokens[:length], valid_length=length)
-        self._inbox.put(lambda: self._fork_cache(source, forked))
+        self._inbox.put(lambda: self._holdings.fork(source, forked))
         return forked
 
     def close(self, sequence: Sequence) -> None:
@@ -100,11 +102,21 @@ class Engine:
         self._inbox.put(check)
         await outcome
 
+    def ask(self, answer: Callable[[], None]) -> None:
+        """Has `answer` called on the device thread: a sign of life, between two forward passes."""
+        self._inbox.put(answer)
+
+    def give_up(self) -> None:
+        """The forward pass under way does not come back: no new work is taken, and nobody waits for the thread."""
+        self._closed = True
+        self._note_broken("a forward pass hangs")
+
     async def stop(self) -> None:
         """Ends the device thread after its forward pass; works under way fail with ShuttingDownError."""
         self._closed = True
         self._inbox.put(None)
-        await asyncio.to_thread(self._thread.join)
+        if not self.broken.done():
+            await asyncio.to_thread(self._thread.join)
 
     def _hand_over(self) -> None:
         """All at once: what came in one message goes through the model in one pass."""
@@ -115,6 +127,10 @@ class Engine:
                 work.error = ShuttingDownError()
             settle_futures(works)
 
+    def _note_broken(self, reason: str) -> None:
+        if not self.broken.done():
+            self.broken.set_result(reason)
+
     # Everything below runs on the device thread.
 
     @torch.inference_mode()
@@ -124,7 +140,7 @@ class Engine:
                 self._turn()
         except BaseException:
             log.exception("the device thread ended")
-            self._tell(self._note_broken)
+            self._tell(lambda: self._note_broken("its device thread ended"))
         finally:
             self._closed = True
             self._abandon(self._works)
@@ -167,16 +183,22 @@ class Engine:
             work.fail(ShuttingDownError())
         self._tell(lambda: settle_futures(works))
 
-    def _note_broken(self) -> None:
-        if not self.broken.done():
-            self.broken.set_result(None)
-
     def _turn(self) -> None:
-        self._works = [work for work in self._works if not work.future.done()]
+        self._drop_cancelled()
         works = self._prepared(self._company())
-        if chunks := self._reserve(schedule(works, self._token_budget, self._short)):
+        wanted = schedule(works, self._token_budget, self._short)
+        if chunks := self._holdings.reserve(wanted, self._works):
             note_start(chunks)
             self._pass(chunks)
+        elif wanted:
+            self._refuse(min((chunk.work for chunk in wanted), key=self._works.index))
+
+    def _drop_cancelled(self) -> None:
+        """Nobody waits for these; others may have what they hold even before it is released."""
+        for work in self._works:
+            if work.future.done():
+                self._holdings.rest(work.sequence)
+        self._works = [work for work in self._works if not work.future.done()]
 
     def _company(self) -> list[Work]:
         """Whose turn it is. A suspect has passes of its own, in turns with all that are none."""
@@ -249,7 +271,7 @@ class Engine:
         prepared: list[Work] = []
         for work in works:
             try:
-                self._prepare(work)
+                self._holdings.prepare(work)
                 prepared.append(work)
             except Exception as error:
                 check_device(error)
@@ -257,87 +279,8 @@ class Engine:
                 self._fail(work, error)
         return prepared
 
-    def _prepare(self, work: Work) -> None:
-        """Makes the holding agree with the tokens."""
-        sequence = work.sequence
-        self._idle.pop(sequence, None)
-        if sequence.holding is None:
-            sequence.holding = self.cache.open(sequence.tokens)
-            sequence.valid_length = sequence.holding.length
-        # The rows that are wanted are fed again if need be, and no pass is empty.
-        fed = min(sequence.valid_length, len(sequence.tokens) - max(1, work.row_count))
-        if sequence.holding.length > fed:
-            started = time.perf_counter()
-            self.cache.truncate_to(sequence.holding, fed)
-            work.rollback_time += time.perf_counter() - started
-            sequence.valid_length = fed
-
-    def _reserve(self, chunks: list[Chunk]) -> list[Chunk]:
-        """The chunks for which there is room, taken from idle sequences first, then from younger works.
-
-        The works are served in the order in which they came, so the oldest gets on in each of its turns, whatever
-        the others want: nobody waits for ever.
-        """
-        age = {work: number for number, work in enumerate(self._works)}
-        reserved: list[Chunk] = []
-        chunks = sorted(chunks, key=lambda chunk: age[chunk.work])
-        for chunk in chunks:
-            if chunk.work.sequence.holding is None:  # given up just now, for an older one
-                continue
-            while not self._append(chunk):
-                if not (self._take_away_idle() or self._preempt(self._works[age[chunk.work] + 1 :])):
-                    break
-            else:
-                reserved.append(chunk)
-        if chunks and not reserved:
-            self._refuse(chunks[0].work)
-        return reserved
-
-    def _append(self, chunk: Chunk) -> bool:
-        holding = chunk.work.sequence.holding
-        assert holding is not None
-        try:
-            self.cache.append(holding, chunk.token_count)
-        except CapacityExhaustedError:
-            return False
-        return True
-
-    def _take_away_idle(self) -> bool:
-        """Frees the cache of the sequence that has been idle longest; its tokens are fed again when needed."""
-        sequence = next(iter(self._idle), None)
-        if sequence is None:
-            return False
-        self._evict(sequence)
-        return True
-
-    def _evict(self, sequence: Sequence) -> None:
-        """Takes the cache away for others, and counts it."""
-        free = self.cache.block_counts().free
-        self._take_away(sequence)
-        self.statistics.evicted_blocks += self.cache.block_counts().free - free
-        self.statistics.preemptions += 1
-
-    def _take_away(self, sequence: Sequence) -> None:
-        """Frees its cache; its tokens are fed again when needed.
-
-        Nothing is kept for others: an idle sequence's tokens may be changing on the loop at this moment, and a
-        waiting one would take its blocks right back.
-        """
-        self._idle.pop(sequence, None)
-        assert sequence.holding is not None
-        self.cache.free(sequence.holding)
-        sequence.holding = None
-
-    def _preempt(self, works: list[Work]) -> bool:
-        """Has the youngest of the works give up its cache."""
-        for work in reversed(works):
-            if is_holding(work.sequence):
-                self._evict(work.sequence)
-                return True
-        return False
-
     def _refuse(self, work: Work) -> None:
-        """Nothing fits. If no other work holds anything, that will not change."""
+        """The oldest does not fit. If no other work holds anything, that will not change."""
         if not any(is_holding(other.sequence) for other in self._works if other is not work):
             work.fail(CapacityExhaustedError("the cache is too small for this sequence"), spares_cache=True)
             self._finish([work])
@@ -368,8 +311,7 @@ class Engine:
                 work.sequence.is_suspect = False
             elif not work.spares_cache:
                 work.sequence.valid_length = 0  # whatever it was, it may be in the cache
-            if work.sequence.holding is not None:
-                self._idle[work.sequence] = None
+            self._holdings.rest(work.sequence)
         finished = set(works)
         self._works = [work for work in self._works if work not in finished]
         self._gathering.leave(works, now)
@@ -377,31 +319,8 @@ class Engine:
             self._tell(lambda: settle_futures(works))
 
     def _release(self, sequence: Sequence) -> None:
-        """Frees a sequence's blocks, keeping what they hold for others with the same beginning."""
-        self._idle.pop(sequence, None)
         self._gathering.forget(sequence)
-        if sequence.holding is None:
-            return
-        valid = min(sequence.holding.length, sequence.valid_length)
-        self.cache.truncate_to(sequence.holding, valid)
-        self.cache.keep(sequence.holding, sequence.tokens[:valid])
-        self.cache.free(sequence.holding)
-        sequence.holding = None
-
-    def _fork_cache(self, source: Sequence, forked: Sequence) -> None:
-        """Copies or shares what the cache holds of both; where that fails it is computed again when needed.
-
-        `forked.valid_length` may have been lowered meanwhile and is not raised here: only a forward pass or an
-        opening on behalf of a work may do that.
-        """
-        if source.holding is None or forked.holding is not None:
-            return
-        held = min(source.valid_length, forked.valid_length, source.holding.length)
-        if not held:
-            return
-        with contextlib.suppress(CapacityExhaustedError):
-            forked.holding = self.cache.fork(source.holding, held)
-            self._idle[forked] = None
+        self._holdings.release(sequence)
 
     def _tell(self, callback: Callable[[], object]) -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed; nobody waits
@@ -415,10 +334,6 @@ def note_start(chunks: list[Chunk]) -> None:
     for work, *_ in chunks:
         work.started_at = work.started_at or now
         work.largest_batch = max(work.largest_batch or size, size)
-
-
-def is_holding(sequence: Sequence) -> bool:
-    return sequence.holding is not None and sequence.holding.length > 0
 
 
 def settle_futures(works: list[Work]) -> None:

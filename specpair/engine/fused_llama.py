@@ -20,7 +20,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from specpair.engine.attention import ForwardContext, Variant
-from specpair.engine.loading import ModelFacts
+from specpair.engine.model_facts import ModelFacts
 from specpair.engine.packed_linear import PackedLinear, pack
 
 

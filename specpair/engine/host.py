@@ -15,18 +15,19 @@ from specpair.engine.cache import KeyValueCache, LayerShape, blocks_for
 from specpair.engine.cache_memory import cache_bytes
 from specpair.engine.config import EngineConfig
 from specpair.engine.contiguous_cache import ContiguousCache
+from specpair.engine.device_defaults import choose_pass_timeout, choose_threads, choose_token_budget
 from specpair.engine.engine import Engine
 from specpair.engine.fused_runner import FusedRunner
 from specpair.engine.fusible import is_fusible
 from specpair.engine.held_sequence import Answer
-from specpair.engine.loading import ModelFacts, load
+from specpair.engine.loading import load
+from specpair.engine.model_facts import ModelFacts
 from specpair.engine.model_runner import ModelRunner
 from specpair.engine.paged_cache import PagedCache
 from specpair.engine.self_check import check, check_deterministic
 from specpair.engine.sequence import Work
 from specpair.engine.sequence_limits import SequenceLimits
 from specpair.engine.sequence_store import SequenceStore
-from specpair.engine.threads import choose_threads
 from specpair.errors import ModelRefusedError
 from specpair.model_info import ModelInfo, TokenizerFiles
 from specpair.options import SamplingOptions, SequenceOptions
@@ -42,12 +43,14 @@ class ModelHost(ABC, Generic[Answer]):
         self.facts = facts
         self.instance_id = uuid.uuid4().hex
         self.max_num_speculative_tokens = min(config.max_num_speculative_tokens, facts.max_model_len - 1)
+        self.token_budget = choose_token_budget(config.max_num_batched_tokens, facts.device)
         self.engine = Engine(
             runner,
             self.advance,
-            token_budget=config.max_num_batched_tokens,
+            token_budget=self.token_budget,
             short=self.max_num_speculative_tokens + 2,
         )
+        self.pass_timeout = choose_pass_timeout(config.pass_timeout, facts.device)
         limits = SequenceLimits(
             max_model_len=facts.max_model_len,
             max_num_seqs=config.max_num_seqs,

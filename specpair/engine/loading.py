@@ -6,7 +6,6 @@ caches with the model's own (`specpair.engine.self_check`).
 """
 
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -14,39 +13,13 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
-from specpair.engine.attention import NAME, LayerRecorder, Variant, register
-from specpair.engine.cache import LayerShape
+from specpair.engine.attention import NAME, LayerRecorder, register
 from specpair.engine.config import EngineConfig
-from specpair.engine.fusible import ARCHITECTURES, computes_bfloat16
+from specpair.engine.device_defaults import choose_device, choose_dtype
+from specpair.engine.model_facts import ModelFacts
+from specpair.engine.refusals import refuse_batch_dependent_positions, refuse_by_configuration, refuse_unmasked_windows
 from specpair.errors import ModelRefusedError
 from specpair.model_info import TokenizerFiles
-
-SERVED_LAYERS = {"full_attention", "sliding_attention", "attention"}
-RECURRENT_MARKS = ("mamba", "rwkv", "ssm", "linear_attention", "recurrent", "conv_L_cache", "lightning")
-
-
-@dataclass(frozen=True, kw_only=True)
-class ModelFacts:
-    """What the engine has to know about a model. It does not hold the weights: whoever runs the model does."""
-
-    name: str
-    architecture: str
-    parameter_count: int
-    dtype: torch.dtype
-    device: torch.device
-    layers: dict[int, LayerShape]
-    variants: dict[int, Variant]
-    """What each attention layer asks for."""
-    vocab_size: int
-    max_model_len: int
-    eos_token_ids: list[int]
-    tokenizer: TokenizerFiles | None
-
-    @property
-    def display_name(self) -> str:
-        """The Hugging Face id, or the folder's name: paths are nobody else's business."""
-        path = Path(self.name)
-        return path.resolve().name if path.is_dir() else self.name
 
 
 class LoadedModel(NamedTuple):
@@ -99,20 +72,6 @@ def load(config: EngineConfig) -> LoadedModel:
     return LoadedModel(model, facts)
 
 
-def refuse_batch_dependent_positions(settings: Any, max_model_len: int) -> None:
-    """LongRoPE takes its factors from the longest sequence in the batch, so others would change a request's text."""
-    text = settings.get_text_config()
-    parameters = getattr(text, "rope_parameters", None) or {}
-    by_layer_type = [value for value in parameters.values() if isinstance(value, dict)]
-    for rope in by_layer_type or [parameters]:
-        original = rope.get("original_max_position_embeddings") or text.max_position_embeddings
-        if rope.get("rope_type") == "longrope" and max_model_len > original:
-            raise ModelRefusedError(
-                f"{text.model_type} scales positions by the longest sequence of a batch (longrope);"
-                f" it is served up to --max-model-len {original}"
-            )
-
-
 def read_settings(name: str) -> Any:
     try:
         return AutoConfig.from_pretrained(name, trust_remote_code=False)
@@ -120,22 +79,6 @@ def read_settings(name: str) -> Any:
         where = "is no model folder and no reachable Hugging Face id"
         hint = where if not Path(name).exists() else "has no readable configuration"
         raise ModelRefusedError(f"{name} {hint}: {first_line(error)}") from error
-
-
-def refuse_by_configuration(settings: Any) -> None:
-    """Raises ModelRefusedError for what the configuration itself says cannot be rolled back or masked."""
-    kind = settings.model_type
-    if getattr(settings, "is_encoder_decoder", False):
-        raise ModelRefusedError(f"{kind} is an encoder-decoder model; only decoder-only models are served")
-    text = settings.get_text_config()
-    layer_types = set(getattr(text, "layer_types", None) or ())
-    if unserved := sorted(layer_types - SERVED_LAYERS):
-        raise ModelRefusedError(
-            f"{kind} has layers of type {', '.join(unserved)}, which cannot be rolled back or masked"
-        )
-    marks = [mark for mark in RECURRENT_MARKS if mark in kind.lower() or hasattr(text, mark)]
-    if marks:
-        raise ModelRefusedError(f"{kind} keeps recurrent state ({', '.join(marks)}), which cannot be rolled back")
 
 
 def record_layers(model: PreTrainedModel) -> LayerRecorder:
@@ -158,37 +101,6 @@ def record_layers(model: PreTrainedModel) -> LayerRecorder:
         )
     refuse_unmasked_windows(model.config.get_text_config(), recorder.variants)
     return recorder
-
-
-def refuse_unmasked_windows(text: Any, variants: dict[int, Variant]) -> None:
-    """A layer declared as sliding must say so to its attention, or it would see too much."""
-    for layer, declared in enumerate(getattr(text, "layer_types", None) or ()):
-        if (declared == "sliding_attention") != (variants[layer].sliding_window is not None):
-            raise ModelRefusedError(f"{text.model_type} layer {layer} is declared {declared} but masked otherwise")
-
-
-def choose_device(wanted: str) -> torch.device:
-    if wanted == "auto":
-        return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(wanted)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise ModelRefusedError(f"device {wanted} cannot be used: {first_line(error)}") from error
-    return device
-
-
-def choose_dtype(wanted: str, settings: Any, device: torch.device) -> torch.dtype:
-    """bf16 where the device computes it fast and the checkpoint is not wider; float32 else.
-
-    On a CPU the fused runner in float32, which reads 16 bits a weight, is the faster and the more exact one.
-    """
-    if wanted != "auto":
-        return getattr(torch, wanted)
-    stored = getattr(settings, "dtype", None) or torch.float32
-    is_half = stored in (torch.bfloat16, torch.float16)
-    is_fused = device.type == "cpu" and not ARCHITECTURES.isdisjoint(settings.architectures or ())
-    return torch.bfloat16 if is_half and computes_bfloat16(device) and not is_fused else torch.float32
 
 
 def choose_length(wanted: int | None, settings: Any) -> int:

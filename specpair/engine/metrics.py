@@ -45,6 +45,7 @@ class ModelCollector(Collector):
         yield from sequences(self._sequences)
         if self._engine is not None:
             yield from passes(self._engine.statistics)
+            yield silence(self._engine.statistics)
             yield from cache(self._engine.cache.block_counts(), self._engine.statistics)
 
 
@@ -91,6 +92,15 @@ def passes(statistics: EngineStatistics) -> Iterable[Metric]:
     tokens.add_metric(["prefill"], statistics.prefill_tokens)
     tokens.add_metric(["decode"], statistics.decode_tokens)
     yield tokens
+
+
+def silence(statistics: EngineStatistics) -> Metric:
+    """How long the device has been at one thing."""
+    return GaugeMetricFamily(
+        "specpair_device_silence_seconds",
+        "Time for which the device thread has given no sign of life, which it does between forward passes.",
+        value=statistics.silence,
+    )
 
 
 def cache(counts: BlockCounts, statistics: EngineStatistics) -> Iterable[Metric]:

@@ -67,6 +67,8 @@ class EngineStatistics:
         """Cache blocks that were taken away from open sequences for others."""
         self.preemptions = 0
         """Times that an open sequence lost its cache to others."""
+        self.silence = 0.0
+        """Seconds for which the device thread has given no sign of life; written by who watches it."""
 
     def add_pass(self, sequence_count: int, token_count: int, row_count: int, seconds: float) -> None:
         """A forward pass that gave the logits of `row_count` tokens."""

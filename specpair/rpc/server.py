@@ -25,7 +25,7 @@ from specpair.rpc.logs import configure_logging
 from specpair.rpc.metrics import MetricsInterceptor, RpcMetrics
 from specpair.rpc.registry import RpcHandlers, ServiceRegistry
 from specpair.rpc.stream_quota import StreamQuota, StreamQuotaInterceptor
-from specpair.rpc.watchdog import Watchdog
+from specpair.rpc.watchdog import Watchdog, exit_at_once
 
 WATCHDOG_MARGIN_SECONDS = 10.0
 """What the rest of the end may take: last statuses, closing of connections and sequences."""
@@ -71,6 +71,7 @@ class ServiceServer:
         self._config = config
         self.is_ready = False
         """What health says."""
+        self._is_stopping = False
         self._registry = ServiceRegistry()
         self._health = health.aio.HealthServicer()  # pyright: ignore[reportAttributeAccessIssue]: stubs lack it
         self._errors = ErrorInterceptor(MAX_CALLS)
@@ -129,7 +130,7 @@ class ServiceServer:
             names = [*self._registry.service_names, reflection.SERVICE_NAME]
             reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflection.aio.ReflectionServicer(names), self)
             self._registry.is_complete = True
-        self.is_ready = is_ready
+        self.is_ready = is_ready and not self._is_stopping
         states = health_pb2.HealthCheckResponse
         for name in ("", process_service(os.getpid()), *self._registry.service_names):
             await self._health.set(name, states.SERVING if is_ready else states.NOT_SERVING)
@@ -159,7 +160,7 @@ class ServiceServer:
 
     async def stop(self) -> None:
         """Refuses new calls and ends idle streams; running calls have the grace time to finish."""
-        self.is_ready = False
+        self.is_ready, self._is_stopping = False, True
         deadline = time.monotonic() + self._config.grace_seconds
         await self._health.enter_graceful_shutdown()
         self._errors.calls.drain()
@@ -196,10 +197,13 @@ def _server_options(config: ServerConfig) -> list[tuple[str, int]]:
 Build = Callable[[ServiceServer], AbstractAsyncContextManager[object]]
 
 
-async def serve(config: ServerConfig, build: Build, name: str, metrics: CollectorRegistry | None = None) -> None:
+async def serve(
+    config: ServerConfig, build: Build, name: str, watchdog: Watchdog, metrics: CollectorRegistry | None = None
+) -> None:
     """Serves until cancelled. `build` adds the servicers and owns what they serve: it is left after the last call.
 
-    Calls are counted in `metrics`, if given. Raises BindError, ServiceFailedError, and whatever `build` raises.
+    Calls are counted in `metrics`, if given; the watchdog is armed if the services fail. Raises BindError,
+    ServiceFailedError, and whatever `build` raises.
     """
     server = ServiceServer(config, metrics)
     port = await server.start()
@@ -209,6 +213,9 @@ async def serve(config: ServerConfig, build: Build, name: str, metrics: Collecto
                 await server.set_ready(True)
                 logger.info("%s listening on %s", name, join_address(config.host, port))
                 await server.until_failed()
+            except ServiceFailedError:
+                watchdog.arm()  # what is broken may not end by itself, either
+                raise
             finally:
                 await server.stop()
     finally:
@@ -219,22 +226,22 @@ async def serve(config: ServerConfig, build: Build, name: str, metrics: Collecto
 def run_service(config: ServerConfig, build: Build, name: str, metrics: CollectorRegistry | None = None) -> None:
     """A service's whole process: log, server, signals. Exits with status 1 if the service cannot start or go on."""
     configure_logging(config.log_format, config.log_level)
+    watchdog = Watchdog(config.grace_seconds + WATCHDOG_MARGIN_SECONDS)
     try:
-        run(lambda: serve(config, build, name, metrics), grace_seconds=config.grace_seconds)
+        run(lambda: serve(config, build, name, watchdog, metrics), watchdog)
     except (SpecpairError, BindError) as error:
         logger.error("%s cannot start: %s", name, error)
         raise SystemExit(1) from None
     except ServiceFailedError as error:
         logger.error("%s ends: %s", name, error)
-        raise SystemExit(1) from None
+        exit_at_once()  # libraries that clean up behind a lost device may hang, or end by a signal
 
 
-def run(main: Callable[[], Awaitable[None]], *, grace_seconds: float = 5.0) -> None:
+def run(main: Callable[[], Awaitable[None]], watchdog: Watchdog) -> None:
     """Runs a coroutine under uvloop; the first SIGINT or SIGTERM cancels it, a second one ends the process.
 
-    If the end takes longer than the grace time and a margin, a watchdog ends the process.
+    If the end takes too long, the watchdog ends the process.
     """
-    watchdog = Watchdog(grace_seconds + WATCHDOG_MARGIN_SECONDS)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_run_until_signal(main, watchdog))
     watchdog.disarm()
@@ -257,7 +264,3 @@ async def _run_until_signal(main: Callable[[], Awaitable[None]], watchdog: Watch
     except asyncio.CancelledError:
         if not watchdog.is_armed:
             raise
-    except ServiceFailedError:
-        if not watchdog.is_armed:
-            watchdog.arm()  # what is broken may not end by itself, either
-        raise

@@ -3,6 +3,7 @@
 import logging
 import os
 import threading
+from typing import NoReturn
 
 EXIT_STATUS = 1
 
@@ -18,8 +19,10 @@ class Watchdog:
         self.is_armed = False
 
     def arm(self) -> None:
-        self.is_armed = True
-        self._timer.start()
+        """The time begins, unless it has begun."""
+        if not self.is_armed:
+            self.is_armed = True
+            self._timer.start()
 
     def disarm(self) -> None:
         self._timer.cancel()
@@ -27,5 +30,10 @@ class Watchdog:
     def exit(self, reason: str) -> None:
         """Ends the process at once, without cleaning up."""
         logger.error("ending the process: %s", reason)
-        logging.shutdown()
-        os._exit(EXIT_STATUS)
+        exit_at_once()
+
+
+def exit_at_once() -> NoReturn:
+    """Ends the process without cleaning up."""
+    logging.shutdown()
+    os._exit(EXIT_STATUS)

@@ -1,9 +1,11 @@
-"""A target as a process of its own, whose device is lost when it reads a certain token.
+"""A target as a process of its own, whose device fails when it reads a certain token.
 
-Usage: python -m tests.service.failing_target_process FOLDER TOKEN
+Usage: python -m tests.service.failing_target_process FOLDER TOKEN FAILURE PASS_TIMEOUT
 """
 
 import sys
+import threading
+import time
 from typing import Any
 
 import torch
@@ -15,28 +17,48 @@ from specpair.rpc.config import ServerConfig
 from target_service.serve import serve
 
 LOST = "CUDA error: device-side assert triggered"
+LONG_PASS_SLEEPS = 12
+"""Of a tenth of a second: one sleep would be over at once after a process was stopped for longer."""
 
 
-def lose_device_at(token_id: int) -> None:
-    """From now on a pass that feeds the token fails as CUDA does, and every pass after it."""
+class FailingDevice:
+    """Lost at the token, as CUDA is, and in every pass after it; or it hangs there; or takes long, and goes on."""
+
+    def __init__(self, token_id: int, failure: str):
+        self._token_id = token_id
+        self._failure = failure
+        self._is_lost = False
+
+    def before(self, batch: Batch) -> None:
+        is_bad = self._token_id in batch.token_ids
+        if is_bad and self._failure == "hang":
+            threading.Event().wait()
+        if is_bad and self._failure == "long":
+            print("a long pass has begun", file=sys.stderr, flush=True)
+            for _ in range(LONG_PASS_SLEEPS):
+                time.sleep(0.1)
+        self._is_lost = self._is_lost or (is_bad and self._failure == "lost")
+        if self._is_lost:
+            raise RuntimeError(LOST)
+
+
+def break_device(device: FailingDevice) -> None:
     forward = ModelRunner.forward
-    lost = False
 
     def fail(self: Any, batch: Batch) -> torch.Tensor:
-        nonlocal lost
-        lost = lost or token_id in batch.token_ids
-        if lost:
-            raise RuntimeError(LOST)
+        device.before(batch)
         return forward(self, batch)
 
     ModelRunner.forward = fail  # type: ignore[method-assign]
 
 
-def main(folder: str, token_id: int) -> None:
-    lose_device_at(token_id)
-    engine = EngineConfig(model=folder, dtype="float32", device="cpu", block_size=4, runner="plain")
-    serve(engine, ServerConfig(port=0))
+def main(folder: str, token_id: int, failure: str, pass_timeout: float) -> None:
+    break_device(FailingDevice(token_id, failure))
+    engine = EngineConfig(
+        model=folder, dtype="float32", device="cpu", block_size=4, runner="plain", pass_timeout=pass_timeout
+    )
+    serve(engine, ServerConfig(port=0, grace_seconds=0.2))
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]))
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3], float(sys.argv[4]))

@@ -166,9 +166,12 @@ async def test_what_follows_a_pass_may_fail_as_well(
 
 
 @asynccontextmanager
-async def failing_target(folder: Path) -> AsyncIterator[tuple[asyncio.subprocess.Process, grpc.aio.Channel]]:
-    """The process, once it listens, and a channel to it."""
-    command = [sys.executable, "-m", "tests.service.failing_target_process", str(folder), str(POISON)]
+async def failing_target(
+    folder: Path, failure: str = "lost", pass_timeout: float = 60.0
+) -> AsyncIterator[tuple[asyncio.subprocess.Process, grpc.aio.Channel]]:
+    """The process, once it listens, and a channel to it. What its device does when it reads POISON is the `failure`."""
+    arguments = [str(folder), str(POISON), failure, str(pass_timeout)]
+    command = [sys.executable, "-m", "tests.service.failing_target_process", *arguments]
     process = await asyncio.create_subprocess_exec(*command, cwd=ROOT, stderr=asyncio.subprocess.PIPE)
     assert process.stderr is not None
     try:

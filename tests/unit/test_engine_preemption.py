@@ -5,6 +5,7 @@ what it likes best next is a checksum of all of them. A key that is missing, sta
 """
 
 import asyncio
+import threading
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -211,6 +212,37 @@ def test_a_turn_without_room_is_no_reason_to_refuse(kind: str) -> None:
     runner = ChecksumRunner(make_cache(kind, 11), frozenset({1}))
     outputs = asyncio.run(serve_all(runner, given_loads, budget=9))
     assert outputs == [continuation(load.prompt, 1) for load in given_loads]
+
+
+@pytest.mark.parametrize("kind", CACHES)
+def test_what_a_cancelled_work_holds_is_there_for_others_at_once(kind: str) -> None:
+    """It fills the cache, and its owner has not said yet that the sequence is closed."""
+
+    async def main() -> None:
+        runner: Any = ChecksumRunner(make_cache(kind, 4))
+        engine = Engine(runner, advance, token_budget=2, short=1)
+        left = Sequence([1] * 8)
+        leaving = asyncio.create_task(run(engine, left, 1))
+        forward, gone = runner.forward, threading.Event()
+        leaving.add_done_callback(lambda _: gone.set())
+        await asyncio.sleep(0)  # it comes first
+
+        def forward_and_leave(batch: Batch) -> Tensor:
+            logits = forward(batch)
+            if runner.passes == 3:
+                engine._loop.call_soon_threadsafe(leaving.cancel)
+                assert gone.wait(TIMEOUT)
+            return logits
+
+        runner.forward = forward_and_leave
+        async with asyncio.timeout(TIMEOUT):
+            assert await run(engine, Sequence([2] * 8), 1) == [next_token([2] * 8)]
+        assert leaving.cancelled()
+        engine.close(left)
+        await engine.check_integrity()
+        await engine.stop()
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize("kind", CACHES)

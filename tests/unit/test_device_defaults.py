@@ -1,12 +1,12 @@
-"""The type that a model is computed in unless something else is asked for."""
+"""What is chosen for a device unless something else is asked for."""
 
 from types import SimpleNamespace
 
 import pytest
 import torch
 
-from specpair.engine import loading
-from specpair.engine.loading import choose_dtype
+from specpair.engine import device_defaults
+from specpair.engine.device_defaults import choose_dtype, choose_token_budget
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
@@ -22,7 +22,7 @@ CPU, GPU = torch.device("cpu"), torch.device("cuda")
         (GPU, "LlamaForCausalLM", torch.float32, True, torch.float32),
     ],
 )
-def test_auto(
+def test_type(
     device: torch.device,
     architecture: str,
     stored: torch.dtype,
@@ -30,7 +30,13 @@ def test_auto(
     expected: torch.dtype,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(loading, "computes_bfloat16", lambda device: has_fast_bfloat16)
+    monkeypatch.setattr(device_defaults, "computes_bfloat16", lambda device: has_fast_bfloat16)
     settings = SimpleNamespace(dtype=stored, architectures=[architecture])
     assert choose_dtype("auto", settings, device) == expected
     assert choose_dtype("bfloat16", settings, device) == torch.bfloat16
+
+
+@pytest.mark.parametrize(("device", "expected"), [(CPU, 128), (GPU, 512)])
+def test_token_budget(device: torch.device, expected: int) -> None:
+    assert choose_token_budget(None, device) == expected
+    assert choose_token_budget(7, device) == 7

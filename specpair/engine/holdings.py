@@ -1,0 +1,129 @@
+"""What sequences hold of one cache, and who gives up when it is full."""
+
+import contextlib
+import time
+from collections.abc import Sequence as Several
+
+from specpair.engine.cache import KeyValueCache
+from specpair.engine.scheduler import Chunk
+from specpair.engine.sequence import Sequence, Work
+from specpair.engine.statistics import EngineStatistics
+from specpair.errors import CapacityExhaustedError
+
+
+class Holdings:
+    """Keeps what is held in agreement with the tokens. Device thread only."""
+
+    def __init__(self, cache: KeyValueCache, statistics: EngineStatistics):
+        self._cache = cache
+        self._statistics = statistics
+        self._idle: dict[Sequence, None] = {}
+        """Sequences that hold something without having work, the one that is idle longest first."""
+
+    def prepare(self, work: Work) -> None:
+        """Makes the holding agree with the tokens."""
+        sequence = work.sequence
+        self._idle.pop(sequence, None)
+        if sequence.holding is None:
+            sequence.holding = self._cache.open(sequence.tokens)
+            sequence.valid_length = sequence.holding.length
+        # The rows that are wanted are fed again if need be, and no pass is empty.
+        fed = min(sequence.valid_length, len(sequence.tokens) - max(1, work.row_count))
+        if sequence.holding.length > fed:
+            started = time.perf_counter()
+            self._cache.truncate_to(sequence.holding, fed)
+            work.rollback_time += time.perf_counter() - started
+            sequence.valid_length = fed
+
+    def reserve(self, chunks: list[Chunk], works: Several[Work]) -> list[Chunk]:
+        """The chunks for which there is room, taken from idle sequences first, then from younger works.
+
+        `works` are all there are, in the order in which they came. In it they are served: the oldest gets on in each of
+        its turns, whatever the others want, so nobody waits for ever.
+        """
+        age = {work: number for number, work in enumerate(works)}
+        reserved: list[Chunk] = []
+        for chunk in sorted(chunks, key=lambda chunk: age[chunk.work]):
+            if chunk.work.sequence.holding is None:  # given up just now, for an older one
+                continue
+            while not self._append(chunk):
+                if not (self._take_away_idle() or self._preempt(works[age[chunk.work] + 1 :])):
+                    break
+            else:
+                reserved.append(chunk)
+        return reserved
+
+    def rest(self, sequence: Sequence) -> None:
+        """It has no work any more: others may have its blocks."""
+        if sequence.holding is not None:
+            self._idle[sequence] = None
+
+    def release(self, sequence: Sequence) -> None:
+        """Frees a sequence's blocks, keeping what they hold for others with the same beginning."""
+        self._idle.pop(sequence, None)
+        if sequence.holding is None:
+            return
+        valid = min(sequence.holding.length, sequence.valid_length)
+        self._cache.truncate_to(sequence.holding, valid)
+        self._cache.keep(sequence.holding, sequence.tokens[:valid])
+        self._cache.free(sequence.holding)
+        sequence.holding = None
+
+    def fork(self, source: Sequence, forked: Sequence) -> None:
+        """Copies or shares what the cache holds of both; where that fails it is computed again when needed.
+
+        `forked.valid_length` may have been lowered meanwhile and is not raised here: only a forward pass or an
+        opening on behalf of a work may do that.
+        """
+        if source.holding is None or forked.holding is not None:
+            return
+        held = min(source.valid_length, forked.valid_length, source.holding.length)
+        if not held:
+            return
+        with contextlib.suppress(CapacityExhaustedError):
+            forked.holding = self._cache.fork(source.holding, held)
+            self._idle[forked] = None
+
+    def _append(self, chunk: Chunk) -> bool:
+        holding = chunk.work.sequence.holding
+        assert holding is not None
+        try:
+            self._cache.append(holding, chunk.token_count)
+        except CapacityExhaustedError:
+            return False
+        return True
+
+    def _take_away_idle(self) -> bool:
+        """Frees the cache of the sequence that has been idle longest; its tokens are fed again when needed."""
+        sequence = next(iter(self._idle), None)
+        if sequence is None:
+            return False
+        self._take_away(sequence)
+        return True
+
+    def _preempt(self, works: Several[Work]) -> bool:
+        """Has the youngest of the works give up its cache."""
+        for work in reversed(works):
+            if is_holding(work.sequence):
+                self._take_away(work.sequence)
+                return True
+        return False
+
+    def _take_away(self, sequence: Sequence) -> None:
+        """Frees its cache for others, and counts it; its tokens are fed again when needed.
+
+        Nothing is kept for later: an idle sequence's tokens may be changing on the loop at this moment, and a
+        waiting one would take its blocks right back.
+        """
+        self._idle.pop(sequence, None)
+        assert sequence.holding is not None
+        free = self._cache.block_counts().free
+        self._cache.free(sequence.holding)
+        sequence.holding = None
+        self._statistics.evicted_blocks += self._cache.block_counts().free - free
+        self._statistics.preemptions += 1
+
+
+def is_holding(sequence: Sequence) -> bool:
+    """Whether it has blocks that others could have."""
+    return sequence.holding is not None and sequence.holding.length > 0
