@@ -11,6 +11,7 @@ from docker.errors import DockerException, ImageNotFound
 
 ROOT = Path(__file__).parents[2]
 FILES = ("docker-compose.yml", "tests/compose/docker-compose.test.yml")
+SECURED = "docker-compose.secured.yml"
 CPU_INDEX = "https://download.pytorch.org/whl/cpu"
 BUILD_SECONDS = 1800
 
@@ -38,9 +39,9 @@ class Project:
 
     services = ("target", "draft", "coordinator", "prometheus")
 
-    def __init__(self, compose: list[str], name: str, environment: dict[str, str]):
+    def __init__(self, compose: list[str], name: str, environment: dict[str, str], files: tuple[str, ...] = FILES):
         self.name = name
-        self._command = [*compose, "--project-name", name, *(word for file in FILES for word in ("--file", file))]
+        self._command = [*compose, "--project-name", name, *(word for file in files for word in ("--file", file))]
         self._environment = {**os.environ, **environment}
 
     def run(self, *arguments: str, timeout: float = 120.0) -> str:

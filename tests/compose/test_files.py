@@ -11,7 +11,7 @@ import yaml
 
 from specpair.cli.main import app
 from specpair.rpc.server import WATCHDOG_MARGIN_SECONDS
-from tests.compose.engine import ROOT, find_compose
+from tests.compose.engine import ROOT, SECURED, find_compose
 
 SERVICES = {"target", "draft", "coordinator", "prometheus", "grafana"}
 COMPOSE = find_compose()
@@ -72,10 +72,11 @@ def flags_of(service: str) -> dict[str, str]:
     return {name: option.opts[0] for name, option in named}
 
 
+@pytest.mark.parametrize("file", ["docker-compose.yml", SECURED])
 @pytest.mark.parametrize("name", ["target", "draft", "coordinator"])
-def test_each_variable_sets_a_flag(name: str) -> None:
+def test_each_variable_sets_a_flag(name: str, file: str) -> None:
     """A name that no flag listens to would be a setting that does nothing."""
-    environment = services("docker-compose.yml")[name]["environment"]
+    environment = services(file)[name]["environment"]
     ours = {variable for variable in environment if variable.startswith("SPECPAIR_")}
     assert ours <= flags_of(name).keys()
 
@@ -93,7 +94,7 @@ def test_flags_of_the_engines_are_set_for_each_model(name: str) -> None:
 
 
 def test_every_variable_is_documented() -> None:
-    text = "".join((ROOT / file).read_text() for file in ("docker-compose.yml", "docker-compose.gpu.yml"))
+    text = "".join((ROOT / file).read_text() for file in ("docker-compose.yml", "docker-compose.gpu.yml", SECURED))
     variables = set(re.findall(r"\$\{(\w+)", text))
     documented = (ROOT / "deploy" / "README.md").read_text()
     per_engine = {
@@ -134,11 +135,40 @@ def test_health_checks_start_no_heavy_program() -> None:
         ]
 
 
+def test_a_secured_port_is_published_on_the_loopback_interface_unless_that_is_said() -> None:
+    ports = services(SECURED)["coordinator"]["ports"]
+    assert len(ports) == 2 and all(port.startswith("${SPECPAIR_PUBLISH:-127.0.0.1}:") for port in ports)
+
+
+def test_secrets_are_mounted_as_folders() -> None:
+    """A file that is replaced would still be the old one in its container."""
+    for name, service in services(SECURED).items():
+        assert service["volumes"] == [f"${{SPECPAIR_SECRETS:-./secrets}}/{name}:/run/specpair:ro,z"]
+
+
+def test_prometheus_scrapes_the_same_with_a_token() -> None:
+    plain, secured = (
+        yaml.safe_load((ROOT / "deploy" / "prometheus" / name).read_text())
+        for name in ("prometheus.yml", "prometheus-secured.yml")
+    )
+    access = {
+        "scheme": "https",
+        "tls_config": {"ca_file": "/run/specpair/ca.crt"},
+        "authorization": {"credentials_file": "/run/specpair/token"},
+    }
+    plain["scrape_configs"] = [{**job, **access} for job in plain["scrape_configs"]]
+    assert secured == plain
+    command = services("docker-compose.yml")["prometheus"]["command"]
+    assert services(SECURED)["prometheus"]["command"] == [
+        word.replace("prometheus.yml", "prometheus-secured.yml") for word in command
+    ]
+
+
 @needs_compose
-@pytest.mark.parametrize("files", [["docker-compose.yml"], ["docker-compose.yml", "docker-compose.gpu.yml"]])
+@pytest.mark.parametrize("files", [[], ["docker-compose.gpu.yml"], [SECURED], ["docker-compose.gpu.yml", SECURED]])
 def test_compose_understands(files: list[str]) -> None:
     assert COMPOSE is not None
-    named = [word for file in files for word in ("--file", file)]
+    named = [word for file in ("docker-compose.yml", *files) for word in ("--file", file)]
     done = subprocess.run([*COMPOSE, *named, "config"], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
     assert set(yaml.safe_load(done.stdout)["services"]) == SERVICES
