@@ -13,6 +13,7 @@ from tests.faults.cluster import Cluster, ClusterConfig, running_cluster
 from tests.faults.pairs import find_pair
 from tests.faults.recovery import ASKING, Pulse, pulsing
 from tests.faults.reference import PLAIN, read_reference
+from tests.faults.report import DRAFT_DEADLINE_SECONDS
 from tests.faults.streams import Streams
 from tests.faults.workload import Case, make_cases
 
@@ -62,16 +63,21 @@ async def test_without_the_draft_every_request_goes_on_and_speculates_again_with
     (draft,) = (peer.instance for peer in cluster.drafts)
     async with pulsing(cluster.stub, LONG, STREAMS) as pulse:
         await wait_for_news(pulse)
-        if is_hung:
-            draft.stop()
-        else:
-            await draft.kill()
-        for _ in range(3):
+        try:
+            if is_hung:
+                draft.stop()
+            else:
+                await draft.kill()
             await wait_for_news(pulse)
-    if is_hung:
-        draft.go_on()
-    else:
-        await draft.start()
+            begin = time.monotonic()
+            for _ in range(4):
+                await wait_for_news(pulse)
+            assert time.monotonic() - begin < 2 * DRAFT_DEADLINE_SECONDS, "the deadline was paid more than once"
+        finally:
+            if is_hung:
+                draft.go_on()
+            else:
+                await draft.start()
     await wait_until_proposed(cluster, LONG[0])
 
 
@@ -81,8 +87,10 @@ async def test_a_hung_target_is_left(cluster: Cluster) -> None:
         async with pulsing(cluster.stub, LONG, STREAMS) as pulse:
             await wait_for_news(pulse)
             peer.instance.stop()
-            await wait_for_news(pulse)
-            peer.instance.go_on()
+            try:
+                await wait_for_news(pulse)
+            finally:
+                peer.instance.go_on()
 
 
 @pytest.mark.timeout(240)

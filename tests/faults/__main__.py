@@ -15,12 +15,12 @@ from typing import Any
 import uvloop
 
 from bench.machine import describe_machine
-from tests.faults.cluster import LEASE_SECONDS, ClusterConfig, running_cluster
+from tests.faults.cluster import ENDLESS_LEASE_SECONDS, LEASE_SECONDS, ClusterConfig, running_cluster
 from tests.faults.options import Options, read_options
 from tests.faults.pairs import find_pair
 from tests.faults.recovery import measure_draft_stop, measure_target_restart
 from tests.faults.reference import read_reference
-from tests.faults.report import complaints, recoveries, result
+from tests.faults.report import complaints, recoveries, result, slow_recoveries
 from tests.faults.run import FaultRun
 from tests.faults.workload import MOST_PROMPT_TOKENS, make_cases
 
@@ -36,6 +36,7 @@ async def run(options: Options, folder: Path) -> tuple[dict[str, Any], list[str]
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)  # so that no service is left behind
     pair = find_pair(options.pair, folder)
     limits = ["--max-model-len", str(options.max_tokens + MOST_PROMPT_TOKENS)]
+    lease = ENDLESS_LEASE_SECONDS if options.no_kills else LEASE_SECONDS
     config = ClusterConfig(
         folder=folder,
         target_model=str(pair.target),
@@ -43,7 +44,7 @@ async def run(options: Options, folder: Path) -> tuple[dict[str, Any], list[str]
         target_count=options.targets,
         draft_count=options.drafts,
         target_flags=[] if options.may_differ else ["--deterministic"],
-        model_flags=["--sequence-lease", str(LEASE_SECONDS), *limits],
+        model_flags=["--sequence-lease", str(lease), *limits],
     )
     cases = make_cases(options.seed, options.cases, pair.vocab_size, options.max_tokens)
     async with running_cluster(config) as cluster:
@@ -55,7 +56,7 @@ async def run(options: Options, folder: Path) -> tuple[dict[str, Any], list[str]
         fault_run = FaultRun(cluster, options, say)
         streams = await fault_run.run(cases, expected)
     document = {**result(options, fault_run.outcome, streams), **recoveries(draft_stops, restarts)}
-    return document, complaints(fault_run.outcome, streams)
+    return document, complaints(fault_run.outcome, streams) + slow_recoveries(draft_stops, restarts)
 
 
 def main() -> int:

@@ -15,6 +15,8 @@ from tests.faults.proxy import FaultProxy, fault_proxy
 
 LEASE_SECONDS = 30
 """After which a sequence that nobody could close is given up: soon, so that a run sees it."""
+ENDLESS_LEASE_SECONDS = 86_400
+"""Where everybody lives on, each sequence has to be closed by whoever opened it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -124,10 +124,10 @@ class HotStream:
         for answer in self._response_class.FromString(data).answers:
             key = self._calls.pop(answer.call_id)
             if answer.call_id in self._repetitions:
-                self._compare(key, answer)
+                self._judge(key, answer)
                 continue
             if answer.WhichOneof("outcome") == "response":
-                self._answered[key] = content(answer.response)
+                self._note(key, answer)
             answer.call_id = self._callers.pop(answer.call_id)
             message.answers.append(answer)
         return message.SerializeToString()
@@ -150,14 +150,18 @@ class HotStream:
         self._calls[copy.call_id] = (call.request.sequence_id, call.request.step)
         return copy
 
-    def _compare(self, key: tuple[str, int], answer: Any) -> None:
+    def _judge(self, key: tuple[str, int], answer: Any) -> None:
         if answer.WhichOneof("outcome") == "error":
             self._repeater.outcomes[str(answer.error.reason)] += 1
-        elif key in self._answered:
-            is_same = self._answered[key] == content(answer.response)
-            self._repeater.outcomes["same" if is_same else "other"] += 1
         else:
-            self._answered[key] = content(answer.response)
+            self._note(key, answer)
+
+    def _note(self, key: tuple[str, int], answer: Any) -> None:
+        """Whichever of a call and its repetitions was answered first, all others have to be as it was."""
+        said = content(answer.response)
+        if key in self._answered:
+            self._repeater.outcomes["same" if self._answered[key] == said else "other"] += 1
+        self._answered.setdefault(key, said)
 
 
 def content(response: Any) -> bytes:

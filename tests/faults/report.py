@@ -17,6 +17,12 @@ MORE_DESCRIPTORS = 16
 MORE_THREADS = 8
 MOST_GROWTH_MIB = 64.0
 """Of the coordinator, from its first reading under load to the last one."""
+DRAFT_DEADLINE_SECONDS = 5.0
+"""The coordinator's default: a request may lose so much to a draft that stands still, once."""
+MOST_GAP_SECONDS = 1.0
+"""Any other gap between two messages, on a machine that has nothing else to do."""
+MOST_RESTART_SECONDS = 2.0
+"""From a restarted target's health to the next message of every stream."""
 
 
 def result(options: Options, outcome: Outcome, streams: Streams) -> dict[str, Any]:
@@ -64,6 +70,20 @@ def complaints(outcome: Outcome, streams: Streams) -> list[str]:
         if after.life == before.life:
             found += _grown(before, after)
     return found
+
+
+def slow_recoveries(drafts: Sequence[DraftStop], targets: Sequence[TargetRestart]) -> list[str]:
+    """Recoveries that took longer than is promised."""
+    found = [
+        f"a draft that stood still cost a request {one.longest_gap:.1f} s, and {one.second_longest_gap:.1f} s again"
+        for one in drafts
+        if one.longest_gap > DRAFT_DEADLINE_SECONDS + MOST_GAP_SECONDS or one.second_longest_gap > MOST_GAP_SECONDS
+    ]
+    return found + [
+        f"the last stream went on {one.to_last_stream:.1f} s after a restarted target was healthy"
+        for one in targets
+        if one.to_last_stream > MOST_RESTART_SECONDS
+    ]
 
 
 def by_victim(counts: Counter[tuple[str, str]]) -> dict[str, dict[str, int]]:

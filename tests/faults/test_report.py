@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from tests.faults.readings import Held, Reading, growth_per_minute
-from tests.faults.report import by_victim, complaints
+from tests.faults.recovery import DraftStop, TargetRestart
+from tests.faults.report import by_victim, complaints, slow_recoveries
 from tests.faults.run import Outcome
 from tests.faults.streams import Streams
 
@@ -47,6 +48,15 @@ def test_violations_are_complaints() -> None:
     clients = streams()
     clients.violations.append("lost a token")
     assert complaints(outcome(BEFORE), clients) == ["lost a token"]
+
+
+def test_recoveries_are_held_to_what_is_promised() -> None:
+    stop = DraftStop(usual_gap=0.2, longest_gap=3.8, second_longest_gap=0.4, median_longest_gap=3.2)
+    restart = TargetRestart(to_first_stream=0.1, to_last_stream=0.3)
+    assert slow_recoveries([stop], [restart]) == []
+    for slow in ({"longest_gap": 6.5}, {"second_longest_gap": 3.2}):
+        assert len(slow_recoveries([stop, replace(stop, **slow)], [])) == 1
+    assert len(slow_recoveries([], [restart, replace(restart, to_last_stream=20.0)])) == 1
 
 
 def test_counts_by_victim() -> None:

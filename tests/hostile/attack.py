@@ -31,8 +31,15 @@ class Tally:
     violations: list[str] = field(default_factory=list)
     violation_count: int = 0
     slowest_seconds: float = 0.0
+    slowest: str = ""
+    """The case and the call that took so long."""
     undone: set[tuple[str, str]] = field(default_factory=set)
     """Endpoints and ids of sequences that calls may have opened which nobody waited for."""
+
+    def time(self, seconds: float, what: str) -> None:
+        """A call took so long."""
+        if seconds > self.slowest_seconds:
+            self.slowest_seconds, self.slowest = seconds, what
 
     def violate(self, what: str) -> None:
         self.violation_count += 1
@@ -74,7 +81,10 @@ class Attack:
         self.count(len(requests))
         reply = await self.wire.call(method, requests, **how)
         self.judge(f"{method.endpoint} {method.name}", reply.verdict, reply.text, allowed, requests)
-        self.tally.slowest_seconds = max(self.tally.slowest_seconds, reply.seconds)
+        size = sum(map(len, requests))
+        self.tally.time(
+            reply.seconds, f"case {self.number} ({self.kind}) {method.endpoint} {method.name}, {size} bytes"
+        )
         return reply
 
     async def web(self, data: bytes | Sequence[bytes], allowed: frozenset[str], **how: Any) -> WebReply:

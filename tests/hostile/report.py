@@ -28,6 +28,7 @@ def result(options: Options, outcome: Outcome) -> dict[str, Any]:
         "faults_in_log": len(outcome.faults),
         "first_faults_in_log": outcome.faults[:20],
         "slowest_call_seconds": round(tally.slowest_seconds, 2),
+        "slowest_call": tally.slowest,
         "health_checks": outcome.health_checks,
         "longest_health_seconds": {name: round(value, 3) for name, value in outcome.longest_health_seconds.items()},
         "truth_checks": outcome.truth_checks,

@@ -1,6 +1,7 @@
 """More requests than there are places for: who is taken finishes as alone, the rest is told at once."""
 
 import asyncio
+import resource
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,9 @@ from tests.services import Generated, RunningPair, engine_config, running_pair
 from tests.tiny_models import generate_greedily, load_plain, make_model
 
 PLACES = 3
+WAVES = 3
+MOST_GROWTH_MIB = 16.0
+"""From the first wave to the last."""
 LENGTH = 24
 ENDLESS = 1900
 """Tokens that take so long that a test is over before."""
@@ -49,12 +53,20 @@ async def outcome(pair: RunningPair, index: int, **options: Any) -> Generated | 
 
 
 async def test_four_times_the_load_that_fits(models: tuple[Path, Path]) -> None:
-    """Waves of requests, all at once: as many as run and wait finish, with greedy's own tokens."""
+    """Waves of requests, all at once: as many as run and wait finish, with greedy's own tokens; the rest hears at once
+    that it does not fit, and the memory is none the worse."""
     plain = load_plain(models[0])
+    resident: list[float] = []
     async with serving(models, max_queued_requests=PLACES) as pair:
-        for wave in range(3):
+        for wave in range(WAVES):
             indices = range(wave * 100, wave * 100 + 4 * 2 * PLACES)
-            outcomes = await asyncio.gather(*(outcome(pair, index) for index in indices))
+            order: list[Generated | grpc.aio.AioRpcError] = []
+
+            async def follow(index: int, order: list[Generated | grpc.aio.AioRpcError] = order) -> Any:
+                order.append(ended := await outcome(pair, index))
+                return ended
+
+            outcomes = await asyncio.gather(*(follow(index) for index in indices))
             done = {i: o for i, o in zip(indices, outcomes, strict=True) if isinstance(o, Generated)}
             assert len(done) >= 2 * PLACES
             for index, generated in done.items():
@@ -62,7 +74,11 @@ async def test_four_times_the_load_that_fits(models: tuple[Path, Path]) -> None:
             refused = [o for o in outcomes if isinstance(o, grpc.aio.AioRpcError)]
             assert Counter(error.code() for error in refused) == {grpc.StatusCode.RESOURCE_EXHAUSTED: len(refused)}
             assert refused and all(retry_delay(error) > 0 for error in refused)
+            finished_at = [place for place, one in enumerate(order) if isinstance(one, Generated)]
+            assert finished_at[PLACES] >= len(refused), "who waited for a place ended before who was refused"
+            resident.append(resident_mib())
         await pair.check_clean()
+        assert resident[-1] - resident[0] < MOST_GROWTH_MIB
         assert "specpair_num_requests_waiting 0.0" in await metrics(pair)
 
 
@@ -111,6 +127,12 @@ async def test_waiting_has_an_end_over_http(models: tuple[Path, Path]) -> None:
             assert refused.status_code == 429
             assert int(refused.headers["retry-after"]) >= 1
         await pair.check_clean()
+
+
+def resident_mib() -> float:
+    """Of this process, with all three services in it."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * resource.getpagesize() / 2**20
 
 
 def retry_delay(error: grpc.aio.AioRpcError) -> float:

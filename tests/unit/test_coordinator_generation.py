@@ -640,15 +640,19 @@ async def test_a_target_that_hangs_though_it_says_it_serves_is_left_for_another(
         assert b.pair.target.links[other.address].breaker.is_closed
 
 
-async def test_a_draft_that_hangs_though_it_says_it_serves_costs_its_deadline_a_few_times() -> None:
+async def test_a_draft_that_hangs_though_it_says_it_serves_costs_its_deadline_once() -> None:
     async with bench() as b:
         rounds = b.generation(max_tokens=150).rounds()
         await anext(rounds)
         b.draft.delay = 100.0
+        gaps: list[float] = []
         start = time.monotonic()
         async for _ in rounds:
+            gaps.append(time.monotonic() - start)
             await asyncio.sleep(0.002)
-        assert time.monotonic() - start < 4 * CONFIG.draft_timeout + 3.0
+            start = time.monotonic()
+        paid = [gap for gap in gaps if gap > 0.9 * CONFIG.draft_timeout]
+        assert 1 <= len(paid) <= 2, "a busy machine may have a pause of its own"
         assert b.draft.faults.count <= 8, "each further pause is twice as long"
 
 

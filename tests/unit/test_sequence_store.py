@@ -223,6 +223,20 @@ async def test_stored_answers_are_bounded_together() -> None:
     assert process.store._answers._total == 0
 
 
+async def test_a_repeated_step_is_computed_once() -> None:
+    process = Process()
+    process.open("a")
+    computed: list[int] = []
+
+    async def compute(held: HeldSequence[Reply]) -> Reply:
+        computed.append(1)
+        await asyncio.sleep(0)
+        return Reply(len(computed))
+
+    together = await asyncio.gather(*(process.store.step("a", 0, b"body", compute) for _ in range(3)))
+    assert [*together, await process.store.step("a", 0, b"body", compute)] == [Reply(1)] * 4
+
+
 async def test_a_step_under_way_is_no_stored_answer() -> None:
     """To forget it would let another step begin beside it."""
     process = Process()
