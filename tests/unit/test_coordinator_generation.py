@@ -421,10 +421,11 @@ async def test_a_late_call_to_an_earlier_opening_finds_nothing() -> None:
         first = next(target for target in b.targets if target.held)
         other = next(target for target in b.targets if target is not first)
         late = (first.names[0], first.steps[-1] + 1, len(PROMPT) + 3)
-        first.faults.before = {first.faults.count: AWAY}
+        first.faults.before = dict.fromkeys(range(first.faults.count, 10_000), AWAY)
         await anext(rounds)
         await until(lambda: not first.held)  # its place there is free for others
         assert other.held
+        first.faults.before = {}
         other.faults.before = dict.fromkeys(range(other.faults.count, 10_000), AWAY)
         await anext(rounds)
         await until(lambda: bool(first.held) and not other.held)
