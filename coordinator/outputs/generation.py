@@ -16,7 +16,13 @@ from coordinator.outputs.round_report import RoundReport
 from coordinator.pair import Pair
 from coordinator.peers import DraftSession, Proposed, TargetSession, Verdict
 from coordinator.request import GenerationRequest
-from specpair.errors import InvalidDistributionError, InvalidFieldError, NotSupportedError, SpecpairError
+from specpair.errors import (
+    ForwardFailedError,
+    InvalidDistributionError,
+    InvalidFieldError,
+    NotSupportedError,
+    SpecpairError,
+)
 from specpair.tracing import span
 from specpair.v1.logprobs_pb2 import TokenLogprobs
 
@@ -185,13 +191,19 @@ class Generation:
         return RoundReport.of(step, proposed, verdict, self._arrival)
 
     async def _verify(self, step: int, proposed: Proposed | None) -> tuple[Verdict, Proposed | None]:
-        """The verdict and the proposal it is about: none if the target refused what the draft sent."""
+        """The verdict and the proposal it is about: none if the target refused what the draft sent, or cannot bear it.
+
+        A forward pass may fail for a proposal's size. Logits that are not finite come of its very tokens: to go on
+        without those would bend the distribution.
+        """
         if proposed is not None:
             try:
                 return await self._judge(step, proposed), proposed
             except (InvalidFieldError, NotSupportedError) as error:
                 if not is_about_the_proposal(error):
                     raise
+                self.proposals.refuse(error)
+            except ForwardFailedError as error:
                 self.proposals.refuse(error)
         return await self._judge(step, None), None
 

@@ -11,7 +11,10 @@ from coordinator.peers import DraftSession, Proposed, Verdict
 from coordinator.request import GenerationRequest
 from specpair.errors import InvalidDistributionError, SpecpairError
 from specpair.options import Drafter
+from specpair.rpc.config import MAX_MESSAGE_BYTES
 
+MAX_PROPOSAL_BYTES = MAX_MESSAGE_BYTES - 64 * 1024
+"""What the target is sent of the draft's; the rest of its message has room beside it."""
 LONGEST_PAUSE = 0.001
 """Seconds between two rounds of an output; more is its client's doing."""
 
@@ -133,8 +136,8 @@ class Proposals:
             return None
         self.acceptance.add_proposal_time(answer.compute_time_us, answer.elapsed_us)
         self._is_usual = self._draft.is_usual
-        if len(answer.token_ids) > count:
-            self.refuse(InvalidDistributionError("proposal", f"has more than {count} tokens", limit=count))
+        if (problem := _problem(answer, count)) is not None:
+            self.refuse(problem)
             return None
         return answer
 
@@ -198,3 +201,12 @@ class Proposals:
             draft_company=company / max(now - self._verify_start, 1e-6),
             is_usual=self._is_usual,
         )
+
+
+def _problem(answer: Proposed, count: int) -> SpecpairError | None:
+    """Why the target is not even asked; None if it is."""
+    if len(answer.token_ids) > count:
+        return InvalidDistributionError("proposal", f"has more than {count} tokens", limit=count)
+    if (size := answer.proposal.ByteSize()) > MAX_PROPOSAL_BYTES:
+        return InvalidDistributionError("proposal", f"has {size} bytes", limit=MAX_PROPOSAL_BYTES)
+    return None

@@ -41,12 +41,13 @@ class DraftPeer(ModelPeer):
         )
         start = time.perf_counter()
         response = await self._proposals.call(request, within)
+        elapsed = elapsed_us(start)  # whatever the draft says of itself, it took no longer than that
         return Proposed(
             proposal=response.proposal,
-            compute_time_us=response.compute_time_us,
-            elapsed_us=elapsed_us(start),
-            queue_time_us=response.queue_time_us,
-            rollback_time_ns=response.rollback_time_ns,
+            compute_time_us=min(response.compute_time_us, elapsed),
+            elapsed_us=elapsed,
+            queue_time_us=min(response.queue_time_us, elapsed),
+            rollback_time_ns=min(response.rollback_time_ns, elapsed * 1000),
             started_at=start,
         )
 

@@ -52,6 +52,7 @@ async def _score(
                 backoff.check(error)
             if is_out_of_time(error) and link.is_there and not latest.is_over:
                 backoff = tries()
+                await backoff.pause(error)  # the call may have ended long before its time
                 continue
             link.fail(error)
             if link.is_released or targets.has_better(link):

@@ -71,6 +71,8 @@ class TargetSession:
         """Those that failed in this round."""
         self._latest = Deadline.after(0.0)
         """Until when a target that is there but does not answer is not taken for one that hangs."""
+        self._readers: list[TargetLink] = []
+        """Those that had their time to read the text in this round: once each, or it might never end."""
         self._is_open = False
         self._lock = asyncio.Lock()
         """Held by the call under way: a sequence is not forked in the middle of one."""
@@ -98,7 +100,8 @@ class TargetSession:
         async with original._lock:
             if (link := original._link) is None:
                 return
-            self._enter(link, self._prompt_length)
+            self._enter(link)
+            self._let_read(link, self._prompt_length)
             self._name = self._openings.begin(link)
             within = self._deadline.at_most(self._timeout)
             try:
@@ -114,6 +117,7 @@ class TargetSession:
         """The verdict of one round. Raises PeerUnavailableError when no target is to be had in time."""
         async with self._lock:
             self._left.clear()
+            self._readers.clear()
             self._latest = max(self._latest, Deadline.after(self._timeout))
             return await self._verify(step, history, proposal)
 
@@ -159,13 +163,14 @@ class TargetSession:
             if chosen is None:
                 await backoff.pause(PeerUnavailableError("no target is there"))
             else:
-                self._enter(chosen, len(history))
+                self._enter(chosen)
         if not self._is_open:
             await self._open(self._link, history, backoff)
         return self._link
 
     async def _open(self, link: TargetLink, history: Sequence[int], backoff: Backoff) -> None:
         await self._openings.end_at(link, self._within(backoff))
+        self._let_read(link, len(history))
         self._name = self._openings.begin(link)
         instance_id = await link.peer.open(
             self._name, history, self._prompt_length, self._options, self._within(backoff)
@@ -186,8 +191,9 @@ class TargetSession:
             await self._pause(error, backoff)
             return backoff
         if is_out_of_time(error) and link.is_there and not self._latest.is_over:
-            self._targets.recoveries[Recovery.REPEATED] += 1
-            return self._backoff()
+            backoff = self._backoff()
+            await self._pause(error, backoff)  # the call may have ended long before its time
+            return backoff
         link.fail(error)
         if not self._may_move(link):
             await self._pause(error, backoff)
@@ -221,9 +227,14 @@ class TargetSession:
         logger.debug("asking the target again: %s", error.message, extra={"sequence_id": self._sequence_id})
         await backoff.pause(error)
 
-    def _enter(self, link: TargetLink, length: int) -> None:
+    def _let_read(self, link: TargetLink, length: int) -> None:
+        """Gives the target time to read so many tokens: at first, and when it lost them."""
+        if link not in self._readers:
+            self._readers.append(link)
+            self._latest = Deadline.after(self._timeout + length / LEAST_TOKENS_PER_SECOND)
+
+    def _enter(self, link: TargetLink) -> None:
         self._link = link
-        self._latest = Deadline.after(self._timeout + length / LEAST_TOKENS_PER_SECOND)
         link.sequence_count += 1
         link.breaker.admit()
 

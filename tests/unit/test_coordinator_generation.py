@@ -2,14 +2,17 @@
 
 import asyncio
 import time
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.deadline import Deadline
+from coordinator.outputs import proposals
 from coordinator.outputs.generation import Generation, Round
-from coordinator.peers import backoff
+from coordinator.peers import backoff, target_session
 from coordinator.peers.recovery import Recovery
 from specpair.errors import (
     CapacityExhaustedError,
@@ -25,8 +28,10 @@ from specpair.errors import (
     VocabularyMismatchError,
 )
 from specpair.options import SamplingOptions
-from tests.unit.coordinator_bench import AWAY, CONFIG, PROMPT, bench, drafts_of, targets_of, until
+from tests.unit.coordinator_bench import AWAY, CONFIG, PROMPT, bench, drafts_of, request, targets_of, until
 from tests.unit.coordinator_peers import FakeDraft, FakeTarget, continuation, logprob, model_info
+
+OUT_OF_TIME = PeerUnavailableError("no answer", timeout=0.05)
 
 
 @pytest.fixture(autouse=True)
@@ -506,6 +511,70 @@ async def test_a_failed_forward_pass_is_repeated_and_one_that_always_fails_ends_
         with pytest.raises(ForwardFailedError):
             await collect(b.generation())
         await b.check_closed()
+
+
+async def test_a_proposal_that_the_target_cannot_bear_costs_no_token() -> None:
+    async with bench() as b:
+        verify, failed = b.target.verify, list[int]()
+
+        async def fail_with_proposals(name: str, step: int, base: int, proposal: Any, *rest: Any) -> Any:
+            if proposal is not None:
+                failed.append(step)
+                raise ForwardFailedError
+            return await verify(name, step, base, proposal, *rest)
+
+        b.target.verify = fail_with_proposals  # type: ignore[method-assign]
+        generation = await b.run(pause=0.003)
+        assert failed and generation.acceptance.fallback_count == len(set(failed))
+
+
+async def test_a_proposal_that_is_too_large_to_be_passed_on_costs_no_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(proposals, "MAX_PROPOSAL_BYTES", 0)
+    async with bench() as b:
+        generation = await b.run(pause=0.003)
+        assert generation.acceptance.fallback_count and not generation.acceptance.draft_token_count
+
+
+async def test_two_targets_that_hang_though_they_say_they_serve_end_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(target_session, "CALL_SECONDS", 0.05)
+    async with bench(target_count=2, with_draft=False) as b:
+        pair = replace(b.pair, config=replace(CONFIG, target_timeout=0.15))
+        rounds = Generation(request(), pair).rounds()
+        await anext(rounds)
+        for target in b.targets:
+            target.delay = 100.0
+        async with asyncio.timeout(20.0):
+            with pytest.raises(PeerUnavailableError):
+                await anext(rounds)
+        await b.check_closed()
+
+
+async def test_what_a_restarted_target_has_to_read_again_gets_the_time_that_it_got_at_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(target_session, "CALL_SECONDS", 0.05)
+    async with bench(with_draft=False) as b:
+        pair = replace(b.pair, config=replace(CONFIG, target_timeout=0.1))
+        rounds = Generation(request(), pair).rounds()
+        await anext(rounds)
+        await asyncio.sleep(0.1 + len(PROMPT) / target_session.LEAST_TOKENS_PER_SECOND)
+        b.target.restart()
+        b.target.delay = 100.0
+        asyncio.get_running_loop().call_later(0.25, setattr, b.target, "delay", 0.0)
+        await anext(rounds)
+        assert b.pair.target.links["target:1"].breaker.is_closed
+        await rounds.aclose()
+
+
+async def test_calls_that_end_before_their_time_are_not_repeated_without_a_pause() -> None:
+    async with bench(with_draft=False) as b:
+        rounds = b.generation().rounds()
+        await anext(rounds)
+        b.target.faults.before = dict.fromkeys(range(100_000), OUT_OF_TIME)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await anext(rounds)
+        assert b.target.faults.count < 700, "at most one a millisecond, by the first delay of these tests"
 
 
 async def test_a_clients_deadline_is_the_patience_of_its_request() -> None:
