@@ -127,7 +127,7 @@ class Serving:
         """
         self.admission.close()
         if not await self._is_idle(within):
-            logger.warning("%d requests outlast the grace time", self.request_count)
+            logger.warning("requests that outlast the grace time: %d", self.request_count)
             self._draining.end()
             await self._is_idle(ENDING_SECONDS)
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Generic, Self, TypeVar
 
-from coordinator.deadline import Deadline
+from coordinator.deadline import NEVER, Deadline
 from coordinator.peers.discovery import resolve
 from coordinator.peers.link import Link
 from coordinator.peers.news import News
@@ -17,6 +17,9 @@ from specpair.model_info import ModelInfo
 
 DISCOVERY_INTERVAL = 5.0
 """Seconds between two looks at what the names stand for."""
+
+QUIET_SECONDS = 2.0
+"""To wait so long for an instance is not worth a word."""
 
 LinkT = TypeVar("LinkT", bound=Link[Any])
 
@@ -60,13 +63,16 @@ class Pool(Generic[LinkT]):
 
         Raises VocabularyMismatchError if one is not of the pair, PeerUnavailableError after `within` seconds.
         """
-        deadline = Deadline.after(within)
+        deadline, quiet = Deadline.after(within), Deadline.after(QUIET_SECONDS)
         while not self.is_there:
             if (refusal := next((link.refusal for link in self.links.values() if link.refusal), None)) is not None:
                 raise refusal
             if deadline.is_over:
                 raise PeerUnavailableError(f"none of {', '.join(self._addresses)} could be reached within {within:g} s")
-            await self.news.wait(deadline.remaining)
+            if quiet.is_over:
+                logger.info("waiting for %s, for at most %g s", " or ".join(self._addresses), within)
+                quiet = NEVER
+            await self.news.wait(min(deadline.remaining, quiet.remaining))
 
     def has_better(self, link: LinkT, length: int = 0) -> bool:
         """Whether there is an instance to go to from `link`, which failed: one that did not, or any if it is gone."""

@@ -7,6 +7,7 @@ import pytest
 
 from coordinator.peers import link, pool
 from coordinator.peers.discovery import resolve
+from specpair.errors import PeerUnavailableError
 from specpair.model_info import TokenizerFiles
 from tests.unit.coordinator_bench import bench, targets_of, until
 from tests.unit.coordinator_peers import FakeTarget, model_info
@@ -172,3 +173,16 @@ async def test_a_watcher_that_fails_begins_again(monkeypatch: pytest.MonkeyPatch
         await until(lambda: not target.is_there)
         b.target.say_health(is_serving=True)
         await until(lambda: target.is_there)
+
+
+async def test_who_waits_long_says_for_whom(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    monkeypatch.setattr(pool, "QUIET_SECONDS", 0.05)
+    fake = FakeTarget(model_info("a"), "a:1")
+    fake.is_serving = False
+    caplog.set_level("INFO")
+    async with targets_of(fake).watched() as targets:
+        with pytest.raises(PeerUnavailableError, match=r"a:1 could be reached within 0\.3 s"):
+            await targets.wait_until_there(0.3)
+    assert [record.message for record in caplog.records if "waiting" in record.message] == [
+        "waiting for a:1, for at most 0.3 s"
+    ]
