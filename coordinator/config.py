@@ -66,8 +66,8 @@ class CoordinatorConfig:
     def __post_init__(self) -> None:
         check_range("target_addresses length", len(self.target_addresses), 1, MAX_ADDRESSES)
         check_range("draft_addresses length", len(self.draft_addresses), 0, MAX_ADDRESSES)
-        for name in ("target_addresses", "draft_addresses"):
-            for address in getattr(self, name):
+        for name, addresses in {"target": self.target_addresses, "draft": self.draft_addresses}.items():
+            for address in addresses:
                 check_address(name, address)
         self._check_names()
         check_range("max_num_speculative_tokens", self.max_num_speculative_tokens, 0, MAX_SPECULATIVE_TOKENS)
@@ -91,4 +91,4 @@ def check_address(field: str, address: str) -> None:
     """Raises InvalidFieldError unless the address is `host:port` or `dns:name:port`."""
     host, _, port = address.removeprefix(DNS_PREFIX).rpartition(":")
     if not host or not port.isdecimal() or not 1 <= int(port) <= 65535:
-        raise InvalidFieldError(field, f"is {address!r}; it must be host:port")
+        raise InvalidFieldError(field, f"is {address!r}; it must be host:port, the port from 1 to 65535")

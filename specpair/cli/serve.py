@@ -275,7 +275,9 @@ def serve_coordinator(
     target_timeout: Annotated[
         float,
         typer.Option(
-            "--target-timeout", envvar="SPECPAIR_TARGET_TIMEOUT", help="Seconds that a request waits for a lost target."
+            "--target-timeout",
+            envvar="SPECPAIR_TARGET_TIMEOUT",
+            help="Seconds that any answer of a target may take, and a request without a deadline waits for a lost one.",
         ),
     ] = 60.0,
     tls_cert: protection.TlsCertOption = None,

@@ -98,9 +98,10 @@ class MetricsInterceptor(grpc.aio.ServerInterceptor):
     To be the outermost interceptor: it reads the status that the others made of an error.
     """
 
-    def __init__(self, metrics: RpcMetrics, is_known: Callable[[str], bool]):
+    def __init__(self, metrics: RpcMetrics, find: Callable[[str], grpc.RpcMethodHandler | None]):
+        """`find` gives what serves `/package.Service/Method`: whatever refuses a call, it is of that kind."""
         self._metrics = metrics
-        self._is_known = is_known
+        self._find = find
 
     async def intercept_service(
         self,
@@ -108,10 +109,11 @@ class MetricsInterceptor(grpc.aio.ServerInterceptor):
         handler_call_details: grpc.HandlerCallDetails,
     ) -> Any:
         handler: Any = await continuation(handler_call_details)
-        if handler is None or not self._is_known(handler_call_details.method):
+        known = self._find(handler_call_details.method)
+        if handler is None or known is None:
             return handler
         make_handler, behavior = _parts(handler)
-        method = method_of(handler_call_details.method, handler)
+        method = method_of(handler_call_details.method, known)
         counted = self._counted(method, behavior, has_request_stream=handler.request_streaming)
         return make_handler(counted, handler.request_deserializer, handler.response_serializer)
 

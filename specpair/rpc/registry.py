@@ -31,9 +31,9 @@ class ServiceRegistry(grpc.GenericRpcHandler):
         for method, handler in method_handlers.items():
             self._handlers[f"/{service_name}/{method}"] = handler
 
-    def knows(self, method: str) -> bool:
-        """Whether there is a handler of `/package.Service/Method`."""
-        return method in self._handlers
+    def find(self, method: str) -> grpc.RpcMethodHandler | None:
+        """The handler of `/package.Service/Method`, if there is one."""
+        return self._handlers.get(method)
 
     def service(self, handler_call_details: grpc.HandlerCallDetails) -> grpc.RpcMethodHandler | None:
         handler = self._handlers.get(handler_call_details.method)

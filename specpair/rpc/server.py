@@ -85,7 +85,7 @@ class ServiceServer:
         if config.max_streams_per_client is not None:
             interceptors.append(StreamQuotaInterceptor(StreamQuota(config.max_streams_per_client, metrics)))
         if metrics is not None:
-            interceptors.insert(0, MetricsInterceptor(RpcMetrics(metrics), self._registry.knows))
+            interceptors.insert(0, MetricsInterceptor(RpcMetrics(metrics), self._registry.find))
 
         def make() -> grpc.aio.Server:
             return grpc.aio.server(

@@ -42,7 +42,7 @@ class WatchedFiles(Generic[Value]):
         try:
             self._value = self._load()
         except InvalidFieldError as error:
-            logger.error("a changed file is not used: %s", error.message)
+            logger.error("a changed file is not used, what it held before stays: %s", error.message)
         else:
             logger.info("read again: %s", ", ".join(self._paths))
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -14,6 +15,7 @@ from prometheus_client.registry import CollectorRegistry
 from specpair.errors import SequenceNotFoundError
 from specpair.rpc.client import ProposalCaller, proposal_caller
 from specpair.rpc.config import ServerConfig
+from specpair.rpc.security import UNPROTECTED, ServerSecurity
 from specpair.rpc.server import ServiceServer
 from specpair.v1 import draft_service_pb2 as pb
 from specpair.v1.draft_service_pb2_grpc import DraftServiceStub, add_DraftServiceServicer_to_server
@@ -37,9 +39,11 @@ class Counts:
 
 
 @asynccontextmanager
-async def counting_server(propose: Propose) -> AsyncIterator[tuple[CollectorRegistry, grpc.aio.Channel]]:
+async def counting_server(
+    propose: Propose, security: ServerSecurity = UNPROTECTED
+) -> AsyncIterator[tuple[CollectorRegistry, grpc.aio.Channel]]:
     registry = CollectorRegistry()
-    server = ServiceServer(ServerConfig(port=0, grace_seconds=0.0), registry)
+    server = ServiceServer(ServerConfig(port=0, grace_seconds=0.0, security=security), registry)
     add_DraftServiceServicer_to_server(FakeDraft(propose), server)
     port = await server.start()
     try:
@@ -91,6 +95,17 @@ async def test_failed_call_has_its_code(propose: Propose, code: str) -> None:
         await until(lambda: counts.handled(code) == 1)
         assert counts.handled("OK") is None
         assert counts["msg_sent_total"] == 0
+
+
+async def test_a_call_without_a_token_is_of_the_kind_of_its_method(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text("alice:alice-has-this-token\n")
+    async with counting_server(echo, ServerSecurity(tokens_file=str(tokens))) as (registry, channel):
+        with pytest.raises(grpc.aio.AioRpcError):
+            await DraftServiceStub(channel).ProposeTokens(pb.ProposeTokensRequest())
+        counts = Counts(registry, "unary", "ProposeTokens")
+        await until(lambda: counts.handled("Unauthenticated") == 1)
+        assert counts["started_total"] == 1
 
 
 async def test_call_that_its_client_leaves() -> None:

@@ -74,7 +74,7 @@ def test_the_version() -> None:
         (["generate", "x", "--logit-bias", "5:1"], "--logit-bias: is '5:1'; it must be ID=BIAS, as in 42=-1.5"),
         (["generate", "x", "--logit-bias", "-5=1"], "--logit-bias: is -5"),
         (["serve", "draft", "--model", "m", "--port", "99999"], "port: is 99999; it must be between 0 and 65535"),
-        (["serve", "coordinator", "--target", "here"], "target_addresses: is 'here'; it must be host:port"),
+        (["serve", "coordinator", "--target", "here"], "target: is 'here'; it must be host:port"),
         (["serve", "coordinator", "--num-speculative-tokens", "17"], "num_speculative_tokens: is 17"),
     ],
 )

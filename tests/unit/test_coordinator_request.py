@@ -229,5 +229,5 @@ async def test_without_a_tokenizer_text_is_not_supported(fields: dict[str, objec
 )
 def test_a_config_outside_its_limits_is_refused(changes: dict[str, object]) -> None:
     values: dict[str, object] = {"server": ServerConfig(port=0), "target_addresses": ("a:1",)}
-    with pytest.raises(InvalidFieldError, match=next(iter(changes))):
+    with pytest.raises(InvalidFieldError, match=next(iter(changes)).removesuffix("_addresses")):
         CoordinatorConfig(**{**values, **changes})  # type: ignore[arg-type]
