@@ -65,9 +65,10 @@ async def pair_info(serving: Serving) -> pb.GetPairInfoResponse:
 
 async def _describe(pool: Pool[Any] | None) -> GetModelInfoResponse | None:
     """A service's own words, of the first instance that can be reached; None if there is none."""
+    deadline = Deadline.after(INFO_TIMEOUT)
     for link in () if pool is None else sorted(pool.links.values(), key=lambda link: not link.is_there):
         try:
-            return model_info_to_proto(await link.peer.info(INFO_TIMEOUT))
+            return model_info_to_proto(await link.peer.info(deadline.at_most(INFO_TIMEOUT)))
         except SpecpairError:
             continue
     return None

@@ -138,6 +138,8 @@ class Link(ABC, Generic[PeerT]):
         while True:
             try:
                 async for is_serving in self.peer.health():
+                    if self._is_serving and not is_serving:
+                        logger.info("the %s at %s takes nothing more at present", self.name, self.peer.address)
                     self._set_serving(is_serving)
             except SpecpairError as error:
                 logger.debug("no health of the %s at %s: %s", self.name, self.peer.address, error.message)
@@ -145,6 +147,8 @@ class Link(ABC, Generic[PeerT]):
                 self._complain(error, REFUSED_HINT if is_refusal(error) else hint)
             except Exception:
                 logger.exception("following the health of the %s failed", self.name)
+            if self._is_serving:
+                logger.warning("the %s at %s went away", self.name, self.peer.address)
             self._set_serving(False)
             await asyncio.sleep(RECONNECT_PAUSE)
 

@@ -6,9 +6,15 @@ from coordinator.deadline import Deadline
 from coordinator.peers.answers import Scores
 from coordinator.peers.backoff import Backoff
 from coordinator.peers.failures import AWAY, is_out_of_time
-from coordinator.peers.target_session import CALL_SECONDS, LEAST_TOKENS_PER_SECOND
+from coordinator.peers.target_session import CALL_SECONDS, LEAST_TOKENS_PER_SECOND, MOST_REPEATS
 from coordinator.peers.targets import Targets
-from specpair.errors import PeerUnavailableError, SpecpairError
+from specpair.errors import (
+    CapacityExhaustedError,
+    ForwardFailedError,
+    PeerUnavailableError,
+    SpecpairError,
+    VocabularyMismatchError,
+)
 from specpair.v1.logprobs_pb2 import TokenLogprobs
 
 
@@ -35,7 +41,7 @@ async def _score(
         return Backoff("target", deadline.or_after(patience), targets.news)
 
     latest = Deadline.after(patience + len(token_ids) / LEAST_TOKENS_PER_SECOND)
-    backoff, link = tries(), None
+    backoff, link, repeat_count = tries(), None, 0
     while True:
         link = link if link is not None and link.is_usable else targets.choose(token_ids)
         if link is None:
@@ -47,6 +53,18 @@ async def _score(
             await link.confirm(scores.instance_id, within)
             link.welcome()
             return scores
+        except VocabularyMismatchError:
+            if not (link.is_released or targets.has_better(link)):
+                raise
+            link = None
+        except CapacityExhaustedError as error:
+            link = None  # perhaps another has room
+            await backoff.pause(error)
+        except ForwardFailedError as error:
+            repeat_count += 1
+            if repeat_count > MOST_REPEATS:
+                raise
+            await backoff.pause(error)
         except AWAY as error:
             if deadline.is_over:  # nobody is blamed for the short patience of a client
                 backoff.check(error)

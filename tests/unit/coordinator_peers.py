@@ -128,8 +128,10 @@ class FakeSequences:
     def __init__(self, info: ModelInfo, address: str = "fake:1") -> None:
         self.model = info
         self.address = address
+        self.speaks_tls = False
         self.is_serving = True
         """What its health says; `say_health` tells of a change."""
+        self.is_dead = False
         self._health_changed = asyncio.Event()
         self.held: dict[str, Held] = {}
         self.names: list[str] = []
@@ -160,8 +162,15 @@ class FakeSequences:
     async def health(self) -> AsyncGenerator[bool, None]:
         while True:
             self._health_changed.clear()
+            if self.is_dead:
+                raise PeerUnavailableError("the connection broke")
             yield self.is_serving
             await self._health_changed.wait()
+
+    def die(self) -> None:
+        """The process is gone, and its connections with it."""
+        self.is_dead = True
+        self._health_changed.set()
 
     def say_health(self, *, is_serving: bool) -> None:
         self.is_serving = is_serving

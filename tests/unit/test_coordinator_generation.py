@@ -1,6 +1,7 @@
 """The loop of one request, above all when a peer fails: the tokens stay the target's own."""
 
 import asyncio
+import logging
 import time
 from dataclasses import replace
 from typing import Any
@@ -724,6 +725,25 @@ async def test_a_draft_that_hangs_though_it_says_it_serves_costs_its_deadline_on
         paid = [gap for gap in gaps if gap > 0.9 * CONFIG.draft_timeout]
         assert 1 <= len(paid) <= 2, "a busy machine may have a pause of its own"
         assert b.draft.faults.count <= 8, "each further pause is twice as long"
+
+
+async def test_an_instance_that_goes_is_in_the_log_though_nothing_runs_on_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.INFO, "coordinator.peers.link")
+    async with bench() as b:
+        link, drafts = b.pair.target.links["target:1"], b.pair.draft
+        b.target.say_health(is_serving=False)
+        await until(lambda: not link.is_there)
+        b.target.say_health(is_serving=True)
+        await until(lambda: link.is_there)
+
+        assert drafts is not None
+        b.draft.die()
+        await until(lambda: not drafts.is_there)
+    said = [(record.levelname, record.getMessage()) for record in caplog.records]
+    assert ("INFO", "the target at target:1 takes nothing more at present") in said
+    assert ("WARNING", "the draft at draft:1 went away") in said
 
 
 async def test_a_target_that_was_let_go_is_left() -> None:

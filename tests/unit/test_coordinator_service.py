@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 from coordinator.config import CoordinatorConfig
+from coordinator.peers import backoff
 from coordinator.service import CoordinatorServicer
 from coordinator.serving import Serving
 from specpair.errors import (
     CapacityExhaustedError,
+    ForwardFailedError,
     InvalidFieldError,
     PeerUnavailableError,
     PromptTooLongError,
@@ -219,6 +221,17 @@ async def test_a_target_that_is_away_is_asked_for_scores_again(service: Service)
     assert prompt.prompt_tokens[2].logprobs.logprob == pytest.approx(logprob(2, 3))
     assert end.summary.finish_reason == pb.FINISH_REASON_LENGTH
     assert not service.target.opened
+
+
+async def test_scores_are_made_good_as_verdicts_are(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(backoff, "FIRST_DELAY", 0.001)
+    service.target.score_faults.before = {0: ForwardFailedError(), 1: CapacityExhaustedError("full")}
+    first, *_ = [response async for response in service.generate(prompt_logprobs=1)]
+    assert len(first.prompt_tokens) == 3
+    await service.closed()
+    service.target.score_faults.before = dict.fromkeys(range(100), ForwardFailedError())
+    with pytest.raises(ForwardFailedError):
+        await anext(service.generate(prompt_logprobs=1))
 
 
 @pytest.mark.parametrize("extra", [-1, 1])
