@@ -97,8 +97,7 @@ class ContiguousCache(KeyValueCache):
         slab: Slab = holding.place
         self._held_blocks -= slab.block_count
         if len(slab.token_ids) >= self.block_size:
-            self._kept[slab] = None
-            self._kept_blocks += slab.block_count
+            self._keep_slab(slab)
 
     def plan(self, segments: Sequence[Segment]) -> "ContiguousPlan":
         return ContiguousPlan(segments)
@@ -111,6 +110,18 @@ class ContiguousCache(KeyValueCache):
         for holding in self._holdings:
             assert holding.length <= holding.place.block_count * self.block_size, "a slab is too small"
             assert holding.place not in self._kept, "a kept slab is held"
+
+    def _keep_slab(self, slab: Slab) -> None:
+        """Keeps it unless another kept one begins with it; those that it begins with are of no use beside it."""
+        for other in list(self._kept):
+            if begins_with(other.token_ids, slab.token_ids):
+                self._kept.move_to_end(other)
+                return
+            if begins_with(slab.token_ids, other.token_ids):
+                del self._kept[other]
+                self._kept_blocks -= other.block_count
+        self._kept[slab] = None
+        self._kept_blocks += slab.block_count
 
     def _take_over(self, slab: Slab) -> Slab:
         """A kept slab goes on as that of a new sequence."""
@@ -194,6 +205,10 @@ def slices(segment: Segment, start: int) -> dict[int, tuple[Tensor, Tensor]]:
         values = stack.values[:, :, start : segment.end].unbind(0)
         views.update(zip(stack.layers, zip(keys, values, strict=True), strict=True))
     return views
+
+
+def begins_with(token_ids: list[int], beginning: list[int]) -> bool:
+    return token_ids[: len(beginning)] == beginning
 
 
 def common_length(left: list[int], right: list[int]) -> int:

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from torch import Tensor
 
 from specpair.engine.block_pool import BlockPool
-from specpair.engine.cache import Holding, KeyValueCache, LayerShape, Segment
+from specpair.engine.cache import Holding, KeyValueCache, LayerShape, Segment, blocks_for
 from specpair.engine.contiguous_cache import ContiguousCache
 from specpair.engine.paged_cache import PagedCache
 from specpair.errors import CapacityExhaustedError
@@ -148,6 +148,23 @@ def test_kept_prefix_is_found(kind: str) -> None:
     second = cache.open([*tokens[:9], 77])
     assert second.length == (8 if kind == "paged" else 9)
     check_content(cache, second, tokens[: second.length])
+
+
+@pytest.mark.parametrize("lengths", [(6, 9, 6), (9, 6, 9), (6, 6, 9)])
+def test_what_another_kept_slab_begins_with_is_not_kept_beside_it(lengths: tuple[int, ...]) -> None:
+    """The same text again and again, as far as each request came."""
+    cache, tokens = make_cache("contiguous"), list(range(9))
+    holdings = [cache.open([]) for _ in lengths]
+    for holding, length in zip(holdings, lengths, strict=True):
+        feed(cache, holding, tokens[:length])
+        cache.keep(holding, tokens[:length])
+    for holding in holdings:
+        cache.free(holding)
+        cache.check_integrity()
+    assert cache.block_counts().kept < 2 * blocks_for(9, BLOCK_SIZE)
+    found = cache.open([*tokens, 77])
+    assert found.length == 9
+    check_content(cache, found, tokens)
 
 
 def test_paged_fork_shares_blocks_until_one_side_writes() -> None:
