@@ -126,6 +126,7 @@ class Serving:
         Then the rest ends with ShuttingDownError, behind all tokens that were ready: their clients may resume them.
         """
         self.admission.close()
+        logger.info("stopping: running requests have %g s to end", within, extra={"requests": self.request_count})
         if not await self._is_idle(within):
             logger.warning("requests that outlast the grace time: %d", self.request_count)
             self._draining.end()
@@ -200,6 +201,8 @@ class Serving:
             outcome, reason = Outcome.FAILED, f" ({error.reason})" if isinstance(error, SpecpairError) else ""
             raise
         finally:
+            if outcome == Outcome.CANCELLED and _are_complete(generations):
+                outcome = Outcome.FINISHED  # its client left when it had all, before the end of the call
             traced.set(outcome=outcome, **_totals(generations))
             metrics = self.pair.metrics.requests
             metrics.add_request(outcome, time.perf_counter() - arrival)
@@ -207,6 +210,11 @@ class Serving:
                 metrics.add_output(_sample(generation))
                 request = request_id or generations[0].sequence_id[:8]
                 _log_output(outcome + reason, request, index, generation)
+
+
+def _are_complete(generations: list[Generation]) -> bool:
+    """Whether everything was generated, and there was something to generate."""
+    return bool(generations) and all(one.request.max_tokens and one.output.finish_reason for one in generations)
 
 
 def _totals(generations: list[Generation]) -> dict[str, int]:

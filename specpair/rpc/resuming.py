@@ -33,34 +33,35 @@ async def generate_tokens(
     """The answers of CoordinatorService.GenerateTokens, in as many calls as it takes.
 
     When the coordinator goes away after the first answer, the request is sent again with the tokens that are here, for
-    `patience` seconds after the last answer; one that stops or starts is asked again as long before it has answered.
-    No token comes twice and none is lost; greedy and coupled outputs are what they would have been, others are
-    distributed so. Numbers in the summary are those of the last call. Requests for several outputs are not resumed.
-    Raises SpecpairError.
+    `patience` seconds; one that stops or starts is asked again as long before it has answered. No token comes twice and
+    none is lost; greedy and coupled outputs are what they would have been, others are distributed so. Numbers in the
+    summary are those of the last call. Requests for several outputs are not resumed. Raises SpecpairError.
     """
     request = _with_seed(request)
     can_resume = max(request.n, request.best_of, 1) == 1
-    last_heard, has_answer, pause, prelude_count = None, False, FIRST_PAUSE, 0
+    has_answer = is_complete = False
+    failed_at, pause, prelude_count = None, FIRST_PAUSE, 0
     while True:
         skipped_count = 0 if request.resumed_token_ids else prelude_count
         try:
             with peer_errors():
                 async for response in stub.GenerateTokens(request, metadata=metadata):
-                    last_heard, has_answer, pause = time.monotonic(), True, FIRST_PAUSE
+                    has_answer, failed_at, pause = True, None, FIRST_PAUSE
                     if skipped_count:  # what repeats the prompt came before
                         skipped_count -= 1
                         continue
                     if can_resume:
                         request.resumed_token_ids.extend(token.id for token in response.tokens)
                         prelude_count += not request.resumed_token_ids
+                        is_complete = response.HasField("summary")
                     yield response
-                    if can_resume and response.HasField("summary"):
-                        return
             return
         except PASSING as error:
-            if last_heard is None and _is_between(error):
-                last_heard = time.monotonic()
-            if last_heard is None or time.monotonic() - last_heard > patience or (has_answer and not can_resume):
+            if is_complete:
+                return  # it is all here; only the end of the call was lost
+            may_ask_again = can_resume if has_answer else failed_at is not None or _is_between(error)
+            failed_at = time.monotonic() if failed_at is None else failed_at
+            if not may_ask_again or time.monotonic() - failed_at > patience:
                 raise
             told_pause = error.retry_after if isinstance(error, CapacityExhaustedError) else 0.0
         await asyncio.sleep(min(told_pause + pause * random.uniform(0.5, 1.0), patience))

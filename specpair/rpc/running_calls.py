@@ -30,6 +30,11 @@ class RunningCalls:
         self._is_idle.set()
         self._open_streams: set[DrainableRequests[Any]] = set()
 
+    @property
+    def count(self) -> int:
+        """Calls under way, without those of health and reflection."""
+        return self._count
+
     def arrive(self) -> None:
         """A call came, of whichever method."""
         self._arrival_count += 1

@@ -160,11 +160,14 @@ class ServiceServer:
 
     async def stop(self) -> None:
         """Refuses new calls and ends idle streams; running calls have the grace time to finish."""
+        seconds = self._config.grace_seconds
+        if not self._is_stopping:
+            logger.info("stopping: running calls have %g s to end", seconds, extra={"calls": self._errors.calls.count})
         self.is_ready, self._is_stopping = False, True
-        deadline = time.monotonic() + self._config.grace_seconds
+        deadline = time.monotonic() + seconds
         await self._health.enter_graceful_shutdown()
         self._errors.calls.drain()
-        await asyncio.gather(*(drain(self._config.grace_seconds) for drain in self._drains))
+        await asyncio.gather(*(drain(seconds) for drain in self._drains))
         await self._errors.calls.wait_until_idle(max(deadline - time.monotonic(), 0.0))
         await self._errors.calls.wait_until_quiet(QUEUED_SECONDS)
         await asyncio.gather(self._server.stop(CLOSING_SECONDS), *(stop() for stop in self._stopped_together))

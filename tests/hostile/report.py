@@ -5,11 +5,14 @@ from typing import Any
 
 from tests.hostile.options import Options
 from tests.hostile.run import Outcome, holds_nothing, is_no_more
+from tests.hostile.verdicts import WRITE_FAILED
 
 MOST_HEALTH_SECONDS = 5.0
 """A health check may take so long on a machine that is busy with everything else; the loop is blocked if it does."""
 MOST_GROWTH_MIB = 384
 """Of the services' memory: messages up to 64 MiB leave pages behind that are used again."""
+MOST_WRITE_FAILURES = 0.002
+"""Of all messages, those of which the attacker's own library does not tell what came of them."""
 MOST_KEPT_TEXTS = 4
 """The target's own limit."""
 
@@ -49,6 +52,9 @@ def complaints(outcome: Outcome) -> list[str]:
         found.append(f"memory grew from {before['memory_mib']} to {after['memory_mib']} MiB")
     if after["target"]["kept_texts"] > MOST_KEPT_TEXTS:
         found.append(f"{after['target']['kept_texts']} texts are kept")
+    unknown_count, message_count = outcome.tally.verdicts[WRITE_FAILED], outcome.tally.messages.total()
+    if unknown_count > MOST_WRITE_FAILURES * message_count:
+        found.append(f"of {unknown_count} calls nothing is known but that they ended while they were sent")
     for name, seconds in outcome.longest_health_seconds.items():
         if seconds > MOST_HEALTH_SECONDS:
             found.append(f"a health check of {name} took {seconds:.1f} s")

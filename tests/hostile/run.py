@@ -58,7 +58,9 @@ class HostileRun:
                 options = self._options
                 await self._attack(wire, truth, outcome.tally, options.seed, options.messages, options.only_case)
                 checking.cancel()
-                await asyncio.gather(checking, return_exceptions=True)
+                [end] = await asyncio.gather(checking, return_exceptions=True)
+                if not isinstance(end, asyncio.CancelledError):
+                    outcome.tally.violate(f"proper requests are no longer checked: {end!r}"[:500])
             outcome.seconds = time.monotonic() - begin
             outcome.health_checks, outcome.longest_health_seconds = watch.check_count, watch.longest_seconds
             outcome.tally.violations += watch.failures

@@ -1,5 +1,6 @@
 """A short attack on real services, and that its judge sees what it has to see."""
 
+from collections import Counter
 from pathlib import Path
 from random import Random
 
@@ -18,7 +19,7 @@ from tests.hostile.options import Options
 from tests.hostile.report import complaints
 from tests.hostile.run import HostileRun, Outcome
 from tests.hostile.valid import message_for
-from tests.hostile.verdicts import OK, SECTION_8, complaint
+from tests.hostile.verdicts import OK, SECTION_8, WRITE_FAILED, complaint
 from tests.hostile.web import WebReply
 
 MESSAGES = 2000
@@ -120,6 +121,8 @@ def test_what_is_left_behind_is_seen() -> None:
         "memory_mib": 1000,
     }.items():
         assert complaints(Outcome(Tally(), before=before, after={**before, name: value})), name
+    untold = Tally(messages=Counter({"noise": 1000}), verdicts=Counter({WRITE_FAILED: 3}))
+    assert complaints(Outcome(untold, before=before, after=before))
     slow = Outcome(Tally(), before=before, after=before, longest_health_seconds={"http": 60.0})
     assert complaints(slow)
 

@@ -1,6 +1,7 @@
 """A coordinator that is told to stop: health turns at once, who runs may finish, the rest is told to come again."""
 
 import asyncio
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -76,7 +77,10 @@ async def test_who_runs_finishes_and_who_comes_is_refused(folder: Path) -> None:
         await pair.check_clean()
 
 
-async def test_what_outlasts_the_grace_time_ends_behind_its_tokens(folder: Path) -> None:
+async def test_what_outlasts_the_grace_time_ends_behind_its_tokens(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
     async with serving(folder, grace_seconds=0.1) as pair, connect(pair.address) as channel, http_client(pair) as http:
         stub: Any = CoordinatorServiceStub(channel)
         call = stub.GenerateTokens(message(1500))
@@ -94,6 +98,8 @@ async def test_what_outlasts_the_grace_time_ends_behind_its_tokens(folder: Path)
         assert isinstance(error_from_rpc(caught.value), ShuttingDownError)
         assert tokens and tokens == generate_greedily(load_plain(folder), PROMPT, len(tokens))
         text = (await streamed).text
+        begun = [record for record in caplog.records if record.getMessage().startswith("stopping: running requests")]
+        assert [vars(record)["requests"] for record in begun] == [2]
         assert '"code":"shutting_down"' in text and text.endswith("data: [DONE]\n\n")
         await asyncio.wait_for(stopping, 60)
         await pair.check_clean()

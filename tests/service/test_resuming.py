@@ -1,5 +1,6 @@
 """Outputs that go on after their coordinator went away: nothing twice, nothing lost, nothing changed."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 
@@ -167,6 +168,74 @@ async def test_a_resumed_request_comes_no_sooner_than_it_is_told(pair: RunningPa
         tokens = [token async for response in generate_tokens(stub, request) for token in response.tokens]
     assert len(tokens) == 4
     assert begun[2] - begun[1] > 0.7
+
+
+async def test_the_end_of_the_call_is_waited_for(pair: RunningPair) -> None:
+    """A client that leaves at the summary looks as if it had not wanted the rest."""
+    request = pb.GenerateTokensRequest(token_ids=pb.TokenIds(ids=PROMPT), max_tokens=4)
+    ends: list[str] = []
+
+    class Ending:
+        def __init__(self, stub: CoordinatorServiceStub, is_cut_off: bool):
+            self._stub = stub
+            self._is_cut_off = is_cut_off
+
+        async def GenerateTokens(
+            self, request: pb.GenerateTokensRequest, metadata: object
+        ) -> AsyncIterator[pb.GenerateTokensResponse]:
+            async for response in self._stub.GenerateTokens(request):
+                yield response
+            ends.append("read")
+            if self._is_cut_off:
+                raise PeerUnavailableError("killed behind the summary")
+
+    async with connect(pair.address) as channel:
+        for is_cut_off in (False, True):
+            stub = Ending(CoordinatorServiceStub(channel), is_cut_off)
+            tokens = [token async for response in generate_tokens(stub, request) for token in response.tokens]
+            assert len(tokens) == 4
+    assert ends == ["read", "read"]
+
+
+async def test_a_client_that_leaves_with_all_that_it_wanted_has_not_cancelled(pair: RunningPair) -> None:
+    registry = pair.front_end.registry
+
+    def count(outcome: str) -> float:
+        return registry.get_sample_value("specpair_requests_total", {"outcome": outcome}) or 0.0
+
+    finished, cancelled = count("finished"), count("cancelled")
+    for _ in range(20):
+        request = pb.GenerateTokensRequest(token_ids=pb.TokenIds(ids=PROMPT), max_tokens=4)
+        call = pair.coordinator.GenerateTokens(request)
+        while not (await call.read()).HasField("summary"):
+            pass
+        call.cancel()
+    await pair.check_clean()
+    async with asyncio.timeout(60):
+        while count("finished") + count("cancelled") < finished + cancelled + 20:
+            await asyncio.sleep(0.01)
+    assert count("cancelled") == cancelled
+
+
+async def test_patience_begins_when_the_coordinator_went_away(pair: RunningPair) -> None:
+    """A stream may be silent for long before, such as while its target is away."""
+    request = pb.GenerateTokensRequest(token_ids=pb.TokenIds(ids=PROMPT), max_tokens=4)
+
+    class Silent(Breaking):
+        async def GenerateTokens(
+            self, request: pb.GenerateTokensRequest, metadata: object
+        ) -> AsyncIterator[pb.GenerateTokensResponse]:
+            try:
+                async for response in super().GenerateTokens(request, metadata):
+                    yield response
+            except PeerUnavailableError:
+                await asyncio.sleep(0.7)
+                raise
+
+    async with connect(pair.address) as channel:
+        stub = Silent(CoordinatorServiceStub(channel), [1])
+        tokens = [t async for response in generate_tokens(stub, request, patience=0.5) for t in response.tokens]
+    assert len(tokens) == 4
 
 
 async def test_nobody_waits_for_a_successor_for_ever(pair: RunningPair) -> None:
