@@ -28,6 +28,8 @@ def secrets(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for parent in folder.parents[:3]:
         parent.chmod(0o755)
     subprocess.run(["sh", str(ROOT / "deploy" / "secrets.sh"), str(folder)], check=True, timeout=60)
+    for path in (folder / "prometheus", *(folder / "prometheus").iterdir()):
+        path.chmod(0o755)  # this machine's image of Prometheus may run as another user than the official one
     return folder
 
 
