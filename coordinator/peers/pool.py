@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence, Set
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Generic, Self, TypeVar
 
@@ -38,6 +38,8 @@ class Pool(Generic[LinkT]):
         self._addresses = addresses
         self._make = make
         self._watchers: dict[str, asyncio.Task[None]] = {}
+        self._missing: Set[str] = set()
+        """Those that the last answers left out."""
 
     @property
     def is_there(self) -> bool:
@@ -108,7 +110,8 @@ class Pool(Generic[LinkT]):
             await asyncio.gather(*self._watchers.values(), return_exceptions=True)
 
     async def discover(self) -> None:
-        """Takes up new instances and lets those go that the names no longer stand for."""
+        """Takes up new instances and lets those go that the names no longer stand for, twice in a row: an answer that
+        is cut short takes no target from the requests that it is busy with."""
         found: set[str] = set()
         is_complete = True
         for address in self._addresses:
@@ -120,8 +123,10 @@ class Pool(Generic[LinkT]):
         for address in found - self.links.keys():
             self.links[address] = self._make(address, self.news)
             self._watchers[address] = asyncio.create_task(self.links[address].watch())
-        for address in self.links.keys() - found if is_complete else ():
+        missing = self.links.keys() - found if is_complete else set[str]()
+        for address in missing & self._missing:
             await self._let_go(address)
+        self._missing = missing
 
     async def close(self) -> None:
         """Ends all connections."""

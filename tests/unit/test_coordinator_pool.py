@@ -57,6 +57,24 @@ async def test_hosts_are_taken_up_and_let_go_as_the_name_changes(monkeypatch: py
     assert closed == ["a:1", "b:1"]
 
 
+async def test_a_host_that_one_answer_leaves_out_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    both = {"a:1", "b:1"}
+    answers = iter([both, {"a:1"}, {"b:1"}, both, {"a:1"}, {"a:1"}])
+
+    async def resolve_name(address: str) -> frozenset[str]:
+        return frozenset(next(answers))
+
+    monkeypatch.setattr(pool, "resolve", resolve_name)
+    monkeypatch.setattr(pool, "DISCOVERY_INTERVAL", 60.0)
+    async with targets_of(*(FakeTarget(model_info(name), f"{name}:1") for name in "ab")).watched() as targets:
+        await until(lambda: set(targets.links) == both)
+        for _ in range(4):
+            await targets.discover()
+            assert set(targets.links) == both
+        await targets.discover()
+        assert set(targets.links) == {"a:1"}
+
+
 async def test_limits_are_those_that_every_target_keeps_and_places_add_up() -> None:
     fakes = [
         FakeTarget(model_info("a", max_model_len=100, max_num_seqs=4), "a:1"),
