@@ -69,8 +69,8 @@ async def test_services_that_forget_bend_nothing(served: Served, rule: str) -> N
         assert p_value(counts, served.model, PLAIN, length) > 1e-5, f"{length} tokens"
 
 
-async def resumed(served: Served, seed: int, **fields: Any) -> tuple[int, ...]:
-    """An output whose client leaves behind its first rounds, and asks for the rest."""
+async def resumed(served: Served, seed: int, most_left: int, **fields: Any) -> tuple[int, ...]:
+    """An output whose client leaves behind one of its first `most_left` tokens, and asks for the rest."""
     request = pb.GenerateTokensRequest(
         token_ids=pb.TokenIds(ids=PROMPT),
         max_tokens=MOST_TOKENS,
@@ -81,7 +81,7 @@ async def resumed(served: Served, seed: int, **fields: Any) -> tuple[int, ...]:
     call = served.pair.coordinator.GenerateTokens(request)
     async for response in call:
         request.resumed_token_ids.extend(token.id for token in response.tokens)
-        if len(request.resumed_token_ids) > seed % 3:
+        if len(request.resumed_token_ids) > seed % most_left:
             break
     call.cancel()
     tokens = list(request.resumed_token_ids)
@@ -91,26 +91,26 @@ async def resumed(served: Served, seed: int, **fields: Any) -> tuple[int, ...]:
     return tuple(tokens)
 
 
-async def draw_resumed(served: Served, samples: int, **fields: Any) -> Counter[tuple[int, ...]]:
+async def draw_resumed(served: Served, samples: int, most_left: int, **fields: Any) -> Counter[tuple[int, ...]]:
     gate = asyncio.Semaphore(16)
 
     async def one(seed: int) -> tuple[int, ...]:
         async with gate:
-            return await resumed(served, seed, **fields)
+            return await resumed(served, seed, most_left, **fields)
 
     return Counter(await asyncio.gather(*(one(seed) for seed in range(samples))))
 
 
 @pytest.mark.timeout(600)
 async def test_clients_that_resume_bend_nothing(served: Served) -> None:
-    counts = await draw_resumed(served, SAMPLES, rule=RULES["block"])
+    counts = await draw_resumed(served, SAMPLES, 3, rule=RULES["block"])
     for length in (2, 3, 4):
         assert p_value(counts, served.model, PLAIN, length) > 1e-5, f"{length} tokens"
 
 
 @pytest.mark.timeout(600)
 async def test_noise_that_is_used_again_is_seen(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Negative control: what is resumed begins with the step of the first token."""
+    """Negative control: what is resumed behind the first token begins with its step."""
     monkeypatch.setattr(Generation, "_first_step", 0)
-    counts = await draw_resumed(served, SAMPLES, rule=RULES["block"])
+    counts = await draw_resumed(served, SAMPLES, 1, rule=RULES["block"])
     assert p_value(counts, served.model, PLAIN, 2) < 1e-5

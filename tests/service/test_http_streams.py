@@ -335,7 +335,7 @@ async def test_half_a_surrogate_is_no_text(client: httpx.AsyncClient, message: d
     "wanted",
     [
         {**LONG, "n": 4, "stream": True, "include_rounds": True, "logprobs": 20},
-        {"prompt": [7] * 1500, "max_tokens": 1, "prompt_logprobs": 20},
+        {"prompt": [[7] * 1500] * 4, "max_tokens": 1, "prompt_logprobs": 20},  # more than the kernel keeps of its own
     ],
     ids=["stream", "body"],
 )

@@ -94,6 +94,11 @@ async def test_a_client_that_reads_slowly_keeps_its_call(monkeypatch: pytest.Mon
         await asyncio.wait_for(handler.has_ended.wait(), 60)
 
 
+def traces(caplog: pytest.LogCaptureFixture) -> list[str]:
+    """What was logged, but for the word that a server stops."""
+    return [record.getMessage() for record in caplog.records if not record.getMessage().startswith("stopping: ")]
+
+
 async def test_a_client_that_goes_away_during_an_error_leaves_no_trace(caplog: pytest.LogCaptureFixture) -> None:
     """Its status cannot be sent any more, or its message; both are nobody's fault."""
 
@@ -126,7 +131,7 @@ async def test_a_client_that_goes_away_during_an_error_leaves_no_trace(caplog: p
                 stream.cancel()
                 await asyncio.gather(*reads, return_exceptions=True)
             await asyncio.sleep(0.1)
-    assert not [record.getMessage() for record in caplog.records]
+    assert traces(caplog) == []
 
 
 async def wait_for(call: Any) -> Any:
@@ -152,7 +157,7 @@ async def test_a_server_that_stops_during_an_error_leaves_no_trace(caplog: pytes
             await server.stop()
             with pytest.raises(grpc.aio.AioRpcError):
                 await reading
-    assert not caplog.records
+    assert traces(caplog) == []
 
 
 async def test_more_calls_than_a_server_bears_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
