@@ -9,7 +9,7 @@ from typing import Any
 
 from tests.hostile.verdicts import HTTP_CLOSED, HTTP_OPEN
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 _HEADS = re.compile(rb"(?:^|(?<=[\r\n}]))HTTP/1\.[01] (\d{3}) ")
 
 
