@@ -21,7 +21,7 @@ from bench.arena import Arena, in_arena
 from bench.options import BenchOptions, add_options, read_options
 from bench.progress import Progress
 from bench.report import Report, Section
-from specpair.cli.failures import CommandError
+from command.failures import CommandError
 
 IN_ARENA = ("comparison", "drafters", "streams", "growth")
 """Sections that share one start of the services."""

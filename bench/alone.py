@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from bench.options import BenchOptions, add_options, read_options
 from bench.progress import Progress
 from bench.report import Report, Section
-from specpair.cli.failures import CommandError
+from command.failures import CommandError
 
 Measure = Callable[[BenchOptions, Progress], Awaitable[list[Section]]]
 

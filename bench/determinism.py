@@ -20,13 +20,13 @@ from torch import Tensor
 from bench.passes import feed
 from bench.prompts import held_out_prompts
 from bench.report import save
-from specpair.cli.bundled import BUNDLED, resolve_model
-from specpair.engine.aligned_runner import CHUNK_SIZE, AlignedRunner
-from specpair.engine.cache import Holding
-from specpair.engine.config import EngineConfig
+from command.bundled import BUNDLED, resolve_model
+from specpair.caches.holding import Holding
 from specpair.engine.host import choose_runner, make_cache
-from specpair.engine.loading import load as load_model
-from specpair.engine.model_runner import ModelRunner
+from specpair.engine_config import EngineConfig
+from specpair.models.aligned_runner import CHUNK_SIZE, AlignedRunner
+from specpair.models.loading import load as load_model
+from specpair.models.model_runner import ModelRunner
 
 Dtype = Literal["float32", "bfloat16"]
 PROMPT_TOKENS = 64

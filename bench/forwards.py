@@ -26,8 +26,8 @@ from bench.progress import Progress
 from bench.prompts import long_prompt
 from bench.ratios import Estimate, Pairs, ratio
 from bench.report import Section, Table
-from specpair.engine.device_defaults import choose_device, choose_dtype
-from specpair.engine.loading import read_settings
+from specpair.models.device_defaults import choose_device, choose_dtype
+from specpair.models.loading import read_settings
 
 ROWS: dict[Role, tuple[int, ...]] = {"target": (1, 2, 3, 5, 8, 16), "draft": (1,)}
 CONTEXTS = (128, 1024)

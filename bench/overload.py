@@ -22,9 +22,9 @@ from bench.options import SEED, BenchOptions
 from bench.processes import descriptor_count, resident_mib
 from bench.prompts import token_prompts
 from bench.report import save
-from specpair.cli.bundled import BUNDLED, resolve_model
-from specpair.cli.child import Child
-from specpair.cli.failures import CommandError
+from command.bundled import BUNDLED, resolve_model
+from command.child import Child
+from command.failures import CommandError
 from specpair.v1 import coordinator_service_pb2 as pb
 
 PROMPT_TOKENS = 64

@@ -11,11 +11,11 @@ from transformers.utils import logging
 
 from bench.options import BenchOptions
 from bench.threads import wanted_threads
-from specpair.engine.batch import Batch
-from specpair.engine.cache import Holding, Segment
-from specpair.engine.config import EngineConfig
+from specpair.caches.holding import Holding, Segment
 from specpair.engine.host import load_runner
-from specpair.engine.model_runner import ModelRunner
+from specpair.engine_config import EngineConfig
+from specpair.models.batch import Batch
+from specpair.models.model_runner import ModelRunner
 
 
 @dataclass(frozen=True, kw_only=True)

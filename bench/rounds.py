@@ -18,7 +18,7 @@ from bench.measurement import Counts, Output, Turn
 from bench.options import BenchOptions
 from bench.passes import TimedRunner
 from bench.ratios import Estimate, difference
-from specpair.engine.cache import Holding
+from specpair.caches.holding import Holding
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -21,7 +21,7 @@ from bench.progress import Progress
 from bench.prompts import long_prompt, token_prompts
 from bench.report import Report, Section, Table
 from bench.specpair_peer import Stream, receive, request_for
-from specpair.cli.failures import CommandError
+from command.failures import CommandError
 
 STREAMS = 4
 BUDGETS = (64, 128, 256, 512)

@@ -4,8 +4,8 @@ import os
 
 import torch
 
-from specpair.cli.options import thread_count
-from specpair.engine.device_defaults import choose_threads
+from command.options import thread_count
+from specpair.models.device_defaults import choose_threads
 
 
 def wanted_threads() -> int | None:

@@ -13,8 +13,8 @@ from transformers.generation.streamers import BaseStreamer
 from bench.case import Case, Peer
 from bench.measurement import Counts, Output
 from bench.threads import service_threads
-from specpair.engine.device_defaults import choose_device, choose_dtype
-from specpair.engine.loading import read_settings
+from specpair.models.device_defaults import choose_device, choose_dtype
+from specpair.models.loading import read_settings
 
 
 class Watch(BaseStreamer):

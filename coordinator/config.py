@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from coordinator.http.config import HttpConfig
 from specpair.errors import InvalidFieldError
 from specpair.options import check_range
-from specpair.rpc.config import ServerConfig
-from specpair.rpc.security import PLAIN, ChannelSecurity
+from specpair.security.settings import PLAIN, ChannelSecurity
+from specpair.server.config import ServerConfig
 
 DNS_PREFIX = "dns:"
 """Before `name:port`: every address that the name has is an instance of its own."""

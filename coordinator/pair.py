@@ -13,7 +13,7 @@ from coordinator.background import BackgroundTasks
 from coordinator.config import CoordinatorConfig
 from coordinator.metrics import CoordinatorMetrics, InstanceReading, ServiceReadings
 from coordinator.peers import Drafts, Pool, Targets, connect_drafts, connect_targets
-from specpair.rpc.secured_channel import check_channel_security
+from specpair.client.secured_channel import check_channel_security
 
 DRAIN_TIMEOUT = 3.0
 

@@ -12,8 +12,8 @@ from coordinator.http.server import HttpServer
 from coordinator.pair import connect_pair
 from coordinator.service import CoordinatorServicer
 from coordinator.serving import Serving
-from specpair.metrics_registry import service_registry
-from specpair.rpc.server import ServiceServer, run_service
+from specpair.server.metrics_registry import service_registry
+from specpair.server.server import ServiceServer, run_service
 from specpair.v1.coordinator_service_pb2_grpc import add_CoordinatorServiceServicer_to_server
 
 

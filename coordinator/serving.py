@@ -22,7 +22,7 @@ from coordinator.places import QueueLimits
 from coordinator.request import RequestReader
 from coordinator.responses import choice_response, generation_summary, prompt_responses
 from specpair.errors import SpecpairError
-from specpair.rpc.identity import client_name
+from specpair.server.identity import client_name
 from specpair.tracing import Span, continued, span
 from specpair.v1 import coordinator_service_pb2 as pb
 

@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from specpair.engine.config import EngineConfig
-from specpair.engine.sequence_limits import LEASE_SECONDS
+from specpair.engine_config import EngineConfig
 from specpair.options import Drafter, check_range
+from specpair.sequences.sequence_limits import LEASE_SECONDS
 
 
 @dataclass(frozen=True, kw_only=True)

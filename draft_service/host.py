@@ -12,16 +12,16 @@ from draft_service.drafters import make_drafters, why_not
 from draft_service.drafters.interface import Proposer, Resources
 from draft_service.proposal import Drafted, ProposeCall
 from draft_service.table_file import read_tables
-from specpair.engine.cache_owner import NoCaches
-from specpair.engine.config import EngineConfig
-from specpair.engine.held_sequence import HeldSequence
-from specpair.engine.sequence_limits import SequenceLimits
-from specpair.engine.sequence_store import SequenceStore
+from specpair.engine_config import EngineConfig
 from specpair.errors import InvalidFieldError, ModelRefusedError
 from specpair.model_info import ModelInfo, TokenizerFiles
 from specpair.options import Drafter, Encoding, Rule, SamplingOptions, SequenceOptions, check_range
-from specpair.rpc.config import MAX_MESSAGE_BYTES
-from specpair.rpc.identity import client_name
+from specpair.rpc.sizes import MAX_MESSAGE_BYTES
+from specpair.sequences.cache_owner import NoCaches
+from specpair.sequences.held_sequence import HeldSequence
+from specpair.sequences.sequence_limits import SequenceLimits
+from specpair.sequences.sequence_store import SequenceStore
+from specpair.server.identity import client_name
 from specpair.speculation.tables import Tables
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from torch import Tensor
 from draft_service.drafters.model import advance
 from draft_service.proposal import Drafted
 from specpair.engine.host import ModelHost
-from specpair.engine.sequence import Work
-from specpair.rpc.identity import client_name
+from specpair.engine.work import Work
+from specpair.server.identity import client_name
 
 
 class DraftModel(ModelHost[Drafted]):

@@ -9,13 +9,13 @@ from draft_service.config import DraftConfig
 from draft_service.host import DraftHost
 from draft_service.servicer import DraftServicer
 from specpair.engine.device_watch import watching_device
-from specpair.engine.leases import keeping_leases
 from specpair.engine.metrics import add_model_metrics
-from specpair.metrics_registry import service_registry
-from specpair.rpc.config import ServerConfig
-from specpair.rpc.metrics_endpoint import metrics_endpoint
-from specpair.rpc.sequence_servicer import SequenceServicer
-from specpair.rpc.server import ServiceServer, run_service
+from specpair.sequences.leases import keeping_leases
+from specpair.server.config import ServerConfig
+from specpair.server.metrics_endpoint import metrics_endpoint
+from specpair.server.metrics_registry import service_registry
+from specpair.server.sequence_servicer import SequenceServicer
+from specpair.server.server import ServiceServer, run_service
 from specpair.v1.draft_service_pb2_grpc import add_DraftServiceServicer_to_server
 from specpair.v1.sequence_service_pb2_grpc import add_SequenceServiceServicer_to_server
 

@@ -13,8 +13,8 @@ from corpus import read_texts
 from tokenizers import Tokenizer
 
 from draft_service.table_file import write_tables
-from specpair.engine.loading import read_tokenizer
 from specpair.model_info import TokenizerFiles
+from specpair.models.loading import read_tokenizer
 from specpair.speculation.tables import Tables, count_corpus
 
 BUNDLED_DRAFT = Path(__file__).parent / "bundled" / "draft"

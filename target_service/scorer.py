@@ -6,11 +6,11 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from specpair.engine.engine import Engine
-from specpair.engine.held_sequence import HeldSequence, wait_for_answer
-from specpair.engine.sequence_store import SequenceStore
-from specpair.engine.token_digest import token_digest
 from specpair.errors import NotFiniteError, SequenceNotFoundError, ShuttingDownError
 from specpair.options import SamplingOptions, SequenceOptions
+from specpair.sequences.held_sequence import HeldSequence, wait_for_answer
+from specpair.sequences.sequence_store import SequenceStore
+from specpair.sequences.token_digest import token_digest
 from specpair.speculation.logprobs import TokenLogprobs
 from target_service.scoring import MOST_ROWS, ScoredText, score_work
 

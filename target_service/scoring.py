@@ -4,8 +4,9 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from specpair.engine.sequence import Sequence, Work
+from specpair.engine.work import Work
 from specpair.errors import NotFiniteError
+from specpair.sequences.sequence import Sequence
 from specpair.speculation.logprobs import TokenLogprobs, token_logprobs
 from specpair.speculation.sampling import finite_rows
 

@@ -5,15 +5,15 @@ from contextlib import asynccontextmanager
 
 from prometheus_client.registry import CollectorRegistry
 
-from specpair.engine.config import EngineConfig
 from specpair.engine.device_watch import watching_device
-from specpair.engine.leases import keeping_leases
 from specpair.engine.metrics import add_model_metrics
-from specpair.metrics_registry import service_registry
-from specpair.rpc.config import ServerConfig
-from specpair.rpc.metrics_endpoint import metrics_endpoint
-from specpair.rpc.sequence_servicer import SequenceServicer
-from specpair.rpc.server import ServiceServer, run_service
+from specpair.engine_config import EngineConfig
+from specpair.sequences.leases import keeping_leases
+from specpair.server.config import ServerConfig
+from specpair.server.metrics_endpoint import metrics_endpoint
+from specpair.server.metrics_registry import service_registry
+from specpair.server.sequence_servicer import SequenceServicer
+from specpair.server.server import ServiceServer, run_service
 from specpair.v1.sequence_service_pb2_grpc import add_SequenceServiceServicer_to_server
 from specpair.v1.target_service_pb2_grpc import add_TargetServiceServicer_to_server
 from target_service.servicer import TargetServicer

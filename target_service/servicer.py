@@ -9,9 +9,9 @@ import grpc.aio
 
 from specpair.errors import NotSupportedError
 from specpair.options import MAX_LOGPROBS, check_count, check_range
-from specpair.rpc.limits import check_sequence_id
 from specpair.rpc.messages import body_of
-from specpair.rpc.streams import serve_calls
+from specpair.server.limits import check_sequence_id
+from specpair.server.streams import serve_calls
 from specpair.speculation.drafting import DraftRows
 from specpair.speculation.logprobs import TokenLogprobs
 from specpair.tracing import span

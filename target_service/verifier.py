@@ -13,15 +13,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from specpair.engine.config import EngineConfig
-from specpair.engine.held_sequence import HeldSequence
 from specpair.engine.host import ModelHost
-from specpair.engine.model_facts import ModelFacts
-from specpair.engine.model_runner import ModelRunner
-from specpair.engine.sequence import Work
+from specpair.engine.work import Work
+from specpair.engine_config import EngineConfig
 from specpair.errors import NotFiniteError
+from specpair.models.model_facts import ModelFacts
+from specpair.models.model_runner import ModelRunner
 from specpair.options import Rule, SequenceOptions
-from specpair.rpc.identity import client_name
+from specpair.sequences.held_sequence import HeldSequence
+from specpair.server.identity import client_name
 from specpair.speculation.adjustments import adjust
 from specpair.speculation.arrays import Array, native, placed
 from specpair.speculation.coupling import verify_choices, verify_coupled

@@ -4,7 +4,7 @@ from typing import Any
 
 import torch
 
-from specpair.engine.fused_runner import FusedRunner
+from specpair.models.fused_runner import FusedRunner
 
 
 def poison(host: Any, token_id: int) -> None:

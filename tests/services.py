@@ -20,12 +20,12 @@ from coordinator.serving import Serving
 from draft_service.config import DraftConfig
 from draft_service.host import DraftHost
 from draft_service.serve import open_draft
-from specpair.engine.config import EngineConfig
-from specpair.metrics_registry import service_registry
-from specpair.rpc.client import connect
-from specpair.rpc.config import ServerConfig
-from specpair.rpc.security import PLAIN, UNPROTECTED, ChannelSecurity, ServerSecurity
-from specpair.rpc.server import ServiceServer
+from specpair.client.channel import connect
+from specpair.engine_config import EngineConfig
+from specpair.security.settings import PLAIN, UNPROTECTED, ChannelSecurity, ServerSecurity
+from specpair.server.config import ServerConfig
+from specpair.server.metrics_registry import service_registry
+from specpair.server.server import ServiceServer
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub, add_CoordinatorServiceServicer_to_server
 from specpair.v1.draft_service_pb2_grpc import DraftServiceStub

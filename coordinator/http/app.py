@@ -19,8 +19,8 @@ from coordinator.http.headers import AnswerHeaders
 from coordinator.http.request_counter import RequestCounter
 from coordinator.http.stalled_clients import StalledClients
 from specpair.errors import SpecpairError
-from specpair.rpc.authentication import Authenticator
-from specpair.rpc.host_check import MESSAGE, MISDIRECTED, host_checked
+from specpair.server.authentication import Authenticator
+from specpair.server.host_check import MESSAGE, MISDIRECTED, host_checked
 from specpair.version import package_version
 
 PAGE = Path(__file__).parent / "page"

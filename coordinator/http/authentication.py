@@ -8,10 +8,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from coordinator.http.failures import failure_response
 from specpair.errors import UnauthenticatedError
-from specpair.rpc.authentication import Authenticator
-from specpair.rpc.http_server import CERTIFICATE_NAME
-from specpair.rpc.identity import ANONYMOUS, name_client
-from specpair.rpc.tokens import AUTHORIZATION
+from specpair.security.tokens import AUTHORIZATION
+from specpair.server.authentication import Authenticator
+from specpair.server.http_server import CERTIFICATE_NAME
+from specpair.server.identity import ANONYMOUS, name_client
 
 OPEN_PATHS = ("/health",)
 """For whoever reaches the port: load balancers have no secrets, and it tells none."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from specpair.options import check_range
-from specpair.rpc.security import UNPROTECTED, ServerSecurity, check_exposure
+from specpair.security.settings import UNPROTECTED, ServerSecurity, check_exposure
 
 MAX_BODY_BYTES = 4 * 1024 * 1024
 """Largest body of a request: a million token ids, or a longer text than most models can read."""

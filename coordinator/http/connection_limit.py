@@ -7,7 +7,7 @@ from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from coordinator.http.failures import error_body, retry_headers
-from specpair.rpc.http_server import CONNECTIONS, HttpConnection
+from specpair.server.http_server import CONNECTIONS, HttpConnection
 
 MOST_CONNECTIONS = 1024
 

@@ -9,7 +9,7 @@ from coordinator.http.failures import retry_headers
 from coordinator.http.front_end import FrontEnd
 from coordinator.http.health import health_of
 from coordinator.http.models import check_model, model_document
-from specpair.metrics_text import render_in_turns
+from specpair.server.metrics_text import render_in_turns
 
 router = APIRouter()
 

@@ -8,8 +8,8 @@ import uvicorn
 from coordinator.http.app import create_app
 from coordinator.http.connection_limit import MOST_CONNECTIONS
 from coordinator.http.front_end import FrontEnd
-from specpair.rpc.config import join_address
-from specpair.rpc.http_server import QuietServer, connection_options, listen, scheme
+from specpair.rpc.addresses import join_address
+from specpair.server.http_server import QuietServer, connection_options, listen, scheme
 
 KEEP_ALIVE_SECONDS = 75
 """How long an idle connection is kept; longer than clients keep theirs, so that they do not meet one being closed."""

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from specpair.rpc.config import STALLED_SECONDS
-from specpair.rpc.http_server import CUT
+from specpair.server.config import STALLED_SECONDS
+from specpair.server.http_server import CUT
 
 PIECE_BYTES = 64 * 1024
 

@@ -11,7 +11,7 @@ from coordinator.peers import DraftSession, Proposed, Verdict
 from coordinator.request import GenerationRequest
 from specpair.errors import InvalidDistributionError, SpecpairError
 from specpair.options import Drafter
-from specpair.rpc.config import MAX_MESSAGE_BYTES
+from specpair.rpc.sizes import MAX_MESSAGE_BYTES
 
 MAX_PROPOSAL_BYTES = MAX_MESSAGE_BYTES - 64 * 1024
 """What the target is sent of the draft's; the rest of its message has room beside it."""

@@ -4,7 +4,7 @@ import asyncio
 import socket
 
 from coordinator.config import DNS_PREFIX
-from specpair.rpc.config import join_address
+from specpair.rpc.addresses import join_address
 
 
 async def resolve(address: str) -> frozenset[str]:

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from coordinator.peers.answers import Proposed, elapsed_us
 from coordinator.peers.model_peer import ModelPeer
-from specpair.rpc.client import proposal_caller
-from specpair.rpc.security import PLAIN, ChannelSecurity
+from specpair.client.channel import proposal_caller
+from specpair.security.settings import PLAIN, ChannelSecurity
 from specpair.v1 import draft_service_pb2
 
 

@@ -11,9 +11,9 @@ from coordinator.peers.failures import AWAY, is_refusal
 from coordinator.peers.model_peer import ModelPeer
 from coordinator.peers.news import News
 from coordinator.peers.owed_closes import OwedCloses
+from specpair.client.tls_hints import tls_hint
 from specpair.errors import CapacityExhaustedError, SpecpairError, VocabularyMismatchError
 from specpair.model_info import ModelInfo
-from specpair.rpc.tls_hints import tls_hint
 
 CALL_TIMEOUT = 10.0
 RECONNECT_PAUSE = 0.1

@@ -7,12 +7,12 @@ from grpc_health.v1.health_pb2 import HealthCheckRequest, HealthCheckResponse
 from grpc_health.v1.health_pb2_grpc import HealthStub
 
 from coordinator.peers.failures import known_failures
+from specpair.client.channel import connect
 from specpair.errors import NotSupportedError, SpecpairError
 from specpair.model_info import ModelInfo, TokenizerFiles
 from specpair.options import SamplingOptions, SequenceOptions
-from specpair.rpc.client import connect
 from specpair.rpc.messages import model_info_from_proto, open_request, sampling_to_proto
-from specpair.rpc.security import PLAIN, ChannelSecurity
+from specpair.security.settings import PLAIN, ChannelSecurity
 from specpair.v1 import sequence_service_pb2
 from specpair.v1.sequence_service_pb2_grpc import SequenceServiceStub
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from coordinator.peers.answers import Scores, Verdict, elapsed_us
 from coordinator.peers.failures import known_failures
 from coordinator.peers.model_peer import ModelPeer
-from specpair.rpc.client import verification_caller
-from specpair.rpc.security import PLAIN, ChannelSecurity
+from specpair.client.channel import verification_caller
+from specpair.security.settings import PLAIN, ChannelSecurity
 from specpair.v1 import logprobs_pb2, proposal_pb2, target_service_pb2
 from specpair.v1.target_service_pb2_grpc import TargetServiceStub
 

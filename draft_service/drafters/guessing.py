@@ -8,8 +8,8 @@ from torch import Tensor
 
 from draft_service.drafters.interface import Proposer
 from draft_service.proposal import Drafted, ProposeCall
-from specpair.engine.held_sequence import HeldSequence
 from specpair.options import Drafter, Encoding
+from specpair.sequences.held_sequence import HeldSequence
 from specpair.speculation.count_row import TOTAL, CountRow
 from specpair.speculation.guess import Predictor
 from specpair.speculation.guessing import Round, draw_proposal

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from draft_service.proposal import Drafted, ProposeCall
-from specpair.engine.held_sequence import HeldSequence
-from specpair.engine.sequence import Work
+from specpair.engine.work import Work
+from specpair.sequences.held_sequence import HeldSequence
 from specpair.speculation.tables import Tables
 
 

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from draft_service.drafters.interface import Proposer, Resources, WorkRunner
 from draft_service.proposal import Drafted, ProposeCall
-from specpair.engine.held_sequence import HeldSequence
-from specpair.engine.sequence import Work
+from specpair.engine.work import Work
 from specpair.errors import NotFiniteError
 from specpair.options import Drafter, Encoding, Rule, SequenceOptions
+from specpair.sequences.held_sequence import HeldSequence
 from specpair.speculation.adjustments import adjust
 from specpair.speculation.arrays import native, placed
 from specpair.speculation.count_row import TOTAL, CountRow

@@ -4,8 +4,8 @@ from draft_service.drafters.guessing import propose_guesses
 from draft_service.drafters.interface import Proposer, Resources, WorkRunner
 from draft_service.drafters.model import ModelDrafter
 from draft_service.proposal import Drafted, ProposeCall
-from specpair.engine.held_sequence import HeldSequence
 from specpair.options import Drafter
+from specpair.sequences.held_sequence import HeldSequence
 from specpair.speculation.guess import Predictor
 from specpair.speculation.ngram import NgramPredictor
 

@@ -17,17 +17,19 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from specpair.engine.batch import Batch
-from specpair.engine.cache import Segment
-from specpair.engine.failures import check_device, is_out_of_memory
+from specpair.caches.holding import Segment
+from specpair.caches.out_of_memory import is_out_of_memory
+from specpair.engine.failures import check_device
 from specpair.engine.gathering import Gathering
 from specpair.engine.holdings import Holdings, is_holding
-from specpair.engine.model_runner import ModelRunner
 from specpair.engine.pass_clock import pass_clock
 from specpair.engine.scheduler import Chunk, schedule
-from specpair.engine.sequence import BatchSize, Sequence, Work
 from specpair.engine.statistics import EngineStatistics
+from specpair.engine.work import BatchSize, Work
 from specpair.errors import CapacityExhaustedError, ForwardFailedError, ShuttingDownError
+from specpair.models.batch import Batch
+from specpair.models.model_runner import ModelRunner
+from specpair.sequences.sequence import Sequence
 
 log = logging.getLogger(__name__)
 

@@ -2,20 +2,13 @@
 
 import torch
 
-NO_MEMORY = ("DefaultCPUAllocator", "bad_alloc", "ALLOC_FAILED", "out of memory")
-"""In the texts of errors that have no class of their own: torch on a CPU, C++, cuBLAS, the CUDA runtime."""
+from specpair.caches.out_of_memory import is_out_of_memory
+
 LOST_DEVICE = ("CUDA error", "CUDA driver error", "cuDNN error")
 
 
 class DeviceLostError(Exception):
     """After a failed assertion or an illegal access on the device every later call fails; only a new process helps."""
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Whether a smaller pass may go through."""
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    return isinstance(error, RuntimeError) and any(text in str(error) for text in NO_MEMORY)
 
 
 def is_lost_device(error: Exception) -> bool:

@@ -8,8 +8,9 @@ waits for a sequence if that is usually absent for less than the fixed cost.
 
 from collections.abc import Sequence as Several
 
-from specpair.engine.sequence import Sequence, Work
+from specpair.engine.work import Work
 from specpair.running_slope import RunningSlope
+from specpair.sequences.sequence import Sequence
 
 PASS_MEMORY = 512
 PRIOR_WEIGHT = 1.0

@@ -4,11 +4,12 @@ import contextlib
 import time
 from collections.abc import Sequence as Several
 
-from specpair.engine.cache import KeyValueCache
+from specpair.caches.cache import KeyValueCache
 from specpair.engine.scheduler import Chunk
-from specpair.engine.sequence import Sequence, Work
 from specpair.engine.statistics import EngineStatistics
+from specpair.engine.work import Work
 from specpair.errors import CapacityExhaustedError
+from specpair.sequences.sequence import Sequence
 
 
 class Holdings:

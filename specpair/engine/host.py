@@ -10,27 +10,27 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from specpair.engine.aligned_runner import AlignedRunner
-from specpair.engine.cache import KeyValueCache, LayerShape, blocks_for
-from specpair.engine.cache_memory import cache_bytes
-from specpair.engine.config import EngineConfig
-from specpair.engine.contiguous_cache import ContiguousCache
-from specpair.engine.device_defaults import choose_pass_timeout, choose_threads, choose_token_budget
+from specpair.caches.cache import KeyValueCache, LayerShape, blocks_for
+from specpair.caches.cache_memory import cache_bytes
+from specpair.caches.contiguous_cache import ContiguousCache
+from specpair.caches.paged_cache import PagedCache
 from specpair.engine.engine import Engine
-from specpair.engine.fused_runner import FusedRunner
-from specpair.engine.fusible import is_fusible
-from specpair.engine.held_sequence import Answer
-from specpair.engine.loading import load
-from specpair.engine.model_facts import ModelFacts
-from specpair.engine.model_runner import ModelRunner
-from specpair.engine.paged_cache import PagedCache
-from specpair.engine.self_check import check, check_deterministic
-from specpair.engine.sequence import Work
-from specpair.engine.sequence_limits import SequenceLimits
-from specpair.engine.sequence_store import SequenceStore
+from specpair.engine.work import Work
+from specpair.engine_config import EngineConfig
 from specpair.errors import ModelRefusedError
 from specpair.model_info import ModelInfo, TokenizerFiles
+from specpair.models.aligned_runner import AlignedRunner
+from specpair.models.device_defaults import choose_pass_timeout, choose_threads, choose_token_budget
+from specpair.models.fused_runner import FusedRunner
+from specpair.models.fusible import is_fusible
+from specpair.models.loading import load
+from specpair.models.model_facts import ModelFacts
+from specpair.models.model_runner import ModelRunner
+from specpair.models.self_check import check, check_deterministic
 from specpair.options import SamplingOptions, SequenceOptions
+from specpair.sequences.held_sequence import Answer
+from specpair.sequences.sequence_limits import SequenceLimits
+from specpair.sequences.sequence_store import SequenceStore
 
 log = logging.getLogger(__name__)
 

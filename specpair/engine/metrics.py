@@ -7,9 +7,9 @@ from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector, CollectorRegistry
 
-from specpair.engine.cache import BlockCounts, KeyValueCache
-from specpair.engine.sequence_limits import Refusal
+from specpair.caches.cache import BlockCounts, KeyValueCache
 from specpair.engine.statistics import EngineStatistics, Tally
+from specpair.sequences.sequence_limits import Refusal
 
 
 class CountedSequences(Protocol):

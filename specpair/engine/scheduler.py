@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from specpair.engine.sequence import Work
+from specpair.engine.work import Work
 
 
 class Chunk(NamedTuple):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from specpair.errors import InvalidFieldError
-from specpair.rpc.config import DISTRIBUTION_METHODS, MAX_MESSAGE_BYTES, MAX_PLAIN_BYTES, MAX_TOGETHER_CALLS
+from specpair.rpc.sizes import DISTRIBUTION_METHODS, MAX_MESSAGE_BYTES, MAX_PLAIN_BYTES, MAX_TOGETHER_CALLS
 
 SMALL_BYTES = 16 * 1024
 """Up to this size nobody counts: there is not room for many fields, and most messages are as small."""

@@ -9,8 +9,8 @@ import pytest
 import typer.main
 import yaml
 
-from specpair.cli.main import app
-from specpair.rpc.server import WATCHDOG_MARGIN_SECONDS
+from command.main import app
+from specpair.server.server import WATCHDOG_MARGIN_SECONDS
 from tests.compose.engine import ROOT, SECURED, find_compose
 
 SERVICES = {"target", "draft", "coordinator", "prometheus", "grafana"}

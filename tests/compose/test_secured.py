@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 import pytest
 
-from specpair.rpc.credentials import http_client_context
-from specpair.rpc.security import TlsFiles
+from specpair.security.credentials import http_client_context
+from specpair.security.settings import TlsFiles
 from tests.compose.engine import FILES, ROOT, SECURED, Project, find_compose, images
 from tests.compose.test_compose import ask_prometheus, containers, engine, ports, wait_for
 

@@ -18,7 +18,7 @@ import pytest
 from tests.tiny_models import generate_greedily, load_plain
 
 BUNDLED = Path(__file__).parents[2] / "models" / "bundled"
-COMMAND = [sys.executable, "-m", "specpair.cli"]
+COMMAND = [sys.executable, "-m", "command"]
 START_SECONDS = 100
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
 

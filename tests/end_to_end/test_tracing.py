@@ -100,7 +100,7 @@ def check_one_trace(found: Found) -> None:
 
 
 def test_without_the_extra_the_flag_is_an_error() -> None:
-    script = "import sys; sys.modules['opentelemetry.sdk'] = None; from specpair.cli.main import app; app()"
+    script = "import sys; sys.modules['opentelemetry.sdk'] = None; from command.main import app; app()"
     done = subprocess.run(
         [sys.executable, "-c", script, "generate", "x", "--otel"], capture_output=True, text=True, timeout=60
     )

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from specpair.rpc.client import connect
+from specpair.client.channel import connect
 from specpair.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
 from tests.faults.instance import Instance
 from tests.faults.proxy import FaultProxy, fault_proxy

@@ -12,7 +12,7 @@ from typing import Any
 import grpc.aio
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from specpair.rpc.client import connect
+from specpair.client.channel import connect
 from specpair.v1 import sequence_service_pb2
 from specpair.v1.sequence_service_pb2_grpc import SequenceServiceStub
 from tests.faults.nursery import fork_service

@@ -13,7 +13,7 @@ from multiprocessing import forkserver
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
-PRELOADED = ["specpair.cli.main", "coordinator.serve", "draft_service.serve", "target_service.serve"]
+PRELOADED = ["command.main", "coordinator.serve", "draft_service.serve", "target_service.serve"]
 ENVIRONMENT = {
     "OMP_NUM_THREADS": "1",
     "OMP_WAIT_POLICY": "PASSIVE",
@@ -40,7 +40,7 @@ def _serve(arguments: list[str], log_path: str) -> None:
     for stream in (1, 2):
         os.dup2(log, stream)
     os.setsid()
-    from specpair.cli.main import app
+    from command.main import app
 
     sys.argv = ["specpair", "serve", *arguments]
     app()

@@ -14,7 +14,7 @@ from typing import Any
 import grpc
 import grpc.aio
 
-from specpair.rpc.client import connect
+from specpair.client.channel import connect
 from specpair.v1 import draft_service_pb2 as draft_pb2
 from specpair.v1 import target_service_pb2 as target_pb2
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from specpair.rpc.client import connect
+from specpair.client.channel import connect
 from specpair.v1 import error_reason_pb2
 from specpair.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
 from tests.faults.cluster import free_port

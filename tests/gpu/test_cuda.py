@@ -16,7 +16,7 @@ from tests.service.test_greedy import make_similar, prompts
 from tests.service.test_options import OPTIONS, PROMPT, RULES, VOCABULARY, until_stop
 from tests.services import engine_config, running_pair
 from tests.tiny_models import generate_greedily, load_plain, make_model, make_variation
-from tests.unit.test_engine_deterministic import check_all_ways
+from tests.unit.specpair.models.test_aligned_runner import check_all_ways
 
 pytestmark = [
     pytest.mark.gpu,

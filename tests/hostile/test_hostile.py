@@ -129,7 +129,9 @@ def test_what_is_left_behind_is_seen() -> None:
 
 def test_faults_in_the_log() -> None:
     assert faults_in(["WARNING uvicorn.error Invalid HTTP request received."]) == []
-    assert len(faults_in(["ERROR specpair.rpc.interceptors a call failed", "Traceback (most recent call last):"])) == 2
+    assert (
+        len(faults_in(["ERROR specpair.server.interceptors a call failed", "Traceback (most recent call last):"])) == 2
+    )
     gone = "ERROR grpc._cython.cygrpc ExecuteBatchError raised in core by servicer method [/a/b]"
     assert faults_in([gone, "Traceback (most recent call last):", "  ..."]) == []
 

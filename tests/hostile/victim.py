@@ -17,7 +17,7 @@ from typing import Any
 import torch
 import uvloop
 
-from specpair.engine.config import EngineConfig
+from specpair.engine_config import EngineConfig
 from tests.hostile.limits import MAX_LENGTH, MAX_PROPOSED, MOST_SEQUENCES, VOCABULARY
 from tests.services import RunningModel, RunningPair, engine_config, running_pair
 from tests.tiny_models import make_model, make_variation

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import trustme
 
-from specpair.rpc.security import TlsFiles
+from specpair.security.settings import TlsFiles
 
 
 class Authority:

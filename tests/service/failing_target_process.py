@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 
-from specpair.engine.batch import Batch
-from specpair.engine.config import EngineConfig
-from specpair.engine.model_runner import ModelRunner
-from specpair.rpc.config import ServerConfig
+from specpair.engine_config import EngineConfig
+from specpair.models.batch import Batch
+from specpair.models.model_runner import ModelRunner
+from specpair.server.config import ServerConfig
 from target_service.serve import serve
 
 LOST = "CUDA error: device-side assert triggered"

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from specpair.errors import ModelRefusedError
-from specpair.rpc import server as rpc_server
-from specpair.rpc.config import ServerConfig
-from specpair.rpc.server import ServiceServer, run_service
+from specpair.server import server as rpc_server
+from specpair.server.config import ServerConfig
+from specpair.server.server import ServiceServer, run_service
 from specpair.v1.draft_service_pb2_grpc import add_DraftServiceServicer_to_server
 from tests.service.rpc_servers import FakeDraft, echo
 

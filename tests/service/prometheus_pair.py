@@ -14,11 +14,11 @@ from typing import Any
 import httpx
 import yaml
 
-from specpair.cli.local_pair import free_port
+from command.local_pair import free_port
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "prometheus"
 PATIENCE_SECONDS = 60.0
-COMMAND = [sys.executable, "-m", "specpair.cli", "serve"]
+COMMAND = [sys.executable, "-m", "command", "serve"]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
 
 

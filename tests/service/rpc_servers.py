@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager
 
 import grpc.aio
 
+from specpair.client.channel import ProposalCaller, connect
 from specpair.errors import PeerUnavailableError
-from specpair.rpc.client import ProposalCaller, connect
-from specpair.rpc.config import ServerConfig
-from specpair.rpc.security import PLAIN, UNPROTECTED, ChannelSecurity, ServerSecurity
-from specpair.rpc.server import ServiceServer
-from specpair.rpc.streams import serve_calls
+from specpair.security.settings import PLAIN, UNPROTECTED, ChannelSecurity, ServerSecurity
+from specpair.server.config import ServerConfig
+from specpair.server.server import ServiceServer
+from specpair.server.streams import serve_calls
 from specpair.v1 import draft_service_pb2 as pb
 from specpair.v1.draft_service_pb2_grpc import DraftServiceServicer, add_DraftServiceServicer_to_server
 

@@ -12,11 +12,11 @@ from grpc_health.v1.health_pb2_grpc import HealthStub
 from grpc_reflection.v1alpha import reflection_pb2
 from grpc_reflection.v1alpha.reflection_pb2_grpc import ServerReflectionStub
 
+from specpair.client.channel import proposal_caller
 from specpair.errors import PeerUnavailableError, UnauthenticatedError
-from specpair.rpc.client import proposal_caller
-from specpair.rpc.identity import client_name
-from specpair.rpc.security import PLAIN, ChannelSecurity, ServerSecurity
 from specpair.rpc.status import error_from_rpc
+from specpair.security.settings import PLAIN, ChannelSecurity, ServerSecurity
+from specpair.server.identity import client_name
 from specpair.v1 import draft_service_pb2 as pb
 from specpair.v1.draft_service_pb2_grpc import DraftServiceStub
 from tests.service.rpc_servers import Gates, channel_to, draft_server
@@ -104,7 +104,7 @@ async def test_strangers_hold_no_calls_with_checks_that_they_do_not_finish(
     tokens: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nor is what they send read: they get the state of the process, whatever they ask, or do not."""
-    monkeypatch.setattr("specpair.rpc.server.MAX_CALLS", 2)
+    monkeypatch.setattr("specpair.server.server.MAX_CALLS", 2)
     forever = asyncio.Event()
 
     async def nothing() -> AsyncIterator[bytes]:

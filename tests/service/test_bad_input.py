@@ -14,7 +14,7 @@ from grpc_status import rpc_status
 from coordinator.config import CoordinatorConfig
 from coordinator.pair import connect_pair
 from specpair.errors import VocabularyMismatchError
-from specpair.rpc.config import ServerConfig
+from specpair.server.config import ServerConfig
 from specpair.v1 import draft_service_pb2, proposal_pb2, target_service_pb2
 from specpair.v1 import sequence_service_pb2 as pb
 from tests.poison import poison

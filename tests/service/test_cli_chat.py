@@ -16,7 +16,7 @@ from specpair.v1 import coordinator_service_pb2 as pb
 from tests.services import RunningPair, engine_config, running_pair
 
 BUNDLED = Path(__file__).parents[2] / "models" / "bundled"
-COMMAND = [sys.executable, "-m", "specpair.cli", "chat"]
+COMMAND = [sys.executable, "-m", "command", "chat"]
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "TERM": "xterm", "COLUMNS": "200"}
 LIMIT = 60.0
 

@@ -4,9 +4,9 @@ import asyncio
 
 from typer.testing import CliRunner, Result
 
-from specpair.cli.main import app
-from specpair.rpc.config import ServerConfig
-from specpair.rpc.server import ServiceServer
+from command.main import app
+from specpair.server.config import ServerConfig
+from specpair.server.server import ServiceServer
 
 
 async def ask(port: int) -> Result:

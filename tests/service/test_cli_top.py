@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from specpair.cli.scrape import Endpoint
-from specpair.cli.top import ask_all
-from specpair.cli.top_figures import BLOCK_STATES, model_figures, state, traffic
-from specpair.rpc.config import ServerConfig
-from specpair.rpc.metrics_endpoint import metrics_endpoint
+from command.scrape import Endpoint
+from command.top import ask_all
+from command.top_figures import BLOCK_STATES, model_figures, state, traffic
+from specpair.server.config import ServerConfig
+from specpair.server.metrics_endpoint import metrics_endpoint
 from tests.service.test_cli_chat import on_terminal
 from tests.services import engine_config, running_pair
 from tests.tiny_models import make_model
-from tests.unit.test_cli_top import COORDINATOR, answering
+from tests.unit.command.test_top import COORDINATOR, answering
 
 PROMPT = [5, 2, 7, 2, 11]
 
@@ -66,7 +66,7 @@ async def test_the_figures_are_those_of_the_requests(tmp_path: Path) -> None:
 async def test_on_a_terminal_it_goes_on_until_ctrl_c() -> None:
     with answering(COORDINATOR) as url:
         flags = ["--metrics", url, "--draft-metrics", "none", "--target-metrics", "none", "--interval", "0.1"]
-        async with on_terminal(sys.executable, "-m", "specpair.cli", "top", *flags) as terminal:
+        async with on_terminal(sys.executable, "-m", "command", "top", *flags) as terminal:
             await terminal.wait_for("since start")
             await terminal.wait_for("last 0 s")
             await terminal.wait_for("last 0 s")

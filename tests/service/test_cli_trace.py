@@ -7,7 +7,7 @@ from asyncio.subprocess import PIPE
 from pathlib import Path
 
 from tests.services import engine_config, running_pair
-from tests.unit.test_cli_trace import check_trace
+from tests.unit.command.test_trace import check_trace
 
 BUNDLED = Path(__file__).parents[2] / "models" / "bundled"
 
@@ -16,7 +16,7 @@ async def test_a_trace_of_a_real_request(tmp_path: Path) -> None:
     file = tmp_path / "trace.json"
     flags = ["--max-tokens", "24", "--ignore-eos", "--num-speculative-tokens", "3", "--n", "2", "-o", str(file)]
     async with running_pair(engine_config(BUNDLED / "target"), engine_config(BUNDLED / "draft")) as pair:
-        command = [sys.executable, "-m", "specpair.cli", "trace", "def add(a, b):", "--address", pair.address, *flags]
+        command = [sys.executable, "-m", "command", "trace", "def add(a, b):", "--address", pair.address, *flags]
         process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE)
         out, err = await process.communicate()
     assert (process.returncode, out) == (0, b""), err

@@ -7,7 +7,7 @@ import grpc.aio
 import httpx
 import pytest
 
-from specpair.rpc.security import ChannelSecurity, ServerSecurity
+from specpair.security.settings import ChannelSecurity, ServerSecurity
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
 from specpair.v1.sampling_pb2 import SamplingOptions

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from specpair.cli.info import info_table
+from command.info import info_table
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import sampling_pb2
 from tests.services import RunningPair, engine_config, running_pair

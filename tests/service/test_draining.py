@@ -9,8 +9,8 @@ import grpc.aio
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
+from specpair.client.channel import connect
 from specpair.errors import ShuttingDownError
-from specpair.rpc.client import connect
 from specpair.rpc.status import error_from_rpc
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub

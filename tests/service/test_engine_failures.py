@@ -13,8 +13,8 @@ import pytest
 import torch
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from specpair.engine.batch import Batch
-from specpair.rpc.client import connect
+from specpair.client.channel import connect
+from specpair.models.batch import Batch
 from specpair.v1 import draft_service_pb2, target_service_pb2
 from specpair.v1 import sequence_service_pb2 as pb
 from specpair.v1.sequence_service_pb2_grpc import SequenceServiceStub

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from specpair.engine.config import EngineConfig
+from specpair.engine_config import EngineConfig
 from tests.services import engine_config, running_pair
 from tests.tiny_models import CONFIGS, generate_greedily, load_plain, make_model
 

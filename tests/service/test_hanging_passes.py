@@ -14,7 +14,7 @@ import pytest
 import torch
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from specpair.engine.batch import Batch
+from specpair.models.batch import Batch
 from specpair.v1 import draft_service_pb2, target_service_pb2
 from specpair.v1 import sequence_service_pb2 as pb
 from specpair.v1.sequence_service_pb2_grpc import SequenceServiceStub

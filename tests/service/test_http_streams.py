@@ -18,8 +18,8 @@ from coordinator.http.app import create_app
 from coordinator.http.config import HttpConfig
 from coordinator.http.front_end import FrontEnd
 from coordinator.http.server import HttpServer
-from specpair.rpc.http_server import CUT, HttpConnection
-from specpair.rpc.server import BindError
+from specpair.server.http_server import CUT, HttpConnection
+from specpair.server.server import BindError
 from specpair.v1 import coordinator_service_pb2 as pb
 from tests.http_service import http_client, openai_client, running_bundled_pair
 from tests.services import RunningPair

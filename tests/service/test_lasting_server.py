@@ -9,7 +9,7 @@ from typing import NoReturn
 import grpc.aio
 import pytest
 
-from specpair.rpc.lasting_server import LastingServer
+from specpair.server.lasting_server import LastingServer
 from specpair.v1 import draft_service_pb2 as pb
 from specpair.v1.draft_service_pb2_grpc import DraftServiceStub
 from tests.hostile.frames import deadly_call
@@ -59,7 +59,7 @@ async def test_a_server_is_kept_where_nobody_can_look(monkeypatch: pytest.Monkey
 
 
 async def test_without_its_port_the_service_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("specpair.rpc.lasting_server.REOPEN_SECONDS", 0.3)
+    monkeypatch.setattr("specpair.server.lasting_server.REOPEN_SECONDS", 0.3)
     failures: list[str] = []
     made: list[grpc.aio.Server] = []
 

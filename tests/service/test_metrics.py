@@ -25,10 +25,10 @@ from coordinator.outputs.acceptance import Acceptance
 from coordinator.outputs.choices import Choices
 from coordinator.outputs.generation import Generation
 from coordinator.places import Refusal
-from specpair.engine import sequence_limits
-from specpair.metrics_text import render
 from specpair.options import Drafter, Rule
 from specpair.rpc.messages import drafter_to_proto, rule_to_proto
+from specpair.sequences import sequence_limits
+from specpair.server.metrics_text import render
 from specpair.tracing import tracing
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import sampling_pb2

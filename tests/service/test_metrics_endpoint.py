@@ -11,11 +11,11 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
-from specpair.metrics_registry import service_registry
-from specpair.rpc.config import ServerConfig
-from specpair.rpc.metrics_endpoint import metrics_endpoint
-from specpair.rpc.security import ServerSecurity
-from specpair.rpc.server import BindError
+from specpair.security.settings import ServerSecurity
+from specpair.server.config import ServerConfig
+from specpair.server.metrics_endpoint import metrics_endpoint
+from specpair.server.metrics_registry import service_registry
+from specpair.server.server import BindError
 from specpair.version import package_version
 
 HOST = "127.0.0.1"
@@ -120,7 +120,7 @@ async def test_other_names_get_no_answer() -> None:
 
 async def test_silent_connections_keep_nobody_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those that ask nothing, or never end their heads, make room; one that is used again and again stays."""
-    monkeypatch.setattr("specpair.rpc.metrics_endpoint.MOST_CONNECTIONS", 4)
+    monkeypatch.setattr("specpair.server.metrics_endpoint.MOST_CONNECTIONS", 4)
     async with AsyncExitStack() as stack:
         port = await stack.enter_async_context(metrics_endpoint(service_registry("draft"), CONFIG))
         limits = httpx.Limits(max_connections=1)

@@ -15,7 +15,7 @@ from tests.services import engine_config, running_pair
 from tests.tiny_models import make_model
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1"}
-COMMAND = [sys.executable, "-m", "specpair.cli", "serve", "draft", "--drafter", "ngram", "--port", "0"]
+COMMAND = [sys.executable, "-m", "command", "serve", "draft", "--drafter", "ngram", "--port", "0"]
 
 
 @asynccontextmanager

@@ -12,11 +12,11 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from prometheus_client.registry import CollectorRegistry
 
+from specpair.client.channel import ProposalCaller, proposal_caller
 from specpair.errors import SequenceNotFoundError
-from specpair.rpc.client import ProposalCaller, proposal_caller
-from specpair.rpc.config import ServerConfig
-from specpair.rpc.security import UNPROTECTED, ServerSecurity
-from specpair.rpc.server import ServiceServer
+from specpair.security.settings import UNPROTECTED, ServerSecurity
+from specpair.server.config import ServerConfig
+from specpair.server.server import ServiceServer
 from specpair.v1 import draft_service_pb2 as pb
 from specpair.v1.draft_service_pb2_grpc import DraftServiceStub, add_DraftServiceServicer_to_server
 from tests.service.rpc_servers import FakeDraft, Propose, channel_to, echo

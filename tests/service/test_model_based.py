@@ -19,7 +19,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from specpair.engine.config import EngineConfig
+from specpair.engine_config import EngineConfig
 from specpair.v1 import draft_service_pb2, proposal_pb2, target_service_pb2
 from specpair.v1 import sequence_service_pb2 as pb
 from tests.services import RunningModel, engine_config, running_draft, running_target

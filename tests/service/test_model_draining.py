@@ -12,12 +12,12 @@ import pytest
 import torch
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from specpair.engine.batch import Batch
+from specpair.client.channel import VerificationCaller, connect, verification_caller
 from specpair.errors import PeerUnavailableError, ShuttingDownError
-from specpair.rpc.client import VerificationCaller, connect, verification_caller
-from specpair.rpc.config import ServerConfig
-from specpair.rpc.server import ServiceServer
+from specpair.models.batch import Batch
 from specpair.rpc.status import error_from_rpc
+from specpair.server.config import ServerConfig
+from specpair.server.server import ServiceServer
 from specpair.v1 import sequence_service_pb2 as pb
 from specpair.v1 import target_service_pb2
 from specpair.v1.sequence_service_pb2_grpc import SequenceServiceStub

@@ -16,11 +16,11 @@ from prometheus_client.registry import CollectorRegistry
 
 from draft_service.config import DraftConfig
 from draft_service.serve import open_draft
-from specpair.metrics_registry import service_registry
 from specpair.options import Drafter
-from specpair.rpc.config import ServerConfig
-from specpair.rpc.security import ChannelSecurity, ServerSecurity
-from specpair.rpc.server import ServiceServer
+from specpair.security.settings import ChannelSecurity, ServerSecurity
+from specpair.server.config import ServerConfig
+from specpair.server.metrics_registry import service_registry
+from specpair.server.server import ServiceServer
 from specpair.v1 import draft_service_pb2 as draft_pb
 from specpair.v1 import sequence_service_pb2 as pb
 from specpair.v1.draft_service_pb2_grpc import DraftServiceStub

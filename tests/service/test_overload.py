@@ -11,7 +11,7 @@ import pytest
 from google.rpc import error_details_pb2
 from grpc_status import rpc_status
 
-from specpair.rpc.client import connect
+from specpair.client.channel import connect
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
 from tests.http_service import http_client

@@ -10,11 +10,11 @@ import pytest
 
 from draft_service.config import DraftConfig
 from draft_service.serve import open_draft
+from specpair.client.channel import connect
 from specpair.options import Drafter
-from specpair.rpc.client import connect
-from specpair.rpc.config import ServerConfig
-from specpair.rpc.security import ServerSecurity
-from specpair.rpc.server import ServiceServer
+from specpair.security.settings import ServerSecurity
+from specpair.server.config import ServerConfig
+from specpair.server.server import ServiceServer
 from specpair.v1 import draft_service_pb2 as draft_pb
 from specpair.v1 import sequence_service_pb2 as pb
 from specpair.v1.draft_service_pb2_grpc import DraftServiceStub

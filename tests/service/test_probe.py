@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from specpair.metrics_registry import service_registry
-from specpair.rpc.config import ServerConfig
-from specpair.rpc.metrics_endpoint import metrics_endpoint
-from specpair.rpc.security import ServerSecurity
+from specpair.security.settings import ServerSecurity
+from specpair.server.config import ServerConfig
+from specpair.server.metrics_endpoint import metrics_endpoint
+from specpair.server.metrics_registry import service_registry
 from tests.service.certificates import Authority
 
 PROBE = Path(__file__).parents[2] / "deploy" / "probe.py"

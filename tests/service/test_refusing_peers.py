@@ -17,8 +17,8 @@ from coordinator.serving import Serving
 from draft_service.config import DraftConfig
 from specpair.errors import InvalidFieldError, PeerUnavailableError, SpecpairError
 from specpair.options import Drafter
-from specpair.rpc.config import ServerConfig
-from specpair.rpc.security import ChannelSecurity, ServerSecurity, TlsFiles
+from specpair.security.settings import ChannelSecurity, ServerSecurity, TlsFiles
+from specpair.server.config import ServerConfig
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1.sampling_pb2 import SamplingOptions
 from tests.service.certificates import Authority

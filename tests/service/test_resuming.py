@@ -8,6 +8,8 @@ import grpc
 import grpc.aio
 import pytest
 
+from specpair.client.channel import connect
+from specpair.client.resuming import generate_tokens
 from specpair.errors import (
     CapacityExhaustedError,
     InvalidFieldError,
@@ -15,8 +17,6 @@ from specpair.errors import (
     ShuttingDownError,
     StartingError,
 )
-from specpair.rpc.client import connect
-from specpair.rpc.resuming import generate_tokens
 from specpair.rpc.status import peer_errors
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import sampling_pb2

@@ -11,9 +11,9 @@ import grpc.aio
 import pytest
 
 from specpair.errors import CapacityExhaustedError, InvalidFieldError, SpecpairError
-from specpair.rpc.config import ServerConfig
-from specpair.rpc.server import ServiceServer
 from specpair.rpc.status import error_from_rpc
+from specpair.server.config import ServerConfig
+from specpair.server.server import ServiceServer
 from tests.service.rpc_servers import channel_to, draft_server
 
 SECRET = "/home/somebody/secret"

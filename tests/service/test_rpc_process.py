@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from specpair.client.channel import proposal_caller
 from specpair.errors import PeerUnavailableError
-from specpair.rpc.client import proposal_caller
 from specpair.v1 import draft_service_pb2 as pb
 from tests.service.rpc_servers import answer_after_recovery, channel_to, draft_server
 

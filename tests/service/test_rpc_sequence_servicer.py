@@ -11,11 +11,11 @@ import pytest
 from specpair.errors import InvalidFieldError, LengthNotReachedError, NotSupportedError, SequenceNotFoundError
 from specpair.model_info import ModelInfo, TokenizerFiles
 from specpair.options import Encoding, Rule, SamplingOptions, SequenceOptions
-from specpair.rpc.config import ServerConfig
 from specpair.rpc.messages import model_info_from_proto
-from specpair.rpc.sequence_servicer import TOKENIZER_CHUNK_BYTES, SequenceServicer
-from specpair.rpc.server import ServiceServer
 from specpair.rpc.status import peer_errors
+from specpair.server.config import ServerConfig
+from specpair.server.sequence_servicer import TOKENIZER_CHUNK_BYTES, SequenceServicer
+from specpair.server.server import ServiceServer
 from specpair.v1 import sampling_pb2
 from specpair.v1 import sequence_service_pb2 as pb
 from specpair.v1.sequence_service_pb2_grpc import SequenceServiceStub, add_SequenceServiceServicer_to_server

@@ -10,12 +10,12 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
 
+from specpair.client.channel import proposal_caller
 from specpair.errors import PeerUnavailableError, ShuttingDownError, StartingError
-from specpair.rpc.client import proposal_caller
-from specpair.rpc.config import ServerConfig
-from specpair.rpc.running_calls import RunningCalls
-from specpair.rpc.server import BindError, ServiceServer
 from specpair.rpc.status import error_from_rpc, peer_errors
+from specpair.server.config import ServerConfig
+from specpair.server.running_calls import RunningCalls
+from specpair.server.server import BindError, ServiceServer
 from specpair.v1 import draft_service_pb2 as pb
 from specpair.v1.draft_service_pb2_grpc import DraftServiceStub, add_DraftServiceServicer_to_server
 from tests.service.rpc_servers import FakeDraft, Gates, channel_to, draft_server, echo

@@ -12,11 +12,11 @@ import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from specpair.errors import CapacityExhaustedError, ClientStalledError
-from specpair.rpc import interceptors, limited_context
-from specpair.rpc import server as rpc_server
-from specpair.rpc.config import ServerConfig
-from specpair.rpc.server import ServiceServer
 from specpair.rpc.status import abort, error_from_rpc, peer_errors, rich_status
+from specpair.server import interceptors, limited_context
+from specpair.server import server as rpc_server
+from specpair.server.config import ServerConfig
+from specpair.server.server import ServiceServer
 from tests.service.rpc_servers import channel_to
 
 PIECE = bytes(256 * 1024)

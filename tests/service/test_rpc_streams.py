@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 import grpc.aio
 import pytest
 
+from specpair.client import channel as client
+from specpair.client.channel import ProposalCaller, proposal_caller, verification_caller
 from specpair.errors import (
     BaseLengthMismatchError,
     InvalidFieldError,
@@ -15,8 +17,7 @@ from specpair.errors import (
     ShuttingDownError,
     SpecpairError,
 )
-from specpair.rpc import client, streams
-from specpair.rpc.client import ProposalCaller, proposal_caller, verification_caller
+from specpair.server import streams
 from specpair.v1 import draft_service_pb2 as pb
 from specpair.v1 import proposal_pb2
 from specpair.v1 import target_service_pb2 as target_pb2

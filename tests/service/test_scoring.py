@@ -13,7 +13,7 @@ import pytest
 import torch
 
 from coordinator.peers import scoring
-from specpair.engine.batch import Batch
+from specpair.models.batch import Batch
 from specpair.v1 import target_service_pb2 as pb
 from specpair.v1.coordinator_service_pb2 import GenerateTokensRequest, TokenIds
 from target_service.scorer import MOST_UNFINISHED

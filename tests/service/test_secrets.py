@@ -10,8 +10,8 @@ import yaml
 
 from draft_service.config import DraftConfig
 from specpair.options import Drafter
-from specpair.rpc.credentials import http_client_context
-from specpair.rpc.security import ChannelSecurity, ServerSecurity, TlsFiles
+from specpair.security.credentials import http_client_context
+from specpair.security.settings import ChannelSecurity, ServerSecurity, TlsFiles
 from tests.services import PairSecurity, engine_config, running_pair
 from tests.tiny_models import make_model
 

@@ -13,11 +13,11 @@ import pytest
 from openai import AsyncOpenAI, AuthenticationError, DefaultAsyncHttpxClient
 from typer.testing import CliRunner, Result
 
+from command.main import app
 from draft_service.config import DraftConfig
-from specpair.cli.main import app
 from specpair.options import Drafter
-from specpair.rpc.credentials import http_client_context
-from specpair.rpc.security import PLAIN, ChannelSecurity, ServerSecurity, TlsFiles
+from specpair.security.credentials import http_client_context
+from specpair.security.settings import PLAIN, ChannelSecurity, ServerSecurity, TlsFiles
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
 from tests.service.certificates import Authority

@@ -12,16 +12,16 @@ import pytest
 import uvicorn
 import uvloop
 
+from specpair.client.channel import proposal_caller
+from specpair.client.tls_hints import tls_hint
 from specpair.errors import InvalidFieldError
-from specpair.metrics_registry import service_registry
-from specpair.rpc.client import proposal_caller
-from specpair.rpc.config import ServerConfig
-from specpair.rpc.credentials import http_client_context
-from specpair.rpc.http_server import CERTIFICATE_NAME, QuietServer, connection_options, listen
-from specpair.rpc.metrics_endpoint import metrics_endpoint
-from specpair.rpc.security import PLAIN, ChannelSecurity, ServerSecurity, TlsFiles
-from specpair.rpc.server import ServiceServer
-from specpair.rpc.tls_hints import tls_hint
+from specpair.security.credentials import http_client_context
+from specpair.security.settings import PLAIN, ChannelSecurity, ServerSecurity, TlsFiles
+from specpair.server.config import ServerConfig
+from specpair.server.http_server import CERTIFICATE_NAME, QuietServer, connection_options, listen
+from specpair.server.metrics_endpoint import metrics_endpoint
+from specpair.server.metrics_registry import service_registry
+from specpair.server.server import ServiceServer
 from specpair.v1 import draft_service_pb2 as pb
 from specpair.v1.draft_service_pb2_grpc import DraftServiceStub
 from tests.faults.proxy import fault_proxy
@@ -219,7 +219,7 @@ async def test_a_command_that_does_not_trust_the_server_says_so_in_one_line(tmp_
     """As a process, since gRPC writes to standard error by itself."""
     authority, stranger = Authority(tmp_path), Authority(tmp_path, "stranger")
     async with draft_server(security=ServerSecurity(tls=authority.tls("server"))) as (_, port):
-        command = [sys.executable, "-m", "specpair.cli", "health", "--address", f"127.0.0.1:{port}"]
+        command = [sys.executable, "-m", "command", "health", "--address", f"127.0.0.1:{port}"]
         process = await asyncio.create_subprocess_exec(
             *command, "--tls-ca", str(stranger.path), stderr=asyncio.subprocess.PIPE, cwd=Path(__file__).parents[2]
         )

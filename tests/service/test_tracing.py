@@ -10,7 +10,7 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from specpair.rpc.client import proposal_caller
+from specpair.client.channel import proposal_caller
 from specpair.tracing import MAX_TRACE_CONTEXT_LENGTH, continued, span, trace_context, trace_metadata, tracing
 from specpair.tracing_id import current_trace_id
 from specpair.v1 import coordinator_service_pb2 as pb

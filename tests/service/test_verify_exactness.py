@@ -21,14 +21,14 @@ from torch import Tensor
 
 import draft_service.drafters.model as drafter
 import target_service.verifier as verifier
+from command.exactness_run import Wishes, describe, settings_for, verify
+from command.failures import CommandError
 from draft_service.host import DraftHost
-from specpair.cli.exactness_run import Wishes, describe, settings_for, verify
-from specpair.cli.failures import CommandError
+from specpair.client import channel as client
 from specpair.errors import InvalidFieldError
 from specpair.exactness.plan import Kind, Settings
 from specpair.exactness.report import Report, Verdict
 from specpair.options import Rule, SamplingOptions
-from specpair.rpc import client
 from specpair.speculation import verification
 from specpair.speculation.arrays import Array
 from specpair.speculation.count_row import TOTAL
@@ -264,7 +264,7 @@ async def test_the_command(tmp_path: Path) -> None:
     async with running_pair(*map(engine_config, paths)) as pair:
         arguments = ["--address", pair.address, "--draws", "20", "--rule", "block", "--seed", "5", "--json"]
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "specpair.cli", "verify-exactness", *arguments, stdout=PIPE, stderr=PIPE
+            sys.executable, "-m", "command", "verify-exactness", *arguments, stdout=PIPE, stderr=PIPE
         )
         stdout, stderr = await process.communicate()
     assert (process.returncode, stderr) == (0, b"")

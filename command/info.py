@@ -1,0 +1,97 @@
+"""`specpair info`: which pair serves, within which limits, and whether all of it is ready."""
+
+import asyncio
+import json as json_module
+from typing import Annotated, Any
+
+import typer
+from google.protobuf.json_format import MessageToDict
+from rich.console import Console
+from rich.table import Table
+
+from command import options as opt
+from command.connection import coordinator_at
+from command.failures import FAILED, friendly
+from specpair.rpc.messages import model_info_from_proto
+from specpair.v1 import coordinator_service_pb2 as pb
+from specpair.v1.sequence_service_pb2 import GetModelInfoResponse
+
+TIMEOUT = 10.0
+
+
+@friendly
+def info(
+    address: opt.AddressOption = opt.DEFAULT_ADDRESS,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
+    no_color: opt.NoColorOption = False,
+) -> None:
+    """Show the pair that serves, its limits and its state.
+
+    Exits with status 0 only when the coordinator, the draft and the target are all ready.
+    """
+    pair = asyncio.run(_ask(address))
+    if json:
+        typer.echo(json_module.dumps(_document(pair), indent=2))
+    else:
+        Console(no_color=no_color or None, highlight=False).print(info_table(pair, address))
+    if not is_ready(pair):
+        raise typer.Exit(FAILED)
+
+
+def is_ready(pair: pb.GetPairInfoResponse) -> bool:
+    return pair.HasField("draft") and pair.HasField("target")
+
+
+async def _ask(address: str) -> pb.GetPairInfoResponse:
+    async with coordinator_at(address) as stub:
+        return await stub.GetPairInfo(pb.GetPairInfoRequest(), timeout=TIMEOUT)
+
+
+def _document(pair: pb.GetPairInfoResponse) -> dict[str, Any]:
+    """The message with its own field names and numbers as numbers, which protobuf's JSON writes as strings."""
+    document = MessageToDict(pair, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
+    for name in ("draft", "target"):
+        document.setdefault(name, None)
+        if document[name] is not None:
+            document[name]["parameter_count"] = int(document[name]["parameter_count"])
+    return {"ready": is_ready(pair), **document}
+
+
+def info_table(pair: pb.GetPairInfoResponse, address: str) -> Table:
+    table = Table("", "draft", "target", title=f"specpair {pair.version} at {address}", title_justify="left")
+    models = [getattr(pair, name) if pair.HasField(name) else None for name in ("draft", "target")]
+    table.add_row("state", *(_state(model) for model in models))
+    facts = [{} if model is None else _facts(model) for model in models]
+    for label in dict.fromkeys(label for known in facts for label in known):
+        table.add_row(label, *(known.get(label, "") for known in facts))
+    own = f"{pair.num_speculative_tokens}" if pair.HasField("num_speculative_tokens") else "an adaptive number of"
+    most = pair.max_num_speculative_tokens
+    table.caption = f"{pair.request_count} requests running · {own} tokens proposed per round, at most {most}"
+    table.caption_justify = "left"
+    return table
+
+
+def _state(model: GetModelInfoResponse | None) -> str:
+    return "[red]not reached[/]" if model is None else "[green]ready[/]"
+
+
+def _facts(model: GetModelInfoResponse) -> dict[str, str]:
+    """What there is to say; a draft may have drafters and no model."""
+    drafters = model_info_from_proto(model).drafters
+    return {
+        **(_model_facts(model) if model.vocab_size else {}),
+        **({"drafters": ", ".join(drafters)} if drafters else {}),
+        "longest sequence": f"{model.max_model_len} tokens",
+        "most proposed": f"{model.max_num_speculative_tokens} tokens",
+        "sequences": f"{model.sequence_count} open, at most {model.max_num_seqs} of one client",
+    }
+
+
+def _model_facts(model: GetModelInfoResponse) -> dict[str, str]:
+    return {
+        "model": f"{model.model_name} ({model.architecture})",
+        "weights": f"{model.parameter_count / 1e6:.1f} M, {model.dtype}, vocabulary {model.vocab_size}",
+        "device": f"{model.device}, {model.cache} cache",
+        "cache blocks free": f"{model.free_block_count} of {model.block_count}, {model.block_size} tokens each",
+        "deterministic": "yes" if model.deterministic else "no",
+    }

@@ -1,0 +1,220 @@
+"""Keys and values in one slab per sequence: nothing is gathered, which is faster on a CPU."""
+
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from specpair.caches.cache import BlockCounts, CachePlan, KeyValueCache, LayerShape, blocks_for
+from specpair.caches.holding import Holding, Segment
+from specpair.caches.out_of_memory import is_out_of_memory
+from specpair.errors import CapacityExhaustedError
+
+
+@dataclass(eq=False)
+class Stack:
+    """Keys and values of layers of one shape: `[layers, heads, capacity, size]`."""
+
+    layers: list[int]
+    keys: Tensor
+    values: Tensor
+
+
+@dataclass(eq=False)
+class Slab:
+    """What one sequence stores. The capacity is a whole number of blocks."""
+
+    stacks: list[Stack]
+    block_count: int
+    token_ids: list[int]
+    """The tokens that a later sequence may find here; empty unless kept."""
+
+
+class ContiguousCache(KeyValueCache):
+    """Slabs grow by doubling. The slabs of closed sequences are kept until their place is wanted."""
+
+    def __init__(
+        self, layers: dict[int, LayerShape], block_count: int, block_size: int, dtype: torch.dtype, device: torch.device
+    ):
+        self.block_size = block_size
+        self.block_count = block_count
+        self._dtype, self._device = dtype, device
+        self._shapes: dict[LayerShape, list[int]] = {}
+        for layer, shape in layers.items():
+            self._shapes.setdefault(shape, []).append(layer)
+        self._holdings: set[Holding] = set()
+        self._kept: OrderedDict[Slab, None] = OrderedDict()  # of closed sequences; oldest first
+        self._held_blocks = 0
+        self._kept_blocks = 0
+        self._evicted_blocks = 0
+
+    @property
+    def free_block_count(self) -> int:
+        return self.block_count - self._held_blocks
+
+    def block_counts(self) -> BlockCounts:
+        """Nothing is shared: a fork is a copy."""
+        held, kept = self._held_blocks, self._kept_blocks
+        return BlockCounts(held, 0, kept, self.block_count - held - kept, self._evicted_blocks)
+
+    def open(self, token_ids: list[int]) -> Holding:
+        best = max(self._kept, key=lambda slab: common_length(slab.token_ids, token_ids), default=None)
+        shared = common_length(best.token_ids, token_ids) if best else 0
+        if best is None or shared < self.block_size:
+            holding = Holding(0, Slab([], 0, []))
+        elif shared == len(best.token_ids):
+            holding = Holding(shared, self._take_over(best))
+        else:
+            holding = self._share(best, shared)
+        self._holdings.add(holding)
+        return holding
+
+    def append(self, holding: Holding, count: int) -> None:
+        slab: Slab = holding.place
+        wanted = blocks_for(holding.length + count, self.block_size)
+        if wanted > slab.block_count:
+            grown = max(wanted, min(2 * slab.block_count, slab.block_count + self.free_block_count))
+            holding.place = self._copy(slab, holding.length, grown, returned=slab.block_count)
+        holding.length += count
+
+    def truncate_to(self, holding: Holding, length: int) -> None:
+        assert 0 <= length <= holding.length
+        holding.length = length
+        del holding.place.token_ids[length:]  # what is written there next may differ
+
+    def fork(self, holding: Holding, length: int) -> Holding:
+        slab = self._copy(holding.place, length, blocks_for(length, self.block_size), returned=0)
+        forked = Holding(length, slab)
+        self._holdings.add(forked)
+        return forked
+
+    def keep(self, holding: Holding, token_ids: list[int]) -> None:
+        holding.place.token_ids = token_ids[: holding.length]
+
+    def free(self, holding: Holding) -> None:
+        self._holdings.remove(holding)
+        slab: Slab = holding.place
+        self._held_blocks -= slab.block_count
+        if len(slab.token_ids) >= self.block_size:
+            self._keep_slab(slab)
+
+    def plan(self, segments: Sequence[Segment]) -> "ContiguousPlan":
+        return ContiguousPlan(segments)
+
+    def check_integrity(self) -> None:
+        held = sum(holding.place.block_count for holding in self._holdings)
+        kept = sum(slab.block_count for slab in self._kept)
+        assert (held, kept) == (self._held_blocks, self._kept_blocks), "blocks do not add up"
+        assert held + kept <= self.block_count, "more blocks than there are"
+        for holding in self._holdings:
+            assert holding.length <= holding.place.block_count * self.block_size, "a slab is too small"
+            assert holding.place not in self._kept, "a kept slab is held"
+
+    def _keep_slab(self, slab: Slab) -> None:
+        """Keeps it unless another kept one begins with it; those that it begins with are of no use beside it."""
+        for other in list(self._kept):
+            if begins_with(other.token_ids, slab.token_ids):
+                self._kept.move_to_end(other)
+                return
+            if begins_with(slab.token_ids, other.token_ids):
+                del self._kept[other]
+                self._kept_blocks -= other.block_count
+        self._kept[slab] = None
+        self._kept_blocks += slab.block_count
+
+    def _take_over(self, slab: Slab) -> Slab:
+        """A kept slab goes on as that of a new sequence."""
+        del self._kept[slab]
+        self._kept_blocks -= slab.block_count
+        self._held_blocks += slab.block_count
+        slab.token_ids = []
+        return slab
+
+    def _share(self, slab: Slab, length: int) -> Holding:
+        """A copy of the beginning of a kept slab, which stays; nothing if there is no room for it."""
+        try:
+            copy = self._copy(slab, length, blocks_for(length, self.block_size), returned=0)
+        except CapacityExhaustedError:
+            return Holding(0, Slab([], 0, []))
+        return Holding(length, copy)
+
+    def _copy(self, slab: Slab, length: int, block_count: int, *, returned: int) -> Slab:
+        """A slab of `block_count` blocks with the first `length` tokens, while `returned` blocks come back."""
+        if block_count - returned > self.free_block_count:
+            raise CapacityExhaustedError(f"{block_count - returned} cache blocks wanted, {self.free_block_count} free")
+        while self._held_blocks + block_count - returned + self._kept_blocks > self.block_count:
+            evicted, _ = self._kept.popitem(last=False)
+            self._kept_blocks -= evicted.block_count
+            self._evicted_blocks += evicted.block_count
+        stacks = self._stacks(block_count)
+        if length:
+            for new, old in zip(stacks, slab.stacks, strict=True):
+                new.keys[:, :, :length] = old.keys[:, :, :length]
+                new.values[:, :, :length] = old.values[:, :, :length]
+        copy = Slab(stacks, block_count, list(slab.token_ids) if returned else [])
+        self._held_blocks += block_count - returned  # last: memory that cannot be had is not counted
+        return copy
+
+    def _stacks(self, block_count: int) -> list[Stack]:
+        try:
+            return [self._stack(shape, layers, block_count) for shape, layers in self._shapes.items()]
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            raise CapacityExhaustedError(f"no memory for {block_count} cache blocks") from error
+
+    def _stack(self, shape: LayerShape, layers: list[int], block_count: int) -> Stack:
+        capacity = block_count * self.block_size
+        keys, values = (
+            torch.empty(len(layers), shape.heads, capacity, size, dtype=self._dtype, device=self._device)
+            for size in (shape.key_size, shape.value_size)
+        )
+        return Stack(layers, keys, values)
+
+
+class ContiguousPlan(CachePlan):
+    """Slices of the slabs, made once for all layers."""
+
+    def __init__(self, segments: Sequence[Segment]):
+        self._written = [slices(segment, segment.start) for segment in segments]
+        self._read = [slices(segment, 0) for segment in segments]
+        self._counts = [segment.token_count for segment in segments]
+
+    def write(self, layer: int, keys: Tensor, values: Tensor) -> None:
+        if len(self._counts) == 1:
+            own_keys, own_values = self._written[0][layer]
+            own_keys.copy_(keys)
+            own_values.copy_(values)
+            return
+        parts = zip(self._written, keys.split(self._counts, 1), values.split(self._counts, 1), strict=True)
+        for written, new_keys, new_values in parts:
+            own_keys, own_values = written[layer]
+            own_keys.copy_(new_keys)
+            own_values.copy_(new_values)
+
+    def read(self, layer: int, index: int) -> tuple[Tensor, Tensor]:
+        return self._read[index][layer]
+
+
+def slices(segment: Segment, start: int) -> dict[int, tuple[Tensor, Tensor]]:
+    """For each layer keys and values `[heads, tokens, size]` from position `start` to the segment's end."""
+    views: dict[int, tuple[Tensor, Tensor]] = {}
+    for stack in segment.holding.place.stacks:
+        keys = stack.keys[:, :, start : segment.end].unbind(0)
+        values = stack.values[:, :, start : segment.end].unbind(0)
+        views.update(zip(stack.layers, zip(keys, values, strict=True), strict=True))
+    return views
+
+
+def begins_with(token_ids: list[int], beginning: list[int]) -> bool:
+    return token_ids[: len(beginning)] == beginning
+
+
+def common_length(left: list[int], right: list[int]) -> int:
+    """How many tokens the two share from the first."""
+    for i, (a, b) in enumerate(zip(left, right, strict=False)):
+        if a != b:
+            return i
+    return min(len(left), len(right))

@@ -1,0 +1,250 @@
+"""The caller's side: channels that notice a dead peer soon, and calls multiplexed over one stream."""
+
+import asyncio
+import itertools
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+import grpc
+import grpc.aio
+
+from specpair.client.secured_channel import SecuredChannel
+from specpair.errors import InvalidFieldError, PeerUnavailableError, ShuttingDownError, SpecpairError
+from specpair.rpc.decoding import strict_answers
+from specpair.rpc.sizes import MAX_MESSAGE_BYTES, MAX_TOGETHER_BYTES, MAX_TOGETHER_CALLS
+from specpair.rpc.status import TRANSPORT_CODE, error_from_rpc, error_from_stream
+from specpair.security.settings import PLAIN, ChannelSecurity
+from specpair.tracing import trace_context
+from specpair.v1 import draft_service_pb2 as draft_pb2
+from specpair.v1 import target_service_pb2 as target_pb2
+
+PING_INTERVAL_MS = 1000
+PING_TIMEOUT_MS = 3000
+"""A peer that stands still is noticed after at most both together: within a draft's deadline of 5 s. On a machine with
+too much to do, a live one may well take a second to answer."""
+RECONNECT_MS = 100
+TLS_CONNECT_MS = 2000
+"""A TLS handshake takes several round trips, and on a busy machine more than the 100 ms that plain text has."""
+MAX_RECONNECT_MS = 1000
+
+logger = logging.getLogger(__name__)
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+
+
+def connect(address: str, security: ChannelSecurity = PLAIN) -> grpc.aio.Channel:
+    """A channel to a service. Made inside the running loop; nothing is sent before the first call.
+
+    Raises InvalidFieldError for certificates and tokens that cannot be used.
+    """
+    if security == PLAIN:
+        return grpc.aio.insecure_channel(address, options=_channel_options())
+
+    def make_channel(credentials: grpc.ChannelCredentials | None) -> grpc.aio.Channel:
+        if credentials is None:
+            return grpc.aio.insecure_channel(address, options=_channel_options())
+        options = [*_channel_options(connect_ms=TLS_CONNECT_MS), *name_options(security.server_name)]
+        return grpc.aio.secure_channel(address, credentials, options=options)
+
+    return SecuredChannel(make_channel, security)
+
+
+def name_options(server_name: str | None) -> list[tuple[str, str]]:
+    """Has a channel look for this name in the server's certificate, in place of the host's."""
+    return [] if server_name is None else [("grpc.ssl_target_name_override", server_name)]
+
+
+def _channel_options(connect_ms: int = RECONNECT_MS) -> list[tuple[str, int]]:
+    """`connect_ms` is what an attempt to connect may take; later ones may take as long as the pause before the next."""
+    return [
+        ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+        ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
+        # A stopped peer is noticed by the HTTP/2 ping timeout alone; keepalive by itself took 24 s.
+        ("grpc.keepalive_time_ms", PING_INTERVAL_MS),
+        ("grpc.keepalive_timeout_ms", PING_TIMEOUT_MS),
+        ("grpc.http2.ping_timeout_ms", PING_TIMEOUT_MS),
+        ("grpc.http2.max_pings_without_data", 0),
+        # gRPC's own back-off grows to two minutes: too long for a peer that restarts in seconds.
+        ("grpc.initial_reconnect_backoff_ms", RECONNECT_MS),
+        ("grpc.min_reconnect_backoff_ms", connect_ms),  # named after a pause, it bounds the attempt
+        ("grpc.max_reconnect_backoff_ms", MAX_RECONNECT_MS),
+        ("grpc.use_local_subchannel_pool", 1),
+    ]
+
+
+class StreamCaller(Generic[Request, Response]):
+    """Calls over one bidirectional stream, each answered when it is ready.
+
+    The stream is opened by the first call, and opened anew by the next call after it broke.
+    Raises SpecpairErrors only.
+    """
+
+    def __init__(self, open_stream: Callable[[], grpc.aio.StreamStreamCall], make_message: Callable[[], Any]):
+        """`make_message` makes a message of the stream, without `calls`."""
+        self._open_stream = open_stream
+        self._make_message = make_message
+        self._call_ids = itertools.count(1)
+        self._stream: _OpenStream | None = None
+        self._is_closed = False
+
+    async def call(self, request: Request, timeout: float) -> Response:  # noqa: ASYNC109 (each call has its own)
+        """The answer to one request; `timeout` in seconds covers all of it.
+
+        Raises the error that the peer raised, or PeerUnavailableError when the stream breaks or the time is over.
+        """
+        call_id = next(self._call_ids)
+        message = self._make_message()
+        message.calls.add(call_id=call_id, request=request, trace_context=trace_context())
+        data = _serialize(message)
+        stream = self._live_stream()
+        try:
+            async with asyncio.timeout(timeout):
+                return await stream.exchange(call_id, data)
+        except TimeoutError:
+            raise PeerUnavailableError(f"the peer did not answer within {timeout:g} s", timeout=timeout) from None
+
+    async def close(self) -> None:
+        """Ends the stream; calls under way raise ShuttingDownError, and so do later ones."""
+        self._is_closed = True
+        if self._stream is not None:
+            await self._stream.close()
+
+    def _live_stream(self) -> "_OpenStream":
+        if self._is_closed:
+            raise ShuttingDownError
+        if self._stream is None or self._stream.is_broken:
+            try:
+                self._stream = _OpenStream(self._open_stream())
+            except grpc.aio.UsageError:  # the channel is closed
+                raise ShuttingDownError from None
+        return self._stream
+
+
+class _OpenStream:
+    """One stream from its opening to its end. gRPC takes one write at a time, so a task of its own writes:
+    all calls that came up since the last time, in one message.
+
+    A write or read that is cancelled takes the whole stream down (grpc.aio cancels the call). So calls that run
+    out of time only stop waiting: their request may be on its way, and a late answer is dropped.
+    """
+
+    def __init__(self, stream: grpc.aio.StreamStreamCall):
+        self._stream = stream
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._outbox: deque[tuple[int, bytes]] = deque()
+        self._has_calls = asyncio.Event()
+        self.is_broken = False
+        self._tasks = [asyncio.create_task(self._write()), asyncio.create_task(self._read())]
+
+    async def exchange(self, call_id: int, data: bytes) -> Any:
+        """The answer to the call; `data` is a message of it alone."""
+        future = asyncio.get_running_loop().create_future()
+        self._waiting[call_id] = future
+        self._outbox.append((call_id, data))
+        self._has_calls.set()
+        try:
+            return await future
+        finally:
+            self._waiting.pop(call_id, None)
+
+    async def close(self) -> None:
+        self._fail(ShuttingDownError)
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._stream.cancel()
+
+    async def _write(self) -> None:
+        try:
+            while True:
+                await self._has_calls.wait()
+                self._has_calls.clear()
+                while data := self._take_together():
+                    await self._stream.write(data)
+        except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
+            return  # the reader sees the same end, with its reason
+        except Exception:
+            logger.exception("writing to a stream failed")
+            self._stream.cancel()  # which the reader sees, and fails what waits
+
+    def _take_together(self) -> bytes:
+        """Calls that somebody still waits for, as one message: of repeated fields, the bytes only need joining."""
+        parts: list[bytes] = []
+        size = 0
+        while self._outbox and len(parts) < MAX_TOGETHER_CALLS:
+            call_id, data = self._outbox[0]
+            size += len(data)
+            if parts and size > MAX_TOGETHER_BYTES:
+                break
+            self._outbox.popleft()
+            if call_id in self._waiting:
+                parts.append(data)
+        return b"".join(parts)
+
+    async def _read(self) -> None:
+        reason, metadata = "the stream ended", {}
+        try:
+            async for message in self._stream:
+                for answer in message.answers:
+                    self._settle(answer)
+        except grpc.aio.AioRpcError as error:
+            reason, metadata = f"the stream broke: {error_from_rpc(error).message}", {TRANSPORT_CODE: error.code().name}
+        except Exception:
+            logger.exception("reading a stream failed")
+            reason = "the stream broke"
+        finally:  # a call that is cancelled, as by closing its channel, ends here with CancelledError
+            self._fail(lambda: PeerUnavailableError(reason, **metadata))
+            self._tasks[0].cancel()
+            self._stream.cancel()  # where it was not the stream that ended
+
+    def _settle(self, answer: Any) -> None:
+        future = self._waiting.get(answer.call_id)
+        if future is None or future.done():
+            return
+        outcome = answer.WhichOneof("outcome")
+        if outcome == "response":
+            future.set_result(answer.response)
+        elif outcome == "error":
+            future.set_exception(error_from_stream(answer.error))
+        else:
+            future.set_exception(SpecpairError("the peer sent an answer without content"))
+
+    def _fail(self, make_error: Callable[[], SpecpairError]) -> None:
+        """Marks the stream as broken and tells those who wait."""
+        self.is_broken = True
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(make_error())
+
+
+ProposalCaller = StreamCaller[draft_pb2.ProposeTokensRequest, draft_pb2.ProposeTokensResponse]
+VerificationCaller = StreamCaller[target_pb2.VerifyProposalRequest, target_pb2.VerifyProposalResponse]
+
+
+def proposal_caller(channel: grpc.aio.Channel) -> ProposalCaller:
+    """Calls of DraftService.ProposeTokens over one stream."""
+    open_stream = channel.stream_stream(
+        "/specpair.v1.DraftService/StreamProposals",
+        response_deserializer=strict_answers(draft_pb2.StreamProposalsResponse.FromString),
+    )
+    return StreamCaller(open_stream, draft_pb2.StreamProposalsRequest)
+
+
+def verification_caller(channel: grpc.aio.Channel) -> VerificationCaller:
+    """Calls of TargetService.VerifyProposal over one stream."""
+    open_stream = channel.stream_stream(
+        "/specpair.v1.TargetService/StreamVerifications",
+        response_deserializer=strict_answers(target_pb2.StreamVerificationsResponse.FromString),
+    )
+    return StreamCaller(open_stream, target_pb2.StreamVerificationsRequest)
+
+
+def _serialize(message: Any) -> bytes:
+    """The bytes of a message. Checked here: a message over the limit would break the stream for every call on it."""
+    data: bytes = message.SerializeToString()
+    if len(data) > MAX_MESSAGE_BYTES:
+        raise InvalidFieldError("request", f"has {len(data)} bytes; at most {MAX_MESSAGE_BYTES} can be sent")
+    return data

@@ -1,0 +1,146 @@
+"""Loads a model that can be served correctly, and refuses every other by name.
+
+Safetensors only, no remote code. What a rollback cannot undo (recurrent state) and what our attention would
+mask wrongly is found twice: by the configuration's own words, and by comparing a forward pass through our
+caches with the model's own (`specpair.models.self_check`).
+"""
+
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple, cast
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers.utils import logging as transformers_logging
+
+from specpair.engine_config import EngineConfig
+from specpair.errors import ModelRefusedError
+from specpair.model_info import TokenizerFiles
+from specpair.models.attention import NAME, LayerRecorder, register
+from specpair.models.device_defaults import choose_device, choose_dtype
+from specpair.models.model_facts import ModelFacts
+from specpair.models.refusals import refuse_batch_dependent_positions, refuse_by_configuration, refuse_unmasked_windows
+
+
+class LoadedModel(NamedTuple):
+    """A model on its device, as transformers has it."""
+
+    model: PreTrainedModel
+    facts: ModelFacts
+
+
+def load(config: EngineConfig) -> LoadedModel:
+    """The model of `config`. Raises ModelRefusedError with the reason if it cannot be served."""
+    register()
+    if not sys.stderr.isatty():  # a bar in a log is no line of it
+        transformers_logging.disable_progress_bar()
+    settings = read_settings(config.model)
+    refuse_by_configuration(settings)
+    device = choose_device(config.device)
+    try:
+        model = AutoModelForCausalLM.from_pretrained(
+            config.model,
+            config=settings,
+            dtype=choose_dtype(config.dtype, settings, device),
+            use_safetensors=True,
+            trust_remote_code=False,
+            attn_implementation=NAME,
+        )
+    except KeyError as error:
+        raise ModelRefusedError(
+            f"{settings.model_type} does not go through transformers' attention interface"
+        ) from error
+    except (OSError, ValueError, ImportError) as error:
+        raise ModelRefusedError(f"{config.model} cannot be loaded: {first_line(error)}") from error
+    cast(torch.nn.Module, model).to(device).eval()
+    recorder = record_layers(model)
+    max_model_len = choose_length(config.max_model_len, settings)
+    refuse_batch_dependent_positions(settings, max_model_len)
+    facts = ModelFacts(
+        name=config.model,
+        architecture=type(model).__name__,
+        parameter_count=model.num_parameters(),
+        dtype=model.dtype,
+        device=model.device,
+        layers=recorder.shapes,
+        variants=recorder.variants,
+        vocab_size=settings.get_text_config().vocab_size,
+        max_model_len=max_model_len,
+        eos_token_ids=end_tokens(model),
+        tokenizer=read_tokenizer(config.model),
+    )
+    return LoadedModel(model, facts)
+
+
+def read_settings(name: str) -> Any:
+    try:
+        return AutoConfig.from_pretrained(name, trust_remote_code=False)
+    except (OSError, ValueError, KeyError) as error:
+        where = "is no model folder and no reachable Hugging Face id"
+        hint = where if not Path(name).exists() else "has no readable configuration"
+        raise ModelRefusedError(f"{name} {hint}: {first_line(error)}") from error
+
+
+def record_layers(model: PreTrainedModel) -> LayerRecorder:
+    """What each attention layer caches and asks for, seen in a first forward pass."""
+    kind = model.config.model_type
+    if getattr(model, "_is_stateful", False):
+        raise ModelRefusedError(f"{kind} keeps recurrent state, which cannot be rolled back")
+    recorder = LayerRecorder()
+    ids = torch.zeros(1, 4, dtype=torch.long, device=model.device)
+    positions = torch.arange(4, device=model.device)[None]
+    try:
+        with torch.inference_mode():
+            model(input_ids=ids, position_ids=positions, use_cache=False, forward_context=recorder)
+    except (TypeError, KeyError, AttributeError, RuntimeError, ValueError) as error:
+        raise ModelRefusedError(f"{kind} cannot run on packed batches: {first_line(error)}") from error
+    expected = model.config.get_text_config().num_hidden_layers
+    if len(recorder.shapes) != expected:
+        raise ModelRefusedError(
+            f"{kind} sent {len(recorder.shapes)} of its {expected} layers through the attention interface"
+        )
+    refuse_unmasked_windows(model.config.get_text_config(), recorder.variants)
+    return recorder
+
+
+def choose_length(wanted: int | None, settings: Any) -> int:
+    limit: int | None = getattr(settings.get_text_config(), "max_position_embeddings", None)
+    if limit is None and wanted is None:
+        raise ModelRefusedError("the model does not say how long its sequences may be; set --max-model-len")
+    if limit is None or wanted is None:
+        return wanted or limit or 0
+    if wanted > limit:
+        raise ModelRefusedError(f"--max-model-len is {wanted}, but the model has {limit} positions")
+    return wanted
+
+
+def end_tokens(model: PreTrainedModel) -> list[int]:
+    """Tokens that end a text, by the generation config or else the model's."""
+    generation = getattr(model, "generation_config", None)
+    ids = getattr(generation, "eos_token_id", None)
+    if ids is None:
+        ids = model.config.get_text_config().eos_token_id
+    return [ids] if isinstance(ids, int) else sorted(ids or [])
+
+
+def read_tokenizer(name: str) -> TokenizerFiles | None:
+    """The tokenizer as files; None if the model has none in the `tokenizers` library's form."""
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
+    except (OSError, ValueError, KeyError, ImportError, TypeError, AttributeError):
+        return None
+    backend = getattr(tokenizer, "backend_tokenizer", None)
+    if backend is None:
+        return None
+    template = tokenizer.chat_template
+    return TokenizerFiles(
+        tokenizer_json=backend.to_str().encode(),
+        chat_template=template if isinstance(template, str) else "",
+        bos_token=str(tokenizer.bos_token or ""),
+        eos_token=str(tokenizer.eos_token or ""),
+    )
+
+
+def first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

@@ -1,0 +1,34 @@
+"""What the engine has to know about a model."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from specpair.caches.cache import LayerShape
+from specpair.model_info import TokenizerFiles
+from specpair.models.attention import Variant
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelFacts:
+    """Facts alone: the weights are with whoever runs the model."""
+
+    name: str
+    architecture: str
+    parameter_count: int
+    dtype: torch.dtype
+    device: torch.device
+    layers: dict[int, LayerShape]
+    variants: dict[int, Variant]
+    """What each attention layer asks for."""
+    vocab_size: int
+    max_model_len: int
+    eos_token_ids: list[int]
+    tokenizer: TokenizerFiles | None
+
+    @property
+    def display_name(self) -> str:
+        """The Hugging Face id, or the folder's name: paths are nobody else's business."""
+        path = Path(self.name)
+        return path.resolve().name if path.is_dir() else self.name

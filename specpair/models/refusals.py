@@ -1,0 +1,46 @@
+"""Models that cannot be served correctly, by what their configuration and their layers say of themselves."""
+
+from typing import Any
+
+from specpair.errors import ModelRefusedError
+from specpair.models.attention import Variant
+
+SERVED_LAYERS = {"full_attention", "sliding_attention", "attention"}
+RECURRENT_MARKS = ("mamba", "rwkv", "ssm", "linear_attention", "recurrent", "conv_L_cache", "lightning")
+
+
+def refuse_by_configuration(settings: Any) -> None:
+    """Raises ModelRefusedError for what the configuration itself says cannot be rolled back or masked."""
+    kind = settings.model_type
+    if getattr(settings, "is_encoder_decoder", False):
+        raise ModelRefusedError(f"{kind} is an encoder-decoder model; only decoder-only models are served")
+    text = settings.get_text_config()
+    layer_types = set(getattr(text, "layer_types", None) or ())
+    if unserved := sorted(layer_types - SERVED_LAYERS):
+        raise ModelRefusedError(
+            f"{kind} has layers of type {', '.join(unserved)}, which cannot be rolled back or masked"
+        )
+    marks = [mark for mark in RECURRENT_MARKS if mark in kind.lower() or hasattr(text, mark)]
+    if marks:
+        raise ModelRefusedError(f"{kind} keeps recurrent state ({', '.join(marks)}), which cannot be rolled back")
+
+
+def refuse_batch_dependent_positions(settings: Any, max_model_len: int) -> None:
+    """LongRoPE takes its factors from the longest sequence in the batch, so others would change a request's text."""
+    text = settings.get_text_config()
+    parameters = getattr(text, "rope_parameters", None) or {}
+    by_layer_type = [value for value in parameters.values() if isinstance(value, dict)]
+    for rope in by_layer_type or [parameters]:
+        original = rope.get("original_max_position_embeddings") or text.max_position_embeddings
+        if rope.get("rope_type") == "longrope" and max_model_len > original:
+            raise ModelRefusedError(
+                f"{text.model_type} scales positions by the longest sequence of a batch (longrope);"
+                f" it is served up to --max-model-len {original}"
+            )
+
+
+def refuse_unmasked_windows(text: Any, variants: dict[int, Variant]) -> None:
+    """A layer declared as sliding must say so to its attention, or it would see too much."""
+    for layer, declared in enumerate(getattr(text, "layer_types", None) or ()):
+        if (declared == "sliding_attention") != (variants[layer].sliding_window is not None):
+            raise ModelRefusedError(f"{text.model_type} layer {layer} is declared {declared} but masked otherwise")

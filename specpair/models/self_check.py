@@ -1,0 +1,103 @@
+"""The last word on whether a model is served correctly: our forward pass against the model's own.
+
+Run once at load. Two sequences are fed together in uneven chunks, one is rolled back and fed again; every
+logit must agree with a plain forward pass of transformers over the whole sequence. A deterministic model must
+also give the same bits when the sequences are fed alone and cut elsewhere.
+"""
+
+import torch
+from torch import Tensor
+
+from specpair.caches.holding import Holding, Segment
+from specpair.errors import ModelRefusedError
+from specpair.models.attention import NAME
+from specpair.models.batch import Batch
+from specpair.models.loading import LoadedModel
+from specpair.models.model_runner import ModelRunner
+
+LENGTH = 24
+LEAST_LENGTH = 6
+STEP = 3
+TOLERANCE = {torch.float32: 2e-3, torch.bfloat16: 0.15}
+
+
+def check(loaded: LoadedModel, runner: ModelRunner) -> None:
+    """Raises ModelRefusedError if chunked, batched, rolled-back and plain logits differ."""
+    ids = random_tokens(loaded, runner)
+    expected = torch.stack([plain_logits(loaded, row) for row in ids])
+    actual = chunked_logits(runner, ids)
+    scale = expected.abs().max().clamp(min=1.0)
+    difference = ((actual - expected).abs().max() / scale).item()
+    if not difference <= TOLERANCE.get(loaded.facts.dtype, 0.15):
+        raise ModelRefusedError(
+            f"{loaded.model.config.model_type}: logits through the cache differ from the model's own"
+            f" by {difference:.2g} of their range; its attention cannot be served correctly"
+        )
+
+
+def check_deterministic(loaded: LoadedModel, runner: ModelRunner) -> None:
+    """Raises ModelRefusedError if a logit depends, in its last bit, on how the tokens were cut and batched."""
+    ids = random_tokens(loaded, runner)
+    alone = torch.stack([fed_in_steps(runner, row) for row in ids.tolist()])
+    if not torch.equal(chunked_logits(runner, ids), alone):
+        raise ModelRefusedError(
+            f"{loaded.model.config.model_type}: logits depend on the other tokens of a forward pass even where all"
+            " shapes are fixed; it cannot be served with --deterministic"
+        )
+
+
+def random_tokens(loaded: LoadedModel, runner: ModelRunner) -> Tensor:
+    """Two sequences `[2, length]` that fit into the cache together."""
+    cache = runner.cache
+    length = min(LENGTH, loaded.facts.max_model_len, cache.block_count // 2 * cache.block_size)
+    if length < LEAST_LENGTH:
+        raise ModelRefusedError(f"a cache of {cache.block_count} blocks is too small to check the model in")
+    return torch.randint(loaded.facts.vocab_size, (2, length), generator=torch.Generator().manual_seed(0))
+
+
+@torch.inference_mode()
+def plain_logits(loaded: LoadedModel, ids: Tensor) -> Tensor:
+    """`[length, vocabulary]` by the library's own eager attention and masks."""
+    loaded.model.set_attn_implementation("eager")
+    try:
+        output = loaded.model(input_ids=ids[None].to(loaded.facts.device), use_cache=False)
+    finally:
+        loaded.model.set_attn_implementation(NAME)
+    return output.logits[0].float().cpu()
+
+
+def chunked_logits(runner: ModelRunner, ids: Tensor) -> Tensor:
+    """`[2, length, vocabulary]` in uneven chunks of both sequences, with a rollback in between."""
+    rows: list[list[int]] = ids.tolist()
+    holdings = [runner.cache.open([]) for _ in rows]
+    try:
+        third = len(rows[0]) // 3
+        first = run_chunks(runner, holdings, [rows[0][:third], rows[1][: third + 1]])
+        kept = third // 2
+        runner.cache.truncate_to(holdings[0], kept)
+        second = run_chunks(runner, holdings, [rows[0][kept:], rows[1][third + 1 :]])
+        return torch.stack([torch.cat([first[0][:kept], second[0]]), torch.cat([first[1], second[1]])])
+    finally:
+        for holding in holdings:
+            runner.cache.free(holding)
+
+
+def fed_in_steps(runner: ModelRunner, token_ids: list[int]) -> Tensor:
+    """`[length, vocabulary]`, fed alone, a few tokens at a time."""
+    holding = runner.cache.open([])
+    try:
+        steps = [token_ids[start : start + STEP] for start in range(0, len(token_ids), STEP)]
+        return torch.cat([run_chunks(runner, [holding], [step])[0] for step in steps])
+    finally:
+        runner.cache.free(holding)
+
+
+def run_chunks(runner: ModelRunner, holdings: list[Holding], chunks: list[list[int]]) -> list[Tensor]:
+    """Feeds a chunk of each sequence in one forward pass; the logits of each, `[chunk, vocabulary]`."""
+    segments = []
+    for holding, chunk in zip(holdings, chunks, strict=True):
+        segments.append(Segment(holding, holding.length, len(chunk)))
+        runner.cache.append(holding, len(chunk))
+    counts = [len(chunk) for chunk in chunks]
+    batch = Batch(segments=segments, token_ids=[t for chunk in chunks for t in chunk], row_counts=counts)
+    return [part.cpu() for part in runner.forward(batch).split(counts)]

@@ -1,0 +1,114 @@
+"""The one place where exceptions of handlers become statuses."""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, TypeVar
+
+import grpc
+import grpc.aio
+
+from specpair.errors import ClientStalledError, SpecpairError
+from specpair.rpc.decoding import lenient, lenient_calls, readable
+from specpair.rpc.status import abort, internal_error, rich_status
+from specpair.server.handlers import Behavior, run_streaming
+from specpair.server.limited_context import LimitedContext
+from specpair.server.running_calls import RunningCalls
+from specpair.server.streams import DrainableRequests
+
+ABORT_SECONDS = 1.0
+"""How long a status may wait to be sent: it waits behind what the client did not read, and goes out when it does."""
+
+logger = logging.getLogger(__name__)
+
+Error = TypeVar("Error", bound=BaseException)
+
+
+class ErrorInterceptor(grpc.aio.ServerInterceptor):
+    """Turns a SpecpairError into its status, and any other error into INTERNAL, logged here and told to nobody.
+
+    It also knows the calls under way, refuses new ones when the server drains, and ends those whose client stopped
+    reading. Handlers are coroutine functions or asynchronous generators. AbortError and CancelledError pass: they
+    belong to gRPC.
+    """
+
+    def __init__(self, most_calls: int) -> None:
+        self.calls = RunningCalls(most_calls)
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Any:
+        self.calls.arrive()
+        handler: Any = await continuation(handler_call_details)
+        if handler is None:
+            return handler
+        method = handler_call_details.method
+        read = lenient_calls if handler.stream_stream else lenient
+        coders = (read(handler.request_deserializer, method), handler.response_serializer)
+        if handler.unary_unary:
+            return grpc.unary_unary_rpc_method_handler(self._guarded(handler.unary_unary, method), *coders)
+        if handler.unary_stream:
+            behavior = _streaming(handler.unary_stream)
+            return grpc.unary_stream_rpc_method_handler(self._guarded(behavior, method), *coders)
+        if handler.stream_stream:
+            behavior = self._drainable(_streaming(handler.stream_stream))
+            return grpc.stream_stream_rpc_method_handler(self._guarded(behavior, method), *coders)
+        return grpc.stream_unary_rpc_method_handler(self._guarded(handler.stream_unary, method), *coders)
+
+    def _guarded(self, behavior: Behavior, method: str) -> Behavior:
+        async def handle(request: Any, context: grpc.aio.ServicerContext) -> Any:
+            with self.calls.running(method):
+                try:
+                    self.calls.check_open(method)
+                    return await behavior(readable(request), context)
+                except Exception as error:
+                    await _abort(context, error, method)
+
+        return handle
+
+    def _drainable(self, behavior: Behavior) -> Behavior:
+        async def handle(request_iterator: AsyncIterator[Any], context: grpc.aio.ServicerContext) -> None:
+            requests = DrainableRequests(request_iterator)
+            with self.calls.drainable(requests):
+                await behavior(requests, context)
+
+        return handle
+
+
+def _streaming(behavior: Behavior) -> Behavior:
+    """Writes to the client as long as it reads."""
+
+    async def handle(request: Any, context: grpc.aio.ServicerContext) -> None:
+        await run_streaming(behavior, request, LimitedContext(context))
+
+    return handle
+
+
+async def _abort(context: grpc.aio.ServicerContext, error: Exception, method: str) -> None:
+    """Ends the call with the status of an error. Where nobody is left to be told, it ends as if cancelled."""
+    if isinstance(error, grpc.aio.AbortError):
+        raise error
+    if _first(error, grpc.aio.BaseError) is not None:
+        raise asyncio.CancelledError from error  # gRPC's own: the client is gone, or the server has stopped
+    known = _first(error, ClientStalledError) or error
+    if isinstance(known, ClientStalledError):
+        logger.warning("a call was ended: %s", known.message, extra={"method": method})
+    elif not isinstance(known, SpecpairError):
+        logger.error("a call failed", exc_info=error, extra={"method": method})
+    try:
+        async with asyncio.timeout(ABORT_SECONDS):
+            await abort(context, rich_status(known if isinstance(known, SpecpairError) else internal_error()))
+    except grpc.aio.AbortError:
+        raise
+    except (grpc.aio.BaseError, TimeoutError):
+        raise asyncio.CancelledError from error
+
+
+def _first(error: BaseException, kind: type[Error]) -> Error | None:
+    """The error itself if it is of the kind, or the first such among several that happened together."""
+    if isinstance(error, kind):
+        return error
+    inner = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
+    return next((found for one in inner if (found := _first(one, kind)) is not None), None)

@@ -1,0 +1,72 @@
+"""How many streams one client may have open: each holds memory, and a place among the calls, as long as it likes."""
+
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import grpc
+import grpc.aio
+import prometheus_client
+from prometheus_client.registry import CollectorRegistry
+
+from specpair.errors import CapacityExhaustedError
+from specpair.server.handlers import Behavior, run_streaming, with_behavior
+from specpair.server.identity import client_name
+
+
+class StreamQuota:
+    """The open streams of a server, by client. Runs on the event loop."""
+
+    def __init__(self, limit: int, registry: CollectorRegistry | None = None):
+        """What is open and what is refused is counted in `registry`, if given."""
+        self._limit = limit
+        self._open: Counter[str] = Counter()
+        self._open_gauge = prometheus_client.Gauge(
+            "specpair_streams_open", "Streams that are open: hot streams, watches of the health.", registry=registry
+        )
+        self._refusals = prometheus_client.Counter(
+            "specpair_stream_refusals",
+            "Streams that were refused, since their client had as many open as one may.",
+            registry=registry,
+        )
+        self._open_gauge.set_function(self._open.total)
+
+    @contextmanager
+    def held(self, client: str) -> Iterator[None]:
+        """Around a stream of this client. Raises CapacityExhaustedError."""
+        if self._open[client] >= self._limit:
+            self._refusals.inc()
+            words = f"{self._limit} streams of this client are open, the most that one may have"
+            raise CapacityExhaustedError(words, limit=self._limit)
+        self._open[client] += 1
+        try:
+            yield
+        finally:
+            self._open[client] -= 1
+            if not self._open[client]:
+                del self._open[client]
+
+
+class StreamQuotaInterceptor(grpc.aio.ServerInterceptor):
+    """Refuses streams, in either direction, beyond the quota. To be inside of what names the client."""
+
+    def __init__(self, quota: StreamQuota):
+        self._quota = quota
+
+    async def intercept_service(
+        self,
+        continuation: Callable[[grpc.HandlerCallDetails], Awaitable[grpc.RpcMethodHandler | None]],
+        handler_call_details: grpc.HandlerCallDetails,
+    ) -> Any:
+        handler: Any = await continuation(handler_call_details)
+        if handler is None or not (handler.request_streaming or handler.response_streaming):
+            return handler
+        return with_behavior(handler, self._held)
+
+    def _held(self, behavior: Behavior) -> Behavior:
+        async def handle(request: Any, context: grpc.aio.ServicerContext) -> None:
+            with self._quota.held(client_name()):
+                await run_streaming(behavior, request, context)
+
+        return handle

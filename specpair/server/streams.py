@@ -1,0 +1,244 @@
+"""The server's side of a hot stream: many calls over one bidirectional stream, answered as they get ready."""
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
+from contextlib import contextmanager
+from typing import Any, Generic, Protocol, TypeVar
+
+import grpc.aio
+
+from specpair.errors import ShuttingDownError, SpecpairError
+from specpair.rpc.decoding import readable
+from specpair.rpc.sizes import MAX_MESSAGE_BYTES, MAX_TOGETHER_BYTES, MAX_TOGETHER_CALLS
+from specpair.rpc.status import internal_error, stream_error
+from specpair.server.byte_budget import ByteBudget
+from specpair.tracing import continued
+
+MAX_CALLS_PER_STREAM = MAX_TOGETHER_CALLS
+"""Calls of one stream that may be under way; beyond them the stream is not read, and the caller has to wait."""
+
+MAX_BYTES_PER_STREAM = 2 * MAX_MESSAGE_BYTES
+"""Of requests under way and answers not yet written; beyond them the stream is not read, either."""
+
+logger = logging.getLogger(__name__)
+
+MAX_ANSWER_BYTES = MAX_MESSAGE_BYTES - 1024
+"""Of one answer, which has the frame of a message around it."""
+
+Request = TypeVar("Request")
+Response = TypeVar("Response")
+RequestOut = TypeVar("RequestOut", covariant=True)
+
+
+class Call(Protocol[RequestOut]):
+    """A request on the stream, with the id under which it is answered."""
+
+    @property
+    def call_id(self) -> int: ...
+    @property
+    def request(self) -> RequestOut: ...
+    @property
+    def trace_context(self) -> str: ...
+
+
+class Calls(Protocol[RequestOut]):
+    """The calls of one message."""
+
+    @property
+    def calls(self) -> Collection[Call[RequestOut]]: ...
+    def ByteSize(self) -> int: ...
+
+
+async def serve_calls(
+    request_iterator: AsyncIterator[Calls[Request]],
+    context: grpc.aio.ServicerContext,
+    handle: Callable[[Request], Awaitable[Response]],
+    make_message: Callable[[], Any],
+) -> None:
+    """Answers the calls of one stream: `await serve_calls(requests, context, self._propose, StreamProposalsResponse)`.
+
+    Each call runs in a task of its own; answers that get ready together travel together, since each message costs both
+    sides more than all that is done for a call. A SpecpairError of `handle` is the answer of that call alone, and so is
+    an error that nobody foresaw, without its text. When the caller ends its side, the calls under way are still
+    answered, and so they are when a message cannot be read, whose error then ends the stream; when the stream breaks,
+    they are cancelled. When the server drains, calls that come while others are under way are refused at once.
+    `make_message` makes a message without `answers`.
+    """
+    requests = drainable(request_iterator)
+    calls = _Calls(context, handle, make_message, requests)
+    unreadable: SpecpairError | None = None
+    async with asyncio.TaskGroup() as group:
+        try:
+            async for message in requests:
+                if not message.calls:
+                    continue
+                parcel = _Parcel(message.ByteSize(), len(message.calls), calls.held)
+                await calls.held.take(parcel.size)
+                for call in message.calls:
+                    await calls.places.acquire()
+                    group.create_task(calls.answer(call, parcel))
+        except SpecpairError as error:
+            unreadable = error  # raised in here it would cancel a write, and gRPC then never sends the status
+    if unreadable is not None:
+        raise unreadable
+
+
+class _Parcel:
+    """A message that came: its bytes are held until all its calls are done, as each keeps the whole message alive."""
+
+    def __init__(self, size: int, call_count: int, held: ByteBudget):
+        self.size = size
+        self._call_count = call_count
+        self._held = held
+
+    def call_done(self) -> None:
+        self._call_count -= 1
+        if not self._call_count:
+            self._held.give_back(self.size)
+
+
+class _Calls(Generic[Request, Response]):
+    """The calls under way on one stream."""
+
+    def __init__(
+        self,
+        context: grpc.aio.ServicerContext,
+        handle: Callable[[Request], Awaitable[Response]],
+        make_message: Callable[[], Any],
+        requests: "DrainableRequests[Calls[Request]]",
+    ):
+        self.places = asyncio.Semaphore(MAX_CALLS_PER_STREAM)
+        """Given back when the answer is written: a caller that does not read has to wait."""
+        self.held = ByteBudget(MAX_BYTES_PER_STREAM)
+        """Of requests under way and of answers that wait to be written."""
+        self._context = context
+        self._handle = handle
+        self._make_message = make_message
+        self._requests = requests
+        self._ready: deque[tuple[int, str, Any]] = deque()
+        """Answers to write: the call's id, the field and its value."""
+        self._is_writing = False  # gRPC takes one write at a time
+
+    async def answer(self, call: Call[Request], parcel: _Parcel) -> None:
+        call_id, (name, value) = call.call_id, await self._outcome(call)
+        del call  # this task may go on writing for others
+        parcel.call_done()
+        self.held.add(value.ByteSize())
+        self._ready.append((call_id, name, value))
+        if not self._is_writing:
+            self._is_writing = True
+            await self._write()
+            self._is_writing = False
+
+    async def _outcome(self, call: Call[Request]) -> tuple[str, Any]:
+        """What became of a call: a field of the answer, and its value."""
+        if self._requests.is_draining:
+            return "error", stream_error(ShuttingDownError())
+        try:
+            with self._requests.held_open(), continued(call.trace_context):
+                response: Any = await self._handle(call.request)
+                if response.ByteSize() > MAX_ANSWER_BYTES:  # it would break the stream for every call on it
+                    return "error", stream_error(too_large(response.ByteSize()))
+                return "response", response
+        except SpecpairError as error:
+            return "error", stream_error(error)
+        except Exception:
+            logger.exception("a call on a stream failed")
+            return "error", stream_error(internal_error())
+
+    async def _write(self) -> None:
+        """Writes what is ready, and what gets ready meanwhile."""
+        await asyncio.sleep(0)  # what one forward pass decided gets ready in one turn of the loop
+        while self._ready:
+            message, size = self._take_together()
+            await self._context.write(message)
+            self.held.give_back(size)
+            for _ in message.answers:
+                self.places.release()
+
+    def _take_together(self) -> tuple[Any, int]:
+        """A message of at least one answer, and the bytes of its answers."""
+        message, size = self._make_message(), 0
+        while self._ready and len(message.answers) < MAX_TOGETHER_CALLS:
+            call_id, name, value = self._ready[0]
+            own_size = value.ByteSize()
+            if message.answers and size + own_size > MAX_TOGETHER_BYTES:
+                break
+            self._ready.popleft()
+            size += own_size
+            message.answers.add(call_id=call_id, **{name: value})
+        return message, size
+
+
+def too_large(size: int) -> SpecpairError:
+    return SpecpairError(f"the answer has {size} bytes; at most {MAX_ANSWER_BYTES} can be sent")
+
+
+class DrainableRequests(Generic[Request]):
+    """The requests of a stream, which end early when the server wants to stop.
+
+    Without this a stream that its client keeps open would hold up every shutdown for the whole grace time. They go on
+    while calls of the stream are under way: what comes meanwhile wants to be refused, not left without an answer.
+    """
+
+    def __init__(self, request_iterator: AsyncIterator[Request]):
+        self._request_iterator = request_iterator
+        self.is_draining = False
+        self._is_over = False
+        self._under_way = 0
+        self._reader: asyncio.Task[Any] | None = None
+        self._check: Callable[[], None] = lambda: None
+
+    def check_each(self, check: Callable[[], None]) -> None:
+        """Has the iteration raise what `check` raises when a request has come."""
+        self._check = check
+
+    def __aiter__(self) -> "DrainableRequests[Request]":
+        return self
+
+    async def __anext__(self) -> Request:
+        if self._is_over:
+            raise StopAsyncIteration
+        reader = self._reader = asyncio.current_task()
+        try:
+            request = readable(await self._request_iterator.__anext__())
+        except asyncio.CancelledError:
+            if not self._is_over or reader is None:
+                raise
+            reader.uncancel()
+            raise StopAsyncIteration from None
+        finally:
+            self._reader = None
+        self._check()
+        return request
+
+    @contextmanager
+    def held_open(self) -> Iterator[None]:
+        """Around a call of the stream."""
+        self._under_way += 1
+        try:
+            yield
+        finally:
+            self._under_way -= 1
+            if self.is_draining and not self._under_way:
+                self._end()
+
+    def drain(self) -> None:
+        """Ends the iteration once no call is under way, at once where somebody waits for the next request."""
+        self.is_draining = True
+        if not self._under_way:
+            self._end()
+
+    def _end(self) -> None:
+        self._is_over = True
+        if self._reader is not None:
+            self._reader.cancel()
+
+
+def drainable(request_iterator: AsyncIterator[Request]) -> DrainableRequests[Request]:
+    """The requests as they came through the interceptor that drains them, or by themselves."""
+    if isinstance(request_iterator, DrainableRequests):
+        return request_iterator
+    return DrainableRequests(request_iterator)

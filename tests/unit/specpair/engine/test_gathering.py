@@ -1,0 +1,97 @@
+"""Passes wait for sequences that are away for less time than a pass costs anyway, and for no others."""
+
+import pytest
+
+from specpair.engine.gathering import Gathering
+from specpair.engine.work import Work
+from specpair.sequences.sequence import Sequence
+
+
+def work_on(sequence: Sequence, submitted_at: float = 0.0) -> Work:
+    return Work(sequence=sequence, row_count=1, submitted_at=submitted_at)
+
+
+def gathering_of(fixed: float, per_row: float) -> Gathering:
+    """It has seen passes of 1 to 8 rows."""
+    gathering = Gathering()
+    for _ in range(20):
+        for rows in range(1, 9):
+            gathering.add_pass(rows, fixed + per_row * rows)
+    return gathering
+
+
+def come_back(gathering: Gathering, sequence: Sequence, absence: float, now: float) -> float:
+    """The sequence is answered at `now` and back after its absence; the time then."""
+    gathering.leave([work_on(sequence)], now)
+    gathering.arrive([work_on(sequence, now + absence)])
+    return now + absence
+
+
+@pytest.mark.parametrize(("fixed", "per_row"), [(0.02, 0.001), (0.001, 0.004), (0.01, 0.0)])
+def test_the_fixed_cost_is_what_rows_do_not_explain(fixed: float, per_row: float) -> None:
+    assert gathering_of(fixed, per_row).fixed_cost == pytest.approx(fixed, rel=0.05)
+
+
+def test_where_passes_are_all_alike_rows_are_taken_to_cost_nothing() -> None:
+    gathering = Gathering()
+    for _ in range(10):
+        gathering.add_pass(4, 0.02)
+    assert gathering.fixed_cost == pytest.approx(0.02)
+    assert Gathering().fixed_cost == 0.0
+
+
+@pytest.mark.parametrize(("fixed", "is_waited_for"), [(0.02, True), (0.004, False)])
+def test_a_sequence_is_waited_for_if_a_pass_costs_more_than_its_absence(fixed: float, is_waited_for: bool) -> None:
+    gathering, away, here = gathering_of(fixed, 0.001), Sequence([1]), Sequence([1])
+    now = come_back(gathering, away, 0.005, 1.0)
+    gathering.leave([work_on(away)], now)
+    patience = gathering.patience([work_on(here)], now + 0.001)
+    assert (patience > 0.0) is is_waited_for
+    assert patience <= 2 * 0.005
+
+
+def test_the_wait_ends_when_all_are_back() -> None:
+    gathering = gathering_of(0.02, 0.0)
+    first, second = Sequence([1]), Sequence([1])
+    now = max(come_back(gathering, sequence, 0.005, 1.0) for sequence in (first, second))
+    gathering.leave([work_on(first), work_on(second)], now)
+    gathering.arrive([work_on(first, now + 0.001)])
+    assert gathering.patience([work_on(first)], now + 0.001) > 0.0
+    gathering.arrive([work_on(second, now + 0.002)])
+    assert gathering.patience([work_on(first), work_on(second)], now + 0.002) == 0.0
+
+
+def test_nobody_is_waited_for_longer_than_twice_as_long_as_usual_nor_after_its_end() -> None:
+    gathering, away, here = gathering_of(0.02, 0.0), Sequence([1]), Sequence([1])
+    now = come_back(gathering, away, 0.005, 1.0)
+    gathering.leave([work_on(away)], now)
+    assert gathering.patience([work_on(here)], now + 0.011) == 0.0
+    gathering.leave([work_on(away)], now)
+    gathering.forget(away)
+    assert gathering.patience([work_on(here)], now) == 0.0
+
+
+def test_a_work_under_way_does_not_wait() -> None:
+    """A prefill in chunks, or a draft between two steps."""
+    gathering, away = gathering_of(0.02, 0.0), Sequence([1])
+    now = come_back(gathering, away, 0.005, 1.0)
+    gathering.leave([work_on(away)], now)
+    started = work_on(Sequence([1]))
+    started.started_at = now
+    assert gathering.patience([started], now) == 0.0
+
+
+def test_a_new_sequence_is_not_waited_for() -> None:
+    gathering, new = gathering_of(0.02, 0.0), Sequence([1])
+    gathering.leave([work_on(new)], 1.0)
+    assert gathering.patience([work_on(Sequence([1]))], 1.0) == 0.0
+
+
+def test_one_stall_tilts_nothing() -> None:
+    gathering = gathering_of(0.004, 0.001)
+    gathering.add_pass(4, 5.0)
+    assert gathering.fixed_cost < 0.006
+    sequence = Sequence([1])
+    now = come_back(gathering, sequence, 0.003, 1.0)
+    now = come_back(gathering, sequence, 10.0, now)
+    assert sequence.absence is not None and sequence.absence < 0.005

@@ -1,0 +1,95 @@
+"""What cannot be served correctly is refused at load, by name; the rest is checked against the model's own logits."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers as hf
+
+from specpair.engine.host import load_runner
+from specpair.errors import ModelRefusedError
+from specpair.models import attention
+from specpair.models.attention import Variant, attend
+from tests.services import engine_config
+from tests.tiny_models import make_model
+
+SMALL: dict[str, Any] = {"vocab_size": 32, "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4}
+REFUSED: dict[str, tuple[Any, str]] = {
+    "recurrent state": (hf.MambaConfig(vocab_size=32, hidden_size=32, num_hidden_layers=2, state_size=4), "mamba"),
+    "chunked attention": (
+        hf.Llama4TextConfig(**SMALL, head_dim=8, intermediate_size=32, intermediate_size_mlp=32, num_local_experts=2),
+        "chunked_attention",
+    ),
+    "attention sinks": (
+        hf.GptOssConfig(**SMALL, head_dim=8, num_key_value_heads=2, intermediate_size=32, num_local_experts=4),
+        "s_aux",
+    ),
+    "own attention classes": (
+        hf.GPTNeoConfig(vocab_size=32, hidden_size=32, num_layers=2, num_heads=4, attention_types=[[["global"], 2]]),
+        "gpt_neo",
+    ),
+    "linear biases by position": (hf.BloomConfig(vocab_size=32, hidden_size=32, n_layer=2, n_head=4), "bloom"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_refused_by_name(case: str, tmp_path: Path) -> None:
+    config, named = REFUSED[case]
+    hf.AutoModelForCausalLM.from_config(config).save_pretrained(tmp_path)
+    with pytest.raises(ModelRefusedError, match=named):
+        load_runner(engine_config(tmp_path))
+
+
+def test_encoder_decoder_is_refused(tmp_path: Path) -> None:
+    config = hf.T5Config(vocab_size=32, d_model=32, num_layers=1, num_heads=4, d_kv=8, d_ff=32)
+    hf.T5ForConditionalGeneration(config).save_pretrained(tmp_path)
+    with pytest.raises(ModelRefusedError, match="encoder-decoder"):
+        load_runner(engine_config(tmp_path))
+
+
+def test_wrong_attention_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The self-check's own check: an attention that ignores its mask does not get past it."""
+
+    def unmasked(query: Any, keys: Any, values: Any, mask: Any, variant: Variant) -> torch.Tensor:
+        return attend(query, keys, values, None, variant)
+
+    make_model(tmp_path)
+    load_runner(engine_config(tmp_path))
+    monkeypatch.setattr(attention, "attend", unmasked)
+    with pytest.raises(ModelRefusedError, match="logits through the cache differ"):
+        load_runner(engine_config(tmp_path))
+
+
+def test_pickled_weights_are_refused(tmp_path: Path) -> None:
+    make_model(tmp_path)
+    weights = tmp_path / "model.safetensors"
+    torch.save({}, tmp_path / "pytorch_model.bin")
+    weights.unlink()
+    with pytest.raises(ModelRefusedError, match="cannot be loaded"):
+        load_runner(engine_config(tmp_path))
+
+
+def test_unknown_model_is_a_clear_error(tmp_path: Path) -> None:
+    with pytest.raises(ModelRefusedError, match="no model folder"):
+        load_runner(engine_config(tmp_path / "nothing"))
+
+
+def test_length_beyond_the_model_is_refused(tmp_path: Path) -> None:
+    make_model(tmp_path)
+    with pytest.raises(ModelRefusedError, match="--max-model-len is 129, but the model has 128"):
+        load_runner(engine_config(tmp_path, max_model_len=129))
+
+
+def test_bfloat16_is_served(tmp_path: Path) -> None:
+    make_model(tmp_path)
+    loaded, runner = load_runner(engine_config(tmp_path, dtype="bfloat16", cache="paged"))
+    assert loaded.dtype is torch.bfloat16
+    assert runner.cache.free_block_count == runner.cache.block_count
+
+
+def test_loading_draws_nothing_into_a_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    folder = make_model(tmp_path)
+    capfd.readouterr()
+    load_runner(engine_config(folder))
+    assert "it/s" not in "".join(capfd.readouterr())
