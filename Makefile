@@ -65,7 +65,11 @@ contract:
 
 .PHONY: buf-lint
 buf-lint: node_modules/.bin/buf
-	cd proto && ../$< lint && ../$< format --diff --exit-code
+	cd proto && ../$< lint && ../$< format --diff --exit-code && ../$< breaking --against baseline.binpb
+
+.PHONY: baseline
+baseline: node_modules/.bin/buf ## Note the contract as it is: from now on it may only grow
+	cd proto && ../$< build --exclude-source-info --output baseline.binpb
 
 node_modules/.bin/buf: package.json
 	npm install --no-package-lock --ignore-scripts --no-audit --no-fund --loglevel=error

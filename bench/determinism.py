@@ -22,11 +22,12 @@ from bench.prompts import held_out_prompts
 from bench.report import save
 from command.bundled import BUNDLED, resolve_model
 from specpair.caches.holding import Holding
-from specpair.engine.host import choose_runner, make_cache
 from specpair.engine_config import EngineConfig
 from specpair.models.aligned_runner import CHUNK_SIZE, AlignedRunner
+from specpair.models.load_runner import choose_runner
 from specpair.models.loading import load as load_model
-from specpair.models.model_runner import ModelRunner
+from specpair.models.model_cache import make_cache
+from specpair.models.runner import Runner
 
 Dtype = Literal["float32", "bfloat16"]
 PROMPT_TOKENS = 64
@@ -41,10 +42,10 @@ K = 5
 class Runners:
     """Both kinds of runner over one model and one cache."""
 
-    plain: ModelRunner
-    deterministic: ModelRunner
+    plain: Runner
+    deterministic: Runner
 
-    def items(self) -> Iterator[tuple[str, ModelRunner]]:
+    def items(self) -> Iterator[tuple[str, Runner]]:
         yield "plain", self.plain
         yield "deterministic", self.deterministic
 
@@ -106,7 +107,7 @@ def measure_costs(runners: Runners, prompts: list[list[int]], repeats: int) -> I
         for k in (0, K):
             chunks = [text[: k + 1]] * batch_size
 
-            def verify(runner: ModelRunner, repeat: int, holdings: Any = holdings, chunks: Any = chunks) -> float:
+            def verify(runner: Runner, repeat: int, holdings: Any = holdings, chunks: Any = chunks) -> float:
                 return time_verification(runner, holdings, chunks, POSITION + repeat % CHUNK_SIZE)
 
             yield compare(f"K = {k}, batch {batch_size}", runners, repeats, verify)
@@ -114,7 +115,7 @@ def measure_costs(runners: Runners, prompts: list[list[int]], repeats: int) -> I
             cache.free(holding)
 
 
-def compare(name: str, runners: Runners, repeats: int, run: Callable[[ModelRunner, int], float]) -> dict[str, object]:
+def compare(name: str, runners: Runners, repeats: int, run: Callable[[Runner, int], float]) -> dict[str, object]:
     """Both runners in turn; medians."""
     times: dict[str, list[float]] = {kind: [] for kind, _ in runners.items()}
     for repeat in range(max(2, repeats) + 1):
@@ -129,7 +130,7 @@ def compare(name: str, runners: Runners, repeats: int, run: Callable[[ModelRunne
     }
 
 
-def time_prefill(runner: ModelRunner, token_ids: list[int]) -> float:
+def time_prefill(runner: Runner, token_ids: list[int]) -> float:
     """Seconds for a prompt, from the first position on."""
     holding = runner.cache.open([])
     started = time.perf_counter()
@@ -139,7 +140,7 @@ def time_prefill(runner: ModelRunner, token_ids: list[int]) -> float:
     return elapsed
 
 
-def time_verification(runner: ModelRunner, holdings: list[Holding], chunks: list[list[int]], position: int) -> float:
+def time_verification(runner: Runner, holdings: list[Holding], chunks: list[list[int]], position: int) -> float:
     """Seconds of one pass that feeds a chunk of each sequence behind `position` and wants all rows."""
     for holding in holdings:
         runner.cache.truncate_to(holding, position)
@@ -175,7 +176,7 @@ def count_flips(dtype: Dtype, runners: Runners, prompts: list[list[int]], count:
         }
 
 
-def continue_alone(runner: ModelRunner, prompt: list[int], count: int) -> Continuation:
+def continue_alone(runner: Runner, prompt: list[int], count: int) -> Continuation:
     """Greedy decoding without speculation, nothing else in the batch."""
     holding = runner.cache.open([])
     rows = [feed(runner, [holding], [prompt], rows=1)]
@@ -187,9 +188,7 @@ def continue_alone(runner: ModelRunner, prompt: list[int], count: int) -> Contin
     return Continuation(token_ids=token_ids, logits=torch.cat(rows))
 
 
-def continue_in_company(
-    runner: ModelRunner, prompts: list[list[int]], alone: list[Continuation], k: int
-) -> list[Tensor]:
+def continue_in_company(runner: Runner, prompts: list[list[int]], alone: list[Continuation], k: int) -> list[Tensor]:
     """The logits of the same tokens, as a draft that is always right would have them verified, all together."""
     holdings = [runner.cache.open([]) for _ in prompts]
     parts = [feed(runner, holdings, prompts, rows=1).split(1)]

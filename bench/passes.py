@@ -12,17 +12,17 @@ from transformers.utils import logging
 from bench.options import BenchOptions
 from bench.threads import wanted_threads
 from specpair.caches.holding import Holding, Segment
-from specpair.engine.host import load_runner
 from specpair.engine_config import EngineConfig
 from specpair.models.batch import Batch
-from specpair.models.model_runner import ModelRunner
+from specpair.models.load_runner import load_runner
+from specpair.models.runner import Runner
 
 
 @dataclass(frozen=True, kw_only=True)
 class TimedRunner:
     """The runner of a service, with as many threads as it has there."""
 
-    runner: ModelRunner
+    runner: Runner
     threads: int
 
     @classmethod
@@ -56,14 +56,14 @@ class TimedRunner:
         return seconds
 
 
-def feed(runner: ModelRunner, holdings: Sequence[Holding], chunks: Sequence[list[int]], *, rows: int) -> Tensor:
+def feed(runner: Runner, holdings: Sequence[Holding], chunks: Sequence[list[int]], *, rows: int) -> Tensor:
     """One forward pass over a chunk of each sequence; the logits of the last `rows` tokens of each."""
     segments = []
     for holding, chunk in zip(holdings, chunks, strict=True):
         segments.append(Segment(holding, holding.length, len(chunk)))
         runner.cache.append(holding, len(chunk))
     token_ids = [token for chunk in chunks for token in chunk]
-    return runner.forward(Batch(segments=segments, token_ids=token_ids, row_counts=[rows] * len(chunks)))
+    return runner.forward(Batch.of_chains(segments, token_ids, [rows] * len(chunks))).logits
 
 
 def synchronize() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Self
 
 from draft_service.config import DraftConfig
 from draft_service.drafters import make_drafters, why_not
-from draft_service.drafters.interface import Proposer, Resources
+from draft_service.drafters.interface import Proposer
 from draft_service.proposal import Drafted, ProposeCall
 from draft_service.table_file import read_tables
 from specpair.engine_config import EngineConfig
@@ -50,7 +50,7 @@ class DraftHost:
         self.sequences = (
             SequenceStore[Drafted](NoCaches(), own_limits(config), client_name) if model is None else model.sequences
         )
-        self._drafters = make_drafters(Resources(engine=None if model is None else model.engine, tables=tables))
+        self._drafters = make_drafters({} if model is None else model.drafters(), tables)
         self._default = config.drafter
         if config.drafter not in self._drafters:
             raise ModelRefusedError(f"--drafter: {why_not(config.drafter)}")

@@ -2,15 +2,22 @@
 
 from torch import Tensor
 
-from draft_service.drafters.model import advance
+from draft_service.drafters.interface import Proposer
+from draft_service.drafters.model import ModelDrafter, advance
+from draft_service.drafters.ngram_model import NgramModelDrafter
 from draft_service.proposal import Drafted
 from specpair.engine.host import ModelHost
 from specpair.engine.work import Work
+from specpair.options import Drafter
 from specpair.server.identity import client_name
 
 
 class DraftModel(ModelHost[Drafted]):
     """The draft model with its sequences."""
+
+    def drafters(self) -> dict[Drafter, Proposer]:
+        """Those that need the model."""
+        return {Drafter.MODEL: ModelDrafter(self.engine), Drafter.NGRAM_MODEL: NgramModelDrafter(self.engine)}
 
     @staticmethod
     def advance(works: list[Work], logits: Tensor) -> None:

@@ -8,9 +8,8 @@ from prometheus_client.registry import CollectorRegistry
 from draft_service.config import DraftConfig
 from draft_service.host import DraftHost
 from draft_service.servicer import DraftServicer
-from specpair.engine.device_watch import watching_device
-from specpair.engine.metrics import add_model_metrics
 from specpair.sequences.leases import keeping_leases
+from specpair.sequences.sequence_metrics import add_sequence_metrics
 from specpair.server.config import ServerConfig
 from specpair.server.metrics_endpoint import metrics_endpoint
 from specpair.server.metrics_registry import service_registry
@@ -29,10 +28,12 @@ async def open_draft(
     model = host.model
     try:
         if registry is not None:
-            add_model_metrics(registry, host.sequences, None if model is None else model.engine)
+            add_sequence_metrics(registry, host.sequences)
+            if model is not None:
+                model.add_metrics(registry)
         add_DraftServiceServicer_to_server(DraftServicer(host), server)
         add_SequenceServiceServicer_to_server(SequenceServicer(host), server)
-        device = nullcontext() if model is None else watching_device(model.engine, model.pass_timeout, server)
+        device = nullcontext() if model is None else model.watching_device(server)
         async with keeping_leases(host.sequences), device:
             yield host
     finally:

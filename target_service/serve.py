@@ -5,10 +5,9 @@ from contextlib import asynccontextmanager
 
 from prometheus_client.registry import CollectorRegistry
 
-from specpair.engine.device_watch import watching_device
-from specpair.engine.metrics import add_model_metrics
 from specpair.engine_config import EngineConfig
 from specpair.sequences.leases import keeping_leases
+from specpair.sequences.sequence_metrics import add_sequence_metrics
 from specpair.server.config import ServerConfig
 from specpair.server.metrics_endpoint import metrics_endpoint
 from specpair.server.metrics_registry import service_registry
@@ -28,13 +27,11 @@ async def open_target(
     verifier = await Verifier.start(config)
     try:
         if registry is not None:
-            add_model_metrics(registry, verifier.sequences, verifier.engine)
+            add_sequence_metrics(registry, verifier.sequences)
+            verifier.add_metrics(registry)
         add_TargetServiceServicer_to_server(TargetServicer(verifier), server)
         add_SequenceServiceServicer_to_server(SequenceServicer(verifier), server)
-        async with (
-            keeping_leases(verifier.sequences),
-            watching_device(verifier.engine, verifier.pass_timeout, server),
-        ):
+        async with keeping_leases(verifier.sequences), verifier.watching_device(server):
             yield verifier
     finally:
         await verifier.stop()

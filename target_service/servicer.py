@@ -1,13 +1,13 @@
 """TargetService over gRPC: decodes, calls the verifier, encodes."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TypeVar
 
 import grpc
 import grpc.aio
 
-from specpair.errors import NotSupportedError
+from specpair.errors import InvalidFieldError, NotSupportedError
 from specpair.options import MAX_LOGPROBS, check_count, check_range
 from specpair.rpc.messages import body_of
 from specpair.server.limits import check_sequence_id
@@ -15,14 +15,19 @@ from specpair.server.streams import serve_calls
 from specpair.speculation.drafting import DraftRows
 from specpair.speculation.logprobs import TokenLogprobs
 from specpair.tracing import span
-from specpair.v1 import logprobs_pb2, proposal_pb2
+from specpair.v1 import features_pb2, logprobs_pb2, proposal_pb2
 from specpair.v1 import target_service_pb2 as pb
 from specpair.v1.target_service_pb2_grpc import TargetServiceServicer
 from specpair.wire.distributions import decode
-from target_service.verifier import Verifier, VerifyCall
+from specpair.wire.tensors import encode_tensor
+from target_service.verifier import Verifier
+from target_service.verify_work import Verdict, VerifyCall
 
 MADE_ON_THE_LOOP_BYTES = 1 << 20
 """A dense proposal beyond this is taken apart beside the event loop, which it would hold up for milliseconds."""
+
+MAX_FEATURE_LAYERS = 8
+"""Heads that read hidden states read those of three layers; so many of the widest models fit into a message."""
 
 Made = TypeVar("Made")
 
@@ -65,13 +70,14 @@ class TargetServicer(TargetServiceServicer):
             proposed=list(request.proposal.token_ids),
             draft=await beside_the_loop(request, lambda: self._decode(request.proposal)),
             include_probabilities=request.include_probabilities,
+            feature_layers=tuple(request.feature_layers),
         )
         body = await beside_the_loop(request, lambda: body_of(request))
         verdict = await self._verifier.verify(call, body)
         return pb.VerifyProposalResponse(
             instance_id=self._verifier.instance_id,
             step=request.step,
-            accepted_count=verdict.accepted_count,
+            accepted_count=len(verdict.path),
             next_token_id=verdict.next_token,
             length=verdict.length,
             queue_time_us=round(verdict.queue_time * 1e6),
@@ -81,6 +87,8 @@ class TargetServicer(TargetServiceServicer):
             target_probabilities=verdict.target_probabilities,
             draft_probabilities=verdict.draft_probabilities,
             rollback_time_ns=round(verdict.rollback_time * 1e9),
+            accepted_path=verdict.path,
+            features=encode_features(call, verdict),
         )
 
     async def ScoreTokens(
@@ -112,10 +120,27 @@ def encode_logprobs(entry: TokenLogprobs) -> logprobs_pb2.TokenLogprobs:
     )
 
 
+def encode_features(call: VerifyCall, verdict: Verdict) -> features_pb2.Features | None:
+    """The hidden states that were asked for."""
+    if verdict.features is None:
+        return None
+    return features_pb2.Features(layers=call.feature_layers, states=encode_tensor(verdict.features))
+
+
+def check_features(layers: Sequence[int], layer_count: int) -> None:
+    """Raises for layers that the model lacks, and for more than travel together."""
+    check_count("feature_layers", len(layers), MAX_FEATURE_LAYERS)
+    if layers and (worst := max(layers)) >= layer_count:
+        raise InvalidFieldError(
+            "feature_layers", f"holds {worst}; the model has {layer_count} layers", limit=layer_count - 1
+        )
+
+
 def check_call(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:
     """Raises for what is too large to be looked at, before anything is made of it."""
     check_sequence_id("sequence_id", request.sequence_id)
     check_count("appended_token_ids", len(request.appended_token_ids), verifier.sequences.limits.max_model_len)
     check_count("proposal.token_ids", len(request.proposal.token_ids), verifier.max_num_speculative_tokens)
+    check_features(request.feature_layers, len(verifier.facts.layers))
     if request.proposal.parent_indices:
         raise NotSupportedError("proposal.parent_indices: trees of tokens are not verified by this version")

@@ -9,8 +9,8 @@ from specpair.models.fused_runner import FusedRunner
 
 def poison(host: Any, token_id: int) -> None:
     """From now on the embedding of `token_id` is NaN."""
-    runner: Any = host.engine._runner
+    runner: Any = host.engine._turns.runner
     is_fused = isinstance(runner, FusedRunner)
-    embedding: Any = runner._fused._embedding if is_fused else runner._model.get_input_embeddings().weight
+    embedding: Any = runner._fused._embedding if is_fused else runner._packed._model.get_input_embeddings().weight
     with torch.no_grad():
         embedding[token_id] = float("nan")

@@ -1,38 +1,29 @@
-"""The drafters: one file each, and one line here."""
+"""The drafters: one file each, and one line here. Those with a model are made where it is, in `model_host`."""
 
 from collections.abc import Callable
-from typing import NamedTuple
 
-from draft_service.drafters import bigram, model, ngram, ngram_model, prompt_lookup, uniform, unigram
-from draft_service.drafters.interface import Proposer, Resources
+from draft_service.drafters import bigram, ngram, prompt_lookup, uniform, unigram
+from draft_service.drafters.interface import Proposer
 from specpair.options import Drafter
+from specpair.speculation.tables import Tables
 
-
-class Registered(NamedTuple):
-    """How a drafter is made."""
-
-    make: Callable[[Resources], Proposer | None]
-    """Gives None where the process lacks what it needs."""
-    needs: str = "nothing"
-
-
-REGISTRY: dict[Drafter, Registered] = {
-    Drafter.MODEL: Registered(model.make, "a draft model"),
-    Drafter.NGRAM: Registered(ngram.make),
-    Drafter.PROMPT_LOOKUP: Registered(prompt_lookup.make),
-    Drafter.UNIGRAM: Registered(unigram.make, "a table of counts"),
-    Drafter.BIGRAM: Registered(bigram.make, "a table of counts"),
-    Drafter.UNIFORM: Registered(uniform.make),
-    Drafter.NGRAM_MODEL: Registered(ngram_model.make, "a draft model"),
+WITHOUT_MODEL: dict[Drafter, Callable[[Tables | None], Proposer | None]] = {
+    Drafter.NGRAM: ngram.make,
+    Drafter.PROMPT_LOOKUP: prompt_lookup.make,
+    Drafter.UNIGRAM: unigram.make,
+    Drafter.BIGRAM: bigram.make,
+    Drafter.UNIFORM: uniform.make,
 }
+"""Each gives None where there is no table of counts, which it needs."""
 
 
-def make_drafters(resources: Resources) -> dict[Drafter, Proposer]:
-    """All drafters that this process can serve."""
-    made = {drafter: registered.make(resources) for drafter, registered in REGISTRY.items()}
-    return {drafter: proposer for drafter, proposer in made.items() if proposer is not None}
+def make_drafters(with_model: dict[Drafter, Proposer], tables: Tables | None) -> dict[Drafter, Proposer]:
+    """All drafters that this process can serve, in the order of their names' definition."""
+    made = with_model | {drafter: make(tables) for drafter, make in WITHOUT_MODEL.items()}
+    return {drafter: proposer for drafter in Drafter if (proposer := made.get(drafter)) is not None}
 
 
 def why_not(drafter: Drafter) -> str:
     """Why a drafter cannot be served."""
-    return f"{drafter} needs {REGISTRY[drafter].needs}, and there is none"
+    needed = "a table of counts" if drafter in WITHOUT_MODEL else "a draft model"
+    return f"{drafter} needs {needed}, and there is none"

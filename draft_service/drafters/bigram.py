@@ -1,13 +1,12 @@
 """How often each token follows the last one in a corpus."""
 
 from draft_service.drafters.guessing import GuessingDrafter
-from draft_service.drafters.interface import Proposer, Resources
+from draft_service.drafters.interface import Proposer
 from specpair.options import Drafter
-from specpair.speculation.tables import BigramPredictor, UnigramPredictor
+from specpair.speculation.tables import BigramPredictor, Tables, UnigramPredictor
 
 
-def make(resources: Resources) -> Proposer | None:
-    tables = resources.tables
+def make(tables: Tables | None) -> Proposer | None:
     if tables is None:
         return None
     unigram = UnigramPredictor(tables)

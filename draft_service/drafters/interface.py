@@ -1,13 +1,9 @@
 """What every drafter is, whatever it knows."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Protocol
 
 from draft_service.proposal import Drafted, ProposeCall
-from specpair.engine.work import Work
 from specpair.sequences.held_sequence import HeldSequence
-from specpair.speculation.tables import Tables
 
 
 class Proposer(ABC):
@@ -26,21 +22,3 @@ class Proposer(ABC):
         of exactness in the design).
         """
         ...
-
-
-class WorkRunner(Protocol):
-    """What a drafter wants of the model's engine, which takes seconds to import."""
-
-    async def run(self, work: Work) -> None:
-        """Until the work is done. Raises its error."""
-        ...
-
-
-@dataclass(frozen=True, kw_only=True)
-class Resources:
-    """What this process has for its drafters to work with."""
-
-    engine: WorkRunner | None = None
-    """Of the draft model, if there is one."""
-    tables: Tables | None = None
-    """Counts of a corpus, if they were loaded."""

@@ -7,12 +7,13 @@ encoding says (rule 1 of exactness in the design).
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from draft_service.drafters.interface import Proposer, Resources, WorkRunner
+from draft_service.drafters.interface import Proposer
 from draft_service.proposal import Drafted, ProposeCall
 from specpair.engine.work import Work
 from specpair.errors import NotFiniteError
@@ -49,6 +50,14 @@ class ProposeWork(Work):
     @property
     def options(self) -> SequenceOptions:
         return self.held.options
+
+
+class WorkRunner(Protocol):
+    """What the drafter asks of the model's engine."""
+
+    async def run(self, work: Work) -> None:
+        """Until the work is done. Raises its error."""
+        ...
 
 
 class ModelDrafter(Proposer):
@@ -90,10 +99,6 @@ class ModelDrafter(Proposer):
 
     async def _prefill(self, held: HeldSequence[Drafted]) -> None:
         await self._engine.run(Work(sequence=held.cached, row_count=0))
-
-
-def make(resources: Resources) -> ModelDrafter | None:
-    return None if resources.engine is None else ModelDrafter(resources.engine)
 
 
 def report_nothing(prefill: "asyncio.Task[None]") -> None:

@@ -1,8 +1,8 @@
 """The n-gram counts where they know how to go on, the draft model otherwise."""
 
 from draft_service.drafters.guessing import propose_guesses
-from draft_service.drafters.interface import Proposer, Resources, WorkRunner
-from draft_service.drafters.model import ModelDrafter
+from draft_service.drafters.interface import Proposer
+from draft_service.drafters.model import ModelDrafter, WorkRunner
 from draft_service.proposal import Drafted, ProposeCall
 from specpair.options import Drafter
 from specpair.sequences.held_sequence import HeldSequence
@@ -34,7 +34,3 @@ class NgramModelDrafter(Proposer):
 
 def predict(held: HeldSequence[Drafted], call: ProposeCall) -> Predictor:
     return NgramPredictor(held.index(), min_context=MIN_CONTEXT)
-
-
-def make(resources: Resources) -> Proposer | None:
-    return None if resources.engine is None else NgramModelDrafter(resources.engine)

@@ -1,12 +1,13 @@
 """Every token alike."""
 
 from draft_service.drafters.guessing import GuessingDrafter, vocab_size_of
-from draft_service.drafters.interface import Proposer, Resources
+from draft_service.drafters.interface import Proposer
 from specpair.options import Drafter
+from specpair.speculation.tables import Tables
 from specpair.speculation.uniform import UniformPredictor
 
 
-def make(resources: Resources) -> Proposer:
+def make(tables: Tables | None) -> Proposer:
     return GuessingDrafter(
         Drafter.UNIFORM,
         lambda held, call: UniformPredictor(vocab_size_of(held), held.options.sampling.seed, call.step),

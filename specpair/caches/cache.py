@@ -4,9 +4,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from torch import Tensor
+import torch
 
+from specpair.caches.access import CacheAccess
 from specpair.caches.holding import Holding, Segment
+from specpair.caches.masks import Parents
+from specpair.caches.plan import CachePlan, SegmentPlan
 
 
 class LayerShape(NamedTuple):
@@ -36,23 +39,12 @@ class BlockCounts(NamedTuple):
     """Kept blocks that were given to others, since the start."""
 
 
-class CachePlan(ABC):
-    """One forward pass seen from the cache: made once, used by every layer."""
-
-    @abstractmethod
-    def write(self, layer: int, keys: Tensor, values: Tensor) -> None:
-        """Stores `[heads, tokens, size]` of all segments, one after the other."""
-
-    @abstractmethod
-    def read(self, layer: int, index: int) -> tuple[Tensor, Tensor]:
-        """Keys and values `[heads, segment.end, size]` of the segment at `index`; after `write`."""
-
-
 class KeyValueCache(ABC):
     """Keys and values of many sequences. Used by the device thread alone."""
 
     block_size: int
     block_count: int
+    device: torch.device
 
     @property
     @abstractmethod
@@ -88,8 +80,17 @@ class KeyValueCache(ABC):
         """Gives everything back. What was kept stays until its place is wanted."""
 
     @abstractmethod
-    def plan(self, segments: Sequence[Segment]) -> CachePlan:
-        """What the next forward pass needs."""
+    def keep_path(self, holding: Holding, start: int, path: list[int]) -> None:
+        """Of the tokens from position `start` on, which were stored as a tree, keeps those at the ascending indices
+        `path`, moved together."""
+
+    @abstractmethod
+    def access(self, segments: Sequence[Segment]) -> CacheAccess:
+        """Where the next forward pass stores and reads."""
+
+    def plan(self, segments: Sequence[Segment], parents: Parents | None = None) -> CachePlan:
+        """How the next forward pass attends; `parents` of all its tokens if there are trees."""
+        return SegmentPlan(self.access(segments), segments, parents, self.device)
 
     @abstractmethod
     def check_integrity(self) -> None:
@@ -99,3 +100,8 @@ class KeyValueCache(ABC):
 def blocks_for(length: int, block_size: int) -> int:
     """Blocks that `length` tokens fill."""
     return -(-length // block_size)
+
+
+def token_bytes(layers: dict[int, LayerShape], dtype: torch.dtype) -> int:
+    """Bytes that one token takes in the cache."""
+    return sum(shape.elements for shape in layers.values()) * dtype.itemsize

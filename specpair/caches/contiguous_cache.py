@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from specpair.caches.cache import BlockCounts, CachePlan, KeyValueCache, LayerShape, blocks_for
+from specpair.caches.access import CacheAccess
+from specpair.caches.cache import BlockCounts, KeyValueCache, LayerShape, blocks_for
 from specpair.caches.holding import Holding, Segment
 from specpair.caches.out_of_memory import is_out_of_memory
 from specpair.errors import CapacityExhaustedError
@@ -40,7 +41,8 @@ class ContiguousCache(KeyValueCache):
     ):
         self.block_size = block_size
         self.block_count = block_count
-        self._dtype, self._device = dtype, device
+        self.device = device
+        self._dtype = dtype
         self._shapes: dict[LayerShape, list[int]] = {}
         for layer, shape in layers.items():
             self._shapes.setdefault(shape, []).append(layer)
@@ -72,45 +74,52 @@ class ContiguousCache(KeyValueCache):
         return holding
 
     def append(self, holding: Holding, count: int) -> None:
-        slab: Slab = holding.place
+        slab: Slab = holding.storage
         wanted = blocks_for(holding.length + count, self.block_size)
         if wanted > slab.block_count:
             grown = max(wanted, min(2 * slab.block_count, slab.block_count + self.free_block_count))
-            holding.place = self._copy(slab, holding.length, grown, returned=slab.block_count)
+            holding.storage = self._copy(slab, holding.length, grown, returned=slab.block_count)
         holding.length += count
 
     def truncate_to(self, holding: Holding, length: int) -> None:
         assert 0 <= length <= holding.length
         holding.length = length
-        del holding.place.token_ids[length:]  # what is written there next may differ
+        del holding.storage.token_ids[length:]  # what is written there next may differ
 
     def fork(self, holding: Holding, length: int) -> Holding:
-        slab = self._copy(holding.place, length, blocks_for(length, self.block_size), returned=0)
+        slab = self._copy(holding.storage, length, blocks_for(length, self.block_size), returned=0)
         forked = Holding(length, slab)
         self._holdings.add(forked)
         return forked
 
     def keep(self, holding: Holding, token_ids: list[int]) -> None:
-        holding.place.token_ids = token_ids[: holding.length]
+        holding.storage.token_ids = token_ids[: holding.length]
 
     def free(self, holding: Holding) -> None:
         self._holdings.remove(holding)
-        slab: Slab = holding.place
+        slab: Slab = holding.storage
         self._held_blocks -= slab.block_count
         if len(slab.token_ids) >= self.block_size:
             self._keep_slab(slab)
 
-    def plan(self, segments: Sequence[Segment]) -> "ContiguousPlan":
-        return ContiguousPlan(segments)
+    def keep_path(self, holding: Holding, start: int, path: list[int]) -> None:
+        kept = torch.tensor(path, device=self.device) + start
+        for stack in holding.storage.stacks:
+            for held in (stack.keys, stack.values):
+                held[:, :, start : start + len(path)] = held.index_select(2, kept)
+        self.truncate_to(holding, start + len(path))
+
+    def access(self, segments: Sequence[Segment]) -> "ContiguousAccess":
+        return ContiguousAccess(segments)
 
     def check_integrity(self) -> None:
-        held = sum(holding.place.block_count for holding in self._holdings)
+        held = sum(holding.storage.block_count for holding in self._holdings)
         kept = sum(slab.block_count for slab in self._kept)
         assert (held, kept) == (self._held_blocks, self._kept_blocks), "blocks do not add up"
         assert held + kept <= self.block_count, "more blocks than there are"
         for holding in self._holdings:
-            assert holding.length <= holding.place.block_count * self.block_size, "a slab is too small"
-            assert holding.place not in self._kept, "a kept slab is held"
+            assert holding.length <= holding.storage.block_count * self.block_size, "a slab is too small"
+            assert holding.storage not in self._kept, "a kept slab is held"
 
     def _keep_slab(self, slab: Slab) -> None:
         """Keeps it unless another kept one begins with it; those that it begins with are of no use beside it."""
@@ -168,13 +177,13 @@ class ContiguousCache(KeyValueCache):
     def _stack(self, shape: LayerShape, layers: list[int], block_count: int) -> Stack:
         capacity = block_count * self.block_size
         keys, values = (
-            torch.empty(len(layers), shape.heads, capacity, size, dtype=self._dtype, device=self._device)
+            torch.empty(len(layers), shape.heads, capacity, size, dtype=self._dtype, device=self.device)
             for size in (shape.key_size, shape.value_size)
         )
         return Stack(layers, keys, values)
 
 
-class ContiguousPlan(CachePlan):
+class ContiguousAccess(CacheAccess):
     """Slices of the slabs, made once for all layers."""
 
     def __init__(self, segments: Sequence[Segment]):
@@ -201,7 +210,7 @@ class ContiguousPlan(CachePlan):
 def slices(segment: Segment, start: int) -> dict[int, tuple[Tensor, Tensor]]:
     """For each layer keys and values `[heads, tokens, size]` from position `start` to the segment's end."""
     views: dict[int, tuple[Tensor, Tensor]] = {}
-    for stack in segment.holding.place.stacks:
+    for stack in segment.holding.storage.stacks:
         keys = stack.keys[:, :, start : segment.end].unbind(0)
         values = stack.values[:, :, start : segment.end].unbind(0)
         views.update(zip(stack.layers, zip(keys, values, strict=True), strict=True))

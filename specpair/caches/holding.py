@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 @dataclass(eq=False)
 class Holding:
-    """What one sequence holds in a cache. Only the cache that made it looks inside `place`."""
+    """What one sequence holds in a cache. Only the cache that made it looks inside `storage`."""
 
     length: int
     """Tokens whose keys and values are stored, or are about to be stored by the forward pass under way."""
-    place: Any
+    storage: Any
 
 
 class Segment(NamedTuple):

@@ -6,8 +6,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from specpair.caches.access import CacheAccess
 from specpair.caches.block_pool import BlockPool
-from specpair.caches.cache import BlockCounts, CachePlan, KeyValueCache, LayerShape, blocks_for
+from specpair.caches.cache import BlockCounts, KeyValueCache, LayerShape, blocks_for
 from specpair.caches.holding import Holding, Segment
 
 
@@ -50,7 +51,7 @@ class PagedCache(KeyValueCache):
         return holding
 
     def append(self, holding: Holding, count: int) -> None:
-        table: list[int] = holding.place
+        table: list[int] = holding.storage
         first = holding.length // self.block_size  # the first block that is written to
         copied = first < len(table) and self._pool.is_shared(table[first])
         missing = blocks_for(holding.length + count, self.block_size) - len(table)
@@ -66,14 +67,14 @@ class PagedCache(KeyValueCache):
 
     def truncate_to(self, holding: Holding, length: int) -> None:
         assert 0 <= length <= holding.length
-        table: list[int] = holding.place
+        table: list[int] = holding.storage
         wanted = blocks_for(length, self.block_size)
         self._pool.release(reversed(table[wanted:]))
         del table[wanted:]
         holding.length = length
 
     def fork(self, holding: Holding, length: int) -> Holding:
-        blocks = holding.place[: blocks_for(length, self.block_size)]
+        blocks = holding.storage[: blocks_for(length, self.block_size)]
         for block in blocks:
             self._pool.share(block)
         forked = Holding(length, list(blocks))
@@ -83,7 +84,7 @@ class PagedCache(KeyValueCache):
     def keep(self, holding: Holding, token_ids: list[int]) -> None:
         parent = 0
         full = min(holding.length, len(token_ids)) // self.block_size
-        for i, block in enumerate(holding.place[:full]):
+        for i, block in enumerate(holding.storage[:full]):
             content = tuple(token_ids[i * self.block_size : (i + 1) * self.block_size])
             parent = self._pool.keep(block, parent, content)
 
@@ -91,18 +92,25 @@ class PagedCache(KeyValueCache):
         self.truncate_to(holding, 0)
         self._holdings.remove(holding)
 
-    def plan(self, segments: Sequence[Segment]) -> "PagedPlan":
-        return PagedPlan(self, segments)
+    def keep_path(self, holding: Holding, start: int, path: list[int]) -> None:
+        slots = torch.from_numpy(self.slots(holding, start, holding.length)).to(self.device)
+        kept = slots[path]
+        for tensor in (*self._keys.values(), *self._values.values()):
+            tensor[slots[: len(path)]] = tensor[kept]
+        self.truncate_to(holding, start + len(path))
+
+    def access(self, segments: Sequence[Segment]) -> "PagedAccess":
+        return PagedAccess(self, segments)
 
     def check_integrity(self) -> None:
-        self._pool.check_integrity(holding.place for holding in self._holdings)
+        self._pool.check_integrity(holding.storage for holding in self._holdings)
         for holding in self._holdings:
-            assert len(holding.place) == blocks_for(holding.length, self.block_size), "a table of the wrong length"
+            assert len(holding.storage) == blocks_for(holding.length, self.block_size), "a table of the wrong length"
 
     def slots(self, holding: Holding, start: int, end: int) -> np.ndarray:
         """Where the tokens at positions `start` to `end` lie: int64 [end - start]."""
         first = start // self.block_size
-        table = np.array(holding.place[first : blocks_for(end, self.block_size)], dtype=np.int64)
+        table = np.array(holding.storage[first : blocks_for(end, self.block_size)], dtype=np.int64)
         slots = (table[:, None] * self.block_size + np.arange(self.block_size)).reshape(-1)
         return slots[start - first * self.block_size : end - first * self.block_size]
 
@@ -115,14 +123,16 @@ class PagedCache(KeyValueCache):
             tensor[destination * size : (destination + 1) * size] = tensor[source * size : (source + 1) * size]
 
 
-class PagedPlan(CachePlan):
-    """Slot numbers of one forward pass, as tensors on the device."""
+class PagedAccess(CacheAccess):
+    """Slot numbers of one forward pass, brought to the device once for all layers."""
 
     def __init__(self, cache: PagedCache, segments: Sequence[Segment]):
         self._cache = cache
-        written = np.concatenate([cache.slots(s.holding, s.start, s.end) for s in segments])
-        self._written = torch.from_numpy(written).to(cache.device)
-        self._read = [torch.from_numpy(cache.slots(s.holding, 0, s.end)).to(cache.device) for s in segments]
+        read = [cache.slots(segment.holding, 0, segment.end) for segment in segments]
+        written = [slots[segment.start :] for slots, segment in zip(read, segments, strict=True)]
+        sizes = [sum(map(len, written)), *map(len, read)]
+        numbers = torch.from_numpy(np.concatenate([*written, *read])).to(cache.device)
+        self._written, *self._read = numbers.split(sizes)
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> None:
         stored_keys, stored_values = self._cache.layer(layer)
@@ -130,6 +140,7 @@ class PagedPlan(CachePlan):
         stored_values.index_copy_(0, self._written, values.transpose(0, 1))
 
     def read(self, layer: int, index: int) -> tuple[Tensor, Tensor]:
+        """Gathered for one segment at a time: all of them together could take more memory than is left."""
         keys, values = self._cache.layer(layer)
         slots = self._read[index]
         return keys.index_select(0, slots).transpose(0, 1), values.index_select(0, slots).transpose(0, 1)

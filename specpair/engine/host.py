@@ -1,44 +1,35 @@
-"""Everything a model process holds: the loaded model, its cache, the engine and the open sequences."""
+"""Everything a model process holds: the engine with its model, and the open sequences."""
 
 import asyncio
-import logging
 import uuid
 from abc import ABC, abstractmethod
+from contextlib import AbstractAsyncContextManager
 from typing import Generic, Self
 
-import torch
+from prometheus_client.registry import CollectorRegistry
 from torch import Tensor
-from transformers import PreTrainedModel
 
-from specpair.caches.cache import KeyValueCache, LayerShape, blocks_for
-from specpair.caches.cache_memory import cache_bytes
-from specpair.caches.contiguous_cache import ContiguousCache
 from specpair.caches.paged_cache import PagedCache
+from specpair.engine.device_watch import Dependent, watching_device
 from specpair.engine.engine import Engine
+from specpair.engine.metrics import EngineCollector
 from specpair.engine.work import Work
 from specpair.engine_config import EngineConfig
-from specpair.errors import ModelRefusedError
 from specpair.model_info import ModelInfo, TokenizerFiles
-from specpair.models.aligned_runner import AlignedRunner
-from specpair.models.device_defaults import choose_pass_timeout, choose_threads, choose_token_budget
-from specpair.models.fused_runner import FusedRunner
-from specpair.models.fusible import is_fusible
-from specpair.models.loading import load
+from specpair.models.device_defaults import choose_pass_timeout, choose_token_budget
+from specpair.models.load_runner import load_runner
 from specpair.models.model_facts import ModelFacts
-from specpair.models.model_runner import ModelRunner
-from specpair.models.self_check import check, check_deterministic
+from specpair.models.runner import Runner
 from specpair.options import SamplingOptions, SequenceOptions
 from specpair.sequences.held_sequence import Answer
 from specpair.sequences.sequence_limits import SequenceLimits
 from specpair.sequences.sequence_store import SequenceStore
 
-log = logging.getLogger(__name__)
-
 
 class ModelHost(ABC, Generic[Answer]):
     """Made by `start`; ended by `stop`. A service subclasses it with its hot call."""
 
-    def __init__(self, config: EngineConfig, facts: ModelFacts, runner: ModelRunner):
+    def __init__(self, config: EngineConfig, facts: ModelFacts, runner: Runner):
         self.config = config
         self.facts = facts
         self.instance_id = uuid.uuid4().hex
@@ -91,6 +82,14 @@ class ModelHost(ABC, Generic[Answer]):
     async def close(self, sequence_id: str) -> None:
         self.sequences.close(sequence_id)
 
+    def add_metrics(self, registry: CollectorRegistry) -> None:
+        """Those of the engine."""
+        registry.register(EngineCollector(self.engine))
+
+    def watching_device(self, dependent: Dependent) -> AbstractAsyncContextManager[None]:
+        """Meanwhile the health of `dependent` follows the device's."""
+        return watching_device(self.engine, self.pass_timeout, dependent)
+
     async def stop(self) -> None:
         self.sequences.close_all()
         await self.engine.stop()
@@ -119,76 +118,3 @@ class ModelHost(ABC, Generic[Answer]):
 
     def tokenizer(self) -> TokenizerFiles | None:
         return self.facts.tokenizer
-
-
-def load_runner(config: EngineConfig) -> tuple[ModelFacts, ModelRunner]:
-    """Model, cache and runner, with the last check before they may serve."""
-    loaded = load(config)
-    facts = loaded.facts
-    torch.set_num_threads(choose_threads(config.threads, facts.parameter_count, facts.device))
-    kind = choose_runner(config, loaded.model)
-    runner = kind(loaded, make_cache(config, facts))
-    check(loaded, runner)
-    if config.deterministic:
-        check_deterministic(loaded, runner)
-    log.info(
-        "loaded %s: %.1f M parameters, %s on %s, %s, %d threads, %d cache blocks of %d tokens",
-        facts.display_name,
-        facts.parameter_count / 1e6,
-        str(facts.dtype).removeprefix("torch."),
-        facts.device,
-        kind.description,
-        torch.get_num_threads(),
-        runner.cache.block_count,
-        runner.cache.block_size,
-    )
-    return facts, runner
-
-
-def choose_runner(config: EngineConfig, model: PreTrainedModel) -> type[ModelRunner]:
-    """The way to run the model. Raises ModelRefusedError if it cannot be run in the way that is asked for."""
-    if config.deterministic:
-        return AlignedRunner
-    if config.runner == "plain" or (config.runner == "auto" and not is_fusible(model)):
-        return ModelRunner
-    if not is_fusible(model):
-        raise ModelRefusedError(
-            f"--runner is fused, but {type(model).__name__} in {model.dtype} on {model.device.type} is not known to it;"
-            " it knows Llama, Mistral, Qwen2 and Qwen3 on a CPU, in float32 or where there are units for it in bfloat16"
-        )
-    return FusedRunner
-
-
-def make_cache(config: EngineConfig, facts: ModelFacts) -> KeyValueCache:
-    kind = config.cache
-    if kind == "auto":
-        kind = "contiguous" if facts.device.type == "cpu" else "paged"
-    needed = blocks_for(facts.max_model_len, config.block_size)
-    if config.num_blocks is not None and config.num_blocks < needed:
-        raise ModelRefusedError(
-            f"--num-blocks is {config.num_blocks}, but one sequence of {facts.max_model_len} tokens takes {needed}"
-        )
-    block_count = config.num_blocks or choose_block_count(config, facts)
-    cache = PagedCache if kind == "paged" else ContiguousCache
-    return cache(facts.layers, block_count, config.block_size, facts.dtype, facts.device)
-
-
-def choose_block_count(config: EngineConfig, facts: ModelFacts) -> int:
-    """Blocks for every sequence at full length, or as many as the memory bears that the cache may take."""
-    per_block = config.block_size * token_bytes(facts.layers, facts.dtype)
-    affordable = int(cache_bytes(facts.device, config.gpu_memory_utilization) // per_block)
-    needed_by_one = blocks_for(facts.max_model_len, config.block_size)
-    if affordable < needed_by_one:
-        remedy = "lower --max-model-len"
-        if facts.device.type == "cuda":
-            remedy += f" or raise --gpu-memory-utilization, which is {config.gpu_memory_utilization}"
-        raise ModelRefusedError(
-            f"the memory holds {affordable * config.block_size} tokens of cache, fewer than the"
-            f" {facts.max_model_len} of one sequence; {remedy}"
-        )
-    return min(affordable, config.max_num_seqs * needed_by_one)
-
-
-def token_bytes(layers: dict[int, LayerShape], dtype: torch.dtype) -> int:
-    """Bytes that one token takes in the cache."""
-    return sum(shape.elements for shape in layers.values()) * dtype.itemsize

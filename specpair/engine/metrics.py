@@ -1,25 +1,14 @@
-"""A model service's numbers as metrics, read when they are asked for: the device thread pays nothing for it."""
+"""An engine's numbers as metrics, read when they are asked for: the device thread pays nothing for it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Protocol
 
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
-from prometheus_client.registry import Collector, CollectorRegistry
+from prometheus_client.registry import Collector
 
 from specpair.caches.cache import BlockCounts, KeyValueCache
 from specpair.engine.statistics import EngineStatistics, Tally
-from specpair.sequences.sequence_limits import Refusal
-
-
-class CountedSequences(Protocol):
-    """The open sequences, as far as they are counted."""
-
-    @property
-    def expired_count(self) -> int: ...
-    @property
-    def refusals(self) -> Mapping[Refusal, int]: ...
-    def __len__(self) -> int: ...
 
 
 class Counted(Protocol):
@@ -31,43 +20,16 @@ class Counted(Protocol):
     def cache(self) -> KeyValueCache: ...
 
 
-class ModelCollector(Collector):
-    """The open sequences of a service and, if it has a model, the engine.
+class EngineCollector(Collector):
+    """An engine's numbers. Those that the device thread writes meanwhile may be of two successive passes."""
 
-    Numbers that the device thread writes meanwhile may be of two successive passes.
-    """
-
-    def __init__(self, sequences: CountedSequences, engine: Counted | None):
-        self._sequences = sequences
+    def __init__(self, engine: Counted):
         self._engine = engine
 
     def collect(self) -> Iterable[Metric]:
-        yield from sequences(self._sequences)
-        if self._engine is not None:
-            yield from passes(self._engine.statistics)
-            yield silence(self._engine.statistics)
-            yield from cache(self._engine.cache.block_counts(), self._engine.statistics)
-
-
-def add_model_metrics(registry: CollectorRegistry, sequences: CountedSequences, engine: Counted | None) -> None:
-    """The metrics of a draft or target service; those of the engine only where there is one."""
-    registry.register(ModelCollector(sequences, engine))
-
-
-def sequences(held: CountedSequences) -> Iterable[Metric]:
-    """How many there are, how many were given up, and how many were refused."""
-    yield GaugeMetricFamily("specpair_sequences_open", "Sequences that are open.", value=len(held))
-    yield CounterMetricFamily(
-        "specpair_expired_sequences",
-        "Sequences that were closed since nobody had touched them for the time of their lease.",
-        value=held.expired_count,
-    )
-    refusals = CounterMetricFamily(
-        "specpair_sequence_refusals", "Sequences that were not opened, by reason.", labels=["reason"]
-    )
-    for reason in Refusal:
-        refusals.add_metric([reason], held.refusals[reason])
-    yield refusals
+        yield from passes(self._engine.statistics)
+        yield silence(self._engine.statistics)
+        yield from cache(self._engine.cache.block_counts(), self._engine.statistics)
 
 
 def passes(statistics: EngineStatistics) -> Iterable[Metric]:

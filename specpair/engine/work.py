@@ -5,6 +5,8 @@ import time
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from torch import Tensor
+
 from specpair.sequences.sequence import Sequence
 
 
@@ -39,6 +41,10 @@ class Work:
     """Seconds that the cache took to drop what the tokens no longer agree with; before the pass that needs it."""
     largest_batch: "BatchSize | None" = None
     """The largest forward pass that it took part in; None before the first."""
+    feature_layers: tuple[int, ...] = ()
+    """Layers whose hidden states are wanted with the logits."""
+    features: Tensor | None = None
+    """`[layers, row_count, hidden]` float32 of the last rows, if they are wanted; there before `advance`."""
 
     def fail(self, error: Exception, *, spares_cache: bool = False) -> None:
         """It is finished, without a result."""
@@ -58,3 +64,14 @@ class Work:
     def compute_time(self) -> float:
         """Seconds from the first forward pass to the answer."""
         return self.finished_at - self.started_at
+
+
+def settle_futures(works: list[Work]) -> None:
+    """On the event loop: wakes everybody who waits for these works."""
+    for work in works:
+        if work.future.done():
+            continue
+        if work.error is not None:
+            work.future.set_exception(work.error)
+        else:
+            work.future.set_result(None)

@@ -11,61 +11,70 @@ So a stored key is the same, bit for bit, whether its token came in a prompt, am
 loss; by induction over the positions so is everything computed from it.
 """
 
+from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 
 import torch
-from torch import Tensor
 
-from specpair.caches.cache import CachePlan, KeyValueCache
+from specpair.caches.cache import KeyValueCache
 from specpair.caches.holding import Segment
-from specpair.models.attention import Variant, attend, causal_mask
-from specpair.models.batch import Batch
+from specpair.caches.plan import AlignedPlan
+from specpair.errors import NotSupportedError
+from specpair.models.batch import Batch, PassOutput
 from specpair.models.loading import LoadedModel
-from specpair.models.model_runner import ModelRunner
+from specpair.models.packed_model import PackedModel
 
 CHUNK_SIZE = 16
 PADDING_TOKEN = 0
 
 
-class AlignedRunner(ModelRunner):
+class AlignedRunner:
     """Runs a forward pass for each aligned chunk of each sequence."""
 
     description = "run by transformers in fixed shapes"
 
     def __init__(self, loaded: LoadedModel, cache: KeyValueCache, chunk_size: int = CHUNK_SIZE):
-        super().__init__(loaded, cache)
+        self.cache = cache
+        self.device = loaded.facts.device
+        self._packed = PackedModel(loaded.model)
         self._chunk_size = chunk_size
         self._last_position = loaded.facts.max_model_len - 1
         # Other ways to run experts multiply as many rows as happen to be routed to each.
         loaded.model.set_experts_implementation("batched_mm")
 
     @torch.inference_mode()
-    def forward(self, batch: Batch) -> Tensor:
-        logits = []
-        offset = 0
-        for segment, row_count in zip(batch.segments, batch.row_counts, strict=True):
-            for part in aligned_parts(segment, self._chunk_size):
-                token_ids = batch.token_ids[offset : offset + part.token_count]
-                offset += part.token_count
-                wanted = max(0, min(part.token_count, part.end - (segment.end - row_count)))
-                logits.append(self._forward_part(part, token_ids, wanted))
-        return torch.cat(logits)
+    def forward(self, batch: Batch) -> PassOutput:
+        if batch.parents is not None:
+            raise NotSupportedError("trees of tokens are not run with --deterministic")
+        outputs: list[PassOutput] = []
+        first = 0
+        for part in (part for segment in batch.segments for part in aligned_parts(segment, self._chunk_size)):
+            end = first + part.token_count
+            rows = [row - first for row in batch.rows[bisect_left(batch.rows, first) : bisect_left(batch.rows, end)]]
+            outputs.append(self._forward_part(part, batch.token_ids[first:end], rows, batch.feature_layers))
+            first = end
+        features = [output.features for output in outputs if output.features is not None]
+        return PassOutput(
+            torch.cat([output.logits for output in outputs]), torch.cat(features, 1) if features else None
+        )
 
-    def _forward_part(self, part: Segment, token_ids: list[int], wanted: int) -> Tensor:
-        """Logits `[wanted, vocabulary]` of the last tokens of a part that lies within one chunk."""
+    def _forward_part(
+        self, part: Segment, token_ids: list[int], rows: list[int], feature_layers: tuple[int, ...]
+    ) -> PassOutput:
+        """What is wanted of the tokens at the indices `rows` of a part that lies within one chunk."""
         chunk = part._replace(start=part.start - part.start % self._chunk_size, token_count=self._chunk_size)
         before, after = part.start - chunk.start, chunk.end - part.end
-        logits = self._run(
+        output = self._packed.run(
             [PADDING_TOKEN] * before + token_ids + [PADDING_TOKEN] * after,
             # Padding behind the longest sequence has no position in the model.
             [min(position, self._last_position) for position in range(chunk.start, chunk.end)],
             # The vocabulary's product has a shape as well: all rows, or none.
-            range(chunk.token_count if wanted else 0),
-            AlignedAttention(self.cache.plan([part]), part, chunk, self.device),
+            range(chunk.token_count if rows else 0),
+            AlignedPlan(self.cache.access([part]), part, chunk, self.device),
+            feature_layers,
         )
-        end = before + part.token_count
-        return logits[end - wanted : end]
+        wanted = [before + row for row in rows]
+        return PassOutput(output.logits[wanted], None if output.features is None else output.features[:, wanted])
 
 
 def aligned_parts(segment: Segment, chunk_size: int) -> Iterator[Segment]:
@@ -75,34 +84,3 @@ def aligned_parts(segment: Segment, chunk_size: int) -> Iterator[Segment]:
         end = min(segment.end, start - start % chunk_size + chunk_size)
         yield Segment(segment.holding, start, end - start)
         start = end
-
-
-@dataclass
-class AlignedAttention:
-    """The ForwardContext of one chunk: stores the keys of the part that is fed, attends with all rows."""
-
-    plan: CachePlan
-    part: Segment
-    chunk: Segment
-    device: torch.device
-    _masks: dict[int | None, Tensor | None] = field(default_factory=dict)
-
-    def attend(self, layer: int, query: Tensor, keys: Tensor, values: Tensor, variant: Variant) -> Tensor:
-        fed = slice(self.part.start - self.chunk.start, self.part.end - self.chunk.start)
-        self.plan.write(layer, keys[:, fed], values[:, fed])
-        held_keys, held_values = self.plan.read(layer, 0)
-        mask = self._mask(variant.sliding_window)
-        return attend(query, padded(held_keys, self.chunk.end), padded(held_values, self.chunk.end), mask, variant)
-
-    def _mask(self, window: int | None) -> Tensor | None:
-        """`[chunk size, chunk end]`, True where a row may look."""
-        if window not in self._masks:
-            self._masks[window] = causal_mask(self.chunk, window, self.device)
-        return self._masks[window]
-
-
-def padded(held: Tensor, length: int) -> Tensor:
-    """`[heads, length, size]`: what is held, then zeros, in memory of its own, so that every cache gives it alike."""
-    copy = held.new_zeros(held.size(0), length, held.size(2))
-    copy[:, : held.size(1)] = held
-    return copy

@@ -19,7 +19,9 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from specpair.models.attention import ForwardContext, Variant
+from specpair.caches.attention import Variant
+from specpair.caches.plan import CachePlan
+from specpair.models.batch import PassOutput
 from specpair.models.model_facts import ModelFacts
 from specpair.models.packed_linear import PackedLinear, pack
 
@@ -58,20 +60,31 @@ class FusedLlama:
         self._head = pack(head.weight.detach().float(), None if head.bias is None else head.bias.detach().float())
         self._norm = scaled_norm(inner.norm, self._head.scale)
 
-    def forward(self, token_ids: Tensor, positions: Tensor, rows: Sequence[int], context: ForwardContext) -> Tensor:
-        """Logits `[rows, vocabulary]` of the tokens at the indices `rows`; token_ids and positions `[tokens]`."""
+    def forward(
+        self,
+        token_ids: Tensor,
+        positions: Tensor,
+        rows: Sequence[int],
+        plan: CachePlan,
+        feature_layers: Sequence[int] = (),
+    ) -> PassOutput:
+        """What is wanted of the tokens at the indices `rows`; token_ids and positions `[tokens]`."""
         residual = self._embedding.index_select(0, token_ids).float()
         rotation = self._rotation.index_select(0, positions)[:, None]
+        features: dict[int, Tensor] = {}
         for index, layer in enumerate(self._layers):
-            attended = self._attend(index, layer, residual, rotation, context)
+            attended = self._attend(index, layer, residual, rotation, plan)
             residual.add_(layer.output(attended), alpha=layer.output.scale)
             gated = self._gate(layer, residual)
             residual.add_(layer.down(gated), alpha=layer.down.scale)
+            if index in feature_layers:
+                features[index] = residual[rows]
         if len(rows) != len(residual):
             residual = residual[rows]
-        return self._head(self._normalise(residual, self._norm))
+        logits = self._head(self._normalise(residual, self._norm))
+        return PassOutput(logits, torch.stack([features[layer] for layer in feature_layers]) if features else None)
 
-    def _attend(self, index: int, layer: Layer, residual: Tensor, rotation: Tensor, context: ForwardContext) -> Tensor:
+    def _attend(self, index: int, layer: Layer, residual: Tensor, rotation: Tensor, plan: CachePlan) -> Tensor:
         """`[tokens, heads * size]`."""
         count = len(residual)
         normalised = self._normalise(residual, layer.attention_norm).to(self._dtype)
@@ -85,7 +98,7 @@ class FusedLlama:
         torch.view_as_complex(pairs).mul_(rotation)
         query, key, value = by_head.transpose(0, 1).split([self._heads, self._key_heads, self._key_heads])
         query, key, value = (part.to(self._dtype) for part in (query, key, value))
-        output = context.attend(index, query, key, value, layer.variant)
+        output = plan.attend(index, query, key, value, layer.variant)
         return output.transpose(0, 1).reshape(count, -1)
 
     def _gate(self, layer: Layer, residual: Tensor) -> Tensor:

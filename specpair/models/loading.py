@@ -16,8 +16,9 @@ from transformers.utils import logging as transformers_logging
 from specpair.engine_config import EngineConfig
 from specpair.errors import ModelRefusedError
 from specpair.model_info import TokenizerFiles
-from specpair.models.attention import NAME, LayerRecorder, register
+from specpair.models.attention import NAME, register
 from specpair.models.device_defaults import choose_device, choose_dtype
+from specpair.models.layer_recorder import LayerRecorder
 from specpair.models.model_facts import ModelFacts
 from specpair.models.refusals import refuse_batch_dependent_positions, refuse_by_configuration, refuse_unmasked_windows
 
@@ -91,7 +92,7 @@ def record_layers(model: PreTrainedModel) -> LayerRecorder:
     positions = torch.arange(4, device=model.device)[None]
     try:
         with torch.inference_mode():
-            model(input_ids=ids, position_ids=positions, use_cache=False, forward_context=recorder)
+            model(input_ids=ids, position_ids=positions, use_cache=False, cache_plan=recorder)
     except (TypeError, KeyError, AttributeError, RuntimeError, ValueError) as error:
         raise ModelRefusedError(f"{kind} cannot run on packed batches: {first_line(error)}") from error
     expected = model.config.get_text_config().num_hidden_layers

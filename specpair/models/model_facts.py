@@ -5,9 +5,9 @@ from pathlib import Path
 
 import torch
 
+from specpair.caches.attention import Variant
 from specpair.caches.cache import LayerShape
 from specpair.model_info import TokenizerFiles
-from specpair.models.attention import Variant
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,8 +2,8 @@
 
 from typing import Any
 
+from specpair.caches.attention import Variant
 from specpair.errors import ModelRefusedError
-from specpair.models.attention import Variant
 
 SERVED_LAYERS = {"full_attention", "sliding_attention", "attention"}
 RECURRENT_MARKS = ("mamba", "rwkv", "ssm", "linear_attention", "recurrent", "conv_L_cache", "lightning")

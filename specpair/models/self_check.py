@@ -13,7 +13,7 @@ from specpair.errors import ModelRefusedError
 from specpair.models.attention import NAME
 from specpair.models.batch import Batch
 from specpair.models.loading import LoadedModel
-from specpair.models.model_runner import ModelRunner
+from specpair.models.runner import Runner
 
 LENGTH = 24
 LEAST_LENGTH = 6
@@ -21,7 +21,7 @@ STEP = 3
 TOLERANCE = {torch.float32: 2e-3, torch.bfloat16: 0.15}
 
 
-def check(loaded: LoadedModel, runner: ModelRunner) -> None:
+def check(loaded: LoadedModel, runner: Runner) -> None:
     """Raises ModelRefusedError if chunked, batched, rolled-back and plain logits differ."""
     ids = random_tokens(loaded, runner)
     expected = torch.stack([plain_logits(loaded, row) for row in ids])
@@ -35,7 +35,7 @@ def check(loaded: LoadedModel, runner: ModelRunner) -> None:
         )
 
 
-def check_deterministic(loaded: LoadedModel, runner: ModelRunner) -> None:
+def check_deterministic(loaded: LoadedModel, runner: Runner) -> None:
     """Raises ModelRefusedError if a logit depends, in its last bit, on how the tokens were cut and batched."""
     ids = random_tokens(loaded, runner)
     alone = torch.stack([fed_in_steps(runner, row) for row in ids.tolist()])
@@ -46,7 +46,7 @@ def check_deterministic(loaded: LoadedModel, runner: ModelRunner) -> None:
         )
 
 
-def random_tokens(loaded: LoadedModel, runner: ModelRunner) -> Tensor:
+def random_tokens(loaded: LoadedModel, runner: Runner) -> Tensor:
     """Two sequences `[2, length]` that fit into the cache together."""
     cache = runner.cache
     length = min(LENGTH, loaded.facts.max_model_len, cache.block_count // 2 * cache.block_size)
@@ -66,7 +66,7 @@ def plain_logits(loaded: LoadedModel, ids: Tensor) -> Tensor:
     return output.logits[0].float().cpu()
 
 
-def chunked_logits(runner: ModelRunner, ids: Tensor) -> Tensor:
+def chunked_logits(runner: Runner, ids: Tensor) -> Tensor:
     """`[2, length, vocabulary]` in uneven chunks of both sequences, with a rollback in between."""
     rows: list[list[int]] = ids.tolist()
     holdings = [runner.cache.open([]) for _ in rows]
@@ -82,7 +82,7 @@ def chunked_logits(runner: ModelRunner, ids: Tensor) -> Tensor:
             runner.cache.free(holding)
 
 
-def fed_in_steps(runner: ModelRunner, token_ids: list[int]) -> Tensor:
+def fed_in_steps(runner: Runner, token_ids: list[int]) -> Tensor:
     """`[length, vocabulary]`, fed alone, a few tokens at a time."""
     holding = runner.cache.open([])
     try:
@@ -92,12 +92,12 @@ def fed_in_steps(runner: ModelRunner, token_ids: list[int]) -> Tensor:
         runner.cache.free(holding)
 
 
-def run_chunks(runner: ModelRunner, holdings: list[Holding], chunks: list[list[int]]) -> list[Tensor]:
+def run_chunks(runner: Runner, holdings: list[Holding], chunks: list[list[int]]) -> list[Tensor]:
     """Feeds a chunk of each sequence in one forward pass; the logits of each, `[chunk, vocabulary]`."""
     segments = []
     for holding, chunk in zip(holdings, chunks, strict=True):
         segments.append(Segment(holding, holding.length, len(chunk)))
         runner.cache.append(holding, len(chunk))
     counts = [len(chunk) for chunk in chunks]
-    batch = Batch(segments=segments, token_ids=[t for chunk in chunks for t in chunk], row_counts=counts)
-    return [part.cpu() for part in runner.forward(batch).split(counts)]
+    batch = Batch.of_chains(segments, [token for chunk in chunks for token in chunk], counts)
+    return [part.cpu() for part in runner.forward(batch).logits.split(counts)]

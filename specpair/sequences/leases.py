@@ -5,13 +5,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from specpair.sequences.sequence_store import SequenceStore
+from specpair.sequences.open_sequences import OpenSequences
 
 SWEEP_SECONDS = 5.0
 
 
 @asynccontextmanager
-async def keeping_leases(sequences: SequenceStore[Any]) -> AsyncIterator[None]:
+async def keeping_leases(sequences: OpenSequences[Any]) -> AsyncIterator[None]:
     """Looks after the leases beside what is done inside."""
     sweeper = asyncio.create_task(_sweep(sequences))
     try:
@@ -22,7 +22,7 @@ async def keeping_leases(sequences: SequenceStore[Any]) -> AsyncIterator[None]:
             await sweeper
 
 
-async def _sweep(sequences: SequenceStore[Any]) -> None:
+async def _sweep(sequences: OpenSequences[Any]) -> None:
     while True:
         await asyncio.sleep(min(SWEEP_SECONDS, sequences.limits.lease_seconds / 4))
         sequences.expire()

@@ -1,8 +1,10 @@
 """A sequence and what a cache holds of it."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from specpair.caches.holding import Holding
+if TYPE_CHECKING:
+    from specpair.caches.holding import Holding
 
 
 @dataclass(eq=False)
@@ -23,7 +25,7 @@ class Sequence:
     """Usual time from there to the next work, in seconds."""
     is_suspect: bool = False
     """It was in a pass that failed, and has come to no answer since. Device thread only."""
-    holding: Holding | None = None
+    holding: "Holding | None" = None
     """Device thread only. None before the first work and after the cache was taken away for others."""
 
     def replace_from(self, start: int, token_ids: list[int]) -> None:

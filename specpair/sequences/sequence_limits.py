@@ -9,7 +9,7 @@ from specpair.options import SequenceOptions
 LEASE_SECONDS = 300.0
 
 
-class Refusal(StrEnum):
+class NoRoom(StrEnum):
     """Why a sequence was not opened."""
 
     FULL = "full"

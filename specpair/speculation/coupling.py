@@ -12,12 +12,12 @@ import numpy as np
 from torch import Tensor
 
 from specpair.speculation.gumbel import choose
-from specpair.speculation.verification import Verdicts, packed_rows
+from specpair.speculation.verification import Judgement, packed_rows
 
 
 def verify_coupled(
     target: Tensor, draft_tokens: np.ndarray, lengths: np.ndarray, seeds: Sequence[int], positions: Sequence[int]
-) -> Verdicts:
+) -> Judgement:
     """Judges a batch of blocks in one pass.
 
     `target` holds the rows of all sequences one after the other, [sum of (K_b + 1), V]; `seeds` and `positions` name
@@ -26,10 +26,10 @@ def verify_coupled(
     return verify_choices(choose(target, seeds, positions).numpy(), draft_tokens, lengths)
 
 
-def verify_choices(choices: np.ndarray, draft_tokens: np.ndarray, lengths: np.ndarray) -> Verdicts:
+def verify_choices(choices: np.ndarray, draft_tokens: np.ndarray, lengths: np.ndarray) -> Judgement:
     """Judges blocks by what the target chooses in each of its rows: [sum of (K_b + 1)]. Other arguments as above."""
     most = draft_tokens.shape[1]
     rows = packed_rows(lengths.tolist(), max(most, 1))
     agrees = (choices[rows[:, :most]] == draft_tokens) & (np.arange(most) < lengths[:, None])
     accepted_counts = np.logical_and.accumulate(agrees, -1).sum(-1)
-    return Verdicts(accepted_counts, choices[rows[:, 0] + accepted_counts])
+    return Judgement(accepted_counts, choices[rows[:, 0] + accepted_counts])

@@ -57,7 +57,7 @@ class Thresholds(NamedTuple):
     """[B, K + 1] float64: what multiplies the target's row in the residual after n accepted tokens, n = 0 .. K."""
 
 
-class Verdicts(NamedTuple):
+class Judgement(NamedTuple):
     """What a round commits: the accepted tokens, then the next token."""
 
     accepted_counts: Array
@@ -66,7 +66,7 @@ class Verdicts(NamedTuple):
     """[B] int64: a correction, or a bonus token if all were accepted."""
 
 
-def verify(target: Array, block: Block, accept_uniforms: Array, next_uniforms: Array) -> Verdicts:
+def verify(target: Array, block: Block, accept_uniforms: Array, next_uniforms: Array) -> Judgement:
     """Judges a batch of blocks in one pass.
 
     `target` holds the rows of all sequences one after the other, [sum of (K_b + 1), V], normalised, float32 or wider.
@@ -74,12 +74,12 @@ def verify(target: Array, block: Block, accept_uniforms: Array, next_uniforms: A
     and so is the result.
     """
     if block.tokens.shape[1] == 0:
-        return Verdicts(block.lengths, draw(target, next_uniforms))
+        return Judgement(block.lengths, draw(target, next_uniforms))
     with np.errstate(all="ignore"):  # rows that are not finite come out as they may
         thresholds = acceptance_thresholds(target, block)
         accepted_counts = count_accepted(thresholds.acceptance, block, accept_uniforms)
         weights = residual_weights(target, block, thresholds, accepted_counts)
-        return Verdicts(accepted_counts, draw(weights, next_uniforms))
+        return Judgement(accepted_counts, draw(weights, next_uniforms))
 
 
 def acceptance_thresholds(target: Array, block: Block) -> Thresholds:

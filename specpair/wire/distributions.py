@@ -23,6 +23,7 @@ from specpair.v1.proposal_pb2 import (
     SparseDistributions,
 )
 from specpair.v1.proposal_pb2 import Tensor as TensorMessage
+from specpair.wire.tensors import FLOAT32, encode_tensor
 
 MAX_TOTAL_LOG2 = 30
 SUM_TOLERANCE = 1e-4
@@ -30,7 +31,6 @@ SUM_TOLERANCE = 1e-4
 
 _FIELD = "proposal.distributions"
 _UINT32 = np.dtype("<u4")
-_FLOAT32 = np.dtype("<f4")
 
 
 def encode_counts(rows: Sequence[CountRow]) -> Distributions:
@@ -48,9 +48,7 @@ def encode_counts(rows: Sequence[CountRow]) -> Distributions:
 
 def encode_dense(probabilities: Tensor) -> Distributions:
     """Rows of probabilities [N, V], float32."""
-    data = probabilities.float().cpu().numpy().astype(_FLOAT32, copy=False).tobytes()
-    tensor = TensorMessage(type=TENSOR_TYPE_FLOAT32, shape=probabilities.shape, data=data)
-    return Distributions(dense=DenseDistributions(probabilities=tensor))
+    return Distributions(dense=DenseDistributions(probabilities=encode_tensor(probabilities)))
 
 
 def encode_one_hot() -> Distributions:
@@ -183,10 +181,10 @@ def _decode_dense(message: TensorMessage, drafted: np.ndarray, vocab_size: int) 
         raise InvalidDistributionError(
             f"{field}.shape", f"is {shape[:4]}; it must be ({len(drafted)}, 1 .. {vocab_size})"
         )
-    size = math.prod(shape) * _FLOAT32.itemsize
+    size = math.prod(shape) * FLOAT32.itemsize
     if len(message.data) != size:
         raise InvalidDistributionError(f"{field}.data", f"has {len(message.data)} bytes; the shape asks for {size}")
-    rows = np.frombuffer(message.data, dtype=_FLOAT32).reshape(shape)
+    rows = np.frombuffer(message.data, dtype=FLOAT32).reshape(shape)
     if not _are_distributions(rows):
         raise InvalidDistributionError(f"{field}.data", f"has a row that does not sum to 1 within {SUM_TOLERANCE}")
     decoded = decoded_dense(torch.from_numpy(rows.astype(np.float32))).numpy()

@@ -8,11 +8,9 @@ import threading
 import time
 from typing import Any
 
-import torch
-
 from specpair.engine_config import EngineConfig
-from specpair.models.batch import Batch
-from specpair.models.model_runner import ModelRunner
+from specpair.models.batch import Batch, PassOutput
+from specpair.models.plain_runner import PlainRunner
 from specpair.server.config import ServerConfig
 from target_service.serve import serve
 
@@ -43,13 +41,13 @@ class FailingDevice:
 
 
 def break_device(device: FailingDevice) -> None:
-    forward = ModelRunner.forward
+    forward = PlainRunner.forward
 
-    def fail(self: Any, batch: Batch) -> torch.Tensor:
+    def fail(self: Any, batch: Batch) -> PassOutput:
         device.before(batch)
         return forward(self, batch)
 
-    ModelRunner.forward = fail  # type: ignore[method-assign]
+    PlainRunner.forward = fail  # type: ignore[method-assign]
 
 
 def main(folder: str, token_id: int, failure: str, pass_timeout: float) -> None:

@@ -18,6 +18,7 @@ from specpair.server.config import ServerConfig
 from specpair.v1 import draft_service_pb2, proposal_pb2, target_service_pb2
 from specpair.v1 import sequence_service_pb2 as pb
 from tests.poison import poison
+from tests.rpc_errors import refused
 from tests.services import RunningModel, engine_config, running_draft, running_pair, running_target
 from tests.tiny_models import generate_greedily, load_plain, make_model
 
@@ -99,19 +100,6 @@ def dense(shape: list[int], row: list[float]) -> Any:
     data = np.array(row, dtype="<f4").tobytes()
     tensor = proposal_pb2.Tensor(type=proposal_pb2.TENSOR_TYPE_FLOAT32, shape=shape, data=data)
     return proposal_pb2.Distributions(dense=proposal_pb2.DenseDistributions(probabilities=tensor))
-
-
-async def refused(call: Any, code: grpc.StatusCode, reason: str) -> dict[str, str]:
-    """The metadata of the ErrorInfo that a refused call carries."""
-    with pytest.raises(grpc.aio.AioRpcError) as caught:
-        await call
-    assert caught.value.code() is code, caught.value.details()
-    status = rpc_status.from_call(caught.value)  # pyright: ignore[reportArgumentType]
-    assert status is not None
-    info = error_details_pb2.ErrorInfo()
-    assert status.details[0].Unpack(info)
-    assert (info.reason, info.domain) == (reason, "specpair")
-    return dict(info.metadata)
 
 
 BAD_PROPOSALS = {

@@ -113,7 +113,7 @@ async def test_the_prompt_is_fed_once_for_all_outputs(folders: Folders, cache: s
 def fed_tokens(model: RunningModel) -> list[int]:
     """Grows by the length of each piece that the model is fed for one sequence."""
     lengths: list[int] = []
-    runner = model.host.engine._runner
+    runner = model.host.engine._turns.runner
     forward = runner.forward
 
     def counted(batch: Any) -> Any:

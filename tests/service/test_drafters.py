@@ -388,7 +388,7 @@ def believed_in(model: Any, prompt: list[int], tokens: list[int], least: float) 
 async def test_a_stop_saves_the_next_forward_pass(wide: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     draft = wide.pair.draft
     assert draft is not None
-    runner: Any = draft.host.engine._runner
+    runner: Any = draft.host.engine._turns.runner
     passes = []
     forward = runner.forward
     monkeypatch.setattr(runner, "forward", lambda batch: passes.append(batch) or forward(batch))

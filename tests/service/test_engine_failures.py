@@ -30,7 +30,7 @@ TIMEOUT = 60.0
 
 def fail_where(model: RunningModel, is_bad: Callable[[Batch], bool], error: Callable[[], Exception]) -> list[int]:
     """Passes for which `is_bad` fail from now on; the list tells how many sequences each failed one held."""
-    runner: Any = model.host.engine._runner
+    runner: Any = model.host.engine._turns.runner
     forward, failed = runner.forward, []
 
     def fail(batch: Batch) -> torch.Tensor:
@@ -151,7 +151,7 @@ async def test_what_follows_a_pass_may_fail_as_well(
             raise IndexError("a mistake")
 
         with monkeypatch.context() as patched:
-            patched.setattr(target.host.engine, "_advance", fail)
+            patched.setattr(target.host.engine._turns, "advance", fail)
             release = hold_device(target)
             calls = [asyncio.create_task(verify(target, name, 0, len(prompt))) for name, prompt in prompts.items()]
             await asyncio.sleep(0.05)

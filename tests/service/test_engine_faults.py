@@ -9,8 +9,8 @@ import pytest
 import transformers as hf
 
 from draft_service.host import DraftHost
-from specpair.engine.host import load_runner
 from specpair.errors import ModelRefusedError, SequenceNotFoundError
+from specpair.models.load_runner import load_runner
 from specpair.options import SamplingOptions, SequenceOptions
 from specpair.v1 import draft_service_pb2, proposal_pb2, target_service_pb2
 from specpair.v1 import sequence_service_pb2 as pb
@@ -167,7 +167,7 @@ async def test_a_failed_job_or_pass_is_not_the_end(cache: str, tmp_path: Path, m
             await target.sequences.ForkSequence(pb.ForkSequenceRequest(sequence_id="a", forked_sequence_id="b"))
             await target.host.engine.check_integrity()
         with monkeypatch.context() as patched:
-            patched.setattr(target.host.engine._runner, "forward", fail)
+            patched.setattr(target.host.engine._turns.runner, "forward", fail)
             with pytest.raises(grpc.aio.AioRpcError) as caught:
                 await verify(target, "a", 1, 4)
             assert caught.value.code() is grpc.StatusCode.INTERNAL

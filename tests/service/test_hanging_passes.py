@@ -44,7 +44,7 @@ class Health:
 @asynccontextmanager
 async def hanging(model: RunningModel) -> AsyncIterator[Callable[[], None]]:
     """The passes of the model hang, until what this gives is called."""
-    runner: Any = model.host.engine._runner
+    runner: Any = model.host.engine._turns.runner
     forward, release = runner.forward, threading.Event()
 
     def wait(batch: Batch) -> torch.Tensor:
@@ -104,7 +104,7 @@ async def test_health_follows_a_pass_that_hangs_and_comes_back(
 async def test_passes_that_end_in_time_are_none_that_hang(tmp_path: Path) -> None:
     """However long the device thread has been busy with them."""
     async with running_target(engine_config(make_model(tmp_path), pass_timeout=1.0)) as target:
-        runner: Any = target.host.engine._runner
+        runner: Any = target.host.engine._turns.runner
         forward, lost = runner.forward, []
         target.host.engine.broken.add_done_callback(lost.append)
 

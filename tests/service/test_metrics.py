@@ -46,7 +46,7 @@ BOUNDED = {
     "part": {"draft", "verify", "network", "rollback"},
     "outcome": {"finished", "failed", "cancelled"},
     "finished_reason": {"stop", "length"},
-    "reason": {reason.value for reasons in (Refusal, sequence_limits.Refusal) for reason in reasons},
+    "reason": {reason.value for reasons in (Refusal, sequence_limits.NoRoom) for reason in reasons},
     "state": {"used", "shared", "kept", "free"},
     "kind": {"draft", "plain", "fallback", "prefill", "decode", "repeated", "reopened", "moved"},
     "path": {*PATHS, MODEL, PAGE, OTHER},

@@ -62,7 +62,7 @@ async def draining_target(folder: Path, grace_seconds: float) -> AsyncIterator[D
     try:
         async with open_target(server, engine_config(folder)) as verifier, connect(f"127.0.0.1:{port}") as channel:
             await server.set_ready(True)
-            draining = Draining(server, verifier.engine._runner, channel)
+            draining = Draining(server, verifier.engine._turns.runner, channel)
             try:
                 for name, prompt in PROMPTS.items():
                     await draining.open(name, prompt)

@@ -37,7 +37,7 @@ class Gate:
 @contextmanager
 def stopping_before(model: RunningModel, token_count: int) -> Iterator[Gate]:
     """The pass that would feed more tokens than these, since the start, waits at the gate."""
-    runner: Any = model.host.engine._runner
+    runner: Any = model.host.engine._turns.runner
     forward, gate, fed = runner.forward, Gate(), 0
 
     def wait(batch: Batch) -> torch.Tensor:
@@ -132,7 +132,7 @@ async def test_what_is_unfinished_takes_nobody_s_place(tmp_path: Path) -> None:
 
 async def test_a_failed_pass_loses_no_scores(tmp_path: Path) -> None:
     async with running_target(engine_config(make_model(tmp_path), max_num_batched_tokens=BUDGET)) as target:
-        runner: Any = target.host.engine._runner
+        runner: Any = target.host.engine._turns.runner
         forward, passes = runner.forward, iter(range(100))
 
         def fail(batch: Batch) -> torch.Tensor:
@@ -156,7 +156,7 @@ async def test_a_prompt_that_takes_longer_than_a_call_is_scored(
     folder = make_model(tmp_path, seed=1, vocab_size=VOCABULARY)
     config = engine_config(folder, max_num_batched_tokens=BUDGET)
     async with running_pair(config, target_timeout=1.5) as pair:
-        runner: Any = pair.target.host.engine._runner
+        runner: Any = pair.target.host.engine._turns.runner
         forward = runner.forward
 
         def linger(batch: Batch) -> torch.Tensor:

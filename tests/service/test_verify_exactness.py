@@ -20,7 +20,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 import draft_service.drafters.model as drafter
-import target_service.verifier as verifier
+import target_service.judging as judging
 from command.exactness_run import Wishes, describe, settings_for, verify
 from command.failures import CommandError
 from draft_service.host import DraftHost
@@ -116,12 +116,12 @@ async def test_an_honest_pair_passes(tmp_path: Path) -> None:
 async def test_acceptance_with_the_drafts_noise_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control 1: a token is accepted by the number that chose it."""
 
-    def drafting_noise(works: list[verifier.VerifyWork], most: int) -> np.ndarray:
+    def drafting_noise(works: list[judging.VerifyWork], most: int) -> np.ndarray:
         return np.stack(
             [uniforms(random_words(w.options.sampling.seed, Domain.DRAFT, w.call.step, 0, most)) for w in works]
         )
 
-    monkeypatch.setattr(verifier, "acceptance_noise", drafting_noise)
+    monkeypatch.setattr(judging, "acceptance_noise", drafting_noise)
     await must_be_caught(tmp_path, [0.38, 0.26, 0.36], [0.46, 0.47, 0.07], draws=160)
     await must_be_caught(tmp_path, [0.24, 0.74, 0.02], [0.47, 0.02, 0.51], rules=(Rule.TOKEN,), draws=220)
 
@@ -132,18 +132,18 @@ async def test_the_block_rule_keyed_by_position_is_caught(tmp_path: Path, monkey
     def next_bits(work: drafter.ProposeWork) -> int:
         return draw_bits(work.options.sampling.seed, Domain.DRAFT, len(work.sequence.tokens), 0)
 
-    def acceptance_noise(works: list[verifier.VerifyWork], most: int) -> np.ndarray:
+    def acceptance_noise(works: list[judging.VerifyWork], most: int) -> np.ndarray:
         return np.array([[draw(work, Domain.ACCEPT, work.first_position + i) for i in range(most)] for work in works])
 
-    def next_noise(works: list[verifier.VerifyWork]) -> np.ndarray:
+    def next_noise(works: list[judging.VerifyWork]) -> np.ndarray:
         return np.array([draw(work, Domain.RESIDUAL, work.first_position) for work in works])
 
-    def draw(work: verifier.VerifyWork, domain: Domain, position: int) -> float:
+    def draw(work: judging.VerifyWork, domain: Domain, position: int) -> float:
         return draw_bits(work.options.sampling.seed, domain, position, 0) * 2.0**-BITS
 
     monkeypatch.setattr(drafter, "next_bits", next_bits)
-    monkeypatch.setattr(verifier, "acceptance_noise", acceptance_noise)
-    monkeypatch.setattr(verifier, "next_noise", next_noise)
+    monkeypatch.setattr(judging, "acceptance_noise", acceptance_noise)
+    monkeypatch.setattr(judging, "next_noise", next_noise)
     await must_be_caught(tmp_path, [0.2, 0.8], [0.0, 1.0], num_speculative_tokens=5, draws=280)
 
 
@@ -194,7 +194,7 @@ async def test_a_block_residual_without_its_scale_is_caught(tmp_path: Path, monk
 
 async def test_accepting_everything_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control 5: no token that may come at all is ever rejected."""
-    monkeypatch.setattr(verifier, "acceptance_noise", lambda works, most: np.zeros((len(works), most)))
+    monkeypatch.setattr(judging, "acceptance_noise", lambda works, most: np.zeros((len(works), most)))
     await must_be_caught(tmp_path, [0.9, 0.1], [0.1, 0.9], rules=(Rule.BLOCK, Rule.TOKEN), draws=40)
 
 
@@ -202,12 +202,12 @@ async def test_coupled_noise_that_depends_on_the_batch_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What comes out is distributed as it should be, but the same seed gives other tokens."""
-    verify_coupled = verifier.verify_coupled
+    verify_coupled = judging.verify_coupled
 
     def keyed_by_row(target: Tensor, tokens: Any, lengths: Any, seeds: list[int], positions: list[int]) -> Any:
         return verify_coupled(target, tokens, lengths, seeds, range(len(positions)))
 
-    monkeypatch.setattr(verifier, "verify_coupled", keyed_by_row)
+    monkeypatch.setattr(judging, "verify_coupled", keyed_by_row)
     report = await run(
         tmp_path, HONEST_TARGET, HONEST_DRAFT, rules=(Rule.COUPLED,), draws=50, sequences=20, greedy_tokens=2
     )

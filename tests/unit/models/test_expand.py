@@ -15,7 +15,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from models import expand as script
 from models.expand import PRESETS, ExpansionError, Layout, Shape, expand, expanded_config, lay_out, make, shape_of
-from specpair.engine.host import load_runner
+from specpair.models.load_runner import load_runner
 from tests.services import engine_config
 from tests.tiny_models import NO_TOKENS, SHAPE, generate_greedily, load_plain, make_model
 

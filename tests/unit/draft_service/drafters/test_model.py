@@ -18,7 +18,7 @@ from specpair.sequences.sequence import Sequence
 from specpair.speculation.drafting import DraftRows
 from specpair.wire.distributions import decode, encode_counts, encode_dense
 from target_service import verifier
-from target_service.verifier import VerifyCall, VerifyWork
+from target_service.verify_work import VerifyCall, VerifyWork
 
 VOCABULARY = 50
 PROMPT = [3, 1, 4]
@@ -80,7 +80,7 @@ def sent(proposal: ProposeWork | None) -> DraftRows:
 
 
 def outcome(work: VerifyWork) -> tuple[int, int, list[int], bool]:
-    return work.accepted_count, work.next_token, work.sequence.tokens, work.done
+    return len(work.path), work.next_token, work.sequence.tokens, work.done
 
 
 @given(
@@ -152,6 +152,6 @@ def test_the_target_alone_draws_the_bonus_of_a_block_of_nothing(kind: str) -> No
     work = verify(KINDS[kind], None)
     logits = random_logits(1, 1)
     verifier.advance([work], logits)
-    assert work.accepted_count == 0 and work.sequence.tokens == [*PROMPT, work.next_token]
+    assert work.path == [] and work.sequence.tokens == [*PROMPT, work.next_token]
     if KINDS[kind].sampling.is_greedy:
         assert work.next_token == int(np.argmax(logits.numpy()))

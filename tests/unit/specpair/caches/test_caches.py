@@ -35,18 +35,18 @@ def content(shape: LayerShape, token_ids: list[int], start: int) -> tuple[Tensor
 def feed(cache: KeyValueCache, holding: Holding, token_ids: list[int]) -> None:
     start = holding.length
     cache.append(holding, len(token_ids))
-    plan = cache.plan([Segment(holding, start, len(token_ids))])
+    access = cache.access([Segment(holding, start, len(token_ids))])
     for layer, shape in LAYERS.items():
-        plan.write(layer, *content(shape, token_ids, start))
+        access.write(layer, *content(shape, token_ids, start))
 
 
 def check_content(cache: KeyValueCache, holding: Holding, token_ids: list[int]) -> None:
     assert holding.length == len(token_ids)
     if not token_ids:
         return
-    plan = cache.plan([Segment(holding, len(token_ids) - 1, 1)])
+    access = cache.access([Segment(holding, len(token_ids) - 1, 1)])
     for layer, shape in LAYERS.items():
-        keys, values = plan.read(layer, 0)
+        keys, values = access.read(layer, 0)
         expected_keys, expected_values = content(shape, token_ids, 0)
         assert torch.equal(keys, expected_keys) and torch.equal(values, expected_values)
 
@@ -77,6 +77,25 @@ class CacheMachine(RuleBasedStateMachine):
         except CapacityExhaustedError:
             assert self.cache.free_block_count == free
         else:
+            known.extend(token_ids)
+
+    @precondition(lambda self: self.held)
+    @rule(data=st.data(), token_ids=st.lists(st.integers(0, 1), min_size=1, max_size=9))
+    def append_a_path_of_a_tree(self, data: st.DataObject, token_ids: list[int]) -> None:
+        """Other tokens lie between those of the path, and go."""
+        holding, known = data.draw(st.sampled_from(self.held))
+        path = sorted(data.draw(st.sets(st.integers(0, 12), min_size=len(token_ids), max_size=len(token_ids))))
+        start, count = holding.length, path[-1] + 1 + data.draw(st.integers(0, 2))
+        with suppress(CapacityExhaustedError):
+            self.cache.append(holding, count)
+            access = self.cache.access([Segment(holding, start, count)])
+            for layer, shape in LAYERS.items():
+                parts = content(shape, token_ids, start)
+                tree = [torch.full((shape.heads, count, part.size(2)), -7.0) for part in parts]
+                for whole, part in zip(tree, parts, strict=True):
+                    whole[:, path] = part
+                access.write(layer, *tree)
+            self.cache.keep_path(holding, start, path)
             known.extend(token_ids)
 
     @precondition(lambda self: self.held)

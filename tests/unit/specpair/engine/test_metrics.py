@@ -1,7 +1,5 @@
 """Metrics of an engine: what passes held, where cache blocks are."""
 
-from collections import Counter
-
 import pytest
 import torch
 from prometheus_client.registry import CollectorRegistry
@@ -10,9 +8,8 @@ from specpair.caches.cache import BlockCounts, KeyValueCache, LayerShape
 from specpair.caches.contiguous_cache import ContiguousCache
 from specpair.caches.holding import Holding
 from specpair.caches.paged_cache import PagedCache
-from specpair.engine.metrics import ModelCollector, histogram
+from specpair.engine.metrics import EngineCollector, histogram
 from specpair.engine.statistics import EngineStatistics, Tally
-from specpair.sequences.sequence_limits import Refusal
 
 BLOCKS, BLOCK_SIZE = 8, 4
 CACHES = {"paged": PagedCache, "contiguous": ContiguousCache}
@@ -34,16 +31,6 @@ class CountedEngine:
         self.cache = cache
 
 
-class CountedSequences:
-    expired_count = 3
-
-    def __init__(self) -> None:
-        self.refusals = Counter({Refusal.CLIENT_LIMIT: 4})
-
-    def __len__(self) -> int:
-        return 2
-
-
 def test_samples_at_the_end_of_a_bucket_belong_to_it() -> None:
     tally = Tally((1, 2, 4))
     for value in (1, 2, 2, 3, 9):
@@ -56,22 +43,13 @@ def test_pass_is_split_into_prefill_and_decode() -> None:
     engine = CountedEngine(make_cache("paged"))
     engine.statistics.add_pass(3, 40, 6, 0.01)
     registry = CollectorRegistry()
-    registry.register(ModelCollector(CountedSequences(), engine))
+    registry.register(EngineCollector(engine))
     value = registry.get_sample_value
     assert value("specpair_model_tokens_total", {"kind": "decode"}) == 6
     assert value("specpair_model_tokens_total", {"kind": "prefill"}) == 34
     assert value("specpair_model_batch_sequences_sum") == 3
     assert value("specpair_model_batch_tokens_bucket", {"le": "64.0"}) == 1
     assert value("specpair_model_forward_time_seconds_sum") == 0.01
-    assert value("specpair_sequences_open") == 2
-    assert value("specpair_expired_sequences_total") == 3
-    assert value("specpair_sequence_refusals_total", {"reason": "client_limit"}) == 4
-    assert value("specpair_sequence_refusals_total", {"reason": "full"}) == 0
-
-
-def test_without_an_engine_only_sequences_are_counted() -> None:
-    names = [family.name for family in ModelCollector(CountedSequences(), None).collect()]
-    assert names == ["specpair_sequences_open", "specpair_expired_sequences", "specpair_sequence_refusals"]
 
 
 @pytest.mark.parametrize("kind", CACHES)

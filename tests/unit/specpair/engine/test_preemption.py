@@ -21,7 +21,7 @@ from specpair.caches.paged_cache import PagedCache
 from specpair.engine.engine import Engine
 from specpair.engine.work import Work
 from specpair.errors import CapacityExhaustedError, ForwardFailedError
-from specpair.models.batch import Batch
+from specpair.models.batch import Batch, PassOutput
 from specpair.sequences.sequence import Sequence
 
 VOCABULARY = 97
@@ -56,20 +56,23 @@ class ChecksumRunner:
         self._failing = failing
         self.passes = 0
 
-    def forward(self, batch: Batch) -> Tensor:
+    def forward(self, batch: Batch) -> PassOutput:
         self.passes += 1
-        plan = self.cache.plan(batch.segments)
+        access = self.cache.access(batch.segments)
         keys = torch.tensor(batch.token_ids, dtype=torch.float32)[None, :, None]
         if self.passes in self._failing:
-            plan.write(0, keys * 0 - 1, keys)
+            access.write(0, keys * 0 - 1, keys)
             raise RuntimeError("no luck")
-        plan.write(0, keys, keys)
+        access.write(0, keys, keys)
         rows: list[int] = []
-        for index, (segment, row_count) in enumerate(zip(batch.segments, batch.row_counts, strict=True)):
-            held = plan.read(0, index)[0][0, :, 0].int().tolist()
+        first = 0
+        for index, segment in enumerate(batch.segments):
+            held = access.read(0, index)[0][0, :, 0].int().tolist()
             assert len(held) == segment.end
-            rows += [next_token(held[: segment.end - row_count + row + 1]) for row in range(row_count)]
-        return torch.nn.functional.one_hot(torch.tensor(rows, dtype=torch.long), VOCABULARY).float()
+            own = [row - first for row in batch.rows if first <= row < first + segment.token_count]
+            rows += [next_token(held[: segment.start + row + 1]) for row in own]
+            first += segment.token_count
+        return PassOutput(torch.nn.functional.one_hot(torch.tensor(rows, dtype=torch.long), VOCABULARY).float())
 
 
 @dataclass(eq=False, kw_only=True)

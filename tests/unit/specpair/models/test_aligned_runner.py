@@ -14,10 +14,10 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from specpair.caches.holding import Holding, Segment
-from specpair.engine.host import load_runner
 from specpair.errors import ModelRefusedError
 from specpair.models.aligned_runner import aligned_parts
-from specpair.models.model_runner import ModelRunner
+from specpair.models.load_runner import load_runner
+from specpair.models.runner import Runner
 from specpair.models.self_check import run_chunks
 from tests.services import engine_config
 from tests.tiny_models import CONFIGS, NO_TOKENS, SHAPE, make_model
@@ -31,24 +31,24 @@ def random_ids(length: int = LENGTH, seed: int = 0) -> list[int]:
     return [draw.randrange(64) for _ in range(length)]
 
 
-def load(folder: Path, **changes: Any) -> ModelRunner:
+def load(folder: Path, **changes: Any) -> Runner:
     return load_runner(engine_config(folder, **{"deterministic": True, **changes}))[1]
 
 
-def feed(runner: ModelRunner, holding: Holding, token_ids: list[int]) -> Tensor:
+def feed(runner: Runner, holding: Holding, token_ids: list[int]) -> Tensor:
     return run_chunks(runner, [holding], [token_ids])[0]
 
 
-def at_once(runner: ModelRunner, ids: list[int]) -> Tensor:
+def at_once(runner: Runner, ids: list[int]) -> Tensor:
     return feed(runner, runner.cache.open([]), ids)
 
 
-def one_by_one(runner: ModelRunner, ids: list[int]) -> Tensor:
+def one_by_one(runner: Runner, ids: list[int]) -> Tensor:
     holding = runner.cache.open([])
     return torch.cat([feed(runner, holding, [token]) for token in ids])
 
 
-def with_rollbacks(runner: ModelRunner, ids: list[int]) -> Tensor:
+def with_rollbacks(runner: Runner, ids: list[int]) -> Tensor:
     """In pieces of any length, each with wrong tokens behind it that are rolled back, as after a rejected proposal."""
     draw = random.Random(1)
     holding = runner.cache.open([])
@@ -62,7 +62,7 @@ def with_rollbacks(runner: ModelRunner, ids: list[int]) -> Tensor:
     return torch.cat(rows)
 
 
-def among_others(runner: ModelRunner, ids: list[int]) -> Tensor:
+def among_others(runner: Runner, ids: list[int]) -> Tensor:
     """In a batch with sequences at other positions, which are fed other counts of tokens."""
     draw = random.Random(2)
     others = [random_ids(120, seed) for seed in (1, 2, 3)]
@@ -79,7 +79,7 @@ def among_others(runner: ModelRunner, ids: list[int]) -> Tensor:
     return torch.cat(rows)
 
 
-def after_a_kept_prefix(runner: ModelRunner, ids: list[int]) -> Tensor:
+def after_a_kept_prefix(runner: Runner, ids: list[int]) -> Tensor:
     """The first part is found in the cache, where another sequence left it; then a fork goes on."""
     first = runner.cache.open([])
     rows = feed(runner, first, ids[:40])
@@ -93,7 +93,7 @@ def after_a_kept_prefix(runner: ModelRunner, ids: list[int]) -> Tensor:
     return torch.cat([rows[:found], middle[: 45 - found], feed(runner, fork, ids[45:])])
 
 
-WAYS: tuple[Callable[[ModelRunner, list[int]], Tensor], ...] = (
+WAYS: tuple[Callable[[Runner, list[int]], Tensor], ...] = (
     at_once, one_by_one, with_rollbacks, among_others, after_a_kept_prefix,
 )  # fmt: skip
 
@@ -120,7 +120,7 @@ def test_bfloat16(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("way", [one_by_one, with_rollbacks, among_others])
-def test_the_plain_runner_does_differ(way: Callable[[ModelRunner, list[int]], Tensor], tmp_path: Path) -> None:
+def test_the_plain_runner_does_differ(way: Callable[[Runner, list[int]], Tensor], tmp_path: Path) -> None:
     """The control: these ways of feeding do change bits where nothing is done against it."""
     runner = load(make_model(tmp_path), deterministic=False)
     ids = random_ids()
@@ -173,7 +173,7 @@ class ShapeRecorder(TorchDispatchMode):
         return function(*args, **(kwargs or {}))
 
 
-def recorded(runner: ModelRunner, holding: Holding, token_ids: list[int]) -> list[tuple[str, ...]]:
+def recorded(runner: Runner, holding: Holding, token_ids: list[int]) -> list[tuple[str, ...]]:
     with ShapeRecorder() as recorder:
         feed(runner, holding, token_ids)
     return recorder.shapes

@@ -8,14 +8,14 @@ import torch
 import transformers as hf
 from torch import Tensor
 
-from specpair.engine.host import load_runner
 from specpair.errors import ModelRefusedError
 from specpair.models import packed_linear
 from specpair.models.fused_runner import FusedRunner
 from specpair.models.fusible import computes_bfloat16
+from specpair.models.load_runner import load_runner
 from specpair.models.loading import load
-from specpair.models.model_runner import ModelRunner
 from specpair.models.packed_linear import offers_half_precision, pack
+from specpair.models.plain_runner import PlainRunner
 from specpair.models.self_check import chunked_logits, plain_logits
 from tests.services import engine_config
 from tests.tiny_models import load_plain, make_model
@@ -108,7 +108,7 @@ def test_weights_of_32_bits_keep_them(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_is_not_known_runs_by_transformers(tmp_path: Path) -> None:
     folder = make_model(tmp_path, "gpt2")
-    assert type(load_runner(engine_config(folder))[1]) is ModelRunner
+    assert type(load_runner(engine_config(folder))[1]) is PlainRunner
     with pytest.raises(
         ModelRefusedError, match=r"--runner is fused, but GPT2LMHeadModel in .* on cpu is not known to it"
     ):
@@ -118,11 +118,11 @@ def test_what_is_not_known_runs_by_transformers(tmp_path: Path) -> None:
 def test_an_output_bias_runs_by_transformers(tmp_path: Path) -> None:
     """Llama's `attention_bias` gives the output projection one as well."""
     folder = with_biases(make_model(tmp_path, attention_bias=True))
-    assert type(load_runner(engine_config(folder))[1]) is ModelRunner
+    assert type(load_runner(engine_config(folder))[1]) is PlainRunner
 
 
 def test_plain_means_transformers(tmp_path: Path) -> None:
-    assert type(load_runner(engine_config(make_model(tmp_path), runner="plain"))[1]) is ModelRunner
+    assert type(load_runner(engine_config(make_model(tmp_path), runner="plain"))[1]) is PlainRunner
 
 
 @pytest.mark.skipif(not computes_bfloat16(torch.device("cpu")), reason="this processor has no units for bf16")

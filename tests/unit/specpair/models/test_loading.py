@@ -7,10 +7,10 @@ import pytest
 import torch
 import transformers as hf
 
-from specpair.engine.host import load_runner
+from specpair.caches import plan
+from specpair.caches.attention import Variant, attend
 from specpair.errors import ModelRefusedError
-from specpair.models import attention
-from specpair.models.attention import Variant, attend
+from specpair.models.load_runner import load_runner
 from tests.services import engine_config
 from tests.tiny_models import make_model
 
@@ -56,7 +56,7 @@ def test_wrong_attention_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
     make_model(tmp_path)
     load_runner(engine_config(tmp_path))
-    monkeypatch.setattr(attention, "attend", unmasked)
+    monkeypatch.setattr(plan, "attend", unmasked)
     with pytest.raises(ModelRefusedError, match="logits through the cache differ"):
         load_runner(engine_config(tmp_path))
 

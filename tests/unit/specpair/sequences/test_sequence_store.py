@@ -10,8 +10,9 @@ from specpair.options import SamplingOptions, SequenceOptions
 from specpair.sequences.answer_memory import AnswerMemory
 from specpair.sequences.cache_owner import NoCaches
 from specpair.sequences.held_sequence import HeldSequence
-from specpair.sequences.sequence_limits import Refusal, SequenceLimits
-from specpair.sequences.sequence_store import SHORT_LEASE_SECONDS, SequenceStore
+from specpair.sequences.open_sequences import SHORT_LEASE_SECONDS
+from specpair.sequences.sequence_limits import NoRoom, SequenceLimits
+from specpair.sequences.sequence_store import SequenceStore
 
 LEASE = 300.0
 OPTIONS = SequenceOptions(sampling=SamplingOptions(seed=1))
@@ -185,7 +186,7 @@ async def test_a_client_has_no_more_than_its_own_share() -> None:
     process.open("a")
     with pytest.raises(CapacityExhaustedError, match="5 sequences are open"):
         process.open("b")
-    assert process.store.refusals == {Refusal.CLIENT_LIMIT: 2, Refusal.FULL: 1}
+    assert process.store.refusals == {NoRoom.CLIENT_LIMIT: 2, NoRoom.FULL: 1}
     process.client = "one"
     process.store.close("a")
     process.open("c")

@@ -15,7 +15,7 @@ from specpair.speculation.drafting import DraftRows, stack_blocks
 from specpair.speculation.sparse_rows import draw_counts, sparsify
 from specpair.speculation.verification import (
     Block,
-    Verdicts,
+    Judgement,
     acceptance_thresholds,
     packed_rows,
     residual_weights,
@@ -88,7 +88,7 @@ def as_block(batch: list[Proposal], convert: Callable[[np.ndarray], Any] = torch
     )
 
 
-def judge(batch: list[Proposal]) -> Verdicts:
+def judge(batch: list[Proposal]) -> Judgement:
     """In numpy and as tensors, which must agree."""
     target = torch.cat([one.target for one in batch])
     accept = padded([one.accept_uniforms for one in batch], 0.0)

@@ -1,0 +1,50 @@
+"""A forward pass over chunks of works."""
+
+from specpair.caches.holding import Segment
+from specpair.engine.scheduler import Chunk
+from specpair.models.batch import Batch, PassOutput
+from specpair.models.runner import Runner
+
+
+def run_pass(runner: Runner, chunks: list[Chunk]) -> PassOutput:
+    """Feeds the chunks, whose tokens have room. The rows are those that the works which they complete want."""
+    batch = batch_of(chunks)
+    output = runner.forward(batch)
+    for chunk in chunks:
+        sequence = chunk.work.sequence
+        assert sequence.holding is not None
+        sequence.valid_length = sequence.holding.length
+    if batch.feature_layers:
+        hand_out_features(chunks, batch.feature_layers, output)
+    return output
+
+
+def batch_of(chunks: list[Chunk]) -> Batch:
+    segments: list[Segment] = []
+    token_ids: list[int] = []
+    row_counts: list[int] = []
+    layers: set[int] = set()
+    for work, count, completes in chunks:
+        holding = work.sequence.holding
+        assert holding is not None
+        start = holding.length - count
+        segments.append(Segment(holding, start, count))
+        token_ids.extend(work.sequence.tokens[start : start + count])
+        row_counts.append(work.row_count if completes else 0)
+        if completes:
+            layers.update(work.feature_layers)
+    return Batch.of_chains(segments, token_ids, row_counts, tuple(sorted(layers)))
+
+
+def hand_out_features(chunks: list[Chunk], layers: tuple[int, ...], output: PassOutput) -> None:
+    """Gives each work the states of its own rows and layers."""
+    assert output.features is not None
+    places = {layer: place for place, layer in enumerate(layers)}
+    first = 0
+    for work, _, completes in chunks:
+        if not completes:
+            continue
+        if work.feature_layers:
+            own = [places[layer] for layer in work.feature_layers]
+            work.features = output.features[own, first : first + work.row_count]
+        first += work.row_count

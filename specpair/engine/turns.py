@@ -1,0 +1,203 @@
+"""The turns of the device thread: who is fed next, one forward pass, what comes of it. Knows no event loop."""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TypeAlias
+
+from torch import Tensor
+
+from specpair.caches.out_of_memory import is_out_of_memory
+from specpair.engine.failures import check_device
+from specpair.engine.gathering import Gathering
+from specpair.engine.holdings import Holdings, is_holding
+from specpair.engine.pass_clock import pass_clock
+from specpair.engine.passes import run_pass
+from specpair.engine.scheduler import Chunk, schedule
+from specpair.engine.statistics import EngineStatistics
+from specpair.engine.work import BatchSize, Work, settle_futures
+from specpair.errors import CapacityExhaustedError, ForwardFailedError
+from specpair.models.runner import Runner
+from specpair.sequences.sequence import Sequence
+
+log = logging.getLogger(__name__)
+
+Advance: TypeAlias = Callable[[list[Work], Tensor], None]
+"""Looks at the logits `[sum of row_count, vocabulary]` of works whose tokens are all fed. For each it sets
+`done`, or `error` and `done`, or appends tokens to the sequence and sets `row_count` for the next pass."""
+
+Tell: TypeAlias = Callable[[Callable[[], object]], None]
+"""Has something called on the event loop."""
+
+
+class Turns:
+    """All works under way. Device thread only."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        advance: Advance,
+        statistics: EngineStatistics,
+        tell: Tell,
+        *,
+        token_budget: int,
+        short: int,
+    ):
+        self.runner = runner
+        self.advance = advance
+        self.works: list[Work] = []
+        """Oldest first."""
+        self._statistics = statistics
+        self._tell = tell
+        self._token_budget = token_budget
+        self._short = short
+        self._clock = pass_clock(runner.device)
+        self._gathering = Gathering()
+        self._holdings = Holdings(runner.cache, statistics)
+        self._ran_suspect = False
+        """In the last turn."""
+
+    def add(self, works: list[Work]) -> None:
+        self.works += works
+        self._gathering.arrive(works)
+
+    def patience(self) -> float | None:
+        """Seconds to wait for more works before the next turn; None, for as long as it takes, if there is none."""
+        return self._gathering.patience(self.works, time.perf_counter()) if self.works else None
+
+    def fork(self, source: Sequence, forked: Sequence) -> None:
+        self._holdings.fork(source, forked)
+
+    def release(self, sequence: Sequence) -> None:
+        """Frees the blocks of a sequence that is closed."""
+        self._gathering.forget(sequence)
+        self._holdings.release(sequence)
+
+    def turn(self) -> None:
+        """One turn: a forward pass, if there is work that can be fed."""
+        self._drop_cancelled()
+        works = self._prepared(self._company())
+        wanted = schedule(works, self._token_budget, self._short)
+        if chunks := self._holdings.reserve(wanted, self.works):
+            note_start(chunks)
+            self._pass(chunks)
+        elif wanted:
+            self._refuse(min((chunk.work for chunk in wanted), key=self.works.index))
+
+    def _drop_cancelled(self) -> None:
+        """Nobody waits for these; others may have what they hold even before it is released."""
+        for work in self.works:
+            if work.future.done():
+                self._holdings.rest(work.sequence)
+        self.works = [work for work in self.works if not work.future.done()]
+
+    def _company(self) -> list[Work]:
+        """Whose turn it is. A suspect has passes of its own, in turns with all that are none."""
+        suspects = [work for work in self.works if work.sequence.is_suspect]
+        if not suspects:
+            return self.works
+        others = [work for work in self.works if not work.sequence.is_suspect]
+        self._ran_suspect = not (self._ran_suspect and others)
+        return suspects[:1] if self._ran_suspect else others
+
+    def _pass(self, chunks: list[Chunk]) -> None:
+        """One forward pass, and what the service makes of its logits."""
+        self._clock.begin()
+        try:
+            output = run_pass(self.runner, chunks)
+        except Exception as error:
+            self._undo(chunks, error)
+            return
+        row_count, token_count = len(output.logits), sum(chunk.token_count for chunk in chunks)
+        complete = [chunk.work for chunk in chunks if chunk.completes]
+        self._advance_or_fail(complete, output.logits)
+        self._clock.end(lambda seconds: self._note_pass(len(chunks), token_count, row_count, seconds))
+        self._finish([work for work in complete if work.done])
+        self._clock.settle()
+
+    def _note_pass(self, sequence_count: int, token_count: int, row_count: int, seconds: float) -> None:
+        """What a pass that is over says of later ones, and to the metrics."""
+        self._statistics.add_pass(sequence_count, token_count, row_count, seconds)
+        if row_count == token_count:
+            self._gathering.add_pass(token_count, seconds)
+
+    def _advance_or_fail(self, complete: list[Work], logits: Tensor) -> None:
+        """Lets the service look at the logits of works that are fed. If that fails nobody knows how far it came: it
+        is the end of all of them, to be repeated, each alone at first."""
+        for work in complete:
+            work.done = work.row_count == 0
+        wanting = [work for work in complete if not work.done]
+        try:
+            if wanting:
+                self.advance(wanting, logits)
+        except Exception as error:
+            check_device(error)
+            log.exception("what follows a forward pass failed")
+            for work in wanting:
+                work.sequence.is_suspect = True
+                work.fail(ForwardFailedError(), spares_cache=is_out_of_memory(error))
+
+    def _undo(self, chunks: list[Chunk], error: Exception) -> None:
+        """After a failed pass: it wrote nothing but the places of its own tokens, so the caches hold what they held.
+
+        Each of several works tries again alone, so that one that fails for its own sake fails nobody else's. One that
+        was alone already fails.
+        """
+        check_device(error)
+        log.error("a forward pass of %d sequences failed", len(chunks), exc_info=error)
+        for work, token_count, _ in chunks:
+            sequence = work.sequence
+            sequence.is_suspect = True
+            assert sequence.holding is not None
+            sequence.valid_length = min(sequence.valid_length, sequence.holding.length - token_count)
+        if len(chunks) == 1:
+            self._fail(chunks[0].work, error)
+
+    def _fail(self, work: Work, cause: Exception) -> None:
+        work.fail(ForwardFailedError(), spares_cache=is_out_of_memory(cause))
+        self._finish([work])
+
+    def _prepared(self, works: list[Work]) -> list[Work]:
+        """Those that can be fed; the others fail."""
+        prepared: list[Work] = []
+        for work in works:
+            try:
+                self._holdings.prepare(work)
+                prepared.append(work)
+            except Exception as error:
+                check_device(error)
+                log.exception("a cache could not be prepared")
+                self._fail(work, error)
+        return prepared
+
+    def _refuse(self, work: Work) -> None:
+        """The oldest does not fit. If no other work holds anything, that will not change."""
+        if not any(is_holding(other.sequence) for other in self.works if other is not work):
+            work.fail(CapacityExhaustedError("the cache is too small for this sequence"), spares_cache=True)
+            self._finish([work])
+
+    def _finish(self, works: list[Work]) -> None:
+        now = time.perf_counter()
+        for work in works:
+            work.finished_at = now
+            if work.started_at:
+                self._statistics.queue_time.add(work.queue_time)
+            if work.error is None:
+                work.sequence.is_suspect = False
+            elif not work.spares_cache:
+                work.sequence.valid_length = 0  # whatever it was, it may be in the cache
+            self._holdings.rest(work.sequence)
+        finished = set(works)
+        self.works = [work for work in self.works if work not in finished]
+        self._gathering.leave(works, now)
+        if works:
+            self._tell(lambda: settle_futures(works))
+
+
+def note_start(chunks: list[Chunk]) -> None:
+    """Tells the works when their first pass began, and how large their passes are."""
+    now = time.perf_counter()
+    size = BatchSize(sum(chunk.token_count for chunk in chunks), len(chunks))
+    for work, *_ in chunks:
+        work.started_at = work.started_at or now
+        work.largest_batch = max(work.largest_batch or size, size)

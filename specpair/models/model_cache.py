@@ -1,0 +1,39 @@
+"""The cache that goes with a model: which kind, and how many blocks."""
+
+from specpair.caches.cache import KeyValueCache, blocks_for, token_bytes
+from specpair.caches.cache_memory import cache_bytes
+from specpair.caches.contiguous_cache import ContiguousCache
+from specpair.caches.paged_cache import PagedCache
+from specpair.engine_config import EngineConfig
+from specpair.errors import ModelRefusedError
+from specpair.models.model_facts import ModelFacts
+
+
+def make_cache(config: EngineConfig, facts: ModelFacts) -> KeyValueCache:
+    kind = config.cache
+    if kind == "auto":
+        kind = "contiguous" if facts.device.type == "cpu" else "paged"
+    needed = blocks_for(facts.max_model_len, config.block_size)
+    if config.num_blocks is not None and config.num_blocks < needed:
+        raise ModelRefusedError(
+            f"--num-blocks is {config.num_blocks}, but one sequence of {facts.max_model_len} tokens takes {needed}"
+        )
+    block_count = config.num_blocks or choose_block_count(config, facts)
+    cache = PagedCache if kind == "paged" else ContiguousCache
+    return cache(facts.layers, block_count, config.block_size, facts.dtype, facts.device)
+
+
+def choose_block_count(config: EngineConfig, facts: ModelFacts) -> int:
+    """Blocks for every sequence at full length, or as many as the memory bears that the cache may take."""
+    per_block = config.block_size * token_bytes(facts.layers, facts.dtype)
+    affordable = int(cache_bytes(facts.device, config.gpu_memory_utilization) // per_block)
+    needed_by_one = blocks_for(facts.max_model_len, config.block_size)
+    if affordable < needed_by_one:
+        remedy = "lower --max-model-len"
+        if facts.device.type == "cuda":
+            remedy += f" or raise --gpu-memory-utilization, which is {config.gpu_memory_utilization}"
+        raise ModelRefusedError(
+            f"the memory holds {affordable * config.block_size} tokens of cache, fewer than the"
+            f" {facts.max_model_len} of one sequence; {remedy}"
+        )
+    return min(affordable, config.max_num_seqs * needed_by_one)

@@ -1,0 +1,76 @@
+"""A model of transformers, run on packed rows of tokens."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from transformers import PreTrainedModel
+
+from specpair.caches.plan import CachePlan
+from specpair.models.batch import PassOutput
+
+
+class PackedModel:
+    """The model's own forward pass, with attention by the plan."""
+
+    def __init__(self, model: PreTrainedModel):
+        self._model = model
+        self._device = model.device
+        self._decoder_layers = decoder_layers(model)
+
+    def run(
+        self,
+        token_ids: Sequence[int],
+        positions: Sequence[int],
+        rows: Sequence[int],
+        plan: CachePlan,
+        feature_layers: Sequence[int] = (),
+    ) -> PassOutput:
+        """Logits, and features if asked for, of the tokens at the indices `rows`."""
+        wanted = self._tensor(rows)
+        if not feature_layers:
+            return PassOutput(self._logits(token_ids, positions, wanted, plan))
+        with recording([self._decoder_layers[layer] for layer in feature_layers]) as states:
+            logits = self._logits(token_ids, positions, wanted, plan)
+        return PassOutput(logits, torch.stack([states[index][0, wanted].float() for index in range(len(states))]))
+
+    def _logits(self, token_ids: Sequence[int], positions: Sequence[int], rows: Tensor, plan: CachePlan) -> Tensor:
+        output: Any = self._model(
+            input_ids=self._tensor(token_ids)[None],
+            position_ids=self._tensor(positions)[None],
+            use_cache=False,
+            logits_to_keep=rows,
+            cache_plan=plan,
+        )
+        return output.logits[0].float()
+
+    def _tensor(self, numbers: Sequence[int]) -> Tensor:
+        return torch.tensor(numbers, dtype=torch.long, device=self._device)
+
+
+def decoder_layers(model: PreTrainedModel) -> Sequence[nn.Module]:
+    """The model's layers, whatever it calls them: the outermost list of as many modules; none if there is no list."""
+    count = model.config.get_text_config().num_hidden_layers
+    lists = (module for module in model.modules() if isinstance(module, nn.ModuleList))
+    return next((list(layers) for layers in lists if len(layers) == count), [])
+
+
+@contextmanager
+def recording(layers: Sequence[nn.Module]) -> Iterator[dict[int, Tensor]]:
+    """Meanwhile what each layer gives, `[1, tokens, hidden]`, by its index in `layers`."""
+    states: dict[int, Tensor] = {}
+
+    def keeper(index: int) -> Any:
+        def keep(module: nn.Module, inputs: Any, output: Any) -> None:
+            states[index] = output[0] if isinstance(output, tuple) else output
+
+        return keep
+
+    hooks = [layer.register_forward_hook(keeper(index)) for index, layer in enumerate(layers)]
+    try:
+        yield states
+    finally:
+        for hook in hooks:
+            hook.remove()

@@ -1,0 +1,15 @@
+"""Tensors to messages."""
+
+import numpy as np
+from torch import Tensor
+
+from specpair.v1.proposal_pb2 import TENSOR_TYPE_FLOAT32
+from specpair.v1.proposal_pb2 import Tensor as TensorMessage
+
+FLOAT32 = np.dtype("<f4")
+
+
+def encode_tensor(tensor: Tensor) -> TensorMessage:
+    """Any shape, as float32."""
+    data = tensor.float().cpu().numpy().astype(FLOAT32, copy=False).tobytes()
+    return TensorMessage(type=TENSOR_TYPE_FLOAT32, shape=tensor.shape, data=data)

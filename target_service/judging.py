@@ -1,0 +1,184 @@
+"""Many proposals judged at once, by the rules of `specpair.speculation`. Runs on the device thread."""
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from specpair.errors import NotFiniteError
+from specpair.options import Rule
+from specpair.speculation.adjustments import adjust
+from specpair.speculation.arrays import Array, native, placed
+from specpair.speculation.coupling import verify_choices, verify_coupled
+from specpair.speculation.drafting import DraftRows, draw, stack_blocks
+from specpair.speculation.lenience import Lenience, closeness
+from specpair.speculation.randomness import Domain, random_words, uniforms
+from specpair.speculation.sampling import SamplingRows, came_of_finite, finite_rows, likeliest, probabilities
+from specpair.speculation.verification import Block, Judgement, packed_rows, verify
+from target_service.reports import add_logprobs, add_probabilities
+from target_service.verify_work import VerifyWork
+
+WIDE_SUPPORT = 2048
+"""Tokens in a draft's distribution beyond which it is not padded together with ordinary ones."""
+
+
+class Kind(NamedTuple):
+    """What works have in common that are judged together."""
+
+    judge: Callable[[list[VerifyWork], Tensor], tuple[Judgement, list[bool]]]
+    """Judges works with their rows `[sum of (K + 1), vocabulary]`, and says which of those are finite."""
+    rule: Rule | None = None
+    """Where it matters."""
+    is_wide: bool = False
+    """Blocks are padded to the widest support."""
+
+
+def advance_verification(works: list[VerifyWork], logits: Tensor) -> None:
+    """Judges works with logits `[sum of (K + 1), vocabulary]`, kind by kind."""
+    adjusted = adjust_rows(works, logits)
+    add_probabilities(works, adjusted)
+    kinds = by_kind([work for work in works if not work.done])
+    for kind, members in kinds.items():
+        own = adjusted if len(members) == len(works) else rows_of(members, works, adjusted)
+        settle(members, *kind.judge(members, own))
+    add_logprobs(works, logits)
+
+
+def rows_of(members: list[VerifyWork], works: list[VerifyWork], rows: Tensor) -> Tensor:
+    """Those of some of the works, of rows `[sum of (K + 1), vocabulary]` of all."""
+    parts = dict(zip(works, rows.split([work.row_count for work in works]), strict=True))
+    return torch.cat([parts[work] for work in members])
+
+
+def adjust_rows(works: list[VerifyWork], logits: Tensor) -> Tensor:
+    """The logits as the options leave them. Fails the works of which the model itself gave a row that is not finite,
+    which their options could hide; what is not finite afterwards is found where it is judged."""
+    if not any(work.options.sampling.adjusts_logits for work in works):
+        return logits
+    fail_not_finite(works, finite_rows(logits).tolist())
+    return adjust(logits, [work.held.row_block(work.row_count, logits.device) for work in works])
+
+
+def by_kind(works: list[VerifyWork]) -> dict[Kind, list[VerifyWork]]:
+    """Works to judge together."""
+    kinds: dict[Kind, list[VerifyWork]] = defaultdict(list)
+    for work in works:
+        kinds[kind_of(work)].append(work)
+    return kinds
+
+
+def kind_of(work: VerifyWork) -> Kind:
+    options = work.options
+    if options.sampling.is_greedy and options.lenience == 1.0:
+        return Kind(judge_greedy)
+    if options.rule is Rule.COUPLED:
+        return Kind(judge_coupled)
+    return Kind(judge_drawn, options.rule, work.call.draft.token_ids.shape[1] > WIDE_SUPPORT)
+
+
+def settle(works: list[VerifyWork], judgement: Judgement, finite: list[bool]) -> None:
+    """Keeps what comes of works of which the rows `[sum of (K + 1)]` are finite, and fails the others."""
+    fail_not_finite(works, finite)
+    accepted, following = judgement.accepted_counts.tolist(), judgement.next_tokens.tolist()
+    for work, count, token in zip(works, accepted, following, strict=True):
+        if not work.done:
+            accept(work, list(range(count)), token)
+
+
+def accept(work: VerifyWork, path: list[int], next_token: int) -> None:
+    """Keeps the accepted tokens, from the first of the chain on, and adds the target's own."""
+    work.path, work.next_token = path, next_token
+    work.sequence.replace_from(work.first_position + len(path), [next_token])
+    if work.features is not None:
+        work.features = work.features[:, [0, *(1 + index for index in path)]].cpu()
+    work.done = True
+
+
+def fail_not_finite(works: list[VerifyWork], finite: list[bool]) -> None:
+    """Fails the works with rows that cannot be sampled, and only those: finite `[sum of (K + 1)]`."""
+    if all(finite):
+        return
+    first = 0
+    for work in works:
+        if not all(finite[first : first + work.row_count]):
+            work.error, work.done = NotFiniteError(), True
+        first += work.row_count
+
+
+def judge_greedy(works: list[VerifyWork], adjusted: Tensor) -> tuple[Judgement, list[bool]]:
+    """Under every rule a greedy target accepts what it would have written: no noise, no residual, no draw."""
+    choices, finite = likeliest(adjusted)
+    return verify_choices(choices, *proposals(works)), finite
+
+
+def judge_coupled(works: list[VerifyWork], adjusted: Tensor) -> tuple[Judgement, list[bool]]:
+    target = distributions(works, adjusted)
+    seeds = [work.options.sampling.seed for work in works for _ in range(work.row_count)]
+    positions = [work.first_position + row for work in works for row in range(work.row_count)]
+    return verify_coupled(target, *proposals(works), seeds, positions), came_of_finite(native(target))
+
+
+def judge_drawn(works: list[VerifyWork], adjusted: Tensor) -> tuple[Judgement, list[bool]]:
+    """By the token rule or the block rule."""
+    target = native(distributions(works, adjusted))
+    # Of a greedy sequence, which is here if it is lenient, the distribution does not tell what it came of.
+    is_any_greedy = any(work.options.sampling.is_greedy for work in works)
+    finite = finite_rows(adjusted).tolist() if is_any_greedy else came_of_finite(target)
+    noise = placed(next_noise(works), adjusted.device)
+    if len(finite) == len(works):  # nothing was proposed
+        return Judgement(np.zeros(len(works), dtype=np.int64), draw(target, noise)), finite
+    block = block_of(works, adjusted)
+    return verify(target, block, placed(acceptance_noise(works, block.tokens.shape[1]), adjusted.device), noise), finite
+
+
+def distributions(works: list[VerifyWork], adjusted: Tensor) -> Tensor:
+    """What the target's own tokens are drawn from, `[sum of (K + 1), vocabulary]`."""
+    counts = [work.row_count for work in works]
+    return probabilities(adjusted, SamplingRows([work.options.sampling for work in works], counts, adjusted.device))
+
+
+def block_of(works: list[VerifyWork], adjusted: Tensor) -> Block:
+    device = adjusted.device
+    tokens, lengths = proposals(works)
+    rows = placed(packed_rows([len(work.call.proposed) for work in works], tokens.shape[1]), device)
+    tokens, lengths = placed(tokens, device), placed(lengths, device)
+    draft = DraftRows(*(placed(part, device) for part in stack_blocks([work.call.draft for work in works])))
+    return Block(tokens, lengths, draft, rows, works[0].options.rule, lenience_of(works, adjusted, rows, tokens))
+
+
+def proposals(works: list[VerifyWork]) -> tuple[np.ndarray, np.ndarray]:
+    """Proposed tokens `[works, K]`, padded with 0, and how many there are `[works]`: int64."""
+    counts = [len(work.call.proposed) for work in works]
+    tokens = np.zeros((len(works), max(counts)), dtype=np.int64)
+    for row, work in enumerate(works):
+        tokens[row, : counts[row]] = work.call.proposed
+    return tokens, np.array(counts)
+
+
+def lenience_of(works: list[VerifyWork], adjusted: Tensor, rows: Array, tokens: Array) -> Lenience | None:
+    """How much more than is right these works accept; None, as ever but on request, if nothing."""
+    factors = [work.options.lenience for work in works]
+    if min(factors) == 1.0:
+        return None
+    near = closeness(native(adjusted), rows, tokens)
+    is_greedy = [work.options.sampling.is_greedy for work in works]
+    return Lenience(placed(np.array(factors), adjusted.device), placed(np.array(is_greedy), adjusted.device), near)
+
+
+def acceptance_noise(works: list[VerifyWork], most: int) -> np.ndarray:
+    """Uniforms `[works, most]`, keyed by the step at which the block is verified and the offset in it."""
+    words = np.empty((len(works), most), dtype=np.uint64)
+    for row, work in enumerate(works):
+        words[row] = random_words(work.options.sampling.seed, Domain.ACCEPT, work.call.step, 0, most)
+    return uniforms(words)
+
+
+def next_noise(works: list[VerifyWork]) -> np.ndarray:
+    """One uniform for each work's own token, `[works]`."""
+    words = np.empty(len(works), dtype=np.uint64)
+    for row, work in enumerate(works):
+        words[row : row + 1] = random_words(work.options.sampling.seed, Domain.RESIDUAL, work.call.step, 0, 1)
+    return uniforms(words)

@@ -1,0 +1,90 @@
+"""A call for a verdict, the verdict, and the engine's view of the work between them."""
+
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from specpair.engine.work import Work
+from specpair.options import SequenceOptions
+from specpair.sequences.held_sequence import HeldSequence
+from specpair.speculation.drafting import DraftRows
+from specpair.speculation.logprobs import TokenLogprobs
+
+ANSWER_BYTES = 1024
+ENTRY_BYTES = 100
+"""Of a token and its logprob in memory."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyCall:
+    """A call, decoded and checked for form."""
+
+    sequence_id: str
+    step: int
+    base_length: int
+    appended: list[int]
+    proposed: list[int]
+    draft: DraftRows
+    """The distributions of the proposed tokens, `[K, support]`."""
+    include_probabilities: bool = False
+    feature_layers: tuple[int, ...] = ()
+    """Layers whose hidden states the verdict has."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """What became of a proposal."""
+
+    path: list[int]
+    """Indices of the accepted tokens among the proposed ones, in order."""
+    next_token: int
+    length: int
+    """Committed tokens after it."""
+    logprobs: list[TokenLogprobs]
+    """Of the committed tokens, if the sequence wants them."""
+    queue_time: float
+    """Seconds before the first forward pass."""
+    compute_time: float
+    """Seconds from the first forward pass to the verdict."""
+    batch_token_count: int
+    """Tokens in its largest forward pass, those of other sequences included."""
+    target_probabilities: list[float]
+    """Of the proposed tokens, if asked for."""
+    draft_probabilities: list[float]
+    """The same; empty, too, where no distributions were sent."""
+    rollback_time: float
+    """Seconds that the cache took to drop what was rolled back."""
+    features: Tensor | None = None
+    """`[layers, 1 + accepted, hidden]` float32, if asked for: the states of the last committed token before the
+    proposal and of each accepted one, behind each layer asked for."""
+
+    @property
+    def byte_count(self) -> int:
+        """About as much memory as it takes."""
+        entries = sum(ENTRY_BYTES * (1 + len(entry.top_token_ids)) for entry in self.logprobs)
+        return ANSWER_BYTES + entries + (0 if self.features is None else self.features.nbytes)
+
+
+@dataclass(eq=False, kw_only=True)
+class VerifyWork(Work):
+    """The engine's view of a call: its rows are the last committed token and the proposed tokens."""
+
+    held: HeldSequence[Verdict]
+    call: VerifyCall
+    path: list[int] = field(default_factory=list)
+    next_token: int = 0
+    logprobs: list[TokenLogprobs] = field(default_factory=list)
+    target_probabilities: list[float] = field(default_factory=list)
+
+    @property
+    def options(self) -> SequenceOptions:
+        return self.held.options
+
+    @property
+    def accepted_tokens(self) -> list[int]:
+        return [self.call.proposed[index] for index in self.path]
+
+    @property
+    def first_position(self) -> int:
+        """Position of the token that the first row decides."""
+        return len(self.sequence.tokens) - len(self.call.proposed)
