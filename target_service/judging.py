@@ -13,7 +13,7 @@ from specpair.options import Rule
 from specpair.speculation.adjustments import adjust
 from specpair.speculation.arrays import Array, native, placed
 from specpair.speculation.coupling import verify_choices, verify_coupled
-from specpair.speculation.drafting import DraftRows, draw, stack_blocks
+from specpair.speculation.draft_rows import DraftRows, draw, stack_blocks
 from specpair.speculation.lenience import Lenience, closeness
 from specpair.speculation.randomness import Domain, random_words, uniforms
 from specpair.speculation.sampling import SamplingRows, came_of_finite, finite_rows, likeliest, probabilities

@@ -12,7 +12,7 @@ from specpair.options import MAX_LOGPROBS, check_count, check_range
 from specpair.rpc.messages import body_of
 from specpair.server.limits import check_sequence_id
 from specpair.server.streams import serve_calls
-from specpair.speculation.drafting import DraftRows
+from specpair.speculation.draft_rows import DraftRows
 from specpair.speculation.logprobs import TokenLogprobs
 from specpair.tracing import span
 from specpair.v1 import features_pb2, logprobs_pb2, proposal_pb2

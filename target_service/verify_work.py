@@ -7,7 +7,7 @@ from torch import Tensor
 from specpair.engine.work import Work
 from specpair.options import SequenceOptions
 from specpair.sequences.held_sequence import HeldSequence
-from specpair.speculation.drafting import DraftRows
+from specpair.speculation.draft_rows import DraftRows
 from specpair.speculation.logprobs import TokenLogprobs
 
 ANSWER_BYTES = 1024

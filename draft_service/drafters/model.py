@@ -22,7 +22,7 @@ from specpair.sequences.held_sequence import HeldSequence
 from specpair.speculation.adjustments import adjust
 from specpair.speculation.arrays import native, placed
 from specpair.speculation.count_row import TOTAL, CountRow
-from specpair.speculation.drafting import draw
+from specpair.speculation.draft_rows import draw
 from specpair.speculation.gumbel import choose
 from specpair.speculation.randomness import BITS, Domain, random_bits
 from specpair.speculation.sampling import SamplingRows, came_of_finite, finite_rows, likeliest, probabilities

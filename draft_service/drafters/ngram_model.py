@@ -1,13 +1,13 @@
 """The n-gram counts where they know how to go on, the draft model otherwise."""
 
-from draft_service.drafters.guessing import propose_guesses
 from draft_service.drafters.interface import Proposer
 from draft_service.drafters.model import ModelDrafter, WorkRunner
+from draft_service.drafters.predicting import propose_predicted
 from draft_service.proposal import Drafted, ProposeCall
 from specpair.options import Drafter
 from specpair.sequences.held_sequence import HeldSequence
-from specpair.speculation.guess import Predictor
 from specpair.speculation.ngram import NgramPredictor
+from specpair.speculation.prediction import Predictor
 
 MIN_CONTEXT = 2
 """Tokens of context that must have been seen before.
@@ -28,7 +28,7 @@ class NgramModelDrafter(Proposer):
         self._model.begin(held)
 
     async def propose(self, held: HeldSequence[Drafted], call: ProposeCall) -> Drafted:
-        drafted = propose_guesses(Drafter.NGRAM, predict, held, call)
+        drafted = propose_predicted(Drafter.NGRAM, predict, held, call)
         return drafted if drafted.tokens else await self._model.propose(held, call)
 
 

@@ -1,7 +1,7 @@
 """How often each token comes in a corpus."""
 
-from draft_service.drafters.guessing import GuessingDrafter
 from draft_service.drafters.interface import Proposer
+from draft_service.drafters.predicting import PredictingDrafter
 from specpair.options import Drafter
 from specpair.speculation.tables import Tables, UnigramPredictor
 
@@ -10,4 +10,4 @@ def make(tables: Tables | None) -> Proposer | None:
     if tables is None:
         return None
     predictor = UnigramPredictor(tables)
-    return GuessingDrafter(Drafter.UNIGRAM, lambda held, call: predictor)
+    return PredictingDrafter(Drafter.UNIGRAM, lambda held, call: predictor)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from specpair.speculation.drafting import TOTAL_LOG2
+from specpair.speculation.draft_rows import TOTAL_LOG2
 from specpair.speculation.randomness import BITS
 
 TOTAL = 1 << TOTAL_LOG2

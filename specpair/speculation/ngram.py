@@ -7,7 +7,7 @@ greedy.
 
 from collections.abc import Iterator, Sequence
 
-from specpair.speculation.guess import Guess
+from specpair.speculation.prediction import Prediction
 from specpair.speculation.token_index import TokenIndex
 
 WINDOW = 512
@@ -34,7 +34,7 @@ class NgramPredictor:
         self._index = index
         self._min_context = min_context
 
-    def after(self, drafted: list[int]) -> Iterator[Guess]:
+    def after(self, drafted: list[int]) -> Iterator[Prediction]:
         """The counts behind the longest known context, then those behind shorter ones."""
         matches = self._matches([*self._index.tokens[-MAX_CONTEXT:], *drafted][-MAX_CONTEXT:])
         for length in range(MAX_CONTEXT, self._min_context - 1, -1):
@@ -64,9 +64,9 @@ class NgramPredictor:
         return matches
 
 
-def counted(followers: Sequence[int], escape: float) -> Guess:
+def counted(followers: Sequence[int], escape: float) -> Prediction:
     """How often each of the tokens [N] is among them; of equally frequent ones the first of them first."""
     counts: dict[int, int] = {}
     for token in followers:
         counts[token] = counts.get(token, 0) + 1
-    return Guess(list(counts), list(counts.values()), len(followers) + escape)
+    return Prediction(list(counts), list(counts.values()), len(followers) + escape)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import NamedTuple
 
-from specpair.speculation.guess import Guess
+from specpair.speculation.prediction import Prediction
 from specpair.speculation.token_index import WINDOW, TokenIndex
 
 MAX_MATCH = 32
@@ -39,7 +39,7 @@ class LookupPredictor:
         self._tokens = index.tokens
         self._match = longest_match(index)
 
-    def after(self, drafted: list[int]) -> Iterator[Guess]:
+    def after(self, drafted: list[int]) -> Iterator[Prediction]:
         """The next token of the copy, alone."""
         if self._match is None:
             return
@@ -47,7 +47,7 @@ class LookupPredictor:
         beyond = place - len(self._tokens)
         token = self._tokens[place] if beyond < 0 else drafted[beyond]
         length = self._match.length + len(drafted)
-        yield Guess((token,), (length,), length + ESCAPE)
+        yield Prediction((token,), (length,), length + ESCAPE)
 
 
 def longest_match(index: TokenIndex) -> Match | None:

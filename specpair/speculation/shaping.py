@@ -1,8 +1,8 @@
-"""What the options of a request make of a guess.
+"""What the options of a request make of a prediction.
 
-A guess is a distribution that nobody computes from logits, so the options are applied to its weights in the order of
-`sampling`: tokens that may not come, logit bias, temperature, min-p, top-k, top-p. It is a matter of acceptance alone:
-whatever comes out is what is sent and drawn from. Penalties are left out; they would want counts of the whole output.
+A prediction is a distribution that nobody computes from logits, so the options are applied to its weights in the order
+of `sampling`: tokens that may not come, logit bias, temperature, min-p, top-k, top-p. It is a matter of acceptance
+alone: whatever comes out is what is sent and drawn from. Penalties are left out; they need counts of the whole output.
 """
 
 from bisect import bisect_left
@@ -12,7 +12,7 @@ from math import exp
 from typing import NamedTuple
 
 from specpair.options import SamplingOptions
-from specpair.speculation.guess import Guess
+from specpair.speculation.prediction import Prediction
 
 
 class Candidates(NamedTuple):
@@ -38,10 +38,10 @@ class Shaping:
         """Whether stop tokens may not come behind so many tokens of output."""
         return output_length < self._options.min_tokens and bool(self._options.stop_token_ids)
 
-    def shape(self, guess: Guess, holds_back_stops: bool) -> Candidates | None:
-        """What the options leave of a guess; None if none of its tokens may come."""
-        left = Candidates(guess.token_ids, guess.weights)
-        if self._lists or holds_back_stops or max(guess.token_ids) >= self._vocab_size:
+    def shape(self, prediction: Prediction, holds_back_stops: bool) -> Candidates | None:
+        """What the options leave of a prediction; None if none of its tokens may come."""
+        left = Candidates(prediction.token_ids, prediction.weights)
+        if self._lists or holds_back_stops or max(prediction.token_ids) >= self._vocab_size:
             left = self._permitted(left, holds_back_stops)
             if not left.token_ids:
                 return None

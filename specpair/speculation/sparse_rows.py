@@ -9,7 +9,7 @@ import numpy as np
 from torch import Tensor
 
 from specpair.speculation.count_row import TOTAL, CountRow
-from specpair.speculation.drafting import TOTAL_LOG2
+from specpair.speculation.draft_rows import TOTAL_LOG2
 from specpair.speculation.largest import largest
 from specpair.speculation.randomness import BITS
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from specpair.speculation.guess import Guess
+from specpair.speculation.prediction import Prediction
 
 MAX_SUCCESSORS = 64
 """Most successors of a token: on the bundled pair's corpus they hold 0.79 of the mass."""
@@ -52,15 +52,15 @@ def count_corpus(tokens: np.ndarray, vocab_size: int) -> Tables:
 
 
 class UnigramPredictor:
-    """The same guess everywhere: the most frequent tokens."""
+    """The same prediction everywhere: the most frequent tokens."""
 
     def __init__(self, tables: Tables):
         order = np.argsort(-tables.unigram.astype(np.int64), kind="stable")[:UNIGRAM_SUPPORT]
         order = order[tables.unigram[order] > 0]
-        self._guess = Guess(order.tolist(), tables.unigram[order].tolist(), float(tables.unigram.sum()))
+        self._prediction = Prediction(order.tolist(), tables.unigram[order].tolist(), float(tables.unigram.sum()))
 
-    def after(self, drafted: list[int]) -> Iterator[Guess]:
-        yield self._guess
+    def after(self, drafted: list[int]) -> Iterator[Prediction]:
+        yield self._prediction
 
 
 class BigramPredictor:
@@ -71,12 +71,12 @@ class BigramPredictor:
         self._tables = tables
         self._unigram = unigram
 
-    def after(self, drafted: list[int]) -> Iterator[Guess]:
+    def after(self, drafted: list[int]) -> Iterator[Prediction]:
         last = drafted[-1] if drafted else self._last
         # A target may have more tokens than the tables know.
         if last < len(self._tables.unigram):
             row = slice(int(self._tables.offsets[last]), int(self._tables.offsets[last + 1]))
             if row.start < row.stop:
                 successors, counts = self._tables.successors[row].tolist(), self._tables.counts[row].tolist()
-                yield Guess(successors, counts, float(self._tables.unigram[last]))
+                yield Prediction(successors, counts, float(self._tables.unigram[last]))
         yield from self._unigram.after(drafted)

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from specpair.speculation.guess import Guess
+from specpair.speculation.prediction import Prediction
 from specpair.speculation.randomness import BITS, Domain, draw_bits
 
 SUPPORT = 64
@@ -10,7 +10,7 @@ SUPPORT = 64
 
 
 class UniformPredictor:
-    """Guesses over a vocabulary, with the noise of one step.
+    """Predictions over a vocabulary, with the noise of one step.
 
     A row holds the tokens from a random one on, past the end of the vocabulary from its beginning. Where it begins is
     drawn by itself, so every token is proposed as often as any other; what is sent is the row, from which the token
@@ -22,9 +22,9 @@ class UniformPredictor:
         self._seed = seed
         self._step = step
 
-    def after(self, drafted: list[int]) -> Iterator[Guess]:
+    def after(self, drafted: list[int]) -> Iterator[Prediction]:
         bits = draw_bits(self._seed, Domain.SUPPORT, self._step, len(drafted))
         first = (bits * self._vocab_size) >> BITS
         size = min(self._vocab_size, SUPPORT)
         token_ids = [token % self._vocab_size for token in range(first, first + size)]
-        yield Guess(token_ids, [1] * size, self._vocab_size)
+        yield Prediction(token_ids, [1] * size, self._vocab_size)

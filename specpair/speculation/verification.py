@@ -27,7 +27,7 @@ from specpair.speculation.arrays import (
     may_be_set,
     running_largest,
 )
-from specpair.speculation.drafting import SMALLEST_WEIGHT, DraftRows, draw
+from specpair.speculation.draft_rows import SMALLEST_WEIGHT, DraftRows, draw
 from specpair.speculation.lenience import Lenience, lenient_ratios
 
 

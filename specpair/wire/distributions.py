@@ -14,7 +14,7 @@ from torch import Tensor
 
 from specpair.errors import InvalidDistributionError
 from specpair.speculation.count_row import CountRow
-from specpair.speculation.drafting import TOTAL_LOG2, DraftRows
+from specpair.speculation.draft_rows import TOTAL_LOG2, DraftRows
 from specpair.v1.proposal_pb2 import (
     TENSOR_TYPE_FLOAT32,
     DenseDistributions,

@@ -23,7 +23,7 @@ from specpair.errors import InvalidFieldError, ModelRefusedError, NotSupportedEr
 from specpair.options import Drafter, SamplingOptions
 from specpair.rpc.messages import drafter_to_proto, model_info_from_proto
 from specpair.rpc.status import peer_errors
-from specpair.speculation import guessing
+from specpair.speculation import predicted_proposal
 from specpair.speculation.count_row import CountRow
 from specpair.speculation.randomness import Domain, draw_bits
 from specpair.speculation.tables import count_corpus
@@ -129,7 +129,9 @@ async def test_joint_distribution_under_options(served: Served, name: str) -> No
 @pytest.mark.usefixtures("repetitive_prompt")
 async def test_noise_shared_with_the_target_is_seen(served: Served, rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: the drafter draws with the noise that acceptance is decided with."""
-    monkeypatch.setattr(guessing, "draw_bits", lambda seed, _, step, at: draw_bits(seed, Domain.ACCEPT, step, at))
+    monkeypatch.setattr(
+        predicted_proposal, "draw_bits", lambda seed, _, step, at: draw_bits(seed, Domain.ACCEPT, step, at)
+    )
     assert min(await p_values(served, Drafter.NGRAM, rule=RULES[rule])) < 1e-4
 
 
@@ -140,7 +142,7 @@ async def test_a_row_that_was_not_drawn_from_is_seen(served: Served, monkeypatch
     def heaviest(row: CountRow, bits: int) -> int:
         return row.token_ids[list(row.counts).index(max(row.counts))]
 
-    monkeypatch.setattr(guessing, "draw_token", heaviest)
+    monkeypatch.setattr(predicted_proposal, "draw_token", heaviest)
     assert min(await p_values(served, Drafter.NGRAM, rule=RULES["token"])) < 1e-4
 
 
@@ -196,7 +198,7 @@ async def test_the_coupled_noise_raises_acceptance(wide: Served) -> None:
     assert of_coupled > 0
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(
-            guessing, "choose_among", lambda tokens, weights, seed, position: tokens[position % len(tokens)]
+            predicted_proposal, "choose_among", lambda tokens, weights, seed, position: tokens[position % len(tokens)]
         )
         assert await accepted(rule=RULES["coupled"]) < of_coupled
 

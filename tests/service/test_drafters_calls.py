@@ -25,7 +25,7 @@ from tests.service.test_model_based import (
 from tests.services import RunningModel, running_draft
 
 
-class GuessingWorld(World):
+class PredictingWorld(World):
     """A draft service without a model."""
 
     open_fields: ClassVar[dict[str, Any]] = {"vocab_size": VOCABULARY}
@@ -105,7 +105,7 @@ def plain_copy(tokens: list[int], count: int) -> list[int]:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("drafter", [Drafter.NGRAM, Drafter.PROMPT_LOOKUP])
 def test_any_order_of_calls_without_a_model(drafter: Drafter) -> None:
-    run_machine(DraftMachine, GuessingWorld(drafter))
+    run_machine(DraftMachine, PredictingWorld(drafter))
 
 
 @pytest.mark.timeout(300)

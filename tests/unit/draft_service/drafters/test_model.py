@@ -15,7 +15,7 @@ from specpair.errors import NotFiniteError
 from specpair.options import Encoding, Rule, SamplingOptions, SequenceOptions
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.sequences.sequence import Sequence
-from specpair.speculation.drafting import DraftRows
+from specpair.speculation.draft_rows import DraftRows
 from specpair.wire.distributions import decode, encode_counts, encode_dense
 from target_service import verifier
 from target_service.verify_work import VerifyCall, VerifyWork

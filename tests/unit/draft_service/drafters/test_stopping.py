@@ -16,9 +16,9 @@ from torch import Tensor
 
 from specpair.options import Rule, SamplingOptions
 from specpair.speculation.coupling import verify_coupled
-from specpair.speculation.guess import Guess
-from specpair.speculation.guessing import Round, draw_proposal
 from specpair.speculation.gumbel import choose
+from specpair.speculation.predicted_proposal import ProposalTask, draw_proposal
+from specpair.speculation.prediction import Prediction
 from tests.unit.specpair.speculation.enumeration import (
     Model,
     all_blocks,
@@ -92,14 +92,14 @@ class Tree:
     def __init__(self, model: Model):
         self._model = model
 
-    def after(self, drafted: list[int]) -> Iterator[Guess]:
+    def after(self, drafted: list[int]) -> Iterator[Prediction]:
         row = row_behind(self._model, drafted)
         tokens = [token for token in range(VOCABULARY) if row[token] > 0]
-        yield Guess(tokens, row[tokens].tolist(), 1.0)
+        yield Prediction(tokens, row[tokens].tolist(), 1.0)
 
 
-def a_round(rule: Rule, seed: int, least: float, prefix: int = 0) -> Round:
-    return Round(SamplingOptions(seed=seed), rule, VOCABULARY, 1, 1 + prefix, 4, DEPTH - prefix, least)
+def a_task(rule: Rule, seed: int, least: float, prefix: int = 0) -> ProposalTask:
+    return ProposalTask(SamplingOptions(seed=seed), rule, VOCABULARY, 1, 1 + prefix, 4, DEPTH - prefix, least)
 
 
 @pytest.mark.parametrize("rule", list(Rule))
@@ -110,8 +110,8 @@ def test_proposals_stop_where_the_enumeration_stops(
 ) -> None:
     """So the enumeration speaks of the real drafting; and what is drawn does not depend on the threshold."""
     _, draft = pair
-    drawn = draw_proposal(Tree(draft), a_round(rule, seed, least))
-    whole = draw_proposal(Tree(draft), a_round(rule, seed, 0.0)).tokens
+    drawn = draw_proposal(Tree(draft), a_task(rule, seed, least))
+    whole = draw_proposal(Tree(draft), a_task(rule, seed, 0.0)).tokens
     assert len(whole) == DEPTH
     assert drawn.tokens == whole[: stopping_length(draft, whole, least)]
 
@@ -123,7 +123,7 @@ def test_coupled_output_is_the_targets_own_wherever_proposals_stop(
 ) -> None:
     target, draft = pair
     alone = coupled_tokens_alone(target, seed)
-    drawn = draw_proposal(Tree(draft), a_round(Rule.COUPLED, seed, least)).tokens
+    drawn = draw_proposal(Tree(draft), a_task(Rule.COUPLED, seed, least)).tokens
     rows = torch.stack([row_behind(target, drawn[:i]) for i in range(len(drawn) + 1)])
     positions = [1 + i for i in range(len(rows))]
     verdicts = verify_coupled(rows, np.array([drawn]), np.array([len(drawn)]), [seed] * len(rows), positions)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from specpair.options import Rule
-from specpair.speculation.drafting import DraftRows
+from specpair.speculation.draft_rows import DraftRows
 from specpair.speculation.verification import (
     Block,
     Thresholds,

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from specpair.options import Rule, SamplingOptions
 from specpair.speculation.coupling import verify_choices, verify_coupled
-from specpair.speculation.drafting import DraftRows
+from specpair.speculation.draft_rows import DraftRows
 from specpair.speculation.gumbel import choose
 from specpair.speculation.sampling import SamplingRows, likeliest, probabilities
 from specpair.speculation.verification import verify

@@ -3,7 +3,7 @@ import torch
 from torch import Tensor
 
 from specpair.options import Rule
-from specpair.speculation.drafting import DraftRows
+from specpair.speculation.draft_rows import DraftRows
 from specpair.speculation.lenience import Lenience, closeness
 from specpair.speculation.verification import Block, acceptance_thresholds, packed_rows, residual_weights
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from specpair.options import Rule
-from specpair.speculation.drafting import DraftRows, draw
+from specpair.speculation.draft_rows import DraftRows, draw
 from specpair.speculation.randomness import BITS, Domain, draw_bits
 from specpair.speculation.verification import Block, Thresholds, packed_rows, verify
 from tests.unit.specpair.speculation.enumeration import (

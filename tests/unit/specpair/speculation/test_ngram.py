@@ -47,18 +47,18 @@ def plain_counts(history: list[int], drafted: list[int], length: int) -> Counter
 @given(history=histories, drafted=continuations)
 def test_ngram_counts_are_those_of_plain_counting(history: list[int], drafted: list[int]) -> None:
     expected = [(length, plain_counts(history, drafted, length)) for length in (3, 2, 1)]
-    guesses = list(NgramPredictor(indexed(history)).after(drafted))
-    assert [dict(zip(g.token_ids, g.weights, strict=True)) for g in guesses] == [c for _, c in expected if c]
-    assert [g.total for g in guesses] == [c.total() + ESCAPES[length] for length, c in expected if c]
+    predictions = list(NgramPredictor(indexed(history)).after(drafted))
+    assert [dict(zip(g.token_ids, g.weights, strict=True)) for g in predictions] == [c for _, c in expected if c]
+    assert [g.total for g in predictions] == [c.total() + ESCAPES[length] for length, c in expected if c]
 
 
 @given(history=histories)
 def test_of_equally_frequent_tokens_the_last_comes_first(history: list[int]) -> None:
     window = history[-ngram.WINDOW :]
     behind_one = [g for g in NgramPredictor(indexed(history)).after([]) if g.total == sum(g.weights) + ESCAPES[1]]
-    for guess in behind_one:
+    for prediction in behind_one:
         last = {follower: end for end, (token, follower) in enumerate(pairwise(window)) if token == history[-1]}
-        assert list(guess.token_ids) == sorted(last, key=lambda token: -last[token])
+        assert list(prediction.token_ids) == sorted(last, key=lambda token: -last[token])
 
 
 def test_a_longer_context_is_asked_for_where_a_short_one_does_not_do() -> None:
@@ -96,9 +96,9 @@ def test_the_longest_match_is_that_of_a_plain_search(history: list[int]) -> None
 def test_a_copy_goes_on_with_its_own_tokens(history: list[int], count: int) -> None:
     predictor, drafted, totals = LookupPredictor(indexed(history)), [], []
     for _ in range(count):
-        for guess in predictor.after(drafted):
-            drafted.append(guess.token_ids[0])
-            totals.append((guess.weights[0], guess.total))
+        for prediction in predictor.after(drafted):
+            drafted.append(prediction.token_ids[0])
+            totals.append((prediction.weights[0], prediction.total))
     match = plain_match(history)
     if match is None:
         assert drafted == []

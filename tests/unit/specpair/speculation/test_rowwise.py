@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from specpair.options import Rule, SamplingOptions
-from specpair.speculation.drafting import DraftRows, stack_blocks
+from specpair.speculation.draft_rows import DraftRows, stack_blocks
 from specpair.speculation.logprobs import token_logprobs
 from specpair.speculation.sampling import SamplingRows, probabilities
 from specpair.speculation.verification import Block, acceptance_thresholds, packed_rows

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from specpair.speculation import sparse_rows
 from specpair.speculation.count_row import CountRow, draw_token
-from specpair.speculation.drafting import TOTAL_LOG2
+from specpair.speculation.draft_rows import TOTAL_LOG2
 from specpair.speculation.randomness import BITS, Domain, draw_bits
 from specpair.speculation.sparse_rows import draw_counts, sparsify
 

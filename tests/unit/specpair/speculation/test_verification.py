@@ -11,7 +11,7 @@ from torch import Tensor
 
 from specpair.options import Rule
 from specpair.speculation.count_row import TOTAL, CountRow
-from specpair.speculation.drafting import DraftRows, stack_blocks
+from specpair.speculation.draft_rows import DraftRows, stack_blocks
 from specpair.speculation.sparse_rows import draw_counts, sparsify
 from specpair.speculation.verification import (
     Block,

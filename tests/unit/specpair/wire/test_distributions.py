@@ -11,7 +11,7 @@ from torch import Tensor
 
 from specpair.errors import InvalidDistributionError
 from specpair.speculation.count_row import CountRow
-from specpair.speculation.drafting import TOTAL_LOG2, draw
+from specpair.speculation.draft_rows import TOTAL_LOG2, draw
 from specpair.speculation.sparse_rows import draw_counts, sparsify
 from specpair.v1.proposal_pb2 import DenseDistributions, Distributions, SparseDistributions
 from specpair.v1.proposal_pb2 import Tensor as TensorMessage

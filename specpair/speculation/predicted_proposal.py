@@ -1,7 +1,7 @@
-"""Drafting from guesses: the proposal of a drafter without a model, made on the spot.
+"""Drafting from predictions: the proposal of a drafter without a model, made on the spot.
 
 Each token is drawn from exactly the distribution that is sent: brought into the form that travels first, then drawn
-from its counts (rule 1 of exactness in the design). Where the guesses end, or are not believed in any more, the
+from its counts (rule 1 of exactness in the design). Where the predictions end, or are not believed in any more, the
 proposal ends with the tokens drawn so far; that depends on kept tokens alone (rule 8).
 """
 
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from specpair.options import Rule, SamplingOptions
 from specpair.speculation.count_row import CountRow, count_row, draw_token
-from specpair.speculation.guess import Guess, Predictor
+from specpair.speculation.prediction import Prediction, Predictor
 from specpair.speculation.randomness import Domain, draw_bits
 from specpair.speculation.shaping import Candidates, Shaping
 from specpair.speculation.sparse_gumbel import choose_among
@@ -18,7 +18,7 @@ COUPLED_CANDIDATES = 16
 """Under the coupled rule only so many of the heaviest tokens are considered: the noise of each costs microseconds."""
 
 
-class Round(NamedTuple):
+class ProposalTask(NamedTuple):
     """Where a proposal stands and what it may be."""
 
     options: SamplingOptions
@@ -33,7 +33,7 @@ class Round(NamedTuple):
     max_tokens: int
     """Tokens at most."""
     min_confidence: float
-    """No token is drawn behind tokens to which the guesses gave together a smaller share; 0 never stops."""
+    """No token is drawn behind tokens to which the predictions gave together a smaller share; 0 never stops."""
 
 
 class Drawn(NamedTuple):
@@ -45,54 +45,54 @@ class Drawn(NamedTuple):
 
 
 class Shaped(NamedTuple):
-    """A guess, and what the options left of it."""
+    """A prediction, and what the options left of it."""
 
-    guess: Guess
+    prediction: Prediction
     candidates: Candidates
 
 
-def draw_proposal(predictor: Predictor, now: Round) -> Drawn:
-    """Up to `now.max_tokens` tokens; fewer, even none, where the predictor does not know how to go on."""
-    shaping = Shaping(now.options, now.vocab_size)
+def draw_proposal(predictor: Predictor, task: ProposalTask) -> Drawn:
+    """Up to `task.max_tokens` tokens; fewer, even none, where the predictor does not know how to go on."""
+    shaping = Shaping(task.options, task.vocab_size)
     drawn = Drawn([], [])
     confidence = 1.0
-    while len(drawn.tokens) < now.max_tokens and confidence >= now.min_confidence:
-        shaped = best_guess(predictor, shaping, now, drawn.tokens)
+    while len(drawn.tokens) < task.max_tokens and confidence >= task.min_confidence:
+        shaped = best_prediction(predictor, shaping, task, drawn.tokens)
         if shaped is None:
             break
-        token = draw_next(shaped.candidates, now, drawn)
-        if now.min_confidence:
-            confidence *= share(shaped.guess, token)
+        token = draw_next(shaped.candidates, task, drawn)
+        if task.min_confidence:
+            confidence *= share(shaped.prediction, token)
     return drawn
 
 
-def best_guess(predictor: Predictor, shaping: Shaping, now: Round, drafted: list[int]) -> Shaped | None:
-    """The first guess of which the options leave a token."""
-    holds_back_stops = shaping.holds_back_stops(now.length + len(drafted) - now.prompt_length)
-    for guess in predictor.after(drafted):
-        candidates = shaping.shape(guess, holds_back_stops)
+def best_prediction(predictor: Predictor, shaping: Shaping, task: ProposalTask, drafted: list[int]) -> Shaped | None:
+    """The first prediction of which the options leave a token."""
+    holds_back_stops = shaping.holds_back_stops(task.length + len(drafted) - task.prompt_length)
+    for prediction in predictor.after(drafted):
+        candidates = shaping.shape(prediction, holds_back_stops)
         if candidates is not None:
-            return Shaped(guess, candidates)
+            return Shaped(prediction, candidates)
     return None
 
 
-def draw_next(candidates: Candidates, now: Round, drawn: Drawn) -> int:
+def draw_next(candidates: Candidates, task: ProposalTask, drawn: Drawn) -> int:
     """The next token as the rule wants it drawn, added with its row."""
     offset = len(drawn.tokens)
-    if now.rule is Rule.COUPLED:
-        token = choose_among(*_heaviest(candidates), now.options.seed, now.length + offset)
+    if task.rule is Rule.COUPLED:
+        token = choose_among(*_heaviest(candidates), task.options.seed, task.length + offset)
     else:
         row = count_row(*candidates)
         # What is certain needs no draw.
-        token = row.token_ids[0] if row.is_one_hot else draw_token(row, _bits(now, offset))
+        token = row.token_ids[0] if row.is_one_hot else draw_token(row, _bits(task, offset))
         drawn.rows.append(row)
     drawn.tokens.append(token)
     return token
 
 
-def share(guess: Guess, token: int) -> float:
-    """What the guess gives to one of its tokens, as it is without options."""
-    return guess.weights[guess.token_ids.index(token)] / guess.total
+def share(prediction: Prediction, token: int) -> float:
+    """What the prediction gives to one of its tokens, as it is without options."""
+    return prediction.weights[prediction.token_ids.index(token)] / prediction.total
 
 
 def _heaviest(candidates: Candidates) -> Candidates:
@@ -103,5 +103,5 @@ def _heaviest(candidates: Candidates) -> Candidates:
     return Candidates([token for token, _ in pairs], [weight for _, weight in pairs])
 
 
-def _bits(now: Round, offset: int) -> int:
-    return draw_bits(now.options.seed, Domain.DRAFT, now.step, offset)
+def _bits(task: ProposalTask, offset: int) -> int:
+    return draw_bits(task.options.seed, Domain.DRAFT, task.step, offset)

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
-from specpair.speculation.drafting import DraftRows, draw, stack_blocks
+from specpair.speculation.draft_rows import DraftRows, draw, stack_blocks
 from specpair.speculation.randomness import BITS, Domain, random_words, uniforms
 
 

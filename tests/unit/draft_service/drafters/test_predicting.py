@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from draft_service.drafters.guessing import dense_row
+from draft_service.drafters.predicting import dense_row
 from specpair.options import Rule, SamplingOptions
 from specpair.speculation.count_row import TOTAL, CountRow, count_row, draw_token
-from specpair.speculation.guess import Guess
-from specpair.speculation.guessing import COUPLED_CANDIDATES, Drawn, Round, draw_proposal
 from specpair.speculation.gumbel import choose
 from specpair.speculation.ngram import NgramPredictor
+from specpair.speculation.predicted_proposal import COUPLED_CANDIDATES, Drawn, ProposalTask, draw_proposal
+from specpair.speculation.prediction import Prediction
 from specpair.speculation.randomness import BITS, Domain, draw_bits, random_bits
 from specpair.speculation.shaping import Shaping
 from specpair.speculation.sparse_gumbel import choose_among
@@ -36,18 +36,18 @@ seeds = st.integers(0, 2**64 - 1)
 
 
 class Fixed:
-    """Says the same guesses for every position; from `end` on none."""
+    """Says the same predictions for every position; from `end` on none."""
 
-    def __init__(self, *guesses: Guess, end: int = 99):
-        self._guesses = guesses
+    def __init__(self, *predictions: Prediction, end: int = 99):
+        self._predictions = predictions
         self._end = end
 
-    def after(self, drafted: list[int]) -> Iterator[Guess]:
+    def after(self, drafted: list[int]) -> Iterator[Prediction]:
         if len(drafted) < self._end:
-            yield from self._guesses
+            yield from self._predictions
 
 
-def a_round(**changes: Any) -> Round:
+def a_task(**changes: Any) -> ProposalTask:
     fields = {
         "options": SamplingOptions(seed=5),
         "rule": Rule.BLOCK,
@@ -58,7 +58,7 @@ def a_round(**changes: Any) -> Round:
         "max_tokens": 4,
         "min_confidence": 0.0,
     }
-    return Round(**{**fields, **changes})
+    return ProposalTask(**{**fields, **changes})
 
 
 @given(weights=weight_lists)
@@ -114,7 +114,7 @@ def test_shaping_is_the_pipeline_of_the_models(options: SamplingOptions, weights
     )
     shaping = Shaping(options, VOCABULARY)
     tokens = list(range(len(weights)))
-    left = shaping.shape(Guess(tokens, weights, sum(weights)), shaping.holds_back_stops(output))
+    left = shaping.shape(Prediction(tokens, weights, sum(weights)), shaping.holds_back_stops(output))
     logits = np.full(VOCABULARY, -np.inf)
     logits[tokens] = np.log(weights)
     with np.errstate(invalid="ignore"):
@@ -136,43 +136,43 @@ def may_any_come(tokens: list[int], options: SamplingOptions, output: int) -> bo
 
 
 def test_ids_beyond_the_vocabulary_are_not_proposed() -> None:
-    drawn = draw_proposal(Fixed(Guess([VOCABULARY, 3, VOCABULARY + 1], [5, 1, 5], 11.0)), a_round())
+    drawn = draw_proposal(Fixed(Prediction([VOCABULARY, 3, VOCABULARY + 1], [5, 1, 5], 11.0)), a_task())
     assert drawn.tokens == [3] * 4
-    assert draw_proposal(Fixed(Guess([VOCABULARY], [1], 1.0)), a_round()) == Drawn([], [])
+    assert draw_proposal(Fixed(Prediction([VOCABULARY], [1], 1.0)), a_task()) == Drawn([], [])
 
 
-def test_where_the_options_leave_nothing_the_next_guess_counts() -> None:
-    guesses = Guess([1, 2], [1, 1], 2.0), Guess([2, 3], [1, 1], 2.0)
+def test_where_the_options_leave_nothing_the_next_prediction_counts() -> None:
+    predictions = Prediction([1, 2], [1, 1], 2.0), Prediction([2, 3], [1, 1], 2.0)
     options = SamplingOptions(banned_token_ids=(1, 2), seed=1)
-    assert draw_proposal(Fixed(*guesses), a_round(options=options)).tokens == [3] * 4
+    assert draw_proposal(Fixed(*predictions), a_task(options=options)).tokens == [3] * 4
 
 
 def test_stop_tokens_are_held_back_until_min_tokens() -> None:
     options = SamplingOptions(temperature=0.0, min_tokens=2, stop_token_ids=(4,))
-    predictor = Fixed(Guess([4, 5], [9, 1], 10.0))
-    assert draw_proposal(predictor, a_round(options=options)).tokens == [5, 5, 4, 4]
-    assert draw_proposal(predictor, a_round(options=options, prompt_length=2)).tokens == [5, 4, 4, 4]
+    predictor = Fixed(Prediction([4, 5], [9, 1], 10.0))
+    assert draw_proposal(predictor, a_task(options=options)).tokens == [5, 5, 4, 4]
+    assert draw_proposal(predictor, a_task(options=options, prompt_length=2)).tokens == [5, 4, 4, 4]
 
 
 @pytest.mark.parametrize("rule", list(Rule))
 def test_greedy_takes_the_heaviest_and_of_equals_the_first(rule: Rule) -> None:
     drawn = draw_proposal(
-        Fixed(Guess([7, 2, 9], [1, 4, 4], 9.0)), a_round(rule=rule, options=SamplingOptions(temperature=0.0))
+        Fixed(Prediction([7, 2, 9], [1, 4, 4], 9.0)), a_task(rule=rule, options=SamplingOptions(temperature=0.0))
     )
     assert drawn.tokens == [2] * 4
     assert drawn.rows == ([] if rule is Rule.COUPLED else [((2,), (TOTAL,))] * 4)
 
 
 def test_a_proposal_ends_where_nothing_is_known() -> None:
-    guess = Guess([7], [1], 2.0)
-    assert draw_proposal(Fixed(guess, end=2), a_round()).tokens == [7, 7]
-    assert draw_proposal(Fixed(), a_round()) == Drawn([], [])
+    prediction = Prediction([7], [1], 2.0)
+    assert draw_proposal(Fixed(prediction, end=2), a_task()).tokens == [7, 7]
+    assert draw_proposal(Fixed(), a_task()) == Drawn([], [])
 
 
 @given(seed=seeds, step=st.integers(0, 2**40))
 def test_tokens_are_drawn_with_the_noise_of_their_step_and_offset(seed: int, step: int) -> None:
-    guess = Guess([3, 1, 4], [3, 2, 1], 6.0)
-    drawn = draw_proposal(Fixed(guess), a_round(options=SamplingOptions(seed=seed), step=step))
+    prediction = Prediction([3, 1, 4], [3, 2, 1], 6.0)
+    drawn = draw_proposal(Fixed(prediction), a_task(options=SamplingOptions(seed=seed), step=step))
     bits = random_bits(seed, Domain.DRAFT, step, 4).tolist()
     assert drawn.tokens == [draw_token(row, each) for row, each in zip(drawn.rows, bits, strict=True)]
     assert [draw_bits(seed, Domain.DRAFT, step, offset) for offset in range(4)] == bits
@@ -199,9 +199,9 @@ def test_what_weighs_nothing_is_not_chosen() -> None:
 
 def test_coupled_tokens_are_chosen_by_position_among_the_heaviest() -> None:
     tokens = list(range(COUPLED_CANDIDATES + 5))
-    guess = Guess(tokens, [float(token + 1) for token in tokens], 1000.0)
-    now = a_round(rule=Rule.COUPLED, vocab_size=100, length=11, max_tokens=6)
-    drawn = draw_proposal(Fixed(guess), now)
+    prediction = Prediction(tokens, [float(token + 1) for token in tokens], 1000.0)
+    now = a_task(rule=Rule.COUPLED, vocab_size=100, length=11, max_tokens=6)
+    drawn = draw_proposal(Fixed(prediction), now)
     heaviest = tokens[5:][::-1]
     expected = [choose_among(heaviest, [token + 1.0 for token in heaviest], 5, 11 + i) for i in range(6)]
     assert drawn == Drawn(expected, [])
@@ -211,24 +211,24 @@ def test_coupled_tokens_are_chosen_by_position_among_the_heaviest() -> None:
     ("least", "count"), [(0.0, 6), (0.06, 5), (0.0625, 5), (0.2, 3), (0.5, 2), (0.51, 1), (1.0, 1)]
 )
 def test_a_proposal_ends_behind_tokens_that_are_believed_in_too_little(least: float, count: int) -> None:
-    """Every token has half of the guess's mass: 0.5, 0.25, 0.125, 0.0625, ... The token that went below is sent."""
-    drawn = draw_proposal(Fixed(Guess([1, 2], [1, 1], 2.0)), a_round(max_tokens=6, min_confidence=least))
+    """Every token has half of the mass: 0.5, 0.25, 0.125, 0.0625, ... The token that went below is sent."""
+    drawn = draw_proposal(Fixed(Prediction([1, 2], [1, 1], 2.0)), a_task(max_tokens=6, min_confidence=least))
     assert len(drawn.tokens) == len(drawn.rows) == count
 
 
-def test_confidence_is_the_guesss_own_whatever_the_options() -> None:
+def test_confidence_is_the_predictions_own_whatever_the_options() -> None:
     """At temperature 0 a token is certain to be drawn; how far it is to be believed in is another matter."""
-    predictor = Fixed(Guess([1, 2], [6, 2], 10.0))
+    predictor = Fixed(Prediction([1, 2], [6, 2], 10.0))
     for options in (SamplingOptions(temperature=0.0), SamplingOptions(temperature=0.01, seed=3)):
-        assert len(draw_proposal(predictor, a_round(options=options, min_confidence=0.3)).tokens) == 3  # 0.216 < 0.3
+        assert len(draw_proposal(predictor, a_task(options=options, min_confidence=0.3)).tokens) == 3  # 0.216 < 0.3
 
 
 @given(vocab_size=st.integers(1, 300), seed=seeds, offset=st.integers(0, 5))
 def test_a_uniform_row_is_a_window_of_the_vocabulary(vocab_size: int, seed: int, offset: int) -> None:
-    (guess,) = UniformPredictor(vocab_size, seed, 4).after([0] * offset)
+    (prediction,) = UniformPredictor(vocab_size, seed, 4).after([0] * offset)
     size = min(vocab_size, SUPPORT)
-    assert list(guess.token_ids) == [(guess.token_ids[0] + i) % vocab_size for i in range(size)]
-    assert len(set(guess.token_ids)) == size and set(guess.weights) == {1} and guess.total == vocab_size
+    assert list(prediction.token_ids) == [(prediction.token_ids[0] + i) % vocab_size for i in range(size)]
+    assert len(set(prediction.token_ids)) == size and set(prediction.weights) == {1} and prediction.total == vocab_size
 
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
@@ -236,7 +236,7 @@ def test_uniform_proposals_are_uniform(temperature: float) -> None:
     vocab_size, draws = 100, 4000
     counts = np.zeros(vocab_size)
     for seed in range(draws):
-        now = a_round(options=SamplingOptions(seed=seed, temperature=temperature), vocab_size=vocab_size, max_tokens=1)
+        now = a_task(options=SamplingOptions(seed=seed, temperature=temperature), vocab_size=vocab_size, max_tokens=1)
         counts[draw_proposal(UniformPredictor(vocab_size, seed, now.step), now).tokens] += 1
     assert chisquare(counts).pvalue > 1e-3
 
@@ -272,8 +272,8 @@ def test_bigrams_go_back_to_the_unigram_row() -> None:
     (everywhere,) = unigram.after([5])
     assert (list(everywhere.token_ids), list(everywhere.weights), everywhere.total) == ([0, 1, 2, 3], [3, 3, 1, 1], 8)
     bigram = BigramPredictor(0, tables, unigram)
-    assert list(bigram.after([])) == [Guess([1], [2], 3.0), everywhere]
-    assert list(bigram.after([4, 1])) == [Guess([0], [2], 3.0), everywhere]
+    assert list(bigram.after([])) == [Prediction([1], [2], 3.0), everywhere]
+    assert list(bigram.after([4, 1])) == [Prediction([0], [2], 3.0), everywhere]
     for unknown in (2, 4, 5, 17):
         assert list(bigram.after([unknown])) == [everywhere]
 
@@ -283,7 +283,7 @@ def test_a_shorter_proposal_is_the_beginning_of_a_longer_one(history: list[int],
     """Or the length would say something about what comes."""
     index = TokenIndex()
     index.follow(history, len(history))
-    now = a_round(options=SamplingOptions(seed=seed), length=len(history), max_tokens=6)
+    now = a_task(options=SamplingOptions(seed=seed), length=len(history), max_tokens=6)
     longer = draw_proposal(NgramPredictor(index), now)
     shorter = draw_proposal(NgramPredictor(index), now._replace(max_tokens=count))
     assert shorter.tokens == longer.tokens[:count] and shorter.rows == longer.rows[:count]

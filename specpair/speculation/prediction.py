@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from typing import NamedTuple, Protocol
 
 
-class Guess(NamedTuple):
+class Prediction(NamedTuple):
     """Candidates for one position, with weights. Plain sequences: most hold a handful of tokens."""
 
     token_ids: Sequence[int]
@@ -16,10 +16,10 @@ class Guess(NamedTuple):
 
 
 class Predictor(Protocol):
-    """Guesses on one committed history."""
+    """Predicts from one committed history."""
 
-    def after(self, drafted: list[int]) -> Iterator[Guess]:
-        """Guesses for the token behind the history and `drafted`, the best first; none if nothing is known.
+    def after(self, drafted: list[int]) -> Iterator[Prediction]:
+        """Predictions for the token behind the history and `drafted`, the best first; none if nothing is known.
 
         The later ones count only if the options of the request leave nothing of those before. They depend on the
         history, on `drafted`, and on noise that nothing else sees.

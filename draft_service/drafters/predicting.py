@@ -11,29 +11,29 @@ from draft_service.proposal import Drafted, ProposeCall
 from specpair.options import Drafter, Encoding
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.speculation.count_row import TOTAL, CountRow
-from specpair.speculation.guess import Predictor
-from specpair.speculation.guessing import Round, draw_proposal
+from specpair.speculation.predicted_proposal import ProposalTask, draw_proposal
+from specpair.speculation.prediction import Predictor
 
 Predict = Callable[[HeldSequence[Drafted], ProposeCall], Predictor]
-"""What to guess by, for the committed tokens of a sequence."""
+"""What predicts, for the committed tokens of a sequence."""
 
 
-class GuessingDrafter(Proposer):
-    """Proposes what a predictor guesses, on the event loop: it takes less time than to hand it to a thread would."""
+class PredictingDrafter(Proposer):
+    """Proposes what a predictor predicts, on the event loop: handing it to a thread would take longer."""
 
     def __init__(self, drafter: Drafter, predict: Predict):
         self._drafter = drafter
         self._predict = predict
 
     async def propose(self, held: HeldSequence[Drafted], call: ProposeCall) -> Drafted:
-        return propose_guesses(self._drafter, self._predict, held, call)
+        return propose_predicted(self._drafter, self._predict, held, call)
 
 
-def propose_guesses(drafter: Drafter, predict: Predict, held: HeldSequence[Drafted], call: ProposeCall) -> Drafted:
+def propose_predicted(drafter: Drafter, predict: Predict, held: HeldSequence[Drafted], call: ProposeCall) -> Drafted:
     """The proposal of one call. It changes nothing."""
     started_at = time.perf_counter()
     vocab_size = vocab_size_of(held)
-    now = Round(
+    task = ProposalTask(
         options=held.options.sampling,
         rule=held.options.rule,
         vocab_size=vocab_size,
@@ -43,7 +43,7 @@ def propose_guesses(drafter: Drafter, predict: Predict, held: HeldSequence[Draft
         max_tokens=call.count,
         min_confidence=call.min_confidence,
     )
-    drawn = draw_proposal(predict(held, call), now)
+    drawn = draw_proposal(predict(held, call), task)
     is_dense = held.options.encoding is Encoding.DENSE
     return Drafted(
         drafter=drafter,
