@@ -17,11 +17,13 @@ from tests.services import engine_config
 from tests.tiny_models import make_model
 
 PROMPT = [5, 17, 3, 44, 8, 21, 60, 2, 33]
-LAST, TREE = 12, [31, 7, 50, 9]
-"""The last committed token, then two siblings, a child of the first, and its child."""
-PARENTS = [None, 0, 0, 1, 3]
-PATHS = ([], [31], [7], [31, 50], [31, 50, 9])
+LAST, TREE = 12, [7, 31, 50, 9]
+"""The last committed token, then two siblings, a child of the second, and its child."""
+PARENTS = [None, 0, 0, 2, 3]
+PATHS = ([], [7], [31], [31, 50], [31, 50, 9])
 """What comes after the last committed token up to each row."""
+WINDOW = 2
+"""Of sliding layers, by position: the deepest token does not see the third before it, however near it is stored."""
 
 WAYS = [
     ("llama", "plain"),
@@ -33,7 +35,8 @@ WAYS = [
 
 
 def load(folder: Path, kind: str, **changes: Any) -> Runner:
-    return load_runner(engine_config(make_model(folder, kind), **changes))[1]
+    window = {} if kind == "llama" else {"sliding_window": WINDOW}
+    return load_runner(engine_config(make_model(folder, kind, **window), **changes))[1]
 
 
 def chain(runner: Runner, token_ids: list[int]) -> Tensor:
@@ -56,7 +59,6 @@ def tree_batch(runner: Runner, holding: Holding) -> Batch:
 @pytest.mark.parametrize("cache", ["contiguous", "paged"])
 @pytest.mark.parametrize(("kind", "way"), WAYS)
 def test_rows_of_a_tree_are_those_of_its_paths(kind: str, way: str, cache: str, tmp_path: Path) -> None:
-    """The window of the sliding layers, 8 tokens, ends within the prompt."""
     runner = load(tmp_path, kind, runner=way, cache=cache)
     rows = runner.forward(tree_batch(runner, after_prompt(runner))).logits
     expected = torch.stack([chain(runner, [*PROMPT, LAST, *path]) for path in PATHS])
@@ -68,7 +70,7 @@ def test_the_accepted_path_is_kept(cache: str, tmp_path: Path) -> None:
     runner = load(tmp_path, "qwen2_sliding", cache=cache)
     holding = after_prompt(runner)
     runner.forward(tree_batch(runner, holding))
-    runner.cache.keep_path(holding, len(PROMPT), [0, 1, 3])
+    runner.cache.keep_path(holding, len(PROMPT), [0, 2, 3])
     assert holding.length == len(PROMPT) + 3
     rows = run_chunks(runner, [holding], [[40, 41]])[0]
     assert torch.allclose(rows[1], chain(runner, [*PROMPT, LAST, 31, 50, 40, 41]), atol=2e-4)
