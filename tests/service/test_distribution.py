@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-import target_service.verifier as verifier
+import target_service.judging as judging
 from specpair.options import SamplingOptions
 from specpair.rpc.messages import sampling_to_proto
 from specpair.speculation.randomness import Domain, random_words, uniforms
@@ -186,12 +186,12 @@ async def test_joint_distribution_under_any_combination(served: Served, options:
 async def test_shared_noise_is_seen(served: Served, rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: the acceptance draws with the noise that the draft drew its tokens with."""
 
-    def drafting_noise(works: list[verifier.VerifyWork], most: int) -> np.ndarray:
+    def drafting_noise(works: list[judging.VerifyWork], most: int) -> np.ndarray:
         return np.stack(
             [uniforms(random_words(w.options.sampling.seed, Domain.DRAFT, w.call.step, 0, most)) for w in works]
         )
 
-    monkeypatch.setattr(verifier, "acceptance_noise", drafting_noise)
+    monkeypatch.setattr(judging, "acceptance_noise", drafting_noise)
     counts = await draw(served.pair, PLAIN, rule=RULES[rule])
     assert p_value(counts, served.model, PLAIN, 3) < 1e-4
 
@@ -199,6 +199,6 @@ async def test_shared_noise_is_seen(served: Served, rule: str, monkeypatch: pyte
 @pytest.mark.timeout(600)
 async def test_accepting_everything_is_seen(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: no draft token is ever rejected."""
-    monkeypatch.setattr(verifier, "acceptance_noise", lambda works, most: np.zeros((len(works), most)))
+    monkeypatch.setattr(judging, "acceptance_noise", lambda works, most: np.zeros((len(works), most)))
     counts = await draw(served.pair, PLAIN, 600, rule=RULES["token"])
     assert p_value(counts, served.model, PLAIN, 3) < 1e-6
