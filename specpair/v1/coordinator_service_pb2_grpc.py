@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class CoordinatorServiceStub:
-    """Generates text with the pair.
+    """Generates text with a draft and a target.
     """
 
     def __init__(self, channel):
@@ -48,18 +48,18 @@ class CoordinatorServiceStub:
 
 
 class CoordinatorServiceServicer:
-    """Generates text with the pair.
+    """Generates text with a draft and a target.
     """
 
     def GenerateTokens(self, request, context):
-        """Generates tokens; each message carries what one round committed, the last one the request's numbers.
+        """Generates tokens. Each message carries what one round committed; the last message of each output has its numbers.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetPairInfo(self, request, context):
-        """Says which pair serves, within which limits, and whether all of it is ready.
+        """Describes the pair that serves: its models, their limits and their state.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -87,7 +87,7 @@ def add_CoordinatorServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class CoordinatorService:
-    """Generates text with the pair.
+    """Generates text with a draft and a target.
     """
 
     @staticmethod

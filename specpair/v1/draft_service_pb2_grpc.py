@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class DraftServiceStub:
-    """Proposes tokens with a small model.
+    """Proposes tokens, with a small model or without one.
     """
 
     def __init__(self, channel):
@@ -48,7 +48,7 @@ class DraftServiceStub:
 
 
 class DraftServiceServicer:
-    """Proposes tokens with a small model.
+    """Proposes tokens, with a small model or without one.
     """
 
     def ProposeTokens(self, request, context):
@@ -59,8 +59,8 @@ class DraftServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def StreamProposals(self, request_iterator, context):
-        """The same call for many sequences over one stream, several to a message; answers come in the order in which they
-        are ready.
+        """The same call for many sequences over one stream, with several calls in a message. Answers are sent in the order in
+        which they are ready.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -88,7 +88,7 @@ def add_DraftServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class DraftService:
-    """Proposes tokens with a small model.
+    """Proposes tokens, with a small model or without one.
     """
 
     @staticmethod

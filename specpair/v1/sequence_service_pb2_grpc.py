@@ -28,8 +28,8 @@ if _version_not_supported:
 class SequenceServiceStub:
     """The sequences of a model process. Draft and target both serve it, beside their hot call.
 
-    The caller owns the tokens; the process holds a cache of them. Whatever the process loses, the caller
-    opens again, at the cost of time alone.
+    The caller owns the tokens; the process holds a cache of them. If the process loses a sequence, the caller opens it
+    again, which costs only time.
     """
 
     def __init__(self, channel):
@@ -73,47 +73,47 @@ class SequenceServiceStub:
 class SequenceServiceServicer:
     """The sequences of a model process. Draft and target both serve it, beside their hot call.
 
-    The caller owns the tokens; the process holds a cache of them. Whatever the process loses, the caller
-    opens again, at the cost of time alone.
+    The caller owns the tokens; the process holds a cache of them. If the process loses a sequence, the caller opens it
+    again, which costs only time.
     """
 
     def GetModelInfo(self, request, context):
-        """Says which model is served, within which limits.
+        """Describes the model that is served, and its limits.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def GetTokenizer(self, request, context):
-        """The model's tokenizer, so that a coordinator needs no model files. NOT_FOUND if the model has none.
+        """Sends the model's tokenizer, so that a coordinator needs no model files. NOT_FOUND if the model has none.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def OpenSequence(self, request, context):
-        """Registers a sequence. The same id with the same body is answered as before.
+        """Registers a sequence. The same id with the same body gets the same answer.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RollbackSequence(self, request, context):
-        """Drops tokens from the end; a length behind the prompt is legal.
+        """Drops tokens from the end; the length may be shorter than the prompt.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ForkSequence(self, request, context):
-        """Makes a second sequence that begins with the tokens of a first; they share cache blocks.
+        """Makes a second sequence that begins with the tokens of a first one. They share cache blocks where the cache can.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def CloseSequence(self, request, context):
-        """Forgets a sequence and frees its blocks. Closing an unknown sequence is no error.
+        """Forgets a sequence and frees its blocks. Closing an unknown sequence is not an error.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -163,8 +163,8 @@ def add_SequenceServiceServicer_to_server(servicer, server):
 class SequenceService:
     """The sequences of a model process. Draft and target both serve it, beside their hot call.
 
-    The caller owns the tokens; the process holds a cache of them. Whatever the process loses, the caller
-    opens again, at the cost of time alone.
+    The caller owns the tokens; the process holds a cache of them. If the process loses a sequence, the caller opens it
+    again, which costs only time.
     """
 
     @staticmethod

@@ -26,7 +26,7 @@ if _version_not_supported:
 
 
 class TargetServiceStub:
-    """Verifies proposals with the model whose text is wanted.
+    """Verifies proposals with the model whose text is generated.
     """
 
     def __init__(self, channel):
@@ -53,27 +53,27 @@ class TargetServiceStub:
 
 
 class TargetServiceServicer:
-    """Verifies proposals with the model whose text is wanted.
+    """Verifies proposals with the model whose text is generated.
     """
 
     def VerifyProposal(self, request, context):
-        """Verifies a proposal and adds a token of the target's own. Without a proposal: plain decoding.
+        """Verifies a proposal and adds a token of the target's own. Without a proposal this is plain decoding.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def StreamVerifications(self, request_iterator, context):
-        """The same call for many sequences over one stream, several to a message; answers come in the order in which they
-        are ready.
+        """The same call for many sequences over one stream, with several calls in a message. Answers are sent in the order in
+        which they are ready.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ScoreTokens(self, request, context):
-        """Says how likely each token of a text is, given those before it. Needs no sequence; what it computes is kept as a
-        prefix for sequences that begin alike.
+        """Reports the logprob of each token of a text, given those before it. It needs no sequence. The cache that it computes is
+        kept as a prefix for sequences with the same beginning.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -106,7 +106,7 @@ def add_TargetServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class TargetService:
-    """Verifies proposals with the model whose text is wanted.
+    """Verifies proposals with the model whose text is generated.
     """
 
     @staticmethod
