@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from command.scrape import Endpoint
-from command.top import ask_all
-from command.top_figures import BLOCK_STATES, model_figures, state, traffic
+from command.top.figures import BLOCK_STATES, model_figures, state, traffic
+from command.top.scrape import Endpoint
+from command.top.top import ask_all
 from specpair.server.config import ServerConfig
 from specpair.server.metrics_endpoint import metrics_endpoint
 from tests.service.test_cli_chat import on_terminal

@@ -11,11 +11,12 @@ from typer.testing import CliRunner
 
 from command.bundled import resolve_model
 from command.failures import CommandError
+from command.generation.request import completion_request
+from command.generation.results import Completion, json_document, summary_line
 from command.info import info_table, is_ready
 from command.main import app
-from command.options import listed, number_or_auto
-from command.request import completion_request
-from command.results import Completion, json_document, summary_line
+from coordinator.config import number_or_auto
+from specpair.flags import listed
 from specpair.options import Drafter, Encoding, Rule
 from specpair.rpc.messages import encoding_to_proto, rule_to_proto
 from specpair.v1 import coordinator_service_pb2 as pb

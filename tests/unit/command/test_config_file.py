@@ -7,7 +7,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from command.config_file import make_configurable
+from command.flags.config_file import make_configurable
 from command.main import app
 
 

@@ -1,6 +1,6 @@
 """A conversation as prompts: everything that was said, in order, in the format of the model."""
 
-from command.conversation import Conversation
+from command.generation.conversation import Conversation
 from specpair.v1 import coordinator_service_pb2 as pb
 
 

@@ -3,8 +3,8 @@
 import pytest
 from typer.testing import CliRunner
 
-from command.local_pair import plan_service
 from command.main import app
+from command.pair.local_pair import plan_service
 
 
 @pytest.mark.parametrize("command", [["serve", "draft"], ["serve", "target"], ["up"]])

@@ -9,9 +9,9 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
-import command.up
-from command.local_pair import ServicePlan
+import command.pair.up
 from command.main import app
+from command.pair.local_pair import ServicePlan
 from specpair.engine_config import EngineConfig
 
 
@@ -76,7 +76,7 @@ def test_up_divides_a_gpu(flags: list[str], draft: str, target: str, monkeypatch
         plans.extend(given)
         await asyncio.sleep(0)
 
-    monkeypatch.setattr(command.up, "_run", keep)
+    monkeypatch.setattr(command.pair.up, "_run", keep)
     result = CliRunner().invoke(app, ["up", *flags])
     assert result.exit_code == 0, result.output
     found = {

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-import command.up
-from command.local_pair import ServicePlan
+import command.pair.up
 from command.main import app
+from command.pair.local_pair import ServicePlan
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def planned(monkeypatch: pytest.MonkeyPatch) -> list[ServicePlan]:
         plans.extend(given)
         await asyncio.sleep(0)
 
-    monkeypatch.setattr(command.up, "_run", keep)
+    monkeypatch.setattr(command.pair.up, "_run", keep)
     return plans
 
 

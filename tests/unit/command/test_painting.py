@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from command.painting import ColorPrinter, InTurn, PlainPrinter
+from command.generation.painting import ColorPrinter, InTurn, PlainPrinter
 from specpair.v1 import coordinator_service_pb2 as pb
 
 ACCEPTED, CORRECTION, TARGET = pb.TOKEN_ORIGIN_ACCEPTED, pb.TOKEN_ORIGIN_CORRECTION, pb.TOKEN_ORIGIN_TARGET

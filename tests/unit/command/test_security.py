@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-import command.up
+import command.pair.up
 import coordinator.serve
 import draft_service.serve
 import target_service.serve
-from command import child
-from command.local_pair import ServicePlan
+from command.pair import child
+from command.pair.local_pair import ServicePlan
 from specpair.security.settings import ChannelSecurity, ServerSecurity, TlsFiles
 from tests.unit.command.test_commands import run
 
@@ -87,7 +87,7 @@ def test_up_protects_the_coordinator_alone(monkeypatch: pytest.MonkeyPatch) -> N
     async def keep(plans: list[ServicePlan], *rest: Any, **others: Any) -> None:
         planned.extend(plans)
 
-    monkeypatch.setattr(command.up, "_run", keep)
+    monkeypatch.setattr(command.pair.up, "_run", keep)
     status, _, errors = run("up", "--host", "0.0.0.0", "--tokens-file", "t", "--drafter", "ngram")
     assert status == 0, errors
     protected = {plan.name: "--tokens-file" in plan.arguments for plan in planned}

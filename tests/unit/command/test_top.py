@@ -9,13 +9,13 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from command.exposition import Exposition
 from command.failures import CommandError
 from command.main import app
-from command.scrape import Endpoint, Scrape
-from command.top import ask_all, view
-from command.top_figures import model_figures, state, traffic, uptime
-from command.top_view import state_line
+from command.top.exposition import Exposition
+from command.top.figures import model_figures, state, traffic, uptime
+from command.top.scrape import Endpoint, Scrape
+from command.top.top import ask_all, view
+from command.top.view import state_line
 
 COORDINATOR = """\
 # HELP specpair_spec_decode_num_draft_tokens_total Proposed tokens.

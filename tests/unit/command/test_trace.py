@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from command.chrome_trace import Sample, Span, Track, chrome_trace
 from command.failures import CommandError
-from command.trace import write_trace
-from command.trace_spans import trace_document
+from command.trace.chrome_trace import Sample, Span, Track, chrome_trace
+from command.trace.spans import trace_document
+from command.trace.trace import write_trace
 from specpair.v1 import coordinator_service_pb2 as pb
 
 NAMES = ("process_name", "thread_name", "process_sort_index", "thread_sort_index")

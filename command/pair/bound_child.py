@@ -1,4 +1,4 @@
-"""`python -m command.bound_child PID ...`: the specpair command as a child that does not outlive the process PID.
+"""`python -m command.pair.bound_child PID ...`: the specpair command as a child that does not outlive the process PID.
 
 A parent that is killed with SIGKILL cannot stop its children. On Linux the kernel then sends them SIGTERM; elsewhere
 they run on, as the children of a killed process do.

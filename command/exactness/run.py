@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from command.exactness_draws import draw_all, draw_one
+from command.exactness.draws import draw_all, draw_one
 from command.failures import CommandError
 from specpair.errors import NotSupportedError
 from specpair.exactness.draws import Draw, Drawn, Prompt

@@ -14,15 +14,16 @@ has such a flag. Flags given on the command line beat the environment, which bea
 
 import difflib
 import functools
-import inspect
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
+from inspect import Parameter
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from command.failures import WRONG_USE, CommandError, friendly
+from command.flags.signature import Command, add_parameters
 
 Values = dict[str, Any]
 """By parameter of a command or, for a group, by command."""
@@ -164,15 +165,12 @@ def _path(context: typer.Context) -> list[str]:
     return names
 
 
-def _configurable(command: Callable[..., None]) -> Callable[..., None]:
+def _configurable(command: Command) -> Command:
     """The command with the option, which has done its work before the command runs."""
 
     @functools.wraps(command)
     def run(*args: Any, config: Path | None = None, **kwargs: Any) -> None:
         command(*args, **kwargs)
 
-    signature = inspect.signature(command)
-    option = inspect.Parameter(CONFIG, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=ConfigOption)
-    run.__signature__ = signature.replace(parameters=[*signature.parameters.values(), option])  # type: ignore[attr-defined]
-    run.__annotations__ = {**command.__annotations__, CONFIG: ConfigOption}
+    add_parameters(run, [Parameter(CONFIG, Parameter.KEYWORD_ONLY, default=None, annotation=ConfigOption)])
     return run

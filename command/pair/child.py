@@ -50,7 +50,7 @@ class Child:
         process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
-            "command.bound_child",
+            "command.pair.bound_child",
             str(os.getpid()),
             *arguments,
             stdin=asyncio.subprocess.DEVNULL,

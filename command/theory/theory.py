@@ -9,10 +9,10 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from command import options as opt
 from command.failures import WRONG_USE, CommandError, friendly
-from command.theory_inputs import parse_acceptance, parse_pair, read_text
-from command.theory_report import (
+from command.flags.shared import JsonOption, NoColorOption
+from command.theory.inputs import parse_acceptance, parse_pair, read_text
+from command.theory.report import (
     AcceptanceReport,
     SpeedupReport,
     acceptance_json,
@@ -24,6 +24,7 @@ from command.theory_report import (
     table_4,
 )
 from specpair.errors import InvalidFieldError
+from specpair.flags import SPECULATION
 from specpair.options import check_range
 from specpair.theory.points import Point, read_points, typical
 from specpair.theory.speedup import MAX_NUM_SPECULATIVE_TOKENS
@@ -51,9 +52,8 @@ OverheadOption = Annotated[
     ),
 ]
 MaxShownOption = Annotated[
-    int, typer.Option("--max-num-speculative-tokens", help="Largest K shown.", rich_help_panel=opt.SPECULATION)
+    int, typer.Option("--max-num-speculative-tokens", help="Largest K shown.", rich_help_panel=SPECULATION)
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
 @app.command("speedup")
@@ -75,7 +75,7 @@ def show_speedup(
     overhead: OverheadOption = 0.0,
     max_num_speculative_tokens: MaxShownOption = SHOWN,
     json: JsonOption = False,
-    no_color: opt.NoColorOption = False,
+    no_color: NoColorOption = False,
 ) -> None:
     """Show what each K gives: tokens per round, speed, operations and reads against the target alone.
 
@@ -118,7 +118,7 @@ def show_acceptance(
         typer.Option("--lenience", help="Show the token rule with this lenience too (0 to 1; below 1 is lossy)."),
     ] = None,
     json: JsonOption = False,
-    no_color: opt.NoColorOption = False,
+    no_color: NoColorOption = False,
 ) -> None:
     """Show how often a draft token is accepted, from the two distributions that it is judged by.
 
@@ -148,7 +148,7 @@ def show_published(
     wants_example: Annotated[
         bool, typer.Option("--example", help="The worked example of Shekhar's introduction: 50 ms, 5 ms, K = 4.")
     ] = False,
-    no_color: opt.NoColorOption = False,
+    no_color: NoColorOption = False,
 ) -> None:
     """Reproduce published figures from their inputs, the printed value beside ours. Without an option, all of them.
 
@@ -192,7 +192,7 @@ def plot(
             "--num-speculative-tokens",
             help="K of a curve over acceptance; may be given several times. Default: those of the points, or "
             "1 2 3 5 8.",
-            rich_help_panel=opt.SPECULATION,
+            rich_help_panel=SPECULATION,
         ),
     ] = None,
     max_num_speculative_tokens: MaxShownOption = SHOWN,

@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from command.flags.option import options
+from command.generation.request_options import RequestOptions
 from specpair.errors import InvalidFieldError
 from specpair.options import MAX_SEED, MAX_UINT32, Drafter, Encoding, Rule, check_range
 from specpair.rpc.messages import drafter_to_proto, encoding_to_proto, rule_to_proto
@@ -15,13 +17,7 @@ from specpair.v1 import coordinator_service_pb2 as pb
 
 STDIN = "-"
 
-FLAGS = {
-    "stop_strings": "--stop",
-    "stop_token_ids": "--stop-token-id",
-    "allowed_token_ids": "--allowed-token-id",
-    "banned_token_ids": "--banned-token-id",
-}
-"""Where a flag is not called after its field."""
+FLAGS = {option.field: option.words for option in options(RequestOptions).values()}
 
 TO_PROTO: dict[type, Callable[[Any], int]] = {
     Rule: rule_to_proto,
@@ -59,7 +55,7 @@ def checked_text(field: str, data: bytes) -> str:
 
 
 def _set(message: Any, name: str, value: Any) -> None:
-    flag = FLAGS.get(name, "--" + name.replace("_", "-"))
+    flag = FLAGS.get(name, name)
     if type(value) in TO_PROTO:
         setattr(message, name, TO_PROTO[type(value)](value))
     elif name == "logit_bias":

@@ -8,8 +8,8 @@ import urllib.request
 from collections import deque
 from typing import NamedTuple
 
-from command.exposition import Exposition
 from command.failures import WRONG_USE, CommandError
+from command.top.exposition import Exposition
 from specpair.security.credentials import http_client_context
 from specpair.security.settings import PLAIN, ChannelSecurity, TlsFiles
 from specpair.security.tokens import AUTHORIZATION, bearer, token_of

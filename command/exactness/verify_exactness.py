@@ -13,15 +13,16 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from command import options as opt
 from command.connection import coordinator_at
 from command.failures import FAILED, WRONG_USE, CommandError, friendly
-from command.request import checked_text
+from command.flags.shared import DEFAULT_ADDRESS, AddressOption, JsonOption, NoColorOption
+from command.generation.request import checked_text
 from specpair.errors import InvalidFieldError, SpecpairError
+from specpair.flags import SPECULATION
 from specpair.options import Rule, check_range
 
 if TYPE_CHECKING:  # they want scipy, which no other command needs
-    from command.exactness_run import Wishes
+    from command.exactness.run import Wishes
     from specpair.exactness.plan import Settings
     from specpair.exactness.report import Report
 
@@ -47,7 +48,7 @@ def verify_exactness(
     rule: Annotated[
         list[Rule] | None,
         typer.Option(
-            "--rule", help="Rule to test; may be given several times. Default: all.", rich_help_panel=opt.SPECULATION
+            "--rule", help="Rule to test; may be given several times. Default: all.", rich_help_panel=SPECULATION
         ),
     ] = None,
     num_speculative_tokens: Annotated[
@@ -55,7 +56,7 @@ def verify_exactness(
         typer.Option(
             "--num-speculative-tokens",
             help="Tokens proposed per round. Default: 3, or as many as the server allows.",
-            rich_help_panel=opt.SPECULATION,
+            rich_help_panel=SPECULATION,
         ),
     ] = None,
     draws: Annotated[
@@ -69,9 +70,9 @@ def verify_exactness(
         int | None, typer.Option("--seed", help="Repeats an earlier run; drawn and reported by default.")
     ] = None,
     concurrency: Annotated[int, typer.Option("--concurrency", help="Requests under way at once.")] = CONCURRENCY,
-    address: opt.AddressOption = opt.DEFAULT_ADDRESS,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    no_color: opt.NoColorOption = False,
+    address: AddressOption = DEFAULT_ADDRESS,
+    json: JsonOption = False,
+    no_color: NoColorOption = False,
 ) -> None:
     """Verify on a running deployment that speculation changes nothing but the speed.
 
@@ -89,7 +90,7 @@ def verify_exactness(
     try:
         _check_numbers(draws, alpha, seed, concurrency)
         _check_scipy()
-        from command.exactness_run import Wishes
+        from command.exactness.run import Wishes
 
         wishes = Wishes(
             prompts=tuple(checked_text("--prompt", os.fsencode(text)) for text in prompt or ()) or None,
@@ -123,7 +124,7 @@ def _check_scipy() -> None:
 
 
 async def _run(address: str, wishes: "Wishes", alpha: float, concurrency: int) -> "tuple[Settings, Report]":
-    from command.exactness_run import describe, settings_for, verify
+    from command.exactness.run import describe, settings_for, verify
 
     async with coordinator_at(address) as stub:
         pair = await describe(stub)
@@ -147,7 +148,7 @@ def _show(progress: Progress, name: str, total: int) -> Callable[[], None]:
 
 
 def _print(settings: "Settings", report: "Report", *, is_json: bool, is_plain: bool) -> None:
-    from command.exactness_report import json_report, print_report
+    from command.exactness.report import json_report, print_report
 
     if is_json:
         typer.echo(json_report(report, settings))

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from command.exposition import Exposition
+from command.top.exposition import Exposition
 
 LATENCIES = {
     "first token": "specpair_time_to_first_token_seconds",

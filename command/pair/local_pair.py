@@ -10,7 +10,7 @@ from typing import Any
 
 from rich.console import Console
 
-from command.child import Child, OnLine
+from command.pair.child import Child, OnLine
 from specpair.rpc.addresses import join_address
 
 LOOPBACK = "127.0.0.1"

@@ -5,19 +5,20 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
 
-from command import generate_options as own
-from command import options as opt
 from command.connection import coordinator_at
-from command.conversation import Conversation
 from command.failures import CommandError, friendly
-from command.generate import print_summary, takes_colors
-from command.painting import ColorPrinter, PlainPrinter
-from command.request import checked_text, completion_request
+from command.flags.shared import DEFAULT_ADDRESS, AddressOption, NoColorOption
+from command.flags.signature import takes
+from command.generation.conversation import Conversation
+from command.generation.generate import print_summary, takes_colors
+from command.generation.painting import ColorPrinter, PlainPrinter
+from command.generation.request import checked_text, completion_request
+from command.generation.request_options import request_fields, request_parameters
 from specpair.errors import NotSupportedError, PromptTooLongError, SpecpairError
 from specpair.tracing import trace_metadata
 from specpair.v1 import coordinator_service_pb2 as pb
@@ -31,6 +32,13 @@ MakePrinter = Callable[[], PlainPrinter | ColorPrinter]
 
 
 @friendly
+@takes(
+    request_parameters(
+        *("temperature", "top_k", "top_p", "min_p", "seed", "max_tokens", "stop_strings"),
+        *("num_speculative_tokens", "rule", "drafter"),
+        max_tokens=MAX_TOKENS,
+    )
+)
 def chat(
     system: Annotated[
         str | None, typer.Option("--system", help="What the model is told before the conversation.")
@@ -41,20 +49,10 @@ def chat(
             "--plain", help="For models without a chat format: lines and answers are one text, which the model goes on."
         ),
     ] = False,
-    temperature: opt.TemperatureOption = None,
-    top_k: own.TopKOption = None,
-    top_p: own.TopPOption = None,
-    min_p: own.MinPOption = None,
-    seed: opt.SeedOption = None,
-    max_tokens: Annotated[
-        int, typer.Option("--max-tokens", help="Most tokens of an answer.", rich_help_panel=opt.SAMPLING)
-    ] = MAX_TOKENS,
-    stop: own.StopOption = None,
-    num_speculative_tokens: own.CountOption = None,
-    rule: own.RuleOption = None,
-    drafter: own.DrafterOption = None,
-    address: opt.AddressOption = opt.DEFAULT_ADDRESS,
-    no_color: opt.NoColorOption = False,
+    *,
+    address: AddressOption = DEFAULT_ADDRESS,
+    no_color: NoColorOption = False,
+    **values: Any,
 ) -> None:
     """Talk with the pair.
 
@@ -63,19 +61,7 @@ def chat(
     target's own tokens after proposals blue; the numbers of each answer go to standard error. Lines may come from
     a pipe or a file as well.
     """
-    options = completion_request(
-        "",
-        temperature=temperature,
-        top_k=top_k,
-        top_p=top_p,
-        min_p=min_p,
-        seed=seed,
-        max_tokens=max_tokens,
-        stop_strings=stop,
-        num_speculative_tokens=num_speculative_tokens,
-        rule=rule,
-        drafter=drafter,
-    )
+    options = completion_request("", **request_fields(values))
     if system is not None:
         system = checked_text("--system", os.fsencode(system))
     console = Console(highlight=False)

@@ -7,7 +7,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from command.top_figures import LATENCIES, PARTS, ModelFigures, Quantiles, State, Traffic
+from command.top.figures import LATENCIES, PARTS, ModelFigures, Quantiles, State, Traffic
 
 BAR_WIDTH = 24
 NOTHING = "-"

@@ -9,12 +9,12 @@ from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.text import Text
 
-from command import options as opt
-from command.access import current_access
 from command.failures import CommandError, friendly
-from command.scrape import Endpoint
-from command.top_figures import Traffic, model_figures, state, traffic, uptime
-from command.top_view import ModelColumn, top_view
+from command.flags.access import current_access
+from command.flags.shared import NoColorOption
+from command.top.figures import Traffic, model_figures, state, traffic, uptime
+from command.top.scrape import Endpoint
+from command.top.view import ModelColumn, top_view
 from specpair.options import check_range
 
 NONE = "none"
@@ -37,7 +37,7 @@ def top(
     interval: Annotated[float, typer.Option("--interval", help="Seconds between two looks.")] = 1.0,
     window: Annotated[float, typer.Option("--window", help="Seconds that `last` looks back.")] = 10.0,
     once: Annotated[bool, typer.Option("--once", help="Print the figures since the start, and end.")] = False,
-    no_color: opt.NoColorOption = False,
+    no_color: NoColorOption = False,
 ) -> None:
     """Show acceptance, throughput, latency and caches as they are; Ctrl-C ends.
 

@@ -1,14 +1,15 @@
 """`--otel`: traces of what a command does, for commands that take part in requests."""
 
 import functools
-import inspect
 import os
 from collections.abc import Callable
+from inspect import Parameter
 from typing import Annotated, Any
 
 import typer
 
 from command.failures import friendly
+from command.flags.signature import Command, add_parameters
 from specpair.tracing import span, tracing
 
 ENVIRONMENT_VARIABLE = "SPECPAIR_OTEL"
@@ -22,8 +23,6 @@ OtelOption = Annotated[
         "specpair[otel].",
     ),
 ]
-
-Command = Callable[..., None]
 
 
 def traced_service(name: str, command: Command) -> Command:
@@ -61,10 +60,7 @@ def _with_option(command: Command, traced: Command) -> Command:
     def run(*args: Any, otel: bool = False, **kwargs: Any) -> None:
         (friendly(traced) if otel else command)(*args, **kwargs)
 
-    signature = inspect.signature(command)
-    option = inspect.Parameter("otel", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=OtelOption)
-    run.__signature__ = signature.replace(parameters=[*signature.parameters.values(), option])  # type: ignore[attr-defined]
-    run.__annotations__ = {**command.__annotations__, "otel": OtelOption}
+    add_parameters(run, [Parameter("otel", Parameter.KEYWORD_ONLY, default=False, annotation=OtelOption)])
     return run
 
 

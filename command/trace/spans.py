@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from command.chrome_trace import Sample, Span, Track, chrome_trace
+from command.trace.chrome_trace import Sample, Span, Track, chrome_trace
 from specpair.v1 import coordinator_service_pb2 as pb
 
 COORDINATOR, DRAFT, TARGET, NETWORK = "coordinator", "draft", "target", "network"
