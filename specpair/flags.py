@@ -16,7 +16,7 @@ LOGGING = "Logging"
 
 
 class Range(NamedTuple):
-    """The limits of a number; None is outside of no range."""
+    """The limits of a number. A None, where the type allows it, is within all limits."""
 
     low: float
     high: float
@@ -29,7 +29,8 @@ class Flag:
     """How a field is set on a command line."""
 
     help: str
-    """What the field is, in a sentence or two; `{peer}` is the other side of a connection."""
+    """What the field is, in a sentence or two; `{peer}` is the other side of a connection, `{variable}` the
+    environment variable with a token."""
     panel: str | None = None
     """Under which heading the help lists it."""
     name: str | None = None

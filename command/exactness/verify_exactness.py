@@ -38,6 +38,19 @@ MAX_CONCURRENCY = 1024
 MAX_RUN_SEED = 2**53 - 1
 """So that any JSON reader keeps it whole."""
 
+RuleOption = Annotated[
+    list[Rule] | None,
+    typer.Option("--rule", help="Rule to test; may be given several times. Default: all.", rich_help_panel=SPECULATION),
+]
+CountOption = Annotated[
+    int | None,
+    typer.Option(
+        "--num-speculative-tokens",
+        help="Tokens proposed per round. Default: 3, or as many as the server allows.",
+        rich_help_panel=SPECULATION,
+    ),
+]
+
 
 @friendly
 def verify_exactness(
@@ -45,20 +58,8 @@ def verify_exactness(
         list[str] | None,
         typer.Option("--prompt", help="Text to go on from; may be given several times. Default: two short ones."),
     ] = None,
-    rule: Annotated[
-        list[Rule] | None,
-        typer.Option(
-            "--rule", help="Rule to test; may be given several times. Default: all.", rich_help_panel=SPECULATION
-        ),
-    ] = None,
-    num_speculative_tokens: Annotated[
-        int | None,
-        typer.Option(
-            "--num-speculative-tokens",
-            help="Tokens proposed per round. Default: 3, or as many as the server allows.",
-            rich_help_panel=SPECULATION,
-        ),
-    ] = None,
+    rule: RuleOption = None,
+    num_speculative_tokens: CountOption = None,
     draws: Annotated[
         int,
         typer.Option("--draws", help="Outputs per prompt, option set and rule: four times as many see half as much."),

@@ -40,10 +40,11 @@ Options = dict[str, Option]
 """By name."""
 
 
-def options(config: type, prefix: str = "", *, only: tuple[str, ...] = (), without: tuple[str, ...] = ()) -> Options:
+def options(config: type, prefix: str = "", *, only: tuple[str, ...] = ()) -> Options:
     """The options of all fields that have flags, or of those fields `only`. The prefix begins their names."""
-    names = set(only or (field.name for field in fields(config))) - set(without)
-    return {option.name: option for option in _options(config, prefix) if option.field.partition(".")[0] in names}
+    return {
+        option.name: option for option in _options(config, prefix) if not only or option.field.partition(".")[0] in only
+    }
 
 
 def parameters(
@@ -94,33 +95,33 @@ def configured(config: type[Config], values: Mapping[str, Any], prefix: str = ""
 def _options(config: type, prefix: str) -> Iterator[Option]:
     hints = get_type_hints(config, include_extras=True)
     for field in fields(config):
-        kind, *extras = get_args(hints[field.name]) if get_origin(hints[field.name]) is Annotated else [None]
-        limits = next((extra for extra in extras if isinstance(extra, Range)), None)
-        for extra in extras:
-            if isinstance(extra, Part):
-                for inner, flag in extra.items():
-                    name = f"{prefix}{field.name}_{inner}"
-                    yield Option(name=name, field=f"{field.name}.{inner}", kind=str | None, flag=flag)
-            if isinstance(extra, Flag):
-                name = prefix + (extra.name or field.name)
-                default = Parameter.empty if field.default is MISSING else field.default
-                if extra.kind is not None and default is not Parameter.empty:
-                    default = extra.kind()
-                yield Option(
-                    name=name, field=field.name, kind=extra.kind or kind, flag=extra, limits=limits, default=default
-                )
+        hint = hints[field.name]
+        kind, *extras = get_args(hint) if get_origin(hint) is Annotated else [hint]
+        found = {type(extra): extra for extra in extras}
+        for inner, flag in found.get(Part, {}).items():
+            name = f"{prefix}{field.name}_{inner}"
+            yield Option(name=name, field=f"{field.name}.{inner}", kind=str | None, flag=flag)
+        if flag := found.get(Flag):
+            yield Option(
+                name=prefix + (flag.name or field.name),
+                field=field.name,
+                kind=flag.kind or kind,
+                flag=flag,
+                limits=found.get(Range),
+                default=flag.kind() if flag.kind else Parameter.empty if field.default is MISSING else field.default,
+            )
 
 
 def _typer_option(option: Option, default: Any, help: str, has_variables: bool, peer: str) -> Any:
     flag, limits = option.flag, option.limits
-    shown = limits.shown if limits is not None else "none"
-    variables = [VARIABLE + option.name.upper(), *flag.variables] if has_variables else []
+    variable = VARIABLE + option.name.upper()
+    variables = [variable, *flag.variables] if has_variables else []
     return typer.Option(
         option.words,
         envvar=variables if len(variables) > 1 else "".join(variables) or None,
-        help=help.replace("{peer}", peer).replace("{variable}", (VARIABLE + option.name.upper()).removesuffix("_FILE")),
-        min=limits.low if limits is not None and shown != "none" else None,
-        max=limits.high if limits is not None and shown == "both" else None,
+        help=help.replace("{peer}", peer).replace("{variable}", variable.removesuffix("_FILE")),
+        min=limits.low if limits is not None and limits.shown != "none" else None,
+        max=limits.high if limits is not None and limits.shown == "both" else None,
         metavar=flag.metavar,
         show_default=flag.default_text if flag.default_text is not None and default is None else True,
         parser=_parser(flag) if flag.parse is not None else None,

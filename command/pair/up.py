@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from inspect import Parameter
 from typing import Annotated, Any
 
 import typer
@@ -14,7 +15,7 @@ from command.flags.shared import NoColorOption
 from command.flags.signature import takes
 from command.generation.generate import run_generation
 from command.generation.request import completion_request
-from command.generation.request_options import SAMPLING, request_fields, request_parameters
+from command.generation.request_options import request_fields, request_parameters
 from command.pair.gpu_shares import gpu_shares
 from command.pair.local_pair import (
     LOOPBACK,
@@ -73,7 +74,7 @@ def own_options(name: str) -> Options:
     )
 
 
-def own_parameters(name: str) -> list[Any]:
+def own_parameters(name: str) -> list[Parameter]:
     """No environment sets them: its variables are those of a service that is started by itself."""
     port, metrics = USUAL_PORTS[f"{name}_port"], USUAL_PORTS[f"{name}_metrics_port"]
     help = {
@@ -81,7 +82,8 @@ def own_parameters(name: str) -> list[Any]:
         f"{name}_port": f"Port of the {name}; {port}, or a free one with --prompt.",
         f"{name}_metrics_port": f"Port of the {name}'s /metrics; {metrics}, or none with --prompt. 0 switches it off.",
     }
-    return parameters(own_options(name), help=help, has_variables=False, **{f"{name}_port": None})
+    unset: dict[str, Any] = {f"{name}_port": None}
+    return parameters(own_options(name), help=help, has_variables=False, **unset)
 
 
 @friendly
@@ -103,7 +105,7 @@ def own_parameters(name: str) -> list[Any]:
     ),
     own_parameters("draft"),
     own_parameters("target"),
-    request_parameters("temperature", "seed"),
+    request_parameters("temperature", "seed", "max_tokens", max_tokens=128),
 )
 def up(
     draft: Annotated[
@@ -124,9 +126,6 @@ def up(
     prompt: Annotated[
         str | None, typer.Option("--prompt", help="Generate one completion of this text, then stop everything.")
     ] = None,
-    max_tokens: Annotated[
-        int, typer.Option("--max-tokens", help="Most tokens of the completion.", rich_help_panel=SAMPLING)
-    ] = 128,
     no_color: NoColorOption = False,
     **values: Any,
 ) -> None:
@@ -140,7 +139,7 @@ def up(
     if prompt is not None:
         if values["tokens_file"] is not None:
             raise CommandError("--prompt is asked without a token: leave --tokens-file out", WRONG_USE)
-        request = completion_request(prompt, max_tokens=max_tokens, **request_fields(values))
+        request = completion_request(prompt, **request_fields(values))
     values |= chosen_ports(values, is_once=request is not None)
     plans = plan_services(values, model_to_load(draft, values["drafter"]), resolve_model(target, "target"))
     url = f"http://{reachable_address(values['host'], port)}" if (port := values["http_port"]) else None

@@ -56,6 +56,16 @@ MaxShownOption = Annotated[
 ]
 
 
+PointsOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--points",
+        help='Measured points: a JSON list, or an object with one under "points", of objects with label, '
+        "num_speculative_tokens, acceptance, cost_ratio, predicted and measured.",
+    ),
+]
+
+
 @app.command("speedup")
 @friendly
 def show_speedup(
@@ -175,14 +185,7 @@ def plot(
         typer.Option("--cost-ratio", help="Time of a draft step over that of a target step; with --points, theirs."),
     ] = None,
     overhead: OverheadOption = 0.0,
-    points: Annotated[
-        Path | None,
-        typer.Option(
-            "--points",
-            help='Measured points: a JSON list, or an object with one under "points", of objects with label, '
-            "num_speculative_tokens, acceptance, cost_ratio, predicted and measured.",
-        ),
-    ] = None,
+    points: PointsOption = None,
     over: Annotated[
         Literal["num-speculative-tokens", "acceptance"], typer.Option("--over", help="What the curves run over.")
     ] = "num-speculative-tokens",

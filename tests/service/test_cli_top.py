@@ -15,7 +15,7 @@ from specpair.server.metrics_endpoint import metrics_endpoint
 from tests.service.test_cli_chat import on_terminal
 from tests.services import engine_config, running_pair
 from tests.tiny_models import make_model
-from tests.unit.command.test_top import COORDINATOR, answering
+from tests.unit.command.top.test_top import COORDINATOR, answering
 
 PROMPT = [5, 2, 7, 2, 11]
 

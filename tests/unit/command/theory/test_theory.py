@@ -283,6 +283,6 @@ def test_only_plots_load_matplotlib() -> None:
         "print([name for name in ('torch', 'numpy', 'matplotlib') if name in sys.modules])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script], cwd=Path(__file__).parents[3], capture_output=True, text=True, timeout=60
+        [sys.executable, "-c", script], cwd=Path(__file__).parents[4], capture_output=True, text=True, timeout=60
     )
     assert done.stdout.endswith("}\n[]\n") and done.stderr == ""
