@@ -28,7 +28,12 @@ TARGET_METRICS_PORT = 9052
 STREAMS_PER_CLIENT = 64
 PEER = "peer_"
 """Begins the options by which the coordinator reaches draft and target."""
-OF_A_MODEL = options(ServerConfig) | options(ServerSecurity)
+RUNNING = options(ServerConfig, only=("grace_seconds", "log_format", "log_level"))
+OF_A_MODEL = {
+    **options(ServerConfig, only=("host", "port", "metrics_port", "allowed_hosts", "max_streams_per_client")),
+    **options(ServerSecurity),
+    **RUNNING,
+}
 OF_THE_COORDINATOR = (
     options(CoordinatorConfig, only=("target_addresses", "draft_addresses"))
     | options(ServerConfig, only=("host", "port"))
@@ -127,7 +132,7 @@ def needing_torch() -> Iterator[None]:
         http_port=HTTP_PORT,
     ),
     parameters(options(ChannelSecurity, PEER), peer="draft and target"),
-    parameters(options(ServerConfig, only=("grace_seconds", "log_format", "log_level")), grace_seconds=30.0),
+    parameters(RUNNING, grace_seconds=30.0),
 )
 def serve_coordinator(**values: Any) -> None:
     """Serve people: run the loop of draft and target for each request."""

@@ -50,7 +50,7 @@ USUAL_PORTS = {
 
 ALL = options(ServerConfig, only=("grace_seconds", "log_level"))
 """The options that all three services get."""
-BOTH = options(EngineConfig, only=("dtype", "max_model_len", "max_num_seqs")) | ALL
+BOTH = options(EngineConfig, only=("dtype", "max_model_len", "max_num_seqs"))
 """Those that draft and target get."""
 DRAFT = options(DraftConfig, only=("drafter", "table"))
 TARGET = options(EngineConfig, only=("deterministic",))
@@ -88,7 +88,7 @@ def own_parameters(name: str) -> list[Parameter]:
 
 @friendly
 @takes(
-    parameters(DRAFT | COORDINATOR | BOTH | TARGET | SHARE),
+    parameters(DRAFT | BOTH | SHARE | TARGET | COORDINATOR),
     parameters(
         PORT,
         help={"port": f"Port of the coordinator; {COORDINATOR_PORT}, or a free one with --prompt."},
@@ -157,7 +157,7 @@ def plan_services(values: dict[str, Any], draft: str | None, target: str) -> lis
     models = {"draft": (draft, DRAFT), "target": (target, TARGET)}
     plans: list[ServicePlan] = []
     for name, (folder, its_options) in models.items():
-        flags = _flags(its_options | BOTH, values) | _flags(own_options(name), values, f"{name}_")
+        flags = _flags(its_options | BOTH | ALL, values) | _flags(own_options(name), values, f"{name}_")
         flags |= {"--model": folder, "--gpu-memory-utilization": getattr(shares, name)}
         plans.append(plan_service(name, flags, host=LOOPBACK, port=values[f"{name}_port"]))
     addresses: dict[str, object] = {f"--{plan.name}": plan.address for plan in plans}
