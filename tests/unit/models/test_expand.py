@@ -330,7 +330,7 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     source, output = source_model(tmp_path / "source"), tmp_path / "output"
 
     def run(*arguments: str) -> None:
-        monkeypatch.setattr(sys, "argv", ["expand.py", "--source", str(source), "--output", str(output), *arguments])
+        monkeypatch.setattr(sys, "argv", ["expand", "--source", str(source), "--output", str(output), *arguments])
         script.main()
 
     run("--layers", "4", "--hidden-size", "64")
