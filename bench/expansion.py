@@ -1,11 +1,8 @@
-"""The bundled target at the cost of a larger model; see models/expand.py."""
+"""The bundled target at the cost of a larger model; see models/expand."""
 
 import json
-import sys
 from pathlib import Path
 from typing import Any, NamedTuple
-
-MODELS = Path(__file__).parents[1] / "models"
 
 LLAMA_3_2 = {"llama-3.2-1b": "1B", "llama-3.2-3b": "3B"}
 LLAMA_3_2_VOCABULARY = 128_256
@@ -23,7 +20,8 @@ class Expansion(NamedTuple):
 
 def expansion_of(name: str, dtype: str) -> Expansion:
     """The expansion of a preset or of a Llama 3.2 shape; written at the first call. Raises ExpansionError."""
-    expanded_target = load_script()
+    from models.expand.recipe import expanded_target  # torch and transformers, which other measurements load later
+
     size = LLAMA_3_2.get(name, name)
     vocab_size = LLAMA_3_2_VOCABULARY if name in LLAMA_3_2 else None
     folder = expanded_target(size, stored_dtype(dtype), vocab_size=vocab_size)
@@ -38,14 +36,6 @@ def describe(recipe: dict[str, Any]) -> str:
         f" the distribution of the small one (logits differ by at most {recipe['largest_logit_difference']:.0e}),"
         " so acceptance is that of the bundled pair"
     )
-
-
-def load_script() -> Any:
-    """`expanded_target` of models/expand.py, which is a script in no package."""
-    sys.path.append(str(MODELS))
-    from expand import expanded_target  # pyright: ignore[reportMissingImports]
-
-    return expanded_target
 
 
 def stored_dtype(dtype: str) -> str:

@@ -6,9 +6,9 @@ from typing import TypeVar
 from rich.console import Console
 
 from bench.options import BenchOptions
-from command.child import Child
 from command.connection import coordinator_at
-from command.local_pair import LOOPBACK, announce, free_port, ignore_line, plan_service, run_children, unless_dead
+from command.pair.child import Child
+from command.pair.local_pair import LOOPBACK, announce, free_port, ignore_line, plan_service, run_children, unless_dead
 from specpair.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
 
 Result = TypeVar("Result")

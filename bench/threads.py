@@ -4,7 +4,7 @@ import os
 
 import torch
 
-from command.options import thread_count
+from specpair.engine_config import thread_count
 from specpair.models.device_defaults import choose_threads
 
 

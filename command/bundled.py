@@ -1,12 +1,16 @@
-"""Where the bundled pair lies."""
+"""Where the bundled pair lies, and what is loaded of it where nothing else is named."""
 
 from pathlib import Path
 from typing import Literal
 
 import specpair
 from command.failures import CommandError
+from draft_service.config import TABLE_NAME
+from specpair.options import Drafter
 
 BUNDLED = "bundled"
+WITH_MODEL = (Drafter.MODEL, Drafter.NGRAM_MODEL)
+WITH_TABLE = (Drafter.UNIGRAM, Drafter.BIGRAM)
 
 Role = Literal["draft", "target"]
 
@@ -19,3 +23,23 @@ def resolve_model(model: str, role: Role) -> str:
     if not (folder / "config.json").is_file():
         raise CommandError("the bundled pair is not part of this installation; name a folder or a Hugging Face id")
     return str(folder)
+
+
+def model_to_load(model: str | None, drafter: Drafter) -> str | None:
+    """The model that was named; none was: the bundled one if the drafter needs one."""
+    if model is not None:
+        return resolve_model(model, "draft")
+    return resolve_model(BUNDLED, "draft") if drafter in WITH_MODEL else None
+
+
+def table_to_load(table: str | None, model: str | None, drafter: Drafter) -> str | None:
+    """The table that was named; none was: that of the model to load, or without one the bundled one if it is needed."""
+    if table is not None:
+        return table
+    folder = model or (resolve_model(BUNDLED, "draft") if drafter in WITH_TABLE else None)
+    found = None if folder is None else Path(folder) / TABLE_NAME
+    if found is not None and found.is_file():
+        return str(found)
+    if drafter in WITH_TABLE:
+        raise CommandError(f"--drafter {drafter} needs a table of counts: name it by --table")
+    return None

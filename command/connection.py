@@ -3,8 +3,8 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from command.access import TOKEN, current_access
 from command.failures import CommandError
+from command.flags.access import TOKEN, current_access
 from specpair.client.channel import connect
 from specpair.client.tls_hints import tls_hint
 from specpair.errors import PeerUnavailableError, UnauthenticatedError

@@ -6,9 +6,9 @@ import grpc
 import typer
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 
-from command import options as opt
-from command.access import current_access
 from command.failures import CommandError, friendly
+from command.flags.access import current_access
+from command.flags.shared import DEFAULT_ADDRESS
 from specpair.client.channel import name_options
 from specpair.client.tls_hints import tls_hint
 from specpair.security.credentials import grpc_channel_credentials
@@ -21,7 +21,7 @@ MAX_TIMEOUT = 60.0
 def health(
     address: Annotated[
         str, typer.Option("--address", envvar="SPECPAIR_ADDRESS", help="Any of the three services, as host:port.")
-    ] = opt.DEFAULT_ADDRESS,
+    ] = DEFAULT_ADDRESS,
     timeout: Annotated[
         float, typer.Option("--timeout", min=0.1, max=MAX_TIMEOUT, help="Seconds to wait for the answer.")
     ] = 3.0,

@@ -2,16 +2,16 @@
 
 import asyncio
 import json as json_module
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 from google.protobuf.json_format import MessageToDict
 from rich.console import Console
 from rich.table import Table
 
-from command import options as opt
 from command.connection import coordinator_at
 from command.failures import FAILED, friendly
+from command.flags.shared import DEFAULT_ADDRESS, AddressOption, JsonOption, NoColorOption
 from specpair.rpc.messages import model_info_from_proto
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1.sequence_service_pb2 import GetModelInfoResponse
@@ -21,9 +21,9 @@ TIMEOUT = 10.0
 
 @friendly
 def info(
-    address: opt.AddressOption = opt.DEFAULT_ADDRESS,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON document.")] = False,
-    no_color: opt.NoColorOption = False,
+    address: AddressOption = DEFAULT_ADDRESS,
+    json: JsonOption = False,
+    no_color: NoColorOption = False,
 ) -> None:
     """Show the pair that serves, its limits and its state.
 

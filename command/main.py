@@ -4,10 +4,17 @@ from typing import Annotated
 
 import typer
 
-from command import chat, generate, health, info, serve, theory, top, trace, up, verify_exactness
-from command.access import make_accessing
-from command.config_file import make_configurable
-from command.otel import make_traceable, traced_client, traced_parent, traced_service
+from command import health, info, serve
+from command.exactness.verify_exactness import verify_exactness
+from command.flags.access import make_accessing
+from command.flags.config_file import make_configurable
+from command.flags.otel import make_traceable, traced_client, traced_parent, traced_service
+from command.generation.chat import chat
+from command.generation.generate import generate
+from command.pair.up import up
+from command.theory import theory
+from command.top.top import top
+from command.trace.trace import trace
 from specpair.version import package_version
 
 app = typer.Typer(
@@ -18,14 +25,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command("up")(up.up)
-app.command("generate")(generate.generate)
-app.command("chat")(chat.chat)
-app.command("top")(top.top)
-app.command("trace")(trace.trace)
+app.command("up")(up)
+app.command("generate")(generate)
+app.command("chat")(chat)
+app.command("top")(top)
+app.command("trace")(trace)
 app.command("info")(info.info)
 app.command("health")(health.health)
-app.command("verify-exactness")(verify_exactness.verify_exactness)
+app.command("verify-exactness")(verify_exactness)
 app.add_typer(serve.app, name="serve")
 app.add_typer(theory.app, name="theory")
 make_accessing(app, "generate", "chat", "top", "trace", "info", "health", "verify-exactness")

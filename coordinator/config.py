@@ -1,27 +1,40 @@
 """How a coordinator works: its peers, its limits, its patience."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from coordinator.http.config import HttpConfig
 from specpair.errors import InvalidFieldError
-from specpair.options import check_range
+from specpair.flags import SPECULATION, Flag, Range
+from specpair.options import check_fields, check_range
 from specpair.security.settings import PLAIN, ChannelSecurity
 from specpair.server.config import ServerConfig
 
+AUTO = "auto"
 DNS_PREFIX = "dns:"
 """Before `name:port`: every address that the name has is an instance of its own."""
 MAX_SPECULATIVE_TOKENS = 64
 MAX_ADDRESSES = 64
 MAX_REQUEST_BYTES = 8 * 1024 * 1024
 """Largest message of a client: more token ids than any model reads. Those of draft and target have distributions."""
-TIMES = (
-    "max_queue_wait",
-    "draft_timeout",
-    "draft_cooldown",
-    "target_timeout",
-    "startup_timeout",
-    "draft_startup_timeout",
-)
+WAIT = Range(0.001, 86400.0, "none")
+NONE = "none"
+"""In place of addresses: there is no such service."""
+
+
+def number_or_auto(text: str) -> int | None:
+    """A number; None for `auto`. Raises ValueError."""
+    if text == AUTO:
+        return None
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is neither {AUTO} nor a number") from None
+
+
+def addresses(text: str) -> tuple[str, ...]:
+    """Those of a list with commas."""
+    return tuple(address.strip() for address in text.split(","))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,54 +44,85 @@ class CoordinatorConfig:
     Raises InvalidFieldError for a value outside its limits.
     """
 
+    target_addresses: Annotated[
+        tuple[str, ...],
+        Flag(
+            "The target service, as host:port; several with commas between them, or dns:name:port for every host that "
+            "the name stands for.",
+            name="target",
+            kind=str,
+            convert=addresses,
+        ),
+    ]
+    draft_addresses: Annotated[
+        tuple[str, ...],
+        Flag(
+            "The draft service, as --target; `none` for a target alone.",
+            name="draft",
+            kind=str,
+            convert=lambda text: () if text == NONE else addresses(text),
+        ),
+    ] = ()
     server: ServerConfig
     http: HttpConfig | None = None
     """Where the HTTP front end listens; None for none."""
-    target_addresses: tuple[str, ...]
-    """Of the target service, at least one: `host:port`, or `dns:name:port` for all hosts that the name stands for."""
-    draft_addresses: tuple[str, ...] = ()
-    """The same of the draft service; none decodes with the target alone."""
     peer_security: ChannelSecurity = PLAIN
     """How the coordinator reaches draft and target."""
-    num_speculative_tokens: int | None = None
-    """Tokens proposed per round unless the request says otherwise; None decides anew for each round."""
-    max_num_speculative_tokens: int = 16
-    """Most tokens proposed per round."""
-    max_requests: int = 64
-    """Requests that may run at once; one that asks for several outputs counts as so many."""
-    max_requests_per_client: int | None = None
-    """The same for one client, those that wait included; None for no such limit. Clients without a name are one."""
-    max_queued_requests: int = 64
-    """Requests that may wait for places; 0 refuses at once what does not fit."""
-    max_queue_wait: float = 30.0
-    """How long a request may wait for places."""
-    draft_timeout: float = 5.0
-    """How long a round waits for its proposal before it goes without."""
-    draft_cooldown: float = 1.0
+    num_speculative_tokens: Annotated[
+        int | None,
+        Flag(
+            "Tokens proposed per round unless a request says otherwise. auto decides anew for each round, by what is "
+            "accepted and what it costs at present; 0 switches speculation off.",
+            SPECULATION,
+            metavar=f"{AUTO}|N",
+            default_text=AUTO,
+            parse=number_or_auto,
+        ),
+    ] = None
+    max_num_speculative_tokens: Annotated[
+        int, Range(0, MAX_SPECULATIVE_TOKENS), Flag("Most tokens that may be proposed per round.", SPECULATION)
+    ] = 16
+    max_requests: Annotated[int, Range(1, 65536, "none"), Flag("Outputs that may be generated at once.")] = 64
+    """A request that asks for several outputs counts as so many."""
+    max_requests_per_client: Annotated[
+        int | None,
+        Range(1, 65536),
+        Flag(
+            "Outputs that one client may have at once, waiting ones included; without a limit by default. Clients "
+            "that no token names count as one."
+        ),
+    ] = None
+    max_queued_requests: Annotated[
+        int,
+        Range(0, 65536),
+        Flag("Requests that may wait when all places are taken; 0 refuses them at once."),
+    ] = 64
+    max_queue_wait: Annotated[float, WAIT, Flag("Seconds that a request may wait for its places.")] = 30.0
+    draft_timeout: Annotated[float, WAIT, Flag("Seconds that a round waits for its proposal.")] = 5.0
+    """After that it goes without."""
+    draft_cooldown: Annotated[float, WAIT] = 1.0
     """How long a draft that did not answer is left alone."""
-    target_timeout: float = 60.0
-    """How long a request waits for a lost target, and for any single answer of the target."""
-    startup_timeout: float = 600.0
+    target_timeout: Annotated[
+        float,
+        WAIT,
+        Flag(
+            "Seconds that any answer of a target may take, and a request without a deadline waits for a lost one.",
+        ),
+    ] = 60.0
+    startup_timeout: Annotated[float, WAIT] = 600.0
     """How long the start waits for the target, which may have weights to load."""
-    draft_startup_timeout: float = 120.0
+    draft_startup_timeout: Annotated[float, WAIT] = 120.0
     """How long the start waits for the draft; after that it serves without, and takes the draft up when it comes."""
 
     def __post_init__(self) -> None:
-        check_range("target_addresses length", len(self.target_addresses), 1, MAX_ADDRESSES)
-        check_range("draft_addresses length", len(self.draft_addresses), 0, MAX_ADDRESSES)
-        for name, addresses in {"target": self.target_addresses, "draft": self.draft_addresses}.items():
-            for address in addresses:
+        for name, given, fewest in (("target", self.target_addresses, 1), ("draft", self.draft_addresses, 0)):
+            check_range(f"{name}_addresses length", len(given), fewest, MAX_ADDRESSES)
+            for address in given:
                 check_address(name, address)
         self._check_names()
-        check_range("max_num_speculative_tokens", self.max_num_speculative_tokens, 0, MAX_SPECULATIVE_TOKENS)
+        check_fields(self)
         if self.num_speculative_tokens is not None:
             check_range("num_speculative_tokens", self.num_speculative_tokens, 0, self.max_num_speculative_tokens)
-        check_range("max_requests", self.max_requests, 1, 65536)
-        if self.max_requests_per_client is not None:
-            check_range("max_requests_per_client", self.max_requests_per_client, 1, 65536)
-        check_range("max_queued_requests", self.max_queued_requests, 0, 65536)
-        for name in TIMES:
-            check_range(name, getattr(self, name), 0.001, 86400.0)
 
     def _check_names(self) -> None:
         has_dns = any(address.startswith(DNS_PREFIX) for address in (*self.target_addresses, *self.draft_addresses))

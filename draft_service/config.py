@@ -1,10 +1,22 @@
 """What the draft service is told; plain data, without torch."""
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from specpair.engine_config import EngineConfig
-from specpair.options import Drafter, check_range
+from specpair.engine_config import (
+    EngineConfig,
+    MaxNumSeqs,
+    MaxNumSeqsPerClient,
+    MaxNumSpeculativeTokens,
+    SequenceLease,
+    SequenceLength,
+)
+from specpair.flags import SPECULATION, Flag
+from specpair.options import Drafter, check_fields
 from specpair.sequences.sequence_limits import LEASE_SECONDS
+
+TABLE_NAME = "tables.safetensors"
+"""Where a table is looked for in the folder of a draft model."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -16,25 +28,30 @@ class DraftConfig:
 
     engine: EngineConfig | None = None
     """The model and its limits; None serves without a model, within the limits below."""
-    drafter: Drafter = Drafter.MODEL
-    """What proposes where a request does not say."""
-    table: str | None = None
-    """A file of counts for the unigram and bigram drafters."""
-    max_model_len: int = 131072
+    drafter: Annotated[
+        Drafter,
+        Flag(
+            "What proposes where a request does not say: the draft model; n-gram counts or copies (prompt-lookup) of "
+            "the text so far; bigram or unigram counts of a corpus; uniform noise; or ngram-model, the model where "
+            "n-grams know nothing. All are exact, and all but the two with a model cost next to nothing. A model that "
+            "is not named is loaded for those two alone.",
+            SPECULATION,
+        ),
+    ] = Drafter.MODEL
+    table: Annotated[
+        str | None,
+        Flag(
+            "File of counts for bigram and unigram, as models/train_tables.py writes it, of the tokenizer that draft "
+            f"and target share. Default: {TABLE_NAME} in the model's folder; without a model the bundled one.",
+            SPECULATION,
+        ),
+    ] = None
+    max_model_len: Annotated[int, SequenceLength] = 131072
     """Longest sequence, prompt and output together."""
-    max_num_seqs: int = 64
-    """Most sequences open at once."""
-    max_num_seqs_per_client: int | None = None
-    """Most of them that one client may have; None for all."""
-    sequence_lease: float = LEASE_SECONDS
-    """Seconds after which a sequence that nobody touched is closed."""
-    max_num_speculative_tokens: int = 16
-    """Most tokens in one proposal."""
+    max_num_seqs: MaxNumSeqs = 64
+    max_num_seqs_per_client: MaxNumSeqsPerClient = None
+    sequence_lease: SequenceLease = LEASE_SECONDS
+    max_num_speculative_tokens: MaxNumSpeculativeTokens = 16
 
     def __post_init__(self) -> None:
-        check_range("max_model_len", self.max_model_len, 2, 2**24)
-        check_range("max_num_seqs", self.max_num_seqs, 1, 65536)
-        if self.max_num_seqs_per_client is not None:
-            check_range("max_num_seqs_per_client", self.max_num_seqs_per_client, 1, 65536)
-        check_range("sequence_lease", self.sequence_lease, 0.1, 86400.0)
-        check_range("max_num_speculative_tokens", self.max_num_speculative_tokens, 1, 64)
+        check_fields(self)

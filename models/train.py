@@ -153,15 +153,8 @@ def train(name: str, minutes: float, batch: int, lr: float, warm: bool) -> None:
         weights = LlamaForCausalLM.from_pretrained(BUNDLED / name, dtype=torch.float32).state_dict()
         model.load_state_dict(weights)
     made = optimizers(model, lr)
-    progress = Progress()
     checkpoint = WORK / f"{name}.pt"
-    if checkpoint.exists():
-        state = torch.load(checkpoint, weights_only=True)
-        model.load_state_dict(state["model"])
-        for optimizer, kept in zip(made, state["optimizers"], strict=True):
-            optimizer.load_state_dict(kept)
-        progress = Progress(**state["progress"])
-        print(f"resumed {name} at step {progress.steps}", flush=True)
+    progress = resume(checkpoint, model, made)
     teacher = None
     if name == "draft":
         teacher = LlamaForCausalLM.from_pretrained(BUNDLED / "target", dtype=torch.float32).eval()
@@ -170,44 +163,75 @@ def train(name: str, minutes: float, batch: int, lr: float, warm: bool) -> None:
     while progress.seconds < budget:
         done = progress.seconds / budget
         window = windows(corpus["train"], batch, progress.steps)
-        inputs, labels = window[:, :-1], window[:, 1:]
-        logits = model(input_ids=inputs, use_cache=False).logits
-        if teacher is None or done < PLAIN_SHARE:
-            loss = F.cross_entropy(logits.flatten(0, 1), labels.flatten())
-        else:
-            with torch.inference_mode():
-                teacher_logits = teacher(input_ids=inputs, use_cache=False).logits
-            loss = distillation_loss(logits, teacher_logits.clone(), done)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        for optimizer in made:
-            for group in optimizer.param_groups:
-                group["lr"] = group["peak_lr"] * learning_rate_factor(done)
-            optimizer.step()
-            optimizer.zero_grad(set_to_none=True)
+        loss = loss_of(model, teacher, window, done)
+        learn(model, made, loss, done)
         now = time.monotonic()
         progress.seconds += now - clock
         clock = now
         progress.steps += 1
-        progress.tokens += labels.numel()
+        progress.tokens += window[:, 1:].numel()
         if not math.isfinite(loss.item()):
             raise SystemExit(f"the loss of step {progress.steps} is {loss.item()}")
         if now - last_report > REPORT_SECONDS:
             last_report = now
-            rate = progress.tokens / progress.seconds
-            print(
-                f"{name} {100 * progress.seconds / budget:5.1f}%  step {progress.steps}  loss {loss.item():.3f}"
-                f"  {rate:.0f} tokens/s  {(budget - progress.seconds) / 60:.0f} min left",
-                flush=True,
-            )
+            report(name, progress, loss.item(), budget)
         if now - last_save > CHECKPOINT_SECONDS:
             last_save = now
-            state = {"model": model.state_dict(), "optimizers": [o.state_dict() for o in made]}
-            torch.save({**state, "progress": asdict(progress)}, checkpoint.with_suffix(".new"))
-            checkpoint.with_suffix(".new").replace(checkpoint)
+            keep(checkpoint, model, made, progress)
             print(f"validation loss {validation_loss(model, corpus['validation'], most=16):.3f}", flush=True)
             clock = time.monotonic()
     save(name, model, progress, validation_loss(model, corpus["validation"]))
+
+
+def resume(checkpoint: Path, model: LlamaForCausalLM, made: list[torch.optim.Optimizer]) -> Progress:
+    """How far the run of a checkpoint has come, with its weights and its optimizers' state; or a new one."""
+    if not checkpoint.exists():
+        return Progress()
+    state = torch.load(checkpoint, weights_only=True)
+    model.load_state_dict(state["model"])
+    for optimizer, kept in zip(made, state["optimizers"], strict=True):
+        optimizer.load_state_dict(kept)
+    progress = Progress(**state["progress"])
+    print(f"resumed {checkpoint.stem} at step {progress.steps}", flush=True)
+    return progress
+
+
+def keep(checkpoint: Path, model: LlamaForCausalLM, made: list[torch.optim.Optimizer], progress: Progress) -> None:
+    """Writes what `resume` reads."""
+    state = {"model": model.state_dict(), "optimizers": [optimizer.state_dict() for optimizer in made]}
+    torch.save({**state, "progress": asdict(progress)}, checkpoint.with_suffix(".new"))
+    checkpoint.with_suffix(".new").replace(checkpoint)
+
+
+def loss_of(model: LlamaForCausalLM, teacher: LlamaForCausalLM | None, window: Tensor, done: float) -> Tensor:
+    """Of next-token prediction; with a teacher, after the first part of the run, of distillation."""
+    inputs, labels = window[:, :-1], window[:, 1:]
+    logits = model(input_ids=inputs, use_cache=False).logits
+    if teacher is None or done < PLAIN_SHARE:
+        return F.cross_entropy(logits.flatten(0, 1), labels.flatten())
+    with torch.inference_mode():
+        teacher_logits = teacher(input_ids=inputs, use_cache=False).logits
+    return distillation_loss(logits, teacher_logits.clone(), done)
+
+
+def learn(model: LlamaForCausalLM, made: list[torch.optim.Optimizer], loss: Tensor, done: float) -> None:
+    """One step of the optimizers."""
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    for optimizer in made:
+        for group in optimizer.param_groups:
+            group["lr"] = group["peak_lr"] * learning_rate_factor(done)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+
+def report(name: str, progress: Progress, loss: float, budget: float) -> None:
+    rate = progress.tokens / progress.seconds
+    print(
+        f"{name} {100 * progress.seconds / budget:5.1f}%  step {progress.steps}  loss {loss:.3f}"
+        f"  {rate:.0f} tokens/s  {(budget - progress.seconds) / 60:.0f} min left",
+        flush=True,
+    )
 
 
 def main() -> None:

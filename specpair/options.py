@@ -8,8 +8,11 @@ from collections.abc import Iterable
 from copy import copy
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cache
+from typing import Any, get_type_hints
 
 from specpair.errors import InvalidFieldError
+from specpair.flags import Range
 
 MAX_TEMPERATURE = 100.0
 MAX_UINT32 = 2**32 - 1
@@ -232,6 +235,19 @@ def check_range(field: str, value: float, low: float, high: float) -> None:
     """Raises InvalidFieldError unless `low <= value <= high`; NaN is outside every range."""
     if math.isnan(value) or not low <= value <= high:
         raise InvalidFieldError(field, f"is {value}; it must be between {low} and {high}", limit=high)
+
+
+def check_fields(config: Any, prefix: str = "") -> None:
+    """Checks every field of a configuration that says its limits. Raises InvalidFieldError."""
+    for name, limits in _ranges(type(config)).items():
+        if (value := getattr(config, name)) is not None:
+            check_range(prefix + name, value, limits.low, limits.high)
+
+
+@cache
+def _ranges(kind: type) -> dict[str, Range]:
+    hints = get_type_hints(kind, include_extras=True).items()
+    return {name: entry for name, hint in hints for entry in getattr(hint, "__metadata__", ()) if type(entry) is Range}
 
 
 def check_count(field: str, count: int, limit: int) -> None:

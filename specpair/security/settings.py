@@ -2,9 +2,12 @@
 
 import ipaddress
 from dataclasses import dataclass, field
+from typing import Annotated
 
 from specpair.errors import InvalidFieldError
+from specpair.flags import SECURITY, Flag, Part
 
+FILE = "FILE"
 SYSTEM = "system"
 """In place of a file: the authorities that are known everywhere."""
 
@@ -35,18 +38,47 @@ class TlsFiles:
 class ServerSecurity:
     """What protects a port. Without anything it is for the loopback interface alone, unless that is said."""
 
-    tls: TlsFiles | None = None
-    """None serves in plain text; with a `ca` clients must show a certificate."""
-    tokens_file: str | None = None
-    """Bearer tokens of clients, one a line (`specpair.security.tokens`); None asks for none."""
-    is_insecure: bool = False
-    """Whether anybody who reaches the port may use it."""
+    tls: Annotated[
+        TlsFiles | None,
+        Part(
+            cert=Flag(
+                "Certificate, with its chain, as PEM: every port of the service speaks TLS. Read again when it "
+                "changes.",
+                SECURITY,
+                metavar=FILE,
+            ),
+            key=Flag("The certificate's private key, as PEM without a password.", SECURITY, metavar=FILE),
+            ca=Flag(
+                "Authorities for clients, as PEM: each client must show a certificate of theirs.",
+                SECURITY,
+                metavar=FILE,
+            ),
+        ),
+    ] = None
+    """None serves in plain text."""
+    tokens_file: Annotated[
+        str | None,
+        Flag(
+            "Bearer tokens of clients, a line each: name:token or name:sha256:DIGEST. Calls without one of them are "
+            "refused. Read again when it changes.",
+            SECURITY,
+            metavar=FILE,
+        ),
+    ] = None
+    is_insecure: Annotated[
+        bool,
+        Flag(
+            "Listen on other interfaces than loopback without TLS and tokens: anybody there may use the service.",
+            SECURITY,
+            "insecure",
+        ),
+    ] = False
 
     def __post_init__(self) -> None:
         if self.tls is not None and self.tls.cert is None:
             raise InvalidFieldError("tls_cert", "is missing; a server needs a certificate and its key to speak TLS")
         if self.tls is not None and self.tls.ca == SYSTEM:
-            raise InvalidFieldError("tls_ca", f"is {SYSTEM}; a server wants a file of authorities for its clients")
+            raise InvalidFieldError("tls_ca", f"is {SYSTEM}; a server requires a file of authorities for its clients")
 
     @property
     def is_protected(self) -> bool:
@@ -57,14 +89,40 @@ class ServerSecurity:
 class ChannelSecurity:
     """How a client reaches a service: in plain text without anything."""
 
-    tls: TlsFiles | None = None
+    tls: Annotated[
+        TlsFiles | None,
+        Part(
+            ca=Flag(
+                "Speak TLS with {peer}; certificates must come from these authorities, or from those that are known "
+                "everywhere: `system`.",
+                SECURITY,
+                metavar=FILE,
+            ),
+            cert=Flag("Certificate to show to {peer}, as PEM.", SECURITY, metavar=FILE),
+            key=Flag("Its private key, as PEM without a password.", SECURITY, metavar=FILE),
+        ),
+    ] = None
     """None speaks plain text; a `ca` of None is `system`."""
-    server_name: str | None = None
-    """The name that the server's certificate must have, where that is not the host's."""
+    server_name: Annotated[
+        str | None,
+        Flag(
+            "Name that the certificates of {peer} must have; by default the host's.",
+            SECURITY,
+            "tls_name",
+            "NAME",
+        ),
+    ] = None
     token: str | None = field(default=None, repr=False)
     """The bearer token to show."""
-    token_file: str | None = None
-    """A file with that token alone, in place of it."""
+    token_file: Annotated[
+        str | None,
+        Flag(
+            "File with the bearer token for {peer}; or the token itself in {variable}.",
+            SECURITY,
+            metavar=FILE,
+        ),
+    ] = None
+    """In place of `token`."""
 
     def __post_init__(self) -> None:
         if self.token is not None and self.token_file is not None:

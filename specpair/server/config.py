@@ -1,15 +1,32 @@
 """How a service listens."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Literal
 
-from specpair.options import check_range
+from specpair.flags import LISTENING, LOGGING, Flag, Range, listed
+from specpair.options import check_fields
 from specpair.rpc.addresses import join_address
 from specpair.rpc.sizes import MAX_MESSAGE_BYTES
 from specpair.security.settings import UNPROTECTED, ServerSecurity, check_exposure
 
 LogFormat = Literal["console", "json"]
 LogLevel = Literal["debug", "info", "warning", "error"]
+
+PORTS = (0, 65535)
+MESSAGE_SIZE = Range(1024, 2**31 - 1)
+AllowedHosts = Annotated[
+    tuple[str, ...],
+    Flag(
+        "Names by which HTTP clients may ask for this server, beside localhost, addresses and --host; a proxy or "
+        "another container asks by a name. * takes any name, which lets pages of other sites ask in your browser.",
+        LISTENING,
+        "http_allowed_hosts",
+        "NAME,...",
+        kind=str,
+        convert=listed,
+    ),
+]
+"""Of a request's Host header; not looked at under TLS."""
 
 STALLED_SECONDS = 60.0
 """A client that takes nothing for so long, of either front end, is gone: it holds places that others wait for."""
@@ -22,32 +39,46 @@ class ServerConfig:
     Raises InvalidFieldError for a value outside its limits.
     """
 
-    port: int
-    """0 takes any free port."""
-    host: str = "127.0.0.1"
-    metrics_port: int | None = None
-    """Of /metrics, where the service has no other HTTP; 0 takes any free port, None serves none."""
-    allowed_hosts: tuple[str, ...] = ()
-    """Names, beside `host`, loopback names and addresses, by which metrics may be asked for; `*` for any. Not looked at
-    under TLS."""
-    grace_seconds: float = 5.0
-    """How long running calls may go on after a signal to stop."""
-    max_message_bytes: int = MAX_MESSAGE_BYTES
+    host: Annotated[str, Flag("Address to listen on; 0.0.0.0 for every interface.", LISTENING)] = "127.0.0.1"
+    port: Annotated[int, Range(*PORTS, "none"), Flag("Port to listen on; 0 takes a free one.", LISTENING)]
+    metrics_port: Annotated[
+        int | None,
+        Range(*PORTS, "both"),
+        Flag(
+            "Port of /metrics for Prometheus; 0 switches it off.",
+            LISTENING,
+            convert=lambda port: port or None,
+        ),
+    ] = None
+    """Where the service has no other HTTP; here 0 takes any free port, None serves none."""
+    allowed_hosts: AllowedHosts = ()
+    max_streams_per_client: Annotated[
+        int | None,
+        Range(1, 65536),
+        Flag(
+            "Most streams that one client may have open; a coordinator needs two or three. Clients that neither a "
+            "token nor a certificate names count as one.",
+            LISTENING,
+        ),
+    ] = None
+    """None for no such limit."""
+    max_message_bytes: Annotated[int, MESSAGE_SIZE] = MAX_MESSAGE_BYTES
     security: ServerSecurity = UNPROTECTED
     """What protects the ports, that of the metrics too; nothing is enough on the loopback interface alone."""
-    max_streams_per_client: int | None = None
-    """Most streams that one client may have open; None for no such limit."""
-    log_format: LogFormat = "console"
-    log_level: LogLevel = "info"
+    grace_seconds: Annotated[
+        float,
+        Range(0, 3600, "both"),
+        Flag(
+            "Seconds that running requests have to end after a signal to stop, while new ones are refused. A second "
+            "signal ends the process at once.",
+            LISTENING,
+        ),
+    ] = 5.0
+    log_format: Annotated[LogFormat, Flag("console for people, json for machines.", LOGGING)] = "console"
+    log_level: Annotated[LogLevel, Flag("Least severe messages to log.", LOGGING)] = "info"
 
     def __post_init__(self) -> None:
-        check_range("port", self.port, 0, 65535)
-        if self.metrics_port is not None:
-            check_range("metrics_port", self.metrics_port, 0, 65535)
-        check_range("grace_seconds", self.grace_seconds, 0, 3600)
-        check_range("max_message_bytes", self.max_message_bytes, 1024, 2**31 - 1)
-        if self.max_streams_per_client is not None:
-            check_range("max_streams_per_client", self.max_streams_per_client, 1, 65536)
+        check_fields(self)
         check_exposure(self.host, self.security)
 
     @property

@@ -16,7 +16,14 @@ GENERATED = "specpair.v1"
 
 # The rooms from the ground up: each may import those below it, never those beside or above it.
 LAYERS = (
-    (GENERATED, "specpair.errors", "specpair.version", "specpair.tracing_id", "specpair.running_slope"),
+    (
+        GENERATED,
+        "specpair.errors",
+        "specpair.flags",
+        "specpair.version",
+        "specpair.tracing_id",
+        "specpair.running_slope",
+    ),
     ("specpair.options", "specpair.tracing", "specpair.security"),
     ("specpair.model_info", "specpair.theory", "specpair.exactness", "specpair.speculation", "specpair.caches"),
     ("specpair.wire", "specpair.rpc", "specpair.sequences"),

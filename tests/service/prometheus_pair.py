@@ -14,7 +14,7 @@ from typing import Any
 import httpx
 import yaml
 
-from command.local_pair import free_port
+from command.pair.local_pair import free_port
 
 DEPLOY = Path(__file__).parents[2] / "deploy" / "prometheus"
 PATIENCE_SECONDS = 60.0

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from command.child import Child
 from command.failures import CommandError
-from command.local_pair import ignore_line, killing_on_signals
+from command.pair.child import Child
+from command.pair.local_pair import ignore_line, killing_on_signals
 from tests.service.rpc_servers import draft_server
 
 ROOT = Path(__file__).parents[2]
 SERVE = ["serve", "draft", "--drafter", "ngram", "--metrics-port", "0", "--port"]
 PARENT = """
 import asyncio, sys
-from command.child import Child
+from command.pair.child import Child
 
 async def main():
     child = await Child.start("draft", "127.0.0.1:1", sys.argv[1:], lambda name, line: print(line, flush=True))

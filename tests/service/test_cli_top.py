@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from command.scrape import Endpoint
-from command.top import ask_all
-from command.top_figures import BLOCK_STATES, model_figures, state, traffic
+from command.top.figures import BLOCK_STATES, model_figures, state, traffic
+from command.top.scrape import Endpoint
+from command.top.top import ask_all
 from specpair.server.config import ServerConfig
 from specpair.server.metrics_endpoint import metrics_endpoint
 from tests.service.test_cli_chat import on_terminal
 from tests.services import engine_config, running_pair
 from tests.tiny_models import make_model
-from tests.unit.command.test_top import COORDINATOR, answering
+from tests.unit.command.top.test_top import COORDINATOR, answering
 
 PROMPT = [5, 2, 7, 2, 11]
 

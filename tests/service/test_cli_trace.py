@@ -7,7 +7,7 @@ from asyncio.subprocess import PIPE
 from pathlib import Path
 
 from tests.services import engine_config, running_pair
-from tests.unit.command.test_trace import check_trace
+from tests.unit.command.trace.test_trace import check_trace
 
 BUNDLED = Path(__file__).parents[2] / "models" / "bundled"
 

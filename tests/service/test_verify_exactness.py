@@ -21,7 +21,7 @@ from torch import Tensor
 
 import draft_service.drafters.model as drafter
 import target_service.judging as judging
-from command.exactness_run import Wishes, describe, settings_for, verify
+from command.exactness.run import Wishes, describe, settings_for, verify
 from command.failures import CommandError
 from draft_service.host import DraftHost
 from specpair.client import channel as client

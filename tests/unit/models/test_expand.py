@@ -13,8 +13,12 @@ from safetensors.torch import load_file
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from models import expand as script
-from models.expand import PRESETS, ExpansionError, Layout, Shape, expand, expanded_config, lay_out, make, shape_of
+from models.expand import __main__ as script
+from models.expand import recipe as writing
+from models.expand.layout import NORMS, Layout, choose_copies, expanded_config, lay_out
+from models.expand.recipe import BUNDLED, expanded_target, make
+from models.expand.shape import PRESETS, ExpansionError, Shape, is_power_of_two, shape_of
+from models.expand.weights import expand
 from specpair.models.load_runner import load_runner
 from tests.services import engine_config
 from tests.tiny_models import NO_TOKENS, SHAPE, generate_greedily, load_plain, make_model
@@ -151,7 +155,7 @@ def test_old_heads_keep_their_keys() -> None:
     [(256, 768, 768, 3), (256, 1024, 1024, 1), (256, 2048, 2047, 2), (256, 640, 640, 1)],
 )
 def test_copies_make_the_factor_a_power_of_two(old: int, new: int, room: int, copies: int) -> None:
-    assert script.choose_copies(old, room, new) == copies
+    assert choose_copies(old, room, new) == copies
 
 
 def test_bfloat16_rounds_nothing(tmp_path: Path) -> None:
@@ -225,7 +229,7 @@ def with_the_old_eps(layout: Layout) -> Layout:
 
 
 def without_query_scale(layout: Layout) -> Layout:
-    return replace(layout, scaled=script.NORMS)
+    return replace(layout, scaled=NORMS)
 
 
 def with_keys_moved(layout: Layout) -> Layout:
@@ -301,24 +305,24 @@ def test_expanded_target(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     small = Shape(
         num_hidden_layers=7, hidden_size=1024, intermediate_size=720, num_attention_heads=8, num_key_value_heads=4
     )
-    monkeypatch.setattr(script, "WORK", tmp_path)
+    monkeypatch.setattr(writing, "WORK", tmp_path)
     monkeypatch.setitem(PRESETS, "100M", small)
-    folder = script.expanded_target("100M", "bfloat16", vocab_size=4100)
+    folder = expanded_target("100M", "bfloat16", vocab_size=4100)
     assert {tensor.dtype for tensor in load_file(folder / "model.safetensors").values()} == {torch.bfloat16}
     assert AutoConfig.from_pretrained(folder).dtype is torch.bfloat16
-    assert AutoConfig.from_pretrained(script.expanded_target("100M")).dtype is torch.float32
+    assert AutoConfig.from_pretrained(expanded_target("100M")).dtype is torch.float32
     assert folder == tmp_path / "target-100m-v4100-bfloat16"
-    assert (folder / "tokenizer.json").read_bytes() == (script.BUNDLED / "target" / "tokenizer.json").read_bytes()
+    assert (folder / "tokenizer.json").read_bytes() == (BUNDLED / "target" / "tokenizer.json").read_bytes()
     assert shape_of(AutoConfig.from_pretrained(folder)) == replace(small, vocab_size=4100)
 
 
 def test_presets_hold_what_they_are_called() -> None:
-    config = AutoConfig.from_pretrained(script.BUNDLED / "target")
+    config = AutoConfig.from_pretrained(BUNDLED / "target")
     counts = {}
     for name, shape in PRESETS.items():
         with torch.device("meta"):
             counts[name] = AutoModelForCausalLM.from_config(expanded_config(config, shape)).num_parameters() / 1e6
-        assert script.is_power_of_two(lay_out(config, shape).norm_scale)
+        assert is_power_of_two(lay_out(config, shape).norm_scale)
     assert {name: round(count) for name, count in counts.items()} == {"100M": 109, "300M": 313, "1B": 982, "3B": 2831}
 
 
@@ -326,7 +330,7 @@ def test_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest
     source, output = source_model(tmp_path / "source"), tmp_path / "output"
 
     def run(*arguments: str) -> None:
-        monkeypatch.setattr(sys, "argv", ["expand.py", "--source", str(source), "--output", str(output), *arguments])
+        monkeypatch.setattr(sys, "argv", ["expand", "--source", str(source), "--output", str(output), *arguments])
         script.main()
 
     run("--layers", "4", "--hidden-size", "64")

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from command.gpu_shares import gpu_shares
+from command.pair.gpu_shares import gpu_shares
 from specpair.caches import cache_memory
 from specpair.caches.cache_memory import GPU_SHARE, cache_bytes, gpu_cache_bytes
 from specpair.engine_config import EngineConfig

@@ -8,7 +8,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from command.exactness_report import json_report, print_report
+from command.exactness.report import json_report, print_report
 from specpair.exactness.draws import Draw, Drawn
 from specpair.exactness.judgement import judge, judge_equality, parting, rules_hardly_speculated
 from specpair.exactness.plan import EqualityTest, Kind, Plan, Settings, make_plan

@@ -1,0 +1,118 @@
+"""A run of `specpair verify-exactness`: what the server can do, the requests, the report. Wants scipy."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from command.exactness.draws import draw_all, draw_one
+from command.failures import CommandError
+from specpair.errors import NotSupportedError
+from specpair.exactness.draws import Draw, Drawn, Prompt
+from specpair.exactness.judgement import judge, rules_hardly_speculated
+from specpair.exactness.plan import Settings, make_plan
+from specpair.exactness.report import Report
+from specpair.exactness.rounding import rounding_of
+from specpair.options import Rule, SamplingOptions, check_range
+from specpair.rpc.status import peer_errors
+from specpair.v1 import coordinator_service_pb2 as pb
+
+INFO_TIMEOUT = 10.0
+USUAL_LENGTH = 3
+"""Tokens proposed per round unless the user says otherwise."""
+PROMPTS = ("The ", "def ")
+
+Show = Callable[[str, int], Callable[[], None]]
+"""Begins a part of the run, with its name and its number of requests; what it returns is called after each of them."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """What the user asked for; None leaves it to the server's abilities."""
+
+    prompts: tuple[Prompt, ...] | None
+    num_speculative_tokens: int | None
+    rules: tuple[Rule, ...]
+    draws: int
+    seed: int
+
+
+async def settings_for(stub: Any, pair: pb.GetPairInfoResponse, wishes: Wishes) -> Settings:
+    """The wishes as far as this server can meet them. Raises SpecpairError or CommandError."""
+    limit = _most_speculated(pair)
+    length = wishes.num_speculative_tokens
+    if length is not None:
+        check_range("--num-speculative-tokens", length, 1, limit)
+    return Settings(
+        prompts=wishes.prompts or await _own_prompts(stub, pair.target.vocab_size),
+        draws=wishes.draws,
+        seed=wishes.seed,
+        rules=wishes.rules,
+        num_speculative_tokens=min(USUAL_LENGTH, limit) if length is None else length,
+        max_num_speculative_tokens=limit,
+    )
+
+
+async def describe(stub: Any) -> pb.GetPairInfoResponse:
+    """The pair, which must be whole. Raises SpecpairError or CommandError."""
+    with peer_errors():
+        pair = await stub.GetPairInfo(pb.GetPairInfoRequest(), timeout=INFO_TIMEOUT)
+    for name in ("target", "draft"):
+        if not pair.HasField(name):
+            raise CommandError(f"the server has no {name}, or cannot reach it: without one there is nothing to verify")
+    return pair
+
+
+async def verify(
+    stub: Any, pair: pb.GetPairInfoResponse, settings: Settings, *, alpha: float, concurrency: int, show: Show
+) -> Report:
+    """Makes all requests and judges them. Raises SpecpairError, or CommandError if the server does not speculate."""
+    plan = make_plan(settings)
+    outputs: dict[Draw, Drawn] = {}
+    for name, draws in (("checks of equality", plan.equality_draws()), ("sampled outputs", plan.sampled_draws())):
+        outputs |= await draw_all(stub, draws, concurrency, show(name, len(draws)))
+        _check_speculation(outputs)
+    target, draft = (
+        rounding_of(model.dtype, is_deterministic=model.deterministic) for model in (pair.target, pair.draft)
+    )
+    return judge(plan, outputs, alpha=alpha, rounding=target, draft_rounding=draft)
+
+
+def _most_speculated(pair: pb.GetPairInfoResponse) -> int:
+    """Most tokens per round that all three services take. Raises CommandError if it is none."""
+    limit = min(
+        pair.max_num_speculative_tokens,
+        pair.draft.max_num_speculative_tokens,
+        pair.target.max_num_speculative_tokens,
+    )
+    if limit < 1:
+        raise CommandError("the server does not speculate (its limit is 0 proposed tokens): there is nothing to verify")
+    return limit
+
+
+async def _own_prompts(stub: Any, vocab_size: int) -> tuple[Prompt, ...]:
+    """Short neutral prompts: token ids for a server without a tokenizer."""
+    probe = Draw(
+        prompt=PROMPTS[0],
+        sampling=SamplingOptions(temperature=0.0),
+        rule=Rule.BLOCK,
+        num_speculative_tokens=0,
+        max_tokens=1,
+    )
+    try:
+        await draw_one(stub, probe)
+    except NotSupportedError:
+        return (_some_tokens(vocab_size, 1, 3), _some_tokens(vocab_size, 2, 3))
+    return PROMPTS
+
+
+def _some_tokens(vocab_size: int, step: int, count: int) -> tuple[int, ...]:
+    return tuple((i + 1) * step * vocab_size // 7 % vocab_size for i in range(count))
+
+
+def _check_speculation(outputs: dict[Draw, Drawn]) -> None:
+    """A server that never proposes would pass every test, and prove nothing. Raises CommandError."""
+    if silent := rules_hardly_speculated(outputs):
+        names = ", ".join(silent)
+        raise CommandError(
+            f"the draft proposed nothing, or failed in most rounds, under rule {names}: there is nothing to verify"
+        )

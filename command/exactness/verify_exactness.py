@@ -1,0 +1,158 @@
+"""`specpair verify-exactness`: proof, on a running deployment, that speculation changes nothing."""
+
+import asyncio
+import importlib.util
+import os
+import secrets
+import sys
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from command.connection import coordinator_at
+from command.failures import FAILED, WRONG_USE, CommandError, friendly
+from command.flags.shared import DEFAULT_ADDRESS, AddressOption, JsonOption, NoColorOption
+from command.generation.request import checked_text
+from specpair.errors import InvalidFieldError, SpecpairError
+from specpair.flags import SPECULATION
+from specpair.options import Rule, check_range
+
+if TYPE_CHECKING:  # they want scipy, which no other command needs
+    from command.exactness.run import Wishes
+    from specpair.exactness.plan import Settings
+    from specpair.exactness.report import Report
+
+DRAWS = 300
+REPORT_WIDTH = 120
+"""Columns of the tables where no terminal says how many there are."""
+MIN_DRAWS = 20
+MAX_DRAWS = 10**6
+ALPHA = 1e-3
+CONCURRENCY = 16
+"""A quarter of the sequences that a model service takes: one that is full refuses, and the target goes on alone."""
+MAX_CONCURRENCY = 1024
+MAX_RUN_SEED = 2**53 - 1
+"""So that any JSON reader keeps it whole."""
+
+RuleOption = Annotated[
+    list[Rule] | None,
+    typer.Option("--rule", help="Rule to test; may be given several times. Default: all.", rich_help_panel=SPECULATION),
+]
+CountOption = Annotated[
+    int | None,
+    typer.Option(
+        "--num-speculative-tokens",
+        help="Tokens proposed per round. Default: 3, or as many as the server allows.",
+        rich_help_panel=SPECULATION,
+    ),
+]
+
+
+@friendly
+def verify_exactness(
+    prompt: Annotated[
+        list[str] | None,
+        typer.Option("--prompt", help="Text to go on from; may be given several times. Default: two short ones."),
+    ] = None,
+    rule: RuleOption = None,
+    num_speculative_tokens: CountOption = None,
+    draws: Annotated[
+        int,
+        typer.Option("--draws", help="Outputs per prompt, option set and rule: four times as many see half as much."),
+    ] = DRAWS,
+    alpha: Annotated[
+        float, typer.Option("--alpha", help="Probability that a run finds a difference where there is none.")
+    ] = ALPHA,
+    seed: Annotated[
+        int | None, typer.Option("--seed", help="Repeats an earlier run; drawn and reported by default.")
+    ] = None,
+    concurrency: Annotated[int, typer.Option("--concurrency", help="Requests under way at once.")] = CONCURRENCY,
+    address: AddressOption = DEFAULT_ADDRESS,
+    json: JsonOption = False,
+    no_color: NoColorOption = False,
+) -> None:
+    """Verify on a running deployment that speculation changes nothing but the speed.
+
+    Sampled outputs with speculation are compared with outputs of the target alone, drawn with other seeds, by G-tests
+    of the joint distribution of their first tokens: for every prompt and rule, with plain sampling, with a small top-k
+    and with penalties. A test that finds nothing says how large a difference it would have seen.
+
+    Greedy outputs must be equal whatever the rule and the number of proposed tokens, outputs of the coupled rule must
+    be equal for equal seeds, and a repeated request must repeat its output. Where rounding may decide between two
+    tokens, that is reported as a near-tie; a deterministic server has none.
+
+    Exits with status 0 if no difference was found, 1 if one was, 2 if nothing could be tested, as on a server that
+    does not speculate.
+    """
+    try:
+        _check_numbers(draws, alpha, seed, concurrency)
+        _check_scipy()
+        from command.exactness.run import Wishes
+
+        wishes = Wishes(
+            prompts=tuple(checked_text("--prompt", os.fsencode(text)) for text in prompt or ()) or None,
+            num_speculative_tokens=num_speculative_tokens,
+            rules=tuple(dict.fromkeys(rule or Rule)),
+            draws=draws,
+            seed=secrets.randbits(53) if seed is None else seed,
+        )
+        settings, report = asyncio.run(_run(address, wishes, alpha, concurrency))
+    except (CommandError, SpecpairError) as error:
+        raise CommandError(str(error), WRONG_USE) from None
+    _print(settings, report, is_json=json, is_plain=no_color)
+    if not report.passed:
+        raise typer.Exit(FAILED)
+    if not report.tested:
+        raise typer.Exit(WRONG_USE)
+
+
+def _check_numbers(draws: int, alpha: float, seed: int | None, concurrency: int) -> None:
+    check_range("--draws", draws, MIN_DRAWS, MAX_DRAWS)
+    check_range("--concurrency", concurrency, 1, MAX_CONCURRENCY)
+    if seed is not None:
+        check_range("--seed", seed, 0, MAX_RUN_SEED)
+    if not 0.0 < alpha < 1.0:
+        raise InvalidFieldError("--alpha", f"is {alpha}; it must be above 0 and below 1")
+
+
+def _check_scipy() -> None:
+    if importlib.util.find_spec("scipy") is None:
+        raise CommandError("the statistics need scipy: pip install 'specpair[verify]'")
+
+
+async def _run(address: str, wishes: "Wishes", alpha: float, concurrency: int) -> "tuple[Settings, Report]":
+    from command.exactness.run import describe, settings_for, verify
+
+    async with coordinator_at(address) as stub:
+        pair = await describe(stub)
+        settings = await settings_for(stub, pair, wishes)
+        with _progress() as progress:
+            report = await verify(
+                stub, pair, settings, alpha=alpha, concurrency=concurrency, show=partial(_show, progress)
+            )
+    return settings, report
+
+
+def _progress() -> Progress:
+    """Bars on standard error, if that is a terminal."""
+    console = Console(stderr=True)
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
+
+
+def _show(progress: Progress, name: str, total: int) -> Callable[[], None]:
+    return partial(progress.advance, progress.add_task(name, total=total))
+
+
+def _print(settings: "Settings", report: "Report", *, is_json: bool, is_plain: bool) -> None:
+    from command.exactness.report import json_report, print_report
+
+    if is_json:
+        typer.echo(json_report(report, settings))
+    else:
+        width = None if sys.stdout.isatty() else REPORT_WIDTH
+        print_report(Console(no_color=is_plain or None, highlight=False, width=width), report, settings)

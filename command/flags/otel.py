@@ -1,0 +1,72 @@
+"""`--otel`: traces of what a command does, for commands that take part in requests."""
+
+import functools
+import os
+from collections.abc import Callable
+from inspect import Parameter
+from typing import Annotated, Any
+
+import typer
+
+from command.failures import friendly
+from command.flags.signature import Command, add_parameters
+from specpair.tracing import span, tracing
+
+ENVIRONMENT_VARIABLE = "SPECPAIR_OTEL"
+
+OtelOption = Annotated[
+    bool,
+    typer.Option(
+        "--otel",
+        envvar=ENVIRONMENT_VARIABLE,
+        help="Send traces by OpenTelemetry, as its OTEL_* variables say; by default to localhost:4317. Needs "
+        "specpair[otel].",
+    ),
+]
+
+
+def traced_service(name: str, command: Command) -> Command:
+    """A command that serves, with the option."""
+
+    def run(*args: Any, **kwargs: Any) -> None:
+        with tracing(f"specpair-{name}"):
+            command(*args, **kwargs)
+
+    return _with_option(command, run)
+
+
+def traced_client(name: str, command: Command) -> Command:
+    """A command that asks, with the option: all it does is one span."""
+
+    def run(*args: Any, **kwargs: Any) -> None:
+        with tracing("specpair-client"), span(name, "client"):
+            command(*args, **kwargs)
+
+    return _with_option(command, run)
+
+
+def traced_parent(name: str, command: Command) -> Command:
+    """A command that starts others, with the option: those trace, by their environment."""
+
+    def run(*args: Any, **kwargs: Any) -> None:
+        os.environ[ENVIRONMENT_VARIABLE] = "1"
+        command(*args, **kwargs)
+
+    return _with_option(command, run)
+
+
+def _with_option(command: Command, traced: Command) -> Command:
+    @functools.wraps(command)
+    def run(*args: Any, otel: bool = False, **kwargs: Any) -> None:
+        (friendly(traced) if otel else command)(*args, **kwargs)
+
+    add_parameters(run, [Parameter("otel", Parameter.KEYWORD_ONLY, default=False, annotation=OtelOption)])
+    return run
+
+
+def make_traceable(app: typer.Typer, trace: Callable[[str, Command], Command], *names: str) -> None:
+    """Gives the named commands of the app the option; `trace` gets the name and the command."""
+    for command in app.registered_commands:
+        if command.name in names:
+            assert command.callback is not None
+            command.callback = trace(command.name, command.callback)

@@ -1,0 +1,19 @@
+"""The options that several commands share and that set no field of a configuration."""
+
+from typing import Annotated
+
+import typer
+
+DEFAULT_ADDRESS = "127.0.0.1:50050"
+
+AddressOption = Annotated[
+    str, typer.Option("--address", envvar="SPECPAIR_ADDRESS", help="The coordinator, as host:port.")
+]
+ChatOption = Annotated[
+    bool, typer.Option("--chat", help="Send the prompt as a user's message in the model's chat format.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+NoColorOption = Annotated[
+    bool, typer.Option("--no-color", help="Plain text, as with NO_COLOR set or when the output is no terminal.")
+]
+PromptArgument = Annotated[str, typer.Argument(help="Text to go on from; - reads it from standard input.")]

@@ -1,0 +1,179 @@
+"""`specpair chat`: a conversation with the pair, line by line."""
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from command.connection import coordinator_at
+from command.failures import CommandError, friendly
+from command.flags.shared import DEFAULT_ADDRESS, AddressOption, NoColorOption
+from command.flags.signature import takes
+from command.generation.conversation import Conversation
+from command.generation.generate import print_summary, takes_colors
+from command.generation.painting import ColorPrinter, PlainPrinter
+from command.generation.request import checked_text, completion_request
+from command.generation.request_options import request_fields, request_parameters
+from specpair.errors import NotSupportedError, PromptTooLongError, SpecpairError
+from specpair.tracing import trace_metadata
+from specpair.v1 import coordinator_service_pb2 as pb
+
+MAX_TOKENS = 512
+PROMPT = "> "
+NEW = "/new"
+INFO_TIMEOUT = 10.0
+
+MakePrinter = Callable[[], PlainPrinter | ColorPrinter]
+
+
+@friendly
+@takes(
+    request_parameters(
+        *("temperature", "top_k", "top_p", "min_p", "seed", "max_tokens", "stop_strings"),
+        *("num_speculative_tokens", "rule", "drafter"),
+        max_tokens=MAX_TOKENS,
+    )
+)
+def chat(
+    system: Annotated[
+        str | None, typer.Option("--system", help="What the model is told before the conversation.")
+    ] = None,
+    plain: Annotated[
+        bool,
+        typer.Option(
+            "--plain", help="For models without a chat format: lines and answers are one text, which the model goes on."
+        ),
+    ] = False,
+    *,
+    address: AddressOption = DEFAULT_ADDRESS,
+    no_color: NoColorOption = False,
+    **values: Any,
+) -> None:
+    """Talk with the pair.
+
+    Each line is a message, sent with the whole conversation before it, and the answer is streamed. Ctrl-C stops the
+    answer, /new begins a new conversation, Ctrl-D ends. On a terminal, accepted proposals are green and the
+    target's own tokens after proposals blue; the numbers of each answer go to standard error. Lines may come from
+    a pipe or a file as well.
+    """
+    options = completion_request("", **request_fields(values))
+    if system is not None:
+        system = checked_text("--system", os.fsencode(system))
+    console = Console(highlight=False)
+    printer = ColorPrinter if not no_color and takes_colors(console) else PlainPrinter
+    with asyncio.Runner() as runner:
+        model_name = runner.run(_target_name(address))
+        if sys.stdin.isatty():
+            _note(f"{model_name}: a line is a message; Ctrl-C stops an answer, {NEW} begins anew, Ctrl-D ends")
+        talk = Talk(runner, address, options, Conversation(system, is_plain=plain), lambda: printer(console))
+        for line in _lines():
+            talk.say(line)
+
+
+class Talk:
+    """A conversation under way. Its answers run on the loop of `runner`."""
+
+    def __init__(
+        self,
+        runner: asyncio.Runner,
+        address: str,
+        options: pb.GenerateTokensRequest,
+        conversation: Conversation,
+        make_printer: MakePrinter,
+    ):
+        """`options` is a request without its prompt."""
+        self._runner = runner
+        self._address = address
+        self._options = options
+        self._conversation = conversation
+        self._make_printer = make_printer
+
+    def say(self, line: str) -> None:
+        """Sends a line and prints the answer. What was said of one that is stopped counts.
+
+        A failed answer ends the talk, unless a person can say something else: then it is as if nothing was asked.
+        """
+        if line.strip() == NEW:
+            return self._conversation.clear()
+        try:
+            answer = self._answer(line)
+        except (NotSupportedError, SpecpairError, CommandError) as error:
+            if not sys.stdin.isatty() or isinstance(error, NotSupportedError):
+                raise
+            return _note(f"specpair: {error}")
+        self._conversation.add(line, answer)
+
+    def _answer(self, line: str) -> str:
+        request = pb.GenerateTokensRequest()
+        request.CopyFrom(self._options)
+        self._conversation.ask(request, line)
+        pieces: list[str] = []
+        printer = self._make_printer()
+        try:
+            self._runner.run(_stream(self._address, request, printer, pieces))
+        except KeyboardInterrupt:
+            printer.finish()
+            _note("stopped")
+        except NotSupportedError as error:
+            if request.WhichOneof("prompt") != "chat" or not error.message.startswith("chat:"):
+                raise
+            raise NotSupportedError("the model has no chat format; with --plain it goes on from plain text") from None
+        except PromptTooLongError as error:
+            raise CommandError(f"{error.message}; {NEW} begins a new conversation") from None
+        return "".join(pieces)
+
+
+async def _stream(
+    address: str, request: pb.GenerateTokensRequest, printer: PlainPrinter | ColorPrinter, pieces: list[str]
+) -> None:
+    """Prints the answer as it comes; its text goes to `pieces`."""
+    summary = None
+    async with coordinator_at(address) as stub:
+        async for response in stub.GenerateTokens(request, metadata=trace_metadata()):
+            pieces.append(response.text)
+            printer.add(response)
+            if response.HasField("summary"):
+                summary = response.summary
+    if summary is None:
+        raise CommandError("the answer ended without its summary")
+    printer.finish()
+    print_summary(summary)
+
+
+async def _target_name(address: str) -> str:
+    """The target's model; also the question whether anybody is there."""
+    async with coordinator_at(address) as stub:
+        pair: pb.GetPairInfoResponse = await stub.GetPairInfo(pb.GetPairInfoRequest(), timeout=INFO_TIMEOUT)
+    return pair.target.model_name or "the target is not reached"
+
+
+def _lines() -> Iterator[str]:
+    """The lines that are said, without empty ones, to the end of the input."""
+    read = _read_terminal if sys.stdin.isatty() else sys.stdin.buffer.readline
+    while data := read():
+        line = checked_text("the line", data).rstrip("\r\n")
+        if line.strip():
+            yield line
+
+
+def _read_terminal() -> bytes:
+    """A line with its end, edited by the person; Ctrl-C drops it. Empty at the end of the input."""
+    with suppress(ImportError):
+        import readline  # noqa: F401 (gives `input` editing and a history)
+    try:
+        return os.fsencode(input(PROMPT)) + b"\n"
+    except KeyboardInterrupt:
+        typer.echo()
+        return b"\n"
+    except EOFError:
+        typer.echo()
+        return b""
+
+
+def _note(text: str) -> None:
+    Console(stderr=True, highlight=False).print(text, style="dim", markup=False, soft_wrap=True)

@@ -1,0 +1,85 @@
+"""Options of the command line as a request.
+
+Only what the message's types cannot hold is refused here; all other limits are the server's.
+"""
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from command.flags.option import options
+from command.generation.request_options import RequestOptions
+from specpair.errors import InvalidFieldError
+from specpair.options import MAX_SEED, MAX_UINT32, Drafter, Encoding, Rule, check_range
+from specpair.rpc.messages import drafter_to_proto, encoding_to_proto, rule_to_proto
+from specpair.v1 import coordinator_service_pb2 as pb
+
+STDIN = "-"
+
+FLAGS = {option.field: option.words for option in options(RequestOptions).values()}
+
+TO_PROTO: dict[type, Callable[[Any], int]] = {
+    Rule: rule_to_proto,
+    Drafter: drafter_to_proto,
+    Encoding: encoding_to_proto,
+}
+"""Choices whose words here are not those of the message."""
+
+Value = int | float | str | Sequence[int] | Sequence[str] | None
+
+
+def completion_request(prompt: str, *, is_chat: bool = False, **values: Value) -> pb.GenerateTokensRequest:
+    """The message for a prompt; `values` are fields of the request or of its sampling, None where not given.
+
+    Raises InvalidFieldError, naming the flag.
+    """
+    request = pb.GenerateTokensRequest(sampling={})
+    text = checked_text("prompt", sys.stdin.buffer.read() if prompt == STDIN else os.fsencode(prompt))
+    if is_chat:
+        request.chat.messages.add(role="user", content=text)
+    else:
+        request.text = text
+    for name, value in values.items():
+        if value is not None:
+            _set(request if name in request.DESCRIPTOR.fields_by_name else request.sampling, name, value)
+    return request
+
+
+def checked_text(field: str, data: bytes) -> str:
+    """The text of bytes from the terminal, which may be anything. Raises InvalidFieldError."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidFieldError(field, f"is no valid UTF-8 at byte {error.start}") from None
+
+
+def _set(message: Any, name: str, value: Any) -> None:
+    flag = FLAGS.get(name, name)
+    if type(value) in TO_PROTO:
+        setattr(message, name, TO_PROTO[type(value)](value))
+    elif name == "logit_bias":
+        message.logit_bias.update(_bias(flag, entry) for entry in value)
+    elif isinstance(value, list | tuple):
+        getattr(message, name).extend(_checked(flag, entry) for entry in value)
+    else:
+        limit = MAX_SEED if name == "seed" else MAX_UINT32
+        setattr(message, name, _checked(flag, value, limit))
+
+
+def _checked(flag: str, value: Any, limit: int = MAX_UINT32) -> Any:
+    if isinstance(value, str):
+        return checked_text(flag, os.fsencode(value))
+    if isinstance(value, int):
+        check_range(flag, value, 0, limit)
+    return value
+
+
+def _bias(flag: str, entry: str) -> tuple[int, float]:
+    token_id, _, bias = entry.partition("=")
+    try:
+        pair = int(token_id), float(bias)
+    except ValueError:
+        raise InvalidFieldError(flag, f"is {entry!r}; it must be ID=BIAS, as in 42=-1.5") from None
+    check_range(flag, pair[0], 0, MAX_UINT32)
+    return pair

@@ -1,0 +1,124 @@
+"""What `generate`, `chat` and `trace` may say about a request; the server has the defaults and the limits."""
+
+from dataclasses import dataclass
+from inspect import Parameter
+from typing import Annotated, Any
+
+from command.flags.option import field_values, options, parameters
+from specpair.flags import SPECULATION, Flag
+from specpair.options import Drafter, Encoding, Rule
+
+SAMPLING = "Sampling"
+OUTPUT = "Output"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RequestOptions:
+    """Fields of a request, and of its sampling; None leaves one to the server."""
+
+    temperature: Annotated[float | None, Flag("Divides the logits; 0 is greedy. Default 1.", SAMPLING)] = None
+    top_k: Annotated[int | None, Flag("Keeps the k likeliest tokens; 0 keeps all.", SAMPLING)] = None
+    top_p: Annotated[float | None, Flag("Keeps the smallest set of tokens of this probability.", SAMPLING)] = None
+    min_p: Annotated[
+        float | None, Flag("Drops tokens less probable than this share of the likeliest one's probability.", SAMPLING)
+    ] = None
+    repetition_penalty: Annotated[
+        float | None,
+        Flag("Above 1, tokens seen in prompt or output become less likely; below 1, likelier.", SAMPLING),
+    ] = None
+    presence_penalty: Annotated[
+        float | None, Flag("Taken from the logit of every token seen in the output. From -2 to 2.", SAMPLING)
+    ] = None
+    frequency_penalty: Annotated[
+        float | None,
+        Flag("Taken from a token's logit for each time it was seen in the output. From -2 to 2.", SAMPLING),
+    ] = None
+    logit_bias: Annotated[
+        list[str] | None,
+        Flag("Added to the logit of one token, -100 to 100; may be given several times.", SAMPLING, metavar="ID=BIAS"),
+    ] = None
+    allowed_token_ids: Annotated[
+        list[int] | None,
+        Flag(
+            "A token that may come, and with it none that is not named; may be given several times.",
+            SAMPLING,
+            "allowed_token_id",
+        ),
+    ] = None
+    banned_token_ids: Annotated[
+        list[int] | None,
+        Flag("A token that never comes; may be given several times.", SAMPLING, "banned_token_id"),
+    ] = None
+    seed: Annotated[
+        int | None,
+        Flag(
+            "Repeats an earlier output, with --rule coupled or a fixed --num-speculative-tokens; drawn by default.",
+            SAMPLING,
+        ),
+    ] = None
+    max_tokens: Annotated[int | None, Flag("Most tokens to generate; by default as many as fit.", SAMPLING)] = None
+    min_tokens: Annotated[int | None, Flag("Tokens before which nothing ends the output.", OUTPUT)] = None
+    stop_strings: Annotated[
+        list[str] | None, Flag("Text that ends the output; may be given several times.", OUTPUT, "stop")
+    ] = None
+    stop_token_ids: Annotated[
+        list[int] | None, Flag("Token that ends the output; may be given several times.", OUTPUT, "stop_token_id")
+    ] = None
+    ignore_eos: Annotated[bool, Flag("Go on after the end-of-text token.", OUTPUT)] = False
+    n: Annotated[int | None, Flag("Outputs for the prompt; the i-th is drawn with seed + i.", OUTPUT)] = None
+    best_of: Annotated[
+        int | None,
+        Flag("Outputs to generate; the --n likeliest of them, by mean logprob, are printed, best first.", OUTPUT),
+    ] = None
+    logprobs: Annotated[
+        int | None,
+        Flag(
+            "With --json, each token's logprob under the target, and so many of the likeliest tokens; 0 for none.",
+            OUTPUT,
+        ),
+    ] = None
+    prompt_logprobs: Annotated[
+        int | None, Flag("The same for the tokens of the prompt; with --max-tokens 0 for them alone.", OUTPUT)
+    ] = None
+    echo: Annotated[bool, Flag("Begin with the prompt.", OUTPUT)] = False
+    num_speculative_tokens: Annotated[
+        int | None,
+        Flag("Tokens proposed per round; 0 switches speculation off. Default: the server's.", SPECULATION),
+    ] = None
+    rule: Annotated[
+        Rule | None,
+        Flag(
+            "How proposals are judged; all are exact. block accepts the most; coupled gives the same tokens for a seed "
+            "whatever the draft does. Default: block, or token with --lenience.",
+            SPECULATION,
+        ),
+    ] = None
+    drafter: Annotated[
+        Drafter | None,
+        Flag(
+            "What proposes; all are exact. `specpair info` names those of the draft. Default: the draft's own choice.",
+            SPECULATION,
+        ),
+    ] = None
+    encoding: Annotated[
+        Encoding | None, Flag("How distributions travel; both are exact. Default: sparse.", SPECULATION)
+    ] = None
+    lenience: Annotated[
+        float | None,
+        Flag(
+            "LOSSY below 1: accepts more of the draft's tokens, each at most 1 / lenience times as often as the "
+            "target would say it. Default 1: exact.",
+            SPECULATION,
+        ),
+    ] = None
+
+
+def request_parameters(*only: str, **defaults: Any) -> list[Parameter]:
+    """Those of a command that asks: for the named fields, or for all. No environment sets them."""
+    help = {"max_tokens": "Most tokens to generate."} if "max_tokens" in defaults else None
+    return parameters(options(RequestOptions, only=only), help=help, has_variables=False, **defaults)
+
+
+def request_fields(values: dict[str, Any]) -> dict[str, Any]:
+    """What the parameters say, by the fields of the request."""
+    return field_values(RequestOptions, values)

@@ -1,0 +1,132 @@
+"""A service as a child process: its log, its health, its end."""
+
+import asyncio
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import grpc
+import grpc.aio
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+
+import specpair
+from command.failures import CommandError
+from specpair.client.channel import connect
+from specpair.server.server import WATCHDOG_MARGIN_SECONDS, process_service
+
+KEPT_LINES = 15
+POLL_SECONDS = 0.1
+STOP_SECONDS = WATCHDOG_MARGIN_SECONDS + 2.0
+"""Behind its grace time a service has a watchdog; a child that outlasts both is killed."""
+PROTECTING = ("SPECPAIR_TLS_", "SPECPAIR_TOKEN", "SPECPAIR_INSECURE", "SPECPAIR_PEER_")
+"""Beginnings of the variables that say how a service is protected, or how one is reached."""
+
+OnLine = Callable[[str, str], None]
+
+
+class Child:
+    """One running service. Made by `start`."""
+
+    def __init__(self, name: str, address: str, process: asyncio.subprocess.Process, on_line: OnLine):
+        self.name = name
+        self.address = address
+        self._process = process
+        self._last_lines: deque[str] = deque(maxlen=KEPT_LINES)
+        self._reader = asyncio.create_task(self._read(on_line))
+        self._started = time.monotonic()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    @classmethod
+    async def start(cls, name: str, address: str, arguments: list[str], on_line: OnLine) -> "Child":
+        """Starts `specpair <arguments>`. `on_line` gets the name and each line of the log."""
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "command.pair.bound_child",
+            str(os.getpid()),
+            *arguments,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            env=_environment(),
+            start_new_session=True,  # Ctrl-C goes to us alone, and we stop the children in order
+        )
+        return cls(name, address, process, on_line)
+
+    async def wait_until_ready(self) -> float:
+        """Polls the health until this very process serves; returns the seconds since its start.
+
+        Another one that has its port answers that it knows no such service, unless it wants a token for that; then the
+        child is about to end.
+        """
+        channel = connect(self.address)
+        try:
+            stub = health_pb2_grpc.HealthStub(channel)
+            while not await _is_serving(stub, process_service(self.pid)):  # noqa: ASYNC110 - another process cannot set an Event of ours
+                await asyncio.sleep(POLL_SECONDS)
+        finally:
+            await channel.close()
+        return time.monotonic() - self._started
+
+    async def wait_until_dead(self) -> None:
+        """Raises CommandError, with the end of the log, when the process ends."""
+        status = await self._process.wait()
+        await self._reader
+        log = "\n".join(f"  {line}" for line in self._last_lines) or "  (it wrote nothing)"
+        raise CommandError(f"the {self.name} ended with status {status}; the end of its log:\n{log}")
+
+    async def stop(self, grace_seconds: float) -> None:
+        """Asks the process to end, and makes it if it does not."""
+        with suppress(ProcessLookupError):
+            self._process.terminate()
+        try:
+            async with asyncio.timeout(grace_seconds + STOP_SECONDS):
+                await self._process.wait()
+        except TimeoutError:
+            self.kill()
+            await self._process.wait()
+        await self._reader
+
+    def kill(self) -> None:
+        """Ends the process at once."""
+        with suppress(ProcessLookupError):
+            self._process.kill()
+
+    async def _read(self, on_line: OnLine) -> None:
+        assert self._process.stdout is not None
+        while line := await _read_line(self._process.stdout):
+            text = line.decode(errors="replace").rstrip()
+            self._last_lines.append(text)
+            on_line(self.name, text)
+
+
+async def _read_line(stream: asyncio.StreamReader) -> bytes:
+    """The next line; one that is too long to be kept comes as a mark."""
+    try:
+        return await stream.readline()
+    except ValueError:
+        return b"(a line too long to show)\n"
+
+
+async def _is_serving(stub: Any, service: str) -> bool:
+    try:
+        response = await stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=1.0)
+    except grpc.aio.AioRpcError:
+        return False
+    return response.status == health_pb2.HealthCheckResponse.SERVING
+
+
+def _environment() -> dict[str, str]:
+    """Ours, and such that the child finds this very package. What protects a service comes by its flags alone."""
+    root = str(Path(specpair.__file__).resolve().parents[1])
+    paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(PROTECTING)}
+    return {**inherited, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}

@@ -1,0 +1,125 @@
+"""The three services as child processes: started together, watched, stopped in order."""
+
+import asyncio
+import signal
+import socket
+from collections.abc import AsyncIterator, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from rich.console import Console
+
+from command.pair.child import Child, OnLine
+from specpair.rpc.addresses import join_address
+
+LOOPBACK = "127.0.0.1"
+GRACE_SECONDS = 5.0
+"""At a terminal nobody wants to wait half a minute."""
+STYLES = {"draft": "magenta", "target": "cyan", "coordinator": "yellow"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServicePlan:
+    """A service to start: the words behind `specpair serve`, and where it will answer."""
+
+    name: str
+    arguments: list[str]
+    address: str
+
+
+def plan_service(name: str, flags: dict[str, object], *, host: str, port: int) -> ServicePlan:
+    """The plan of a service. Flags that are None or False are left to the service's defaults; True takes no value."""
+    flags = {**flags, "--host": host, "--port": port}
+    given = {flag: value for flag, value in flags.items() if value is not None and value is not False}
+    words = [word for flag, value in given.items() for word in ((flag,) if value is True else (flag, str(value)))]
+    return ServicePlan(name=name, arguments=["serve", name, *words], address=reachable_address(host, port))
+
+
+def reachable_address(host: str, port: int) -> str:
+    """Where a service is reached from here: one that listens everywhere, over the loopback interface."""
+    return join_address(LOOPBACK if host in ("0.0.0.0", "::") else host, port)
+
+
+def free_port() -> int:
+    """A port that nobody listens on at the moment."""
+    with socket.socket() as probe:
+        probe.bind((LOOPBACK, 0))
+        return probe.getsockname()[1]
+
+
+@asynccontextmanager
+async def run_children(
+    plans: list[ServicePlan], on_line: OnLine, grace_seconds: float = GRACE_SECONDS
+) -> AsyncIterator[list[Child]]:
+    """The services; stopped at the end, the coordinator first, so that it can close its sequences.
+
+    `grace_seconds` is what they have been given to end in; another signal meanwhile, and they are killed.
+    """
+    children: list[Child] = []
+    try:
+        for plan in plans:
+            children.append(await Child.start(plan.name, plan.address, plan.arguments, on_line))
+        yield children
+    finally:
+        with killing_on_signals(children):
+            await asyncio.gather(*(child.stop(grace_seconds) for child in children if child.name == "coordinator"))
+            await asyncio.gather(*(child.stop(grace_seconds) for child in children))
+
+
+@contextmanager
+def killing_on_signals(children: list[Child]) -> Iterator[None]:
+    """Meanwhile SIGINT and SIGTERM end the children at once: whoever asks twice has waited long enough."""
+
+    def kill() -> None:
+        for child in children:
+            child.kill()
+
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, kill)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.remove_signal_handler(number)
+
+
+async def announce(children: list[Child], console: Console) -> None:
+    """Says which service is ready, as they get ready."""
+
+    async def wait(child: Child) -> str:
+        seconds = await child.wait_until_ready()
+        return f"[{STYLES[child.name]}]{child.name}[/] ready after {seconds:.1f} s at {child.address}"
+
+    with console.status("loading the models"):
+        for line in asyncio.as_completed([wait(child) for child in children]):
+            console.print(await line)
+
+
+async def unless_dead(children: list[Child], work: Coroutine[Any, Any, object]) -> None:
+    """Does the work; a child that ends before it is done raises CommandError."""
+    working = asyncio.create_task(work)
+    deaths = [asyncio.create_task(child.wait_until_dead()) for child in children]
+    try:
+        done, _ = await asyncio.wait([working, *deaths], return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            task.result()
+    finally:
+        for task in (working, *deaths):
+            task.cancel()
+        await asyncio.gather(working, *deaths, return_exceptions=True)
+
+
+def line_printer(console: Console) -> OnLine:
+    """Prints the lines of all services, each behind its service's name."""
+
+    def print_line(name: str, line: str) -> None:
+        console.print(f"[{STYLES[name]}]{name:>11}[/] │ ", end="")
+        console.print(line, markup=False, soft_wrap=True)
+
+    return print_line
+
+
+def ignore_line(name: str, line: str) -> None:
+    """The child keeps its last lines in case it dies."""

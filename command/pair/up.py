@@ -1,0 +1,231 @@
+"""`specpair up`: the whole pair on this machine, three processes, one terminal."""
+
+import asyncio
+import signal
+from inspect import Parameter
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from command.bundled import BUNDLED, model_to_load, resolve_model
+from command.failures import INTERRUPTED, WRONG_USE, CommandError, friendly
+from command.flags.option import Options, configured, options, parameters
+from command.flags.shared import NoColorOption
+from command.flags.signature import takes
+from command.generation.generate import run_generation
+from command.generation.request import completion_request
+from command.generation.request_options import request_fields, request_parameters
+from command.pair.gpu_shares import gpu_shares
+from command.pair.local_pair import (
+    LOOPBACK,
+    ServicePlan,
+    announce,
+    free_port,
+    ignore_line,
+    line_printer,
+    plan_service,
+    reachable_address,
+    run_children,
+    unless_dead,
+)
+from command.serve import COORDINATOR_PORT, DRAFT_METRICS_PORT, DRAFT_PORT, HTTP_PORT, TARGET_METRICS_PORT, TARGET_PORT
+from coordinator.config import CoordinatorConfig
+from coordinator.http.config import HttpConfig
+from draft_service.config import DraftConfig
+from specpair.engine_config import EngineConfig
+from specpair.security.settings import ServerSecurity, check_exposure
+from specpair.server.config import ServerConfig
+from specpair.v1 import coordinator_service_pb2 as pb
+
+MODELS = ("draft", "target")
+USUAL_PORTS = {
+    "port": COORDINATOR_PORT,
+    "draft_port": DRAFT_PORT,
+    "target_port": TARGET_PORT,
+    "http_port": HTTP_PORT,
+    "draft_metrics_port": DRAFT_METRICS_PORT,
+    "target_metrics_port": TARGET_METRICS_PORT,
+}
+
+ALL = options(ServerConfig, only=("grace_seconds", "log_level"))
+"""The options that all three services get."""
+BOTH = options(EngineConfig, only=("dtype", "max_model_len", "max_num_seqs"))
+"""Those that draft and target get."""
+DRAFT = options(DraftConfig, only=("drafter", "table"))
+TARGET = options(EngineConfig, only=("deterministic",))
+"""The draft's bits change what is accepted, never what a greedy or coupled output says."""
+COORDINATOR = {
+    **options(CoordinatorConfig, only=("num_speculative_tokens",)),
+    **options(ServerConfig, only=("host", "allowed_hosts")),
+    **options(ServerSecurity, only=("tokens_file", "is_insecure")),
+    **ALL,
+}
+SHARE = options(EngineConfig, only=("gpu_memory_utilization",))
+PORT = options(ServerConfig, only=("port",))
+HTTP = options(HttpConfig, only=("port",))
+
+
+def own_options(name: str) -> Options:
+    """Those that draft and target have each for itself; their names begin with the service's."""
+    prefix = f"{name}_"
+    return options(EngineConfig, prefix, only=("device",)) | options(
+        ServerConfig, prefix, only=("port", "metrics_port")
+    )
+
+
+def own_parameters(name: str) -> list[Parameter]:
+    """No environment sets them: its variables are those of a service that is started by itself."""
+    port, metrics = USUAL_PORTS[f"{name}_port"], USUAL_PORTS[f"{name}_metrics_port"]
+    help = {
+        f"{name}_device": f"Device of the {name}: auto, cpu, cuda or cuda:N.",
+        f"{name}_port": f"Port of the {name}; {port}, or a free one with --prompt.",
+        f"{name}_metrics_port": f"Port of the {name}'s /metrics; {metrics}, or none with --prompt. 0 switches it off.",
+    }
+    unset: dict[str, Any] = {f"{name}_port": None}
+    return parameters(own_options(name), help=help, has_variables=False, **unset)
+
+
+@friendly
+@takes(
+    parameters(DRAFT | BOTH | SHARE | TARGET | COORDINATOR),
+    parameters(
+        PORT,
+        help={"port": f"Port of the coordinator; {COORDINATOR_PORT}, or a free one with --prompt."},
+        has_variables=False,
+        port=None,
+    ),
+    parameters(
+        HTTP,
+        help={
+            "http_port": f"Port of the OpenAI-compatible API, the page and /metrics; {HTTP_PORT}, or none with "
+            "--prompt. 0 switches them off."
+        },
+        http_port=None,
+    ),
+    own_parameters("draft"),
+    own_parameters("target"),
+    request_parameters("temperature", "seed", "max_tokens", max_tokens=128),
+)
+def up(
+    draft: Annotated[
+        str | None,
+        typer.Option(
+            "--draft",
+            envvar="SPECPAIR_DRAFT_MODEL",
+            help="Draft: a folder, a Hugging Face id, bundled. Default: bundled for a drafter that needs a model, none "
+            "for others.",
+        ),
+    ] = None,
+    target: Annotated[
+        str,
+        typer.Option("--target", envvar="SPECPAIR_TARGET_MODEL", help="Target: a folder, a Hugging Face id, bundled."),
+    ] = BUNDLED,
+    *,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Leave the services' logs out.")] = False,
+    prompt: Annotated[
+        str | None, typer.Option("--prompt", help="Generate one completion of this text, then stop everything.")
+    ] = None,
+    no_color: NoColorOption = False,
+    **values: Any,
+) -> None:
+    """Start draft, target and coordinator on this machine and keep them running until Ctrl-C.
+
+    The coordinator listens on --host, the models on the loopback interface. For other layouts start each
+    service with `specpair serve`.
+    """
+    check_exposure(values["host"], configured(ServerSecurity, values))
+    request = None
+    if prompt is not None:
+        if values["tokens_file"] is not None:
+            raise CommandError("--prompt is asked without a token: leave --tokens-file out", WRONG_USE)
+        request = completion_request(prompt, **request_fields(values))
+    values |= chosen_ports(values, is_once=request is not None)
+    plans = plan_services(values, model_to_load(draft, values["drafter"]), resolve_model(target, "target"))
+    url = f"http://{reachable_address(values['host'], port)}" if (port := values["http_port"]) else None
+    console = Console(stderr=True, highlight=False, no_color=no_color or None)
+    grace_seconds = values["grace_seconds"]
+    asyncio.run(_run(plans, console, request, url, grace_seconds=grace_seconds, is_quiet=quiet, is_plain=no_color))
+
+
+def plan_services(values: dict[str, Any], draft: str | None, target: str) -> list[ServicePlan]:
+    """What is started, by the values of the options and the models that were found; the coordinator last."""
+    devices = {name: values[f"{name}_device"] for name in MODELS}
+    shares = gpu_shares(
+        values["gpu_memory_utilization"], None if draft is None else devices["draft"], devices["target"]
+    )
+    models = {"draft": (draft, DRAFT), "target": (target, TARGET)}
+    plans: list[ServicePlan] = []
+    for name, (folder, its_options) in models.items():
+        flags = _flags(its_options | BOTH | ALL, values) | _flags(own_options(name), values, f"{name}_")
+        flags |= {"--model": folder, "--gpu-memory-utilization": getattr(shares, name)}
+        plans.append(plan_service(name, flags, host=LOOPBACK, port=values[f"{name}_port"]))
+    addresses: dict[str, object] = {f"--{plan.name}": plan.address for plan in plans}
+    flags = addresses | _flags(COORDINATOR | HTTP, values)
+    return [*plans, plan_service("coordinator", flags, host=values["host"], port=values["port"])]
+
+
+def _flags(given: Options, values: dict[str, Any], prefix: str = "") -> dict[str, object]:
+    """The options as flags of a service, which knows them without the prefix."""
+    return {
+        f"--{name.removeprefix(prefix).replace('_', '-')}": option.flag.default_text
+        if values[name] is None
+        else values[name]
+        for name, option in given.items()
+    }
+
+
+async def _run(
+    plans: list[ServicePlan],
+    console: Console,
+    request: pb.GenerateTokensRequest | None,
+    url: str | None,
+    *,
+    grace_seconds: float,
+    is_quiet: bool,
+    is_plain: bool,
+) -> None:
+    """Everything from start to stop, `url` being that of HTTP. A signal ends it in order, wherever it is."""
+    on_line = ignore_line if is_quiet or request is not None else line_printer(console)
+    address = plans[-1].address
+    _cancel_on_signals()
+    try:
+        async with run_children(plans, on_line, grace_seconds) as children:
+            await unless_dead(children, announce(children, console))
+            if request is not None:
+                return await unless_dead(children, run_generation(address, request, is_plain=is_plain))
+            if url is not None:
+                console.print(f"OpenAI-compatible API at {url}/v1, page at {url}/", soft_wrap=True)
+            console.print(f"ready; try: specpair generate --address {address} 'def main'", soft_wrap=True)
+            await unless_dead(children, asyncio.Event().wait())
+    except asyncio.CancelledError:
+        if request is not None:
+            raise typer.Exit(INTERRUPTED) from None
+        console.print("stopped", style="dim")
+
+
+def _cancel_on_signals() -> None:
+    """The first SIGINT or SIGTERM cancels the current task."""
+    task = asyncio.current_task()
+    assert task is not None
+    loop = asyncio.get_running_loop()
+
+    def stop() -> None:
+        if not task.cancelling():
+            task.cancel()
+
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop)
+
+
+def chosen_ports(values: dict[str, Any], *, is_once: bool) -> dict[str, int]:
+    """The ports asked for, else the usual ones; where nobody has to know them, free ones, and none for HTTP.
+
+    Of a service a port of 0 is a free one; of HTTP and metrics it is none.
+    """
+    ports: dict[str, int] = {}
+    for name, usual in USUAL_PORTS.items():
+        is_optional = name == "http_port" or "metrics" in name
+        wanted = values[name] if values[name] is not None else 0 if is_once else usual
+        ports[name] = wanted if wanted or is_optional else free_port()
+    return ports

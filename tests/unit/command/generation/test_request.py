@@ -1,0 +1,42 @@
+"""Options of the command line as a request."""
+
+from command.generation.request import completion_request
+from specpair.options import Drafter, Encoding, Rule
+from specpair.rpc.messages import encoding_to_proto, rule_to_proto
+from specpair.v1 import coordinator_service_pb2 as pb
+from specpair.v1 import sampling_pb2
+from specpair.v1.drafter_pb2 import DRAFTER_NGRAM
+
+
+def test_options_become_a_request() -> None:
+    request = completion_request(
+        "x",
+        min_p=0.25,
+        logit_bias=["5=-1.5", "7=2"],
+        allowed_token_ids=[1, 2],
+        stop_strings=["a"],
+        seed=2**64 - 1,
+        best_of=3,
+        prompt_logprobs=0,
+        echo=True,
+        lenience=0.5,
+        drafter=Drafter.NGRAM,
+        rule=Rule.COUPLED,
+        encoding=Encoding.DENSE,
+        top_k=None,
+    )
+    sampling = sampling_pb2.SamplingOptions(
+        min_p=0.25, logit_bias={5: -1.5, 7: 2.0}, allowed_token_ids=[1, 2], seed=2**64 - 1
+    )
+    assert request == pb.GenerateTokensRequest(
+        text="x",
+        sampling=sampling,
+        stop_strings=["a"],
+        best_of=3,
+        prompt_logprobs=0,
+        echo=True,
+        lenience=0.5,
+        drafter=DRAFTER_NGRAM,
+        rule=rule_to_proto(Rule.COUPLED),
+        encoding=encoding_to_proto(Encoding.DENSE),
+    )

@@ -1,0 +1,37 @@
+"""What `specpair info` shows."""
+
+from rich.console import Console
+
+from command.info import info_table, is_ready
+from specpair.v1 import coordinator_service_pb2 as pb
+from specpair.v1.drafter_pb2 import DRAFTER_NGRAM, DRAFTER_UNIFORM
+
+NOWHERE = "127.0.0.1:1"
+
+
+def shown(pair: pb.GetPairInfoResponse) -> str:
+    console = Console(width=200, color_system=None)
+    with console.capture() as capture:
+        console.print(info_table(pair, NOWHERE))
+    return capture.get()
+
+
+def test_the_table_shows_what_proposes_and_no_model_where_there_is_none() -> None:
+    model = {"model_name": "tiny", "architecture": "LlamaForCausalLM", "vocab_size": 64}
+    pair = pb.GetPairInfoResponse(
+        draft={"drafters": [DRAFTER_NGRAM, DRAFTER_UNIFORM, 99]},  # type: ignore[typeddict-item]
+        target=model,  # type: ignore[arg-type]
+        max_num_speculative_tokens=16,
+    )
+    table = shown(pair)
+    assert "ngram, uniform" in table and "an adaptive number of tokens proposed per" in table
+    assert table.count("vocabulary") == 1
+    pair.num_speculative_tokens = 0
+    assert "0 tokens proposed per round" in shown(pair)
+
+
+def test_a_pair_is_ready_only_with_both_models() -> None:
+    pair = pb.GetPairInfoResponse(draft={}, target={})
+    assert is_ready(pair)
+    pair.ClearField("draft")
+    assert not is_ready(pair)
