@@ -13,7 +13,7 @@ from command import protection
 from command.bundled import BUNDLED, resolve_model
 from command.failures import CommandError, friendly
 from coordinator.config import MAX_REQUEST_BYTES, CoordinatorConfig
-from coordinator.http.config import HttpConfig
+from coordinator.http_config import HttpConfig
 from draft_service.config import DraftConfig
 from specpair.engine_config import EngineConfig
 from specpair.options import Drafter

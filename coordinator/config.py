@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from coordinator.http.config import HttpConfig
+from coordinator.http_config import HttpConfig
 from specpair.errors import InvalidFieldError
 from specpair.options import check_range
 from specpair.security.settings import PLAIN, ChannelSecurity

@@ -8,7 +8,7 @@ import grpc.aio
 
 from coordinator.deadline import NEVER, Deadline
 from coordinator.peers import Pool
-from coordinator.serving import Serving
+from coordinator.serving.serving import Serving
 from specpair.errors import SpecpairError
 from specpair.rpc.messages import model_info_to_proto
 from specpair.tracing import trace_context_of

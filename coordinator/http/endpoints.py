@@ -22,7 +22,7 @@ from coordinator.http.outputs import Asked, Outputs
 from coordinator.http.parameters import ChatParameters, CompletionParameters, GenerationParameters
 from coordinator.http.request_counter import CLIENT_GONE
 from coordinator.outputs.choices import merge
-from coordinator.serving import Serving
+from coordinator.serving.serving import Serving
 from specpair.errors import InvalidFieldError
 from specpair.tracing import TRACEPARENT
 from specpair.v1 import coordinator_service_pb2 as pb

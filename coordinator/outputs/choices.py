@@ -9,7 +9,7 @@ from typing import NamedTuple, TypeVar
 from coordinator.deadline import NEVER, Deadline
 from coordinator.outputs.generation import Generation, Round
 from coordinator.pair import Pair
-from coordinator.request import GenerationRequest
+from coordinator.requests.request import GenerationRequest
 from specpair.errors import PeerUnavailableError
 
 AHEAD = 8

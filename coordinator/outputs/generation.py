@@ -15,7 +15,7 @@ from coordinator.outputs.proposals import Proposals
 from coordinator.outputs.round_report import RoundReport
 from coordinator.pair import Pair
 from coordinator.peers import DraftSession, Proposed, TargetSession, Verdict
-from coordinator.request import GenerationRequest
+from coordinator.requests.request import GenerationRequest
 from specpair.errors import (
     ForwardFailedError,
     InvalidDistributionError,

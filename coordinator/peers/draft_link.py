@@ -8,7 +8,7 @@ from coordinator.peers.link import CALL_TIMEOUT, Link
 from coordinator.peers.news import News
 from coordinator.peers.target_model import TargetModel
 from coordinator.peers.vocabulary import check_vocabularies, has_no_model
-from coordinator.tokenizer import Tokenizer
+from coordinator.requests.tokenizer import Tokenizer
 from specpair.errors import PeerUnavailableError
 from specpair.model_info import ModelInfo
 

@@ -10,8 +10,8 @@ from coordinator.deadline import NEVER, Deadline
 from coordinator.peers.discovery import resolve
 from coordinator.peers.link import Link
 from coordinator.peers.news import News
-from coordinator.peers.placement import Candidate, place
 from coordinator.peers.recovery import Recovery
+from coordinator.peers.routing import Candidate, place
 from specpair.errors import PeerUnavailableError
 from specpair.model_info import ModelInfo
 

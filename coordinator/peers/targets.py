@@ -7,7 +7,7 @@ from coordinator.peers.news import News
 from coordinator.peers.pool import Pool
 from coordinator.peers.target_link import TargetLink
 from coordinator.peers.target_model import TargetModel
-from coordinator.tokenizer import Tokenizer
+from coordinator.requests.tokenizer import Tokenizer
 from specpair.model_info import ModelInfo
 
 

@@ -13,7 +13,7 @@ from prometheus_client.registry import CollectorRegistry
 
 from coordinator.config import CoordinatorConfig
 from coordinator.pair import connect_pair
-from coordinator.serving import Serving
+from coordinator.serving.serving import Serving
 from draft_service.config import DraftConfig
 from specpair.errors import InvalidFieldError, PeerUnavailableError, SpecpairError
 from specpair.options import Drafter

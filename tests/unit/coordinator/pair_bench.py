@@ -14,7 +14,7 @@ from coordinator.peers.drafts import Drafts
 from coordinator.peers.target_link import TargetLink
 from coordinator.peers.target_model import TargetModel
 from coordinator.peers.targets import Targets
-from coordinator.request import GenerationRequest
+from coordinator.requests.request import GenerationRequest
 from specpair.errors import PeerUnavailableError
 from specpair.options import SamplingOptions
 from specpair.server.config import ServerConfig

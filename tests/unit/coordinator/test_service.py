@@ -11,7 +11,7 @@ import pytest
 from coordinator.config import CoordinatorConfig
 from coordinator.peers import backoff
 from coordinator.service import CoordinatorServicer
-from coordinator.serving import Serving
+from coordinator.serving.serving import Serving
 from specpair.errors import (
     CapacityExhaustedError,
     ForwardFailedError,
@@ -277,12 +277,12 @@ async def test_the_pair_is_described_as_it_is_now(service: Service, monkeypatch:
 
 
 async def test_every_request_leaves_one_log_line(service: Service, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "coordinator.serving")
+    caplog.set_level(logging.INFO, "coordinator.serving.serving")
     async for _ in service.generate():
         pass
     responses = service.generate()
     await anext(responses)
     await responses.aclose()
-    messages = [record.getMessage() for record in caplog.records if record.name == "coordinator.serving"]
+    messages = [record.getMessage() for record in caplog.records if record.name == "coordinator.serving.serving"]
     assert messages == ["request finished", "request cancelled"]
     assert vars(caplog.records[0])["completion_tokens"] == 10

@@ -8,7 +8,7 @@ from prometheus_client.registry import CollectorRegistry
 
 from coordinator.metrics import CoordinatorMetrics, Outcome, OutputSample, RoundKind, RoundSample
 from coordinator.metrics.position_collector import PositionCollector, per_position
-from coordinator.outputs.output import FinishReason
+from coordinator.requests.finish_reason import FinishReason
 from specpair.options import Drafter, Rule
 from specpair.server.metrics_text import render
 from specpair.tracing_id import reset_trace_id, set_trace_id

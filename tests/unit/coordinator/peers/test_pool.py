@@ -11,7 +11,7 @@ from specpair.errors import PeerUnavailableError
 from specpair.model_info import TokenizerFiles
 from tests.unit.coordinator.fake_peers import FakeTarget, model_info
 from tests.unit.coordinator.pair_bench import bench, targets_of, until
-from tests.unit.coordinator.tokenizers import odd_tokenizer
+from tests.unit.coordinator.requests.tokenizers import odd_tokenizer
 
 
 async def test_an_address_is_itself_and_a_name_all_that_it_stands_for(monkeypatch: pytest.MonkeyPatch) -> None:

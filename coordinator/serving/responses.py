@@ -6,10 +6,10 @@ from dataclasses import fields
 from coordinator.outputs.acceptance import Acceptance
 from coordinator.outputs.choices import ChoiceRound
 from coordinator.outputs.generation import Generation, Origin, Round
-from coordinator.outputs.output import FinishReason
 from coordinator.outputs.round_report import CallTimes, RoundReport
-from coordinator.request import GenerationRequest
-from coordinator.tokenizer import Tokenizer
+from coordinator.requests.finish_reason import FinishReason
+from coordinator.requests.request import GenerationRequest
+from coordinator.requests.tokenizer import Tokenizer
 from specpair.rpc.messages import drafter_to_proto, rule_to_proto
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1.logprobs_pb2 import TokenLogprobs

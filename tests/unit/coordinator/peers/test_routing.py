@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.peers.placement import PREFIX_LENGTH, Candidate, place
+from coordinator.peers.routing import PREFIX_LENGTH, Candidate, place
 
 LOADS = st.lists(st.integers(0, 100), min_size=1, max_size=8)
 

@@ -9,18 +9,18 @@ import time
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextmanager, nullcontext
 
-from coordinator.admission import Admission
+from coordinator.admission.admission import Admission
+from coordinator.admission.places import QueueLimits
 from coordinator.deadline import NEVER, Deadline
-from coordinator.draining import Draining
-from coordinator.logprob_limit import within_logprob_limit
 from coordinator.metrics import Outcome, OutputSample
 from coordinator.outputs.choices import Choices
 from coordinator.outputs.generation import Generation
 from coordinator.pair import Pair
 from coordinator.peers import score_prompt
-from coordinator.places import QueueLimits
-from coordinator.request import RequestReader
-from coordinator.responses import choice_response, generation_summary, prompt_responses
+from coordinator.requests.logprob_limit import within_logprob_limit
+from coordinator.requests.request import RequestReader
+from coordinator.serving.draining import Draining
+from coordinator.serving.responses import choice_response, generation_summary, prompt_responses
 from specpair.errors import SpecpairError
 from specpair.server.identity import client_name
 from specpair.tracing import Span, continued, span

@@ -4,7 +4,7 @@ import json
 from functools import cache
 from pathlib import Path
 
-from coordinator.tokenizer import Tokenizer
+from coordinator.requests.tokenizer import Tokenizer
 from specpair.model_info import TokenizerFiles
 
 BUNDLED = Path(__file__).parents[3] / "models" / "bundled" / "target"
