@@ -73,7 +73,7 @@ class Proposals:
             await self._ask(begun, history, decision)
         begun.drafter = self.asked_drafter
         begun.verified_at = time.perf_counter()
-        begun.draft_load = self._pair.lengths.draft_activity.integral(begun.verified_at)
+        begun.activity_before = self._pair.lengths.draft_activity.integral(begun.verified_at)
         return begun
 
     def refuse(self, refused: Round, error: SpecpairError) -> None:

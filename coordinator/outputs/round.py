@@ -41,8 +41,10 @@ class Round:
     ended_at: float = 0.0
     followed_at: float = 0.0
     """When the round before it ended; known at its own end."""
-    draft_load: float = 0.0
-    """Outputs that waited for the draft: their integral over time when verification began, their mean at the end."""
+    activity_before: float = 0.0
+    """The integral of the outputs that waited for the draft, when verification began."""
+    draft_company: float = 0.0
+    """Their mean number while this round was verified."""
 
     @property
     def proposed(self) -> Proposed | None:
@@ -115,10 +117,10 @@ class Round:
         outside = self.judged.times.outside + (0.0 if self.proposed is None else self.proposed.times.outside)
         return max(outside - self.rollback_time, 0.0)
 
-    def end(self, verdict: Verdict, now: float, followed_at: float, draft_load: float) -> None:
-        """It is judged. `draft_load` is the integral of the outputs that waited for the draft, now."""
+    def end(self, verdict: Verdict, now: float, followed_at: float, activity: float) -> None:
+        """It is judged. `activity` is the integral of the outputs that waited for the draft, by now."""
         self.verdict, self.ended_at, self.followed_at = verdict, now, followed_at
-        self.draft_load = (draft_load - self.draft_load) / max(now - self.verified_at, SHORTEST_SPAN)
+        self.draft_company = (activity - self.activity_before) / max(now - self.verified_at, SHORTEST_SPAN)
 
 
 def outcome_of(ended: Round) -> RoundOutcome:
@@ -134,6 +136,6 @@ def outcome_of(ended: Round) -> RoundOutcome:
         draft_compute=0.0 if times is None else times.compute * 1e6,
         verify_compute=ended.verify_compute * 1e6,
         batch_token_count=ended.judged.batch_token_count,
-        draft_company=ended.draft_load,
+        draft_company=ended.draft_company,
         is_usual=ended.is_usual,
     )

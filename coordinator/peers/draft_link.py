@@ -22,8 +22,8 @@ class DraftLink(Link[DraftPeer]):
         super().__init__(peer, breaker, news)
         self._target = target
 
-    def confirm(self, instance_id: str) -> None:
-        """Raises PeerUnavailableError for a process other than the one checked, and has it checked."""
+    async def confirm(self, instance_id: str, within: float) -> None:
+        """Raises PeerUnavailableError at once for a process other than the one checked: no token waits for it."""
         if self.info is None or instance_id != self.info.instance_id:
             self.want_check()
             raise PeerUnavailableError("the draft was restarted and is being checked")

@@ -114,8 +114,8 @@ class Serving:
                 scores = await self._draining.unless_over(scoring)
                 for response in prompt_responses(checked, scores, target.tokenizer):
                     yield response
-                async with aclosing(choices.rounds()) as rounds:
-                    while (item := await self._draining.unless_over(anext(rounds, None))) is not None:
+                async with aclosing(choices.parts()) as parts:
+                    while (item := await self._draining.unless_over(anext(parts, None))) is not None:
                         yield choice_response(item, target.tokenizer)
                 if passed_over is not None:
                     passed_over += map(generation_summary, choices.passed_over)
@@ -252,9 +252,9 @@ def _numbers(generation: Generation) -> dict[str, object]:
         "acceptance_rate": round(acceptance.acceptance_rate, 3),
         "tokens_per_round": round(acceptance.tokens_per_round(completion_token_count), 2),
         "fallbacks": acceptance.fallback_count,
-        "ttft_ms": round(generation.time_to_first_token_us / 1000, 1),
-        "total_ms": round(generation.total_time_us / 1000, 1),
-        "draft_ms": round(acceptance.draft_time_us / 1000, 1),
-        "verify_ms": round(acceptance.verify_time_us / 1000, 1),
-        "network_ms": round(acceptance.network_time_us / 1000, 1),
+        "ttft_ms": round(generation.time_to_first_token * 1e3, 1),
+        "total_ms": round(generation.total_time * 1e3, 1),
+        "draft_ms": round(acceptance.draft_time * 1e3, 1),
+        "verify_ms": round(acceptance.verify_time * 1e3, 1),
+        "network_ms": round(acceptance.network_time * 1e3, 1),
     }

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from coordinator.config import CoordinatorConfig
-from coordinator.peers import backoff
 from coordinator.service import CoordinatorServicer
 from coordinator.serving.serving import Serving
 from specpair.errors import (
@@ -26,7 +25,8 @@ from specpair.server.config import ServerConfig
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import sampling_pb2
 from specpair.v1.drafter_pb2 import DRAFTER_BIGRAM, DRAFTER_NGRAM, DRAFTER_UNIGRAM, DRAFTER_UNSPECIFIED
-from tests.unit.coordinator.fake_peers import continuation, logprob, model_info
+from tests.unit.coordinator.fake_language import continuation, logprob
+from tests.unit.coordinator.fake_sequences import model_info
 from tests.unit.coordinator.pair_bench import Bench, bench
 
 CONFIG = CoordinatorConfig(
@@ -223,8 +223,7 @@ async def test_a_target_that_is_away_is_asked_for_scores_again(service: Service)
     assert not service.target.opened
 
 
-async def test_scores_are_made_good_as_verdicts_are(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backoff, "FIRST_DELAY", 0.001)
+async def test_scores_are_made_good_as_verdicts_are(service: Service) -> None:
     service.target.score_faults.before = {0: ForwardFailedError(), 1: CapacityExhaustedError("full")}
     first, *_ = [response async for response in service.generate(prompt_logprobs=1)]
     assert len(first.prompt_tokens) == 3
