@@ -12,18 +12,19 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager, contextman
 from coordinator.admission.admission import Admission
 from coordinator.admission.places import QueueLimits
 from coordinator.deadline import NEVER, Deadline
-from coordinator.metrics import Outcome, OutputSample
+from coordinator.metrics import Outcome
 from coordinator.outputs.choices import Choices
 from coordinator.outputs.generation import Generation
 from coordinator.pair import Pair
 from coordinator.peers import score_prompt
 from coordinator.requests.logprob_limit import within_logprob_limit
 from coordinator.requests.request import RequestReader
+from coordinator.serving.accounts import accounts
+from coordinator.serving.call import Call
 from coordinator.serving.draining import Draining
 from coordinator.serving.responses import choice_response, generation_summary, prompt_responses
-from specpair.errors import SpecpairError
 from specpair.server.identity import client_name
-from specpair.tracing import Span, continued, span
+from specpair.tracing import continued, span
 from specpair.v1 import coordinator_service_pb2 as pb
 
 MAX_QUEUED_BYTES = 64 * 1024 * 1024
@@ -65,7 +66,7 @@ class Serving:
 
     @asynccontextmanager
     async def admit(self, requests: Sequence[pb.GenerateTokensRequest]) -> AsyncIterator[None]:
-        """Places for all of these requests together, or for none: inside, each is generated with `is_admitted`.
+        """Places for all of these requests together, or for none: inside, each call is admitted.
 
         Raises InvalidFieldError, and what Admission.enter does. Requests that are refused count as failed.
         """
@@ -75,41 +76,28 @@ class Serving:
                 await stack.enter_async_context(self._enter(requests))
             yield
 
-    async def generate(
-        self,
-        request: pb.GenerateTokensRequest,
-        arrival: float | None = None,
-        request_id: str | None = None,
-        trace_context: str = "",
-        deadline: Deadline = NEVER,
-        shares: int = 1,
-        passed_over: list[pb.GenerationSummary] | None = None,
-        is_admitted: bool = False,
-    ) -> AsyncGenerator[pb.GenerateTokensResponse, None]:
+    async def generate(self, call: Call) -> AsyncGenerator[pb.GenerateTokensResponse, None]:
         """What CoordinatorService.GenerateTokens answers. To be closed, as with aclosing: that ends all work on it.
 
-        `arrival` is the time.perf_counter at which the request came in, now if None; `request_id` names it in the log;
-        `trace_context` is the traceparent of its client, and `deadline` until when that wants to have the answer;
-        `shares` is the number of requests that are answered in one piece, this one included; `passed_over` gets the
-        numbers of outputs that best_of did not choose; `is_admitted` says that the request has its places, by `admit`.
         Raises SpecpairError.
         """
-        arrival = time.perf_counter() if arrival is None else arrival
-        target = self.pair.target
+        request, target = call.request, self.pair.target
         with (
-            continued(trace_context),
+            continued(call.trace_context),
             span("request", "server") as traced,
-            self._accounts(arrival, request_id, traced) as outputs,
+            accounts(call, self.pair.metrics.requests, traced) as outputs,
         ):
-            async with self._running(request, outputs, is_admitted, deadline):
+            async with self._running(call, outputs):
                 checked = within_logprob_limit(
-                    await self._reader().read(request), has_max_tokens=request.HasField("max_tokens"), shares=shares
+                    await self._reader().read(request),
+                    has_max_tokens=request.HasField("max_tokens"),
+                    shares=call.shares,
                 )
-                choices = Choices(checked, self.pair, arrival, deadline)
+                choices = Choices(checked, self.pair, call.arrival, call.deadline)
                 outputs += choices.generations
                 self.pair.metrics.requests.add_prompt(len(checked.prompt_ids))
                 scoring = score_prompt(
-                    target, checked.prompt_ids, checked.prompt_logprobs, self.pair.config.target_timeout, deadline
+                    target, checked.prompt_ids, checked.prompt_logprobs, self.pair.config.target_timeout, call.deadline
                 )
                 scores = await self._draining.unless_over(scoring)
                 for response in prompt_responses(checked, scores, target.tokenizer):
@@ -117,8 +105,7 @@ class Serving:
                 async with aclosing(choices.parts()) as parts:
                     while (item := await self._draining.unless_over(anext(parts, None))) is not None:
                         yield choice_response(item, target.tokenizer)
-                if passed_over is not None:
-                    passed_over += map(generation_summary, choices.passed_over)
+                call.passed_over.extend(map(generation_summary, choices.passed_over))
 
     async def drain(self, within: float) -> None:
         """Takes no requests any more, refuses those that wait, and lets the running ones end, for `within` seconds.
@@ -159,11 +146,9 @@ class Serving:
             yield
 
     @asynccontextmanager
-    async def _running(
-        self, request: pb.GenerateTokensRequest, outputs: Sequence[Generation], is_admitted: bool, deadline: Deadline
-    ) -> AsyncIterator[None]:
+    async def _running(self, call: Call, outputs: Sequence[Generation]) -> AsyncIterator[None]:
         """The request runs, with its places. Each is kept until draft and target have theirs back, too."""
-        async with nullcontext() if is_admitted else self._enter([request], deadline):
+        async with nullcontext() if call.is_admitted else self._enter([call.request], call.deadline):
             self.request_count += 1
             self._idle.clear()
             try:
@@ -185,76 +170,3 @@ class Serving:
             for _ in range(request_count):
                 self.pair.metrics.requests.add_request(outcome, time.perf_counter() - arrival)
             raise
-
-    @contextmanager
-    def _accounts(self, arrival: float, request_id: str | None, traced: Span) -> Iterator[list[Generation]]:
-        """Counts the request, and the outputs that are put into the list, with a line in the log for each.
-
-        However it ends: finished, failed, or left by its client. Without an id it is named by its first sequence.
-        """
-        generations: list[Generation] = []
-        outcome, reason = Outcome.CANCELLED, ""
-        try:
-            yield generations
-            outcome = Outcome.FINISHED
-        except Exception as error:
-            outcome, reason = Outcome.FAILED, f" ({error.reason})" if isinstance(error, SpecpairError) else ""
-            raise
-        finally:
-            if outcome == Outcome.CANCELLED and _are_complete(generations):
-                outcome = Outcome.FINISHED  # its client left when it had all, before the end of the call
-            traced.set(outcome=outcome, **_totals(generations))
-            metrics = self.pair.metrics.requests
-            metrics.add_request(outcome, time.perf_counter() - arrival)
-            for index, generation in enumerate(generations):
-                metrics.add_output(_sample(generation))
-                request = request_id or generations[0].sequence_id[:8]
-                _log_output(outcome + reason, request, index, generation)
-
-
-def _are_complete(generations: list[Generation]) -> bool:
-    """Whether everything was generated, and there was something to generate."""
-    return bool(generations) and all(one.request.max_tokens and one.output.finish_reason for one in generations)
-
-
-def _totals(generations: list[Generation]) -> dict[str, int]:
-    return {
-        "outputs": len(generations),
-        "completion_tokens": sum(generation.output.new_token_count for generation in generations),
-        "proposed": sum(generation.acceptance.draft_token_count for generation in generations),
-        "accepted": sum(generation.acceptance.accepted_token_count for generation in generations),
-    }
-
-
-def _log_output(outcome: str, request: str, index: int, generation: Generation) -> None:
-    logger.info("request %s", outcome, extra={"request": request, "output": index, **_numbers(generation)})
-
-
-def _sample(generation: Generation) -> OutputSample:
-    acceptance = generation.acceptance
-    return OutputSample(
-        drafter=generation.proposals.asked_drafter,
-        rule=generation.request.rule,
-        finish_reason=generation.output.finish_reason,
-        draft_token_count=acceptance.draft_token_count,
-        acceptance_rate=acceptance.acceptance_rate,
-        tokens_per_round=acceptance.tokens_per_round(generation.output.new_token_count),
-    )
-
-
-def _numbers(generation: Generation) -> dict[str, object]:
-    acceptance = generation.acceptance
-    completion_token_count = generation.output.new_token_count
-    return {
-        "finish_reason": generation.output.finish_reason,
-        "completion_tokens": completion_token_count,
-        "rounds": acceptance.round_count,
-        "acceptance_rate": round(acceptance.acceptance_rate, 3),
-        "tokens_per_round": round(acceptance.tokens_per_round(completion_token_count), 2),
-        "fallbacks": acceptance.fallback_count,
-        "ttft_ms": round(generation.time_to_first_token * 1e3, 1),
-        "total_ms": round(generation.total_time * 1e3, 1),
-        "draft_ms": round(acceptance.draft_time * 1e3, 1),
-        "verify_ms": round(acceptance.verify_time * 1e3, 1),
-        "network_ms": round(acceptance.network_time * 1e3, 1),
-    }

@@ -88,14 +88,14 @@ async def wait_until_working(pair: RunningPair) -> None:
 async def test_leaving_a_stream_cancels_the_work(
     pair: RunningPair, client: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "coordinator.serving.serving")
+    caplog.set_level(logging.INFO, "coordinator.serving.accounts")
     headers = {"x-request-id": "the-one-that-left"}
     async with client.stream("POST", "/v1/completions", json={**LONG, "stream": True}, headers=headers) as response:
         async for _ in response.aiter_lines():
             break
         assert len(pair.target.host.sequences) == 1
     await pair.check_clean()
-    (record,) = [record for record in caplog.records if record.name == "coordinator.serving.serving"]
+    (record,) = [record for record in caplog.records if record.name == "coordinator.serving.accounts"]
     assert record.getMessage() == "request cancelled"
     assert vars(record)["request"] == "the-one-that-left"
     assert vars(record)["completion_tokens"] < 1500

@@ -276,12 +276,12 @@ async def test_the_pair_is_described_as_it_is_now(service: Service, monkeypatch:
 
 
 async def test_every_request_leaves_one_log_line(service: Service, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "coordinator.serving.serving")
+    caplog.set_level(logging.INFO, "coordinator.serving.accounts")
     async for _ in service.generate():
         pass
     responses = service.generate()
     await anext(responses)
     await responses.aclose()
-    messages = [record.getMessage() for record in caplog.records if record.name == "coordinator.serving.serving"]
+    messages = [record.getMessage() for record in caplog.records if record.name == "coordinator.serving.accounts"]
     assert messages == ["request finished", "request cancelled"]
     assert vars(caplog.records[0])["completion_tokens"] == 10
