@@ -28,13 +28,14 @@ class Acceptance:
         self.round_count += 1
         self.fallback_count += ended.has_fallen_back
         self._add_times(ended)
-        if not ended.drafted_count:
+        drafted_count, accepted_count = ended.drafted_count, ended.accepted_count
+        if not drafted_count:
             return
         self.draft_round_count += 1
-        self.draft_token_count += ended.drafted_count
-        self.accepted_token_count += ended.accepted_count
-        _count_positions(self.drafted_per_position, ended.drafted_count)
-        _count_positions(self.accepted_per_position, ended.accepted_count, length=len(self.drafted_per_position))
+        self.draft_token_count += drafted_count
+        self.accepted_token_count += accepted_count
+        _count_positions(self.drafted_per_position, drafted_count)
+        _count_positions(self.accepted_per_position, accepted_count, length=len(self.drafted_per_position))
 
     def _add_times(self, ended: Round) -> None:
         """Those of both calls, whether or not the draft's answer was of use."""

@@ -175,8 +175,7 @@ class Generation:
 
     async def _judge(self, begun: Round) -> Verdict:
         """The target's verdict. Raises SpecpairError if it does not fit the proposal."""
-        proposed = begun.proposed
-        proposal = proposed.proposal if proposed is not None and proposed.token_ids else None
+        proposal = begun.proposed.proposal if begun.proposed is not None and begun.drafted_count else None
         verdict = await self._target.verify(begun.step, self._history, proposal)
         committed_count = verdict.accepted_count + 1
         if self.has_logprobs and len(verdict.logprobs) != committed_count:
@@ -210,7 +209,7 @@ class Generation:
         rejected = [token for index, token in enumerate(drafted) if index not in verdict.path]
         return OutputPart(
             token_ids=tokens[:kept],
-            origins=_origins(len(drafted), len(verdict.path))[:kept],
+            origins=_origins(judged.drafted_count, len(verdict.path))[:kept],
             text=committed.text,
             is_last=self.output.finish_reason is not None,
             logprobs=logprobs,

@@ -79,7 +79,7 @@ class Proposals:
     def refuse(self, refused: Round, error: SpecpairError) -> None:
         """The proposal is no good: the round goes without, and the draft is left alone for a while."""
         assert self._draft is not None
-        refused.is_refused = True
+        refused.refuse()
         self._draft.leave_alone(InvalidDistributionError("proposal", error.message))
 
     def end(self, judged: Round, verdict: Verdict) -> None:
@@ -119,10 +119,9 @@ class Proposals:
         activity = self._pair.lengths.draft_activity
         activity.begin(time.perf_counter())
         try:
-            begun.answer = await self._draft.propose(begun.step, history, decision.length, decision.min_confidence)
+            begun.take(await self._draft.propose(begun.step, history, decision.length, decision.min_confidence))
         finally:
             activity.end(time.perf_counter())
-        begun.has_failed = begun.answer is None
         if begun.answer is not None and (problem := _problem(begun.answer, decision.length)) is not None:
             self.refuse(begun, problem)
 

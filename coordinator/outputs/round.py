@@ -29,6 +29,11 @@ class Round:
     min_confidence: float = 0.0
     answer: Proposed | None = None
     """What the draft answered, used or not; None if it was not asked, or failed."""
+    proposed: Proposed | None = None
+    """The same, unless it was no good; it may hold no token."""
+    token_ids: Sequence[int] = ()
+    """The tokens that are judged."""
+    drafted_count: int = 0
     is_refused: bool = False
     """Whether the answer was no good."""
     has_failed: bool = False
@@ -46,15 +51,21 @@ class Round:
     draft_company: float = 0.0
     """Their mean number while this round was verified."""
 
-    @property
-    def proposed(self) -> Proposed | None:
-        """What the draft answered, unless that was no good; it may be no token."""
-        return None if self.is_refused else self.answer
+    def take(self, answer: Proposed | None) -> None:
+        """The draft answered, or failed."""
+        self.answer = self.proposed = answer
+        self.has_failed = answer is None
+        self.token_ids = () if answer is None else answer.token_ids
+        self.drafted_count = len(self.token_ids)
 
-    @property
-    def token_ids(self) -> Sequence[int]:
-        """The tokens that are judged."""
-        return () if self.proposed is None else self.proposed.token_ids
+    def refuse(self) -> None:
+        """The proposal is no good: the round goes without."""
+        self.is_refused, self.proposed, self.token_ids, self.drafted_count = True, None, (), 0
+
+    def end(self, verdict: Verdict, now: float, followed_at: float, activity: float) -> None:
+        """It is judged. `activity` is the integral of the outputs that waited for the draft, by now."""
+        self.verdict, self.ended_at, self.followed_at = verdict, now, followed_at
+        self.draft_company = (activity - self.activity_before) / max(now - self.verified_at, SHORTEST_SPAN)
 
     @property
     def has_fallen_back(self) -> bool:
@@ -68,17 +79,13 @@ class Round:
 
     @property
     def kind(self) -> RoundKind:
-        if self.token_ids:
+        if self.drafted_count:
             return RoundKind.DRAFT
         return RoundKind.FALLBACK if self.has_fallen_back else RoundKind.PLAIN
 
     @property
-    def drafted_count(self) -> int:
-        return len(self.token_ids)
-
-    @property
     def accepted_count(self) -> int:
-        return self.judged.accepted_count
+        return len(self.judged.path)
 
     @property
     def judged(self) -> Verdict:
@@ -116,11 +123,6 @@ class Round:
         """Of both calls, less computation and rollback: the way and the queues."""
         outside = self.judged.times.outside + (0.0 if self.proposed is None else self.proposed.times.outside)
         return max(outside - self.rollback_time, 0.0)
-
-    def end(self, verdict: Verdict, now: float, followed_at: float, activity: float) -> None:
-        """It is judged. `activity` is the integral of the outputs that waited for the draft, by now."""
-        self.verdict, self.ended_at, self.followed_at = verdict, now, followed_at
-        self.draft_company = (activity - self.activity_before) / max(now - self.verified_at, SHORTEST_SPAN)
 
 
 def outcome_of(ended: Round) -> RoundOutcome:

@@ -37,7 +37,7 @@ class RoundReport:
             path=verdict.path,
             target_probabilities=tuple(verdict.target_probabilities),
             draft_probabilities=tuple(verdict.draft_probabilities),
-            draft=proposed.times if proposed is not None and proposed.token_ids else None,
+            draft=proposed.times if proposed is not None and judged.drafted_count else None,
             verify=verdict.times,
             batch_token_count=verdict.batch_token_count,
         )

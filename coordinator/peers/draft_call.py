@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from coordinator.peers.answers import Proposed
-from coordinator.peers.draft_link import DraftLink
 from coordinator.peers.draft_opening import DraftOpening
 from coordinator.peers.draft_trial import DraftTrial
+from coordinator.peers.drafts import DraftLink
 from coordinator.peers.failures import AWAY, LOST
 from coordinator.peers.recovery import Recovery
 from specpair.errors import SpecpairError

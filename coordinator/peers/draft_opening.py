@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
-from coordinator.peers.draft_link import DraftLink
+from coordinator.peers.drafts import DraftLink
 from coordinator.peers.failures import LOST
 from coordinator.peers.openings import Openings
 from specpair.errors import SpecpairError

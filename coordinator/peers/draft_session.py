@@ -5,10 +5,9 @@ from collections.abc import Sequence
 from coordinator.deadline import NEVER, Deadline
 from coordinator.peers.answers import Proposed
 from coordinator.peers.draft_call import DraftCall
-from coordinator.peers.draft_link import DraftLink
 from coordinator.peers.draft_opening import DraftOpening
 from coordinator.peers.draft_trial import DraftTrial
-from coordinator.peers.drafts import Drafts
+from coordinator.peers.drafts import DraftLink, Drafts
 from coordinator.peers.openings import Openings
 from coordinator.peers.recovery import Recovery
 from specpair.errors import SpecpairError

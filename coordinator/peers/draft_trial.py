@@ -7,7 +7,7 @@ from collections.abc import Coroutine
 from typing import Any
 
 from coordinator.deadline import Deadline
-from coordinator.peers.draft_link import DraftLink
+from coordinator.peers.drafts import DraftLink
 from specpair.errors import InvalidDistributionError, InvalidFieldError, PeerUnavailableError, SpecpairError
 from specpair.rpc.retry import RetryPolicy
 

@@ -10,8 +10,7 @@ from coordinator.peers.backoff import Backoff
 from coordinator.peers.failures import AWAY, LOST, is_out_of_time
 from coordinator.peers.openings import Openings
 from coordinator.peers.recovery import Recovery
-from coordinator.peers.target_link import TargetLink
-from coordinator.peers.targets import Targets
+from coordinator.peers.targets import TargetLink, Targets
 from specpair.errors import (
     CapacityExhaustedError,
     ForwardFailedError,

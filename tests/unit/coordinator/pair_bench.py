@@ -10,11 +10,9 @@ from coordinator.outputs.generation import Generation
 from coordinator.outputs.output_part import OutputPart
 from coordinator.pair import Pair
 from coordinator.peers.breaker import Breaker
-from coordinator.peers.draft_link import DraftLink
-from coordinator.peers.drafts import Drafts
-from coordinator.peers.target_link import TargetLink
+from coordinator.peers.drafts import DraftLink, Drafts
 from coordinator.peers.target_model import TargetModel
-from coordinator.peers.targets import Targets
+from coordinator.peers.targets import TargetLink, Targets
 from coordinator.requests.request import GenerationRequest
 from specpair.errors import PeerUnavailableError
 from specpair.options import SamplingOptions

@@ -114,7 +114,10 @@ async def test_a_refused_proposal_leaves_the_round_after_it_as_it_is() -> None:
 def ended(*, pause: float = 0.0, is_refused: bool = False, is_usual: bool = True) -> Round:
     """A round of 30 ms after such a pause, with four tokens of which one is accepted."""
     answer = Proposed(proposal=Proposal(token_ids=[1, 2, 3, 4]), times=CALL, is_usual=is_usual)
-    made = Round(step=3, rule=Rule.TOKEN, asked_count=COUNT, answer=answer, is_refused=is_refused)
+    made = Round(step=3, rule=Rule.TOKEN, asked_count=COUNT)
+    made.take(answer)
+    if is_refused:
+        made.refuse()
     made.began_at, made.verified_at, made.activity_before = 10.0 + pause, 10.01 + pause, 5.0
     made.end(replace(VERDICT, path=()) if is_refused else VERDICT, 10.03 + pause, 10.0, 5.05)
     return made
