@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from coordinator.adaptive import RoundOutcome
 from coordinator.metrics import RoundKind
-from coordinator.peers import Proposed, Verdict
+from coordinator.peers import CallTimes, Proposed, Verdict
 from specpair.options import Drafter, Rule
 
 LONGEST_PAUSE = 0.001
@@ -43,13 +43,24 @@ class Round:
     began_at: float = 0.0
     verified_at: float = 0.0
     """When verification began."""
-    ended_at: float = 0.0
-    followed_at: float = 0.0
-    """When the round before it ended; known at its own end."""
     activity_before: float = 0.0
     """The integral of the outputs that waited for the draft, when verification began."""
+    # What follows is known at its end.
+    ended_at: float = 0.0
+    accepted_count: int = 0
+    period: float = 0.0
+    """From the end of the round before to the end of this one."""
+    elapsed: float = 0.0
+    """The same without what its client made it wait."""
+    draft_compute: float | None = None
+    """Of the drafter's computation; None without an answer that was of use."""
+    verify_compute: float = 0.0
+    network_time: float = 0.0
+    """Of both calls, less computation and rollback: the way and the queues."""
+    rollback_time: float = 0.0
+    """What both caches took to drop tokens that earlier rounds rejected."""
     draft_company: float = 0.0
-    """Their mean number while this round was verified."""
+    """Mean number of the outputs that waited for the draft while this one was verified."""
 
     def take(self, answer: Proposed | None) -> None:
         """The draft answered, or failed."""
@@ -63,9 +74,25 @@ class Round:
         self.is_refused, self.proposed, self.token_ids, self.drafted_count = True, None, (), 0
 
     def end(self, verdict: Verdict, now: float, followed_at: float, activity: float) -> None:
-        """It is judged. `activity` is the integral of the outputs that waited for the draft, by now."""
-        self.verdict, self.ended_at, self.followed_at = verdict, now, followed_at
+        """It is judged, and the round before it ended at `followed_at`: since then it counts, also if it began sooner.
+
+        `activity` is the integral of the outputs that waited for the draft, by now.
+        """
+        self.verdict, self.ended_at, self.accepted_count = verdict, now, len(verdict.path)
+        pause = self.began_at - followed_at
+        self.period = now - followed_at
+        self.elapsed = self.period - pause + min(pause, LONGEST_PAUSE)
         self.draft_company = (activity - self.activity_before) / max(now - self.verified_at, SHORTEST_SPAN)
+        self._add_up(None if self.proposed is None else self.proposed.times, verdict.times)
+
+    def _add_up(self, draft: CallTimes | None, verify: CallTimes) -> None:
+        """The parts of its time."""
+        self.verify_compute, self.rollback_time, outside = verify.compute, verify.rollback, verify.outside
+        if draft is not None:
+            self.draft_compute = draft.compute
+            self.rollback_time += draft.rollback
+            outside += draft.outside
+        self.network_time = max(outside - self.rollback_time, 0.0)
 
     @property
     def has_fallen_back(self) -> bool:
@@ -84,45 +111,10 @@ class Round:
         return RoundKind.FALLBACK if self.has_fallen_back else RoundKind.PLAIN
 
     @property
-    def accepted_count(self) -> int:
-        return len(self.judged.path)
-
-    @property
     def judged(self) -> Verdict:
         """The verdict of a round that has one."""
         assert self.verdict is not None
         return self.verdict
-
-    @property
-    def period(self) -> float:
-        """From the end of the round before to the end of this one."""
-        return self.ended_at - self.followed_at
-
-    @property
-    def elapsed(self) -> float:
-        """The same without what its client made it wait. A round that began before the other's end has no pause."""
-        pause = max(self.began_at - self.followed_at, 0.0)
-        return self.period - pause + min(pause, LONGEST_PAUSE)
-
-    @property
-    def draft_compute(self) -> float | None:
-        """Of the drafter's computation; None without an answer that was of use."""
-        return None if self.proposed is None else self.proposed.times.compute
-
-    @property
-    def verify_compute(self) -> float:
-        return self.judged.times.compute
-
-    @property
-    def rollback_time(self) -> float:
-        """What both caches took to drop tokens that earlier rounds rejected."""
-        return self.judged.times.rollback + (0.0 if self.proposed is None else self.proposed.times.rollback)
-
-    @property
-    def network_time(self) -> float:
-        """Of both calls, less computation and rollback: the way and the queues."""
-        outside = self.judged.times.outside + (0.0 if self.proposed is None else self.proposed.times.outside)
-        return max(outside - self.rollback_time, 0.0)
 
 
 def outcome_of(ended: Round) -> RoundOutcome:
