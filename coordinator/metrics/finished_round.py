@@ -1,4 +1,4 @@
-"""What the metrics read of a round."""
+"""What the metrics read of a round; what each means, the round itself says."""
 
 from enum import StrEnum
 from typing import Protocol
@@ -22,10 +22,7 @@ class FinishedRound(Protocol):
     @property
     def kind(self) -> RoundKind: ...
     @property
-    def drafter(self) -> Drafter | None:
-        """What was asked for proposals; None if nothing was."""
-        ...
-
+    def drafter(self) -> Drafter | None: ...
     @property
     def rule(self) -> Rule: ...
     @property
@@ -33,26 +30,12 @@ class FinishedRound(Protocol):
     @property
     def accepted_count(self) -> int: ...
     @property
-    def elapsed(self) -> float:
-        """All of the round, proposal and verification."""
-        ...
-
+    def elapsed(self) -> float: ...
     @property
-    def draft_compute(self) -> float | None:
-        """Of the drafter's computation; None if there was no answer."""
-        ...
-
+    def draft_compute(self) -> float | None: ...
     @property
-    def verify_compute(self) -> float:
-        """Of the target's computation."""
-        ...
-
+    def verify_compute(self) -> float: ...
     @property
-    def network_time(self) -> float:
-        """Of both calls, less computation and rollback: the way and the queues."""
-        ...
-
+    def network_time(self) -> float: ...
     @property
-    def rollback_time(self) -> float:
-        """What both caches took to drop tokens that earlier rounds rejected."""
-        ...
+    def rollback_time(self) -> float: ...

@@ -1,6 +1,7 @@
 """One sequence at a draft, which may fail at any time without harm."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from coordinator.deadline import NEVER, Deadline
 from coordinator.peers.answers import Proposed
@@ -84,10 +85,20 @@ class DraftSession:
         count = min(count, link.room(len(history)))  # another draft may be a shorter one
         if count <= 0:
             return None
+        call = DraftCall(
+            opening=self._opening,
+            trial=self._trial,
+            recoveries=self._drafts.recoveries,
+            link=link,
+            step=step,
+            history=history,
+            count=count,
+            min_confidence=min_confidence,
+        )
         if link.breaker.is_closed and not self._trial.is_needed:
-            return await self._call(link, step, history, count, min_confidence).answer()
+            return await call.answer()
         if not self._trial.is_under_way and link.breaker.admit():
-            self._trial.start(self._call(link, step, list(history), 1).answer())
+            self._trial.start(replace(call, history=list(history), count=1, min_confidence=0.0).answer())
         return None
 
     def leave_alone(self, error: SpecpairError) -> None:
@@ -98,20 +109,6 @@ class DraftSession:
         """Gives the blocks back."""
         self._trial.cancel()
         await self._opening.close()
-
-    def _call(
-        self, link: DraftLink, step: int, history: Sequence[int], count: int, min_confidence: float = 0.0
-    ) -> DraftCall:
-        return DraftCall(
-            opening=self._opening,
-            trial=self._trial,
-            recoveries=self._drafts.recoveries,
-            link=link,
-            step=step,
-            history=history,
-            count=count,
-            min_confidence=min_confidence,
-        )
 
     def _choose(self, history: Sequence[int]) -> DraftLink | None:
         """The draft to ask: the one that has the sequence as long as that may be asked, else another."""
