@@ -13,7 +13,7 @@ from command.flags.access import channel_security
 from command.flags.option import configured, options, parameters
 from command.flags.signature import takes
 from coordinator.config import MAX_REQUEST_BYTES, CoordinatorConfig
-from coordinator.http.config import HttpConfig
+from coordinator.http_config import HttpConfig
 from draft_service.config import DraftConfig
 from specpair.engine_config import EngineConfig
 from specpair.security.settings import ChannelSecurity, ServerSecurity

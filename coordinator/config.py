@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from coordinator.http.config import HttpConfig
+from coordinator.http_config import HttpConfig
 from specpair.errors import InvalidFieldError
 from specpair.flags import SPECULATION, Flag, Range
 from specpair.options import check_fields, check_range

@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager
 from prometheus_client.registry import CollectorRegistry
 
 from coordinator.config import CoordinatorConfig
-from coordinator.http.config import HttpConfig
 from coordinator.http.front_end import FrontEnd
 from coordinator.http.server import HttpServer
+from coordinator.http_config import HttpConfig
 from coordinator.pair import connect_pair
 from coordinator.service import CoordinatorServicer
-from coordinator.serving import Serving
+from coordinator.serving.serving import Serving
 from specpair.server.metrics_registry import service_registry
 from specpair.server.server import ServiceServer, run_service
 from specpair.v1.coordinator_service_pb2_grpc import add_CoordinatorServiceServicer_to_server

@@ -8,7 +8,8 @@ import grpc.aio
 
 from coordinator.deadline import NEVER, Deadline
 from coordinator.peers import Pool
-from coordinator.serving import Serving
+from coordinator.serving.call import Call
+from coordinator.serving.serving import Serving
 from specpair.errors import SpecpairError
 from specpair.rpc.messages import model_info_to_proto
 from specpair.tracing import trace_context_of
@@ -33,7 +34,8 @@ class CoordinatorServicer(CoordinatorServiceServicer):
         self, request: pb.GenerateTokensRequest, context: grpc.aio.ServicerContext
     ) -> AsyncGenerator[pb.GenerateTokensResponse, None]:
         trace_context = trace_context_of(context.invocation_metadata())
-        return self._serving.generate(request, trace_context=trace_context, deadline=_deadline(context))
+        call = Call(request=request, trace_context=trace_context, deadline=_deadline(context))
+        return self._serving.generate(call)
 
     async def GetPairInfo(
         self, request: pb.GetPairInfoRequest, context: grpc.aio.ServicerContext

@@ -11,12 +11,12 @@ import grpc.aio
 from prometheus_client.registry import CollectorRegistry
 
 from coordinator.config import CoordinatorConfig
-from coordinator.http.config import HttpConfig
 from coordinator.http.front_end import FrontEnd
+from coordinator.http_config import HttpConfig
 from coordinator.pair import connect_pair
 from coordinator.serve import drain, http_front_end
 from coordinator.service import CoordinatorServicer
-from coordinator.serving import Serving
+from coordinator.serving.serving import Serving
 from draft_service.config import DraftConfig
 from draft_service.host import DraftHost
 from draft_service.serve import open_draft

@@ -31,7 +31,7 @@ from command.pair.local_pair import (
 )
 from command.serve import COORDINATOR_PORT, DRAFT_METRICS_PORT, DRAFT_PORT, HTTP_PORT, TARGET_METRICS_PORT, TARGET_PORT
 from coordinator.config import CoordinatorConfig
-from coordinator.http.config import HttpConfig
+from coordinator.http_config import HttpConfig
 from draft_service.config import DraftConfig
 from specpair.engine_config import EngineConfig
 from specpair.security.settings import ServerSecurity, check_exposure

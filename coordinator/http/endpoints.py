@@ -22,7 +22,8 @@ from coordinator.http.outputs import Asked, Outputs
 from coordinator.http.parameters import ChatParameters, CompletionParameters, GenerationParameters
 from coordinator.http.request_counter import CLIENT_GONE
 from coordinator.outputs.choices import merge
-from coordinator.serving import Serving
+from coordinator.serving.call import Call
+from coordinator.serving.serving import Serving
 from specpair.errors import InvalidFieldError
 from specpair.tracing import TRACEPARENT
 from specpair.v1 import coordinator_service_pb2 as pb
@@ -121,18 +122,19 @@ async def generate(
 ) -> Responses:
     """The responses to all requests as they come, each with the index of its request; one that fails ends them all."""
     arrival = time.perf_counter()
-    sources = [
-        serving.generate(
-            request,
-            arrival,
-            answer.request_id,
-            trace_context,
+    calls = [
+        Call(
+            request=request,
+            arrival=arrival,
+            request_id=answer.request_id,
+            trace_context=trace_context,
             shares=len(requests),
-            passed_over=answer.outputs.passed_over,
             is_admitted=len(requests) > 1,
+            passed_over=answer.outputs.passed_over,
         )
         for request in requests
     ]
+    sources = [serving.generate(call) for call in calls]
     if len(sources) > 1:
         async with serving.admit(requests), aclosing(merge(sources)) as merged:
             async for item in merged:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple, Protocol
 from coordinator.http.json_pieces import Rows
 from coordinator.http.logprobs import TokenText, chat_logprobs, completion_logprobs, prompt_logprobs
 from coordinator.http.text_offsets import TextOffsets
-from coordinator.tokenizer import Tokenizer
+from coordinator.requests.tokenizer import Tokenizer
 from specpair.v1 import coordinator_service_pb2 as pb
 
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from prometheus_client.registry import CollectorRegistry
 
-from coordinator.http.config import HttpConfig
+from coordinator.http_config import HttpConfig
 from coordinator.metrics.http_metrics import HttpMetrics
-from coordinator.serving import Serving
+from coordinator.serving.serving import Serving
 from specpair.errors import PeerUnavailableError, ShuttingDownError
 
 

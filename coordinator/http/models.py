@@ -4,7 +4,7 @@ from typing import Any
 
 from starlette.exceptions import HTTPException
 
-from coordinator.serving import Serving
+from coordinator.serving.serving import Serving
 
 
 class UnknownModelError(HTTPException):

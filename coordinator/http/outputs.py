@@ -7,7 +7,7 @@ from typing import Any
 
 from coordinator.http.rounds import round_document
 from coordinator.http.text_offsets import TextOffsets
-from coordinator.tokenizer import Tokenizer
+from coordinator.requests.tokenizer import Tokenizer
 from specpair.rpc.generation_metrics import generation_metrics, total
 from specpair.v1 import coordinator_service_pb2 as pb
 

@@ -10,8 +10,8 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 from coordinator.config import MAX_SPECULATIVE_TOKENS
-from coordinator.prompt import MAX_CHAT_MESSAGES, ROLES
-from coordinator.request import (
+from coordinator.requests.prompt import MAX_CHAT_MESSAGES, ROLES
+from coordinator.requests.request import (
     MAX_OUTPUTS,
     MAX_REQUESTED_STOP_TOKENS,
     MAX_STOP_STRING_LENGTH,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from coordinator.outputs.text_stream import TextStream
-from coordinator.tokenizer import Tokenizer
+from coordinator.requests.tokenizer import Tokenizer
 
 
 class TextOffsets:

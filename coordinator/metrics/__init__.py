@@ -5,18 +5,16 @@ with a trace shows in exemplars.
 """
 
 from coordinator.metrics.coordinator_metrics import CoordinatorMetrics
+from coordinator.metrics.finished_round import FinishedRound, RoundKind
 from coordinator.metrics.instance_collector import InstanceReading, ServiceReadings
 from coordinator.metrics.request_metrics import Outcome, OutputSample
-from coordinator.metrics.round_metrics import RoundKind, RoundSample
-from coordinator.metrics.speedup import MeasuredRound
 
 __all__ = [
     "CoordinatorMetrics",
+    "FinishedRound",
     "InstanceReading",
-    "MeasuredRound",
     "Outcome",
     "OutputSample",
     "RoundKind",
-    "RoundSample",
     "ServiceReadings",
 ]

@@ -5,8 +5,8 @@ from collections.abc import Callable
 from prometheus_client import Counter, Gauge, Histogram
 from prometheus_client.registry import CollectorRegistry
 
+from coordinator.admission.places import Refusal
 from coordinator.metrics.exemplar import observe
-from coordinator.places import Refusal
 
 # vLLM's buckets, and smaller ones before them: most requests do not wait.
 QUEUE_TIME_BUCKETS = (

@@ -9,7 +9,7 @@ from prometheus_client.registry import CollectorRegistry
 
 from coordinator.metrics.exemplar import observe
 from coordinator.metrics.round_metrics import SPECULATION_LABELS, speculation_labels
-from coordinator.outputs.output import FinishReason
+from coordinator.requests.finish_reason import FinishReason
 from specpair.options import Drafter, Rule
 
 ACCEPTANCE_BUCKETS = tuple(round(0.05 * i, 2) for i in range(1, 21))

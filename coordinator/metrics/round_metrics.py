@@ -1,11 +1,9 @@
 """What the rounds of all outputs came to."""
 
-from enum import StrEnum
-from typing import NamedTuple
-
 from prometheus_client import Counter, Histogram
 from prometheus_client.registry import CollectorRegistry
 
+from coordinator.metrics.finished_round import FinishedRound, RoundKind
 from coordinator.metrics.position_collector import PositionCollector
 from specpair.options import Drafter, Rule
 
@@ -16,35 +14,6 @@ BUCKETS = (
     *(0.001, 0.0015, 0.002, 0.003, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0, 2.5, 10.0),
 )
 """The parts differ by orders of magnitude: microseconds of rollback, milliseconds of the target."""
-
-
-class RoundKind(StrEnum):
-    """Whether a round had proposals, and if not, why."""
-
-    DRAFT = "draft"
-    PLAIN = "plain"
-    """None were wanted, or the drafter had none."""
-    FALLBACK = "fallback"
-    """The draft failed."""
-
-
-class RoundSample(NamedTuple):
-    """A finished round after an output's first token. Times are in seconds."""
-
-    kind: RoundKind
-    drafter: Drafter | None
-    """What was asked for proposals; None if nothing was."""
-    rule: Rule
-    drafted_count: int
-    accepted_count: int
-    draft_time: float | None
-    """Of the drafter's computation; None if there was no answer."""
-    verify_time: float
-    """Of the target's computation."""
-    network_time: float
-    """Of both calls, less computation and rollback: the way and the queues."""
-    rollback_time: float
-    """What both caches took to drop tokens that earlier rounds rejected."""
 
 
 class RoundMetrics:
@@ -85,23 +54,23 @@ class RoundMetrics:
             for rule in Rule:
                 self._counters(drafter, rule)
 
-    def add(self, sample: RoundSample) -> None:
+    def add(self, ended: FinishedRound) -> None:
         """One round."""
-        self._rounds[sample.kind].inc()
-        if sample.drafted_count:
-            self._add_block(sample)
-        if sample.draft_time is not None:
-            self._times["draft"].observe(sample.draft_time)
-        self._times["verify"].observe(sample.verify_time)
-        self._times["network"].observe(sample.network_time)
-        self._times["rollback"].observe(sample.rollback_time)
+        self._rounds[ended.kind].inc()
+        if ended.drafted_count:
+            self._add_block(ended)
+        if ended.draft_compute is not None:
+            self._times["draft"].observe(ended.draft_compute)
+        self._times["verify"].observe(ended.verify_compute)
+        self._times["network"].observe(ended.network_time)
+        self._times["rollback"].observe(ended.rollback_time)
 
-    def _add_block(self, sample: RoundSample) -> None:
-        drafts, drafted, accepted = self._counters(sample.drafter, sample.rule)
+    def _add_block(self, ended: FinishedRound) -> None:
+        drafts, drafted, accepted = self._counters(ended.drafter, ended.rule)
         drafts.inc()
-        drafted.inc(sample.drafted_count)
-        accepted.inc(sample.accepted_count)
-        self._positions.add(sample.drafted_count, sample.accepted_count)
+        drafted.inc(ended.drafted_count)
+        accepted.inc(ended.accepted_count)
+        self._positions.add(ended.drafted_count, ended.accepted_count)
 
     def _counters(self, drafter: Drafter | None, rule: Rule) -> tuple[Counter, Counter, Counter]:
         """Looked up once: labels cost as much as all the rest."""

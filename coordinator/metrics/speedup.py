@@ -7,6 +7,7 @@ rounds among them that went without proposals included. Older rounds count less 
 import math
 from typing import NamedTuple
 
+from coordinator.metrics.finished_round import FinishedRound
 from specpair.theory.speedup import MAX_RATIO, expected_tokens, round_cost
 
 MEMORY_SECONDS = 30.0
@@ -15,23 +16,6 @@ STALE_SECONDS = 10 * MEMORY_SECONDS
 """Without a round for so long nothing is known of the present: load and texts may be others by now."""
 LARGEST_EXPONENT = 50.0
 """Weights grow until then and are scaled back, so that a round costs the same however many there were."""
-
-
-class MeasuredRound(NamedTuple):
-    """A finished round. Times are in microseconds."""
-
-    drafted: int
-    """Tokens that were proposed."""
-    accepted: int
-    elapsed: float
-    """All of the round, proposal and verification."""
-    plain_time: float | None
-    """What a round without proposals would have taken; None while nobody knows."""
-    draft_compute: float
-    """Of the whole proposal; 0 without one."""
-    verify_compute: float
-    is_speculating: bool
-    """Whether its output may have proposals at all."""
 
 
 class Speedup(NamedTuple):
@@ -64,22 +48,27 @@ class SpeedupEstimate:
         self._blocks: dict[int, float] = {}
         """Rounds by the number of proposed tokens."""
 
-    def add(self, measured: MeasuredRound, now: float) -> None:
-        """A round that ended at `now`, in seconds of any clock."""
+    def add(self, ended: FinishedRound, plain_time: float | None, now: float) -> None:
+        """A round that ended at `now`, in seconds of any clock.
+
+        `plain_time` is what one without proposals would have taken, in seconds; None while nobody knows, and for an
+        output that may have no proposals.
+        """
         weight = self._weight(now)
-        if not measured.drafted:
+        drafted, accepted = ended.drafted_count, ended.accepted_count
+        if not drafted:
             self._plain_rounds += weight
-            self._plain_compute += weight * measured.verify_compute
-        if measured.plain_time is None or not measured.is_speculating:
+            self._plain_compute += weight * ended.verify_compute
+        if plain_time is None:
             return
         self._newest = now
-        self._plain_elapsed += weight * (measured.accepted + 1) * measured.plain_time
-        self._elapsed += weight * measured.elapsed
-        self._tried += weight * min(measured.drafted, measured.accepted + 1)
-        self._accepted += weight * measured.accepted
-        self._drafted += weight * measured.drafted
-        self._draft_compute += weight * measured.draft_compute
-        self._blocks[measured.drafted] = self._blocks.get(measured.drafted, 0.0) + weight
+        self._plain_elapsed += weight * (accepted + 1) * plain_time
+        self._elapsed += weight * ended.elapsed
+        self._tried += weight * min(drafted, accepted + 1)
+        self._accepted += weight * accepted
+        self._drafted += weight * drafted
+        self._draft_compute += weight * (ended.draft_compute or 0.0)
+        self._blocks[drafted] = self._blocks.get(drafted, 0.0) + weight
 
     def speedup(self, now: float) -> Speedup | None:
         """None until rounds of both kinds were seen, with and without proposals; and when the last one is long ago."""

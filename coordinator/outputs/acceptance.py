@@ -2,10 +2,12 @@
 
 from dataclasses import dataclass, field
 
+from coordinator.outputs.round import Round
+
 
 @dataclass(kw_only=True)
 class Acceptance:
-    """Counts and times of the rounds after the first token. Times are in microseconds."""
+    """Counts and times of the rounds after the first token. Times are in seconds."""
 
     round_count: int = 0
     """Verification rounds, those without proposals included."""
@@ -17,14 +19,17 @@ class Acceptance:
     accepted_per_position: list[int] = field(default_factory=list)
     fallback_count: int = 0
     """Rounds that went without proposals because the draft did not answer."""
-    draft_time_us: int = 0
-    verify_time_us: int = 0
-    network_time_us: int = 0
+    draft_time: float = 0.0
+    verify_time: float = 0.0
+    network_time: float = 0.0
 
-    def add_round(self, drafted_count: int, accepted_count: int) -> None:
-        """One verification of a block of `drafted_count` tokens."""
+    def add(self, ended: Round) -> None:
+        """One round, with or without proposals."""
         self.round_count += 1
-        if drafted_count == 0:
+        self.fallback_count += ended.has_fallen_back
+        self._add_times(ended)
+        drafted_count, accepted_count = ended.drafted_count, ended.accepted_count
+        if not drafted_count:
             return
         self.draft_round_count += 1
         self.draft_token_count += drafted_count
@@ -32,13 +37,13 @@ class Acceptance:
         _count_positions(self.drafted_per_position, drafted_count)
         _count_positions(self.accepted_per_position, accepted_count, length=len(self.drafted_per_position))
 
-    def add_proposal_time(self, compute_time_us: int, elapsed_us: int) -> None:
-        self.draft_time_us += compute_time_us
-        self.network_time_us += max(elapsed_us - compute_time_us, 0)
-
-    def add_verify_time(self, compute_time_us: int, elapsed_us: int) -> None:
-        self.verify_time_us += compute_time_us
-        self.network_time_us += max(elapsed_us - compute_time_us, 0)
+    def _add_times(self, ended: Round) -> None:
+        """Those of both calls, whether or not the draft's answer was of use."""
+        self.verify_time += ended.verify_compute
+        self.network_time += ended.judged.times.outside
+        if ended.answer is not None:
+            self.draft_time += ended.answer.times.compute
+            self.network_time += ended.answer.times.outside
 
     @property
     def acceptance_rate(self) -> float:

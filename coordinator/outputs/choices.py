@@ -7,24 +7,25 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from coordinator.deadline import NEVER, Deadline
-from coordinator.outputs.generation import Generation, Round
+from coordinator.outputs.generation import Generation
+from coordinator.outputs.output_part import OutputPart
 from coordinator.pair import Pair
-from coordinator.request import GenerationRequest
+from coordinator.requests.request import GenerationRequest
 from specpair.errors import PeerUnavailableError
 
 AHEAD = 8
-"""Rounds of an output that may wait for its client."""
+"""Parts of an output that may wait for its client."""
 
 Item = TypeVar("Item")
 
 
-class ChoiceRound(NamedTuple):
-    """A round of one output."""
+class ChoicePart(NamedTuple):
+    """A part of one output."""
 
     choice_index: int
     """Which output it is to the client."""
     generation: Generation
-    round: Round
+    part: OutputPart
 
 
 class Choices:
@@ -50,21 +51,21 @@ class Choices:
         self.passed_over: list[Generation] = []
         """Outputs that are finished and not among the best."""
 
-    async def rounds(self) -> AsyncGenerator[ChoiceRound, None]:
-        """The rounds as they come or, where the best outputs are wanted, output by output once all are finished."""
-        async with aclosing(merge([generation.rounds() for generation in self.generations])) as rounds:
+    async def parts(self) -> AsyncGenerator[ChoicePart, None]:
+        """The parts as they come or, where the best outputs are wanted, output by output once all are finished."""
+        async with aclosing(merge([generation.parts() for generation in self.generations])) as parts:
             if self._request.best_of == self._request.n:
-                async for index, round_ in rounds:
-                    yield ChoiceRound(index, self.generations[index], round_)
+                async for index, part in parts:
+                    yield ChoicePart(index, self.generations[index], part)
                 return
-            collected: list[list[Round]] = [[] for _ in self.generations]
-            async for index, round_ in rounds:
-                collected[index].append(round_)
+            collected: list[list[OutputPart]] = [[] for _ in self.generations]
+            async for index, part in parts:
+                collected[index].append(part)
         best = self._best()
         self.passed_over = [generation for i, generation in enumerate(self.generations) if i not in best]
         for choice_index, index in enumerate(best):
-            for round_ in collected[index]:
-                yield ChoiceRound(choice_index, self.generations[index], round_)
+            for part in collected[index]:
+                yield ChoicePart(choice_index, self.generations[index], part)
 
     def _best(self) -> list[int]:
         """The n outputs with the highest mean logprob, best first; of equals the one with the lower seed."""
@@ -75,7 +76,7 @@ class Choices:
 async def merge(sources: Sequence[AsyncGenerator[Item, None]]) -> AsyncGenerator[tuple[int, Item], None]:
     """The items of all sources as they come, each with the index of its source.
 
-    The sources run ahead of whoever takes the items, together by AHEAD items for each: the next round is under way
+    The sources run ahead of whoever takes the items, together by AHEAD items for each: the next is under way
     while a client is written to, and a client that does not read holds its outputs up. When one fails, or the iteration
     ends early, the others are cancelled, and all have ended when this has.
     """

@@ -4,18 +4,18 @@ import asyncio
 import logging
 import secrets
 import time
-from collections.abc import AsyncGenerator, Sequence
-from dataclasses import dataclass
-from enum import StrEnum
+from collections.abc import AsyncGenerator
 
 from coordinator.deadline import NEVER, Deadline
 from coordinator.outputs.acceptance import Acceptance
 from coordinator.outputs.output import Output
+from coordinator.outputs.output_part import Origin, OutputPart
 from coordinator.outputs.proposals import Proposals
+from coordinator.outputs.round import Round
 from coordinator.outputs.round_report import RoundReport
 from coordinator.pair import Pair
-from coordinator.peers import DraftSession, Proposed, TargetSession, Verdict
-from coordinator.request import GenerationRequest
+from coordinator.peers import DraftSession, TargetSession, Verdict
+from coordinator.requests.request import GenerationRequest
 from specpair.errors import (
     ForwardFailedError,
     InvalidDistributionError,
@@ -24,35 +24,8 @@ from specpair.errors import (
     SpecpairError,
 )
 from specpair.tracing import span
-from specpair.v1.logprobs_pb2 import TokenLogprobs
 
 logger = logging.getLogger(__name__)
-
-
-class Origin(StrEnum):
-    """Where a token came from."""
-
-    ACCEPTED = "accepted"
-    CORRECTION = "correction"
-    BONUS = "bonus"
-    TARGET = "target"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Round:
-    """What one round gave."""
-
-    token_ids: Sequence[int]
-    origins: Sequence[Origin]
-    """One for each token."""
-    text: str
-    is_last: bool
-    """Whether the output ended with it."""
-    logprobs: Sequence[TokenLogprobs] = ()
-    """One for each token, if the target was asked for them."""
-    rejected_ids: Sequence[int] = ()
-    report: RoundReport | None = None
-    """How it went, if that is wanted."""
 
 
 class Generation:
@@ -79,7 +52,8 @@ class Generation:
         self.request = request
         self.sequence_id = secrets.token_hex(16)
         self.output = Output(request, pair.target.tokenizer)
-        self.time_to_first_token_us = 0
+        self.time_to_first_token = 0.0
+        """Seconds from the arrival."""
         self.cumulative_logprob = 0.0
         """Sum over the output's tokens; 0 unless the target was asked for logprobs."""
         self.closing: asyncio.Task[None] | None = None
@@ -116,8 +90,9 @@ class Generation:
         return self.proposals.acceptance
 
     @property
-    def total_time_us(self) -> int:
-        return round((time.perf_counter() - self._arrival) * 1e6)
+    def total_time(self) -> float:
+        """Seconds since the arrival."""
+        return time.perf_counter() - self._arrival
 
     @property
     def mean_logprob(self) -> float:
@@ -129,29 +104,28 @@ class Generation:
         """Behind those that the call before this one used for the tokens received: each round gave at least one."""
         return len(self.request.resumed_ids)
 
-    async def rounds(self) -> AsyncGenerator[Round, None]:
+    async def parts(self) -> AsyncGenerator[OutputPart, None]:
         """Runs to the end. Both sequences are closed when the iteration ends, however it ends.
 
-        A prompt that is to be repeated, or that is all that is wanted, comes as a round of its own.
+        A prompt that is to be repeated, or that is all that is wanted, comes as a part of its own.
         """
         if self.request.echo or self.output.finish_reason is not None:
-            yield self._prompt_round()
+            yield self._prompt_part()
         if self.output.finish_reason is not None:
             return
         try:
             await self._open()
-            yield await self._first_round()
+            yield await self._first_part()
             step = self._first_step
             while self.output.finish_reason is None:
                 step += 1
-                yield await self._next_round(step)
+                yield await self._next_part(step)
         finally:
             self.proposals.leave()
             self.closing = self._pair.background.spawn(self._close())
 
-    def _prompt_round(self) -> Round:
-        is_last = self.output.finish_reason is not None
-        return Round(token_ids=(), origins=(), text=self.request.prompt_text, is_last=is_last)
+    def _prompt_part(self) -> OutputPart:
+        return OutputPart(text=self.request.prompt_text, is_last=self.output.finish_reason is not None)
 
     async def _open(self) -> None:
         original = self._original
@@ -163,57 +137,47 @@ class Generation:
         else:
             await self._target.fork(original._target)
 
-    async def _first_round(self) -> Round:
+    async def _first_part(self) -> OutputPart:
         """The first token, straight from the target's prefill. Its time counts from the request's arrival."""
-        step = self._first_step
-        with span("round", sequence=self.sequence_id, step=step, proposed=0, accepted=0):
-            verdict = await self._judge(step, None)
-        self.time_to_first_token_us = self.total_time_us
+        first = Round(step=self._first_step, rule=self.request.rule)
+        with span("round", sequence=self.sequence_id, step=first.step, proposed=0, accepted=0):
+            first.verdict = await self._judge(first)
+        self.time_to_first_token = self.total_time
         self._has_fed_prompt.set()
         self.proposals.start_clock()
-        return self._commit([], verdict, [Origin.TARGET], self._report(step, None, verdict))
+        return self._commit(first)
 
-    async def _next_round(self, step: int) -> Round:
+    async def _next_part(self, step: int) -> OutputPart:
         self._round_start = time.perf_counter()  # what was before is the pause of a client that is slow to read
         with span("round", sequence=self.sequence_id, step=step) as traced:
-            proposed = await self.proposals.next(step, self._history, self._longest_block())
-            verdict, proposed = await self._verify(step, proposed)
-            drafted = list(proposed.token_ids) if proposed is not None else []
-            traced.set(proposed=len(drafted), accepted=verdict.accepted_count)
-        self.proposals.add(len(drafted), verdict)
-        accepted_count = verdict.accepted_count
-        origins = [Origin.ACCEPTED] * accepted_count + [_origin_of_next(len(drafted), accepted_count)]
-        return self._commit(drafted, verdict, origins, self._report(step, proposed, verdict))
+            begun = await self.proposals.next_round(step, self._history, self._longest_block())
+            verdict = await self._verify(begun)
+            traced.set(proposed=begun.drafted_count, accepted=verdict.accepted_count)
+        self.proposals.end(begun, verdict)
+        return self._commit(begun)
 
-    def _report(self, step: int, proposed: Proposed | None, verdict: Verdict) -> RoundReport | None:
-        if not self.request.include_rounds:
-            return None
-        return RoundReport.of(step, proposed, verdict, self._arrival)
-
-    async def _verify(self, step: int, proposed: Proposed | None) -> tuple[Verdict, Proposed | None]:
-        """The verdict and the proposal it is about: none if the target refused what the draft sent, or cannot bear it.
+    async def _verify(self, begun: Round) -> Verdict:
+        """The verdict: without the proposal, if the target refused what the draft sent, or cannot bear it.
 
         A forward pass may fail for a proposal's size. Logits that are not finite come of its very tokens: to go on
         without those would bend the distribution.
         """
-        if proposed is not None:
+        if begun.drafted_count:
             try:
-                return await self._judge(step, proposed), proposed
+                return await self._judge(begun)
             except (InvalidFieldError, NotSupportedError) as error:
                 if not is_about_the_proposal(error):
                     raise
-                self.proposals.refuse(error)
+                self.proposals.refuse(begun, error)
             except ForwardFailedError as error:
-                self.proposals.refuse(error)
-        return await self._judge(step, None), None
+                self.proposals.refuse(begun, error)
+        return await self._judge(begun)
 
-    async def _judge(self, step: int, proposed: Proposed | None) -> Verdict:
+    async def _judge(self, begun: Round) -> Verdict:
         """The target's verdict. Raises SpecpairError if it does not fit the proposal."""
-        verdict = await self._target.verify(step, self._history, proposed.proposal if proposed else None)
-        drafted_count = len(proposed.token_ids) if proposed else 0
+        proposal = begun.proposed.proposal if begun.proposed is not None and begun.drafted_count else None
+        verdict = await self._target.verify(begun.step, self._history, proposal)
         committed_count = verdict.accepted_count + 1
-        if committed_count > drafted_count + 1:
-            raise SpecpairError(f"the target accepted {verdict.accepted_count} of {drafted_count} tokens")
         if self.has_logprobs and len(verdict.logprobs) != committed_count:
             raise SpecpairError(f"the target sent {len(verdict.logprobs)} logprobs for {committed_count} tokens")
         return verdict
@@ -233,23 +197,24 @@ class Generation:
             limits.append(self._draft.room(len(self._history)))
         return max(min(limits), 0)
 
-    def _commit(self, drafted: list[int], verdict: Verdict, origins: list[Origin], report: RoundReport | None) -> Round:
-        accepted_count = verdict.accepted_count
-        tokens = [*drafted[:accepted_count], verdict.next_token_id]
+    def _commit(self, judged: Round) -> OutputPart:
+        drafted, verdict = judged.token_ids, judged.judged
+        tokens = [*(drafted[index] for index in verdict.path), verdict.next_token_id]
         self._history += tokens
         committed = self.output.commit(tokens)
         kept = committed.kept_count
         logprobs = verdict.logprobs[:kept] if self.has_logprobs else ()
         self.cumulative_logprob += sum(entry.logprob for entry in logprobs)
         self._count_tokens(kept)
-        return Round(
+        rejected = [token for index, token in enumerate(drafted) if index not in verdict.path]
+        return OutputPart(
             token_ids=tokens[:kept],
-            origins=origins[:kept],
+            origins=_origins(judged.drafted_count, len(verdict.path))[:kept],
             text=committed.text,
             is_last=self.output.finish_reason is not None,
             logprobs=logprobs,
-            rejected_ids=drafted[accepted_count:] if kept == len(tokens) else (),
-            report=report,
+            rejected_ids=rejected if kept == len(tokens) else (),
+            report=RoundReport.of(judged, self._arrival) if self.request.include_rounds else None,
         )
 
     def _count_tokens(self, count: int) -> None:
@@ -271,7 +236,9 @@ def is_about_the_proposal(error: SpecpairError) -> bool:
     return error.metadata.get("field", "").startswith("proposal")
 
 
-def _origin_of_next(drafted_count: int, accepted_count: int) -> Origin:
+def _origins(drafted_count: int, accepted_count: int) -> list[Origin]:
+    """Of the accepted tokens and of the target's own behind them."""
     if drafted_count == 0:
-        return Origin.TARGET
-    return Origin.BONUS if accepted_count == drafted_count else Origin.CORRECTION
+        return [Origin.TARGET]
+    own = Origin.BONUS if accepted_count == drafted_count else Origin.CORRECTION
+    return [Origin.ACCEPTED] * accepted_count + [own]

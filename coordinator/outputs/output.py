@@ -2,24 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 
 from coordinator.outputs.stop import StopStrings
 from coordinator.outputs.text_stream import TextStream
-from coordinator.request import GenerationRequest
-from coordinator.tokenizer import Tokenizer
+from coordinator.requests.finish_reason import FinishReason
+from coordinator.requests.request import GenerationRequest
+from coordinator.requests.tokenizer import Tokenizer
 from specpair.errors import InvalidFieldError
 
 RESUMED_TAIL = 64
 BYTES_OF_CHARACTER = 4
 """In UTF-8, at most; a token may be a single byte."""
-
-
-class FinishReason(StrEnum):
-    """Why an output ended."""
-
-    STOP = "stop"
-    LENGTH = "length"
 
 
 def resumed_tail(stop_strings: Sequence[str]) -> int:

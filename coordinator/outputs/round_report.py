@@ -1,25 +1,9 @@
 """How one round went, for those who want to see it: plain numbers, which hold on to no message."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from coordinator.peers import Proposed, Verdict
-
-
-class CallTimes(NamedTuple):
-    """One call to a service, as seen from here. In microseconds."""
-
-    start: int
-    """From the request's arrival to the call."""
-    elapsed: int
-    queue: int
-    compute: int
-
-    @classmethod
-    def of(cls, call: Proposed | Verdict, arrival: float) -> "CallTimes":
-        """`arrival` is a reading of time.perf_counter."""
-        start = max(round((call.started_at - arrival) * 1e6), 0)
-        return cls(start, call.elapsed_us, call.queue_time_us, call.compute_time_us)
+from coordinator.outputs.round import Round
+from coordinator.peers import CallTimes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,27 +11,33 @@ class RoundReport:
     """What was proposed, how likely both models found it, and when each was at work."""
 
     step: int
+    arrival: float
+    """When the request came in, by time.perf_counter as all moments are."""
     token_ids: tuple[int, ...]
     """Proposed tokens."""
-    accepted_count: int
+    path: tuple[int, ...]
+    """Which of them were accepted."""
     target_probabilities: tuple[float, ...]
     """Of the proposed tokens; empty if the target did not say."""
     draft_probabilities: tuple[float, ...]
     """The same; empty, too, where no distributions were sent."""
     draft: CallTimes | None
+    """None without a proposed token."""
     verify: CallTimes
     batch_token_count: int
 
     @classmethod
-    def of(cls, step: int, proposed: Proposed | None, verdict: Verdict, arrival: float) -> "RoundReport":
-        """`arrival` is the time.perf_counter at which the request came in."""
+    def of(cls, judged: Round, arrival: float) -> "RoundReport":
+        """Of a round that has its verdict."""
+        proposed, verdict = judged.proposed, judged.judged
         return cls(
-            step=step,
-            token_ids=() if proposed is None else tuple(proposed.token_ids),
-            accepted_count=verdict.accepted_count,
+            step=judged.step,
+            arrival=arrival,
+            token_ids=tuple(judged.token_ids),
+            path=verdict.path,
             target_probabilities=tuple(verdict.target_probabilities),
             draft_probabilities=tuple(verdict.draft_probabilities),
-            draft=None if proposed is None else CallTimes.of(proposed, arrival),
-            verify=CallTimes.of(verdict, arrival),
+            draft=proposed.times if proposed is not None and judged.drafted_count else None,
+            verify=verdict.times,
             batch_token_count=verdict.batch_token_count,
         )

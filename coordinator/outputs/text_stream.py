@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from coordinator.tokenizer import Tokenizer
+from coordinator.requests.tokenizer import Tokenizer
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 CONTEXT_LENGTH = 6

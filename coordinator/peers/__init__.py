@@ -4,7 +4,7 @@ A pool finds the instances of a service. Each has a link, which follows its heal
 is used, and speaks to it through a peer. A session is one sequence, and goes from one instance to another as they fail.
 """
 
-from coordinator.peers.answers import Proposed, Scores, Verdict
+from coordinator.peers.answers import CallTimes, Proposed, Scores, Verdict
 from coordinator.peers.connecting import connect_drafts, connect_targets
 from coordinator.peers.draft_session import DraftSession
 from coordinator.peers.drafts import Drafts
@@ -14,6 +14,7 @@ from coordinator.peers.target_session import TargetSession
 from coordinator.peers.targets import Targets
 
 __all__ = [
+    "CallTimes",
     "DraftSession",
     "Drafts",
     "Pool",

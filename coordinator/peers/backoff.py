@@ -1,15 +1,13 @@
 """Waiting between tries, up to a deadline."""
 
 import logging
-import random
 
 from coordinator.deadline import Deadline
 from coordinator.peers.news import News
 from specpair.errors import CapacityExhaustedError, PeerUnavailableError, SpecpairError
+from specpair.rpc.retry import RetryPolicy
 
-FIRST_DELAY = 0.05
-LONGEST_DELAY = 1.0
-JITTER = 0.5
+POLICY = RetryPolicy()
 
 logger = logging.getLogger(__name__)
 
@@ -23,7 +21,7 @@ class Backoff:
         self.deadline = deadline
         self._patience = deadline.remaining
         self._news = News() if news is None else news
-        self._delay = FIRST_DELAY
+        self._failure_count = 0
 
     async def pause(self, error: SpecpairError) -> None:
         """Waits before the next try after `error`.
@@ -32,10 +30,9 @@ class Backoff:
         if the peer answered but is full.
         """
         self.check(error)
-        pause = self._delay * random.uniform(1 - JITTER, 1.0)  # so that not all come back at once
-        await self._news.wait(min(pause, self.deadline.remaining))
+        await self._news.wait(min(POLICY.pause(self._failure_count), self.deadline.remaining))
         self.check(error)
-        self._delay = min(self._delay * 2, LONGEST_DELAY)
+        self._failure_count += 1
 
     def check(self, error: SpecpairError) -> None:
         """Raises as `pause` does if no time is left."""

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 
-MOST_DOUBLINGS = 5
+from specpair.rpc.retry import RetryPolicy
 
 
 class Breaker:
@@ -14,7 +14,7 @@ class Breaker:
     """
 
     def __init__(self, cooldown: float, trial_time: float, clock: Callable[[], float] = time.monotonic):
-        self._cooldown = cooldown
+        self._cooldown = RetryPolicy(first=cooldown)
         self._trial_time = trial_time
         self._clock = clock
         self._failure_count = 0
@@ -47,6 +47,6 @@ class Breaker:
     def fail(self) -> None:
         """A call was not. Calls that were under way beside the first one to fail change nothing any more."""
         if self.is_closed or self._is_trying:
-            self._open_until = self._clock() + self._cooldown * 2 ** min(self._failure_count, MOST_DOUBLINGS)
+            self._open_until = self._clock() + self._cooldown.longest_pause(self._failure_count)
             self._failure_count += 1
             self._is_trying = False

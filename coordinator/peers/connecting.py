@@ -6,14 +6,12 @@ from contextlib import asynccontextmanager
 
 from coordinator.config import CoordinatorConfig
 from coordinator.peers.breaker import Breaker
-from coordinator.peers.draft_link import DraftLink
 from coordinator.peers.draft_peer import DraftPeer
-from coordinator.peers.drafts import Drafts
+from coordinator.peers.drafts import DraftLink, Drafts
 from coordinator.peers.news import News
-from coordinator.peers.target_link import TargetLink
 from coordinator.peers.target_model import TargetModel
 from coordinator.peers.target_peer import TargetPeer
-from coordinator.peers.targets import Targets
+from coordinator.peers.targets import TargetLink, Targets
 from specpair.errors import PeerUnavailableError
 
 TARGET_COOLDOWN = 1.0

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from coordinator.peers.answers import Proposed, elapsed_us
+from coordinator.peers.answers import Proposed, call_times
 from coordinator.peers.model_peer import ModelPeer
 from specpair.client.channel import proposal_caller
 from specpair.security.settings import PLAIN, ChannelSecurity
@@ -41,15 +41,7 @@ class DraftPeer(ModelPeer):
         )
         start = time.perf_counter()
         response = await self._proposals.call(request, within)
-        elapsed = elapsed_us(start)  # whatever the draft says of itself, it took no longer than that
-        return Proposed(
-            proposal=response.proposal,
-            compute_time_us=min(response.compute_time_us, elapsed),
-            elapsed_us=elapsed,
-            queue_time_us=min(response.queue_time_us, elapsed),
-            rollback_time_ns=min(response.rollback_time_ns, elapsed * 1000),
-            started_at=start,
-        )
+        return Proposed(proposal=response.proposal, times=call_times(start, response))
 
     async def close(self) -> None:
         await self._proposals.close()

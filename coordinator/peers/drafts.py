@@ -1,9 +1,46 @@
-"""All drafts."""
+"""The drafts as the coordinator knows them: one, and all."""
 
-from coordinator.peers.draft_link import DraftLink
+import asyncio
+
+from coordinator.peers.breaker import Breaker
+from coordinator.peers.draft_peer import DraftPeer
+from coordinator.peers.link import CALL_TIMEOUT, Link
+from coordinator.peers.news import News
 from coordinator.peers.pool import Pool
+from coordinator.peers.target_model import TargetModel
+from coordinator.peers.vocabulary import check_vocabularies, has_no_model
+from coordinator.requests.tokenizer import Tokenizer
+from specpair.errors import PeerUnavailableError
 from specpair.model_info import ModelInfo
 from specpair.options import Drafter
+
+
+class DraftLink(Link[DraftPeer]):
+    """A draft that may come and go. A process is used only after its vocabulary was compared with the target's."""
+
+    name = "draft"
+
+    def __init__(self, peer: DraftPeer, breaker: Breaker, news: News, target: TargetModel):
+        super().__init__(peer, breaker, news)
+        self._target = target
+
+    async def confirm(self, instance_id: str, within: float) -> None:
+        """Raises PeerUnavailableError at once for a process other than the one checked: no token waits for it."""
+        if self.info is None or instance_id != self.info.instance_id:
+            self.want_check()
+            raise PeerUnavailableError("the draft was restarted and is being checked")
+
+    def room(self, length: int) -> int:
+        """Most tokens that it can propose behind `length` tokens."""
+        info = self.info
+        return 0 if info is None else min(info.max_num_speculative_tokens, info.max_model_len - length - 1)
+
+    async def _compare(self, info: ModelInfo) -> None:
+        target = self._target
+        assert target.info is not None, "the target is there first"
+        files = None if has_no_model(info) else await self.peer.tokenizer_files(CALL_TIMEOUT)
+        tokenizer = None if files is None else await asyncio.to_thread(Tokenizer, files)
+        await asyncio.to_thread(check_vocabularies, tokenizer, target.tokenizer, info, target.info)
 
 
 class Drafts(Pool[DraftLink]):

@@ -14,11 +14,12 @@ from coordinator.peers.owed_closes import OwedCloses
 from specpair.client.tls_hints import tls_hint
 from specpair.errors import CapacityExhaustedError, SpecpairError, VocabularyMismatchError
 from specpair.model_info import ModelInfo
+from specpair.rpc.retry import RetryPolicy
 
 CALL_TIMEOUT = 10.0
-RECONNECT_PAUSE = 0.1
-REFUSED_PAUSE = 10.0
-"""Seconds before a process whose tokens are others is looked at again."""
+RECONNECTING = RetryPolicy(first=0.1, most_doublings=0)
+REFUSED = RetryPolicy(first=10.0, most_doublings=0)
+"""Before a process whose tokens are others is looked at again."""
 REFUSED_HINT = "it refuses our token; see --peer-token-file"
 
 PeerT = TypeVar("PeerT", bound=ModelPeer)
@@ -119,7 +120,11 @@ class Link(ABC, Generic[PeerT]):
                     group.create_task(self._closes.run())
             except Exception:  # whatever it was, what comes to that address is to be used one day
                 logger.exception("watching the %s at %s failed", self.name, self.peer.address)
-            await asyncio.sleep(REFUSED_PAUSE)
+            await asyncio.sleep(REFUSED.pause())
+
+    @abstractmethod
+    async def confirm(self, instance_id: str, within: float) -> None:
+        """Raises SpecpairError unless it is the process that was checked which answered; it is then checked."""
 
     @abstractmethod
     async def _compare(self, info: ModelInfo) -> None:
@@ -150,7 +155,7 @@ class Link(ABC, Generic[PeerT]):
             if self._is_serving:
                 logger.warning("the %s at %s went away", self.name, self.peer.address)
             self._set_serving(False)
-            await asyncio.sleep(RECONNECT_PAUSE)
+            await asyncio.sleep(RECONNECTING.pause())
 
     def _complain(self, error: SpecpairError, hint: str | None) -> None:
         """Says what somebody has to mend, such as certificates, once; without a hint nobody has to."""
@@ -175,16 +180,16 @@ class Link(ABC, Generic[PeerT]):
             except (*AWAY, CapacityExhaustedError) as error:
                 logger.debug("the %s cannot be checked: %s", self.name, error.message)
                 self._complain(error, REFUSED_HINT if is_refusal(error) else None)
-                await self._check_again(RECONNECT_PAUSE)
+                await self._check_again(RECONNECTING)
             except SpecpairError as error:
                 self.info, self.refusal = None, error if isinstance(error, VocabularyMismatchError) else None
                 logger.error("the %s at %s is not used: %s", self.name, self.peer.address, error.message)
                 self._news.announce()
-                await self._check_again(REFUSED_PAUSE)
+                await self._check_again(REFUSED)
             except Exception:  # whatever it was, the process is to be taken up again one day
                 logger.exception("checking the %s failed", self.name)
-                await self._check_again(REFUSED_PAUSE)
+                await self._check_again(REFUSED)
 
-    async def _check_again(self, pause: float) -> None:
-        await asyncio.sleep(pause)
+    async def _check_again(self, policy: RetryPolicy) -> None:
+        await asyncio.sleep(policy.pause())
         self._check_wanted.set()

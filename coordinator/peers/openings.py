@@ -1,9 +1,11 @@
 """The openings of one sequence at the instances of a service."""
 
 import asyncio
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from coordinator.peers.link import Link
+from specpair.options import SequenceOptions
 
 LinkT = TypeVar("LinkT", bound=Link[Any])
 
@@ -15,9 +17,11 @@ class Openings(Generic[LinkT]):
     taken for the next step: what it says would stand among the committed tokens, and the steps after it behind them.
     """
 
-    def __init__(self, sequence_id: str):
+    def __init__(self, sequence_id: str, prompt_length: int, options: SequenceOptions):
         """The first opening is called so, which the log and the traces of the services know."""
-        self._sequence_id = sequence_id
+        self.sequence_id = sequence_id
+        self._prompt_length = prompt_length
+        self._options = options
         self._count = 0
         self._known: list[tuple[LinkT, str]] = []
         """All that may still be there."""
@@ -25,9 +29,22 @@ class Openings(Generic[LinkT]):
     def begin(self, link: LinkT) -> str:
         """The name of a new one at this instance."""
         self._count += 1
-        name = self._sequence_id if self._count == 1 else f"{self._sequence_id}-{self._count}"
+        name = self.sequence_id if self._count == 1 else f"{self.sequence_id}-{self._count}"
         self._known.append((link, name))
         return name
+
+    async def open(self, link: LinkT, name: str, history: Sequence[int], within: Callable[[], float]) -> None:
+        """Opens the sequence there by the name of a new one; `within` says what a call may take, in seconds.
+
+        Raises SpecpairError, also for a process that is not known yet.
+        """
+        instance_id = await link.peer.open(name, history, self._prompt_length, self._options, within())
+        await link.confirm(instance_id, within())
+
+    async def fork(self, link: LinkT, name: str, original: str, length: int, within: Callable[[], float]) -> None:
+        """The same as a copy of the first `length` tokens of another."""
+        instance_id = await link.peer.fork(original, name, length, self._options.sampling, within())
+        await link.confirm(instance_id, within())
 
     async def end_at(self, link: LinkT, within: float) -> None:
         """Closes those at one instance, where they would take the place of the next. Raises SpecpairError."""

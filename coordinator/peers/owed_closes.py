@@ -7,11 +7,12 @@ import time
 from coordinator.peers.model_peer import ModelPeer
 from coordinator.peers.news import News
 from specpair.errors import SpecpairError
+from specpair.rpc.retry import RetryPolicy
 
 TIMEOUT = 5.0
 PATIENCE = 60.0
 """Seconds for which closing is tried; a lease ends what stays open."""
-PAUSE = 1.0
+POLICY = RetryPolicy(first=1.0, most_doublings=0)
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ class OwedCloses:
                 del self._latest[sequence_id]
             if self._latest:
                 self._is_owing.set()
-                await self._news.wait(PAUSE)
+                await self._news.wait(POLICY.pause())
 
     async def _succeeds(self, sequence_id: str) -> bool:
         try:

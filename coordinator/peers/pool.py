@@ -10,8 +10,8 @@ from coordinator.deadline import NEVER, Deadline
 from coordinator.peers.discovery import resolve
 from coordinator.peers.link import Link
 from coordinator.peers.news import News
-from coordinator.peers.placement import Candidate, place
 from coordinator.peers.recovery import Recovery
+from coordinator.peers.routing import Candidate, route
 from specpair.errors import PeerUnavailableError
 from specpair.model_info import ModelInfo
 
@@ -58,7 +58,7 @@ class Pool(Generic[LinkT]):
         links = [link for link in good if link.breaker.may_admit] or good or usable
         if not links:
             return None
-        return links[place([Candidate(link.peer.address, link.sequence_count) for link in links], token_ids)]
+        return links[route([Candidate(link.peer.address, link.sequence_count) for link in links], token_ids)]
 
     async def wait_until_there(self, within: float) -> None:
         """Until an instance serves.

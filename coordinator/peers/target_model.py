@@ -2,7 +2,7 @@
 
 import asyncio
 
-from coordinator.tokenizer import Tokenizer
+from coordinator.requests.tokenizer import Tokenizer
 from specpair.errors import VocabularyMismatchError
 from specpair.model_info import ModelInfo, TokenizerFiles
 

@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from coordinator.peers.answers import Scores, Verdict, elapsed_us
+from coordinator.peers.answers import Scores, Verdict, accepted_path, call_times
 from coordinator.peers.failures import known_failures
 from coordinator.peers.model_peer import ModelPeer
 from specpair.client.channel import verification_caller
@@ -39,16 +39,13 @@ class TargetPeer(ModelPeer):
         )
         start = time.perf_counter()
         response = await self._verifications.call(request, within)
+        times = call_times(start, response)
         return Verdict(
-            accepted_count=response.accepted_count,
+            path=accepted_path(response, 0 if proposal is None else len(proposal.token_ids)),
             next_token_id=response.next_token_id,
-            compute_time_us=response.compute_time_us,
-            elapsed_us=elapsed_us(start),
+            times=times,
             batch_token_count=response.batch_token_count,
             logprobs=[unpinned(entry) for entry in response.logprobs],
-            queue_time_us=response.queue_time_us,
-            rollback_time_ns=response.rollback_time_ns,
-            started_at=start,
             target_probabilities=tuple(response.target_probabilities),
             draft_probabilities=tuple(response.draft_probabilities),
         )

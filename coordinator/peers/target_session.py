@@ -10,8 +10,7 @@ from coordinator.peers.backoff import Backoff
 from coordinator.peers.failures import AWAY, LOST, is_out_of_time
 from coordinator.peers.openings import Openings
 from coordinator.peers.recovery import Recovery
-from coordinator.peers.target_link import TargetLink
-from coordinator.peers.targets import Targets
+from coordinator.peers.targets import TargetLink, Targets
 from specpair.errors import (
     CapacityExhaustedError,
     ForwardFailedError,
@@ -55,16 +54,14 @@ class TargetSession:
         """`timeout` is the patience with a target that is away, in seconds, unless there is a `deadline` of
         the client; `length` is what the sequence may come to."""
         self._targets = targets
-        self._sequence_id = sequence_id
         self._prompt_length = prompt_length
-        self._options = options
         self._timeout = timeout
         self._length = length
         self._deadline = deadline
         self._include_probabilities = include_probabilities
         self._link: TargetLink | None = None
         """Where the sequence is, or will be opened."""
-        self._openings = Openings[TargetLink](sequence_id)
+        self._openings = Openings[TargetLink](sequence_id, prompt_length, options)
         self._name = ""
         """What it is called there; empty before it is opened."""
         self._left: list[TargetLink] = []
@@ -105,13 +102,10 @@ class TargetSession:
             self._name = self._openings.begin(link)
             within = self._deadline.at_most(self._timeout)
             try:
-                instance_id = await link.peer.fork(
-                    original._name, self._name, self._prompt_length, self._options.sampling, within
-                )
-                await link.confirm(instance_id, within)
+                await self._openings.fork(link, self._name, original._name, self._prompt_length, lambda: within)
                 self._is_open = True
             except SpecpairError as error:
-                logger.info("not forked: %s", error.message, extra={"sequence_id": self._sequence_id})
+                logger.info("not forked: %s", error.message, extra={"sequence_id": self._openings.sequence_id})
 
     async def verify(self, step: int, history: Sequence[int], proposal: Proposal | None) -> Verdict:
         """The verdict of one round. Raises PeerUnavailableError when no target is to be had in time."""
@@ -172,10 +166,7 @@ class TargetSession:
         await self._openings.end_at(link, self._within(backoff))
         self._let_read(link, len(history))
         self._name = self._openings.begin(link)
-        instance_id = await link.peer.open(
-            self._name, history, self._prompt_length, self._options, self._within(backoff)
-        )
-        await link.confirm(instance_id, self._within(backoff))
+        await self._openings.open(link, self._name, history, lambda: self._within(backoff))
         self._is_open = True
 
     async def _recover(self, error: SpecpairError, backoff: Backoff) -> Backoff:
@@ -206,7 +197,7 @@ class TargetSession:
         if link is None or not self._may_move(link):
             raise error
         self._targets.recoveries[Recovery.MOVED] += 1
-        logger.info("going to another target", extra={"sequence_id": self._sequence_id})
+        logger.info("going to another target", extra={"sequence_id": self._openings.sequence_id})
         self._leave()
         if link in self._left:  # round and round: not without a pause, nor for ever
             await backoff.pause(error)
@@ -224,7 +215,7 @@ class TargetSession:
 
     async def _pause(self, error: SpecpairError, backoff: Backoff, recovery: Recovery = Recovery.REPEATED) -> None:
         self._targets.recoveries[recovery] += 1
-        logger.debug("asking the target again: %s", error.message, extra={"sequence_id": self._sequence_id})
+        logger.debug("asking the target again: %s", error.message, extra={"sequence_id": self._openings.sequence_id})
         await backoff.pause(error)
 
     def _let_read(self, link: TargetLink, length: int) -> None:

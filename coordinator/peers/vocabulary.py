@@ -1,6 +1,6 @@
 """Whether draft and target speak of the same tokens."""
 
-from coordinator.tokenizer import Tokenizer
+from coordinator.requests.tokenizer import Tokenizer
 from specpair.errors import VocabularyMismatchError
 from specpair.model_info import ModelInfo
 

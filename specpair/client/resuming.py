@@ -1,7 +1,6 @@
 """The client's side of a request that survives its coordinator."""
 
 import asyncio
-import random
 import secrets
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -17,12 +16,12 @@ from specpair.errors import (
     SpecpairError,
     StartingError,
 )
+from specpair.rpc.retry import RetryPolicy
 from specpair.rpc.status import TRANSPORT_CODE, peer_errors
 from specpair.v1 import coordinator_service_pb2 as pb
 
 SEED_BITS = 53
-FIRST_PAUSE = 0.1
-LONGEST_PAUSE = 2.0
+POLICY = RetryPolicy()
 PASSING = (PeerUnavailableError, ShuttingDownError, CapacityExhaustedError, ClientStalledError)
 """What may be over in a moment."""
 
@@ -40,13 +39,13 @@ async def generate_tokens(
     request = _with_seed(request)
     can_resume = max(request.n, request.best_of, 1) == 1
     has_answer = is_complete = False
-    failed_at, pause, prelude_count = None, FIRST_PAUSE, 0
+    failed_at, failure_count, prelude_count = None, 0, 0
     while True:
         skipped_count = 0 if request.resumed_token_ids else prelude_count
         try:
             with peer_errors():
                 async for response in stub.GenerateTokens(request, metadata=metadata):
-                    has_answer, failed_at, pause = True, None, FIRST_PAUSE
+                    has_answer, failed_at, failure_count = True, None, 0
                     if skipped_count:  # what repeats the prompt came before
                         skipped_count -= 1
                         continue
@@ -64,8 +63,8 @@ async def generate_tokens(
             if not may_ask_again or time.monotonic() - failed_at > patience:
                 raise
             told_pause = error.retry_after if isinstance(error, CapacityExhaustedError) else 0.0
-        await asyncio.sleep(min(told_pause + pause * random.uniform(0.5, 1.0), patience))
-        pause = min(pause * 2, LONGEST_PAUSE)
+        await asyncio.sleep(min(told_pause + POLICY.pause(failure_count), patience))
+        failure_count += 1
 
 
 def _is_between(error: SpecpairError) -> bool:

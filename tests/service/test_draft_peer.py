@@ -19,6 +19,5 @@ async def test_no_draft_took_longer_than_the_call() -> None:
             answer = await peer.propose("s", 1, 1, [], 1, 30.0)
         finally:
             await peer.close()
-    assert 0 < answer.elapsed_us < 30e6
-    assert answer.compute_time_us == answer.queue_time_us == answer.elapsed_us
-    assert answer.rollback_time_ns == 1000 * answer.elapsed_us
+    assert 0 < answer.times.elapsed < 30
+    assert answer.times.compute == answer.times.queue == answer.times.rollback == answer.times.elapsed

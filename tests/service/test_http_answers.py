@@ -203,7 +203,7 @@ async def test_our_own_mistakes_are_counted(
 
     labels = {"path": "/v1/completions", "status": "500"}
     before = counted(pair, COUNTER, **labels)
-    monkeypatch.setattr("coordinator.serving.score_prompt", fail)
+    monkeypatch.setattr("coordinator.serving.serving.score_prompt", fail)
     assert (await client.post("/v1/completions", json={"prompt": PROMPT})).status_code == 500
     assert counted(pair, COUNTER, **labels) == before + 1
 

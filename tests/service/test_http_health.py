@@ -6,9 +6,9 @@ import httpx
 import pytest
 from prometheus_client.registry import CollectorRegistry
 
-from coordinator.http.config import HttpConfig
 from coordinator.http.front_end import FrontEnd
 from coordinator.http.server import HttpServer
+from coordinator.http_config import HttpConfig
 from tests.http_service import BUNDLED, http_client, running_bundled_pair
 from tests.services import engine_config, running_pair
 

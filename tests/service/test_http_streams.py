@@ -15,9 +15,9 @@ from prometheus_client.registry import CollectorRegistry
 
 from coordinator.http import body_limit, connection_limit, stalled_clients
 from coordinator.http.app import create_app
-from coordinator.http.config import HttpConfig
 from coordinator.http.front_end import FrontEnd
 from coordinator.http.server import HttpServer
+from coordinator.http_config import HttpConfig
 from specpair.server.http_server import CUT, HttpConnection
 from specpair.server.server import BindError
 from specpair.v1 import coordinator_service_pb2 as pb
@@ -88,14 +88,14 @@ async def wait_until_working(pair: RunningPair) -> None:
 async def test_leaving_a_stream_cancels_the_work(
     pair: RunningPair, client: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "coordinator.serving")
+    caplog.set_level(logging.INFO, "coordinator.serving.accounts")
     headers = {"x-request-id": "the-one-that-left"}
     async with client.stream("POST", "/v1/completions", json={**LONG, "stream": True}, headers=headers) as response:
         async for _ in response.aiter_lines():
             break
         assert len(pair.target.host.sequences) == 1
     await pair.check_clean()
-    (record,) = [record for record in caplog.records if record.name == "coordinator.serving"]
+    (record,) = [record for record in caplog.records if record.name == "coordinator.serving.accounts"]
     assert record.getMessage() == "request cancelled"
     assert vars(record)["request"] == "the-one-that-left"
     assert vars(record)["completion_tokens"] < 1500
@@ -267,7 +267,7 @@ async def test_strangers_get_no_text_of_unforeseen_errors(
     async def fail(*_: object) -> NoReturn:
         raise RuntimeError("/secret/path")
 
-    monkeypatch.setattr("coordinator.serving.score_prompt", fail)
+    monkeypatch.setattr("coordinator.serving.serving.score_prompt", fail)
     for body in ({"prompt": PROMPT}, {"prompt": PROMPT, "stream": True}):
         answer = await client.post("/v1/completions", json=body)
         assert answer.status_code == 500

@@ -13,7 +13,8 @@ from prometheus_client.registry import CollectorRegistry
 
 from coordinator.config import CoordinatorConfig
 from coordinator.pair import connect_pair
-from coordinator.serving import Serving
+from coordinator.serving.call import Call
+from coordinator.serving.serving import Serving
 from draft_service.config import DraftConfig
 from specpair.errors import InvalidFieldError, PeerUnavailableError, SpecpairError
 from specpair.options import Drafter
@@ -61,7 +62,7 @@ async def rounds_with_draft(serving: Serving) -> int:
         num_speculative_tokens=2,
         sampling=SamplingOptions(temperature=0),
     )
-    async with aclosing(serving.generate(request)) as responses:
+    async with aclosing(serving.generate(Call(request=request))) as responses:
         *_, last = [response async for response in responses]
     assert last.summary.completion_token_count == 6
     return last.summary.speculation.draft_round_count

@@ -7,18 +7,19 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from coordinator.config import CoordinatorConfig
 from coordinator.outputs.choices import Choices
 from coordinator.outputs.generation import Generation
+from coordinator.outputs.output_part import OutputPart
 from coordinator.pair import Pair
 from coordinator.peers.breaker import Breaker
-from coordinator.peers.draft_link import DraftLink
-from coordinator.peers.drafts import Drafts
-from coordinator.peers.target_link import TargetLink
+from coordinator.peers.drafts import DraftLink, Drafts
 from coordinator.peers.target_model import TargetModel
-from coordinator.peers.targets import Targets
-from coordinator.request import GenerationRequest
+from coordinator.peers.targets import TargetLink, Targets
+from coordinator.requests.request import GenerationRequest
 from specpair.errors import PeerUnavailableError
 from specpair.options import SamplingOptions
 from specpair.server.config import ServerConfig
-from tests.unit.coordinator.fake_peers import FakeDraft, FakeTarget, continuation, model_info
+from tests.unit.coordinator.fake_language import continuation
+from tests.unit.coordinator.fake_peers import FakeDraft, FakeTarget
+from tests.unit.coordinator.fake_sequences import model_info
 
 PROMPT = (5, 17, 3)
 AWAY = PeerUnavailableError("away")
@@ -47,6 +48,11 @@ async def until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(5.0):
         while not condition():
             await asyncio.sleep(0.001)
+
+
+async def collect(generation: Generation) -> list[OutputPart]:
+    """All that an output gives."""
+    return [part async for part in generation.parts()]
 
 
 def targets_of(*fakes: FakeTarget) -> Targets:
@@ -89,8 +95,8 @@ class Bench:
     async def run(self, max_tokens: int = 40, count: int = 4, pause: float = 0.0, **changes: object) -> Generation:
         """Runs to the end and checks what must hold however it went. A pause lets the draft's cool-down pass."""
         generation = self.generation(max_tokens, count, **changes)
-        async for round_ in generation.rounds():
-            assert len(round_.token_ids) == len(round_.origins)
+        async for part in generation.parts():
+            assert len(part.token_ids) == len(part.origins)
             await asyncio.sleep(pause)
         assert generation.output.token_ids == continuation(PROMPT, max_tokens)
         await self.check_closed()

@@ -46,7 +46,7 @@ def ends_in_time() -> Iterator[None]:
 
 async def collect(pair: Pair, max_tokens: int = 40, count: int = 4, **options: object) -> None:
     choices = Choices(request(max_tokens, count, **options), pair, deadline=Deadline.after(PATIENCE))
-    async for _ in choices.rounds():
+    async for _ in choices.parts():
         pass
 
 
@@ -136,10 +136,10 @@ async def test_it_bounds_the_opening_at_the_draft(b: Bench, is_copy: bool) -> No
 
 async def test_a_draft_that_hangs_is_blamed_by_a_client_with_time() -> None:
     async with bench() as b:
-        rounds = Generation(request(), b.pair, deadline=Deadline.after(LONG)).rounds()
+        parts = Generation(request(), b.pair, deadline=Deadline.after(LONG)).parts()
         for _ in range(3):
-            await anext(rounds)
+            await anext(parts)
         b.draft.delay = LONG
-        await anext(rounds)
+        await anext(parts)
         assert not nobody_is_blamed(b)
-        await rounds.aclose()
+        await parts.aclose()

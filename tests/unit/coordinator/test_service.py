@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 
 from coordinator.config import CoordinatorConfig
-from coordinator.peers import backoff
 from coordinator.service import CoordinatorServicer
-from coordinator.serving import Serving
+from coordinator.serving.serving import Serving
 from specpair.errors import (
     CapacityExhaustedError,
     ForwardFailedError,
@@ -26,7 +25,8 @@ from specpair.server.config import ServerConfig
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import sampling_pb2
 from specpair.v1.drafter_pb2 import DRAFTER_BIGRAM, DRAFTER_NGRAM, DRAFTER_UNIGRAM, DRAFTER_UNSPECIFIED
-from tests.unit.coordinator.fake_peers import continuation, logprob, model_info
+from tests.unit.coordinator.fake_language import continuation, logprob
+from tests.unit.coordinator.fake_sequences import model_info
 from tests.unit.coordinator.pair_bench import Bench, bench
 
 CONFIG = CoordinatorConfig(
@@ -223,8 +223,7 @@ async def test_a_target_that_is_away_is_asked_for_scores_again(service: Service)
     assert not service.target.opened
 
 
-async def test_scores_are_made_good_as_verdicts_are(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backoff, "FIRST_DELAY", 0.001)
+async def test_scores_are_made_good_as_verdicts_are(service: Service) -> None:
     service.target.score_faults.before = {0: ForwardFailedError(), 1: CapacityExhaustedError("full")}
     first, *_ = [response async for response in service.generate(prompt_logprobs=1)]
     assert len(first.prompt_tokens) == 3
@@ -277,12 +276,12 @@ async def test_the_pair_is_described_as_it_is_now(service: Service, monkeypatch:
 
 
 async def test_every_request_leaves_one_log_line(service: Service, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO, "coordinator.serving")
+    caplog.set_level(logging.INFO, "coordinator.serving.accounts")
     async for _ in service.generate():
         pass
     responses = service.generate()
     await anext(responses)
     await responses.aclose()
-    messages = [record.getMessage() for record in caplog.records if record.name == "coordinator.serving"]
+    messages = [record.getMessage() for record in caplog.records if record.name == "coordinator.serving.accounts"]
     assert messages == ["request finished", "request cancelled"]
     assert vars(caplog.records[0])["completion_tokens"] == 10

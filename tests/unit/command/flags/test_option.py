@@ -12,7 +12,7 @@ from command.flags.option import Option, configured, options, parameters
 from command.main import app
 from command.serve import PEER
 from coordinator.config import CoordinatorConfig
-from coordinator.http.config import HttpConfig
+from coordinator.http_config import HttpConfig
 from draft_service.config import DraftConfig
 from specpair.engine_config import EngineConfig
 from specpair.errors import InvalidFieldError

@@ -4,8 +4,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.http.text_offsets import TextOffsets
-from coordinator.tokenizer import Tokenizer
-from tests.unit.coordinator.tokenizers import byte_fallback, byte_level
+from coordinator.requests.tokenizer import Tokenizer
+from tests.unit.coordinator.requests.tokenizers import byte_fallback, byte_level
 
 UNUSUAL_TEXT = st.text(alphabet=st.sampled_from("ab é€😀\n"), min_size=1, max_size=30)
 

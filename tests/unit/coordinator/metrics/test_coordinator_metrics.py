@@ -1,17 +1,19 @@
 """Metrics of rounds and requests, one sample at a time."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.registry import CollectorRegistry
 
-from coordinator.metrics import CoordinatorMetrics, Outcome, OutputSample, RoundKind, RoundSample
+from coordinator.metrics import CoordinatorMetrics, Outcome, OutputSample, RoundKind
 from coordinator.metrics.position_collector import PositionCollector, per_position
-from coordinator.outputs.output import FinishReason
+from coordinator.requests.finish_reason import FinishReason
 from specpair.options import Drafter, Rule
 from specpair.server.metrics_text import render
 from specpair.tracing_id import reset_trace_id, set_trace_id
+from tests.unit.coordinator.metrics.finished_rounds import MadeRound
 
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"
 
@@ -28,11 +30,6 @@ def trace() -> Iterator[None]:
     reset_trace_id(token)
 
 
-def sample(**changes: object) -> RoundSample:
-    usual = RoundSample(RoundKind.DRAFT, Drafter.NGRAM, Rule.TOKEN, 4, 3, 0.001, 0.002, 0.0005, 0.000001)
-    return usual._replace(**changes)
-
-
 def exemplars(metrics: CoordinatorMetrics) -> list[tuple[str, dict[str, str]]]:
     text, _ = render(metrics.registry, "application/openmetrics-text")
     families = text_string_to_metric_families(text.decode())
@@ -45,9 +42,9 @@ def exemplars(metrics: CoordinatorMetrics) -> list[tuple[str, dict[str, str]]]:
 
 
 def test_round_without_proposals_is_no_draft(metrics: CoordinatorMetrics) -> None:
-    plain = sample(kind=RoundKind.PLAIN, drafter=None, drafted_count=0, accepted_count=0, draft_time=None)
+    plain = MadeRound(kind=RoundKind.PLAIN, drafter=None, drafted_count=0, accepted_count=0, draft_compute=None)
     metrics.rounds.add(plain)
-    metrics.rounds.add(plain._replace(kind=RoundKind.FALLBACK))
+    metrics.rounds.add(replace(plain, kind=RoundKind.FALLBACK))
     value = metrics.registry.get_sample_value
     assert [value("specpair_spec_decode_rounds_total", {"kind": kind}) for kind in RoundKind] == [0, 1, 1]
     assert value("specpair_round_time_seconds_count", {"part": "draft"}) == 0
@@ -61,7 +58,7 @@ def test_round_without_proposals_is_no_draft(metrics: CoordinatorMetrics) -> Non
 
 
 def test_drafter_that_nobody_knew_is_a_label_of_its_own(metrics: CoordinatorMetrics) -> None:
-    metrics.rounds.add(sample(drafter=None))
+    metrics.rounds.add(MadeRound(drafter=None))
     labels = {"drafter": "unknown", "rule": "token"}
     assert metrics.registry.get_sample_value("specpair_spec_decode_num_draft_tokens_total", labels) == 4
 

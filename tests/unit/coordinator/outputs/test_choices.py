@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.outputs.choices import AHEAD, ChoiceRound, Choices, merge
+from coordinator.outputs.choices import AHEAD, ChoicePart, Choices, merge
 from coordinator.peers import backoff
 from specpair.errors import (
     CapacityExhaustedError,
@@ -21,7 +21,8 @@ from specpair.errors import (
     StaleStepError,
 )
 from specpair.options import MAX_SEED, SamplingOptions
-from tests.unit.coordinator.fake_peers import continuation
+from specpair.rpc.retry import RetryPolicy
+from tests.unit.coordinator.fake_language import continuation
 from tests.unit.coordinator.pair_bench import AWAY, PROMPT, bench
 
 FORK_ERRORS = [
@@ -34,28 +35,23 @@ FORK_ERRORS = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(backoff, "FIRST_DELAY", 0.001)
-
-
-async def collect(choices: Choices, pause: float = 0.0) -> list[ChoiceRound]:
-    """All rounds. A pause lets the draft's cool-down pass."""
-    rounds = []
-    async for item in choices.rounds():
-        rounds.append(item)
+async def collect(choices: Choices, pause: float = 0.0) -> list[ChoicePart]:
+    """All parts. A pause lets the draft's cool-down pass."""
+    parts = []
+    async for item in choices.parts():
+        parts.append(item)
         await asyncio.sleep(pause)
-    return rounds
+    return parts
 
 
-def outputs(rounds: list[ChoiceRound]) -> list[list[int]]:
+def outputs(parts: list[ChoicePart]) -> list[list[int]]:
     """The tokens of each output; checks that its last round is the last."""
     ended: set[int] = set()
     tokens: dict[int, list[int]] = {}
-    for index, _, round_ in rounds:
+    for index, _, part in parts:
         assert index not in ended
-        tokens.setdefault(index, []).extend(round_.token_ids)
-        ended |= {index} if round_.is_last else set()
+        tokens.setdefault(index, []).extend(part.token_ids)
+        ended |= {index} if part.is_last else set()
     assert ended == set(range(len(tokens)))
     return [tokens[index] for index in range(len(tokens))]
 
@@ -66,9 +62,9 @@ def expected(count: int, max_tokens: int = 40, seed: int = 0) -> list[list[int]]
 
 async def test_outputs_are_forked_from_the_first_and_come_side_by_side() -> None:
     async with bench() as b:
-        rounds = await collect(b.choices(n=3, best_of=3))
-        assert outputs(rounds) == expected(3)
-        assert {item.choice_index for item in rounds[:6]} == {0, 1, 2}
+        parts = await collect(b.choices(n=3, best_of=3))
+        assert outputs(parts) == expected(3)
+        assert {item.choice_index for item in parts[:6]} == {0, 1, 2}
         for peer in (b.target, b.draft):
             assert [tokens for tokens, _ in peer.opened] == [list(PROMPT)]
             assert peer.forked == [len(PROMPT)] * 2
@@ -89,9 +85,9 @@ async def test_a_sequence_is_not_forked_in_the_middle_of_a_call(count: int) -> N
 
 async def test_seeds_begin_again_behind_the_last() -> None:
     async with bench() as b:
-        rounds = await collect(b.choices(n=3, best_of=3, sampling=SamplingOptions(seed=MAX_SEED - 1)))
-        assert outputs(rounds) == expected(3, seed=MAX_SEED - 1)
-        seeds = {item.choice_index: item.generation.request.sampling.seed for item in rounds}
+        parts = await collect(b.choices(n=3, best_of=3, sampling=SamplingOptions(seed=MAX_SEED - 1)))
+        assert outputs(parts) == expected(3, seed=MAX_SEED - 1)
+        seeds = {item.choice_index: item.generation.request.sampling.seed for item in parts}
         assert seeds == {0: MAX_SEED - 1, 1: MAX_SEED, 2: 0}
 
 
@@ -109,21 +105,21 @@ async def test_what_cannot_be_forked_is_opened(error: SpecpairError, is_carried_
         for peer in (b.target, b.draft):
             faults: dict[int, Exception] = {0: error}
             peer.fork_faults.before, peer.fork_faults.after = ({}, faults) if is_carried_out else (faults, {})
-        rounds = await collect(b.choices(n=3, best_of=3), pause=0.002)
-        assert outputs(rounds) == expected(3)
+        parts = await collect(b.choices(n=3, best_of=3), pause=0.002)
+        assert outputs(parts) == expected(3)
         assert len(b.target.opened) == len(b.draft.opened) == 2
-        assert all(item.generation.acceptance.accepted_token_count > 5 for item in rounds)
+        assert all(item.generation.acceptance.accepted_token_count > 5 for item in parts)
         await b.check_closed()
 
 
 async def test_a_restart_in_the_middle_costs_no_token_of_any_output() -> None:
     async with bench() as b:
-        rounds = []
-        async for item in b.choices(n=3, best_of=3).rounds():
-            rounds.append(item)
-            if len(rounds) == 7:
+        parts = []
+        async for item in b.choices(n=3, best_of=3).parts():
+            parts.append(item)
+            if len(parts) == 7:
                 b.target.restart()
-        assert outputs(rounds) == expected(3)
+        assert outputs(parts) == expected(3)
         await b.check_closed()
 
 
@@ -157,10 +153,10 @@ async def test_a_first_that_fails_does_not_leave_the_others_waiting() -> None:
 @pytest.mark.parametrize("best_of", [3, 4])
 async def test_all_sequences_are_closed_when_the_client_goes_away(round_count: int, best_of: int) -> None:
     async with bench() as b:
-        rounds = b.choices(n=3, best_of=best_of).rounds()
+        parts = b.choices(n=3, best_of=best_of).parts()
         for _ in range(round_count):
-            await anext(rounds)
-        await rounds.aclose()
+            await anext(parts)
+        await parts.aclose()
         await b.check_closed()
 
 
@@ -179,10 +175,10 @@ async def test_all_sequences_are_closed_when_the_task_is_cancelled(seconds: floa
 async def test_the_best_come_last_of_all_and_best_first() -> None:
     async with bench() as b:
         choices = b.choices(10, n=2, best_of=4)
-        rounds = choices.rounds()
-        first = await anext(rounds)
+        parts = choices.parts()
+        first = await anext(parts)
         assert [generation.output.finish_reason for generation in choices.generations] == ["length"] * 4
-        collected = [first, *[item async for item in rounds]]
+        collected = [first, *[item async for item in parts]]
         order = sorted(choices.generations, key=lambda generation: -generation.mean_logprob)
         assert len({generation.mean_logprob for generation in order}) == 4
         assert outputs(collected) == [generation.output.token_ids for generation in order[:2]]
@@ -217,7 +213,7 @@ def test_no_schedule_of_faults_changes_a_token(
             await b.check_closed()
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(backoff, "FIRST_DELAY", 0.0001)
+        patch.setattr(backoff, "POLICY", RetryPolicy(first=0.0001))
         asyncio.run(run())
 
 

@@ -2,12 +2,13 @@
 
 import pytest
 
-from coordinator.outputs.output import FinishReason, Output
-from coordinator.request import GenerationRequest
-from coordinator.tokenizer import Tokenizer
+from coordinator.outputs.output import Output
+from coordinator.requests.finish_reason import FinishReason
+from coordinator.requests.request import GenerationRequest
+from coordinator.requests.tokenizer import Tokenizer
 from specpair.errors import InvalidFieldError
 from specpair.options import SamplingOptions
-from tests.unit.coordinator.tokenizers import byte_level
+from tests.unit.coordinator.requests.tokenizers import byte_level
 
 EOS = 0
 

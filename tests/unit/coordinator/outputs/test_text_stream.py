@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.outputs.text_stream import TextStream
-from coordinator.tokenizer import Tokenizer
-from tests.unit.coordinator.tokenizers import byte_fallback, byte_level
+from coordinator.requests.tokenizer import Tokenizer
+from tests.unit.coordinator.requests.tokenizers import byte_fallback, byte_level
 
 BUNDLED_IDS = st.lists(st.integers(0, 4095), max_size=40)
 # Ids of bytes above 127 alone make texts that are nothing but broken characters.

@@ -9,9 +9,11 @@ from coordinator.peers import link, pool
 from coordinator.peers.discovery import resolve
 from specpair.errors import PeerUnavailableError
 from specpair.model_info import TokenizerFiles
-from tests.unit.coordinator.fake_peers import FakeTarget, model_info
+from specpair.rpc.retry import RetryPolicy
+from tests.unit.coordinator.fake_peers import FakeTarget
+from tests.unit.coordinator.fake_sequences import model_info
 from tests.unit.coordinator.pair_bench import bench, targets_of, until
-from tests.unit.coordinator.tokenizers import odd_tokenizer
+from tests.unit.coordinator.requests.tokenizers import odd_tokenizer
 
 
 async def test_an_address_is_itself_and_a_name_all_that_it_stands_for(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,7 +156,7 @@ async def test_a_name_that_is_not_known_does_not_hide_the_others(monkeypatch: py
 
 
 async def test_a_draft_whose_files_are_odd_is_looked_at_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link, "REFUSED_PAUSE", 0.05)
+    monkeypatch.setattr(link, "REFUSED", RetryPolicy(first=0.05, most_doublings=0))
     async with bench() as b:
         assert b.pair.draft is not None
         drafts = b.pair.draft
@@ -177,7 +179,7 @@ async def test_a_draft_whose_files_are_odd_is_looked_at_again(monkeypatch: pytes
 
 
 async def test_a_watcher_that_fails_begins_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(link, "REFUSED_PAUSE", 0.05)
+    monkeypatch.setattr(link, "REFUSED", RetryPolicy(first=0.05, most_doublings=0))
     async with bench() as b:
         target = b.pair.target.links["target:1"]
 

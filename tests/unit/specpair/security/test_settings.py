@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from coordinator.http.config import HttpConfig
+from coordinator.http_config import HttpConfig
 from specpair.errors import InvalidFieldError
 from specpair.security.settings import ChannelSecurity, ServerSecurity, TlsFiles, is_loopback
 from specpair.server.config import ServerConfig

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.peers.placement import PREFIX_LENGTH, Candidate, place
+from coordinator.peers.routing import PREFIX_LENGTH, Candidate, route
 
 LOADS = st.lists(st.integers(0, 100), min_size=1, max_size=8)
 
@@ -16,7 +16,7 @@ def candidates(loads: list[int]) -> list[Candidate]:
 
 @given(LOADS, st.lists(st.integers(0, 1000), max_size=80))
 def test_no_one_is_chosen_who_has_much_more_to_do_than_another(loads: list[int], tokens: list[int]) -> None:
-    chosen = loads[place(candidates(loads), tokens)]
+    chosen = loads[route(candidates(loads), tokens)]
     assert chosen <= min(loads) + max(2, 0.25 * min(loads))
 
 
@@ -24,11 +24,11 @@ def test_no_one_is_chosen_who_has_much_more_to_do_than_another(loads: list[int],
 def test_the_same_beginning_goes_to_the_same_place(tokens: list[int], rest: list[int]) -> None:
     beginning = (tokens + [7] * PREFIX_LENGTH)[:PREFIX_LENGTH]
     equal = candidates([3, 3, 3, 3])
-    assert place(equal, beginning + rest) == place(equal, beginning)
+    assert route(equal, beginning + rest) == route(equal, beginning)
 
 
 def test_prompts_are_spread_evenly() -> None:
-    counts = Counter(place(candidates([0] * 4), [i, i + 1]) for i in range(400))
+    counts = Counter(route(candidates([0] * 4), [i, i + 1]) for i in range(400))
     assert set(counts) == {0, 1, 2, 3} and min(counts.values()) > 60
 
 
@@ -36,5 +36,5 @@ def test_when_one_goes_the_prompts_of_the_others_stay() -> None:
     before = candidates([0] * 4)
     after = before[:3]
     for i in range(100):
-        index = place(before, [i])
-        assert index == 3 or place(after, [i]) == index
+        index = route(before, [i])
+        assert index == 3 or route(after, [i]) == index

@@ -4,12 +4,12 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Protocol
 
 from coordinator.adaptive.running_mean import RunningMean
+from coordinator.admission.places import Places, QueueLimits, Refusal
+from coordinator.admission.waiting_line import Ticket
 from coordinator.deadline import NEVER, Deadline
-from coordinator.metrics.queue_metrics import QueueMetrics
-from coordinator.places import Places, QueueLimits, Refusal
-from coordinator.waiting_line import Ticket
 from specpair.errors import CapacityExhaustedError, ShuttingDownError, SpecpairError
 
 HOLD_MEMORY = 50
@@ -21,6 +21,19 @@ UNKNOWN_RETRY = 1.0
 """Before the first request has ended."""
 
 
+class QueueCounts(Protocol):
+    """Who is told of the queue, such as the metrics."""
+
+    def watch_waiting(self, count: Callable[[], int]) -> None:
+        """Where the number of waiting requests is known."""
+
+    def add_queue_time(self, elapsed: float) -> None:
+        """A request has its places, so many seconds after it came."""
+
+    def add_refusal(self, reason: Refusal) -> None:
+        """A request got none."""
+
+
 class Admission:
     """The one door to the places of a coordinator, for all front ends. Times are in seconds."""
 
@@ -29,19 +42,19 @@ class Admission:
         place_count: Callable[[], int],
         limits: QueueLimits,
         max_wait: float,
-        metrics: QueueMetrics,
+        counts: QueueCounts,
         clock: Callable[[], float] = time.monotonic,
     ):
         """`place_count` says how many outputs may be generated at once; a request waits at most `max_wait`."""
         self._places = Places(place_count, limits)
         self._limits = limits
         self._max_wait = max_wait
-        self._metrics = metrics
+        self._counts = counts
         self._clock = clock
         self._waiters: dict[Ticket, asyncio.Future[None]] = {}
         self._hold_time = RunningMean(HOLD_MEMORY)
         self._is_closed = False
-        metrics.watch_waiting(lambda: self._places.line.count)
+        counts.watch_waiting(lambda: self._places.line.count)
 
     @asynccontextmanager
     async def enter(
@@ -60,7 +73,7 @@ class Admission:
         try:
             await self._wait(ticket, deadline.at_most(self._max_wait))
             entered = self._clock()
-            self._metrics.add_queue_time(entered - start)
+            self._counts.add_queue_time(entered - start)
             yield
         finally:
             if entered is not None:
@@ -131,7 +144,7 @@ class Admission:
             waiter.exception()  # seen, even if whoever waits is cancelled before it gets to know
 
     def _refusal(self, ticket: Ticket, reason: Refusal) -> SpecpairError:
-        self._metrics.add_refusal(reason)
+        self._counts.add_refusal(reason)
         if reason is Refusal.SHUTTING_DOWN:
             return ShuttingDownError()
         return CapacityExhaustedError(

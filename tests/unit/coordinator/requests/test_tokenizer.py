@@ -6,11 +6,11 @@ import json
 import pytest
 
 from coordinator.peers.vocabulary import check_vocabularies
-from coordinator.tokenizer import Tokenizer
+from coordinator.requests.tokenizer import Tokenizer
 from specpair.errors import InvalidFieldError, NotSupportedError, SpecpairError, VocabularyMismatchError
 from specpair.model_info import TokenizerFiles
-from tests.unit.coordinator.fake_peers import model_info
-from tests.unit.coordinator.tokenizers import BUNDLED, byte_fallback, byte_level, odd_tokenizer
+from tests.unit.coordinator.fake_sequences import model_info
+from tests.unit.coordinator.requests.tokenizers import BUNDLED, byte_fallback, byte_level, odd_tokenizer
 
 
 def with_template(template: str) -> Tokenizer:

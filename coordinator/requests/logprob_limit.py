@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from coordinator.request import GenerationRequest
+from coordinator.requests.request import GenerationRequest
 from specpair.errors import InvalidFieldError
 
 MAX_LOGPROB_COUNT = 300_000

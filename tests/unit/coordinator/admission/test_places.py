@@ -5,8 +5,8 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.places import Offer, Places, QueueLimits, Refusal
-from coordinator.waiting_line import Ticket, WaitingLine
+from coordinator.admission.places import Offer, Places, QueueLimits, Refusal
+from coordinator.admission.waiting_line import Ticket, WaitingLine
 
 CLIENTS = st.sampled_from(["ann", "bob", "cid", ""])
 COUNTS = st.integers(1, 8)

@@ -4,10 +4,10 @@ import json
 from functools import cache
 from pathlib import Path
 
-from coordinator.tokenizer import Tokenizer
+from coordinator.requests.tokenizer import Tokenizer
 from specpair.model_info import TokenizerFiles
 
-BUNDLED = Path(__file__).parents[3] / "models" / "bundled" / "target"
+BUNDLED = Path(__file__).parents[4] / "models" / "bundled" / "target"
 WORDS = ["▁the", "▁cat", "▁sat", "s", "é", "▁", "a", "b", "c", "."]
 
 

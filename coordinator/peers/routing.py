@@ -20,7 +20,7 @@ class Candidate(NamedTuple):
     """Sequences that it has."""
 
 
-def place(candidates: Sequence[Candidate], token_ids: Sequence[int]) -> int:
+def route(candidates: Sequence[Candidate], token_ids: Sequence[int]) -> int:
     """The index of the candidate to take; there must be one.
 
     Rendezvous hashing with bounded loads: prompts that begin alike go to the same instance, whose cache holds that

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from prometheus_client.registry import CollectorRegistry
 
-from coordinator.admission import UNKNOWN_RETRY, Admission
+from coordinator.admission.admission import UNKNOWN_RETRY, Admission
+from coordinator.admission.places import QueueLimits
 from coordinator.deadline import Deadline
 from coordinator.metrics.queue_metrics import QueueMetrics
-from coordinator.places import QueueLimits
 from specpair.errors import CapacityExhaustedError, ShuttingDownError
 
 

@@ -3,15 +3,15 @@
 import pytest
 
 from coordinator.config import CoordinatorConfig
-from coordinator.request import GenerationRequest, RequestReader
-from coordinator.tokenizer import Tokenizer
+from coordinator.requests.request import GenerationRequest, RequestReader
+from coordinator.requests.tokenizer import Tokenizer
 from specpair.errors import InvalidFieldError, NotSupportedError, PromptTooLongError
 from specpair.model_info import ModelInfo
 from specpair.options import Drafter, Encoding, Rule
 from specpair.server.config import ServerConfig
 from specpair.v1 import coordinator_service_pb2 as pb
-from tests.unit.coordinator.fake_peers import model_info
-from tests.unit.coordinator.tokenizers import byte_level
+from tests.unit.coordinator.fake_sequences import model_info
+from tests.unit.coordinator.requests.tokenizers import byte_level
 
 CONFIG = CoordinatorConfig(server=ServerConfig(port=0), target_addresses=("a:1",))
 

@@ -4,8 +4,13 @@ from typing import Any
 
 import pytest
 
-from coordinator.logprob_limit import MAX_LOGPROB_COUNT, prompt_logprob_count, token_logprob_count, within_logprob_limit
-from coordinator.request import GenerationRequest
+from coordinator.requests.logprob_limit import (
+    MAX_LOGPROB_COUNT,
+    prompt_logprob_count,
+    token_logprob_count,
+    within_logprob_limit,
+)
+from coordinator.requests.request import GenerationRequest
 from specpair.errors import InvalidFieldError
 from specpair.options import SamplingOptions
 

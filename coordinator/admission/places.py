@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from coordinator.waiting_line import Ticket, WaitingLine
+from coordinator.admission.waiting_line import Ticket, WaitingLine
 
 
 class Refusal(StrEnum):

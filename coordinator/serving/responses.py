@@ -1,15 +1,15 @@
 """What the coordinator answers, as messages."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
 
-from coordinator.outputs.acceptance import Acceptance
-from coordinator.outputs.choices import ChoiceRound
-from coordinator.outputs.generation import Generation, Origin, Round
-from coordinator.outputs.output import FinishReason
-from coordinator.outputs.round_report import CallTimes, RoundReport
-from coordinator.request import GenerationRequest
-from coordinator.tokenizer import Tokenizer
+from coordinator.outputs.choices import ChoicePart
+from coordinator.outputs.generation import Generation
+from coordinator.outputs.output_part import Origin, OutputPart
+from coordinator.outputs.round_report import RoundReport
+from coordinator.peers import CallTimes
+from coordinator.requests.finish_reason import FinishReason
+from coordinator.requests.request import GenerationRequest
+from coordinator.requests.tokenizer import Tokenizer
 from specpair.rpc.messages import drafter_to_proto, rule_to_proto
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1.logprobs_pb2 import TokenLogprobs
@@ -27,11 +27,11 @@ _FINISH_REASONS = {
 }
 
 
-def choice_response(item: ChoiceRound, tokenizer: Tokenizer | None) -> pb.GenerateTokensResponse:
-    """What one round of one output committed, with the output's numbers if it is the last."""
-    response = _round_response(item.round, item.generation.request, tokenizer)
+def choice_response(item: ChoicePart, tokenizer: Tokenizer | None) -> pb.GenerateTokensResponse:
+    """What one part of one output holds, with the output's numbers if it is the last."""
+    response = _part_response(item.part, item.generation.request, tokenizer)
     response.choice_index = item.choice_index
-    if item.round.is_last:
+    if item.part.is_last:
         response.summary.CopyFrom(generation_summary(item.generation))
     return response
 
@@ -55,36 +55,36 @@ def prompt_responses(
         yield response
 
 
-def _round_response(
-    round_: Round, request: GenerationRequest, tokenizer: Tokenizer | None
+def _part_response(
+    part: OutputPart, request: GenerationRequest, tokenizer: Tokenizer | None
 ) -> pb.GenerateTokensResponse:
-    response = pb.GenerateTokensResponse(text=round_.text)
-    for token_id, origin in zip(round_.token_ids, round_.origins, strict=True):
+    response = pb.GenerateTokensResponse(text=part.text)
+    for token_id, origin in zip(part.token_ids, part.origins, strict=True):
         response.tokens.add(id=token_id, text=_token_text(token_id, tokenizer), origin=_ORIGINS[origin])
     if request.logprobs is not None:
-        for token, logprobs in zip(response.tokens, round_.logprobs, strict=True):
+        for token, logprobs in zip(response.tokens, part.logprobs, strict=True):
             token.logprobs.CopyFrom(logprobs)
     if request.include_rejected:
-        for token_id in round_.rejected_ids:
+        for token_id in part.rejected_ids:
             text = _token_text(token_id, tokenizer)
             response.rejected.add(id=token_id, text=text, origin=pb.TOKEN_ORIGIN_REJECTED)
-    if round_.report is not None:
-        response.round.CopyFrom(_round_report(round_.report, tokenizer))
+    if part.report is not None:
+        response.round.CopyFrom(_round_report(part.report, tokenizer))
     return response
 
 
 def _round_report(report: RoundReport, tokenizer: Tokenizer | None) -> pb.RoundReport:
     message = pb.RoundReport(
         step=report.step,
-        draft=None if report.draft is None else _call_times(report.draft),
-        verify=_call_times(report.verify),
+        draft=None if report.draft is None else _call_times(report.draft, report.arrival),
+        verify=_call_times(report.verify, report.arrival),
         batch_token_count=report.batch_token_count,
     )
     for i, token_id in enumerate(report.token_ids):
         message.proposed.add(
             id=token_id,
             text=_token_text(token_id, tokenizer),
-            accepted=i < report.accepted_count,
+            accepted=i in report.path,
             target_probability=_at(report.target_probabilities, i),
             draft_probability=_at(report.draft_probabilities, i),
         )
@@ -95,8 +95,18 @@ def _at(values: Sequence[float], index: int) -> float | None:
     return values[index] if index < len(values) else None
 
 
-def _call_times(times: CallTimes) -> pb.CallTimes:
-    return pb.CallTimes(start_us=times.start, elapsed_us=times.elapsed, queue_us=times.queue, compute_us=times.compute)
+def _call_times(times: CallTimes, arrival: float) -> pb.CallTimes:
+    return pb.CallTimes(
+        start_us=max(microseconds(times.started_at - arrival), 0),
+        elapsed_us=microseconds(times.elapsed),
+        queue_us=microseconds(times.queue),
+        compute_us=microseconds(times.compute),
+    )
+
+
+def microseconds(seconds: float) -> int:
+    """As the contract counts them."""
+    return round(seconds * 1e6)
 
 
 def generation_summary(generation: Generation) -> pb.GenerationSummary:
@@ -109,8 +119,8 @@ def generation_summary(generation: Generation) -> pb.GenerationSummary:
         completion_token_count=completion_token_count,
         seed=generation.request.sampling.seed,
         speculation=_speculation_summary(generation, completion_token_count),
-        time_to_first_token_us=generation.time_to_first_token_us,
-        total_time_us=generation.total_time_us,
+        time_to_first_token_us=microseconds(generation.time_to_first_token),
+        total_time_us=microseconds(generation.total_time),
         cumulative_logprob=generation.cumulative_logprob if generation.has_logprobs else None,
         resumed_token_count=len(generation.request.resumed_ids),
     )
@@ -118,9 +128,17 @@ def generation_summary(generation: Generation) -> pb.GenerationSummary:
 
 def _speculation_summary(generation: Generation, completion_token_count: int) -> pb.SpeculationSummary:
     acceptance, request = generation.acceptance, generation.request
-    counts = {field.name: getattr(acceptance, field.name) for field in fields(Acceptance)}
     return pb.SpeculationSummary(
-        **counts,
+        round_count=acceptance.round_count,
+        draft_round_count=acceptance.draft_round_count,
+        draft_token_count=acceptance.draft_token_count,
+        accepted_token_count=acceptance.accepted_token_count,
+        drafted_per_position=acceptance.drafted_per_position,
+        accepted_per_position=acceptance.accepted_per_position,
+        fallback_count=acceptance.fallback_count,
+        draft_time_us=microseconds(acceptance.draft_time),
+        verify_time_us=microseconds(acceptance.verify_time),
+        network_time_us=microseconds(acceptance.network_time),
         acceptance_rate=acceptance.acceptance_rate,
         tokens_per_round=acceptance.tokens_per_round(completion_token_count),
         rule=rule_to_proto(request.rule),

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from coordinator.config import CoordinatorConfig
-from coordinator.prompt import PromptReader
-from coordinator.tokenizer import Tokenizer
+from coordinator.requests.prompt import PromptReader
+from coordinator.requests.tokenizer import Tokenizer
 from specpair.errors import InvalidFieldError, NotSupportedError
 from specpair.model_info import ModelInfo
 from specpair.options import (

@@ -1,0 +1,41 @@
+"""What the metrics read of a round; what each means, the round itself says."""
+
+from enum import StrEnum
+from typing import Protocol
+
+from specpair.options import Drafter, Rule
+
+
+class RoundKind(StrEnum):
+    """Whether a round had proposals, and if not, why."""
+
+    DRAFT = "draft"
+    PLAIN = "plain"
+    """None were wanted, or the drafter had none."""
+    FALLBACK = "fallback"
+    """The draft failed."""
+
+
+class FinishedRound(Protocol):
+    """A round after an output's first token, judged. Times are in seconds."""
+
+    @property
+    def kind(self) -> RoundKind: ...
+    @property
+    def drafter(self) -> Drafter | None: ...
+    @property
+    def rule(self) -> Rule: ...
+    @property
+    def drafted_count(self) -> int: ...
+    @property
+    def accepted_count(self) -> int: ...
+    @property
+    def elapsed(self) -> float: ...
+    @property
+    def draft_compute(self) -> float | None: ...
+    @property
+    def verify_compute(self) -> float: ...
+    @property
+    def network_time(self) -> float: ...
+    @property
+    def rollback_time(self) -> float: ...

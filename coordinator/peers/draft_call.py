@@ -1,0 +1,76 @@
+"""One call for a proposal, with all that may be needed before it."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from coordinator.peers.answers import Proposed
+from coordinator.peers.draft_opening import DraftOpening
+from coordinator.peers.draft_trial import DraftTrial
+from coordinator.peers.drafts import DraftLink
+from coordinator.peers.failures import AWAY, LOST
+from coordinator.peers.recovery import Recovery
+from specpair.errors import SpecpairError
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DraftCall:
+    """What a draft is asked, and where what comes of it is noted."""
+
+    opening: DraftOpening
+    trial: DraftTrial
+    recoveries: dict[Recovery, int]
+    link: DraftLink
+    step: int
+    history: Sequence[int]
+    count: int
+    """Most tokens to propose."""
+    min_confidence: float = 0.0
+
+    async def answer(self) -> Proposed | None:
+        """The draft's answer; None if it has none to give."""
+        is_catching_up = not self.opening.is_usual(len(self.history))
+        start = time.monotonic()
+        try:
+            async with asyncio.timeout(self.trial.within):
+                return await self._propose()
+        except TimeoutError:
+            self.trial.give_up(self.link, start, is_catching_up=is_catching_up)
+        except AWAY as error:
+            self.trial.blame(self.link, error)
+        except SpecpairError as error:
+            self.link.welcome()
+            self.trial.leave_alone(error)
+        return None
+
+    async def _propose(self) -> Proposed:
+        opening = self.opening
+        await opening.finish()
+        async with opening.lock:
+            if opening.held_length:
+                try:
+                    return await self._ask()
+                except LOST as error:
+                    self.recoveries[Recovery.REOPENED] += 1
+                    logger.info(
+                        "opening the draft again: %s", error.message, extra={"sequence_id": opening.sequence_id}
+                    )
+            await opening.reopen(self.link, self.history)
+            return await self._ask()
+
+    async def _ask(self) -> Proposed:
+        opening, held = self.opening, self.opening.held_length
+        is_usual = opening.is_usual(len(self.history))
+        opening.use()
+        proposed = await self.link.peer.propose(
+            opening.name, self.step, held, self.history[held:], self.count, self.trial.within, self.min_confidence
+        )
+        if self.link is opening.link:
+            opening.held_length = len(self.history)
+            self.trial.succeed()
+        self.link.welcome()
+        return proposed if is_usual else replace(proposed, is_usual=False)
