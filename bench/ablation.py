@@ -37,6 +37,7 @@ PIECES: Mapping[str, Sequence[tuple[object, str, Any]]] = {
     "the margin to begin": [(output_length, "ON_MARGIN", 1.0)],
     "the margin to change": [(output_length, "CHANGE_MARGIN", 1.0)],
     "probes": [(probe_budget.ProbeBudget, "affords", lambda *_: False)],
+    "a share that shrinks while probes fail": [(probe_budget, "SHARE_FACTOR", 1.0)],
     "the trial without proposals": [(plain_trial.PlainTrial, "add", lambda *_, **__: None)],
     "the trial's growing pauses": [(plain_trial, "FIRST_INTERVAL", 128), (plain_trial, "LAST_INTERVAL", 128)],
     "the trial's growing holds": [(plain_trial, "FIRST_HOLD", 256), (plain_trial, "LAST_HOLD", 256)],

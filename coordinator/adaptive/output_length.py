@@ -96,6 +96,8 @@ class OutputLength:
         shared.trial.add(expected, outcome.elapsed, shared.load.output_count, was_asked=outcome.asked > 0)
         if self._is_probe and self._plain_time:
             shared.budget.spend(outcome.elapsed / self._plain_time - expected)
+            if outcome.asked:
+                shared.budget.judge(succeeded=outcome.accepted > 0)
         elif not outcome.asked:
             shared.budget.earn()
 

@@ -22,6 +22,8 @@ MOST_ROWS, MOST_ROWS_EACH = 16, 4
 """Tokens in a pass, and for each output, beyond which it fed a prompt as well."""
 
 
+LEAST_REST = 0.1
+"""Share of a round that the rest is at least, whatever the estimates say."""
 MOST_LATE = 4.0
 """A round, a pass or a step counts as at most so many times the usual: anything may stall on a shared machine."""
 SHARE_MEMORY = 8
@@ -29,7 +31,7 @@ SHARE_MEMORY = 8
 MINORITY = 0.25
 """Share up to which a round with proposals, among plain ones, tells by how much its rest differs from theirs."""
 RATIO_MEMORY = 48
-RATIO_PRIOR = 12
+RATIO_PRIOR = 8
 """Samples that a ratio of 1 counts for at first."""
 MOST_RATIO = 2.0
 """What a sample counts for at most: among few of them one stall weighs much."""
@@ -65,7 +67,7 @@ class RoundCosts:
         self._share = RunningMean(SHARE_MEMORY)
         self._ratio = RunningMean(RATIO_MEMORY)
         self._ratio.value, self._ratio.count = 1.0, RATIO_PRIOR
-        """The rest of rounds with proposals to that of plain ones: a draft on the same processor slows the target down."""
+        """The rest of rounds with proposals to that of plain ones: a draft on the same processor slows the target."""
         self._drafted_share = RunningMean(DRAFT_MEMORY)
         self._pass = RunningMean(ROW_MEMORY)
         self._rows = RunningSlope(ROW_MEMORY)
@@ -84,7 +86,8 @@ class RoundCosts:
         self._rows.add(outcome.batch_token_count, add_usual(self._pass, outcome.verify_compute))
         self._share.memory = SHARE_MEMORY * load
         self._share.add(outcome.asked > 0)
-        rest = max(outcome.elapsed - outcome.draft_elapsed - self._row() * outcome.drafted, 0.0)
+        rest = outcome.elapsed - outcome.draft_elapsed - self._row() * outcome.drafted
+        rest = max(rest, LEAST_REST * outcome.elapsed)
         if outcome.asked:
             if self.plain_count and self._share.value <= MINORITY:
                 self._ratio.add(min(rest / self._rest.value, MOST_RATIO))

@@ -7,7 +7,7 @@ import pytest
 from coordinator.adaptive.acceptance import GroupAcceptance, OutputAcceptance, count
 from coordinator.adaptive.draft_activity import DraftActivity
 from coordinator.adaptive.outcome import RoundOutcome
-from coordinator.adaptive.probe_budget import SHARE, ProbeBudget
+from coordinator.adaptive.probe_budget import LEAST_SHARE, MOST_SHARE, ProbeBudget
 from coordinator.adaptive.round_costs import RoundCosts
 from coordinator.adaptive.running_mean import RunningMean
 from specpair.running_slope import RunningSlope
@@ -81,7 +81,7 @@ def test_costs_are_a_rest_the_draft_and_the_rows() -> None:
 
 def test_a_draft_that_slows_the_target_down_is_seen_among_plain_rounds() -> None:
     costs = RoundCosts()
-    for i in range(300):
+    for i in range(1500):
         costs.add(proposing_round(1, 130.0, 7.0, 0.0) if i % 10 == 9 else plain_round(100.0), load=1)
     assert costs.times().base == pytest.approx(132.0, rel=0.03)
 
@@ -143,11 +143,11 @@ def test_a_text_that_changes_is_noticed() -> None:
 def test_a_probe_waits_until_plain_rounds_have_paid_for_it() -> None:
     budget = ProbeBudget()
     assert not budget.affords(0.0)
-    for _ in range(round(0.2 / SHARE) + 1):
+    for _ in range(round(0.2 / MOST_SHARE) + 1):
         budget.earn()
     assert budget.affords(0.2) and not budget.affords(0.3)
     budget.spend(1.0)
-    for _ in range(round(0.6 / SHARE)):
+    for _ in range(round(0.6 / MOST_SHARE)):
         budget.earn()
     assert not budget.affords(0.0), "what was lost has to be made up for first"
 
@@ -160,3 +160,15 @@ def test_draft_activity_counts_those_who_wait() -> None:
     activity.end(14.0)
     assert activity.integral(20.0) - activity.integral(20.0) == 0.0
     assert activity.integral(30.0) == pytest.approx(1.0 + 2 * 2.0 + 1.0)
+
+
+def test_probes_that_fail_are_paid_less() -> None:
+    budget = ProbeBudget()
+    for _ in range(20):
+        budget.judge(succeeded=False)
+    for _ in range(round(0.1 / LEAST_SHARE) - 2):
+        budget.earn()
+    assert not budget.affords(0.1)
+    budget.judge(succeeded=True)
+    budget.earn()
+    assert budget.affords(0.1)
