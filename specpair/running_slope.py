@@ -4,7 +4,7 @@
 class RunningSlope:
     """Decayed least squares through the means."""
 
-    __slots__ = ("_memory", "_x", "_y", "count", "covariance", "variance")
+    __slots__ = ("_x", "_y", "count", "covariance", "memory", "variance")
 
     def __init__(self, memory: int):
         self.count = 0
@@ -12,17 +12,18 @@ class RunningSlope:
         """Decayed sum of products of the deviations of x and y."""
         self.variance = 0.0
         """Decayed sum of squared deviations of x."""
-        self._memory = memory
+        self.memory = memory
+        """Samples over which it averages; may be changed at any time."""
         self._x = 0.0
         self._y = 0.0
 
     def add(self, x: float, y: float) -> None:
         self.count += 1
-        weight = 1.0 / min(self.count, self._memory)
+        weight = 1.0 / min(self.count, self.memory)
         off_x, off_y = x - self._x, y - self._y
         self._x += weight * off_x
         self._y += weight * off_y
-        keep = 1.0 - 1.0 / self._memory
+        keep = 1.0 - 1.0 / self.memory
         self.covariance = keep * self.covariance + (1.0 - weight) * off_x * off_y
         self.variance = keep * self.variance + (1.0 - weight) * off_x * off_x
 

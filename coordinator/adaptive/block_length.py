@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from coordinator.adaptive.acceptance_estimate import Rates
+from coordinator.adaptive.acceptance import Rates
 from coordinator.adaptive.round_costs import RoundTimes
 
 
@@ -11,17 +11,12 @@ class BlockLength(NamedTuple):
 
     length: int
     rate: float
-    """Tokens per microsecond: the output's own, less what the others lose by it."""
-
-
-def plain_rate(times: RoundTimes) -> float:
-    """The rate of rounds without proposals."""
-    return 1.0 / times.plain
+    """Tokens per unit of time: the output's own, less what the others lose by it."""
 
 
 def block_time(length: int, times: RoundTimes) -> float:
-    """Microseconds of a round with proposals: never less than of one without, whatever estimates say."""
-    return max(times.base + times.per_token * length, times.plain)
+    """Of a round with proposals."""
+    return times.base + (times.step + times.row) * length
 
 
 def expected_tokens(length: int, rates: Rates) -> float:
@@ -29,7 +24,7 @@ def expected_tokens(length: int, rates: Rates) -> float:
     for each position)."""
     tokens = reached = 1.0
     for i in range(length):
-        reached *= rates[min(i, 2)]
+        reached *= rates[min(i, len(rates) - 1)]
         tokens += reached
     return tokens
 
@@ -37,30 +32,26 @@ def expected_tokens(length: int, rates: Rates) -> float:
 def block_rate(length: int, rates: Rates, times: RoundTimes, others_rate: float) -> float:
     """The worth of rounds with `length` proposed tokens, at least 1.
 
-    It delays the others, who would commit `others_rate` tokens per microsecond.
+    Their rows delay the others, who would commit `others_rate` tokens per unit of time.
     """
-    return (expected_tokens(length, rates) - others_loss(length, times, others_rate)) / block_time(length, times)
+    worth = expected_tokens(length, rates) - others_loss(length, times, others_rate)
+    return worth / block_time(length, times)
 
 
 def others_loss(length: int, times: RoundTimes, others_rate: float) -> float:
-    """Tokens that the others would have committed in the time by which they are delayed."""
-    return others_rate * (times.others_base + times.others_per_token * length)
+    """Tokens that the others would have committed in the time by which the rows delay them."""
+    return others_rate * times.row * length
 
 
 def best_block(rates: Rates, times: RoundTimes, others_rate: float, longest: int) -> BlockLength:
     """The best number from 1 to `longest`.
 
-    Each token adds less than the one before it and costs the same, so once one lowers the rate all behind it do.
+    Each token adds less than the one before it and costs the same, so once one lowers the rate all after it do.
     """
-    price, per_token = others_rate * times.others_per_token, times.per_token
-    time, worth, reached = times.base, 1.0 - others_rate * times.others_base, 1.0
-    best = BlockLength(0, float("-inf"))
-    for i in range(longest):
-        reached *= rates[i if i < 2 else 2]
-        worth += reached - price
-        time += per_token
-        rate = worth / max(time, times.plain)
+    best = BlockLength(1, block_rate(1, rates, times, others_rate))
+    for length in range(2, longest + 1):
+        rate = block_rate(length, rates, times, others_rate)
         if rate <= best.rate:
             break
-        best = BlockLength(i + 1, rate)
+        best = BlockLength(length, rate)
     return best

@@ -1,9 +1,14 @@
 """What the outputs of a coordinator share when they decide how many tokens to propose."""
 
+from collections import defaultdict
+
+from coordinator.adaptive.acceptance import GroupAcceptance
 from coordinator.adaptive.draft_activity import DraftActivity
 from coordinator.adaptive.load import Load
-from coordinator.adaptive.output_length import Group, OutputLength
-from coordinator.adaptive.workload import Workloads
+from coordinator.adaptive.output_length import OutputLength, Shared
+from coordinator.adaptive.plain_trial import PlainTrial
+from coordinator.adaptive.probe_budget import ProbeBudget
+from coordinator.adaptive.round_costs import RoundCosts
 from specpair.options import Drafter, Rule
 
 TEMPERATURES = (0.0, 0.5, 0.8, 1.2)
@@ -11,27 +16,25 @@ TEMPERATURES = (0.0, 0.5, 0.8, 1.2)
 
 
 class LengthController:
-    """Knows the load, the costs under it, and what is accepted in each group of outputs."""
+    """Knows the load, what rounds cost with each drafter, and what is accepted in each group of outputs."""
 
     def __init__(self) -> None:
-        self._load = Load()
-        self._workloads = Workloads()
-        self._groups: dict[object, Group] = {}
-
-    @property
-    def draft_activity(self) -> DraftActivity:
+        self.draft_activity = DraftActivity()
         """To be told of every call to the draft."""
-        return self._load.draft_activity
+        self._load = Load()
+        self._costs: dict[Drafter | None, RoundCosts] = defaultdict(RoundCosts)
+        self._trials: dict[Drafter | None, PlainTrial] = defaultdict(PlainTrial)
+        self._groups: dict[object, GroupAcceptance] = defaultdict(GroupAcceptance)
+        self._budgets: dict[object, ProbeBudget] = defaultdict(ProbeBudget)
 
     def enter(self, drafter: Drafter | None, rule: Rule, temperature: float, fixed: int | None) -> OutputLength:
         """For a new output, which proposes `fixed` tokens or, if None, as many as pay. It has to `leave`."""
         key = (drafter, rule, sum(temperature > end for end in TEMPERATURES))
-        group = self._groups.setdefault(key, Group())
-        return OutputLength(
+        shared = Shared(
             load=self._load,
-            workloads=self._workloads,
-            group=group,
-            drafter=drafter,
-            fixed=fixed,
-            is_greedy=temperature == 0.0,
+            costs=self._costs[drafter],
+            trial=self._trials[drafter],
+            acceptance=self._groups[key],
+            budget=self._budgets[key],
         )
+        return OutputLength(shared, fixed=fixed, is_greedy=temperature == 0.0)

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 
 class RoundOutcome(NamedTuple):
-    """One finished round. Times are in microseconds.
+    """One finished round. Times are in any one unit.
 
     It holds how many tokens were proposed and accepted, and times, never which tokens. How many may depend on a token
     that was dropped, but the next round's noise does not: it is drawn anew for each step, so the length of a block,

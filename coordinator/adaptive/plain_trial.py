@@ -46,13 +46,13 @@ class PlainTrial:
         """Whether no output may propose at present."""
         return self._left > 0 or self._held > 0
 
-    def add(self, tokens: float, elapsed: float, load: int, *, was_asked: bool, plain_before: int) -> None:
-        """A round that can be expected to give so many tokens, after `plain_before` plain rounds of its output."""
+    def add(self, tokens: float, elapsed: float, load: int, *, was_asked: bool) -> None:
+        """A round that can be expected to give so many tokens."""
         if self._held:
             self._held -= 1
         elif self._left:
             self._left -= 1
-            if not was_asked and (load == 1 or plain_before >= SETTLING):
+            if not was_asked and (load == 1 or self._left < (ROUNDS - SETTLING) * load):
                 self._plain.append(elapsed)
             if not self._left and self._plain and self._elapsed:
                 self._judge(load)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.adaptive.block_length import best_block, block_rate, plain_rate
+from coordinator.adaptive.block_length import best_block, block_rate
 from coordinator.adaptive.round_costs import RoundTimes
 from specpair.theory.speedup import optimum, walltime_factor
 
@@ -12,26 +12,19 @@ CHANCES = st.floats(0.0, 1.0)
 SHARES = st.floats(0.0, 2.0)
 
 
-def times(base: float = 1.0, per_token: float = 0.1, others_base: float = 0.0, others: float = 0.0) -> RoundTimes:
-    return RoundTimes(
-        plain=1.0,
-        base=base,
-        per_token=per_token,
-        others_base=others_base,
-        others_per_token=others,
-        step=per_token,
-    )
+def times(base: float = 1.0, step: float = 0.1, row: float = 0.0) -> RoundTimes:
+    return RoundTimes(plain=1.0, base=base, step=step, row=row)
 
 
-@given(st.tuples(CHANCES, CHANCES, CHANCES), st.floats(1.0, 3.0), SHARES, SHARES, SHARES, SHARES)
+@given(st.tuples(CHANCES, CHANCES, CHANCES), st.floats(1.0, 3.0), SHARES, SHARES, SHARES)
 def test_it_is_the_best_of_all(
-    rates: tuple[float, float, float], base: float, per_token: float, others_base: float, others: float, rate: float
+    rates: tuple[float, float, float], base: float, step: float, row: float, others_rate: float
 ) -> None:
-    costs = times(base, per_token, others_base, others)
-    best = best_block(rates, costs, rate, 16)
-    every = [block_rate(length, rates, costs, rate) for length in range(1, 17)]
+    costs = times(base, step, row)
+    best = best_block(rates, costs, others_rate, 16)
+    every = [block_rate(length, rates, costs, others_rate) for length in range(1, 17)]
     assert best.rate == pytest.approx(max(every))
-    assert block_rate(best.length, rates, costs, rate) == pytest.approx(best.rate)
+    assert block_rate(best.length, rates, costs, others_rate) == pytest.approx(best.rate)
 
 
 @pytest.mark.parametrize("acceptance", [0.1, 0.5, 0.8, 0.95])
@@ -41,15 +34,11 @@ def test_alone_it_is_the_optimum_of_leviathan_et_al(acceptance: float, cost_rati
     best = best_block((acceptance, acceptance, acceptance), costs, 0.0, 16)
     assert best.rate == pytest.approx(walltime_factor(acceptance, best.length, cost_ratio, overhead))
     theirs = optimum(acceptance, cost_ratio, overhead, limit=16)
-    is_off = best.rate <= plain_rate(costs)
+    is_off = best.rate <= 1.0 / costs.plain
     assert (0 if is_off else best.length) == theirs.num_speculative_tokens
 
 
 def test_rows_that_others_wait_for_shorten_the_block() -> None:
-    rates = (0.8, 0.8, 0.8)
-    lengths = [best_block(rates, times(others=0.05), others_rate, 16).length for others_rate in (0.0, 3.0, 8.0)]
+    rates, costs = (0.8, 0.8, 0.8), times(row=0.05)
+    lengths = [best_block(rates, costs, others_rate, 16).length for others_rate in (0.0, 3.0, 8.0)]
     assert lengths[0] > lengths[1] > lengths[2]
-
-
-def test_no_estimate_makes_a_block_shorter_than_a_plain_round() -> None:
-    assert best_block((0.0, 0.0, 0.0), times(base=0.5, per_token=0.01), 0.0, 16).rate <= 1.0

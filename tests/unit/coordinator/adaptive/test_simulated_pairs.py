@@ -4,18 +4,10 @@ from collections.abc import Callable
 
 import pytest
 
+from bench.simulated_machine import Machine, Rates, Text
+from bench.simulated_pair import FixedLength, Output, Policy, Simulation
 from coordinator.adaptive import LengthController
 from specpair.options import Drafter, Rule
-from tests.unit.coordinator.adaptive.pair_simulation import (
-    FixedLength,
-    Machine,
-    Output,
-    Policy,
-    Rates,
-    Simulation,
-    Text,
-    keep_busy,
-)
 
 FIXED = (1, 2, 3, 5, 8)
 WARM_UP, MEASURED = 1500, 4000
@@ -28,6 +20,20 @@ MACHINES = {
     "a small target": Machine(pass_time=1500.0, row_time=150.0, step_time=600.0),
     "a shared processor": Machine(pass_time=2500.0, row_time=200.0, step_time=700.0, contention=0.8),
 }
+
+
+def keep_busy(simulation: Simulation, make_output: Callable[[], Output], load: int) -> list[Output]:
+    """So many outputs at any time: each that ends is followed by another. Returns the finished ones, as they come."""
+    finished: list[Output] = []
+
+    def follow(output: Output) -> None:
+        finished.append(output)
+        simulation.start(make_output())
+
+    simulation.on_finish = follow
+    for _ in range(load):
+        simulation.start(make_output())
+    return finished
 
 
 def same(rate: float) -> Callable[[int], Rates]:
@@ -51,7 +57,6 @@ def fixed(length: int) -> Callable[[Simulation], Callable[[], Policy]]:
 
 def adaptive(simulation: Simulation) -> Callable[[], Policy]:
     controller = LengthController()
-    simulation._activity = controller.draft_activity
     return lambda: controller.enter(Drafter.MODEL, Rule.BLOCK, 0.0, None)
 
 

@@ -1,7 +1,8 @@
-"""A pair that takes no time: draft, target and the loops of several outputs, event by event.
+"""A simulated pair: draft, target and the loops of several outputs, event by event, on a clock that is only counted.
 
 Both services batch as the real ones do: a pass serves all that wait when it begins, and a draft takes in who comes
-between two of its steps. Times are in microseconds of a clock that is only counted.
+between two of its steps. A prompt is fed to the target in one pass, and to the draft on the side once tokens are
+wanted. Times are in microseconds.
 """
 
 import heapq
@@ -10,54 +11,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from bench.simulated_machine import Machine, Text
 from coordinator.adaptive import Decision, RoundOutcome
-from coordinator.adaptive.draft_activity import DraftActivity
 
 LONGEST = 16
-
-Rates = tuple[float, float, float]
-"""The chance that a token is accepted if those before it are: the first of a block, the second, later ones."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Machine:
-    """What things take, in microseconds."""
-
-    pass_time: float = 9000.0
-    """A pass of the target with one row."""
-    row_time: float = 250.0
-    """Each further row."""
-    step_time: float = 500.0
-    """A step of the draft."""
-    step_row_time: float = 20.0
-    """Each further sequence in it."""
-    call_time: float = 300.0
-    """A call there and back."""
-    loop_time: float = 200.0
-    """The coordinator's own work in a round."""
-    contention: float = 0.0
-    """By how much target and draft slow each other down while both work."""
-    noise: float = 0.08
-    """Standard deviation of all times, relative."""
-    stall_chance: float = 0.01
-    stall_factor: float = 4.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Text:
-    """What an output is going to be."""
-
-    length: int = 128
-    rates: Callable[[int], Rates]
-    """By the number of tokens that it has."""
-    coverage: float = 1.0
-    """The chance that the draft knows anything to propose."""
+USUAL_BACKLOG = 32
+"""Tokens that a draft reads beside a proposal without its taking notably longer."""
 
 
 class Policy(Protocol):
     """Who decides about the blocks of an output."""
 
-    def decide(self, longest: int) -> Decision: ...
+    def decide(self, longest: int, *, backlog: int, is_ready: bool) -> Decision: ...
     def add(self, outcome: RoundOutcome) -> None: ...
     def leave(self) -> None: ...
 
@@ -68,8 +33,9 @@ class FixedLength:
     def __init__(self, length: int):
         self._length = length
 
-    def decide(self, longest: int) -> Decision:
-        return Decision(min(self._length, longest))
+    def decide(self, longest: int, *, backlog: int, is_ready: bool) -> Decision:
+        length = min(self._length, longest)
+        return Decision(length if is_ready else 0, opens_draft=length > 0 and not is_ready)
 
     def add(self, outcome: RoundOutcome) -> None:
         """Learns nothing."""
@@ -89,13 +55,20 @@ class Output:
     """Tokens asked for, round by round."""
     round_start: float = 0.0
     asked: int = 0
+    wanted: int = 0
+    """Tokens that the draft will propose: fewer than asked where it is not confident."""
     drafted: int = 0
+    chances: list[float] = field(default_factory=list)
+    """That each proposed token is accepted if those before it are."""
+    fed: int | None = None
+    """Tokens that the draft has read; None before it has read the prompt."""
+    is_opening: bool = False
+    is_usual: bool = True
+    """Whether its last proposal opened nothing, and had few tokens to catch up."""
     draft_start: float = 0.0
     draft_elapsed: float = 0.0
     draft_compute_start: float = 0.0
     draft_compute: float = 0.0
-    verify_start: float = 0.0
-    activity: float = 0.0
 
 
 class Worker:
@@ -145,7 +118,7 @@ class Worker:
 class Simulation:
     """The clock, the pair and the outputs."""
 
-    def __init__(self, machine: Machine, seed: int = 0, activity: DraftActivity | None = None):
+    def __init__(self, machine: Machine, seed: int = 0):
         self.machine = machine
         self.now = 0.0
         self.pace = 1.0
@@ -156,11 +129,14 @@ class Simulation:
         self._random = random.Random(seed)
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._event_count = 0
-        self._activity = activity or DraftActivity()
         self._target, self._draft = Worker(self), Worker(self)
         self._target.neighbour, self._draft.neighbour = self._draft, self._target
         self._verifying: list[Output] = []
         self._drafting: list[Output] = []
+        self._prompts: list[Output] = []
+        """Outputs whose prompts the target has to read."""
+        self._openings: list[Output] = []
+        """Those whose prompts the draft has to read."""
 
     def after(self, delay: float, action: Callable[[], None]) -> None:
         self._event_count += 1
@@ -175,8 +151,25 @@ class Simulation:
         return self.now - start
 
     def start(self, output: Output) -> None:
+        """Joins: the target reads its prompt, and so does the draft if tokens are going to be wanted."""
+        decision = output.policy.decide(LONGEST, backlog=output.text.prompt, is_ready=output.text.prompt == 0)
+        if output.text.prompt == 0:
+            output.fed = 0
+            self._begin(output)
+            return
+        if decision.opens_draft:
+            self._open(output)
+        self._prompts.append(output)
+        self._pass()
+
+    def _begin(self, output: Output) -> None:
         output.round_start = self.now
         self._begin_round(output)
+
+    def _open(self, output: Output) -> None:
+        output.is_opening = True
+        self._openings.append(output)
+        self._step()
 
     def _noisy(self, time: float) -> float:
         machine = self.machine
@@ -189,18 +182,36 @@ class Simulation:
         return self._noisy(self.machine.call_time / 2)
 
     def _begin_round(self, output: Output) -> None:
-        longest = min(LONGEST, output.text.length - output.token_count - 1)
-        output.asked = output.policy.decide(max(longest, 0)).length
+        longest = max(min(LONGEST, output.text.length - output.token_count - 1), 0)
+        is_ready = output.fed is not None
+        backlog = output.text.prompt + output.token_count - (output.fed or 0)
+        decision = output.policy.decide(longest, backlog=backlog, is_ready=is_ready)
+        if decision.opens_draft and not output.is_opening:
+            self._open(output)
+        output.asked = decision.length if is_ready else 0
+        self._foresee(output, decision.min_confidence)
         output.lengths.append(output.asked)
         output.drafted = 0
         output.draft_elapsed = output.draft_compute = 0.0
         then = self._call_draft if output.asked else self._call_target
         self.after(self._noisy(self.machine.loop_time), lambda: then(output))
 
+    def _foresee(self, output: Output, min_confidence: float) -> None:
+        """What will become of each proposed token, and behind which of them the draft stops."""
+        rates, output.chances, confidence = output.text.rates(output.token_count), [], 1.0
+        for position in range(output.asked):
+            chance = rates[min(position, 2)]
+            if output.text.has_confidence:
+                chance = self._random.betavariate(chance + 0.01, 1.01 - chance)
+            output.chances.append(chance)
+            confidence *= chance
+            if confidence < min_confidence:
+                break
+        output.wanted = len(output.chances)
+
     def _call_draft(self, output: Output) -> None:
         output.draft_start = self.now
         output.draft_compute_start = 0.0
-        self._activity.begin(self.now)
         if self._random.random() < output.text.coverage:
             self.after(self._half_a_call(), lambda: self._queue_draft(output))
         else:
@@ -211,18 +222,32 @@ class Simulation:
         self._step()
 
     def _step(self) -> None:
-        if self._draft.is_busy or not self._drafting:
+        if self._draft.is_busy or not (self._drafting or self._openings):
             return
-        batch = list(self._drafting)
+        batch, openings, self._openings = list(self._drafting), self._openings, []
+        rows = sum(output.text.prompt for output in openings)
         for output in batch:
-            output.draft_compute_start = output.draft_compute_start or self.now
-        time = self.machine.step_time + self.machine.step_row_time * (len(batch) - 1)
-        self._draft.work(self._noisy(time), lambda: self._end_step(batch))
+            if not output.draft_compute_start:
+                rows += self._catch_up(output)
+                output.draft_compute_start = self.now
+        sequences = len(batch) + len(openings)
+        time = self.machine.step_time + self.machine.step_row_time * (sequences - 1) + self.machine.feed_row_time * rows
+        self._draft.work(self._noisy(time), lambda: self._end_step(batch, openings))
 
-    def _end_step(self, batch: list[Output]) -> None:
+    def _catch_up(self, output: Output) -> int:
+        """Tokens that the draft has to read before it proposes, beyond those of a usual round."""
+        known = output.text.prompt + output.token_count
+        backlog = known - (output.fed or 0)
+        output.is_usual = not output.is_opening and backlog <= USUAL_BACKLOG
+        output.is_opening, output.fed = False, known
+        return max(backlog - 1, 0)
+
+    def _end_step(self, batch: list[Output], openings: list[Output]) -> None:
+        for output in openings:
+            output.fed = output.text.prompt
         for output in batch:
             output.drafted += 1
-            if output.drafted == output.asked:
+            if output.drafted == output.wanted:
                 self._drafting.remove(output)
                 output.draft_compute = self.now - output.draft_compute_start
                 self.after(self._half_a_call(), lambda output=output: self._end_draft(output))
@@ -230,12 +255,9 @@ class Simulation:
 
     def _end_draft(self, output: Output) -> None:
         output.draft_elapsed = self.now - output.draft_start
-        self._activity.end(self.now)
         self._call_target(output)
 
     def _call_target(self, output: Output) -> None:
-        output.verify_start = self.now
-        output.activity = self._activity.integral(self.now)
         self.after(self._half_a_call(), lambda: self._queue_verification(output))
 
     def _queue_verification(self, output: Output) -> None:
@@ -243,26 +265,29 @@ class Simulation:
         self._pass()
 
     def _pass(self) -> None:
-        if self._target.is_busy or not self._verifying:
+        if self._target.is_busy or not (self._verifying or self._prompts):
             return
         batch, self._verifying = self._verifying, []
-        rows = sum(output.drafted + 1 for output in batch)
+        prompts, self._prompts = self._prompts, []
+        rows = sum(output.drafted + 1 for output in batch) + sum(output.text.prompt for output in prompts)
         start = self.now
-        time = self._noisy(self.machine.pass_time + self.machine.row_time * (rows - 1))
-        self._target.work(time, lambda: self._end_pass(batch, rows, start))
+        time = self.machine.pass_time + self.machine.row_time * (rows - 1)
+        if self.machine.bend is not None:
+            time += 2 * self.machine.row_time * max(rows - self.machine.bend, 0)
+        self._target.work(self._noisy(time), lambda: self._end_pass(batch, prompts, rows, start))
 
-    def _end_pass(self, batch: list[Output], rows: int, start: float) -> None:
+    def _end_pass(self, batch: list[Output], prompts: list[Output], rows: int, start: float) -> None:
         compute = self.now - start
         for output in batch:
             self.after(self._half_a_call(), lambda output=output: self._commit(output, rows, compute))
+        for output in prompts:
+            self.after(self._half_a_call(), lambda output=output: self._begin(output))
         self._pass()
 
     def _commit(self, output: Output, rows: int, compute: float) -> None:
-        rates = output.text.rates(output.token_count)
         accepted = 0
-        while accepted < output.drafted and self._random.random() < rates[min(accepted, 2)]:
+        while accepted < output.drafted and self._random.random() < output.chances[accepted]:
             accepted += 1
-        company = (self._activity.integral(self.now) - output.activity) / (self.now - output.verify_start)
         outcome = RoundOutcome(
             asked=output.asked,
             drafted=output.drafted,
@@ -273,7 +298,7 @@ class Simulation:
             draft_compute=output.draft_compute,
             verify_compute=compute,
             batch_token_count=rows,
-            draft_company=company,
+            is_usual=output.is_usual or not output.asked,
         )
         output.round_start = self.now
         output.policy.add(outcome)
@@ -285,17 +310,3 @@ class Simulation:
             self.on_finish(output)
         else:
             self._begin_round(output)
-
-
-def keep_busy(simulation: Simulation, make_output: Callable[[], Output], load: int) -> list[Output]:
-    """So many outputs at any time: each that ends is followed by another. Returns the finished ones, as they come."""
-    finished: list[Output] = []
-
-    def follow(output: Output) -> None:
-        finished.append(output)
-        simulation.start(make_output())
-
-    simulation.on_finish = follow
-    for _ in range(load):
-        simulation.start(make_output())
-    return finished

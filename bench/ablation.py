@@ -1,0 +1,133 @@
+"""What each piece of adaptive K is worth, by simulation: the controller with a piece taken away, against the whole.
+
+108 simulated pairs: acceptance, the draft's cost, a row's cost and the load in all combinations; the length of outputs,
+the network, contention and unrest are drawn at random for each. All see the same pairs, texts and seeds.
+"""
+
+import argparse
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from statistics import fmean, stdev
+from typing import Any
+from unittest.mock import patch
+
+from bench.progress import Progress
+from bench.report import Table, measured, rich_table, wide_console, write
+from bench.simulated_cells import MakePolicy, cells, rate_of
+from bench.simulated_pair import FixedLength
+from coordinator.adaptive import LengthController, acceptance, output_length, plain_trial, probe_budget, round_costs
+from coordinator.adaptive.load import Place
+from specpair.options import Drafter, Rule
+
+FIXED = (0, 1, 2, 3, 5, 8)
+NEVER = 1e18
+PIECES: Mapping[str, Sequence[tuple[object, str, Any]]] = {
+    "nothing": (),
+    "what others lose by rows": [(Place, "others_rate", 0.0)],
+    "measured rows: a constant": [(round_costs, "ROW_WEIGHT", NEVER)],
+    "passes that fed a prompt left out: all count": [(round_costs, "MOST_ROWS", 10**9)],
+    "the ratio of the rests": [(round_costs, "MINORITY", -1.0)],
+    "the limit on stalls": [(round_costs, "MOST_LATE", NEVER)],
+    "the output's own acceptance: the group's": [(acceptance, "GROUP_WEIGHT", NEVER)],
+    "the group's acceptance: a constant": [(acceptance.GroupAcceptance, "add", lambda *_: None)],
+    "acceptance by position: one rate": [(acceptance.OutputAcceptance, "rates", lambda self: (self._rate(0),) * 3)],
+    "the draft's confidence": [(output_length, "CONFIDENCE_SHARE", 0.0)],
+    "the margin to begin": [(output_length, "ON_MARGIN", 1.0)],
+    "the margin to change": [(output_length, "CHANGE_MARGIN", 1.0)],
+    "probes": [(probe_budget.ProbeBudget, "affords", lambda *_: False)],
+    "a share that shrinks while probes fail": [(probe_budget, "SHARE_FACTOR", 1.0)],
+    "the trial without proposals": [(plain_trial.PlainTrial, "add", lambda *_, **__: None)],
+    "the trial's growing pauses": [(plain_trial, "FIRST_INTERVAL", 128), (plain_trial, "LAST_INTERVAL", 128)],
+    "the trial's growing holds": [(plain_trial, "FIRST_HOLD", 256), (plain_trial, "LAST_HOLD", 256)],
+    "the trial's trimmed means": [(plain_trial, "TRIM", 0.0)],
+    "the trial's settling": [(plain_trial, "SETTLING", 0)],
+    "the trial's wait after a clear gain": [(plain_trial, "CLEAR_GAIN", NEVER)],
+}
+"""What is taken away (or replaced by what), and how."""
+COLUMNS = {
+    "piece": "{}",
+    "ratio|to the whole": "{:.3f}",
+    "half|±": "{:.3f}",
+    "worst|in the worst pair": "{:.3f}",
+    "best|to the best fixed K": "{:.3f}",
+    "plain|to K = 0": "{:.3f}",
+    "kept|the same where that is best": "{:.3f}",
+    "share_kept|share of those at 0.97": "{:.2f}",
+}
+
+
+def adaptive() -> MakePolicy:
+    controller = LengthController()
+    return lambda: controller.enter(Drafter.MODEL, Rule.BLOCK, 0.0, None)
+
+
+@contextmanager
+def without(piece: str) -> Iterator[None]:
+    patches = [patch.object(*change) for change in PIECES[piece]]
+    for each in patches:
+        each.start()
+    yield
+    for each in patches:
+        each.stop()
+
+
+def compare(rates: Sequence[float], others: Sequence[float]) -> tuple[float, float]:
+    """The ratio of the rates in the same cells: its geometric mean, and half its 95 % interval."""
+    logs = [math.log(rate / other) for rate, other in zip(rates, others, strict=True)]
+    return math.exp(fmean(logs)), 1.96 * stdev(logs) / math.sqrt(len(logs))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m bench.ablation", description=__doc__)
+    parser.add_argument("--seeds", type=int, default=2, help="repetitions of each pair (default 2)")
+    parser.add_argument("--tokens", type=int, default=6000, help="of each simulation (default 6000)")
+    parser.add_argument("--pieces", nargs="+", choices=PIECES, default=list(PIECES), metavar="PIECE")
+    parser.add_argument("--no-save", action="store_true", help="do not write bench/results/ablation.json")
+    options = parser.parse_args()
+    progress, every = Progress(), list(cells())
+
+    def rates(make: Callable[[], MakePolicy]) -> list[float]:
+        return [fmean(rate_of(cell, make(), seed, options.tokens) for seed in range(options.seeds)) for cell in every]
+
+    with progress.over(len(FIXED) + len(options.pieces), "variants") as begin:
+        fixed: dict[int, list[float]] = {}
+        for k in FIXED:
+            begin(f"K = {k}")
+            fixed[k] = rates(lambda k=k: lambda: FixedLength(k))
+        best = [max(column) for column in zip(*fixed.values(), strict=True)]
+        measured_rates: dict[str, list[float]] = {}
+        for piece in dict.fromkeys(["nothing", *options.pieces]):
+            begin(f"without {piece}")
+            with without(piece):
+                measured_rates[piece] = rates(adaptive)
+    rows = [row_of(name, own, measured_rates["nothing"], best, fixed[0]) for name, own in measured_rates.items()]
+    wide_console(is_out=False).print(rich_table(Table(title="without", columns=COLUMNS, rows=rows)))
+    result = measured(seeds=options.seeds, tokens=options.tokens, cells=every, fixed=fixed, pieces=rows)
+    if not options.no_save:
+        write("ablation", result)
+    print(json.dumps(result))
+
+
+def row_of(
+    piece: str, rates: Sequence[float], whole: Sequence[float], best: Sequence[float], plain: Sequence[float]
+) -> dict[str, Any]:
+    """Ratios to the whole controller, to the best fixed K of each pair, and to K = 0 where that is the best."""
+    ratio, half = compare(rates, whole)
+    off = [own / none for own, none, most in zip(rates, plain, best, strict=True) if none == most]
+    return {
+        "piece": piece,
+        "ratio": ratio,
+        "half": half,
+        "worst": min(own / other for own, other in zip(rates, whole, strict=True)),
+        "best": compare(rates, best)[0],
+        "plain": compare(rates, plain)[0],
+        "kept": fmean(off),
+        "rates": rates,
+        "share_kept": sum(ratio >= 0.97 for ratio in off) / len(off),
+    }
+
+
+if __name__ == "__main__":
+    main()

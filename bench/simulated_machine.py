@@ -1,0 +1,51 @@
+"""What a simulated pair runs on, and what it writes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+Rates = tuple[float, float, float]
+"""The chance that a token is accepted if those before it are: the first of a block, the second, later ones."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Machine:
+    """What things take, in microseconds."""
+
+    pass_time: float = 9000.0
+    """A pass of the target with one row."""
+    row_time: float = 250.0
+    """Each further row."""
+    bend: int | None = None
+    """Rows in a pass beyond which each takes three times as long."""
+    step_time: float = 500.0
+    """A step of the draft."""
+    step_row_time: float = 20.0
+    """Each further sequence in it."""
+    feed_row_time: float = 15.0
+    """Each token that the draft has to read before it proposes."""
+    call_time: float = 300.0
+    """A call there and back."""
+    loop_time: float = 200.0
+    """The coordinator's own work in a round."""
+    contention: float = 0.0
+    """By how much target and draft slow each other down while both work."""
+    noise: float = 0.08
+    """Standard deviation of all times, relative."""
+    stall_chance: float = 0.01
+    stall_factor: float = 4.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Text:
+    """What an output is going to be."""
+
+    length: int = 128
+    prompt: int = 0
+    """Tokens of its prompt."""
+    rates: Callable[[int], Rates]
+    """By the number of tokens that it has."""
+    coverage: float = 1.0
+    """The chance that the draft knows anything to propose."""
+    has_confidence: bool = False
+    """Whether some tokens are easier than others, and the draft's probabilities say so: each chance to be accepted is
+    drawn from a Beta distribution around the rate."""
