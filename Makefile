@@ -6,11 +6,13 @@ SETUP := .venv/.setup-done
 STUBS := build/stubs
 AUDIT := build/audit
 PIP_AUDIT := 2.10.1
+WORKERS ?= 2
+SHARED := --numprocesses $(WORKERS) --dist loadfile
 PROTOS := $(sort $(wildcard proto/specpair/v1/*.proto))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test test-gpu test-compose audit check lint types stubs contract proto bench clean
+.PHONY: help setup run test test-quick test-tools test-gpu test-compose audit check lint types stubs contract proto bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -26,8 +28,16 @@ $(SETUP): pyproject.toml constraints.txt
 run: setup ## Start the bundled pair, complete one prompt, stop
 	$(BIN)/specpair up --prompt "def fibonacci(n):"
 
-test: setup ## Run the tests
-	$(BIN)/python -m pytest
+test: setup ## Run the tests, two files at a time; as many as cores may be: make test WORKERS=8
+	$(BIN)/python -m pytest $(SHARED)
+
+test-quick: setup ## Run what is quick: architecture, unit tests, one request through three processes
+	@echo "Leaves out: tests/service, tests/faults, tests/hostile, the rest of tests/end_to_end, what is marked slow."
+	$(BIN)/python -m pytest $(SHARED) -m "not slow and not gpu and not compose" tests/architecture tests/unit \
+		tests/end_to_end/test_specpair.py::test_generate_json
+
+test-tools: ## Install what some tests need beside Python, by apt
+	@.ci/test-tools
 
 test-gpu: setup ## Run the tests that need a CUDA device
 	$(BIN)/python -m pytest -m gpu

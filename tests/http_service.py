@@ -1,5 +1,6 @@
 """The bundled pair behind HTTP, for tests with OpenAI's client."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,6 +12,9 @@ from openai import AsyncOpenAI
 from tests.services import RunningPair, engine_config, running_pair
 
 BUNDLED = Path(__file__).parents[1] / "models" / "bundled"
+PROMPT = "def read_lines(path):\n"
+LONG: dict[str, Any] = {"prompt": PROMPT, "max_tokens": 1500, "ignore_eos": True}
+"""A body for more than any test waits for."""
 
 
 @asynccontextmanager
@@ -36,3 +40,10 @@ async def openai_client(pair: RunningPair) -> AsyncIterator[AsyncOpenAI]:
     url = f"http://{pair.http_address}/v1"
     async with AsyncOpenAI(base_url=url, api_key="none", max_retries=0, timeout=30) as client:
         yield client
+
+
+async def wait_until_working(pair: RunningPair) -> None:
+    """Until the target holds a sequence."""
+    async with asyncio.timeout(60):
+        while not len(pair.target.host.sequences):
+            await asyncio.sleep(0.005)

@@ -16,7 +16,7 @@ from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
 from tests.compose.engine import Project, find_compose, find_engine, images
 
-pytestmark = [pytest.mark.compose, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.compose, pytest.mark.needs("docker", "docker compose"), pytest.mark.timeout(2400)]
 
 PROMPT = "def read_lines(path):\n"
 PATIENCE_SECONDS = 90
@@ -25,8 +25,7 @@ PATIENCE_SECONDS = 90
 @pytest.fixture(scope="module")
 def engine() -> Iterator[Any]:
     client = find_engine()
-    if client is None:
-        pytest.skip("no Docker engine answers")
+    assert client is not None
     yield client
     client.close()
 
@@ -45,8 +44,7 @@ def ports() -> dict[str, int]:
 def project(engine: Any, ports: dict[str, int]) -> Iterator[Project]:
     """Up while the tests of this file run."""
     compose = find_compose()
-    if compose is None:
-        pytest.skip("neither `docker compose` nor docker-compose is installed")
+    assert compose is not None
     settings = {**images(engine), **{name: str(port) for name, port in ports.items()}}
     project = Project(compose, f"specpair-test-{os.getpid()}", settings)
     try:

@@ -15,7 +15,7 @@ from tests.compose.engine import ROOT, SECURED, find_compose
 
 SERVICES = {"target", "draft", "coordinator", "prometheus", "grafana"}
 COMPOSE = find_compose()
-needs_compose = pytest.mark.skipif(COMPOSE is None, reason="neither `docker compose` nor docker-compose is installed")
+needs_compose = pytest.mark.needs("docker compose")
 
 
 ENGINE_FLAGS = (

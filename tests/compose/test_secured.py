@@ -16,7 +16,7 @@ from tests.compose.test_compose import ask_prometheus, containers, engine, ports
 
 __all__ = ["engine", "ports"]
 
-pytestmark = [pytest.mark.compose, pytest.mark.timeout(2400)]
+pytestmark = [pytest.mark.compose, pytest.mark.needs("docker", "docker compose"), pytest.mark.timeout(2400)]
 
 
 @pytest.fixture(scope="module")
@@ -36,8 +36,7 @@ def secrets(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def project(engine: Any, ports: dict[str, int], secrets: Path) -> Iterator[Project]:
     compose = find_compose()
-    if compose is None:
-        pytest.skip("neither `docker compose` nor docker-compose is installed")
+    assert compose is not None
     settings = {**images(engine), **{name: str(port) for name, port in ports.items()}}
     settings |= {"SPECPAIR_SECRETS": str(secrets), "SPECPAIR_HTTPS_PORT": "0", "SPECPAIR_GRPCS_PORT": "0"}
     project = Project(compose, f"specpair-secured-{os.getpid()}", settings, (*FILES, SECURED))

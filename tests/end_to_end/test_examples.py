@@ -3,7 +3,6 @@
 import asyncio
 import os
 import re
-import shutil
 import sys
 from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator
@@ -56,9 +55,8 @@ def test_the_python_client_is_short() -> None:
     assert len(PYTHON.read_text().splitlines()) <= 30
 
 
+@pytest.mark.needs("node", "npm")
 async def test_the_node_client(pair: RunningPair) -> None:
-    if missing := [name for name in ("node", "npm") if shutil.which(name) is None]:
-        pytest.skip(f"{' and '.join(missing)} not installed")
     if not (NODE / "node_modules").is_dir():
         options = ["--no-package-lock", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error"]
         status, _, err = await run("npm", "install", *options, folder=NODE)

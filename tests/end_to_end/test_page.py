@@ -20,17 +20,16 @@ from selenium.webdriver.common.keys import Keys
 from selenium.webdriver.support.ui import Select, WebDriverWait
 
 from tests.end_to_end.test_specpair import COMMAND, free_ports, running_up
+from tests.needs import find_chromium
 
 ROOT = Path(__file__).parents[2]
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-DRIVER = shutil.which("chromedriver")
 PATIENCE = 60
-needs_browser = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="there is no chromium with a chromedriver here")
+needs_browser = pytest.mark.needs("chromium")
 
 pytestmark = pytest.mark.timeout(300)
 
 
-@pytest.mark.skipif(shutil.which("node") is None, reason="there is no node here")
+@pytest.mark.needs("node")
 def test_the_logic_of_the_page() -> None:
     done = subprocess.run(["node", "--test", "tests/page/"], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout
@@ -55,9 +54,9 @@ def browser() -> Iterator[webdriver.Chrome]:
     options = webdriver.ChromeOptions()
     for flag in ("--headless=new", "--no-sandbox", "--disable-dev-shm-usage", "--hide-scrollbars"):
         options.add_argument(flag)
-    options.binary_location = CHROMIUM or ""
+    options.binary_location = find_chromium() or ""
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=Service(DRIVER))
+    driver = webdriver.Chrome(options=options, service=Service(shutil.which("chromedriver")))
     try:
         driver.set_window_size(1180, 1500)
         yield driver

@@ -18,10 +18,7 @@ from tests.services import engine_config, running_pair
 from tests.tiny_models import generate_greedily, load_plain, make_model, make_variation
 from tests.unit.specpair.models.test_aligned_runner import check_all_ways
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.needs("CUDA")]
 
 
 @pytest.mark.parametrize("kind", ["llama", "gemma2", "qwen3"])

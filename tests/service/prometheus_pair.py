@@ -1,7 +1,6 @@
 """The bundled pair as three processes, and a real Prometheus that scrapes them with the rules of deploy/."""
 
 import os
-import shutil
 import subprocess
 import sys
 import time
@@ -43,10 +42,6 @@ class PrometheusPair:
         answer = httpx.get(f"{self.prometheus}/api/v1/query_range", params=params).json()
         assert answer["status"] == "success", f"{expr}: {answer}"
         return answer["data"]["result"]
-
-
-def has_prometheus() -> bool:
-    return shutil.which("prometheus") is not None
 
 
 @contextmanager

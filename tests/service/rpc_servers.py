@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 import grpc.aio
 
-from specpair.client.channel import ProposalCaller, connect
+from specpair.client.channel import ProposalCaller, connect, proposal_caller
 from specpair.errors import PeerUnavailableError
 from specpair.security.settings import PLAIN, UNPROTECTED, ChannelSecurity, ServerSecurity
 from specpair.server.config import ServerConfig
@@ -14,6 +14,8 @@ from specpair.server.server import ServiceServer
 from specpair.server.streams import serve_calls
 from specpair.v1 import draft_service_pb2 as pb
 from specpair.v1.draft_service_pb2_grpc import DraftServiceServicer, add_DraftServiceServicer_to_server
+
+TIMEOUT = 60.0
 
 Propose = Callable[[pb.ProposeTokensRequest], Awaitable[pb.ProposeTokensResponse]]
 
@@ -103,3 +105,28 @@ async def answer_after_recovery(caller: ProposalCaller, request: pb.ProposeToken
                 return await caller.call(request, 60)
             except PeerUnavailableError:
                 await asyncio.sleep(0.05)
+
+
+def request(step: int) -> pb.ProposeTokensRequest:
+    return pb.ProposeTokensRequest(sequence_id="s", step=step)
+
+
+def calls(*steps: int) -> pb.StreamProposalsRequest:
+    """Calls in one message, with their steps as ids."""
+    return pb.StreamProposalsRequest(calls=[pb.ProposalCall(call_id=step, request=request(step)) for step in steps])
+
+
+@asynccontextmanager
+async def caller_to(propose: Propose = echo) -> AsyncIterator[ProposalCaller]:
+    async with draft_server(propose) as (_, port), caller_on(port) as caller:
+        yield caller
+
+
+@asynccontextmanager
+async def caller_on(port: int) -> AsyncIterator[ProposalCaller]:
+    async with channel_to(port) as channel:
+        caller = proposal_caller(channel)
+        try:
+            yield caller
+        finally:
+            await caller.close()

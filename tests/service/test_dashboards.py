@@ -11,7 +11,7 @@ import pytest
 
 from deploy.grafana.dashboards import DASHBOARDS, FOLDER, as_json
 from deploy.grafana.panels import DATASOURCE
-from tests.service.prometheus_pair import PrometheusPair, has_prometheus, running_prometheus_pair, wait_for
+from tests.service.prometheus_pair import PrometheusPair, running_prometheus_pair, wait_for
 
 PROMPT = "def read_lines(path):\n"
 RATE_INTERVAL = "30s"
@@ -72,8 +72,6 @@ def test_panels_do_not_overlap(name: str) -> None:
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PrometheusPair]:
     """After a load that has some of everything."""
-    if not has_prometheus():
-        pytest.skip("prometheus is not installed (Debian's package prometheus)")
     folder: Path = tmp_path_factory.mktemp("prometheus")
     with running_prometheus_pair(folder) as pair:
         for count in range(1, ROUNDS_OF_LOAD + 1):  # several, since a rate wants two scrapes
@@ -94,6 +92,7 @@ def put_load(pair: PrometheusPair) -> None:
     assert httpx.post(url, json={**usual, "temperature": -1}, timeout=60).status_code == 400
 
 
+@pytest.mark.needs("prometheus")
 @pytest.mark.timeout(240)
 @pytest.mark.parametrize("expr", QUERIES)
 def test_query_gives_data(pair: PrometheusPair, expr: str) -> None:
@@ -104,6 +103,7 @@ def test_query_gives_data(pair: PrometheusPair, expr: str) -> None:
     assert any(math.isfinite(value) for value in values), f"no data: {expr}"
 
 
+@pytest.mark.needs("prometheus")
 @pytest.mark.timeout(240)
 def test_rules_are_healthy_and_nothing_is_alarming(pair: PrometheusPair) -> None:
     groups = httpx.get(f"{pair.prometheus}/api/v1/rules").json()["data"]["groups"]

@@ -34,6 +34,8 @@ PROMPT = [1, 2, 0]
 SAMPLES = 1000
 FEWER = 300
 """Where the rule is not what is in question."""
+ENOUGH_FOR_CONTROLS = 400
+"""A broken rule must show already in fewer outputs than those that a rule in order is held to."""
 PER_REQUEST = 25
 RULES = {
     "token": sampling_pb2.ACCEPTANCE_RULE_TOKEN,
@@ -192,13 +194,13 @@ async def test_shared_noise_is_seen(served: Served, rule: str, monkeypatch: pyte
         )
 
     monkeypatch.setattr(judging, "acceptance_noise", drafting_noise)
-    counts = await draw(served.pair, PLAIN, rule=RULES[rule])
-    assert p_value(counts, served.model, PLAIN, 3) < 1e-4
+    counts = await draw(served.pair, PLAIN, ENOUGH_FOR_CONTROLS, rule=RULES[rule])
+    assert p_value(counts, served.model, PLAIN, 4) < 1e-12
 
 
 @pytest.mark.timeout(600)
 async def test_accepting_everything_is_seen(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: no draft token is ever rejected."""
     monkeypatch.setattr(judging, "acceptance_noise", lambda works, most: np.zeros((len(works), most)))
-    counts = await draw(served.pair, PLAIN, 600, rule=RULES["token"])
-    assert p_value(counts, served.model, PLAIN, 3) < 1e-6
+    counts = await draw(served.pair, PLAIN, 100, rule=RULES["token"])
+    assert p_value(counts, served.model, PLAIN, 3) < 1e-12

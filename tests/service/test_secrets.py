@@ -1,6 +1,5 @@
 """What deploy/secrets.sh makes is what the services, their clients and Prometheus want."""
 
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -18,7 +17,7 @@ from tests.tiny_models import make_model
 ROOT = Path(__file__).parents[2]
 MOUNT = "/run/specpair/"
 
-pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="openssl is not installed")
+pytestmark = pytest.mark.needs("openssl")
 
 
 @pytest.fixture

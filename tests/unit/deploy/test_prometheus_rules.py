@@ -13,9 +13,7 @@ RULES = yaml.safe_load((FOLDER / "rules.yml").read_text())
 NAMES = [rule.get("alert") or rule["record"] for group in RULES["groups"] for rule in group["rules"]]
 NEVER = "vector(0) > 1"
 
-needs_promtool = pytest.mark.skipif(
-    shutil.which("promtool") is None, reason="promtool is not installed (Debian's package prometheus has it)"
-)
+needs_promtool = pytest.mark.needs("promtool")
 
 
 def promtool(*arguments: str, folder: Path = FOLDER) -> subprocess.CompletedProcess[str]:
