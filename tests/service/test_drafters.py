@@ -10,6 +10,7 @@ import pytest
 
 from specpair.options import Drafter
 from specpair.rpc.messages import drafter_to_proto
+from specpair.speculation import predicted_proposal
 from tests.reference import last_logits
 from tests.service.drafting import (
     PROMPTS,
@@ -86,7 +87,7 @@ async def test_the_coupled_noise_raises_acceptance(wide: Served) -> None:
     assert of_coupled > 0
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(
-            guessing, "choose_among", lambda tokens, weights, seed, position: tokens[position % len(tokens)]
+            predicted_proposal, "choose_among", lambda tokens, weights, seed, position: tokens[position % len(tokens)]
         )
         assert await accepted(rule=RULES["coupled"]) < of_coupled
 
