@@ -14,7 +14,10 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from models.expand import __main__ as script
+from models.expand import folder as storing
+from models.expand import layout as laying
 from models.expand import recipe as writing
+from models.expand import weights as growing
 from models.expand.layout import NORMS, Layout, choose_copies, expanded_config, lay_out
 from models.expand.recipe import BUNDLED, expanded_target, make
 from models.expand.shape import PRESETS, ExpansionError, Shape, is_power_of_two, shape_of
@@ -190,7 +193,7 @@ def test_written_expansion_is_served(tmp_path: Path) -> None:
 
 def test_large_weights_are_written_in_shards(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     source = source_model(tmp_path / "source")
-    monkeypatch.setattr(script, "SHARD_BYTES", 50_000)
+    monkeypatch.setattr(storing, "SHARD_BYTES", 50_000)
     recipe = make(source, grown(hidden_size=64), tmp_path / "output")
     files = sorted((tmp_path / "output").glob("*.safetensors"))
     assert len(files) > 3
@@ -245,7 +248,8 @@ def test_a_wrong_expansion_is_noticed_and_not_kept(
     broken: Callable[[Layout], Layout], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     source, output = source_model(tmp_path / "source", "qwen3"), tmp_path / "output"
-    monkeypatch.setattr(script, "lay_out", lambda *arguments: broken(lay_out(*arguments)))
+    for module in (laying, growing, writing):
+        monkeypatch.setattr(module, "lay_out", lambda *arguments: broken(lay_out(*arguments)))
     shape = grown(hidden_size=80, num_attention_heads=8, num_key_value_heads=4, vocab_size=100)
     with pytest.raises(ExpansionError, match="computes something else"):
         make(source, shape, output)
@@ -253,7 +257,7 @@ def test_a_wrong_expansion_is_noticed_and_not_kept(
 
 
 def test_a_new_token_with_probability_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(script, "BANISHMENT", 1.0)
+    monkeypatch.setattr(growing, "BANISHMENT", 1.0)
     with pytest.raises(ExpansionError, match="new tokens have the probability 0"):
         make(source_model(tmp_path / "source"), grown(**GROWTHS["tokens"]), tmp_path / "output")
 
