@@ -94,6 +94,17 @@ def test_a_stall_moves_costs_by_a_few_rounds_at_most(at: int) -> None:
     assert costs.plain_time is None and costs.times().plain < 115.0
 
 
+def test_a_full_pass_is_no_stall() -> None:
+    """Where all outputs propose much, a pass takes many times as long as the mean: that is what rows cost."""
+    costs, draw = RoundCosts(), random.Random(0)
+    costs.add(proposing_round(1, 100.0, 7.0, 4.0), load=16, most_rows=1000)
+    for _ in range(300):
+        rows = 250 if draw.random() < 0.05 else 16
+        outcome = plain_round(100.0, rows)._replace(verify_compute=20.0 + 4.0 * rows)
+        costs.add(outcome, load=16, most_rows=1000)
+    assert costs.times().row == pytest.approx(4.0, rel=0.1)
+
+
 def test_a_pass_that_fed_a_prompt_tells_nothing() -> None:
     costs = RoundCosts()
     for _ in range(10):
