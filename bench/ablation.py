@@ -18,7 +18,7 @@ from bench.report import Table, measured, rich_table, wide_console, write
 from bench.simulated_cells import MakePolicy, cells, rate_of
 from bench.simulated_pair import FixedLength
 from coordinator.adaptive import LengthController, acceptance, output_length, plain_trial, probe_budget, round_costs
-from coordinator.adaptive.load import Place
+from coordinator.adaptive.load import Load, Place
 from specpair.options import Drafter, Rule
 
 FIXED = (0, 1, 2, 3, 5, 8)
@@ -27,7 +27,8 @@ PIECES: Mapping[str, Sequence[tuple[object, str, Any]]] = {
     "nothing": (),
     "what others lose by rows": [(Place, "others_rate", 0.0)],
     "measured rows: a constant": [(round_costs, "ROW_WEIGHT", NEVER)],
-    "passes that fed a prompt left out: all count": [(round_costs, "MOST_ROWS", 10**9)],
+    "passes that fed a prompt left out: all count": [(output_length, "ROWS_MARGIN", 10**9)],
+    "levels of load": [(Load, "level", 0)],
     "the ratio of the rests": [(round_costs, "MINORITY", -1.0)],
     "the limit on stalls": [(round_costs, "MOST_LATE", NEVER)],
     "the output's own acceptance: the group's": [(acceptance, "GROUP_WEIGHT", NEVER)],

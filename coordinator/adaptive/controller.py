@@ -5,10 +5,8 @@ from collections import defaultdict
 from coordinator.adaptive.acceptance import GroupAcceptance
 from coordinator.adaptive.draft_activity import DraftActivity
 from coordinator.adaptive.load import Load
-from coordinator.adaptive.output_length import OutputLength, Shared
-from coordinator.adaptive.plain_trial import PlainTrial
+from coordinator.adaptive.output_length import OutputLength, Shared, Workload
 from coordinator.adaptive.probe_budget import ProbeBudget
-from coordinator.adaptive.round_costs import RoundCosts
 from specpair.options import Drafter, Rule
 
 TEMPERATURES = (0.0, 0.5, 0.8, 1.2)
@@ -22,8 +20,7 @@ class LengthController:
         self.draft_activity = DraftActivity()
         """To be told of every call to the draft."""
         self._load = Load()
-        self._costs: dict[Drafter | None, RoundCosts] = defaultdict(RoundCosts)
-        self._trials: dict[Drafter | None, PlainTrial] = defaultdict(PlainTrial)
+        self._workloads: dict[Drafter | None, dict[int, Workload]] = defaultdict(lambda: defaultdict(Workload))
         self._groups: dict[object, GroupAcceptance] = defaultdict(GroupAcceptance)
         self._budgets: dict[object, ProbeBudget] = defaultdict(ProbeBudget)
 
@@ -32,8 +29,7 @@ class LengthController:
         key = (drafter, rule, sum(temperature > end for end in TEMPERATURES))
         shared = Shared(
             load=self._load,
-            costs=self._costs[drafter],
-            trial=self._trials[drafter],
+            workloads=self._workloads[drafter],
             acceptance=self._groups[key],
             budget=self._budgets[key],
         )

@@ -11,8 +11,15 @@ class Load:
 
     def __init__(self) -> None:
         self.output_count = 0
+        self.row_count = 0
+        """Tokens that they have in the target's passes: those proposed last, and one more for each."""
         self.rate = 0.0
         """Tokens per unit of time of all of them."""
+
+    @property
+    def level(self) -> int:
+        """0 for one output, 1 for two, then one more for each doubling."""
+        return (max(self.output_count, 1) - 1).bit_length()
 
 
 class Place:
@@ -21,6 +28,7 @@ class Place:
     def __init__(self, load: Load):
         self._load = load
         self._rate = 0.0
+        self._row_count = 0
         self._tokens = RunningMean(RATE_MEMORY)
         self._period = RunningMean(RATE_MEMORY)
         load.output_count += 1
@@ -29,6 +37,10 @@ class Place:
     def others_rate(self) -> float:
         """Tokens per unit of time of all others."""
         return max(self._load.rate - self._rate, 0.0)
+
+    def set_row_count(self, count: int) -> None:
+        self._load.row_count += count - self._row_count
+        self._row_count = count
 
     def add(self, tokens: int, period: float) -> None:
         """A round."""
@@ -39,6 +51,7 @@ class Place:
 
     def leave(self) -> None:
         self._set_rate(0.0)
+        self.set_row_count(0)
         self._load.output_count -= 1
 
     def _set_rate(self, rate: float) -> None:

@@ -1,6 +1,7 @@
 """The number of tokens to propose for one output, round by round."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from coordinator.adaptive.acceptance import GroupAcceptance, OutputAcceptance
@@ -18,6 +19,9 @@ FIRST_LENGTH = 4
 ON_MARGIN = 1.05
 CHANGE_MARGIN = 1.01
 """By how much proposing, or another number of tokens, has to be better than what is done: less is noise."""
+ROWS_MARGIN = 16
+"""Tokens in a pass beyond twice those of the outputs, from which it fed a prompt as well: some that are over may still
+have been in it."""
 CONFIDENCE_SHARE = 0.3
 """A greedy draft stops at this share of the chance to be accepted that a token needs to pay: the product of its own
 probabilities falls faster than the acceptance of the prefix. Where tokens are sampled the two have little to do with
@@ -35,16 +39,29 @@ class Decision(NamedTuple):
     """The draft stops after tokens to which it gives together a smaller probability."""
 
 
+@dataclass(frozen=True)
+class Workload:
+    """Rounds with one drafter under one level of load: a row costs more in a pass that is full already."""
+
+    costs: RoundCosts = field(default_factory=RoundCosts)
+    trial: PlainTrial = field(default_factory=PlainTrial)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Shared:
-    """What an output shares with others: the load with all, costs and trials with those of its drafter, acceptance and
-    budget with those of its group."""
+    """What an output shares with others: the load with all, workloads with those of its drafter, acceptance and budget
+    with those of its group."""
 
     load: Load
-    costs: RoundCosts
-    trial: PlainTrial
+    workloads: Mapping[int, Workload]
+    """By level of load."""
     acceptance: GroupAcceptance
     budget: ProbeBudget
+
+    @property
+    def workload(self) -> Workload:
+        """At the present load."""
+        return self.workloads[self.load.level]
 
 
 class OutputLength:
@@ -75,25 +92,24 @@ class OutputLength:
         has still to be fed, decides nothing: what they cost is seen in the time of the probe.
         """
         self._is_probe, self._expected = False, 1.0
-        if self._fixed is not None:
-            return Decision(min(self._fixed, longest))
-        decision = self._choose(longest)
-        if decision.length and not is_ready:
+        decision = self._choose(longest) if self._fixed is None else Decision(min(self._fixed, longest))
+        if self._fixed is None and decision.length and not is_ready:
             self._expected = 1.0
-            return Decision(0, opens_draft=True)
+            decision = Decision(0, opens_draft=True)
+        self._place.set_row_count(decision.length + 1)
         return decision
 
     def add(self, outcome: RoundOutcome) -> None:
         """What came of the round."""
-        shared = self._shared
-        shared.costs.add(outcome, shared.load.output_count)
+        shared, workload = self._shared, self._shared.workload
+        workload.costs.add(outcome, shared.load.output_count, most_rows=ROWS_MARGIN + 2 * shared.load.row_count)
         if outcome.asked:
             self._acceptance.add(outcome.asked, outcome.accepted)
         self._place.add(outcome.accepted + 1, outcome.period)
         if self._fixed is not None:
             return
         expected = self._expected if outcome.asked else 1.0
-        shared.trial.add(expected, outcome.elapsed, shared.load.output_count, was_asked=outcome.asked > 0)
+        workload.trial.add(expected, outcome.elapsed, shared.load.output_count, was_asked=outcome.asked > 0)
         if self._is_probe and self._plain_time:
             shared.budget.spend(outcome.elapsed / self._plain_time - expected)
             if outcome.asked:
@@ -104,7 +120,7 @@ class OutputLength:
     @property
     def plain_time(self) -> float | None:
         """Microseconds that a round without proposals would take now; None while nobody knows."""
-        return self._shared.costs.plain_time
+        return self._shared.workload.costs.plain_time
 
     def leave(self) -> None:
         """The output is over, however it ended."""
@@ -112,8 +128,9 @@ class OutputLength:
 
     def _choose(self, longest: int) -> Decision:
         """The number of tokens for this round."""
-        costs = self._shared.costs
-        if longest <= 0 or self._shared.trial.is_on or costs.plain_count < FIRST_ROUNDS:
+        workload = self._shared.workload
+        costs = workload.costs
+        if longest <= 0 or workload.trial.is_on or costs.plain_count < FIRST_ROUNDS:
             return Decision(0)
         if costs.proposing_count < FIRST_ROUNDS:
             return Decision(min(FIRST_LENGTH, longest))

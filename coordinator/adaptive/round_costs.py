@@ -18,10 +18,6 @@ ROW_WEIGHT = 6.0
 """What that counts for, as a sum of squared deviations."""
 
 
-MOST_ROWS, MOST_ROWS_EACH = 16, 4
-"""Tokens in a pass, and for each output, beyond which it fed a prompt as well."""
-
-
 LEAST_REST = 0.1
 """Share of a round that the rest is at least, whatever the estimates say."""
 MOST_LATE = 4.0
@@ -77,13 +73,13 @@ class RoundCosts:
         """A round without proposals now; None before rounds of both kinds were measured."""
         return self._rest.value if self.plain_count and self.proposing_count else None
 
-    def add(self, outcome: RoundOutcome, load: int) -> None:
-        """A round while there were `load` outputs."""
-        if not outcome.is_usual or outcome.batch_token_count > MOST_ROWS + MOST_ROWS_EACH * load:
+    def add(self, outcome: RoundOutcome, load: int, most_rows: int) -> None:
+        """A round while there were `load` outputs; passes of more than `most_rows` tokens fed a prompt as well."""
+        if not outcome.is_usual or outcome.batch_token_count > most_rows:
             return
         self._rest.memory = REST_MEMORY * load
         self._rows.memory = self._pass.memory = ROW_MEMORY * load
-        self._rows.add(outcome.batch_token_count, add_usual(self._pass, outcome.verify_compute))
+        self._add_pass(outcome.batch_token_count, outcome.verify_compute)
         self._share.memory = SHARE_MEMORY * load
         self._share.add(outcome.asked > 0)
         rest = outcome.elapsed - outcome.draft_elapsed - self._row() * outcome.drafted
@@ -101,6 +97,15 @@ class RoundCosts:
         self._drafted_share.add(outcome.drafted / outcome.asked)
         if outcome.drafted:
             add_usual(self._step, outcome.draft_compute / outcome.drafted)
+
+    def _add_pass(self, rows: int, time: float) -> None:
+        """A pass of the target. A stall is one by what so many rows usually take: a full pass is none."""
+        if self._rows.count:
+            row = self._row()
+            usual = max(self._rows.intercept(row) + row * rows, self._pass.value)
+            time = min(time, MOST_LATE * usual)
+        self._pass.add(time)
+        self._rows.add(rows, time)
 
     def times(self) -> RoundTimes:
         """All 0 before a round was measured; without any with proposals, these seem to cost nothing."""

@@ -71,8 +71,8 @@ def test_costs_are_a_rest_the_draft_and_the_rows() -> None:
     costs, draw = RoundCosts(), random.Random(0)
     assert costs.plain_time is None
     for _ in range(100):
-        costs.add(plain_round(100.0), load=1)
-        costs.add(proposing_round(draw.randint(1, 6), rest=100.0, step=7.0, row=3.0), load=1)
+        costs.add(plain_round(100.0), load=1, most_rows=20)
+        costs.add(proposing_round(draw.randint(1, 6), rest=100.0, step=7.0, row=3.0), load=1, most_rows=20)
     times = costs.times()
     assert costs.plain_time == times.plain == pytest.approx(100.0, rel=0.02)
     assert times.base == pytest.approx(102.0, rel=0.02)
@@ -82,7 +82,7 @@ def test_costs_are_a_rest_the_draft_and_the_rows() -> None:
 def test_a_draft_that_slows_the_target_down_is_seen_among_plain_rounds() -> None:
     costs = RoundCosts()
     for i in range(1500):
-        costs.add(proposing_round(1, 130.0, 7.0, 0.0) if i % 10 == 9 else plain_round(100.0), load=1)
+        costs.add(proposing_round(1, 130.0, 7.0, 0.0) if i % 10 == 9 else plain_round(100.0), load=1, most_rows=20)
     assert costs.times().base == pytest.approx(132.0, rel=0.03)
 
 
@@ -90,15 +90,26 @@ def test_a_draft_that_slows_the_target_down_is_seen_among_plain_rounds() -> None
 def test_a_stall_moves_costs_by_a_few_rounds_at_most(at: int) -> None:
     costs = RoundCosts()
     for i in range(40):
-        costs.add(plain_round(10_000.0 if i == at else 100.0), load=1)
+        costs.add(plain_round(10_000.0 if i == at else 100.0), load=1, most_rows=20)
     assert costs.plain_time is None and costs.times().plain < 115.0
+
+
+def test_a_full_pass_is_no_stall() -> None:
+    """Where all outputs propose much, a pass takes many times as long as the mean: that is what rows cost."""
+    costs, draw = RoundCosts(), random.Random(0)
+    costs.add(proposing_round(1, 100.0, 7.0, 4.0), load=16, most_rows=1000)
+    for _ in range(300):
+        rows = 250 if draw.random() < 0.05 else 16
+        outcome = plain_round(100.0, rows)._replace(verify_compute=20.0 + 4.0 * rows)
+        costs.add(outcome, load=16, most_rows=1000)
+    assert costs.times().row == pytest.approx(4.0, rel=0.1)
 
 
 def test_a_pass_that_fed_a_prompt_tells_nothing() -> None:
     costs = RoundCosts()
     for _ in range(10):
-        costs.add(plain_round(100.0), load=1)
-        costs.add(plain_round(300.0, rows=60), load=1)
+        costs.add(plain_round(100.0), load=1, most_rows=20)
+        costs.add(plain_round(300.0, rows=60), load=1, most_rows=20)
     assert costs.times().plain == pytest.approx(100.0)
 
 
