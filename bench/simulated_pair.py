@@ -9,7 +9,7 @@ import heapq
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from bench.simulated_machine import Machine, Text
 from coordinator.adaptive import Decision, RoundOutcome
@@ -17,6 +17,21 @@ from coordinator.adaptive import Decision, RoundOutcome
 LONGEST = 16
 USUAL_BACKLOG = 32
 """Tokens that a draft reads beside a proposal without its taking notably longer."""
+
+
+class SimulatedRound(NamedTuple):
+    """A `RoundOutcome`. Times are in microseconds."""
+
+    asked: int
+    drafted_count: int
+    accepted_count: int
+    elapsed: float
+    period: float
+    draft_elapsed: float
+    draft_compute: float
+    verify_compute: float
+    batch_token_count: int
+    is_usual: bool = True
 
 
 class Policy(Protocol):
@@ -288,10 +303,10 @@ class Simulation:
         accepted = 0
         while accepted < output.drafted and self._random.random() < output.chances[accepted]:
             accepted += 1
-        outcome = RoundOutcome(
+        outcome = SimulatedRound(
             asked=output.asked,
-            drafted=output.drafted,
-            accepted=accepted,
+            drafted_count=output.drafted,
+            accepted_count=accepted,
             elapsed=self.now - output.round_start,
             period=self.now - output.round_start,
             draft_elapsed=output.draft_elapsed,

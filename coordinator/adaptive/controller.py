@@ -3,7 +3,6 @@
 from collections import defaultdict
 
 from coordinator.adaptive.acceptance import GroupAcceptance
-from coordinator.adaptive.draft_activity import DraftActivity
 from coordinator.adaptive.load import Load
 from coordinator.adaptive.output_length import OutputLength, Shared, Workload
 from coordinator.adaptive.probe_budget import ProbeBudget
@@ -17,7 +16,6 @@ class LengthController:
     """Knows the load, what rounds cost with each drafter, and what is accepted in each group of outputs."""
 
     def __init__(self) -> None:
-        self.draft_activity = DraftActivity()
         """To be told of every call to the draft."""
         self._load = Load()
         self._workloads: dict[Drafter | None, dict[int, Workload]] = defaultdict(lambda: defaultdict(Workload))

@@ -104,8 +104,8 @@ class OutputLength:
         shared, workload = self._shared, self._shared.workload
         workload.costs.add(outcome, shared.load.output_count, most_rows=ROWS_MARGIN + 2 * shared.load.row_count)
         if outcome.asked:
-            self._acceptance.add(outcome.asked, outcome.accepted)
-        self._place.add(outcome.accepted + 1, outcome.period)
+            self._acceptance.add(outcome.asked, outcome.accepted_count)
+        self._place.add(outcome.accepted_count + 1, outcome.period)
         if self._fixed is not None:
             return
         expected = self._expected if outcome.asked else 1.0
@@ -113,13 +113,13 @@ class OutputLength:
         if self._is_probe and self._plain_time:
             shared.budget.spend(outcome.elapsed / self._plain_time - expected)
             if outcome.asked:
-                shared.budget.judge(succeeded=outcome.accepted > 0)
+                shared.budget.judge(succeeded=outcome.accepted_count > 0)
         elif not outcome.asked:
             shared.budget.earn()
 
     @property
     def plain_time(self) -> float | None:
-        """Microseconds that a round without proposals would take now; None while nobody knows."""
+        """Seconds that a round without proposals would take now; None while nobody knows."""
         return self._shared.workload.costs.plain_time
 
     def leave(self) -> None:

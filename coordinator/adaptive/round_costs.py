@@ -82,7 +82,7 @@ class RoundCosts:
         self._add_pass(outcome.batch_token_count, outcome.verify_compute)
         self._share.memory = SHARE_MEMORY * load
         self._share.add(outcome.asked > 0)
-        rest = outcome.elapsed - outcome.draft_elapsed - self._row() * outcome.drafted
+        rest = outcome.elapsed - outcome.draft_elapsed - self._row() * outcome.drafted_count
         rest = max(rest, LEAST_REST * outcome.elapsed)
         if outcome.asked:
             if self.plain_count and self._share.value <= MINORITY:
@@ -93,10 +93,11 @@ class RoundCosts:
             self.plain_count += 1
             return
         self.proposing_count += 1
-        add_usual(self._draft_rest, outcome.draft_elapsed - outcome.draft_compute)
-        self._drafted_share.add(outcome.drafted / outcome.asked)
-        if outcome.drafted:
-            add_usual(self._step, outcome.draft_compute / outcome.drafted)
+        draft_compute = outcome.draft_compute or 0.0
+        add_usual(self._draft_rest, outcome.draft_elapsed - draft_compute)
+        self._drafted_share.add(outcome.drafted_count / outcome.asked)
+        if outcome.drafted_count:
+            add_usual(self._step, draft_compute / outcome.drafted_count)
 
     def _add_pass(self, rows: int, time: float) -> None:
         """A pass of the target. A stall is one by what so many rows usually take: a full pass is none."""

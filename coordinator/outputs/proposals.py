@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from coordinator.adaptive import Decision, OutputLength
 from coordinator.outputs.acceptance import Acceptance
-from coordinator.outputs.round import Round, outcome_of
+from coordinator.outputs.round import Round
 from coordinator.pair import Pair
 from coordinator.peers import DraftSession, Proposed, Verdict
 from coordinator.requests.request import GenerationRequest
@@ -72,8 +72,6 @@ class Proposals:
         if decision.length:
             await self._ask(begun, history, decision)
         begun.drafter = self.asked_drafter
-        begun.verified_at = time.perf_counter()
-        begun.activity_before = self._pair.lengths.draft_activity.integral(begun.verified_at)
         return begun
 
     def refuse(self, refused: Round, error: SpecpairError) -> None:
@@ -85,15 +83,14 @@ class Proposals:
     def end(self, judged: Round, verdict: Verdict) -> None:
         """The round is over."""
         now = time.perf_counter()
-        judged.end(verdict, now, self._latest_end, self._pair.lengths.draft_activity.integral(now))
+        judged.end(verdict, now, self._latest_end)
         self._latest_end = now
         self.acceptance.add(judged)
         assert self._length is not None
-        self._length.add(outcome_of(judged))
+        self._length.add(judged)
         self._pair.metrics.rounds.add(judged)
         is_speculating = self._draft is not None and self._request.num_speculative_tokens != 0
-        plain_time = self._length.plain_time if is_speculating else None
-        self._pair.metrics.speedup.add(judged, None if plain_time is None else plain_time * 1e-6, now)
+        self._pair.metrics.speedup.add(judged, self._length.plain_time if is_speculating else None, now)
 
     def leave(self) -> None:
         """The output is over."""
@@ -116,12 +113,7 @@ class Proposals:
         assert self._draft is not None
         begun.asked_count, begun.min_confidence = decision.length, decision.min_confidence
         self.asked_drafter = self.drafter or self.asked_drafter
-        activity = self._pair.lengths.draft_activity
-        activity.begin(time.perf_counter())
-        try:
-            begun.take(await self._draft.propose(begun.step, history, decision.length, decision.min_confidence))
-        finally:
-            activity.end(time.perf_counter())
+        begun.take(await self._draft.propose(begun.step, history, decision.length, decision.min_confidence))
         if begun.answer is not None and (problem := _problem(begun.answer, decision.length)) is not None:
             self.refuse(begun, problem)
 

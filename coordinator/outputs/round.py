@@ -3,14 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from coordinator.adaptive import RoundOutcome
 from coordinator.metrics import RoundKind
 from coordinator.peers import CallTimes, Proposed, Verdict
 from specpair.options import Drafter, Rule
 
 LONGEST_PAUSE = 0.001
 """Seconds between two rounds of an output; more is its client's doing."""
-SHORTEST_SPAN = 1e-6
 
 
 @dataclass(kw_only=True, slots=True, eq=False)
@@ -41,10 +39,6 @@ class Round:
     verdict: Verdict | None = None
     """None until the target has judged."""
     began_at: float = 0.0
-    verified_at: float = 0.0
-    """When verification began."""
-    activity_before: float = 0.0
-    """The integral of the outputs that waited for the draft, when verification began."""
     # What follows is known at its end.
     ended_at: float = 0.0
     accepted_count: int = 0
@@ -59,8 +53,6 @@ class Round:
     """Of both calls, less computation and rollback: the way and the queues."""
     rollback_time: float = 0.0
     """What both caches took to drop tokens that earlier rounds rejected."""
-    draft_company: float = 0.0
-    """Mean number of the outputs that waited for the draft while this one was verified."""
 
     def take(self, answer: Proposed | None) -> None:
         """The draft answered, or failed."""
@@ -73,16 +65,12 @@ class Round:
         """The proposal is no good: the round goes without."""
         self.is_refused, self.proposed, self.token_ids, self.drafted_count = True, None, (), 0
 
-    def end(self, verdict: Verdict, now: float, followed_at: float, activity: float) -> None:
-        """It is judged, and the round before it ended at `followed_at`: since then it counts, also if it began sooner.
-
-        `activity` is the integral of the outputs that waited for the draft, by now.
-        """
+    def end(self, verdict: Verdict, now: float, followed_at: float) -> None:
+        """It is judged, and the round before it ended at `followed_at`: since then it counts."""
         self.verdict, self.ended_at, self.accepted_count = verdict, now, len(verdict.path)
         pause = self.began_at - followed_at
         self.period = now - followed_at
         self.elapsed = self.period - pause + min(pause, LONGEST_PAUSE)
-        self.draft_company = (activity - self.activity_before) / max(now - self.verified_at, SHORTEST_SPAN)
         self._add_up(None if self.proposed is None else self.proposed.times, verdict.times)
 
     def _add_up(self, draft: CallTimes | None, verify: CallTimes) -> None:
@@ -93,6 +81,21 @@ class Round:
             self.rollback_time += draft.rollback
             outside += draft.outside
         self.network_time = max(outside - self.rollback_time, 0.0)
+
+    @property
+    def asked(self) -> int:
+        """Tokens that the draft was asked for, if its answer was of use; 0 otherwise."""
+        return 0 if self.proposed is None else self.asked_count
+
+    @property
+    def draft_elapsed(self) -> float:
+        """From the call to the draft to its answer; 0 without one that was of use."""
+        return 0.0 if self.proposed is None else self.proposed.times.elapsed
+
+    @property
+    def batch_token_count(self) -> int:
+        """Tokens in the target's forward pass, those of other outputs included."""
+        return self.judged.batch_token_count
 
     @property
     def has_fallen_back(self) -> bool:
@@ -115,21 +118,3 @@ class Round:
         """The verdict of a round that has one."""
         assert self.verdict is not None
         return self.verdict
-
-
-def outcome_of(ended: Round) -> RoundOutcome:
-    """What those who decide about the next round may know of this one: counts and times, in microseconds."""
-    times = None if ended.proposed is None else ended.proposed.times
-    return RoundOutcome(
-        asked=0 if times is None else ended.asked_count,
-        drafted=ended.drafted_count,
-        accepted=ended.accepted_count,
-        elapsed=ended.elapsed * 1e6,
-        period=ended.period * 1e6,
-        draft_elapsed=0.0 if times is None else times.elapsed * 1e6,
-        draft_compute=0.0 if times is None else times.compute * 1e6,
-        verify_compute=ended.verify_compute * 1e6,
-        batch_token_count=ended.judged.batch_token_count,
-        draft_company=ended.draft_company,
-        is_usual=ended.is_usual,
-    )

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from specpair.errors import SpecpairError
-from specpair.v1 import logprobs_pb2, proposal_pb2, target_service_pb2
+from specpair.v1 import features_pb2, logprobs_pb2, proposal_pb2, target_service_pb2
 
 
 class CallTimes(NamedTuple):
@@ -81,8 +81,8 @@ class Verdict:
     """Of the proposed tokens, if asked for."""
     draft_probabilities: Sequence[float] = ()
     """The same; empty, too, where no distributions were sent."""
-    features: bytes | None = None
-    """Of the target's layers at the next token, for a drafter that reads them; None if it sent none."""
+    features: features_pb2.Features | None = None
+    """Of the target's layers, for a drafter that reads them; None if it sent none."""
     proposal: proposal_pb2.Proposal | None = None
     """For the next round, from a target that drafts itself; None if it does not."""
 
@@ -95,7 +95,10 @@ def accepted_path(answer: target_service_pb2.VerifyProposalResponse, drafted_cou
     """The indices of the accepted tokens. Raises SpecpairError if they do not fit a proposal of so many tokens."""
     if answer.accepted_count > drafted_count:
         raise SpecpairError(f"the target accepted {answer.accepted_count} of {drafted_count} tokens")
-    return tuple(range(answer.accepted_count))
+    path = tuple(range(answer.accepted_count))
+    if answer.accepted_path and tuple(answer.accepted_path) != path:  # an older target sends none
+        raise SpecpairError(f"the target accepted {list(answer.accepted_path)}, which is no path of a chain")
+    return path
 
 
 @dataclass(frozen=True, kw_only=True)

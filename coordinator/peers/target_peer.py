@@ -48,6 +48,8 @@ class TargetPeer(ModelPeer):
             logprobs=[unpinned(entry) for entry in response.logprobs],
             target_probabilities=tuple(response.target_probabilities),
             draft_probabilities=tuple(response.draft_probabilities),
+            features=response.features if response.HasField("features") else None,
+            proposal=response.next_proposal if response.HasField("next_proposal") else None,
         )
 
     async def score(self, token_ids: Sequence[int], top_count: int, within: float) -> Scores:

@@ -4,9 +4,8 @@ import random
 
 import pytest
 
+from bench.simulated_pair import SimulatedRound
 from coordinator.adaptive.acceptance import GroupAcceptance, OutputAcceptance, count
-from coordinator.adaptive.draft_activity import DraftActivity
-from coordinator.adaptive.outcome import RoundOutcome
 from coordinator.adaptive.probe_budget import LEAST_SHARE, MOST_SHARE, ProbeBudget
 from coordinator.adaptive.round_costs import RoundCosts
 from coordinator.adaptive.running_mean import RunningMean
@@ -37,11 +36,11 @@ def test_a_slope_is_its_prior_until_samples_say_more() -> None:
     assert RunningSlope(8).slope(-1.0, 1.0) == 0.0
 
 
-def plain_round(rest: float, rows: int = 1) -> RoundOutcome:
-    return RoundOutcome(
+def plain_round(rest: float, rows: int = 1) -> SimulatedRound:
+    return SimulatedRound(
         asked=0,
-        drafted=0,
-        accepted=0,
+        drafted_count=0,
+        accepted_count=0,
         elapsed=rest,
         period=rest,
         draft_elapsed=0.0,
@@ -51,13 +50,13 @@ def plain_round(rest: float, rows: int = 1) -> RoundOutcome:
     )
 
 
-def proposing_round(asked: int, rest: float, step: float, row: float) -> RoundOutcome:
+def proposing_round(asked: int, rest: float, step: float, row: float) -> SimulatedRound:
     """A round whose call to the draft takes 2 beside the steps."""
     drafting = 2.0 + step * asked
-    return RoundOutcome(
+    return SimulatedRound(
         asked=asked,
-        drafted=asked,
-        accepted=asked,
+        drafted_count=asked,
+        accepted_count=asked,
         elapsed=rest + drafting + row * asked,
         period=rest + drafting + row * asked,
         draft_elapsed=drafting,
@@ -161,16 +160,6 @@ def test_a_probe_waits_until_plain_rounds_have_paid_for_it() -> None:
     for _ in range(round(0.6 / MOST_SHARE)):
         budget.earn()
     assert not budget.affords(0.0), "what was lost has to be made up for first"
-
-
-def test_draft_activity_counts_those_who_wait() -> None:
-    activity = DraftActivity()
-    activity.begin(10.0)
-    activity.begin(11.0)
-    activity.end(13.0)
-    activity.end(14.0)
-    assert activity.integral(20.0) - activity.integral(20.0) == 0.0
-    assert activity.integral(30.0) == pytest.approx(1.0 + 2 * 2.0 + 1.0)
 
 
 def test_probes_that_fail_are_paid_less() -> None:

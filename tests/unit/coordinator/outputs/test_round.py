@@ -5,9 +5,10 @@ from dataclasses import replace
 
 import pytest
 
+from coordinator.adaptive import RoundOutcome
 from coordinator.metrics import RoundKind
 from coordinator.outputs.proposals import Proposals
-from coordinator.outputs.round import LONGEST_PAUSE, Round, outcome_of
+from coordinator.outputs.round import LONGEST_PAUSE, Round
 from coordinator.outputs.round_report import RoundReport
 from coordinator.peers import CallTimes, DraftSession, Proposed, TargetSession, Verdict
 from specpair.errors import InvalidDistributionError
@@ -118,8 +119,8 @@ def ended(*, pause: float = 0.0, is_refused: bool = False, is_usual: bool = True
     made.take(answer)
     if is_refused:
         made.refuse()
-    made.began_at, made.verified_at, made.activity_before = 10.0 + pause, 10.01 + pause, 5.0
-    made.end(replace(VERDICT, path=()) if is_refused else VERDICT, 10.03 + pause, 10.0, 5.05)
+    made.began_at = 10.0 + pause
+    made.end(replace(VERDICT, path=()) if is_refused else VERDICT, 10.03 + pause, 10.0)
     return made
 
 
@@ -130,20 +131,18 @@ def test_times_of_a_round() -> None:
     assert (made.draft_compute, made.verify_compute) == (0.003, 0.018)
     assert made.rollback_time == pytest.approx(0.0012)
     assert made.network_time == pytest.approx(0.001 + 0.002 - 0.0012)
-    assert made.draft_company == pytest.approx(0.05 / 0.02)
 
 
 def test_those_who_decide_learn_of_counts_and_times_alone() -> None:
-    outcome = outcome_of(ended())
-    assert (outcome.asked, outcome.drafted, outcome.accepted, outcome.is_usual) == (4, 4, 1, True)
-    assert outcome.elapsed == pytest.approx(30_000)
-    assert (outcome.draft_elapsed, outcome.draft_compute) == pytest.approx((4000, 3000))
-    assert not outcome_of(ended(is_usual=False)).is_usual
+    outcome: RoundOutcome = ended()
+    assert (outcome.asked, outcome.drafted_count, outcome.accepted_count, outcome.is_usual) == (4, 4, 1, True)
+    assert outcome.elapsed == pytest.approx(0.03)
+    assert (outcome.draft_elapsed, outcome.draft_compute) == pytest.approx((0.004, 0.003))
+    assert not ended(is_usual=False).is_usual
 
 
 def test_a_refused_proposal_counts_as_none() -> None:
     made = ended(is_refused=True)
     assert (made.kind, made.drafted_count, made.draft_compute) == (RoundKind.FALLBACK, 0, None)
-    outcome = outcome_of(made)
-    assert (outcome.asked, outcome.drafted, outcome.draft_elapsed, outcome.is_usual) == (0, 0, 0.0, False)
+    assert (made.asked, made.drafted_count, made.draft_elapsed, made.is_usual) == (0, 0, 0.0, False)
     assert RoundReport.of(made, 0.0).draft is None
