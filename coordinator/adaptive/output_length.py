@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from coordinator.adaptive.acceptance import GroupAcceptance, OutputAcceptance
-from coordinator.adaptive.block_length import best_block, block_rate, block_time, expected_tokens, others_loss
+from coordinator.adaptive.block_length import best_block, block_time, expected_tokens, others_loss
 from coordinator.adaptive.load import Load, Place
 from coordinator.adaptive.outcome import RoundOutcome
 from coordinator.adaptive.plain_trial import PlainTrial
@@ -17,8 +17,7 @@ FIRST_ROUNDS = 4
 FIRST_LENGTH = 4
 """Tokens proposed in those that propose."""
 ON_MARGIN = 1.05
-CHANGE_MARGIN = 1.01
-"""By how much proposing, or another number of tokens, has to be better than what is done: less is noise."""
+"""By how much proposing has to be better before it begins: less is noise."""
 ROWS_MARGIN = 16
 """Tokens in a pass beyond twice those of the outputs, from which it fed a prompt as well: some that are over may still
 have been in it."""
@@ -77,7 +76,7 @@ class OutputLength:
         self._place = Place(shared.load)
         self._acceptance = OutputAcceptance(shared.acceptance)
         self._length = 0
-        """What pays by all that is known; kept until another number is better by a margin."""
+        """What pays by all that is known; to begin it has to pay by a margin."""
         self._is_probe = False
         """Whether this round proposes, or opens the draft, only to find out."""
         self._expected = 1.0
@@ -140,10 +139,8 @@ class OutputLength:
         if self._length == 0:
             if best.rate > ON_MARGIN * plain_rate:
                 self._length = best.length
-        elif best.rate <= plain_rate:
-            self._length = 0
-        elif best.rate > CHANGE_MARGIN * block_rate(min(self._length, longest), rates, times, others_rate):
-            self._length = best.length
+        else:
+            self._length = best.length if best.rate > plain_rate else 0
         self._plain_time = times.plain
         if self._length:
             length = min(self._length, longest)

@@ -10,8 +10,8 @@ ROUNDS = 8
 """Rounds of each output in a trial."""
 SETTLING = 2
 """The first of them, which still have the company of proposals if there are other outputs."""
-FIRST_HOLD, LAST_HOLD = 32, 2048
-"""Rounds of each output for which proposals stay off where they lost; doubled each time."""
+HOLD = 256
+"""Rounds of each output for which proposals stay off where they lost."""
 MARGIN = 0.98
 CLEAR_GAIN = 1.25
 """What proposals gain beyond which the next trial can wait."""
@@ -33,7 +33,6 @@ class PlainTrial:
         self._interval = FIRST_INTERVAL
         self._since = 0
         self._left = 0
-        self._hold = FIRST_HOLD
         self._held = 0
         self._plain: list[float] = []
         """Microseconds of the rounds of a trial."""
@@ -71,11 +70,9 @@ class PlainTrial:
     def _judge(self, load: int) -> None:
         gain = fmean(self._tokens) / trimmed_mean(self._elapsed) * trimmed_mean(self._plain)
         if gain < MARGIN:
-            self._held = self._hold * load
-            self._hold = min(2 * self._hold, LAST_HOLD)
+            self._held = HOLD * load
             self._interval = FIRST_INTERVAL
         else:
-            self._hold = FIRST_HOLD
             self._interval = LAST_INTERVAL if gain > CLEAR_GAIN else min(2 * self._interval, LAST_INTERVAL)
         self._tokens.clear()
         self._elapsed.clear()
