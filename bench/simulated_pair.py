@@ -37,7 +37,7 @@ class SimulatedRound(NamedTuple):
 class Policy(Protocol):
     """Who decides about the blocks of an output."""
 
-    def decide(self, longest: int, *, backlog: int, is_ready: bool) -> Decision: ...
+    def decide(self, longest: int, *, is_ready: bool) -> Decision: ...
     def add(self, outcome: RoundOutcome) -> None: ...
     def leave(self) -> None: ...
 
@@ -48,7 +48,7 @@ class FixedLength:
     def __init__(self, length: int):
         self._length = length
 
-    def decide(self, longest: int, *, backlog: int, is_ready: bool) -> Decision:
+    def decide(self, longest: int, *, is_ready: bool) -> Decision:
         length = min(self._length, longest)
         return Decision(length if is_ready else 0, opens_draft=length > 0 and not is_ready)
 
@@ -167,7 +167,7 @@ class Simulation:
 
     def start(self, output: Output) -> None:
         """Joins: the target reads its prompt, and so does the draft if tokens are going to be wanted."""
-        decision = output.policy.decide(LONGEST, backlog=output.text.prompt, is_ready=output.text.prompt == 0)
+        decision = output.policy.decide(LONGEST, is_ready=output.text.prompt == 0)
         if output.text.prompt == 0:
             output.fed = 0
             self._begin(output)
@@ -199,8 +199,7 @@ class Simulation:
     def _begin_round(self, output: Output) -> None:
         longest = max(min(LONGEST, output.text.length - output.token_count - 1), 0)
         is_ready = output.fed is not None
-        backlog = output.text.prompt + output.token_count - (output.fed or 0)
-        decision = output.policy.decide(longest, backlog=backlog, is_ready=is_ready)
+        decision = output.policy.decide(longest, is_ready=is_ready)
         if decision.opens_draft and not output.is_opening:
             self._open(output)
         output.asked = decision.length if is_ready else 0

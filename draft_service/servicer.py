@@ -10,8 +10,7 @@ import torch
 from draft_service.host import DraftHost
 from draft_service.proposal import Drafted, ProposeCall
 from specpair.options import check_count
-from specpair.rpc.messages import body_of, drafter_to_proto
-from specpair.server.limits import check_sequence_id
+from specpair.rpc.messages import body_of, check_sequence_id, drafter_to_proto
 from specpair.server.streams import serve_calls
 from specpair.tracing import span
 from specpair.v1 import draft_service_pb2 as pb

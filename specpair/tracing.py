@@ -7,11 +7,10 @@ on a hot stream, since calls of many requests share one message.
 
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from typing import Any, Literal, Protocol
 
 from specpair.errors import NotSupportedError, SpecpairError
-from specpair.tracing_id import reset_trace_id, set_trace_id
 
 MAX_TRACE_CONTEXT_LENGTH = 55
 """Characters of a traceparent; whatever is longer is none."""
@@ -19,6 +18,24 @@ TRACEPARENT = "traceparent"
 
 SpanKind = Literal["internal", "server", "client"]
 Attribute = str | int | float | bool
+
+
+_trace_id: ContextVar[str | None] = ContextVar("trace_id", default=None)
+
+
+def current_trace_id() -> str | None:
+    """32 hexadecimal digits; None outside a trace. Tasks inherit it from the task that makes them."""
+    return _trace_id.get()
+
+
+def set_trace_id(trace_id: str | None) -> Token[str | None]:
+    """For the rest of this task; `reset_trace_id` takes it back."""
+    return _trace_id.set(trace_id)
+
+
+def reset_trace_id(token: Token[str | None]) -> None:
+    """What it was before the `set_trace_id` that gave this token."""
+    _trace_id.reset(token)
 
 
 class Span(Protocol):

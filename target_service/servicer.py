@@ -9,8 +9,7 @@ import grpc.aio
 
 from specpair.errors import InvalidFieldError, NotSupportedError
 from specpair.options import MAX_LOGPROBS, check_count, check_range
-from specpair.rpc.messages import body_of
-from specpair.server.limits import check_sequence_id
+from specpair.rpc.messages import body_of, check_sequence_id
 from specpair.server.streams import serve_calls
 from specpair.speculation.draft_rows import DraftRows
 from specpair.speculation.logprobs import TokenLogprobs

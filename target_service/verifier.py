@@ -14,8 +14,7 @@ from specpair.models.runner import Runner
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.server.identity import client_name
 from specpair.speculation.logprobs import TokenLogprobs
-from target_service.judging import advance_verification
-from target_service.reports import sent_probabilities
+from target_service.judging import advance_verification, sent_probabilities
 from target_service.scorer import Scorer
 from target_service.scoring import ScoreWork
 from target_service.verify_work import Verdict, VerifyCall, VerifyWork

@@ -84,11 +84,11 @@ class OutputLength:
         self._plain_time = 0.0
         """What a plain round would take."""
 
-    def decide(self, longest: int, *, backlog: int = 0, is_ready: bool = True) -> Decision:
+    def decide(self, longest: int, *, is_ready: bool = True) -> Decision:
         """The next round, with at most `longest` tokens proposed.
 
-        `longest` is at least 0. `is_ready` says whether the draft holds the sequence. `backlog`, the tokens that it
-        has still to be fed, decides nothing: what they cost is seen in the time of the probe.
+        `longest` is at least 0. `is_ready` says whether the draft holds the sequence. How many tokens it has yet to be
+        fed decides nothing: what they cost is seen in the time of the probe.
         """
         self._is_probe, self._expected = False, 1.0
         decision = self._choose(longest) if self._fixed is None else Decision(min(self._fixed, longest))

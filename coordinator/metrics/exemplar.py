@@ -2,7 +2,7 @@
 
 from prometheus_client import Histogram
 
-from specpair.tracing_id import current_trace_id
+from specpair.tracing import current_trace_id
 
 LONGEST_TRACE_ID = 64
 """A trace id has 32 characters; an exemplar has room for 128 in all."""

@@ -57,7 +57,7 @@ class Proposals:
         self._length = self._pair.lengths.enter(self.drafter, request.rule, request.sampling.temperature, fixed)
         if self._draft is None:
             return
-        decision = self._length.decide(longest, backlog=len(history), is_ready=False)
+        decision = self._length.decide(longest, is_ready=False)
         if decision.opens_draft or decision.length:
             self._draft.start(history, None if original is None else original._draft)
 
@@ -102,9 +102,7 @@ class Proposals:
         assert self._length is not None
         if self._draft is None:
             return self._length.decide(0)
-        decision = self._length.decide(
-            longest, backlog=self._draft.backlog(len(history)), is_ready=self._draft.is_ready
-        )
+        decision = self._length.decide(longest, is_ready=self._draft.is_ready)
         if decision.opens_draft and not self._draft.start(history):
             begun.has_failed = True
         return decision

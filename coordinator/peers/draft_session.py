@@ -58,10 +58,6 @@ class DraftSession:
         """Whether a proposal need not wait for an opening; one that failed shows in the proposal."""
         return self._opening.is_ready
 
-    def backlog(self, length: int) -> int:
-        """Tokens of `length` that the draft does not hold."""
-        return length - self._opening.held_length
-
     @property
     def is_known(self) -> bool:
         """Whether the draft's limits are known: not before its first check, nor after it was restarted."""

@@ -6,10 +6,9 @@ from typing import NamedTuple
 
 import torch
 
-from specpair.caches.access import CacheAccess
+from specpair.caches.attention import Parents
 from specpair.caches.holding import Holding, Segment
-from specpair.caches.masks import Parents
-from specpair.caches.plan import CachePlan, SegmentPlan
+from specpair.caches.plan import CacheAccess, CachePlan, SegmentPlan
 
 
 class LayerShape(NamedTuple):

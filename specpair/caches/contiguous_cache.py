@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from specpair.caches.access import CacheAccess
 from specpair.caches.cache import BlockCounts, KeyValueCache, LayerShape, blocks_for
 from specpair.caches.holding import Holding, Segment
 from specpair.caches.out_of_memory import is_out_of_memory
+from specpair.caches.plan import CacheAccess
 from specpair.errors import CapacityExhaustedError
 
 

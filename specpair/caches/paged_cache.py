@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from specpair.caches.access import CacheAccess
 from specpair.caches.block_pool import BlockPool
 from specpair.caches.cache import BlockCounts, KeyValueCache, LayerShape, blocks_for
 from specpair.caches.holding import Holding, Segment
+from specpair.caches.plan import CacheAccess
 
 
 class PagedCache(KeyValueCache):

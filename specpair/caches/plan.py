@@ -6,10 +6,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from specpair.caches.access import CacheAccess
-from specpair.caches.attention import Variant, attend
+from specpair.caches.attention import Masks, Parents, Variant, attend
 from specpair.caches.holding import Segment
-from specpair.caches.masks import Masks, Parents
 
 
 class CachePlan(ABC):
@@ -22,6 +20,18 @@ class CachePlan(ABC):
         query `[heads, tokens, size]`, keys and values `[key heads, tokens, size]` of all segments, one after the other;
         returns `[heads, tokens, value size]`.
         """
+
+
+class CacheAccess(ABC):
+    """The part of a cache that one forward pass writes and reads: made once, used by every layer."""
+
+    @abstractmethod
+    def write(self, layer: int, keys: Tensor, values: Tensor) -> None:
+        """Stores `[heads, tokens, size]` of all segments, one after the other."""
+
+    @abstractmethod
+    def read(self, layer: int, index: int) -> tuple[Tensor, Tensor]:
+        """Keys and values `[heads, segment.end, size]` of the segment at `index`; after `write`."""
 
 
 class SegmentPlan(CachePlan):

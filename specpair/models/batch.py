@@ -5,8 +5,8 @@ from typing import NamedTuple, Self
 
 from torch import Tensor
 
+from specpair.caches.attention import split_parents, tree_positions
 from specpair.caches.holding import Segment
-from specpair.caches.masks import split_parents, tree_positions
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -48,6 +48,8 @@ _DRAFTERS: dict[int, Drafter] = {number: drafter for drafter, number in _DRAFTER
 
 _SINGLE_OPTIONS = tuple(f.name for f in fields(SamplingOptions) if f.name not in (*TOKEN_LIST_LIMITS, "logit_bias"))
 
+MAX_SEQUENCE_ID_LENGTH = 128
+
 
 def sampling_from_proto(message: sampling_pb2.SamplingOptions) -> SamplingOptions:
     """The options; the defaults of SamplingOptions where a field is absent. Raises InvalidFieldError."""
@@ -148,3 +150,12 @@ def model_info_to_proto(info: ModelInfo) -> sequence_service_pb2.GetModelInfoRes
 def body_of(request: Message) -> bytes:
     """What a repeated call is recognised by: 32 bytes, as the message itself may have megabytes."""
     return hashlib.sha256(request.SerializeToString(deterministic=True)).digest()
+
+
+def check_sequence_id(field: str, value: str) -> str:
+    """The id, or InvalidFieldError unless it is 1 to 128 printable characters."""
+    if not 1 <= len(value) <= MAX_SEQUENCE_ID_LENGTH or not value.isprintable():
+        raise InvalidFieldError(
+            field, f"must be 1 to {MAX_SEQUENCE_ID_LENGTH} printable characters", limit=MAX_SEQUENCE_ID_LENGTH
+        )
+    return value

@@ -11,8 +11,8 @@ import grpc.aio
 from specpair.errors import ClientStalledError, SpecpairError
 from specpair.rpc.decoding import lenient, lenient_calls, readable
 from specpair.rpc.status import abort, internal_error, rich_status
+from specpair.server.config import STALLED_SECONDS
 from specpair.server.handlers import Behavior, run_streaming
-from specpair.server.limited_context import LimitedContext
 from specpair.server.running_calls import RunningCalls
 from specpair.server.streams import DrainableRequests
 
@@ -112,3 +112,21 @@ def _first(error: BaseException, kind: type[Error]) -> Error | None:
         return error
     inner = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
     return next((found for one in inner if (found := _first(one, kind)) is not None), None)
+
+
+class LimitedContext:
+    """A ServicerContext whose writes have an end. A write waits as long as the client's buffers are full."""
+
+    def __init__(self, context: grpc.aio.ServicerContext):
+        self._context = context
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    async def write(self, message: Any) -> None:
+        """Raises ClientStalledError after STALLED_SECONDS."""
+        try:
+            async with asyncio.timeout(STALLED_SECONDS):
+                await self._context.write(message)
+        except TimeoutError:
+            raise ClientStalledError(STALLED_SECONDS) from None

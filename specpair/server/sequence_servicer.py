@@ -9,9 +9,13 @@ import grpc.aio
 from specpair.errors import InvalidFieldError, NotSupportedError, PromptTooLongError
 from specpair.model_info import ModelInfo, TokenizerFiles
 from specpair.options import SamplingOptions, SequenceOptions, check_range
-from specpair.rpc.messages import model_info_to_proto, sampling_from_proto, sequence_options_from_proto
+from specpair.rpc.messages import (
+    check_sequence_id,
+    model_info_to_proto,
+    sampling_from_proto,
+    sequence_options_from_proto,
+)
 from specpair.rpc.status import abort, rich_status
-from specpair.server.limits import check_sequence_id
 from specpair.v1 import sampling_pb2
 from specpair.v1 import sequence_service_pb2 as pb
 from specpair.v1.sequence_service_pb2_grpc import SequenceServiceServicer

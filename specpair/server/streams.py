@@ -13,7 +13,6 @@ from specpair.errors import ShuttingDownError, SpecpairError
 from specpair.rpc.decoding import readable
 from specpair.rpc.sizes import MAX_MESSAGE_BYTES, MAX_TOGETHER_BYTES, MAX_TOGETHER_CALLS
 from specpair.rpc.status import internal_error, stream_error
-from specpair.server.byte_budget import ByteBudget
 from specpair.tracing import continued
 
 MAX_CALLS_PER_STREAM = MAX_TOGETHER_CALLS
@@ -30,6 +29,34 @@ MAX_ANSWER_BYTES = MAX_MESSAGE_BYTES - 1024
 Request = TypeVar("Request")
 Response = TypeVar("Response")
 RequestOut = TypeVar("RequestOut", covariant=True)
+
+
+class ByteBudget:
+    """How many bytes may be held at once. Runs on the event loop.
+
+    Something larger than the whole budget waits until nothing else is held.
+    """
+
+    def __init__(self, limit: int):
+        self._limit = limit
+        self._held = 0
+        self._returned = asyncio.Event()
+
+    async def take(self, size: int) -> None:
+        """Waits until there is room."""
+        while self._held and self._held + size > self._limit:
+            self._returned.clear()
+            await self._returned.wait()
+        self._held += size
+
+    def add(self, size: int) -> None:
+        """What is there already cannot wait: it makes others wait."""
+        self._held += size
+
+    def give_back(self, size: int) -> None:
+        assert size <= self._held
+        self._held -= size
+        self._returned.set()
 
 
 class Call(Protocol[RequestOut]):

@@ -21,7 +21,6 @@ LAYERS = (
         "specpair.errors",
         "specpair.flags",
         "specpair.version",
-        "specpair.tracing_id",
         "specpair.running_slope",
     ),
     ("specpair.options", "specpair.tracing", "specpair.security"),

@@ -13,7 +13,7 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 from specpair.errors import CapacityExhaustedError, ClientStalledError
 from specpair.rpc.status import abort, error_from_rpc, peer_errors, rich_status
-from specpair.server import interceptors, limited_context
+from specpair.server import interceptors
 from specpair.server import server as rpc_server
 from specpair.server.config import ServerConfig
 from specpair.server.server import ServiceServer
@@ -65,7 +65,7 @@ class Endless:
 async def test_a_client_that_reads_nothing_loses_its_call(
     kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(limited_context, "STALLED_SECONDS", 0.3)
+    monkeypatch.setattr(interceptors, "STALLED_SECONDS", 0.3)
     monkeypatch.setattr(interceptors, "ABORT_SECONDS", 0.1)
     handler = Endless()
     async with serving(Endless=grpc.unary_stream_rpc_method_handler(getattr(handler, kind))) as (_, channel):
@@ -83,7 +83,7 @@ async def test_a_client_that_reads_nothing_loses_its_call(
 
 
 async def test_a_client_that_reads_slowly_keeps_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limited_context, "STALLED_SECONDS", 3.0)
+    monkeypatch.setattr(interceptors, "STALLED_SECONDS", 3.0)
     handler = Endless()
     async with serving(Endless=grpc.unary_stream_rpc_method_handler(handler.generate)) as (_, channel):
         call: Any = channel.unary_stream("/test.Test/Endless")(b"")

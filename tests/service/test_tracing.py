@@ -11,8 +11,15 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from specpair.client.channel import proposal_caller
-from specpair.tracing import MAX_TRACE_CONTEXT_LENGTH, continued, span, trace_context, trace_metadata, tracing
-from specpair.tracing_id import current_trace_id
+from specpair.tracing import (
+    MAX_TRACE_CONTEXT_LENGTH,
+    continued,
+    current_trace_id,
+    span,
+    trace_context,
+    trace_metadata,
+    tracing,
+)
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import draft_service_pb2
 from tests.services import RunningPair, engine_config, running_pair

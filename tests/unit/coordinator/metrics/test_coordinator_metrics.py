@@ -12,7 +12,7 @@ from coordinator.metrics.position_collector import PositionCollector, per_positi
 from coordinator.requests.finish_reason import FinishReason
 from specpair.options import Drafter, Rule
 from specpair.server.metrics_text import render
-from specpair.tracing_id import reset_trace_id, set_trace_id
+from specpair.tracing import reset_trace_id, set_trace_id
 from tests.unit.coordinator.metrics.finished_rounds import MadeRound
 
 TRACE_ID = "0af7651916cd43dd8448eb211c80319c"

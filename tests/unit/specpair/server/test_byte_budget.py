@@ -2,7 +2,7 @@
 
 import asyncio
 
-from specpair.server.byte_budget import ByteBudget
+from specpair.server.streams import ByteBudget
 
 
 async def test_what_does_not_fit_waits_until_there_is_room() -> None:
