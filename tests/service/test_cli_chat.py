@@ -86,6 +86,16 @@ async def test_without_a_chat_format_plain_text_is_offered(tmp_path: Path) -> No
         assert status == 0 and err.count("8 tokens in") == 2
 
 
+OWN_TERMINAL = """
+import fcntl, os, signal, sys, termios
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+os.execvp(sys.argv[1], sys.argv[1:])
+"""
+"""Makes the terminal that of the process, so that Ctrl-C reaches it, even if the tests run in the background. A program
+of its own: to run Python between fork and exec in a process with gRPC's threads crashes now and then."""
+
+
 class Terminal:
     """A terminal with a process on it."""
 
@@ -112,8 +122,9 @@ class Terminal:
 @asynccontextmanager
 async def on_terminal(*command: str) -> AsyncIterator[Terminal]:
     master, slave = pty.openpty()
+    own = (sys.executable, "-c", OWN_TERMINAL, *command)
     process = await asyncio.create_subprocess_exec(
-        *command, stdin=slave, stdout=slave, stderr=slave, env=ENVIRONMENT, start_new_session=True, preexec_fn=_own
+        *own, stdin=slave, stdout=slave, stderr=slave, env=ENVIRONMENT, start_new_session=True
     )
     os.close(slave)
     try:
@@ -123,16 +134,6 @@ async def on_terminal(*command: str) -> AsyncIterator[Terminal]:
             process.kill()
             await process.wait()
         os.close(master)
-
-
-def _own() -> None:
-    """Makes the terminal that of the process, so that Ctrl-C reaches it, also if the tests run in the background."""
-    import fcntl
-    import signal
-    import termios
-
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
-    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
 async def test_ctrl_c_stops_an_answer_and_ctrl_d_ends(pair: RunningPair) -> None:
