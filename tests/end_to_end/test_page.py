@@ -152,7 +152,7 @@ def test_a_seed_repeats_the_text_and_k_is_obeyed(page: Page) -> None:
 
 @needs_browser
 def test_stop_stops(page: Page) -> None:
-    page.fill(num_speculative_tokens="2", max_tokens="800", temperature="1", seed="1")
+    page.fill(num_speculative_tokens="2", max_tokens="1900", temperature="1", seed="1")
     page.start()
     page.wait(lambda: page.tokens())
     page.element("stop").click()
