@@ -1,4 +1,4 @@
-"""Who may import whom. The rules are those of the map in the README: they are what keeps a change in one place."""
+"""Who may import whom. docs/architecture.md lists the rooms: they are what keeps a change in one place."""
 
 import ast
 import subprocess
