@@ -18,14 +18,14 @@ from bench.report import Table, measured, rich_table, wide_console, write
 from bench.simulated_cells import MakePolicy, cells, rate_of
 from bench.simulated_pair import FixedLength
 from coordinator.adaptive import LengthController, acceptance, output_length, plain_trial, probe_budget, round_costs
-from coordinator.adaptive.load import Load, Place
+from coordinator.adaptive.load import Contribution, Load
 from specpair.options import Drafter, Rule
 
 FIXED = (0, 1, 2, 3, 5, 8)
 NEVER = 1e18
 PIECES: Mapping[str, Sequence[tuple[object, str, Any]]] = {
     "nothing": (),
-    "what others lose by rows": [(Place, "others_rate", 0.0)],
+    "what others lose by rows": [(Contribution, "others_rate", 0.0)],
     "measured rows: a constant": [(round_costs, "ROW_WEIGHT", NEVER)],
     "passes that fed a prompt left out: all count": [(output_length, "ROWS_MARGIN", 10**9)],
     "levels of load": [(Load, "level", 0)],

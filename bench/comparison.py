@@ -21,7 +21,7 @@ from bench.case import Case, Peer
 from bench.figures import (
     Acceptance,
     Prediction,
-    Round,
+    RoundMeans,
     counts_of,
     equivalent_acceptance,
     of_case,
@@ -217,7 +217,7 @@ def row_of(case: Case, best: Case | None, measurements: Sequence[Measurement]) -
         predicted=prediction and prediction.speedup,
         predicted_iid=walltime_factor(acceptance.first or 0.0, k, prediction.cost_ratio) if prediction and k else None,
         share_of_prediction=share_of_prediction(outputs, base),
-        **vars(Round.of(counts, sum(output.output_seconds for output in outputs.values()))),
+        **vars(RoundMeans.of(counts, sum(output.output_seconds for output in outputs.values()))),
         same_text=same_text(outputs, plain) if case.temperature == 0 else None,
         all_tokens_per_second=[round(speed, 2) for _, speed in sorted(speeds(outputs).items())],
     )

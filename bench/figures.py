@@ -11,7 +11,7 @@ from specpair.theory.speedup import expected_tokens
 
 
 @dataclass(frozen=True, kw_only=True)
-class Round:
+class RoundMeans:
     """Where the time of a round goes: means over all rounds, in milliseconds."""
 
     draft_ms: float
@@ -29,7 +29,7 @@ class Round:
     speedup over K = 0 can hide the rest, since K = 0 has its own."""
 
     @classmethod
-    def of(cls, counts: Counts, output_seconds: float) -> "Round":
+    def of(cls, counts: Counts, output_seconds: float) -> "RoundMeans":
         named = (counts.draft_seconds, counts.verify_seconds, counts.network_seconds)
         draft, verify, network, other = (
             1000 * seconds / max(1, counts.rounds) for seconds in (*named, output_seconds - sum(named))

@@ -13,7 +13,7 @@ from statistics import median
 from bench.arena import Arena
 from bench.bursts import burst
 from bench.case import Case, Peer
-from bench.figures import Acceptance, Round
+from bench.figures import Acceptance, RoundMeans
 from bench.measurement import Counts, Output, Turn
 from bench.options import BenchOptions
 from bench.passes import TimedRunner
@@ -126,7 +126,7 @@ def figures_of(
     rounds_ms = {key: 1000 * median(output.round_seconds) for key, output in outputs.items()}
     forwards_ms = {key: 1000 * seconds for key, seconds in forwards.items()}
     counts = Counts.total(output.counts for output in outputs.values())
-    means = Round.of(counts, sum(output.output_seconds for output in outputs.values()))
+    means = RoundMeans.of(counts, sum(output.output_seconds for output in outputs.values()))
     tokens = sum(output.tokens for output in outputs.values())
     return RoundFigures(
         context=setting.context,

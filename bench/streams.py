@@ -11,7 +11,7 @@ from statistics import median
 from bench.alone import run_alone
 from bench.arena import Arena, in_arena
 from bench.case import Case, Peer
-from bench.figures import Acceptance, Round, counts_of, of_case, speeds, token_count
+from bench.figures import Acceptance, RoundMeans, counts_of, of_case, speeds, token_count
 from bench.measurement import Turn
 from bench.options import SEED, BenchOptions
 from bench.progress import Progress
@@ -83,7 +83,7 @@ async def measure_streams(arena: Arena) -> Section:
                     tokens_per_second=median(speeds(outputs).values()),
                     to_one=ratio(speeds(outputs), speeds(one)),
                     tokens_per_round=Acceptance.of(counts, token_count(outputs)).tokens_per_round,
-                    **vars(Round.of(counts, sum(output.output_seconds for output in outputs.values()))),
+                    **vars(RoundMeans.of(counts, sum(output.output_seconds for output in outputs.values()))),
                 )
             )
     table = Table(title=f"streams together, {options.label}", columns=COLUMNS, rows=rows)

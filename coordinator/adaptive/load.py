@@ -22,7 +22,7 @@ class Load:
         return (max(self.output_count, 1) - 1).bit_length()
 
 
-class Place:
+class Contribution:
     """What one output adds to the load, until it leaves."""
 
     def __init__(self, load: Load):

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from coordinator.adaptive.acceptance import GroupAcceptance, OutputAcceptance
 from coordinator.adaptive.block_length import best_block, block_time, expected_tokens, others_loss
-from coordinator.adaptive.load import Load, Place
+from coordinator.adaptive.load import Contribution, Load
 from coordinator.adaptive.outcome import RoundOutcome
 from coordinator.adaptive.plain_trial import PlainTrial
 from coordinator.adaptive.probe_budget import ProbeBudget
@@ -73,7 +73,7 @@ class OutputLength:
         self._fixed = fixed
         self._is_greedy = is_greedy
         self._shared = shared
-        self._place = Place(shared.load)
+        self._contribution = Contribution(shared.load)
         self._acceptance = OutputAcceptance(shared.acceptance)
         self._length = 0
         """What pays by all that is known; to begin it has to pay by a margin."""
@@ -95,7 +95,7 @@ class OutputLength:
         if self._fixed is None and decision.length and not is_ready:
             self._expected = 1.0
             decision = Decision(0, opens_draft=True)
-        self._place.set_row_count(decision.length + 1)
+        self._contribution.set_row_count(decision.length + 1)
         return decision
 
     def add(self, outcome: RoundOutcome) -> None:
@@ -104,7 +104,7 @@ class OutputLength:
         workload.costs.add(outcome, shared.load.output_count, most_rows=ROWS_MARGIN + 2 * shared.load.row_count)
         if outcome.asked:
             self._acceptance.add(outcome.asked, outcome.accepted_count)
-        self._place.add(outcome.accepted_count + 1, outcome.period)
+        self._contribution.add(outcome.accepted_count + 1, outcome.period)
         if self._fixed is not None:
             return
         expected = self._expected if outcome.asked else 1.0
@@ -123,7 +123,7 @@ class OutputLength:
 
     def leave(self) -> None:
         """The output is over, however it ended."""
-        self._place.leave()
+        self._contribution.leave()
 
     def _choose(self, longest: int) -> Decision:
         """The number of tokens for this round."""
@@ -133,7 +133,7 @@ class OutputLength:
             return Decision(0)
         if costs.proposing_count < FIRST_ROUNDS:
             return Decision(min(FIRST_LENGTH, longest))
-        times, rates, others_rate = costs.times(), self._acceptance.rates(), self._place.others_rate
+        times, rates, others_rate = costs.times(), self._acceptance.rates(), self._contribution.others_rate
         best = best_block(rates, times, others_rate, longest)
         plain_rate = 1.0 / times.plain
         if self._length == 0:

@@ -16,9 +16,9 @@ class Proposer(ABC):
 
     @abstractmethod
     async def propose(self, held: HeldSequence[Drafted], call: ProposeCall) -> Drafted:
-        """Up to `call.count` tokens behind the committed ones, which are `call`'s already and stay as they are.
+        """Up to `call.count` tokens after the committed ones, which `held` has already and which stay as they are.
 
-        The length may depend on the past and on tokens that are sent, never on one that was drawn and dropped (rule 8
-        of exactness in the design).
+        The length may depend on the past and on tokens that are sent, never on one that was drawn and dropped
+        (docs/exactness.md, rule 8).
         """
         ...

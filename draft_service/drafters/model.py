@@ -1,7 +1,7 @@
 """Drafting with the model: K tokens for every waiting sequence, one forward pass per step for all of them.
 
 Each token is drawn from exactly the distribution that is sent: encoded first, then sampled from what the
-encoding says (rule 1 of exactness in the design).
+encoding says (docs/exactness.md, rule 1).
 """
 
 import asyncio
@@ -143,7 +143,7 @@ def sampler_of(options: SequenceOptions) -> Callable[[list[ProposeWork], Tensor]
 
 def end_early(work: ProposeWork) -> None:
     """The next row cannot be sampled from. What was drawn is sent all the same: to drop a token for what came after
-    it would bias the output (rule 8 of exactness in the design)."""
+    it would bias the output (docs/exactness.md, rule 8)."""
     work.done = True
     if not work.tokens:
         work.error = NotFiniteError()

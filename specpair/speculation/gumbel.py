@@ -36,7 +36,7 @@ Key = tuple[int, int]
 """Seed and position."""
 
 
-class Candidates(NamedTuple):
+class Contenders(NamedTuple):
     """N tokens that may come in time."""
 
     rows: np.ndarray
@@ -48,15 +48,15 @@ class Candidates(NamedTuple):
     lanes: np.ndarray
     """[N] int64: the upper bits of their uniforms."""
 
-    def select(self, chosen: np.ndarray) -> "Candidates":
-        return Candidates(*(part[chosen] for part in self))
+    def select(self, chosen: np.ndarray) -> "Contenders":
+        return Contenders(*(part[chosen] for part in self))
 
 
 def choose(probabilities: Tensor, seeds: Sequence[int], positions: Sequence[int]) -> Tensor:
     """The token that each row [R, V] chooses, argmax of log p + g for its seed and position: int64 [R] on the CPU.
 
     `seeds` and `positions` (the number of tokens before the chosen one) are below 2^64. Rows need not be normalised;
-    one without a positive entry gives 0. A token of probability 0 is never chosen. Only candidates leave the device.
+    one without a positive entry gives 0. A token of probability 0 is never chosen. Only contenders leave the device.
     """
     return torch.from_numpy(_winners(probabilities, list(zip(seeds, positions, strict=True)), _LIMITS))
 
@@ -87,7 +87,7 @@ def _winners(probabilities: Tensor, keys: list[Key], limits: tuple[float, ...]) 
     return winners
 
 
-def _finish(left: Candidates, keys: list[Key]) -> tuple[np.ndarray, np.ndarray]:
+def _finish(left: Contenders, keys: list[Key]) -> tuple[np.ndarray, np.ndarray]:
     """The first token [R] of each row and its time [R], by all bits of the noise; 0 and inf where none is left."""
     winners, times = np.zeros(len(keys), dtype=np.int64), np.full(len(keys), np.inf)
     entries = zip(left.rows.tolist(), left.tokens.tolist(), strict=True)
@@ -99,15 +99,15 @@ def _finish(left: Candidates, keys: list[Key]) -> tuple[np.ndarray, np.ndarray]:
     return winners, times
 
 
-def _find(probabilities: Tensor, keys: list[Key], limit: float) -> Candidates:
+def _find(probabilities: Tensor, keys: list[Key], limit: float) -> Contenders:
     """The tokens of rows [R, V] on the CPU that may come up to the limit."""
     rates, lanes = probabilities.numpy(), _lanes(keys, probabilities.shape[1])
     places = (lanes <= rates * (limit * 2.0**LANE_BITS)).ravel().nonzero()[0]  # ten times as fast as by two dimensions
     rows, tokens = np.divmod(places, rates.shape[1])
-    return Candidates(rows, tokens, rates[rows, tokens].astype(np.float64), lanes[rows, tokens].astype(np.int64))
+    return Contenders(rows, tokens, rates[rows, tokens].astype(np.float64), lanes[rows, tokens].astype(np.int64))
 
 
-def _find_on_device(probabilities: Tensor, keys: list[Key], limit: float) -> Candidates:
+def _find_on_device(probabilities: Tensor, keys: list[Key], limit: float) -> Contenders:
     """The same of rows on a device, with one transfer."""
     seeds, positions = zip(*keys, strict=True)
     width, device = probabilities.shape[1], probabilities.device
@@ -118,7 +118,7 @@ def _find_on_device(probabilities: Tensor, keys: list[Key], limit: float) -> Can
     found = torch.stack((rows, tokens, lanes[rows, tokens]))
     parts = torch.cat((found.double(), probabilities[rows, tokens].double()[None])).cpu().numpy()
     rows, tokens, lanes = parts[:3].astype(np.int64)
-    return Candidates(rows, tokens, parts[3], lanes)
+    return Contenders(rows, tokens, parts[3], lanes)
 
 
 def _lanes(keys: list[Key], width: int) -> np.ndarray:

@@ -1,7 +1,7 @@
 """Drafting from predictions: the proposal of a drafter without a model, made on the spot.
 
 Each token is drawn from exactly the distribution that is sent: brought into the form that travels first, then drawn
-from its counts (rule 1 of exactness in the design). Where the predictions end, or are not believed in any more, the
+from its counts (docs/exactness.md, rule 1). Where the predictions end, or are not believed in any more, the
 proposal ends with the tokens drawn so far; that depends on kept tokens alone (rule 8).
 """
 

@@ -1,6 +1,7 @@
-"""Who may import whom. The rules are those of the map in the README: they are what keeps a change in one place."""
+"""Who may import whom. docs/architecture.md lists the rooms: they are what keeps a change in one place."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -142,6 +143,18 @@ def test_no_import_runs_up() -> None:
         if importer and imported and importer != imported and ROOMS[imported] >= ROOMS[importer]:
             broken.append(f"{entry.importer} imports {entry.imported}")
     assert broken == []
+
+
+def test_the_document_lists_the_rooms_in_their_layers() -> None:
+    table = (ROOT / "docs" / "architecture.md").read_text().split("## The rooms")[1].split("\n## ")[0]
+    listed: dict[str, int] = {}
+    floor = 0
+    for number, cell in re.findall(r"^\| (\d*) ?\| (`[^|]*) \|", table, re.MULTILINE):
+        floor = int(number or floor)
+        listed |= {
+            name.rstrip("/").removesuffix(".py").replace("/", "."): floor for name in re.findall(r"`(.*?)`", cell)
+        }
+    assert listed == {room: floor + 1 for room, floor in ROOMS.items()}
 
 
 @pytest.mark.parametrize("package", LIGHT)

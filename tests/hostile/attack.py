@@ -13,7 +13,7 @@ from specpair.v1 import sequence_service_pb2 as sequences
 from tests.hostile.limits import VOCABULARY
 from tests.hostile.methods import MODELS, Method, method_of
 from tests.hostile.truth import PROMPTS, Truth
-from tests.hostile.verdicts import FULL, OK, SECTION_8, complaint
+from tests.hostile.verdicts import FULL, OK, ORDERLY, complaint
 from tests.hostile.web import WebReply, exchange
 from tests.hostile.wire import Reply, Wire
 
@@ -71,7 +71,7 @@ class Attack:
         self,
         method: Method,
         request: Message | bytes | Sequence[bytes],
-        allowed: frozenset[str] = SECTION_8,
+        allowed: frozenset[str] = ORDERLY,
         **how: Any,
     ) -> Reply:
         """Hostile messages to a method, with the verdicts that are right for them."""

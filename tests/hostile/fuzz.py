@@ -16,7 +16,7 @@ from tests.hostile.verdicts import (
     NO_HEALTH,
     NO_METHOD,
     OK,
-    SECTION_8,
+    ORDERLY,
     TOO_LARGE,
 )
 from tests.hostile.wire import PATIENCE
@@ -34,7 +34,7 @@ async def send_noise(attack: Attack) -> None:
     random = attack.random
     for _ in range(MESSAGES_EACH):
         method = random.choice([*OWN_METHODS, *COMMON_METHODS])
-        await attack.send(method, noise(random), SECTION_8 | {NO_HEALTH})
+        await attack.send(method, noise(random), ORDERLY | {NO_HEALTH})
 
 
 async def send_mutations(attack: Attack) -> None:
@@ -69,7 +69,7 @@ async def choose(attack: Attack) -> tuple[Method, int, str]:
 async def send(attack: Attack, method: Method, data: bytes) -> None:
     reply = await attack.send(method, data)
     if method.name in _STREAMS:
-        judge_answers(attack, method, reply.messages, SECTION_8)
+        judge_answers(attack, method, reply.messages, ORDERLY)
 
 
 def judge_answers(attack: Attack, method: Method, messages: list[bytes], allowed: frozenset[str]) -> list[Any]:
@@ -108,7 +108,7 @@ async def send_wrong_counts(attack: Attack) -> None:
         requests = random.choice([[], [message] * 2, [b""], [b""] * 3])
         # A call without its message is answered by nobody: grpc.aio waits for its end, or its deadline.
         is_call = bool(requests) or method.name in _STREAMS
-        allowed = SECTION_8 if is_call else SECTION_8 | {CANCELLED, LATE}
+        allowed = ORDERLY if is_call else ORDERLY | {CANCELLED, LATE}
         patience = PATIENCE if is_call else UNASKED_SECONDS
         await attack.send(method, requests, allowed, shape="stream_stream", patience=patience)
 
@@ -149,4 +149,4 @@ async def send_much(attack: Attack) -> None:
     size = attack.random.choice([100_000, 1_000_000, 4_000_000])
     length = bytes([size & 127 | 128, size >> 7 & 127 | 128, size >> 14 & 127 | 128, size >> 21])
     filling = attack.random.choice([b"a", b"\x01", b"\x00"])
-    await attack.send(method, field + length + filling * size, SECTION_8 | {BAD_FIELD})
+    await attack.send(method, field + length + filling * size, ORDERLY | {BAD_FIELD})

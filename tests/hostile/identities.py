@@ -11,7 +11,7 @@ from tests.hostile.methods import COMMON_METHODS, MODELS, OWN_METHODS, method_of
 from tests.hostile.mutation import varint
 from tests.hostile.positions import HOT, hot_request
 from tests.hostile.valid import message_for
-from tests.hostile.verdicts import BAD_FIELD, NO_HEALTH, NOT_FOUND, OK, SECTION_8, TOO_LARGE
+from tests.hostile.verdicts import BAD_FIELD, NO_HEALTH, NOT_FOUND, OK, ORDERLY, TOO_LARGE
 
 NAMES_EACH = 12
 _ILLEGAL = [
@@ -84,4 +84,4 @@ async def send_metadata(attack: Attack) -> None:
                 [("te", "gzip")],
             ]
         )
-        await attack.send(method, message, SECTION_8 | {NO_HEALTH, TOO_LARGE}, metadata=grpc.aio.Metadata(*metadata))
+        await attack.send(method, message, ORDERLY | {NO_HEALTH, TOO_LARGE}, metadata=grpc.aio.Metadata(*metadata))

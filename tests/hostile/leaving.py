@@ -7,7 +7,7 @@ from tests.hostile.fuzz import choose
 from tests.hostile.methods import OWN_METHODS, Method, method_of
 from tests.hostile.truth import PROMPTS
 from tests.hostile.valid import message_for
-from tests.hostile.verdicts import LEFT, SECTION_8
+from tests.hostile.verdicts import LEFT, ORDERLY
 
 CALLS_EACH = 6
 MOST_SECONDS = 0.03
@@ -21,7 +21,7 @@ async def send_and_leave(attack: Attack) -> None:
         message = message_for(random, method.name, name, attack.name(), prompt)
         moment = random.random() * MOST_SECONDS
         how = {"leave_after": moment} if random.random() < 0.7 else {"patience": moment}
-        await attack.send(method, message, SECTION_8 | LEFT, **how)
+        await attack.send(method, message, ORDERLY | LEFT, **how)
 
 
 async def send_half(attack: Attack) -> None:
@@ -37,7 +37,7 @@ async def send_half(attack: Attack) -> None:
         if random.random() < 0.3:
             data.append(b"\xff\xff\xff")  # what is under way is dropped
         moment = random.choice([None, random.random() * MOST_SECONDS])
-        allowed = SECTION_8 if moment is None else SECTION_8 | LEFT
+        allowed = ORDERLY if moment is None else ORDERLY | LEFT
         await attack.send(method, data, allowed, leave_after=moment)
 
 
@@ -49,4 +49,4 @@ async def read_slowly(attack: Attack) -> None:
 
 async def ask_and_leave(attack: Attack, method: Method) -> None:
     message = message_for(attack.random, method.name, attack.name(), attack.name(), 0)
-    await attack.send(method, message, SECTION_8 | LEFT, leave_after=attack.random.random() * MOST_SECONDS)
+    await attack.send(method, message, ORDERLY | LEFT, leave_after=attack.random.random() * MOST_SECONDS)

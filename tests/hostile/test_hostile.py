@@ -19,7 +19,7 @@ from tests.hostile.options import Options
 from tests.hostile.report import complaints
 from tests.hostile.run import HostileRun, Outcome
 from tests.hostile.valid import message_for
-from tests.hostile.verdicts import OK, SECTION_8, WRITE_FAILED, complaint
+from tests.hostile.verdicts import OK, ORDERLY, WRITE_FAILED, complaint
 from tests.hostile.web import WebReply
 
 MESSAGES = 2000
@@ -34,7 +34,7 @@ async def test_hostile_messages_end_as_the_design_says(tmp_path: Path) -> None:
     assert outcome.tally.messages.total() >= MESSAGES
     assert outcome.truth_checks >= 2
     verdicts = outcome.tally.verdicts
-    expected = SECTION_8 - {"RESOURCE_EXHAUSTED/CAPACITY_EXHAUSTED"}
+    expected = ORDERLY - {"RESOURCE_EXHAUSTED/CAPACITY_EXHAUSTED"}
     assert expected <= verdicts.keys(), f"too tame: {verdicts}"
 
 
@@ -100,12 +100,12 @@ def test_every_bad_distribution_is_bad() -> None:
     ],
 )
 def test_the_judge_sees_what_is_wrong(verdict: str, text: str) -> None:
-    assert complaint(verdict, text, SECTION_8) is not None
+    assert complaint(verdict, text, ORDERLY) is not None
 
 
 def test_the_judge_lets_pass_what_is_right() -> None:
-    assert complaint(OK, "anything, as a model may say ValueError", SECTION_8) is None
-    assert complaint("INVALID_ARGUMENT/INVALID_FIELD", "sampling.top_p: is nan; it must be above 0", SECTION_8) is None
+    assert complaint(OK, "anything, as a model may say ValueError", ORDERLY) is None
+    assert complaint("INVALID_ARGUMENT/INVALID_FIELD", "sampling.top_p: is nan; it must be above 0", ORDERLY) is None
 
 
 def test_what_is_left_behind_is_seen() -> None:

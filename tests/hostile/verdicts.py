@@ -19,8 +19,8 @@ NOT_SERVED = "UNIMPLEMENTED/NOT_SUPPORTED"
 
 BAD_INPUT = frozenset({BAD_FIELD, BAD_DISTRIBUTION, TOO_LONG, NOT_SERVED})
 """Refused for what it says, whatever the state of the service."""
-SECTION_8 = frozenset({OK, NOT_FOUND, OUT_OF_RANGE, STALE, WRONG_BASE, OTHER_BODY, FULL, *BAD_INPUT})
-"""All that section 8 of the design has for bad input. What a mutation leaves intact may be served."""
+ORDERLY = frozenset({OK, NOT_FOUND, OUT_OF_RANGE, STALE, WRONG_BASE, OTHER_BODY, FULL, *BAD_INPUT})
+"""All that bad input may get (docs/reliability.md). What a mutation leaves intact may be served."""
 
 NO_METHOD = "UNIMPLEMENTED/"
 TOO_LARGE = "RESOURCE_EXHAUSTED/"

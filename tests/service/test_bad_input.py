@@ -1,4 +1,4 @@
-"""Section 8 of the design: what bad input gets from real services, and that they go on unharmed."""
+"""What bad input gets from real services (docs/reliability.md), and that they go on unharmed."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path

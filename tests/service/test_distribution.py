@@ -2,7 +2,7 @@
 
 Many outputs with different seeds; the joint distribution of their first tokens is held against exact enumeration of
 the target model, by Pearson's chi-square test. Seeds are fixed, so the outcome is too. The negative controls break one
-rule of the design inside the running service, and the same test must see it.
+rule of docs/exactness.md inside the running service, and the same test must see it.
 """
 
 import asyncio

@@ -7,7 +7,7 @@ import pytest
 from bench.case import Case, Peer
 from bench.comparison import best_assisted, points_of, rows_of
 from bench.drafters import verdict
-from bench.figures import Acceptance, Prediction, Round, equivalent_acceptance, same_text
+from bench.figures import Acceptance, Prediction, RoundMeans, equivalent_acceptance, same_text
 from bench.interleaving import group, turns
 from bench.measurement import Counts, Measurement, Output, Turn
 from bench.ratios import Estimate
@@ -86,7 +86,7 @@ def test_acceptance_by_position() -> None:
 
 
 def test_a_round_adds_up_to_the_time_at_the_client() -> None:
-    parts = Round.of(ROUNDS, output_seconds=2.0)
+    parts = RoundMeans.of(ROUNDS, output_seconds=2.0)
     assert (parts.draft_ms, parts.verify_ms, parts.network_ms, parts.other_ms) == pytest.approx((5.0, 10.0, 2.0, 3.0))
     assert parts.total_ms == pytest.approx(20.0)
 

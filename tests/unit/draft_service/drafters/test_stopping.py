@@ -1,8 +1,8 @@
 """A proposal that stops behind tokens that its drafter believes in too little leaves every rule exact.
 
-Whether to stop is decided on tokens that are kept, so it is a stopping time of the block (rule 8 of the design): token
-and block rule are enumerated, the coupled rule is compared with the target alone. The control that drops the token
-which was found wanting is not exact, and is seen.
+Whether to stop is decided on tokens that are kept, so it is a stopping time of the block (docs/exactness.md, rule 8):
+token and block rule are enumerated, the coupled rule is compared with the target alone. The control that drops the
+token which was found wanting is not exact, and is seen.
 """
 
 from collections.abc import Iterator
