@@ -7,7 +7,8 @@ from coordinator.peers.news import News
 from specpair.errors import CapacityExhaustedError, PeerUnavailableError, SpecpairError
 from specpair.rpc.retry import RetryPolicy
 
-POLICY = RetryPolicy()
+POLICY = RetryPolicy(most_doublings=4)
+"""No pause of more than 0.8 s: nobody tells when a target that is full, or whose pass failed, can go on."""
 
 logger = logging.getLogger(__name__)
 

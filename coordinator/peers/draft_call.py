@@ -63,14 +63,14 @@ class DraftCall:
             return await self._ask()
 
     async def _ask(self) -> Proposed:
-        opening, held = self.opening, self.opening.held_length
-        is_usual = opening.is_usual(len(self.history))
+        opening, held, length = self.opening, self.opening.held_length, len(self.history)  # it may grow meanwhile
+        is_usual = opening.is_usual(length)
         opening.use()
         proposed = await self.link.peer.propose(
             opening.name, self.step, held, self.history[held:], self.count, self.trial.within, self.min_confidence
         )
         if self.link is opening.link:
-            opening.held_length = len(self.history)
+            opening.held_length = length
             self.trial.succeed()
         self.link.welcome()
         return proposed if is_usual else replace(proposed, is_usual=False)

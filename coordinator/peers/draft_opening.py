@@ -123,7 +123,8 @@ class DraftOpening:
             self._note_held(name, len(prompt))
         except SpecpairError as error:
             logger.info("not forked: %s", error.message, extra={"sequence_id": self.sequence_id})
-            await self.reopen(link, prompt)
+            if link is self.link:  # otherwise it was left meanwhile, and is held elsewhere
+                await self.reopen(link, prompt)
 
     def _begin(self, link: DraftLink) -> str:
         """The name of a new opening, which is the one that counts unless the sequence has gone elsewhere."""

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 from coordinator.peers.link import Link
+from specpair.errors import SequenceNotFoundError
 from specpair.options import SequenceOptions
 
 LinkT = TypeVar("LinkT", bound=Link[Any])
@@ -25,9 +26,12 @@ class Openings(Generic[LinkT]):
         self._count = 0
         self._known: list[tuple[LinkT, str]] = []
         """All that may still be there."""
+        self._has_ended = False
 
     def begin(self, link: LinkT) -> str:
-        """The name of a new one at this instance."""
+        """The name of a new one at this instance. Raises SequenceNotFoundError after the end: nobody would close it."""
+        if self._has_ended:
+            raise SequenceNotFoundError(self.sequence_id)
         self._count += 1
         name = self.sequence_id if self._count == 1 else f"{self.sequence_id}-{self._count}"
         self._known.append((link, name))
@@ -60,6 +64,7 @@ class Openings(Generic[LinkT]):
 
     async def end(self) -> None:
         """Closes them all: now, or on the side where that does not succeed at once."""
+        self._has_ended = True
         await asyncio.gather(*(link.close_sequence(name) for link, name in self._known))
 
     def _forget(self, link: LinkT, name: str) -> None:

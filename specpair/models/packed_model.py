@@ -32,9 +32,9 @@ class PackedModel:
         wanted = self._tensor(rows)
         if not feature_layers:
             return PassOutput(self._logits(token_ids, positions, wanted, plan))
-        with recording([self._decoder_layers[layer] for layer in feature_layers]) as states:
+        with recording([self._decoder_layers[layer] for layer in feature_layers], wanted) as states:
             logits = self._logits(token_ids, positions, wanted, plan)
-        return PassOutput(logits, torch.stack([states[index][0, wanted].float() for index in range(len(states))]))
+        return PassOutput(logits, torch.stack([states[index] for index in range(len(states))]))
 
     def _logits(self, token_ids: Sequence[int], positions: Sequence[int], rows: Tensor, plan: CachePlan) -> Tensor:
         output: Any = self._model(
@@ -58,13 +58,17 @@ def decoder_layers(model: PreTrainedModel) -> Sequence[nn.Module]:
 
 
 @contextmanager
-def recording(layers: Sequence[nn.Module]) -> Iterator[dict[int, Tensor]]:
-    """Meanwhile what each layer gives, `[1, tokens, hidden]`, by its index in `layers`."""
+def recording(layers: Sequence[nn.Module], rows: Tensor) -> Iterator[dict[int, Tensor]]:
+    """Meanwhile what each layer gives for the tokens at the indices `rows`, by its index in `layers`.
+
+    `[rows, hidden]` float32, copied at once: a later layer may write over it, and the other tokens need not stay.
+    """
     states: dict[int, Tensor] = {}
 
     def keeper(index: int) -> Any:
         def keep(module: nn.Module, inputs: Any, output: Any) -> None:
-            states[index] = output[0] if isinstance(output, tuple) else output
+            hidden: Tensor = output[0] if isinstance(output, tuple) else output
+            states[index] = hidden[0, rows].float()
 
         return keep
 

@@ -5,10 +5,12 @@ from typing import Any
 
 import pytest
 import torch
+from torch import nn
 
 from specpair.caches.holding import Segment
 from specpair.models.batch import Batch
 from specpair.models.load_runner import load_runner
+from specpair.models.packed_model import recording
 from tests.services import engine_config
 from tests.tiny_models import load_plain, make_model
 
@@ -51,3 +53,19 @@ def test_who_asks_for_none_gets_none(tmp_path: Path) -> None:
     holding = runner.cache.open([])
     runner.cache.append(holding, 3)
     assert runner.forward(Batch.of_chains([Segment(holding, 0, 3)], IDS[:3], [1])).features is None
+
+
+class AddsInPlace(nn.Module):
+    """A layer that goes on in the memory of the one before it."""
+
+    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
+        return hidden.add_(1.0)
+
+
+def test_states_are_those_of_the_layer_even_if_the_next_one_writes_over_them() -> None:
+    layers = [AddsInPlace(), AddsInPlace()]
+    with recording(layers, torch.tensor([2, 0])) as states:
+        hidden = torch.arange(3.0)[None, :, None]
+        for layer in layers:
+            hidden = layer(hidden)
+    assert states[0].tolist() == [[3.0], [1.0]] and states[1].tolist() == [[4.0], [2.0]]

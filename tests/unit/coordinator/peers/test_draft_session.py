@@ -1,0 +1,26 @@
+"""One sequence at a draft."""
+
+import asyncio
+
+from coordinator.peers import DraftSession
+from specpair.options import SamplingOptions, SequenceOptions
+from tests.unit.coordinator.fake_language import continuation
+from tests.unit.coordinator.pair_bench import PROMPT, bench
+
+
+async def test_a_draft_holds_what_it_was_sent_and_not_what_was_committed_during_the_call() -> None:
+    """The round before may end meanwhile; a draft that was taken to hold its tokens would have to be opened again."""
+    async with bench() as b:
+        assert b.pair.draft is not None
+        options = SequenceOptions(sampling=SamplingOptions())
+        session = DraftSession(b.pair.draft, "ahead", len(PROMPT), options, timeout=2.0, cooldown=0.001)
+        history = list(PROMPT)
+        b.draft.delay = 0.1
+        call = asyncio.create_task(session.propose(1, history, 2))
+        await asyncio.sleep(0.05)
+        history += continuation(PROMPT, 2)
+        assert await call is not None
+        assert await session.propose(2, history, 2) is not None
+        assert len(b.draft.opened) == 1
+        await session.close()
+        await b.check_closed()
