@@ -157,9 +157,17 @@ class RunningPair:
         models = [self.target] if self.draft is None else [self.target, self.draft]
         async with asyncio.timeout(60):
             while any(len(model.host.sequences) for model in models):
+                drop_spares(self.target)
                 await asyncio.sleep(0.01)
         for model in models:
             await model.check_clean()
+
+
+def drop_spares(target: RunningModel) -> None:
+    """Texts whose scores nobody waits for any more are kept a while, in case they are asked for again."""
+    sequences = target.host.sequences
+    for held in [held for held in sequences._held.values() if held.is_spare]:
+        sequences.drop(held)
 
 
 @dataclass
