@@ -165,7 +165,7 @@ class RunningPair:
 
 def drop_spares(target: RunningModel) -> None:
     """Texts whose scores nobody waits for any more are kept a while, in case they are asked for again."""
-    sequences = target.host.sequences
+    sequences: Any = target.host.sequences
     for held in [held for held in sequences._held.values() if held.is_spare]:
         sequences.drop(held)
 
