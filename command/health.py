@@ -26,7 +26,7 @@ def health(
         float, typer.Option("--timeout", min=0.1, max=MAX_TIMEOUT, help="Seconds to wait for the answer.")
     ] = 3.0,
 ) -> None:
-    """Ask a service by gRPC's health protocol whether it is ready. Exits with status 0 only if it is."""
+    """Ask a service over the gRPC health protocol whether it is ready. Exits with status 0 only if it is."""
     status = health_pb2.HealthCheckResponse.ServingStatus.Name(_ask(address, timeout))
     if status != "SERVING":
         raise CommandError(f"{address} is {status}")

@@ -25,9 +25,9 @@ def info(
     json: JsonOption = False,
     no_color: NoColorOption = False,
 ) -> None:
-    """Show the pair that serves, its limits and its state.
+    """Show the running pair, its limits and its state.
 
-    Exits with status 0 only when the coordinator, the draft and the target are all ready.
+    Exits with status 0 only if the coordinator, the draft and the target are all ready.
     """
     pair = asyncio.run(_ask(address))
     if json:

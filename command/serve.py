@@ -42,8 +42,7 @@ OF_THE_COORDINATOR = (
     | options(ServerSecurity)
 )
 DRAFT_MODEL_HELP = (
-    "A local folder, a Hugging Face id, or `bundled`. Default: bundled for a drafter that needs a model, none for "
-    "others."
+    "A local folder, a Hugging Face id, or `bundled`. Default: bundled if the drafter needs a model, else none."
 )
 
 app = typer.Typer(no_args_is_help=True, help="Run one of the three services in this process.")
@@ -68,10 +67,10 @@ app = typer.Typer(no_args_is_help=True, help="Run one of the three services in t
     ),
 )
 def serve_draft(**values: Any) -> None:
-    """Serve the draft: it proposes tokens, by a model or without one.
+    """Serve the draft: it proposes tokens, with a model or without one.
 
-    `specpair serve draft --drafter ngram` loads no model, takes any vocabulary and proposes within a tenth of a
-    millisecond. A request may choose any other drafter for which everything is there.
+    `specpair serve draft --drafter ngram` loads no model, works with any vocabulary and proposes within a tenth of a
+    millisecond. A request may choose any other drafter whose model or table is loaded.
     """
     folder = model_to_load(values["model"], values["drafter"])
     config = configured(
@@ -99,7 +98,7 @@ def serve_draft(**values: Any) -> None:
     ),
 )
 def serve_target(**values: Any) -> None:
-    """Serve the target model: it verifies, and its text is what comes out."""
+    """Serve the target: its model verifies proposals and decides the text."""
     config = configured(EngineConfig, values, model=resolve_model(values["model"], "target"))
     server = server_config(values)
     with needing_torch():
@@ -135,7 +134,7 @@ def needing_torch() -> Iterator[None]:
     parameters(RUNNING, grace_seconds=30.0),
 )
 def serve_coordinator(**values: Any) -> None:
-    """Serve people: run the loop of draft and target for each request."""
+    """Serve the coordinator: it takes requests and runs the rounds of draft and target."""
     from coordinator.serve import serve
 
     server = server_config(values, max_message_bytes=MAX_REQUEST_BYTES, allowed_hosts=())

@@ -52,7 +52,7 @@ ConfigOption = Annotated[
         is_eager=True,  # before the others, whose defaults it sets
         callback=use_config,
         help="TOML file with values for flags: a section for each command, such as serve.draft, and a key for "
-        "each flag, without its dashes. Flags and the environment beat it.",
+        "each flag, without its dashes. Flags and environment variables take precedence.",
     ),
 ]
 

@@ -19,8 +19,7 @@ OtelOption = Annotated[
     typer.Option(
         "--otel",
         envvar=ENVIRONMENT_VARIABLE,
-        help="Send traces by OpenTelemetry, as its OTEL_* variables say; by default to localhost:4317. Needs "
-        "specpair[otel].",
+        help="Send OpenTelemetry traces as OTEL_* variables say; by default to localhost:4317. Needs specpair[otel].",
     ),
 ]
 

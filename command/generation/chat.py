@@ -41,12 +41,12 @@ MakePrinter = Callable[[], PlainPrinter | ColorPrinter]
 )
 def chat(
     system: Annotated[
-        str | None, typer.Option("--system", help="What the model is told before the conversation.")
+        str | None, typer.Option("--system", help="System message: what the model is told before the conversation.")
     ] = None,
     plain: Annotated[
         bool,
         typer.Option(
-            "--plain", help="For models without a chat format: lines and answers are one text, which the model goes on."
+            "--plain", help="For models without a chat format: they continue the plain text of all lines and answers."
         ),
     ] = False,
     *,
@@ -56,10 +56,10 @@ def chat(
 ) -> None:
     """Talk with the pair.
 
-    Each line is a message, sent with the whole conversation before it, and the answer is streamed. Ctrl-C stops the
-    answer, /new begins a new conversation, Ctrl-D ends. On a terminal, accepted proposals are green and the
-    target's own tokens after proposals blue; the numbers of each answer go to standard error. Lines may come from
-    a pipe or a file as well.
+    Each line is a message. It is sent with the whole conversation before it, and the answer is streamed. Ctrl-C stops
+    the answer, /new begins a new conversation, Ctrl-D exits. On a terminal, accepted proposals are green and the
+    target's own tokens after proposals blue. A summary of each answer goes to standard error. Lines may also come
+    from a pipe or a file.
     """
     options = completion_request("", **request_fields(values))
     if system is not None:

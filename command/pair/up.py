@@ -113,16 +113,15 @@ def up(
         typer.Option(
             "--draft",
             envvar="SPECPAIR_DRAFT_MODEL",
-            help="Draft: a folder, a Hugging Face id, bundled. Default: bundled for a drafter that needs a model, none "
-            "for others.",
+            help="Draft: a folder, Hugging Face id or bundled. Default: bundled if the drafter needs a model.",
         ),
     ] = None,
     target: Annotated[
         str,
-        typer.Option("--target", envvar="SPECPAIR_TARGET_MODEL", help="Target: a folder, a Hugging Face id, bundled."),
+        typer.Option("--target", envvar="SPECPAIR_TARGET_MODEL", help="Target: a folder, Hugging Face id or bundled."),
     ] = BUNDLED,
     *,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Leave the services' logs out.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Do not print the services' logs.")] = False,
     prompt: Annotated[
         str | None, typer.Option("--prompt", help="Generate one completion of this text, then stop everything.")
     ] = None,
@@ -131,7 +130,7 @@ def up(
 ) -> None:
     """Start draft, target and coordinator on this machine and keep them running until Ctrl-C.
 
-    The coordinator listens on --host, the models on the loopback interface. For other layouts start each
+    The coordinator listens on --host, draft and target on the loopback interface. For other layouts, start each
     service with `specpair serve`.
     """
     check_exposure(values["host"], configured(ServerSecurity, values))
