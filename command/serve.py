@@ -27,7 +27,7 @@ DRAFT_METRICS_PORT = 9051
 TARGET_METRICS_PORT = 9052
 STREAMS_PER_CLIENT = 64
 PEER = "peer_"
-"""Begins the options by which the coordinator reaches draft and target."""
+"""Prefix of the options for the coordinator's connections to draft and target."""
 RUNNING = options(ServerConfig, only=("grace_seconds", "log_format", "log_level"))
 OF_A_MODEL = {
     **options(ServerConfig, only=("host", "port", "metrics_port", "allowed_hosts", "max_streams_per_client")),
@@ -108,10 +108,10 @@ def serve_target(**values: Any) -> None:
 
 @contextmanager
 def needing_torch() -> Iterator[None]:
-    """Around the import of a service. Only there is torch loaded: the other commands start without it.
+    """Goes around the import of a service. Only that import loads torch: other commands start without it.
 
-    Its threads are told to sleep, not to spin, while they wait for each other: draft, target and coordinator often
-    share processors, and a thread that spins for one that is not running takes the processor that this one waits for.
+    OpenMP threads sleep while they wait for each other, instead of spinning: draft, target and coordinator often share
+    processors, and a spinning thread would take the processor from the thread that it waits for.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
@@ -144,5 +144,5 @@ def serve_coordinator(**values: Any) -> None:
 
 
 def server_config(values: dict[str, Any], **others: Any) -> ServerConfig:
-    """How a service listens, by the values of its options. Raises InvalidFieldError."""
+    """The server configuration from the values of the options. Raises InvalidFieldError."""
     return configured(ServerConfig, values, security=configured(ServerSecurity, values), **others)

@@ -1,4 +1,4 @@
-"""`specpair verify-exactness`: proof, on a running deployment, that speculation changes nothing."""
+"""`specpair verify-exactness`: tests on a running deployment that speculation changes nothing."""
 
 import asyncio
 import importlib.util
@@ -21,22 +21,22 @@ from specpair.errors import InvalidFieldError, SpecpairError
 from specpair.flags import SPECULATION
 from specpair.options import Rule, check_range
 
-if TYPE_CHECKING:  # they want scipy, which no other command needs
+if TYPE_CHECKING:  # they need scipy, which no other command needs
     from command.exactness.run import Wishes
     from specpair.exactness.plan import Settings
     from specpair.exactness.report import Report
 
 DRAWS = 300
 REPORT_WIDTH = 120
-"""Columns of the tables where no terminal says how many there are."""
+"""Width of the tables, in columns, if the output is not a terminal."""
 MIN_DRAWS = 20
 MAX_DRAWS = 10**6
 ALPHA = 1e-3
 CONCURRENCY = 16
-"""A quarter of the sequences that a model service takes: one that is full refuses, and the target goes on alone."""
+"""A quarter of the sequences of a model service: a full draft refuses, and the target goes on alone."""
 MAX_CONCURRENCY = 1024
 MAX_RUN_SEED = 2**53 - 1
-"""So that any JSON reader keeps it whole."""
+"""So that any JSON reader keeps it exactly."""
 
 RuleOption = Annotated[
     list[Rule] | None,

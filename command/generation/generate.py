@@ -68,5 +68,5 @@ def print_summary(summary: pb.GenerationSummary) -> None:
 
 
 def takes_colors(console: Console) -> bool:
-    """Whether a terminal is there that wants colours."""
+    """Whether the output is a terminal that may show colours."""
     return console.is_terminal and not console.is_dumb_terminal and not os.environ.get("NO_COLOR")

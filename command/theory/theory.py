@@ -30,7 +30,7 @@ from specpair.theory.points import Point, read_points, typical
 from specpair.theory.speedup import MAX_NUM_SPECULATIVE_TOKENS
 
 REPORT_WIDTH = 120
-"""Columns of the tables where no terminal says how many there are."""
+"""Width of the tables, in columns, if the output is not a terminal."""
 SHOWN = 12
 PLOTTED = (1, 2, 3, 5, 8)
 FORMATS = (".svg", ".png", ".pdf")

@@ -68,7 +68,7 @@ async def ask_all(coordinator: Endpoint, models: dict[str, Endpoint]) -> None:
 
 
 def view(coordinator: Endpoint, models: dict[str, Endpoint]) -> RenderableType:
-    """What is known at present."""
+    """The tables to show now."""
     latest = coordinator.latest
     if latest is None:
         return Text(f"{coordinator.url}: {coordinator.problem}", "yellow")
@@ -76,7 +76,7 @@ def view(coordinator: Endpoint, models: dict[str, Endpoint]) -> RenderableType:
     shown = top_view(state(latest.exposition), _stretches(coordinator), columns)
     if coordinator.problem is None:
         return shown
-    return Group(Text(f"{coordinator.url}: {coordinator.problem}; this is what it said last", "bold red"), shown)
+    return Group(Text(f"{coordinator.url}: {coordinator.problem}; these are its last figures", "bold red"), shown)
 
 
 async def _watch(coordinator: Endpoint, models: dict[str, Endpoint], interval: float, console: Console) -> None:
@@ -89,7 +89,7 @@ async def _watch(coordinator: Endpoint, models: dict[str, Endpoint], interval: f
 
 
 def _stretches(endpoint: Endpoint) -> list[Traffic]:
-    """The window, if there is more than one look to compare, and the time since the start."""
+    """The window, if there are two scrapes to compare, and the time since the start."""
     now, before = endpoint.latest, endpoint.earliest
     assert now is not None
     always = traffic(now.exposition, uptime(now.exposition, now.clock))

@@ -1,4 +1,4 @@
-"""`specpair trace`: where the time of a request went, as a file for ui.perfetto.dev."""
+"""`specpair trace`: where a request spent its time, as a file for ui.perfetto.dev."""
 
 import asyncio
 import json
