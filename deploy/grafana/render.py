@@ -1,4 +1,4 @@
-"""Draws panels of the dashboards from Prometheus data, for the documentation: `python -m deploy.grafana.render --seconds 300`."""
+"""Draws dashboard panels from Prometheus data, for the docs: `python -m deploy.grafana.render --seconds 300`."""
 
 import argparse
 import itertools
