@@ -78,9 +78,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     pair.add_argument(
         "--device", default="auto", help="device of both models and of the peers: auto, cpu, cuda or cuda:N"
     )
-    pair.add_argument(
-        "--threads", type=int, metavar="N", help="OMP_NUM_THREADS of every process (default: the defaults of users)"
-    )
+    pair.add_argument("--threads", type=int, metavar="N", help="OMP_NUM_THREADS of every process (default: not set)")
     work = parser.add_argument_group("the work")
     work.add_argument("--prompts", type=positive, metavar="N", help="number of held-out prompts (default 4)")
     work.add_argument(

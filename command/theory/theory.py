@@ -89,8 +89,8 @@ def show_speedup(
 ) -> None:
     """Show what each K gives compared with the target alone: tokens per round, speed, operations and reads.
 
-    The best K is marked. The oracle knows before each round how many tokens will be accepted: no method that verifies
-    its proposals can choose K better.
+    The best K is marked. The oracle knows before each round how many tokens will be accepted: no choice of K that
+    verifies its proposals can be faster.
 
     Example: a target step takes 50 ms, a draft step 5 ms, and four of five draft tokens are accepted:
     specpair theory speedup --acceptance 0.8 --cost-ratio 0.1

@@ -93,8 +93,8 @@ class ChannelSecurity:
         TlsFiles | None,
         Part(
             ca=Flag(
-                "Use TLS with {peer}; certificates must come from these authorities (PEM), or from the publicly "
-                "trusted ones: `system`.",
+                "Use TLS with {peer}; certificates must come from these authorities (PEM); `system` means the publicly "
+                "trusted ones.",
                 SECURITY,
                 metavar=FILE,
             ),

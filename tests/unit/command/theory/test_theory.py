@@ -88,12 +88,12 @@ def test_speedup_is_a_table_over_k_with_best_and_bound() -> None:
         (
             ["1", "0"],
             ["0", "1", "2", "64", "oracle"],
-            "best K = 64: 65.00 times the speed of the target alone, and no lo",
+            "best K = 64: 65.00 times the speed of the target alone; longer",
         ),
         (
             ["0.9,0.8,0.7", "0.1"],
             ["0", "1", "2", "3"],
-            "best K = 3: 2.40 times the speed of the target alone, and no long",
+            "best K = 3: 2.40 times the speed of the target alone; longer prop",
         ),
     ],
 )
@@ -129,7 +129,7 @@ def test_acceptance_shows_what_becomes_of_each_token() -> None:
     ]
     figures = {meaning.split(",")[0].split(":")[0]: value for meaning, value in rows[3:]}
     coupled = coupled_acceptance([0.5, 0.1, 0.4], [0.2, 0.5, 0.3])
-    assert figures["distance of the distributions"] == "0.4000"
+    assert figures["distance between the distributions"] == "0.4000"
     assert figures["token rule (and first token of a block)"] == "0.6000"
     assert figures["token rule with lenience 0.5"] == "0.7000"
     assert figures["coupled rule"] == f"{coupled:.4f}"
