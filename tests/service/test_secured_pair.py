@@ -142,7 +142,7 @@ async def test_the_command_line(tmp_path: Path) -> None:
         ):
             result = await secured.specpair(*arguments)
             assert result.exit_code == 0, result.output
-        for token, problem in ((None, "got no bearer token"), ("x" * 32, "got a bearer token that it does not know")):
+        for token, problem in ((None, "got no bearer token"), ("x" * 32, "got an unknown bearer token")):
             result = await secured.specpair("info", "--address", address, token=token)
             assert (result.exit_code, result.stdout) == (1, "")
             assert f"the coordinator at {address} {problem}: see --token-file and SPECPAIR_TOKEN" in result.stderr
