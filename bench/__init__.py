@@ -1,1 +1,1 @@
-"""Measurements. Speed is measured here, never by a timed test, and stated as ratios within one run."""
+"""Measurements. Speed is measured here, never by a timed test, and given as ratios within one run."""

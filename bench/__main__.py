@@ -1,16 +1,15 @@
-"""`python -m bench`: the pair against its peers, against theory and against itself; tables, then one JSON line.
+"""`python -m bench`: compares the pair with its peers, with theory and with itself; tables, then one JSON line.
 
-One run on one machine. Cases that are compared take turns, so that the noise of a shared machine hits all alike; ratios
-are paired by turn and come with a 95% interval. Results are kept in bench/results, with the machine they were measured
-on, and speedups are drawn there over the curves of theory. The sections, each of which also runs by itself as
-`python -m bench.NAME`:
+One run on one machine. Compared cases take turns, so that the noise of a shared machine affects all alike. Ratios are
+paired by turn and have a 95% interval. Results are saved in bench/results with a description of the machine, and
+speedups are plotted there over the curves of theory. The sections, which also run alone as `python -m bench.NAME`:
 
-  comparison   transformers generate and assisted generation, specpair at K = 0, at fixed K and adaptive
+  comparison   transformers' generate and assisted generation; specpair at K = 0, at fixed K and adaptive
   drafters     every drafter, adaptive, against K = 0; the n-gram drafter alone on repetitive prompts
-  streams      tokens per second of 16 streams against one
-  growth       time of a round against context, K, batch and vocabulary
-  tax          time of a round outside of its forward passes
-  forwards     single forward passes against the time to read the weights once
+  streams      tokens per second of 16 streams compared with one
+  growth       time of a round as context, K, batch and vocabulary grow
+  tax          time of a round outside its forward passes
+  forwards     single forward passes compared with the time to read the weights once
 """
 
 import argparse
@@ -32,7 +31,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m bench", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", nargs="+", choices=ALL, metavar="SECTION", help=f"some of them: {', '.join(ALL)}")
+    parser.add_argument(
+        "--only", nargs="+", choices=ALL, metavar="SECTION", help=f"run only these sections: {', '.join(ALL)}"
+    )
     add_options(parser)
     arguments = parser.parse_args()
     wanted = [name for name in ALL if name in (arguments.only or ALL)]
@@ -47,7 +48,7 @@ def main() -> None:
 
 
 async def measure(wanted: Sequence[str], options: BenchOptions, progress: Progress, report: Report) -> None:
-    """The sections, one after the other. They load torch, for which `--help` need not wait."""
+    """The sections, one after the other. Imported here: they load torch, which `--help` does not need."""
     from bench.drafters import measure_repetitive, without_draft_model
     from bench.forwards import measure_forwards
     from bench.tax import measure_tax
@@ -72,7 +73,7 @@ async def measure(wanted: Sequence[str], options: BenchOptions, progress: Progre
 
 
 def section_in_arena(name: str) -> Callable[[Arena], Awaitable[Section]]:
-    """What measures a section of IN_ARENA."""
+    """The function that measures a section of IN_ARENA."""
     from bench.comparison import compare
     from bench.drafters import measure_drafters
     from bench.growth import measure_growth

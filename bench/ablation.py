@@ -1,7 +1,7 @@
-"""What each piece of adaptive K is worth, by simulation: the controller with a piece taken away, against the whole.
+"""What each piece of adaptive K gains, by simulation: the controller without the piece, against the whole.
 
-108 simulated pairs: acceptance, the draft's cost, a row's cost and the load in all combinations; the length of outputs,
-the network, contention and unrest are drawn at random for each. All see the same pairs, texts and seeds.
+108 simulated pairs: all combinations of acceptance, the draft's cost, a row's cost and the load. The length of outputs,
+the network, contention and unrest are random for each pair. All variants get the same pairs, texts and seeds.
 """
 
 import argparse
@@ -44,7 +44,7 @@ PIECES: Mapping[str, Sequence[tuple[object, str, Any]]] = {
     "the trial's settling": [(plain_trial, "SETTLING", 0)],
     "the trial's wait after a clear gain": [(plain_trial, "CLEAR_GAIN", NEVER)],
 }
-"""What is taken away (or replaced by what), and how."""
+"""The piece that is removed (or its replacement), and the patches that do it."""
 COLUMNS = {
     "piece": "{}",
     "ratio|to the whole": "{:.3f}",
@@ -73,7 +73,7 @@ def without(piece: str) -> Iterator[None]:
 
 
 def compare(rates: Sequence[float], others: Sequence[float]) -> tuple[float, float]:
-    """The ratio of the rates in the same cells: its geometric mean, and half its 95 % interval."""
+    """The ratio of the rates in the same cells: geometric mean, and half of the 95 % interval."""
     logs = [math.log(rate / other) for rate, other in zip(rates, others, strict=True)]
     return math.exp(fmean(logs)), 1.96 * stdev(logs) / math.sqrt(len(logs))
 
@@ -81,8 +81,15 @@ def compare(rates: Sequence[float], others: Sequence[float]) -> tuple[float, flo
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.ablation", description=__doc__)
     parser.add_argument("--seeds", type=int, default=2, help="repetitions of each pair (default 2)")
-    parser.add_argument("--tokens", type=int, default=6000, help="of each simulation (default 6000)")
-    parser.add_argument("--pieces", nargs="+", choices=PIECES, default=list(PIECES), metavar="PIECE")
+    parser.add_argument("--tokens", type=int, default=6000, help="tokens of each simulation (default 6000)")
+    parser.add_argument(
+        "--pieces",
+        nargs="+",
+        choices=PIECES,
+        default=list(PIECES),
+        metavar="PIECE",
+        help="pieces to remove, one at a time",
+    )
     parser.add_argument("--no-save", action="store_true", help="do not write bench/results/ablation.json")
     options = parser.parse_args()
     progress, every = Progress(), list(cells())
@@ -112,7 +119,7 @@ def main() -> None:
 def row_of(
     piece: str, rates: Sequence[float], whole: Sequence[float], best: Sequence[float], plain: Sequence[float]
 ) -> dict[str, Any]:
-    """Ratios to the whole controller, to the best fixed K of each pair, and to K = 0 where that is the best."""
+    """Ratios to the whole controller, to the best fixed K of each pair, and to K = 0 if that is the best."""
     ratio, half = compare(rates, whole)
     off = [own / none for own, none, most in zip(rates, plain, best, strict=True) if none == most]
     return {

@@ -1,4 +1,4 @@
-"""A section of the bench that runs by itself."""
+"""Runs one section of the bench alone."""
 
 import argparse
 import asyncio

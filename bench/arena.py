@@ -1,4 +1,4 @@
-"""Where cases meet: the services of a pair and a transformers process over the same weights, one of them working."""
+"""What compared cases run on: the services of a pair and a transformers process over the same weights."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
@@ -29,14 +29,14 @@ class Arena:
     prompts: list[list[int]]
     stub: CoordinatorServiceStub
     transformers: TransformersPeer | None
-    """None where nothing is compared with it."""
+    """None if nothing is compared with it."""
 
     async def run(self, turn: Turn) -> Output:
-        """One turn; while one side works, the other waits for its next request and takes no processor time."""
+        """One turn; while one side works, the other waits and takes no processor time."""
         return await self.generate(turn, group(self.prompts, turn))
 
     async def generate(self, turn: Turn, prompts: list[list[int]]) -> Output:
-        """A turn with prompts of its own."""
+        """A turn with the given prompts."""
         if turn.case.peer is Peer.SPECPAIR:
             return await generate(self.stub, turn.case, prompts, self.options.max_tokens, turn.seed)
         assert self.transformers is not None, "the process was not asked for"
@@ -57,7 +57,7 @@ async def in_arena(
     with_transformers: bool = False,
     prompts: list[list[int]] | None = None,
 ) -> Result:
-    """Starts what is needed, works, stops it. Prompts are the held-out ones unless there are others.
+    """Starts the services, runs the work, stops the services. Without `prompts` it takes the held-out ones.
 
     Raises CommandError if a service ends.
     """

@@ -7,7 +7,7 @@ from specpair.options import Drafter, Rule
 
 
 class Peer(StrEnum):
-    """Who generates."""
+    """What generates the text."""
 
     GENERATE = "generate"
     """`transformers` generate, with its default cache."""
@@ -30,13 +30,13 @@ class Case:
     num_speculative_tokens: int | None = None
     """Tokens per proposal; None leaves them to the peer."""
     drafter: Drafter | None = None
-    """specpair: what proposes; None is the draft service's own choice."""
+    """specpair: the drafter; None is the draft service's default."""
     rule: Rule = Rule.BLOCK
     """specpair: how proposals are judged."""
 
     @property
     def name(self) -> str:
-        """How a table calls it."""
+        """The name in tables."""
         if self.peer in (Peer.GENERATE, Peer.GENERATE_STATIC):
             return self.peer.value
         own = "adaptive" if self.peer is Peer.SPECPAIR else "default"
@@ -59,5 +59,5 @@ class Case:
         return Case(peer=Peer.GENERATE, temperature=self.temperature, batch_size=self.batch_size)
 
     def batched(self, size: int) -> "Case":
-        """The same with so many prompts at the same time."""
+        """The same case with `size` prompts at the same time."""
         return replace(self, batch_size=size)

@@ -1,14 +1,14 @@
-"""`python -m bench.comparison`: transformers generate and assisted generation against specpair, on the same pair.
+"""`python -m bench.comparison`: specpair compared with transformers' generate and assisted generation, on one pair.
 
 All cases generate from the same prompts, with the same lengths, weights and types, and take turns. specpair runs in
-its three processes and is measured at the client; transformers runs in a process of its own. Speeds leave the first
-tokens out, and with them the pass over the prompt. Ratios are of speeds in turns on the same prompt, side by side,
-with a 95% interval from a bootstrap over prompts and repetitions.
+its three processes and is measured at the client; transformers runs in its own process. Speeds exclude the first
+tokens and so the pass over the prompt. Ratios compare speeds of neighbouring turns on the same prompt; their 95%
+interval comes from a bootstrap over prompts and repetitions.
 
-Assisted generation proposes with each K and as the library does by default (up to 20 tokens, stopping where the draft
-is unsure); `best` is whichever of them was fastest. Predictions are Theorem 3.8 of Leviathan et al. with the acceptance
-and the costs that the very same rounds had: what is missing from them is spent outside of draft and verification, or
-on a target pass that takes longer with more rows.
+Assisted generation runs with each K and with the library's default (up to 20 tokens, stopping where the draft is
+unsure); `best` is the fastest of these. Predictions are Theorem 3.8 of Leviathan et al. with the acceptance and the
+costs of the same rounds. What a measured speedup lacks is time outside draft and verification, or a target pass that
+takes longer with more rows.
 """
 
 from collections.abc import Sequence
@@ -74,13 +74,13 @@ class Row:
     temperature: float
     batch_size: int
     num_speculative_tokens: int | None
-    """None where the peer decides."""
+    """None if the peer decides."""
     tokens_per_second: float
     """Median over prompts and repetitions."""
     to_generate: Estimate
     """Speed as a multiple of `transformers` generate."""
     to_assisted: Estimate | None
-    """Speed as a multiple of the fastest kind of assisted generation; it takes one prompt at a time."""
+    """Speed as a multiple of the fastest assisted generation, which takes one prompt at a time."""
     to_plain: Estimate
     """Speed as a multiple of specpair at K = 0."""
     acceptance_rate: float | None
@@ -92,7 +92,7 @@ class Row:
     predicted: float | None
     """Speedup by Theorem 3.8, from all turns together."""
     predicted_iid: float | None
-    """The same if every draft token were accepted as often as the first."""
+    """The same, if every draft token were accepted as often as the first."""
     share_of_prediction: Estimate | None
     """Measured speedup over the peer's own plain decoding, as a multiple of the predicted one, turn by turn."""
     draft_ms: float
@@ -104,11 +104,11 @@ class Row:
     same_text: float | None
     """At T = 0: share of the outputs that equal those of specpair at K = 0."""
     all_tokens_per_second: list[float]
-    """Of each turn, by prompt and repetition."""
+    """Speed of each turn, by prompt and repetition."""
 
 
 def cases_of(options: BenchOptions) -> list[Case]:
-    """Who is compared: assisted generation can only do one prompt at a time."""
+    """The compared cases; assisted generation can only run one prompt at a time."""
     return [
         case
         for batch_size in options.batch_sizes
@@ -151,10 +151,10 @@ async def compare(arena: Arena) -> Section:
 
 
 def notes_of(facts: dict[str, object]) -> list[str]:
-    """What the figures do not hold."""
+    """What the figures do not show."""
     if str(facts["device"]) == "cpu":
         return []
-    return ["on a GPU the passes of transformers are not timed by themselves: all of its rounds is under other"]
+    return ["on a GPU the passes of transformers are not timed separately: its whole rounds are under other"]
 
 
 def blocks(options: BenchOptions) -> list[list[Case]]:
@@ -172,7 +172,7 @@ def tables_of(options: BenchOptions, block: list[Case], rows: Sequence[Row]) -> 
     title = f"T = {temperature:g}, batch {batch_size}, {options.label}"
     return [
         Table(title=f"{title}: speed", columns=SPEED_COLUMNS, rows=own),
-        Table(title=f"{title}: what a round is made of", columns=ROUND_COLUMNS, rows=own),
+        Table(title=f"{title}: parts of a round", columns=ROUND_COLUMNS, rows=own),
     ]
 
 
@@ -182,7 +182,7 @@ def rows_of(block: list[Case], measurements: Sequence[Measurement]) -> list[Row]
 
 
 def best_assisted(block: list[Case], measurements: Sequence[Measurement]) -> Case | None:
-    """Assisted generation as it was fastest, by the median over its turns; None if there is none in the block."""
+    """The fastest assisted generation, by the median over its turns; None if the block has none."""
     assisted = [case for case in block if case.peer is Peer.ASSISTED]
     return max(assisted, key=lambda case: median_speed(case, measurements), default=None)
 
@@ -224,7 +224,7 @@ def row_of(case: Case, best: Case | None, measurements: Sequence[Measurement]) -
 
 
 def points_of(rows: Sequence[Row]) -> list[Point]:
-    """Fixed K as points over the curves of theory; acceptance is what gives the measured tokens a round."""
+    """Fixed K as points over the curves of theory; their acceptance gives the measured tokens per round."""
     return [
         Point(
             label=f"{row.peer}, T = {row.temperature:g}, batch {row.batch_size}",

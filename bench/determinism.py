@@ -1,6 +1,6 @@
-"""`python -m bench.determinism`: what the deterministic mode costs, and how often near-ties flip without it.
+"""`python -m bench.determinism`: the cost of the deterministic mode, and how often near-ties flip without it.
 
-In process, on the bundled target: the plain and the deterministic runner share its weights, and take turns.
+In this process, on the bundled target: the plain and the deterministic runner share its weights and take turns.
 """
 
 import argparse
@@ -33,7 +33,7 @@ Dtype = Literal["float32", "bfloat16"]
 PROMPT_TOKENS = 64
 PREFILL_TOKENS = 512
 POSITION = 300
-"""Where verification is timed; the repetitions move on from there through all places within a chunk."""
+"""Where verification is timed first; the repetitions go through all positions within a chunk."""
 COMPANY = 16
 K = 5
 
@@ -60,12 +60,12 @@ class Continuation:
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.determinism", description=__doc__)
-    parser.add_argument("--model", default=BUNDLED, help="folder or Hugging Face id (default bundled: its target)")
-    parser.add_argument("--repeats", type=int, default=32, help="passes timed of each kind (default 32)")
-    parser.add_argument("--prompts", type=int, default=16, help="held-out texts to go on from (default 16)")
-    parser.add_argument("--tokens", type=int, default=64, help="tokens to generate for each (default 64)")
+    parser.add_argument("--model", default=BUNDLED, help="folder or Hugging Face id (default: the bundled target)")
+    parser.add_argument("--repeats", type=int, default=32, help="timed passes of each kind (default 32)")
+    parser.add_argument("--prompts", type=int, default=16, help="number of held-out prompts (default 16)")
+    parser.add_argument("--tokens", type=int, default=64, help="tokens to generate per prompt (default 64)")
     parser.add_argument(
-        "--bfloat16-tokens", type=int, default=256, help="tokens to generate in bfloat16, all in all (default 256)"
+        "--bfloat16-tokens", type=int, default=256, help="tokens to generate in bfloat16, in total (default 256)"
     )
     arguments = parser.parse_args()
     model = resolve_model(arguments.model, "target")
@@ -94,7 +94,7 @@ def tokenized_prompts(model: str, count: int) -> list[list[int]]:
 
 
 def measure_costs(runners: Runners, prompts: list[list[int]], repeats: int) -> Iterator[dict[str, object]]:
-    """One row for each kind of pass; `speed_ratio` is deterministic to plain, above 1 if it were faster."""
+    """One row for each kind of pass; a `speed_ratio` above 1 means that deterministic is faster than plain."""
     text = [token for prompt in prompts for token in prompt] * (1 + PREFILL_TOKENS // PROMPT_TOKENS)
     prefill = text[:PREFILL_TOKENS]
     yield compare(
@@ -121,7 +121,7 @@ def compare(name: str, runners: Runners, repeats: int, run: Callable[[Runner, in
     for repeat in range(max(2, repeats) + 1):
         for kind, runner in runners.items():
             times[kind].append(run(runner, repeat))
-    plain, deterministic = (median(times[kind][1:]) for kind in times)  # the first is there to warm up
+    plain, deterministic = (median(times[kind][1:]) for kind in times)  # the first warms up
     return {
         "pass": name,
         "plain_ms": 1000 * plain,
@@ -131,7 +131,7 @@ def compare(name: str, runners: Runners, repeats: int, run: Callable[[Runner, in
 
 
 def time_prefill(runner: Runner, token_ids: list[int]) -> float:
-    """Seconds for a prompt, from the first position on."""
+    """Seconds for the prefill of a prompt."""
     holding = runner.cache.open([])
     started = time.perf_counter()
     feed(runner, [holding], [token_ids], rows=1)
@@ -141,7 +141,7 @@ def time_prefill(runner: Runner, token_ids: list[int]) -> float:
 
 
 def time_verification(runner: Runner, holdings: list[Holding], chunks: list[list[int]], position: int) -> float:
-    """Seconds of one pass that feeds a chunk of each sequence behind `position` and wants all rows."""
+    """Seconds of one pass that feeds a chunk to each sequence after `position` and computes all rows."""
     for holding in holdings:
         runner.cache.truncate_to(holding, position)
     started = time.perf_counter()
@@ -150,9 +150,9 @@ def time_verification(runner: Runner, holdings: list[Holding], chunks: list[list
 
 
 def count_flips(dtype: Dtype, runners: Runners, prompts: list[list[int]], count: int) -> Iterator[dict[str, object]]:
-    """For each runner, how the greedy choices of a sequence alone compare with those in company.
+    """For each runner, compares the greedy choices of a sequence alone with those in a batch.
 
-    Alone each token is a pass of one row. In company 16 sequences verify K tokens of that same text in one pass.
+    Alone, each token is a pass of one row. In a batch, 16 sequences verify K tokens of the same texts in one pass.
     """
     for kind, runner in runners.items():
         alone = [continue_alone(runner, prompt, count) for prompt in prompts]
@@ -189,7 +189,7 @@ def continue_alone(runner: Runner, prompt: list[int], count: int) -> Continuatio
 
 
 def continue_in_company(runner: Runner, prompts: list[list[int]], alone: list[Continuation], k: int) -> list[Tensor]:
-    """The logits of the same tokens, as a draft that is always right would have them verified, all together."""
+    """The logits of the same tokens, verified in one batch as with a draft that is always right."""
     holdings = [runner.cache.open([]) for _ in prompts]
     parts = [feed(runner, holdings, prompts, rows=1).split(1)]
     count = len(alone[0].token_ids)

@@ -1,7 +1,7 @@
-"""`python -m bench.drafters`: whether speculation is ever slower than none, whatever proposes.
+"""`python -m bench.drafters`: whether speculation is ever slower than plain decoding, with each drafter.
 
-Every drafter that the draft service has, adaptively, at each temperature and batch size, against K = 0 in the same
-turns. Then the n-gram drafter alone, in a draft service without a model, on prompts that repeat themselves.
+Every drafter of the draft service, with adaptive K, at each temperature and batch size, against K = 0 in the same
+turns. Then the n-gram drafter alone, in a draft service without a model, on repetitive prompts.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from specpair.rpc.messages import drafter_from_proto
 
 NEVER_SLOWER = 0.97
 PERIOD = 24
-"""Tokens after which the repetitive prompt begins again."""
+"""Tokens after which the repetitive prompt repeats."""
 REPETITIVE_K = 5
 COLUMNS = {
     "drafter": "{}",
@@ -48,7 +48,7 @@ class Row:
 
     drafter: str
     num_speculative_tokens: int | None
-    """None where the service decides."""
+    """None if the service decides."""
     temperature: float
     batch_size: int
     tokens_per_second: float
@@ -65,7 +65,7 @@ class Row:
 
 
 async def measure_drafters(arena: Arena) -> Section:
-    """The section of the report; the n-gram drafter alone is measured in a pair of its own, after this one."""
+    """The section of the report; the n-gram drafter alone is measured later, in its own pair."""
     options = arena.options
     cases = cases_of(options, await drafters_of(arena))
     measurements = await arena.measure(turns(cases, options.prompts, options.repetitions, SEED))
@@ -77,7 +77,7 @@ async def measure_drafters(arena: Arena) -> Section:
 
 
 async def drafters_of(arena: Arena) -> list[Drafter]:
-    """What the draft service can propose with."""
+    """The drafters of the draft service."""
     info = await arena.pair_info()
     found = [drafter_from_proto(number) for number in info.draft.drafters]
     return [drafter for drafter in found if drafter is not None]
@@ -115,7 +115,7 @@ def row_of(case: Case, measurements: Sequence[Measurement]) -> Row:
 
 
 def verdict(to_plain: Estimate) -> str:
-    """What an interval says about the rule that adaptive is never below 0.97 of K = 0."""
+    """The verdict of an interval on the rule that adaptive is never below 0.97 of K = 0."""
     if to_plain.low >= NEVER_SLOWER:
         return "not slower"
     return "slower" if to_plain.high < NEVER_SLOWER else "within noise"
@@ -144,7 +144,7 @@ async def measure_repetitive(arena: Arena) -> Section:
 
 
 def repetitive_prompts(options: BenchOptions) -> list[list[int]]:
-    """Held-out text that begins again every few tokens, as many prompts as others have."""
+    """Held-out text that repeats every few tokens, with the usual number of prompts."""
     text = long_prompt(options.target, options.prompts * PERIOD)
     pieces = [text[start : start + PERIOD] for start in range(0, len(text), PERIOD)]
     return [(piece * (1 + options.prompt_tokens // PERIOD))[: options.prompt_tokens] for piece in pieces]

@@ -15,11 +15,11 @@ class Expansion(NamedTuple):
     folder: Path
     label: str
     note: str
-    """What has to stand beside every figure that was measured with it."""
+    """The note for every figure that was measured with it."""
 
 
 def expansion_of(name: str, dtype: str) -> Expansion:
-    """The expansion of a preset or of a Llama 3.2 shape; written at the first call. Raises ExpansionError."""
+    """The expansion of a preset or a Llama 3.2 shape, made at the first call. Raises ExpansionError."""
     from models.expand.recipe import expanded_target  # torch and transformers, which other measurements load later
 
     size = LLAMA_3_2.get(name, name)
@@ -39,5 +39,5 @@ def describe(recipe: dict[str, Any]) -> str:
 
 
 def stored_dtype(dtype: str) -> str:
-    """The type in which checkpoints are stored, bfloat16 unless another is asked for; each peer computes in its own."""
+    """The type of the stored checkpoint, by default bfloat16; each peer computes in its own type."""
     return "bfloat16" if dtype == "auto" else dtype

@@ -1,4 +1,4 @@
-"""The figures of a case, from all of its turns."""
+"""The figures of a case, from all its turns."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,14 +19,14 @@ class RoundMeans:
     verify_ms: float
     """The target's forward pass and verification."""
     network_ms: float
-    """On the way to both services (RPC and encoding) and in their queues."""
+    """Calls to both services (RPC and encoding) and time in their queues."""
     other_ms: float
-    """All else until the tokens are with the client: the coordinator's loop and the way to the client. Of
+    """Everything else until the client has the tokens: the coordinator's loop and the way to the client. For
     `transformers`, everything outside the forward passes."""
     total_ms: float
     work_share: float
-    """Of the round, what draft and target worked: how near the loop is to the theorem's, which knows nothing else. A
-    speedup over K = 0 can hide the rest, since K = 0 has its own."""
+    """Share of the round in which draft and target worked: the theorem counts only these. A speedup over K = 0 can
+    hide the rest, since K = 0 has overhead too."""
 
     @classmethod
     def of(cls, counts: Counts, output_seconds: float) -> "RoundMeans":
@@ -46,16 +46,16 @@ class RoundMeans:
 
 @dataclass(frozen=True, kw_only=True)
 class Acceptance:
-    """What became of the proposals of a case."""
+    """The acceptance of a case."""
 
     rate: float | None
-    """Accepted per proposed token; None if none was."""
+    """Accepted per proposed token; None without proposals."""
     first: float | None
-    """The same of the first token of each proposal: alpha of Leviathan et al., free of K."""
+    """The same for the first token of each proposal: alpha of Leviathan et al., independent of K."""
     tokens_per_round: float
     drafted_per_round: float
     per_position: tuple[float, ...]
-    """Of the proposals that have a token at each position, the share that was accepted up to it."""
+    """For each position, the share of the proposals with a token there that were accepted up to it."""
 
     @classmethod
     def of(cls, counts: Counts, tokens: int) -> "Acceptance":
@@ -72,20 +72,20 @@ class Acceptance:
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction:
-    """What Theorem 3.8 of Leviathan et al. ("Fast Inference from Transformers via Speculative Decoding") makes of the
-    measured acceptance and cost."""
+    """The prediction of Theorem 3.8 of Leviathan et al. ("Fast Inference from Transformers via Speculative Decoding")
+    from the measured acceptance and cost."""
 
     cost_ratio: float
-    """c: a draft token's time over that of a target pass, as these very rounds took them."""
+    """c: the time of a draft token over that of a target pass, in the same rounds."""
     speedup: float
-    """Over the target alone, with what was accepted at each position; holds for rounds of different K."""
+    """Speedup over the target alone, from the acceptance at each position; K may differ between rounds."""
 
     @classmethod
     def of(cls, counts: Counts, tokens: int) -> "Prediction | None":
-        """None where nothing was proposed or no time was taken.
+        """None without proposals or measured times.
 
-        Tokens a round over 1 + c K, K being its mean over the rounds. For one K this is the theorem with its first
-        factor, Equation (1), as measured, and not from an acceptance that is the same at each position.
+        Tokens per round over 1 + c K, where K is the mean over the rounds. For a fixed K this is the theorem with its
+        first factor, Equation (1), measured instead of computed from one acceptance for all positions.
         """
         if not counts.drafted or not counts.verify_seconds:
             return None
@@ -96,7 +96,7 @@ class Prediction:
 
 
 def equivalent_acceptance(tokens_per_round: float, num_speculative_tokens: int) -> float:
-    """The acceptance that, the same at each position, gives so many tokens a round: Equation (1) solved for alpha."""
+    """The acceptance, equal at each position, that gives these tokens per round: Equation (1) solved for alpha."""
     low, high = 0.0, 1.0
     for _ in range(60):
         middle = (low + high) / 2
@@ -141,6 +141,6 @@ def share_of_prediction(
 
 
 def same_text(outputs: Mapping[tuple[int, int], Output], others: Mapping[tuple[int, int], Output]) -> float:
-    """Share of the outputs that equal the others' in the same turns."""
+    """Share of the outputs that equal those of the other case in the same turns."""
     pairs = [pair for key in outputs for pair in zip(outputs[key].token_ids, others[key].token_ids, strict=True)]
     return sum(own == other for own, other in pairs) / len(pairs)

@@ -1,10 +1,10 @@
-"""`python -m bench.forwards`: how near single forward passes are to their floor, and to transformers' own.
+"""`python -m bench.forwards`: single forward passes compared with their floor and with those of transformers.
 
-The floor is the time to read the weights once: a plain sum over as many bytes, by as many threads, in the same run. It
-is measured twice: for the bytes of the type that is computed in, and for those of the checkpoint, often half of them.
-Passes are those of the model runner that the services use, in this process, for one sequence, with as many threads as
-it has there; transformers' are those of the same model with its own attention and its default cache. Each is timed in
-bursts that take turns.
+The floor is the time to read the weights once: a plain sum over as many bytes, with as many threads, in the same run.
+It is measured twice: for the weights in the type of the computation, and for those of the checkpoint, often half as
+many bytes. Our passes run the services' model runner in this process, for one sequence, with the services' number of
+threads. The passes of transformers run the same model with its own attention and default cache. All are timed in bursts
+that take turns.
 """
 
 import time
@@ -53,19 +53,19 @@ class Row:
     model: str
     """target or draft."""
     rows: int
-    """Tokens fed, all of whose logits are wanted."""
+    """Tokens fed; all their logits are computed."""
     context: int
     """Tokens in the cache before them."""
     ms: float
     floor_ms: float
-    """To read the weights in the type that is computed in."""
+    """Time to read the weights in the type of the computation."""
     to_floor: Estimate
     stored_floor_ms: float
-    """To read the weights as the checkpoint has them."""
+    """Time to read the weights in the type of the checkpoint."""
     to_stored_floor: Estimate
     transformers_ms: float
     to_transformers: Estimate
-    """Time as a multiple of transformers' own."""
+    """Time as a multiple of that of transformers."""
 
 
 class PlainModel:
@@ -83,7 +83,7 @@ class PlainModel:
 
     @property
     def read_bytes(self) -> int:
-        """Bytes of the weights that every pass reads: all but input embeddings that no other layer shares."""
+        """Bytes of the weights that every pass reads: all except input embeddings that no other layer uses."""
         embeddings = self._model.get_input_embeddings().weight
         is_shared = embeddings is self._model.get_output_embeddings().weight
         sizes = (p.numel() * p.element_size() for p in self._model.parameters() if p is not embeddings or is_shared)
@@ -96,13 +96,13 @@ class PlainModel:
 
     @torch.inference_mode()
     def hold(self, token_ids: list[int]) -> None:
-        """Fills the cache with these tokens alone."""
+        """Fills the cache with only these tokens."""
         self._cache = DynamicCache(config=self._model.config)
         self._feed(token_ids)
 
     @torch.inference_mode()
     def pass_seconds(self, chunk: list[int]) -> float:
-        """Seconds of one pass over the chunk behind the tokens that are held; they stay as they were."""
+        """Seconds of one pass over the chunk after the held tokens; the cache is restored afterwards."""
         started = time.perf_counter()
         self._feed(chunk)
         synchronize()
@@ -144,7 +144,7 @@ def measure_context(
     repetitions: int,
     progress: Progress,
 ) -> list[Row]:
-    """All row counts at one context: the floor, our pass and transformers' take turns."""
+    """All row counts at one context: the floor, our pass and that of transformers take turns."""
     held, following = token_ids[:context], token_ids[context:]
     plain.hold(held)
     with ExitStack() as stack:
@@ -166,7 +166,7 @@ def bound(timed: Callable[[list[int]], float], chunk: list[int]) -> Subject:
 
 
 def floor(byte_count: int, device: torch.device) -> Subject:
-    """Reads so many bytes once, where the model's weights lie."""
+    """Reads this many bytes once, on the model's device."""
     numbers = torch.ones(byte_count // 4, dtype=torch.float32, device=device)
 
     def read() -> float:

@@ -1,8 +1,8 @@
 """`python -m bench.growth`: how the time of a round grows with context, K, batch and vocabulary.
 
-Each of the four is varied by itself, at T = 1, and a line is fitted. Context, K and batch are varied on the pair of the
-run; the vocabulary on small pairs of random weights. Of each round the forward passes are timed apart, in turns with
-the requests, so that the slope of all else shows.
+Each of the four is varied alone, at T = 1, and a line is fitted. Context, K and batch are varied on the run's pair, the
+vocabulary on small pairs with random weights. The forward passes of each round are timed separately, in turns with
+the requests, which shows the slope of everything else.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ KS = (0, 1, 2, 3, 5, 8)
 BATCH_SIZES = (1, 2, 4, 8, 16)
 VOCABULARIES = (4096, 32000, 128256)
 BASE_KS = (0, 5)
-"""For which context and batch are varied."""
+"""K for which context and batch are varied."""
 TOKENS = 48
 REPETITIONS = 5
 COLUMNS = {
@@ -47,7 +47,7 @@ SLOPE_COLUMNS = {
     "round|round": "{:.4f}",
     "forward|forward passes": "{:.4f}",
     "outside|outside": "{:.4f}",
-    "reason|what there is more of": "{}",
+    "reason|what increases": "{}",
 }
 REASONS = {
     "context": "keys and values that attention reads and, in the drafters and penalties, tokens to look at",
@@ -73,13 +73,13 @@ class Slope:
 
     varied: str
     num_speculative_tokens: int | None
-    """At which K; None where K itself is varied."""
+    """The K of the rounds; None if K itself is varied."""
     unit: int
     round: float
     forward: float
     outside: float
     reason: str
-    """What there is more of."""
+    """What increases with it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +93,7 @@ class Sweep:
 
 
 def sweeps(options: BenchOptions, max_model_len: int) -> list[Sweep]:
-    """What is varied on the pair of the run, as far as its sequences may get."""
+    """What is varied on the pair of the run, up to its longest sequence."""
     contexts = [context for context in CONTEXTS if context + TOKENS <= max_model_len]
     ks, sizes = KS, BATCH_SIZES
     if options.is_quick:
@@ -114,7 +114,7 @@ def setting(context: int, k: int, batch_size: int = 1) -> Setting:
 
 
 async def measure_growth(arena: Arena) -> Section:
-    """The section of the report. For the vocabularies it starts pairs of its own."""
+    """The section of the report. For the vocabularies it starts its own pairs."""
     options = arena.options
     own = replace(arena, options=replace(options, max_tokens=TOKENS // 3 if options.is_quick else TOKENS))
     planned = sweeps(options, (await arena.pair_info()).target.max_model_len)
@@ -168,7 +168,7 @@ def slopes_of(rows: Sequence[Row]) -> list[Slope]:
 
 
 def slope_of(varied: str, k: int | None, unit: int, rows: Sequence[Row]) -> Slope:
-    """By least squares over the rows; over K >= 1 where K is varied, since 0 leaves the draft out altogether."""
+    """By least squares over the rows; if K is varied, over K >= 1, since K = 0 does not use the draft."""
     rows = [row for row in rows if varied != "K" or row.value > 0]
     xs = [row.value / unit for row in rows]
     return Slope(

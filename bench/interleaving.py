@@ -1,4 +1,4 @@
-"""The order of a run: cases take turns, so that the noise of a shared machine hits all of them alike."""
+"""The order of a run: cases take turns, so that the noise of a shared machine affects all alike."""
 
 import random
 from collections.abc import Awaitable, Callable, Iterator, Sequence
@@ -13,8 +13,8 @@ Run = Callable[[Turn], Awaitable[Output]]
 def turns(cases: Sequence[Case], prompts: int, repetitions: int, seed: int) -> list[Turn]:
     """Every case on every prompt in every repetition.
 
-    Cases of one temperature and batch size, which are compared with each other, follow each other on one prompt, in an
-    order that is shuffled each time. A batch takes as many prompts at once as it has places, so it has fewer groups.
+    Cases of one temperature and batch size are compared, so they run one after the other on one prompt, in an order
+    shuffled each time. A batch of n takes n prompts at once, so there are fewer groups.
     """
     shuffler = random.Random(seed)
     order: list[Turn] = []
@@ -33,13 +33,13 @@ def group_count(prompts: int, batch_size: int) -> int:
 
 
 def group(prompts: Sequence[list[int]], turn: Turn) -> list[list[int]]:
-    """The prompts of a turn: as many as its batch has places, from the first again where there are too few."""
+    """The prompts of a turn, one for each place of its batch; they repeat from the first if there are too few."""
     size = turn.case.batch_size
     return [prompts[(turn.prompt * size + place) % len(prompts)] for place in range(size)]
 
 
 async def measure(order: Sequence[Turn], run: Run, progress: Progress) -> list[Measurement]:
-    """Each turn in its order, after one of each case to warm up, which is not kept."""
+    """All turns in order, after one warm-up turn of each case, which is not kept."""
     measurements: list[Measurement] = []
     with progress.over(len(order) + len(list(warm_ups(order))), "turns") as advance:
         for turn in warm_ups(order):

@@ -14,6 +14,6 @@ class Line:
 
     @classmethod
     def through(cls, xs: Sequence[float], ys: Sequence[float]) -> "Line":
-        """Raises StatisticsError for fewer than two points, or if all xs are one."""
+        """Raises StatisticsError for fewer than two points, or if all xs are equal."""
         slope, intercept = linear_regression(xs, ys)
         return cls(intercept=intercept, slope=slope)

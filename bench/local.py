@@ -1,4 +1,4 @@
-"""The three processes of a pair on this machine, for as long as something is measured."""
+"""The three processes of a pair on this machine, for the time of a measurement."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeVar
@@ -22,7 +22,7 @@ async def with_local_pair(
 ) -> Result:
     """Starts draft, target and coordinator, measures, stops them. Raises CommandError if a service ends.
 
-    `coordinator_flags` are more of `specpair serve coordinator`; `on_start` gets the three processes.
+    `coordinator_flags` are additional flags of `specpair serve coordinator`; `on_start` gets the three processes.
     """
     plans = [
         plan_service(role, {**options.model_flags(role), "--metrics-port": 0}, host=LOOPBACK, port=free_port())

@@ -1,4 +1,4 @@
-"""What a measurement ran on."""
+"""Describes the machine of a measurement."""
 
 import os
 import platform
@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 
 
 def describe_machine() -> dict[str, object]:
-    """Processor, cores, memory, GPUs, the versions that decide about speed, and the commit that was measured."""
+    """Processor, cores, memory, GPUs, the versions that matter for speed, and the measured commit."""
     return {
         "processor": processor(),
         "cores": len(os.sched_getaffinity(0)),
@@ -32,7 +32,7 @@ def processor() -> str:
 
 
 def said_by(*command: str) -> str:
-    """What a command prints; nothing if it is not there or fails."""
+    """The output of a command; empty if it is missing or fails."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=10, check=True).stdout.strip()
     except (OSError, subprocess.SubprocessError):

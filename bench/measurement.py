@@ -1,4 +1,4 @@
-"""What one turn of one case came to."""
+"""The result of one turn of one case."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -9,7 +9,7 @@ from bench.case import Case
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """What speculation did, summed over the outputs of a turn. Times are in seconds."""
+    """Counts and times of speculation, summed over the outputs of a turn. Times are in seconds."""
 
     rounds: int = 0
     """Target passes after the one that gave the first token."""
@@ -26,7 +26,7 @@ class Counts:
     verify_seconds: float = 0.0
     """In the target's forward passes and verification."""
     network_seconds: float = 0.0
-    """On the way to both services and in their queues."""
+    """In calls to both services and in their queues."""
 
     def __add__(self, other: "Counts") -> "Counts":
         return Counts(
@@ -48,25 +48,25 @@ class Counts:
 
 @dataclass(frozen=True, kw_only=True)
 class Output:
-    """What was generated for the prompts of a turn, and when. Times are in seconds."""
+    """The outputs of a turn, with their times in seconds."""
 
     token_ids: list[list[int]]
     """For each prompt."""
     first_token_seconds: float
-    """From the start to the first tokens of any output."""
+    """Time from the start to the first tokens of any output."""
     tokens: int
     """Tokens after the first ones, over all outputs."""
     seconds: float
-    """From the first tokens of any output to the end of the last."""
+    """Time from the first tokens of any output to the end of the last output."""
     output_seconds: float
-    """The same for each output by itself, summed."""
+    """The same for each output separately, summed."""
     round_seconds: list[float]
-    """From each message of an output to its next, over all outputs."""
+    """Times from each message of an output to its next, over all outputs."""
     counts: Counts
 
     @property
     def tokens_per_second(self) -> float:
-        """Of all outputs together, after the first tokens: the prompt's own pass is left out."""
+        """Speed of all outputs together after the first tokens, without the pass over the prompt."""
         return self.tokens / self.seconds
 
 
@@ -81,7 +81,7 @@ class Turn:
 
     @property
     def seed(self) -> int:
-        """Of the first output; the same for every case, and no two prompts of a turn share one."""
+        """Seed of the first output; the same for every case, and different for all prompts of a turn."""
         return 1_000_000 * self.repetition + 1000 * self.prompt
 
 
@@ -94,5 +94,5 @@ class Measurement:
 
 
 def add_places(left: tuple[int, ...], right: tuple[int, ...]) -> tuple[int, ...]:
-    """Place by place; the shorter one is filled up with zeros."""
+    """The sum by position; the shorter one is padded with zeros."""
     return tuple(a + b for a, b in zip_longest(left, right, fillvalue=0))

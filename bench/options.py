@@ -1,4 +1,4 @@
-"""What a run of the bench is asked to do: the options that its sections share."""
+"""The options that all sections of the bench share."""
 
 import argparse
 import os
@@ -12,12 +12,12 @@ from command.bundled import BUNDLED, resolve_model
 Dtype = Literal["auto", "float32", "bfloat16"]
 Role = Literal["draft", "target"]
 SEED = 0
-"""Of the order of turns; outputs are seeded by prompt and repetition."""
+"""Seed of the order of turns; outputs are seeded by prompt and repetition."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BenchOptions:
-    """One run. All of its sections measure the same pair with the same prompts and lengths."""
+    """One run. All its sections measure the same pair with the same prompts and lengths."""
 
     target: str
     """Folder or Hugging Face id."""
@@ -25,11 +25,11 @@ class BenchOptions:
     label: str = BUNDLED
     """Names the pair in titles and in the names of result files."""
     note: str | None = None
-    """What a reader has to know about the pair, such as that its target is an expansion."""
+    """What a reader must know about the pair, such as that its target is an expansion."""
     dtype: Dtype = "auto"
     device: str = "auto"
     threads: int | None = None
-    """OMP_NUM_THREADS of every process; None leaves them as users get them."""
+    """OMP_NUM_THREADS of every process; None for the defaults that users get."""
     prompts: int = 4
     prompt_tokens: int = 128
     max_tokens: int = 64
@@ -39,18 +39,18 @@ class BenchOptions:
     batch_sizes: tuple[int, ...] = (1, 4, 16)
     is_quick: bool = False
     is_saved: bool = True
-    """Results are kept under bench/results."""
+    """Results are saved under bench/results."""
     has_static_cache: bool = False
-    """`transformers` generate is measured with its static cache as well."""
+    """`transformers` generate is also measured with its static cache."""
     is_json: bool = False
-    """Standard output gets the JSON line alone."""
+    """Standard output gets only the JSON line."""
     service_flags: dict[str, object] = field(default_factory=dict)
-    """Flags for `specpair serve`, both model services alike."""
+    """Flags for `specpair serve`, for both model services."""
     draft_flags: dict[str, object] = field(default_factory=dict)
-    """Flags for `specpair serve draft`, which come before all others."""
+    """Flags for `specpair serve draft`, which override all others."""
 
     def described(self) -> dict[str, object]:
-        """What a result says of its run: the pair by its label, since a path means something on one machine only."""
+        """The description of the run in a result: the pair by its label, since paths differ between machines."""
         left_out = ("target", "draft", "service_flags", "draft_flags", "is_json", "is_saved")
         return {name: value for name, value in asdict(self).items() if name not in left_out}
 
@@ -69,34 +69,42 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     pair.add_argument(
         "--expand",
         choices=SIZES,
-        help="measure the bundled target at the cost of a larger model; its expansion is made at the first use, and"
-        " one named after Llama has that model's vocabulary too",
+        help="measure the bundled target at the cost of a larger model: its expansion, made at the first use; sizes"
+        " named after Llama also have Llama's vocabulary",
     )
-    pair.add_argument("--dtype", default="auto", choices=("auto", "float32", "bfloat16"), help="of all weights")
-    pair.add_argument("--device", default="auto", help="auto, cpu, cuda or cuda:N; of both models and of the peers")
     pair.add_argument(
-        "--threads", type=int, metavar="N", help="OMP_NUM_THREADS of every process (default: as users get it)"
+        "--dtype", default="auto", choices=("auto", "float32", "bfloat16"), help="type of all weights (default auto)"
     )
+    pair.add_argument(
+        "--device", default="auto", help="device of both models and of the peers: auto, cpu, cuda or cuda:N"
+    )
+    pair.add_argument("--threads", type=int, metavar="N", help="OMP_NUM_THREADS of every process (default: not set)")
     work = parser.add_argument_group("the work")
-    work.add_argument("--prompts", type=positive, metavar="N", help="held-out prompts to go on from (default 4)")
-    work.add_argument("--prompt-tokens", type=positive, metavar="N", help="tokens of each prompt (default 128)")
-    work.add_argument("--max-tokens", type=above_one, metavar="N", help="tokens to generate for each (default 64)")
-    work.add_argument("--repetitions", type=positive, metavar="N", help="turns of each case on each prompt (default 3)")
+    work.add_argument("--prompts", type=positive, metavar="N", help="number of held-out prompts (default 4)")
+    work.add_argument(
+        "--prompt-tokens", type=positive, metavar="N", help="length of each prompt in tokens (default 128)"
+    )
+    work.add_argument("--max-tokens", type=above_one, metavar="N", help="tokens to generate per prompt (default 64)")
+    work.add_argument("--repetitions", type=positive, metavar="N", help="turns per case and prompt (default 3)")
     work.add_argument("--k", type=positive, nargs="+", metavar="K", help="tokens per proposal (default 1 2 3 5 8)")
-    work.add_argument("--temperatures", type=float, nargs="+", metavar="T", help="(default 0 1)")
-    work.add_argument("--batches", type=positive, nargs="+", metavar="B", help="requests at a time (default 1 4 16)")
+    work.add_argument("--temperatures", type=float, nargs="+", metavar="T", help="temperatures (default 0 1)")
+    work.add_argument(
+        "--batches", type=positive, nargs="+", metavar="B", help="numbers of requests at a time (default 1 4 16)"
+    )
     work.add_argument(
         "--static-cache",
         action="store_true",
-        help="measure transformers generate with its static cache too, which on a GPU compiles the model",
+        help="also measure transformers generate with its static cache, which on a GPU compiles the model",
     )
     work.add_argument(
         "--quick",
         action="store_true",
-        help="everything once, in a minute or two: shows that it runs, measures nothing and saves nothing",
+        help="run everything once, in a minute or two: checks that it runs; its figures mean nothing and are not saved",
     )
-    parser.add_argument("--json", action="store_true", help="the JSON line alone on standard output, tables elsewhere")
-    parser.add_argument("--no-save", action="store_true", help="keep nothing under bench/results")
+    parser.add_argument(
+        "--json", action="store_true", help="only the JSON line on standard output, tables on standard error"
+    )
+    parser.add_argument("--no-save", action="store_true", help="save nothing under bench/results")
 
 
 def positive(text: str) -> int:
@@ -105,7 +113,7 @@ def positive(text: str) -> int:
 
 
 def above_one(text: str) -> int:
-    """Raises ValueError unless it is a whole number above 1: speeds leave the first token out."""
+    """Raises ValueError unless it is a whole number above 1: speeds exclude the first token."""
     return at_least(2, text)
 
 
@@ -117,7 +125,7 @@ def at_least(least: int, text: str) -> int:
 
 
 def read_options(arguments: argparse.Namespace) -> BenchOptions:
-    """The options of a command line. Threads reach the children, and torch here, through the environment."""
+    """The options of a command line. OMP_NUM_THREADS sets the threads of the children and of torch here."""
     if arguments.threads is not None:
         os.environ["OMP_NUM_THREADS"] = str(arguments.threads)
     is_quick = arguments.quick
@@ -145,7 +153,7 @@ def read_options(arguments: argparse.Namespace) -> BenchOptions:
 
 
 def label_of(arguments: argparse.Namespace, expansion: Expansion | None) -> str:
-    """A name for the pair that a file name can hold, with the device where one was asked for."""
+    """A name for the pair that is valid in file names, with the device if one was given."""
     pair = expansion.label if expansion else Path(arguments.target).name.lower()
     device = arguments.device.replace(":", "")
     return pair if device in ("auto", "cpu") else f"{pair}-{device}"

@@ -1,7 +1,7 @@
-"""`python -m bench.overload`: four times the load that fits, for some time: who is taken, who is refused, at what cost.
+"""`python -m bench.overload`: four times the load that fits, for some time: accepted and refused requests, and memory.
 
-Clients ask again as soon as they have an answer, or a moment after a refusal. Every answer is compared with what the
-target alone says in a quiet moment: greedy, on a target that is deterministic, so that no batch can change a token.
+Clients send the next request as soon as they have an answer, or a moment after a refusal. Every answer is compared with
+that of the target alone without load: greedy, on a deterministic target, so that no batch can change a token.
 """
 
 import argparse
@@ -31,15 +31,15 @@ PROMPT_TOKENS = 64
 PROMPT_COUNT = 16
 FACTOR = 4
 PAUSE_SECONDS = 1.0
-"""Of a client that was refused, on average: as clients are that wait less than they are told."""
+"""Mean pause of a client after a refusal; clients wait less than they are told to."""
 SAMPLE_SECONDS = 2.0
 WARM_UP_SHARE = 0.3
-"""Of the time, in which memory may still grow: pools fill, code is loaded at its first use."""
+"""Share of the time in which memory may still grow: pools fill, code is loaded at its first use."""
 
 
 @dataclass
 class Sample:
-    """Of the three processes at one time."""
+    """State of the three processes at one time."""
 
     seconds: float
     resident_mib: dict[str, float]
@@ -48,24 +48,26 @@ class Sample:
 
 @dataclass
 class Load:
-    """What the clients saw. Times are in seconds."""
+    """The results of the clients. Times are in seconds."""
 
     finished: int = 0
     wrong: int = 0
     statuses: Counter[str] = field(default_factory=Counter)
-    """Of the requests that failed."""
+    """Statuses of the requests that failed."""
     refusal_seconds: list[float] = field(default_factory=list)
     samples: list[Sample] = field(default_factory=list)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m bench.overload", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60.0, help="of the load (default 60)")
-    parser.add_argument("--places", type=int, default=8, help="outputs at once, and as many requests may wait")
-    parser.add_argument("--max-tokens", type=int, default=24, help="of each request (default 24)")
-    parser.add_argument("--no-save", action="store_true", help="keep nothing under bench/results")
+    parser.add_argument("--seconds", type=float, default=60.0, help="duration of the load (default 60)")
+    parser.add_argument(
+        "--places", type=int, default=8, help="outputs generated at once; as many requests may wait (default 8)"
+    )
+    parser.add_argument("--max-tokens", type=int, default=24, help="tokens of each request (default 24)")
+    parser.add_argument("--no-save", action="store_true", help="save nothing under bench/results")
     arguments = parser.parse_args()
-    # A model keeps as many caches as it has places: with few of them, memory is as large as it gets after a short time.
+    # A model keeps as many caches as it has places: with few places, memory reaches its maximum after a short time.
     flags: dict[str, object] = {"--deterministic": True, "--max-num-seqs": 2 * arguments.places, "--max-model-len": 256}
     options = BenchOptions(
         target=resolve_model(BUNDLED, "target"),
@@ -161,7 +163,7 @@ async def watch(children: list[Child], load: Load, end: float) -> None:
 
 
 def figures(load: Load, seconds: float) -> dict[str, Any]:
-    """What is shown and kept. Memory is looked at behind the warm-up."""
+    """The result to print and save. Memory is evaluated after the warm-up."""
     samples = [sample for sample in load.samples if sample.seconds > WARM_UP_SHARE * seconds]
     refusals = sorted(load.refusal_seconds) or [0.0]
     memory = {

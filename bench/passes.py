@@ -20,7 +20,7 @@ from specpair.models.runner import Runner
 
 @dataclass(frozen=True, kw_only=True)
 class TimedRunner:
-    """The runner of a service, with as many threads as it has there."""
+    """The runner of a service, with the service's number of threads."""
 
     runner: Runner
     threads: int
@@ -44,7 +44,7 @@ class TimedRunner:
             self.runner.cache.free(holding)
 
     def pass_seconds(self, holdings: Sequence[Holding], chunk: list[int]) -> float:
-        """Seconds of one pass that feeds the chunk to each sequence and wants all rows; they stay as they were."""
+        """Seconds of one pass that feeds the chunk to each sequence and computes all rows; sequences are restored."""
         length = holdings[0].length
         torch.set_num_threads(self.threads)  # another runner may have set its own
         started = time.perf_counter()

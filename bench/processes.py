@@ -1,4 +1,4 @@
-"""What a process holds, as Linux tells."""
+"""The memory and descriptors of a process, from Linux's /proc."""
 
 import os
 from pathlib import Path

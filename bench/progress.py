@@ -8,11 +8,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 
 LINES_BETWEEN = 20
-"""Where there is no terminal, one line is written for so many steps."""
+"""Without a terminal, one line is written per this many steps."""
 
 
 class Progress:
-    """Says how far long work has come: a bar on a terminal, a line now and then elsewhere."""
+    """Shows the progress of long work: a bar on a terminal, otherwise a line from time to time."""
 
     def __init__(self, console: Console | None = None):
         self.console = Console(stderr=True, highlight=False) if console is None else console
@@ -22,7 +22,7 @@ class Progress:
 
     @contextmanager
     def over(self, total: int, noun: str) -> Iterator[Callable[[str], None]]:
-        """A function to be called at the beginning of each of `total` steps, with what the step is about."""
+        """A function to call at the beginning of each of `total` steps, with a description of the step."""
         columns = (
             MofNCompleteColumn(),
             TextColumn(noun),

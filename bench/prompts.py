@@ -21,7 +21,7 @@ def held_out_prompts(count: int | None = None) -> list[str]:
 def token_prompts(model: str, length: int, count: int | None = None) -> list[list[int]]:
     """The same as tokens, exactly `length` of each, so that they can be batched without padding.
 
-    Texts with fewer tokens are left out. Raises ValueError if none has so many.
+    Texts with fewer tokens are left out. Raises ValueError if no text has enough.
     """
     tokenizer = read_tokenizer(model)
     encoded = (tokenizer.encode(text).ids for text in held_out_prompts())
@@ -38,7 +38,7 @@ def read_tokenizer(model: str) -> Tokenizer:
 
 
 def long_prompt(model: str, length: int) -> list[int]:
-    """Exactly `length` tokens of held-out files, one file after the other, from the first again where they end."""
+    """Exactly `length` tokens of held-out files, one file after the other; they repeat from the first."""
     tokenizer = read_tokenizer(model)
     ids: list[int] = []
     while len(ids) < length:

@@ -1,7 +1,7 @@
-"""Small models of random weights, for measurements to which it does not matter what is said.
+"""Small models with random weights, for measurements in which the text does not matter.
 
-Their distributions are about as spread out as the bundled pair's, whose rows reach the limit of tokens that travel, and
-draft and target agree in a third of the tokens.
+Their distributions are about as spread out as those of the bundled pair, whose rows reach the limit of sent tokens.
+Draft and target agree in a third of the tokens.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from transformers.utils import logging
 
 ENTROPY = 3.0
-"""Nats of a distribution, a little less than the bundled draft's."""
+"""Entropy of a distribution in nats, a little less than the bundled draft's."""
 AGREEMENT = 0.9
 """Correlation of the output weights of draft and target."""
 CONTEXT = 4096
@@ -31,7 +31,7 @@ class RandomPair(NamedTuple):
 
 @contextmanager
 def random_pair(vocab_size: int, *, hidden_size: int = 32, layers: int = 1) -> Iterator[RandomPair]:
-    """A pair on disk, for as long as it is used."""
+    """A pair on disk, deleted after use."""
     with TemporaryDirectory() as folder:
         pair = RandomPair(Path(folder, "target"), Path(folder, "draft"))
         model = random_model(vocab_size, hidden_size, layers)
@@ -74,7 +74,7 @@ def random_model(vocab_size: int, hidden_size: int, layers: int) -> LlamaForCaus
 
 
 def disturb(weight: torch.Tensor) -> None:
-    """Mixes noise of the same spread in, so that AGREEMENT of the old weights is left."""
+    """Mixes in noise of the same spread; the correlation with the old weights is AGREEMENT."""
     with torch.no_grad():
         noise = torch.randn_like(weight) * weight.std() * sqrt(1 - AGREEMENT**2)
         weight.mul_(AGREEMENT).add_(noise)

@@ -1,4 +1,4 @@
-"""Figures measured in turns, paired and with an interval that shows what is noise."""
+"""Figures measured in turns, paired, with an interval that shows the noise."""
 
 import random
 from collections import defaultdict
@@ -16,7 +16,7 @@ Pairs = Mapping[tuple[int, int], float]
 
 @dataclass(frozen=True, kw_only=True)
 class Estimate:
-    """A figure with the interval in which a repetition of the run would find it, 95 times in 100."""
+    """A figure with its 95% interval."""
 
     value: float
     low: float
@@ -27,9 +27,9 @@ class Estimate:
 
 
 def ratio(numerators: Pairs, denominators: Pairs, seed: int = 0) -> Estimate:
-    """How many times the one is the other: figures of the same prompt and repetition are divided by each other.
+    """The ratio of the figures: those of the same prompt and repetition are divided by each other.
 
-    Of each prompt the median over the repetitions counts, of all prompts the geometric mean. All figures are positive.
+    The result is the geometric mean over the prompts of the medians over the repetitions. All figures are positive.
     """
     logs = {key: log(value) - log(denominators[key]) for key, value in matched(numerators, denominators)}
     found = bootstrap(logs, seed)
@@ -37,21 +37,21 @@ def ratio(numerators: Pairs, denominators: Pairs, seed: int = 0) -> Estimate:
 
 
 def difference(minuends: Pairs, subtrahends: Pairs, seed: int = 0) -> Estimate:
-    """By how much the one is above the other: median over the repetitions, mean over the prompts."""
+    """The difference of the figures: median over the repetitions, mean over the prompts."""
     return bootstrap({key: value - subtrahends[key] for key, value in matched(minuends, subtrahends)}, seed)
 
 
 def matched(left: Pairs, right: Pairs) -> list[tuple[tuple[int, int], float]]:
-    """The entries of the left side; the right one has the same keys."""
+    """The entries of the left side; the right side has the same keys."""
     assert left.keys() == right.keys(), "both sides are measured in the same turns"
     return list(left.items())
 
 
 def bootstrap(pairs: Pairs, seed: int = 0, centre: Callable[[list[float]], float] = median) -> Estimate:
-    """Of each prompt the `centre` of its repetitions, of these the mean over the prompts.
+    """The mean over the prompts of the `centre` over each prompt's repetitions.
 
-    The interval is a percentile bootstrap (Efron) in two steps: prompts are drawn with replacement, and of each the
-    repetitions.
+    The interval is a percentile bootstrap (Efron) in two steps: prompts are drawn with replacement, then repetitions of
+    each.
     """
     by_prompt: dict[int, list[float]] = defaultdict(list)
     for (prompt, _), value in sorted(pairs.items()):
@@ -64,5 +64,5 @@ def bootstrap(pairs: Pairs, seed: int = 0, centre: Callable[[list[float]], float
 
 
 def resample(groups: list[list[float]], generator: random.Random) -> list[list[float]]:
-    """As many groups and as many values in each, drawn with replacement."""
+    """The same number of groups and of values in each, drawn with replacement."""
     return [generator.choices(group, k=len(group)) for group in generator.choices(groups, k=len(groups))]

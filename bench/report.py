@@ -20,36 +20,36 @@ from specpair.theory.points import Point
 RESULTS = Path(__file__).parent / "results"
 WIDTH = 160
 BUSY_SHARE = 0.4
-"""Of the cores, from which on others are in the way."""
+"""Share of the cores; from this load on, other processes disturb the run."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """Rows to print; a figure that is None is shown as a dash, a column that has no other is left out."""
+    """Rows to print; None is shown as a dash, and a column with only None is left out."""
 
     title: str
     columns: Mapping[str, str]
-    """The figure of each column, with its format; `figure|heading` where the heading is not the figure's name."""
+    """The figure of each column, with its format; `figure|heading` if the heading is not the figure's name."""
     rows: Sequence[Any]
     """Dataclasses or dictionaries."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """What one section of the bench found."""
+    """The results of one section of the bench."""
 
     name: str
     tables: Sequence[Table]
     figures: Mapping[str, Any]
-    """What is saved: plain data and dataclasses."""
+    """The saved figures: plain data and dataclasses."""
     plots: Mapping[str, Sequence[Point]] = field(default_factory=dict)
-    """Points to draw over the curves of theory, by what the plot is about."""
+    """Points to plot over the curves of theory, by the subject of the plot."""
     notes: Sequence[str] = field(default_factory=tuple)
-    """What a reader has to know."""
+    """What a reader must know."""
 
 
 class Report:
-    """Sections as they get ready: each is printed and, if the run is to be kept, saved with its plots."""
+    """Sections as they finish: each is printed and, if the run is saved, written with its plots."""
 
     def __init__(self, options: BenchOptions):
         self._options = options
@@ -71,7 +71,7 @@ class Report:
                 draw(points, RESULTS / f"{name}-{about}.svg")
 
     def finish(self) -> None:
-        """Prints all of it as one line of JSON."""
+        """Prints all results as one line of JSON."""
         print(json.dumps(self._results))
 
 
@@ -83,13 +83,13 @@ def print_section(section: Section, notes: Sequence[str], console: Console) -> N
 
 
 def busy_note(load: float) -> str | None:
-    """A warning if others were at work before the run began; None if the machine was about idle."""
+    """A warning if other processes were busy before the run; None if the machine was nearly idle."""
     cores = len(os.sched_getaffinity(0))
     if load < BUSY_SHARE * cores:
         return None
     return (
-        f"the machine was busy before the run began (load average {load:.1f} on {cores} cores): ratios say little,"
-        " times nothing"
+        f"the machine was busy before the run (load average {load:.1f} on {cores} cores): ratios mean little, times"
+        " nothing"
     )
 
 
@@ -125,13 +125,13 @@ def shown_as(value: object, form: str) -> str:
 
 
 def wide_console(*, is_out: bool = True) -> Console:
-    """Standard output, or standard error; tables are not squeezed where nobody looks at a terminal."""
+    """Standard output, or standard error; tables keep their width if it is not a terminal."""
     console = Console(file=sys.stdout if is_out else sys.stderr, highlight=False)
     return console if console.is_terminal else Console(file=console.file, highlight=False, width=WIDTH)
 
 
 def save(name: str, **figures: Any) -> None:
-    """Prints one JSON line and writes it to `results/<name>.json`, with what it was measured on."""
+    """Prints one JSON line and writes it to `results/<name>.json`, with a description of the machine."""
     result = measured(**figures)
     write(name, result)
     print(json.dumps(result))
@@ -150,7 +150,7 @@ def write(name: str, result: Mapping[str, Any]) -> None:
 
 
 def plain(value: Any) -> Any:
-    """What json cannot serialise by itself."""
+    """Plain data for objects that json cannot serialise."""
     if is_dataclass(value) and not isinstance(value, type):
         return asdict(value)
     raise TypeError(f"{type(value).__name__} cannot be serialised")

@@ -1,8 +1,8 @@
-"""Rounds taken apart: how much of their time is forward passes, and how much is everything else.
+"""The parts of a round: forward passes, and everything else.
 
-The time from message to message at the client is a round. The forward passes that it takes (one of the target over
-K + 1 rows, K of the draft over one row each, all sequences together) are timed in this process with the same runner, in
-turns with the requests. The rest is RPC, encoding, scheduling, sampling, verification, waiting and Python.
+A round is the time from message to message at the client. Its forward passes (one of the target over K + 1 rows, K of
+the draft over one row each, all sequences together) are timed in this process with the same runner, in turns with the
+requests. The rest is RPC, encoding, scheduling, sampling, verification, waiting and Python.
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,7 +43,7 @@ class Setting:
 
 @dataclass(frozen=True, kw_only=True)
 class Runners:
-    """The pair in this process, for its forward passes alone."""
+    """The pair in this process, only for its forward passes."""
 
     target: TimedRunner
     draft: TimedRunner
@@ -55,36 +55,36 @@ class Runners:
 
 @dataclass(frozen=True, kw_only=True)
 class RoundFigures:
-    """What the rounds of a setting took. Times are in milliseconds."""
+    """The times of a setting's rounds, in milliseconds."""
 
     context: int
     num_speculative_tokens: int
     batch_size: int
     round_ms: float
-    """From message to message: the median of each request, of these the median."""
+    """From message to message: the median over the requests of their medians."""
     forward_ms: float
-    """The forward passes of a round by themselves, in this process."""
+    """Only the forward passes of a round, in this process."""
     outside_ms: Estimate
-    """Round less forward passes, repetition by repetition."""
+    """Round minus forward passes, for each repetition."""
     tokens_per_round: float
     draft_ms: float
     """Mean time in the draft: forward passes and sampling."""
     verify_ms: float
     """Mean time in the target: forward pass and verification."""
     network_ms: float
-    """Mean time on the way to both and in their queues."""
+    """Mean time of the calls to both, and in their queues."""
     other_ms: float
-    """Mean rest."""
+    """Mean of the rest."""
 
 
 async def take_apart(
     arena: Arena, runners: Runners, settings: Sequence[Setting], token_ids: list[int], repetitions: int
 ) -> list[RoundFigures]:
-    """Every setting, in turns; prompts are beginnings of `token_ids`, each a token further on than the last."""
+    """Every setting, in turns; prompts come from `token_ids`, each beginning one token later than the last."""
     outputs: dict[Setting, dict[tuple[int, int], Output]] = {setting: {} for setting in settings}
     forwards: dict[Setting, dict[tuple[int, int], float]] = {setting: {} for setting in settings}
     with arena.progress.over((repetitions + 1) * len(settings), "kinds of rounds") as advance:
-        for repetition in range(-1, repetitions):  # the first is there to warm up
+        for repetition in range(-1, repetitions):  # the first warms up
             for setting in settings:
                 advance(f"K={setting.num_speculative_tokens} context {setting.context} batch {setting.batch_size}")
                 output = await generate(arena, setting, token_ids, max(repetition, 0))
@@ -101,7 +101,7 @@ async def generate(arena: Arena, setting: Setting, token_ids: list[int], repetit
 
 
 def forward_seconds(options: BenchOptions, runners: Runners, setting: Setting, token_ids: list[int]) -> float:
-    """Seconds of the forward passes of one round, half way through the output."""
+    """Seconds of the forward passes of one round, in the middle of the output."""
     held = token_ids[: setting.context + options.max_tokens // 2]
     k = setting.num_speculative_tokens
     with both(runners, held, setting.batch_size) as (target, draft):
@@ -115,7 +115,7 @@ def forward_seconds(options: BenchOptions, runners: Runners, setting: Setting, t
 
 @contextmanager
 def both(runners: Runners, token_ids: list[int], count: int) -> Iterator[tuple[list[Holding], list[Holding]]]:
-    """As many sequences at the target and at the draft, which hold the tokens."""
+    """`count` sequences at the target and at the draft that hold the tokens."""
     with runners.target.sequences(token_ids, count) as target, runners.draft.sequences(token_ids, count) as draft:
         yield target, draft
 

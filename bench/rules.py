@@ -1,6 +1,6 @@
 """`python -m bench.rules`: acceptance of a pair by rule and temperature; a table, then one JSON line.
 
-Prompts are the beginnings of held-out files, and seeds are fixed: the same weights give the same figures but for
+Prompts are the beginnings of held-out files, and seeds are fixed: the same weights give the same figures, except for
 near-ties.
 """
 

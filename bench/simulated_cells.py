@@ -31,7 +31,7 @@ class Cell:
     comes_and_goes: bool
     """Whether the number of outputs changes between 1 and the load."""
     drifts: bool
-    """Whether the machine is faster at times."""
+    """Whether the speed of the machine changes."""
     machine: Machine
 
     def text(self, seed: int, index: int) -> Text:
@@ -89,7 +89,7 @@ def cells() -> Iterator[Cell]:
 
 
 def rate_of(cell: Cell, make_policy: MakePolicy, seed: int, tokens: int) -> float:
-    """Tokens per second, after a quarter as many to warm up."""
+    """Tokens per second, after a warm-up of a quarter as many tokens."""
     simulation = Simulation(cell.machine, seed=seed)
     started = ended = 0
 

@@ -1,28 +1,28 @@
-"""What a simulated pair runs on, and what it writes."""
+"""The machine of a simulated pair, and its texts."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
 
 Rates = tuple[float, float, float]
-"""The chance that a token is accepted if those before it are: the first of a block, the second, later ones."""
+"""The chance that a token is accepted if all before it are: first of a block, second, later ones."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:
-    """What things take, in microseconds."""
+    """The durations of its work, in microseconds."""
 
     pass_time: float = 9000.0
     """A pass of the target with one row."""
     row_time: float = 250.0
     """Each further row."""
     bend: int | None = None
-    """Rows in a pass beyond which each takes three times as long."""
+    """Number of rows in a pass; each row beyond it takes three times as long."""
     step_time: float = 500.0
     """A step of the draft."""
     step_row_time: float = 20.0
     """Each further sequence in it."""
     feed_row_time: float = 15.0
-    """Each token that the draft has to read before it proposes."""
+    """Each token that the draft must read before it proposes."""
     call_time: float = 300.0
     """A call there and back."""
     loop_time: float = 200.0
@@ -37,15 +37,15 @@ class Machine:
 
 @dataclass(frozen=True, kw_only=True)
 class Text:
-    """What an output is going to be."""
+    """The properties of an output."""
 
     length: int = 128
     prompt: int = 0
     """Tokens of its prompt."""
     rates: Callable[[int], Rates]
-    """By the number of tokens that it has."""
+    """Rates, by the number of its tokens."""
     coverage: float = 1.0
-    """The chance that the draft knows anything to propose."""
+    """The chance that the draft has anything to propose."""
     has_confidence: bool = False
-    """Whether some tokens are easier than others, and the draft's probabilities say so: each chance to be accepted is
-    drawn from a Beta distribution around the rate."""
+    """Whether some tokens are easier than others and the draft's probabilities show it: each acceptance chance is drawn
+    from a Beta distribution around the rate."""

@@ -1,8 +1,8 @@
-"""A simulated pair: draft, target and the loops of several outputs, event by event, on a clock that is only counted.
+"""A simulated pair: draft, target and the loops of several outputs, event by event, on a simulated clock.
 
-Both services batch as the real ones do: a pass serves all that wait when it begins, and a draft takes in who comes
-between two of its steps. A prompt is fed to the target in one pass, and to the draft on the side once tokens are
-wanted. Times are in microseconds.
+Both services batch as the real ones do: a pass serves all outputs that wait when it begins; a draft adds new outputs
+between two of its steps. A prompt is fed to the target in one pass, and to the draft in parallel once tokens are asked
+for. Times are in microseconds.
 """
 
 import heapq
@@ -16,7 +16,7 @@ from coordinator.adaptive import Decision, RoundOutcome
 
 LONGEST = 16
 USUAL_BACKLOG = 32
-"""Tokens that a draft reads beside a proposal without its taking notably longer."""
+"""Tokens that a draft can read with a proposal without notable extra time."""
 
 
 class SimulatedRound(NamedTuple):
@@ -35,7 +35,7 @@ class SimulatedRound(NamedTuple):
 
 
 class Policy(Protocol):
-    """Who decides about the blocks of an output."""
+    """Chooses the length of an output's blocks."""
 
     def decide(self, longest: int, *, is_ready: bool) -> Decision: ...
     def add(self, outcome: RoundOutcome) -> None: ...
@@ -43,7 +43,7 @@ class Policy(Protocol):
 
 
 class FixedLength:
-    """Always the same number."""
+    """Always chooses the same length."""
 
     def __init__(self, length: int):
         self._length = length
@@ -71,15 +71,15 @@ class Output:
     round_start: float = 0.0
     asked: int = 0
     wanted: int = 0
-    """Tokens that the draft will propose: fewer than asked where it is not confident."""
+    """Tokens that the draft will propose: fewer than asked if it is not confident."""
     drafted: int = 0
     chances: list[float] = field(default_factory=list)
-    """That each proposed token is accepted if those before it are."""
+    """For each proposed token, the chance that it is accepted if all before it are."""
     fed: int | None = None
     """Tokens that the draft has read; None before it has read the prompt."""
     is_opening: bool = False
     is_usual: bool = True
-    """Whether its last proposal opened nothing, and had few tokens to catch up."""
+    """Whether its last proposal opened no sequence and had few tokens to catch up."""
     draft_start: float = 0.0
     draft_elapsed: float = 0.0
     draft_compute_start: float = 0.0
@@ -87,7 +87,7 @@ class Output:
 
 
 class Worker:
-    """A processor that does one thing at a time, more slowly while its neighbour works."""
+    """A processor that does one thing at a time, and is slower while its neighbour works."""
 
     def __init__(self, simulation: "Simulation"):
         self._simulation = simulation
@@ -108,7 +108,7 @@ class Worker:
             self.neighbour.disturb()
 
     def disturb(self) -> None:
-        """The neighbour begins or ends."""
+        """The neighbour begins or ends work."""
         if self.is_busy:
             self._left -= (self._simulation.now - self._since) * self._rate
             self._since = self._simulation.now
@@ -137,7 +137,7 @@ class Simulation:
         self.machine = machine
         self.now = 0.0
         self.pace = 1.0
-        """All times are multiplied by it."""
+        """Factor of all times."""
         self.token_count = 0
         self.round_count = 0
         self.on_finish: Callable[[Output], None] = lambda output: None
@@ -149,16 +149,16 @@ class Simulation:
         self._verifying: list[Output] = []
         self._drafting: list[Output] = []
         self._prompts: list[Output] = []
-        """Outputs whose prompts the target has to read."""
+        """Outputs whose prompts the target must read."""
         self._openings: list[Output] = []
-        """Those whose prompts the draft has to read."""
+        """Outputs whose prompts the draft must read."""
 
     def after(self, delay: float, action: Callable[[], None]) -> None:
         self._event_count += 1
         heapq.heappush(self._events, (self.now + delay, self._event_count, action))
 
     def run(self, *, tokens: int) -> float:
-        """Until so many tokens more have come; returns the time that it took."""
+        """Runs until this many more tokens are generated; returns the elapsed time."""
         start, goal = self.now, self.token_count + tokens
         while self._events and self.token_count < goal:
             self.now, _, action = heapq.heappop(self._events)
@@ -166,7 +166,7 @@ class Simulation:
         return self.now - start
 
     def start(self, output: Output) -> None:
-        """Joins: the target reads its prompt, and so does the draft if tokens are going to be wanted."""
+        """Adds an output: the target reads its prompt, and so does the draft if tokens will be asked for."""
         decision = output.policy.decide(LONGEST, is_ready=output.text.prompt == 0)
         if output.text.prompt == 0:
             output.fed = 0
@@ -211,7 +211,7 @@ class Simulation:
         self.after(self._noisy(self.machine.loop_time), lambda: then(output))
 
     def _foresee(self, output: Output, min_confidence: float) -> None:
-        """What will become of each proposed token, and behind which of them the draft stops."""
+        """Draws the acceptance chance of each proposed token, and after which token the draft stops."""
         rates, output.chances, confidence = output.text.rates(output.token_count), [], 1.0
         for position in range(output.asked):
             chance = rates[min(position, 2)]
@@ -249,7 +249,7 @@ class Simulation:
         self._draft.work(self._noisy(time), lambda: self._end_step(batch, openings))
 
     def _catch_up(self, output: Output) -> int:
-        """Tokens that the draft has to read before it proposes, beyond those of a usual round."""
+        """Tokens that the draft must read before it proposes, beyond those of a usual round."""
         known = output.text.prompt + output.token_count
         backlog = known - (output.fed or 0)
         output.is_usual = not output.is_opening and backlog <= USUAL_BACKLOG

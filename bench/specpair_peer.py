@@ -1,4 +1,4 @@
-"""specpair as a client meets it: requests over gRPC, timed where they arrive."""
+"""specpair from the client's side: requests over gRPC, timed at the client."""
 
 import asyncio
 import time
@@ -12,18 +12,18 @@ from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
 
 TIMEOUT = 600.0
-"""Seconds after which a request is given up, and with it the run."""
+"""Seconds after which a request fails, and with it the run."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stream:
-    """One output as it came in. Times are readings of time.perf_counter."""
+    """One output as received. Times are readings of time.perf_counter."""
 
     token_ids: list[int]
     first_count: int
     """Tokens of the first message."""
     arrivals: list[float]
-    """Of each message that brought tokens."""
+    """Times of the messages that had tokens."""
     summary: pb.GenerationSummary
 
 
@@ -47,7 +47,7 @@ async def generate(
 
 
 def request_for(case: Case, prompt: list[int], max_tokens: int, seed: int) -> pb.GenerateTokensRequest:
-    """The request of a case; fixed K and drafter are left unset where the case leaves them to the server."""
+    """The request of a case; K and drafter are unset if the case leaves them to the server."""
     request = pb.GenerateTokensRequest(
         token_ids=pb.TokenIds(ids=prompt),
         max_tokens=max_tokens,
@@ -63,7 +63,7 @@ def request_for(case: Case, prompt: list[int], max_tokens: int, seed: int) -> pb
 
 
 async def receive(stub: CoordinatorServiceStub, request: pb.GenerateTokensRequest) -> Stream:
-    """One output, timed as its messages come in."""
+    """One output, timed as its messages arrive."""
     counts: list[int] = []
     arrivals: list[float] = []
     token_ids: list[int] = []

@@ -1,8 +1,8 @@
-"""`python -m bench.stalls`: how long running streams stand still while a long prompt is read beside them.
+"""`python -m bench.stalls`: how long running streams stall while a long prompt is read.
 
-A forward pass feeds the rows of running streams and, up to `--max-num-batched-tokens`, tokens of the prompt: the more
-of these, the sooner the prompt is read and the longer a stream waits for its next token. Each budget has a start of
-the services; without speculation and with proposals take turns.
+A forward pass feeds the rows of running streams and, up to `--max-num-batched-tokens`, tokens of the prompt. With a
+larger budget the prompt is read sooner, and a stream waits longer for its next token. The services are started for each
+budget; runs with and without speculation take turns.
 """
 
 import argparse
@@ -27,7 +27,7 @@ STREAMS = 4
 BUDGETS = (64, 128, 256, 512)
 LONG_TOKENS = 1500
 HEAD_START_SECONDS = 1.0
-"""What the streams have to come under way, and from which the quiet gaps are taken."""
+"""Time in which only the streams run; the quiet gaps are measured in it."""
 COLUMNS = {
     "budget": "{}",
     "k|K": "{}",
@@ -40,12 +40,12 @@ COLUMNS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Turn:
-    """One prompt beside the streams. In seconds."""
+    """One long prompt during the streams. Times are in seconds."""
 
     quiet_gap: float
     """Median time between messages of a stream before the prompt came."""
     worst_gap: float
-    """The longest one of any stream while the prompt was read."""
+    """The longest gap of any stream while the prompt was read."""
     long_seconds: float
     """From the prompt's request to its first token."""
 
@@ -66,8 +66,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         prog="python -m bench.stalls", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--budgets", type=positive, nargs="+", default=BUDGETS, help="(default 64 128 256 512)")
-    parser.add_argument("--long-tokens", type=positive, default=LONG_TOKENS, help="of the long prompt (default 1500)")
+    parser.add_argument(
+        "--budgets",
+        type=positive,
+        nargs="+",
+        default=BUDGETS,
+        help="token budgets of a forward pass (default 64 128 256 512)",
+    )
+    parser.add_argument(
+        "--long-tokens", type=positive, default=LONG_TOKENS, help="length of the long prompt in tokens (default 1500)"
+    )
     add_options(parser)
     arguments = parser.parse_args()
     options = read_options(arguments)
@@ -92,7 +100,7 @@ async def measure(options: BenchOptions, budgets: Sequence[int], ks: Sequence[in
             return await turns_of(stub, options, ks, long_tokens)
 
         rows += [row_of(budget, k, turns) for k, turns in (await with_local_pair(flagged, work)).items()]
-    title = f"{STREAMS} streams beside a prompt of {long_tokens} tokens, {options.label}"
+    title = f"{STREAMS} streams and a prompt of {long_tokens} tokens, {options.label}"
     return Section(name="stalls", tables=[Table(title=title, columns=COLUMNS, rows=rows)], figures={"rows": rows})
 
 
@@ -102,7 +110,7 @@ async def turns_of(stub: Any, options: BenchOptions, ks: Sequence[int], long_tok
     turns: dict[int, list[Turn]] = {k: [] for k in ks}
     for repetition in range(-1, options.repetitions):  # the first turn warms up
         for index, k in enumerate(ks):
-            start = (repetition + 1) * len(ks) + index  # another beginning each time, which no cache holds
+            start = (repetition + 1) * len(ks) + index  # a different beginning each time, so that no cache has it
             turn = await take_turn(stub, prompts, text[start : start + long_tokens], k)
             if repetition >= 0:
                 turns[k].append(turn)
@@ -110,7 +118,7 @@ async def turns_of(stub: Any, options: BenchOptions, ks: Sequence[int], long_tok
 
 
 async def take_turn(stub: Any, prompts: list[list[int]], long_ids: list[int], k: int) -> Turn:
-    """The streams run, the prompt comes, and when it has its token the streams are cancelled."""
+    """The streams run, then the prompt is sent; after its first token the streams are cancelled."""
     case = Case(peer=Peer.SPECPAIR, temperature=0.0, num_speculative_tokens=k)
     streams = [Running(stub, request_for(case, [*prompt, k], 1500, 0)) for prompt in prompts]
     try:
@@ -127,7 +135,7 @@ async def take_turn(stub: Any, prompts: list[list[int]], long_ids: list[int], k:
 
 
 class Running:
-    """A stream that runs until it is stopped; when its messages came, by time.perf_counter."""
+    """A stream that runs until it is stopped, with the times of its messages, by time.perf_counter."""
 
     def __init__(self, stub: Any, request: Any):
         self.arrivals: list[float] = []

@@ -1,7 +1,7 @@
-"""`python -m bench.streams`: tokens per second of many streams together against one.
+"""`python -m bench.streams`: tokens per second of many streams together, compared with one.
 
-Many requests are sent at the same time to the three services, or one; without speculation and with as much as the
-service chooses. Both take turns on the same prompts.
+The three services get one request or many at the same time, without speculation and with adaptive K. All take turns on
+the same prompts.
 """
 
 import random
@@ -37,13 +37,13 @@ COLUMNS = {
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """So many streams of one kind."""
+    """A number of streams of one kind."""
 
     case: str
     temperature: float
     streams: int
     tokens_per_second: float
-    """Of all streams together, the median over the turns."""
+    """Speed of all streams together: the median over the turns."""
     to_one: Estimate
     tokens_per_round: float
     draft_ms: float
@@ -91,7 +91,7 @@ async def measure_streams(arena: Arena) -> Section:
 
 
 def order_of(cases: list[Case], many: int, groups: int, repetitions: int) -> list[Turn]:
-    """One stream and many of them follow each other for each group of prompts; the order is shuffled each time."""
+    """For each group of prompts, one stream and many streams take turns; the order is shuffled each time."""
     shuffler = random.Random(SEED)
     order: list[Turn] = []
     for repetition in range(repetitions):

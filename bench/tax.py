@@ -1,8 +1,8 @@
-"""`python -m bench.tax`: what a round costs outside of the forward passes, through the three processes.
+"""`python -m bench.tax`: the time of a round outside the forward passes, through the three processes.
 
-A small pair of random weights generates without speculation and with K = 5, at T = 1, for vocabularies of 4,096 and
-128,256 tokens. The time from message to message at the client is a round; its forward passes are timed in this process
-with the same runner, in turns with the requests, and taken off. What is left is RPC, encoding, scheduling, sampling,
+A small pair with random weights generates without speculation and with K = 5, at T = 1, for vocabularies of 4,096 and
+128,256 tokens. A round is the time from message to message at the client. Its forward passes are timed in this process
+with the same runner, in turns with the requests, and subtracted. The rest is RPC, encoding, scheduling, sampling,
 verification and Python.
 """
 
@@ -40,8 +40,8 @@ COLUMNS = {
     "tokens_per_round|tokens a round": "{:.2f}",
 }
 NOTE = (
-    "the pair is of random weights (one layer of width 32): its forward passes cost next to nothing and what it says is"
-    " noise; its rows reach the limit of tokens that travel, as the bundled pair's do"
+    "the pair has random weights (one layer of width 32): its forward passes cost next to nothing and its text is"
+    " noise; its rows reach the limit of sent tokens, as those of the bundled pair do"
 )
 
 
@@ -51,7 +51,7 @@ class Row(RoundFigures):
 
     vocab_size: int
     goal_ms: float | None
-    """What is aimed at outside of the forward passes."""
+    """The goal for the time outside the forward passes."""
 
 
 async def measure_tax(options: BenchOptions, progress: Progress) -> Section:

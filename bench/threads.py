@@ -1,4 +1,4 @@
-"""How many threads a service takes for a model, so that peers get as many."""
+"""The number of threads that a service uses for a model, so that peers get the same."""
 
 import os
 
@@ -9,11 +9,11 @@ from specpair.models.device_defaults import choose_threads
 
 
 def wanted_threads() -> int | None:
-    """What OMP_NUM_THREADS asks for."""
+    """The number in OMP_NUM_THREADS."""
     wanted = os.environ.get("OMP_NUM_THREADS")
     return None if wanted is None else thread_count(wanted)
 
 
 def service_threads(parameter_count: int, device: torch.device) -> int:
-    """The threads that `specpair serve` takes by itself, OMP_NUM_THREADS included."""
+    """The threads that `specpair serve` uses by default, with regard to OMP_NUM_THREADS."""
     return choose_threads(wanted_threads(), parameter_count, device)

@@ -18,7 +18,7 @@ from specpair.models.loading import read_settings
 
 
 class Watch(BaseStreamer):
-    """Notes when tokens come out, as a client that streams would see them."""
+    """Records when tokens are produced, as a streaming client would see them."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
@@ -34,15 +34,15 @@ class Watch(BaseStreamer):
         self.counts.append(value.shape[-1] if value.ndim == 2 else 1)
 
     def end(self) -> None:
-        """Nothing is held back."""
+        """Does nothing: no tokens are buffered."""
 
 
 @dataclass
 class Passes:
-    """The forward passes of one model, noted by hooks. On a GPU they are only launched here: seconds say nothing."""
+    """The forward passes of one model, recorded by hooks. On a GPU hooks only see the launch: times mean nothing."""
 
     rows: list[int] = field(default_factory=list)
-    """Tokens fed to each."""
+    """Tokens fed to each pass."""
     seconds: list[float] = field(default_factory=list)
     started: list[float] = field(default_factory=list)
 
@@ -62,14 +62,14 @@ class Passes:
             noted.clear()
 
     def after(self, moment: float) -> tuple[int, float]:
-        """Passes begun after a reading of the clock, and their seconds together."""
+        """Number of passes that began after a time, and their total seconds."""
         later = [seconds for started, seconds in zip(self.started, self.seconds, strict=True) if started > moment]
         return len(later), sum(later)
 
 
 class TransformersModel:
-    """Target and draft as the library runs them, with its own attention and cache, and as many threads as the target
-    service has."""
+    """Target and draft as the library runs them, with its own attention and cache, and with the target service's number
+    of threads."""
 
     def __init__(self, target: str, draft: str, dtype: Literal["auto", "float32", "bfloat16"], device: str):
         self.device = choose_device(device)
@@ -83,11 +83,11 @@ class TransformersModel:
     def _load(self, name: str, wanted: str) -> Any:
         dtype = choose_dtype(wanted, read_settings(name), self.device)
         model: Any = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, use_safetensors=True)
-        model.generation_config.eos_token_id = None  # outputs have the length that is asked for
+        model.generation_config.eos_token_id = None  # outputs have the requested length
         return model.to(self.device).eval()
 
     def facts(self) -> dict[str, object]:
-        """What the process runs on."""
+        """The device, types and threads of the process."""
         return {
             "device": str(self.device),
             "device_name": torch.cuda.get_device_name(self.device) if self.device.type == "cuda" else None,
@@ -128,8 +128,8 @@ class TransformersModel:
         )
 
     def _assistant(self, case: Case) -> Any:
-        """The draft with the number of tokens of the case, or with the library's own defaults, which stop a proposal
-        where the draft is unsure."""
+        """The draft with the case's number of tokens, or with the library's defaults, which stop a proposal where the
+        draft is unsure."""
         k, settings = case.num_speculative_tokens, self.draft.generation_config
         settings.num_assistant_tokens = k
         settings.num_assistant_tokens_schedule = None if k is None else "constant"
@@ -137,7 +137,7 @@ class TransformersModel:
         return self.draft
 
     def _counts(self, watch: Watch, batch_size: int) -> Counts:
-        """What came after the first tokens. A batch goes through its rounds together, so each output counts them."""
+        """Counts after the first tokens. The outputs of a batch share their rounds, so each output counts them."""
         rounds, verify_seconds = self._target_passes.after(watch.times[0])
         _, draft_seconds = self._draft_passes.after(watch.times[0])
         drafted = [rows - 1 for rows in self._target_passes.rows[-rounds:]] if rounds else []
@@ -155,12 +155,12 @@ class TransformersModel:
 
 
 def sampling_of(case: Case) -> dict[str, Any]:
-    """Plain sampling at the temperature: the library's own default keeps the 50 likeliest tokens."""
+    """Plain sampling at the temperature: the library's default keeps the 50 most likely tokens."""
     if case.temperature == 0.0:
         return {"do_sample": False}
     return {"do_sample": True, "temperature": case.temperature, "top_k": 0, "top_p": 1.0}
 
 
 def reached(lengths: list[int]) -> tuple[int, ...]:
-    """How many of the lengths go beyond each position."""
+    """For each position, how many of the lengths exceed it."""
     return tuple(sum(length > position for length in lengths) for position in range(max(lengths, default=0)))

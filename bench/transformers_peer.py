@@ -1,4 +1,4 @@
-"""`transformers` in a process of its own, which sleeps while others are measured."""
+"""`transformers` in its own process, which sleeps while other cases are measured."""
 
 import asyncio
 import multiprocessing
@@ -20,13 +20,13 @@ class TransformersPeer:
     def __init__(self, connection: Connection):
         self._connection = connection
         self.facts: dict[str, object] = {}
-        """What the process runs on; known once it is ready."""
+        """Facts about the process; known when it is ready."""
 
     async def wait_until_ready(self) -> None:
         self.facts = await self._receive()
 
     async def generate(self, case: Case, prompts: list[list[int]], max_tokens: int, seed: int) -> Output:
-        """As TransformersModel.generate. Raises RuntimeError with the error of the process."""
+        """Like TransformersModel.generate. Raises RuntimeError with the error of the process."""
         self._connection.send((case, prompts, max_tokens, seed))
         return await self._receive()
 
@@ -39,7 +39,7 @@ class TransformersPeer:
 
 @asynccontextmanager
 async def transformers_peer(options: BenchOptions) -> AsyncIterator[TransformersPeer]:
-    """Starts the process and loads the models; ends it at the end."""
+    """Starts the process, which loads the models, and stops it at the end."""
     context = multiprocessing.get_context("spawn")  # gRPC does not survive a fork
     near, far = context.Pipe()
     process = context.Process(
@@ -59,7 +59,7 @@ async def transformers_peer(options: BenchOptions) -> AsyncIterator[Transformers
 
 
 def answer_requests(connection: Connection, target: str, draft: str, dtype: Any, device: str) -> None:
-    """The process: loads, then generates what it is asked for until the pipe ends. Errors are sent as text."""
+    """The process: loads the models, then answers requests until the pipe closes. Errors are sent as text."""
     import traceback
 
     from transformers.utils import logging

@@ -4,8 +4,8 @@ import os
 
 
 def run() -> None:
-    """Runs the command of the arguments, and ends the process."""
-    # gRPC would write lines of its own about connections that fail; errors come as statuses. It looks when imported.
+    """Runs the command that the arguments name, and ends the process."""
+    # gRPC would log failed connections; errors come as statuses. It reads the variable when it is imported.
     os.environ.setdefault("GRPC_VERBOSITY", "ERROR")
     from command.main import app
 

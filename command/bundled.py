@@ -1,4 +1,4 @@
-"""Where the bundled pair lies, and what is loaded of it where nothing else is named."""
+"""Where the bundled pair is, and what is loaded from it by default."""
 
 from pathlib import Path
 from typing import Literal
@@ -16,7 +16,7 @@ Role = Literal["draft", "target"]
 
 
 def resolve_model(model: str, role: Role) -> str:
-    """The folder of the bundled model of a role for `bundled`; any other name as it is."""
+    """The folder of the bundled model for `bundled`; any other name unchanged."""
     if model != BUNDLED:
         return model
     folder = Path(specpair.__file__).resolve().parents[1] / "models" / BUNDLED / role
@@ -26,14 +26,14 @@ def resolve_model(model: str, role: Role) -> str:
 
 
 def model_to_load(model: str | None, drafter: Drafter) -> str | None:
-    """The model that was named; none was: the bundled one if the drafter needs one."""
+    """The named model; without a name, the bundled one if the drafter needs a model."""
     if model is not None:
         return resolve_model(model, "draft")
     return resolve_model(BUNDLED, "draft") if drafter in WITH_MODEL else None
 
 
 def table_to_load(table: str | None, model: str | None, drafter: Drafter) -> str | None:
-    """The table that was named; none was: that of the model to load, or without one the bundled one if it is needed."""
+    """The named table; else that of the model to load; without a model, the bundled one if the drafter needs it."""
     if table is not None:
         return table
     folder = model or (resolve_model(BUNDLED, "draft") if drafter in WITH_TABLE else None)
@@ -41,5 +41,5 @@ def table_to_load(table: str | None, model: str | None, drafter: Drafter) -> str
     if found is not None and found.is_file():
         return str(found)
     if drafter in WITH_TABLE:
-        raise CommandError(f"--drafter {drafter} needs a table of counts: name it by --table")
+        raise CommandError(f"--drafter {drafter} needs a table of counts: name it with --table")
     return None

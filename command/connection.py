@@ -1,4 +1,4 @@
-"""The way from the command line to a coordinator."""
+"""Connects a command to a coordinator."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,7 +14,7 @@ from specpair.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
 
 @asynccontextmanager
 async def coordinator_at(address: str) -> AsyncIterator[CoordinatorServiceStub]:
-    """A stub; inside, gRPC errors become SpecpairErrors, and an absent coordinator a CommandError."""
+    """A stub. In its context gRPC errors become SpecpairErrors, and an absent coordinator a CommandError."""
     channel = connect(address, current_access())
     try:
         with peer_errors():
@@ -22,12 +22,12 @@ async def coordinator_at(address: str) -> AsyncIterator[CoordinatorServiceStub]:
     except PeerUnavailableError as error:
         if (
             TRANSPORT_CODE not in error.metadata
-        ):  # the coordinator's own words, about a peer of its own or about its start
+        ):  # the coordinator's own message, about one of its peers or about its start
             raise
         hint = tls_hint(error.message, speaks_tls=current_access().tls is not None) or "`specpair up` starts one"
         raise CommandError(f"the coordinator at {address} cannot be reached; {hint}") from None
     except UnauthenticatedError:
-        problem = "no bearer token" if current_access().has_no_token else "a bearer token that it does not know"
+        problem = "no bearer token" if current_access().has_no_token else "an unknown bearer token"
         raise CommandError(f"the coordinator at {address} got {problem}: see --token-file and {TOKEN}") from None
     finally:
         await channel.close()

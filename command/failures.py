@@ -13,7 +13,7 @@ from specpair.errors import InvalidFieldError, NotSupportedError, SpecpairError
 FAILED = 1
 WRONG_USE = 2
 INTERRUPTED = 130
-"""What shells give for a process that SIGINT ended."""
+"""The status that shells report for a process ended by SIGINT."""
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -28,7 +28,7 @@ class CommandError(Exception):
 
 
 def friendly(command: Callable[Parameters, Result]) -> Callable[Parameters, Result]:
-    """A command that ends with a line and an exit status: 2 for wrong values, 1 for everything else foreseen."""
+    """A command that fails with one line and an exit status: 2 for wrong values, 1 for all other expected errors."""
 
     @functools.wraps(command)
     def run(*args: Parameters.args, **kwargs: Parameters.kwargs) -> Result:
@@ -40,7 +40,7 @@ def friendly(command: Callable[Parameters, Result]) -> Callable[Parameters, Resu
             raise _end(error.message, FAILED) from None
         except CommandError as error:
             raise _end(str(error), error.status) from None
-        except BrokenPipeError:  # the reader of a pipe went away, as `head` does: nobody is left to tell
+        except BrokenPipeError:  # the reader of the pipe has gone, as `head` does: nobody would read a message
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(FAILED) from None
         except KeyboardInterrupt:

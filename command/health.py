@@ -1,4 +1,4 @@
-"""`specpair health`: whether one service answers and is ready, for health checks of containers and the like."""
+"""`specpair health`: whether one service answers and is ready, for health checks of containers."""
 
 from typing import Annotated, Any
 
@@ -26,7 +26,7 @@ def health(
         float, typer.Option("--timeout", min=0.1, max=MAX_TIMEOUT, help="Seconds to wait for the answer.")
     ] = 3.0,
 ) -> None:
-    """Ask a service by gRPC's health protocol whether it is ready. Exits with status 0 only if it is."""
+    """Ask a service over the gRPC health protocol whether it is ready. Exits with status 0 only if it is."""
     status = health_pb2.HealthCheckResponse.ServingStatus.Name(_ask(address, timeout))
     if status != "SERVING":
         raise CommandError(f"{address} is {status}")
@@ -34,7 +34,7 @@ def health(
 
 
 def _ask(address: str, timeout: float) -> health_pb2.HealthCheckResponse.ServingStatus:
-    """The status of the whole process. Raises CommandError if no health service answers."""
+    """The status of the whole process. Raises CommandError if the service does not answer."""
     access = current_access()
     with _channel(address, access) as channel:
         stub: Any = health_pb2_grpc.HealthStub(channel)
@@ -48,7 +48,7 @@ def _ask(address: str, timeout: float) -> health_pb2.HealthCheckResponse.Serving
 
 
 def _channel(address: str, access: ChannelSecurity) -> grpc.Channel:
-    """Its health is asked without a token, which a service wants for all else."""
+    """Health checks need no token; all other calls of a protected service do."""
     if access.tls is None:
         return grpc.insecure_channel(address)
     return grpc.secure_channel(address, grpc_channel_credentials(access.tls), name_options(access.server_name))

@@ -1,4 +1,4 @@
-"""`specpair info`: which pair serves, within which limits, and whether all of it is ready."""
+"""`specpair info`: the running pair, its limits and whether all three services are ready."""
 
 import asyncio
 import json as json_module
@@ -25,9 +25,9 @@ def info(
     json: JsonOption = False,
     no_color: NoColorOption = False,
 ) -> None:
-    """Show the pair that serves, its limits and its state.
+    """Show the running pair, its limits and its state.
 
-    Exits with status 0 only when the coordinator, the draft and the target are all ready.
+    Exits with status 0 only if the coordinator, the draft and the target are all ready.
     """
     pair = asyncio.run(_ask(address))
     if json:
@@ -48,7 +48,7 @@ async def _ask(address: str) -> pb.GetPairInfoResponse:
 
 
 def _document(pair: pb.GetPairInfoResponse) -> dict[str, Any]:
-    """The message with its own field names and numbers as numbers, which protobuf's JSON writes as strings."""
+    """The message with its own field names, and with 64-bit numbers as numbers: protobuf's JSON writes strings."""
     document = MessageToDict(pair, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
     for name in ("draft", "target"):
         document.setdefault(name, None)
@@ -76,7 +76,7 @@ def _state(model: GetModelInfoResponse | None) -> str:
 
 
 def _facts(model: GetModelInfoResponse) -> dict[str, str]:
-    """What there is to say; a draft may have drafters and no model."""
+    """The rows of one service; a draft may have drafters and no model."""
     drafters = model_info_from_proto(model).drafters
     return {
         **(_model_facts(model) if model.vocab_size else {}),

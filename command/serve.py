@@ -27,7 +27,7 @@ DRAFT_METRICS_PORT = 9051
 TARGET_METRICS_PORT = 9052
 STREAMS_PER_CLIENT = 64
 PEER = "peer_"
-"""Begins the options by which the coordinator reaches draft and target."""
+"""Prefix of the options for the coordinator's connections to draft and target."""
 RUNNING = options(ServerConfig, only=("grace_seconds", "log_format", "log_level"))
 OF_A_MODEL = {
     **options(ServerConfig, only=("host", "port", "metrics_port", "allowed_hosts", "max_streams_per_client")),
@@ -42,8 +42,7 @@ OF_THE_COORDINATOR = (
     | options(ServerSecurity)
 )
 DRAFT_MODEL_HELP = (
-    "A local folder, a Hugging Face id, or `bundled`. Default: bundled for a drafter that needs a model, none for "
-    "others."
+    "A local folder, a Hugging Face id, or `bundled`. Default: bundled if the drafter needs a model, else none."
 )
 
 app = typer.Typer(no_args_is_help=True, help="Run one of the three services in this process.")
@@ -68,10 +67,10 @@ app = typer.Typer(no_args_is_help=True, help="Run one of the three services in t
     ),
 )
 def serve_draft(**values: Any) -> None:
-    """Serve the draft: it proposes tokens, by a model or without one.
+    """Serve the draft: it proposes tokens, with a model or without one.
 
-    `specpair serve draft --drafter ngram` loads no model, takes any vocabulary and proposes within a tenth of a
-    millisecond. A request may choose any other drafter for which everything is there.
+    `specpair serve draft --drafter ngram` loads no model, works with any vocabulary and proposes within a tenth of a
+    millisecond. A request may choose any other drafter whose model or table is loaded.
     """
     folder = model_to_load(values["model"], values["drafter"])
     config = configured(
@@ -99,7 +98,7 @@ def serve_draft(**values: Any) -> None:
     ),
 )
 def serve_target(**values: Any) -> None:
-    """Serve the target model: it verifies, and its text is what comes out."""
+    """Serve the target: its model verifies proposals and decides the text."""
     config = configured(EngineConfig, values, model=resolve_model(values["model"], "target"))
     server = server_config(values)
     with needing_torch():
@@ -109,10 +108,10 @@ def serve_target(**values: Any) -> None:
 
 @contextmanager
 def needing_torch() -> Iterator[None]:
-    """Around the import of a service. Only there is torch loaded: the other commands start without it.
+    """Goes around the import of a service. Only that import loads torch: other commands start without it.
 
-    Its threads are told to sleep, not to spin, while they wait for each other: draft, target and coordinator often
-    share processors, and a thread that spins for one that is not running takes the processor that this one waits for.
+    OpenMP threads sleep while they wait for each other, instead of spinning: draft, target and coordinator often share
+    processors, and a spinning thread would take the processor from the thread that it waits for.
     """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
@@ -135,7 +134,7 @@ def needing_torch() -> Iterator[None]:
     parameters(RUNNING, grace_seconds=30.0),
 )
 def serve_coordinator(**values: Any) -> None:
-    """Serve people: run the loop of draft and target for each request."""
+    """Serve the coordinator: it takes requests and runs the rounds of draft and target."""
     from coordinator.serve import serve
 
     server = server_config(values, max_message_bytes=MAX_REQUEST_BYTES, allowed_hosts=())
@@ -145,5 +144,5 @@ def serve_coordinator(**values: Any) -> None:
 
 
 def server_config(values: dict[str, Any], **others: Any) -> ServerConfig:
-    """How a service listens, by the values of its options. Raises InvalidFieldError."""
+    """The server configuration from the values of the options. Raises InvalidFieldError."""
     return configured(ServerConfig, values, security=configured(ServerSecurity, values), **others)

@@ -1,4 +1,4 @@
-"""How a coordinator works: its peers, its limits, its patience."""
+"""The configuration of a coordinator: its peers, limits and timeouts."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -12,14 +12,14 @@ from specpair.server.config import ServerConfig
 
 AUTO = "auto"
 DNS_PREFIX = "dns:"
-"""Before `name:port`: every address that the name has is an instance of its own."""
+"""Before `name:port`: each address of the name is one instance."""
 MAX_SPECULATIVE_TOKENS = 64
 MAX_ADDRESSES = 64
 MAX_REQUEST_BYTES = 8 * 1024 * 1024
-"""Largest message of a client: more token ids than any model reads. Those of draft and target have distributions."""
+"""Largest message of a client: more token ids than any model reads. Draft and target send larger ones."""
 WAIT = Range(0.001, 86400.0, "none")
 NONE = "none"
-"""In place of addresses: there is no such service."""
+"""Instead of addresses: there is no such service."""
 
 
 def number_or_auto(text: str) -> int | None:
@@ -33,13 +33,13 @@ def number_or_auto(text: str) -> int | None:
 
 
 def addresses(text: str) -> tuple[str, ...]:
-    """Those of a list with commas."""
+    """The addresses of a list separated by commas."""
     return tuple(address.strip() for address in text.split(","))
 
 
 @dataclass(frozen=True, kw_only=True)
 class CoordinatorConfig:
-    """One pair and the way it is used. Times are in seconds.
+    """One pair and how it is used. Times are in seconds.
 
     Raises InvalidFieldError for a value outside its limits.
     """
@@ -47,8 +47,8 @@ class CoordinatorConfig:
     target_addresses: Annotated[
         tuple[str, ...],
         Flag(
-            "The target service, as host:port; several with commas between them, or dns:name:port for every host that "
-            "the name stands for.",
+            "The target service, as host:port; several separated by commas, or dns:name:port for every address of the "
+            "name.",
             name="target",
             kind=str,
             convert=addresses,
@@ -57,7 +57,7 @@ class CoordinatorConfig:
     draft_addresses: Annotated[
         tuple[str, ...],
         Flag(
-            "The draft service, as --target; `none` for a target alone.",
+            "The draft service, in the form of --target; `none` for the target alone.",
             name="draft",
             kind=str,
             convert=lambda text: () if text == NONE else addresses(text),
@@ -65,14 +65,14 @@ class CoordinatorConfig:
     ] = ()
     server: ServerConfig
     http: HttpConfig | None = None
-    """Where the HTTP front end listens; None for none."""
+    """The HTTP front end; None for none."""
     peer_security: ChannelSecurity = PLAIN
     """How the coordinator reaches draft and target."""
     num_speculative_tokens: Annotated[
         int | None,
         Flag(
-            "Tokens proposed per round unless a request says otherwise. auto decides anew for each round, by what is "
-            "accepted and what it costs at present; 0 switches speculation off.",
+            "Tokens proposed per round, unless a request sets its own. auto chooses for each round, from current "
+            "acceptance and costs; 0 switches speculation off.",
             SPECULATION,
             metavar=f"{AUTO}|N",
             default_text=AUTO,
@@ -82,37 +82,38 @@ class CoordinatorConfig:
     max_num_speculative_tokens: Annotated[
         int, Range(0, MAX_SPECULATIVE_TOKENS), Flag("Most tokens that may be proposed per round.", SPECULATION)
     ] = 16
-    max_requests: Annotated[int, Range(1, 65536, "none"), Flag("Outputs that may be generated at once.")] = 64
-    """A request that asks for several outputs counts as so many."""
+    max_requests: Annotated[int, Range(1, 65536, "none"), Flag("Most outputs generated at once.")] = 64
+    """A request for n outputs counts as n."""
     max_requests_per_client: Annotated[
         int | None,
         Range(1, 65536),
         Flag(
-            "Outputs that one client may have at once, waiting ones included; without a limit by default. Clients "
-            "that no token names count as one."
+            "Most outputs that one client may have at once, including waiting ones; no limit by default. All clients "
+            "without a token count as one."
         ),
     ] = None
     max_queued_requests: Annotated[
         int,
         Range(0, 65536),
-        Flag("Requests that may wait when all places are taken; 0 refuses them at once."),
+        Flag("Most requests that may wait when all places are taken; 0 refuses them at once."),
     ] = 64
     max_queue_wait: Annotated[float, WAIT, Flag("Seconds that a request may wait for its places.")] = 30.0
     draft_timeout: Annotated[float, WAIT, Flag("Seconds that a round waits for its proposal.")] = 5.0
-    """After that it goes without."""
+    """After that the round runs without a proposal."""
     draft_cooldown: Annotated[float, WAIT] = 1.0
-    """How long a draft that did not answer is left alone."""
+    """How long a draft that did not answer gets no calls."""
     target_timeout: Annotated[
         float,
         WAIT,
         Flag(
-            "Seconds that any answer of a target may take, and a request without a deadline waits for a lost one.",
+            "Seconds that an answer of a target may take, and that a request without a deadline waits for a lost "
+            "target.",
         ),
     ] = 60.0
     startup_timeout: Annotated[float, WAIT] = 600.0
-    """How long the start waits for the target, which may have weights to load."""
+    """How long the start waits for the target, which may have to load weights."""
     draft_startup_timeout: Annotated[float, WAIT] = 120.0
-    """How long the start waits for the draft; after that it serves without, and takes the draft up when it comes."""
+    """How long the start waits for the draft; after that requests run without it until it comes."""
 
     def __post_init__(self) -> None:
         for name, given, fewest in (("target", self.target_addresses, 1), ("draft", self.draft_addresses, 0)):

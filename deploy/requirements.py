@@ -1,6 +1,6 @@
-"""Prints what a pyproject.toml requires, one requirement a line: `requirements.py FILE [EXTRA]`.
+"""Prints the requirements of a pyproject.toml, one per line: `requirements.py FILE [EXTRA]`.
 
-It lets an image install the dependencies before the sources are there.
+With it an image can install the dependencies before it copies the sources.
 """
 
 import sys
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def requirements(project: dict, extra: str | None) -> list[str]:
-    """What the project needs itself, or what an extra adds to it."""
+    """The requirements of the project, or those that an extra adds."""
     return project["dependencies"] if extra is None else project["optional-dependencies"][extra]
 
 

@@ -3,9 +3,9 @@
 #
 #   sudo deploy/secrets.sh FOLDER [NAME...]
 #
-# The names are those by which clients call the coordinator, beside localhost. As root it gives each folder to the user
-# that its container runs as. Clients need FOLDER/ca.crt and FOLDER/client-token; FOLDER/ca.key signs, and is best kept
-# elsewhere.
+# NAMEs are the host names of the coordinator for clients, besides localhost. As root it gives each folder to the user
+# that its container runs as. Clients need FOLDER/ca.crt and FOLDER/client-token; FOLDER/ca.key signs certificates: keep
+# it elsewhere.
 set -eu
 umask 077
 
@@ -56,10 +56,10 @@ END
   rm "$service/request"
 }
 
-# token FILE: a new one
+# token FILE: writes a new token
 token() { openssl rand -hex 32 > "$1"; }
 
-# line NAME FILE: of a file of tokens; it has the digest alone
+# line NAME FILE: prints a line of a tokens file, with the token's digest
 line() { echo "$1:sha256:$(tr -d '\n' < "$2" | openssl dgst -sha256 -r | cut -c 1-64)"; }
 
 authority

@@ -1,4 +1,4 @@
-"""What the draft service is told; plain data, without torch."""
+"""The configuration of the draft service: plain data, without torch."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -16,12 +16,12 @@ from specpair.options import Drafter, check_fields
 from specpair.sequences.sequence_limits import LEASE_SECONDS
 
 TABLE_NAME = "tables.safetensors"
-"""Where a table is looked for in the folder of a draft model."""
+"""Name of the table in the folder of a draft model."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DraftConfig:
-    """A draft model, or only drafters that need none.
+    """A draft model, or only drafters that do not need one.
 
     Raises InvalidFieldError for a number outside its limits.
     """
@@ -31,18 +31,18 @@ class DraftConfig:
     drafter: Annotated[
         Drafter,
         Flag(
-            "What proposes where a request does not say: the draft model; n-gram counts or copies (prompt-lookup) of "
-            "the text so far; bigram or unigram counts of a corpus; uniform noise; or ngram-model, the model where "
-            "n-grams know nothing. All are exact, and all but the two with a model cost next to nothing. A model that "
-            "is not named is loaded for those two alone.",
+            "Drafter of requests that do not choose one. model: the draft model; ngram: n-gram counts of the text so "
+            "far; prompt-lookup: copies from that text; bigram, unigram: counts of a corpus; uniform: random tokens; "
+            "ngram-model: n-grams, or the model where they find nothing. All are exact. Only model and ngram-model "
+            "load a model by default; the others cost next to nothing.",
             SPECULATION,
         ),
     ] = Drafter.MODEL
     table: Annotated[
         str | None,
         Flag(
-            "File of counts for bigram and unigram, as models/train_tables.py writes it, of the tokenizer that draft "
-            f"and target share. Default: {TABLE_NAME} in the model's folder; without a model the bundled one.",
+            "File of counts for bigram and unigram, written by models/train_tables.py for the tokenizer of draft and "
+            f"target. Default: {TABLE_NAME} in the model's folder; without a model, the bundled file.",
             SPECULATION,
         ),
     ] = None

@@ -1,6 +1,6 @@
 """The training text: the Python standard library's own sources, split by whole files.
 
-Every interpreter brings this text along, so anybody can train the bundled pair again without a download.
+Every Python installation includes this text, so anybody can train the bundled pair again without a download.
 """
 
 import hashlib
@@ -13,9 +13,9 @@ from transformers import PreTrainedTokenizerFast
 
 END_OF_TEXT = "<|endoftext|>"
 VALIDATION_SHARE = 0.03
-# Tables of code points, not programs: they would teach the model columns of hexadecimal numbers.
+# These files are tables of code points, not programs: the model would learn columns of hexadecimal numbers.
 LEFT_OUT = {"encodings", "site-packages", "__pycache__"}
-# A conversation is laid out as comments, the form of dialogue that source files know.
+# A conversation is written as comments, the usual form of prose in source files.
 CHAT_TEMPLATE = (
     "{% for message in messages %}# {{ message['role'] }}: {{ message['content'] }}\n{% endfor %}"
     "{% if add_generation_prompt %}# assistant:{% endif %}"
@@ -65,7 +65,7 @@ def train_tokenizer(texts: list[str], vocab_size: int) -> PreTrainedTokenizerFas
 
 
 def encode(tokenizer: PreTrainedTokenizerFast, texts: list[str]) -> np.ndarray:
-    """All texts as one array of token ids `[tokens]`, each text opened by the end-of-text token."""
+    """All texts as one array of token ids `[tokens]`; each text begins with the end-of-text token."""
     end = tokenizer.convert_tokens_to_ids(END_OF_TEXT)
     batch = tokenizer.backend_tokenizer.encode_batch(texts)
     return np.concatenate([np.array([end, *encoding.ids], dtype=np.uint16) for encoding in batch])

@@ -1,9 +1,9 @@
-"""Train the bundled pair from nothing: `python models/train.py target`, then `draft`.
+"""Train the bundled pair from scratch: `python models/train.py target`, then `draft`.
 
 The target learns the next token of the standard library's sources. The draft learns the same first, which
 is cheap, and is then distilled from the target's soft labels: by Kullback-Leibler divergence, and at the end
 by total variation, because 1 - TV(draft, target) *is* the acceptance rate (Leviathan et al., "Fast Inference
-from Transformers via Speculative Decoding", Corollary 3.6). Stop it at any time; the same command goes on from
+from Transformers via Speculative Decoding", Corollary 3.6). Stop it at any time; the same command resumes from
 the last checkpoint.
 """
 
@@ -28,10 +28,10 @@ WORK = HERE / "work"
 BUNDLED = HERE / "bundled"
 VOCAB_SIZE = 4096
 CONTEXT = 1024
-# Most steps see short windows: attention and cache misses make a token of a long window 1.5 times as dear.
+# Most steps use short windows: attention and cache misses make a token of a long window 1.5 times as expensive.
 SHORT_CONTEXT = 256
 LONG_EVERY = 4
-# The draft sees this share of its run without a teacher, at three times the speed.
+# Share of the draft's run without a teacher, at three times the speed.
 PLAIN_SHARE = 0.25
 CHECKPOINT_SECONDS = 240.0
 REPORT_SECONDS = 20.0
@@ -43,7 +43,7 @@ SHAPES: dict[str, dict[str, Any]] = {
 
 @dataclass(kw_only=True)
 class Progress:
-    """How far a training run has come; saved with every checkpoint."""
+    """The progress of a training run; saved with every checkpoint."""
 
     seconds: float = 0.0
     steps: int = 0
@@ -51,7 +51,7 @@ class Progress:
 
 
 def bundled_tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:
-    """The pair's tokenizer; trained on the texts if there is none yet. Weights mean nothing without theirs."""
+    """The pair's tokenizer; trained on the texts if there is none yet. Weights work only with their own."""
     if not (BUNDLED / "target" / "tokenizer.json").exists():
         tokenizer = train_tokenizer(texts, VOCAB_SIZE)
         for name in SHAPES:
@@ -98,7 +98,7 @@ def optimizers(model: LlamaForCausalLM, lr: float) -> list[torch.optim.Optimizer
 
 
 def learning_rate_factor(done: float) -> float:
-    """Warm up over 2 % of the run, stay, and fall to zero over the last 60 %. `done` in [0, 1]."""
+    """Warms up over 2 % of the run, stays, then falls to zero over the last 60 %. `done` in [0, 1]."""
     return min(1.0, done / 0.02 + 0.01, max(0.0, (1 - done) / 0.6))
 
 
@@ -122,7 +122,7 @@ def distillation_loss(logits: Tensor, teacher_logits: Tensor, done: float) -> Te
 
 @torch.inference_mode()
 def validation_loss(model: torch.nn.Module, tokens: np.ndarray, most: int = 120) -> float:
-    """Mean negative log-likelihood in nats a token over held-out files, in windows of CONTEXT tokens."""
+    """Mean negative log-likelihood in nats per token over held-out files, in windows of CONTEXT tokens."""
     model.eval()
     losses = []
     for start in range(0, min(len(tokens) - CONTEXT - 1, most * CONTEXT), CONTEXT):
@@ -134,7 +134,7 @@ def validation_loss(model: torch.nn.Module, tokens: np.ndarray, most: int = 120)
 
 
 def save(name: str, model: LlamaForCausalLM, progress: Progress, loss: float) -> None:
-    """The finished model as bf16 safetensors, with the facts its card states."""
+    """Saves the finished model as bf16 safetensors, with the facts for its model card."""
     folder = BUNDLED / name
     rounded = build(name)
     rounded.load_state_dict(model.state_dict())
@@ -184,7 +184,7 @@ def train(name: str, minutes: float, batch: int, lr: float, warm: bool) -> None:
 
 
 def resume(checkpoint: Path, model: LlamaForCausalLM, made: list[torch.optim.Optimizer]) -> Progress:
-    """How far the run of a checkpoint has come, with its weights and its optimizers' state; or a new one."""
+    """The progress of a checkpoint, after loading its weights and optimizer state; without one, new progress."""
     if not checkpoint.exists():
         return Progress()
     state = torch.load(checkpoint, weights_only=True)
@@ -197,14 +197,14 @@ def resume(checkpoint: Path, model: LlamaForCausalLM, made: list[torch.optim.Opt
 
 
 def keep(checkpoint: Path, model: LlamaForCausalLM, made: list[torch.optim.Optimizer], progress: Progress) -> None:
-    """Writes what `resume` reads."""
+    """Writes the checkpoint for `resume`."""
     state = {"model": model.state_dict(), "optimizers": [optimizer.state_dict() for optimizer in made]}
     torch.save({**state, "progress": asdict(progress)}, checkpoint.with_suffix(".new"))
     checkpoint.with_suffix(".new").replace(checkpoint)
 
 
 def loss_of(model: LlamaForCausalLM, teacher: LlamaForCausalLM | None, window: Tensor, done: float) -> Tensor:
-    """Of next-token prediction; with a teacher, after the first part of the run, of distillation."""
+    """Loss of next-token prediction; with a teacher, of distillation after the first part of the run."""
     inputs, labels = window[:, :-1], window[:, 1:]
     logits = model(input_ids=inputs, use_cache=False).logits
     if teacher is None or done < PLAIN_SHARE:
@@ -240,7 +240,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=120.0, help="training time, over all resumed runs")
     parser.add_argument("--batch", type=int, default=2 * CONTEXT, help=f"tokens per step, a multiple of {CONTEXT}")
     parser.add_argument("--lr", type=float, default=3e-3, help="peak learning rate")
-    parser.add_argument("--warm-start", action="store_true", help="begin with the bundled weights, to train them on")
+    parser.add_argument("--warm-start", action="store_true", help="begin with the bundled weights")
     arguments = parser.parse_args()
     if arguments.batch % CONTEXT:
         parser.error(f"--batch is {arguments.batch}, not a multiple of {CONTEXT}")

@@ -1,7 +1,7 @@
-"""Count how often each token comes, and follows another: `python models/train_tables.py`, for the bundled pair.
+"""Count how often each token occurs, and follows another: `python models/train_tables.py`, for the bundled pair.
 
-What it writes serves the unigram and bigram drafters. For a pair of your own name its tokenizer and texts like those
-that it is to write: `python models/train_tables.py --model Qwen/Qwen3-0.6B --output tables.safetensors *.txt`.
+The unigram and bigram drafters use the table. For your own pair, name its tokenizer and texts like those that it will
+generate: `python models/train_tables.py --model Qwen/Qwen3-0.6B --output tables.safetensors *.txt`.
 """
 
 import argparse
@@ -21,7 +21,7 @@ BUNDLED_DRAFT = Path(__file__).parent / "bundled" / "draft"
 
 
 def encode(files: TokenizerFiles, texts: list[str]) -> np.ndarray:
-    """All texts as one array of token ids `[tokens]`, each opened by the token that ends a text, if there is one."""
+    """All texts as one array of token ids `[tokens]`; each begins with the end-of-text token, if there is one."""
     tokenizer = Tokenizer.from_buffer(files.tokenizer_json)
     end = tokenizer.token_to_id(files.eos_token) if files.eos_token else None
     opening = [] if end is None else [end]
@@ -42,11 +42,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default=str(BUNDLED_DRAFT), help="folder or Hugging Face id with the tokenizer")
     parser.add_argument("--output", type=Path, default=BUNDLED_DRAFT / "tables.safetensors")
-    parser.add_argument("texts", type=Path, nargs="*", help="by default what the bundled pair was trained on")
+    parser.add_argument("texts", type=Path, nargs="*", help="default: the training texts of the bundled pair")
     arguments = parser.parse_args()
     files = read_tokenizer(arguments.model)
     if files is None:
-        parser.error(f"{arguments.model} has no tokenizer that can be read")
+        parser.error(f"{arguments.model} has no readable tokenizer")
     tables = count(files, list(texts_of(arguments.texts)) or read_texts()[0])
     write_tables(arguments.output, tables, files)
     share = tables.counts.sum() / max(1, tables.unigram.sum())

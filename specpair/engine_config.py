@@ -1,4 +1,4 @@
-"""What one engine is told; plain data, without torch."""
+"""The configuration of one engine: plain data, without torch."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -13,8 +13,8 @@ MaxNumSeqsPerClient = Annotated[
     int | None,
     Range(1, 65536),
     Flag(
-        "Most sequences that one client may have open, such as one of several coordinators; without a limit by default."
-        " Clients that neither a token nor a certificate names count as one.",
+        "Most sequences that one client (such as one of several coordinators) may have open; no limit by default. "
+        "All clients without a token or certificate count as one.",
         MODEL,
     ),
 ]
@@ -22,7 +22,7 @@ SequenceLease = Annotated[
     float,
     Range(0.1, 86400.0, "none"),
     Flag(
-        "Seconds after which a sequence that nobody touched is closed; it is opened again when it is needed.",
+        "Seconds without a call after which a sequence is closed. It is opened again when it is needed.",
         MODEL,
     ),
 ]
@@ -30,10 +30,10 @@ MaxNumSpeculativeTokens = Annotated[int, Range(1, 64), Flag("Most tokens that ma
 
 
 def thread_count(text: str) -> int:
-    """A number, or the first of a list as OMP_NUM_THREADS may have for nested regions. Raises ValueError."""
+    """A number, or the first of a list: OMP_NUM_THREADS may be a list for nested regions. Raises ValueError."""
     first = text.split(",")[0].strip()
     if not first.isdecimal() or int(first) < 1:
-        raise ValueError(f"{text} is no number of threads")
+        raise ValueError(f"{text} is not a number of threads")
     return int(first)
 
 
@@ -47,14 +47,14 @@ class EngineConfig:
     model: Annotated[str, Flag("A local folder, a Hugging Face id, or `bundled`.", MODEL)]
     dtype: Annotated[
         Literal["auto", "float32", "bfloat16"],
-        Flag("Type of the weights; auto takes the checkpoint's where the device is fast at it.", MODEL),
+        Flag("Type of the weights; auto is the checkpoint's own if the device computes it fast, else float32.", MODEL),
     ] = "auto"
-    device: Annotated[str, Flag("auto, cpu, cuda or cuda:N.", MODEL)] = "auto"
+    device: Annotated[str, Flag("Device of the model: auto, cpu, cuda or cuda:N.", MODEL)] = "auto"
     """`auto`: the first GPU, else the CPU."""
     max_model_len: Annotated[
         int | None,
         SequenceLength,
-        Flag("Longest sequence in tokens, prompt and output together; the model's own limit by default.", MODEL),
+        Flag("Longest sequence in tokens, prompt and output together. Default: the model's own limit.", MODEL),
     ] = None
     max_num_seqs: MaxNumSeqs = 64
     max_num_seqs_per_client: MaxNumSeqsPerClient = None
@@ -63,8 +63,8 @@ class EngineConfig:
         int | None,
         Range(1, 2**20),
         Flag(
-            "Token budget of one forward pass: with more of them prompts are read sooner, and running outputs wait "
-            "longer meanwhile. By default 128 on a CPU, 512 on a GPU.",
+            "Token budget of one forward pass. A larger budget reads prompts sooner, but running outputs wait longer. "
+            "Default: 128 on a CPU, 512 on a GPU.",
             MODEL,
         ),
     ] = None
@@ -72,27 +72,27 @@ class EngineConfig:
         float | None,
         Range(0.1, 86400.0, "none"),
         Flag(
-            "Seconds after which a forward pass counts as hanging: health says NOT_SERVING until it comes back, and "
-            "after twice as long the process ends. By default 120 on a CPU, 30 on a GPU.",
+            "Seconds after which a forward pass counts as hanging: health reports NOT_SERVING until the pass ends, "
+            "and after twice as long the process exits. Default: 120 on a CPU, 30 on a GPU.",
             MODEL,
         ),
     ] = None
     cache: Annotated[
         Literal["auto", "paged", "contiguous"],
-        Flag("Cache back-end; auto is paged on a GPU and contiguous on a CPU.", MODEL),
+        Flag("Kind of cache; auto is paged on a GPU and contiguous on a CPU.", MODEL),
     ] = "auto"
-    block_size: Annotated[int, Range(1, 1024), Flag("Tokens in a cache block.", MODEL)] = 16
+    block_size: Annotated[int, Range(1, 1024), Flag("Tokens per cache block.", MODEL)] = 16
     num_blocks: Annotated[
         int | None,
         Range(1, 2**31),
-        Flag("Blocks in the cache; by default as many as fit into the memory.", MODEL),
+        Flag("Blocks in the cache. Default: as many as fit into memory.", MODEL),
     ] = None
     gpu_memory_utilization: Annotated[
         float,
         Range(0.01, 1.0, "both"),
         Flag(
-            "Share of a GPU's memory that a process may use, for weights, cache and passes together; `specpair up` "
-            "divides it where draft and target have the same GPU. No effect on a CPU.",
+            "Share of a GPU's memory that a process may use for weights, cache and forward passes. If draft and "
+            "target use the same GPU, `specpair up` divides the share. No effect on a CPU.",
             MODEL,
         ),
     ] = 0.9
@@ -100,9 +100,9 @@ class EngineConfig:
     runner: Annotated[
         Literal["auto", "fused", "plain"],
         Flag(
-            "How forward passes run: fused has few large operators and packed weights (Llama, Mistral, Qwen2 and "
-            "Qwen3 on a CPU, in float32 or a bfloat16 that it has units for), plain is transformers' own code, auto is "
-            "fused where the model is known.",
+            "How forward passes run. fused: few large operators and packed weights, for Llama, Mistral, Qwen2 and "
+            "Qwen3 on a CPU, in float32 or hardware bfloat16. plain: the code of transformers. auto: fused where it "
+            "is supported, else plain.",
             MODEL,
         ),
     ] = "auto"
@@ -110,7 +110,7 @@ class EngineConfig:
         int | None,
         Range(1, 1024, "none"),
         Flag(
-            "Threads that share a product on a CPU; by default one for a small model and all cores for others.",
+            "CPU threads that share a matrix product. Default: one for a small model, all cores for others.",
             MODEL,
             metavar="N",
             parse=thread_count,
@@ -120,8 +120,8 @@ class EngineConfig:
     deterministic: Annotated[
         bool,
         Flag(
-            "Logits that are the same bits in every batch and for every number of proposed tokens, so that greedy and "
-            "coupled outputs repeat exactly. Costs speed: each sequence is computed by itself, 16 rows at a time.",
+            "Compute logits to the same bits in every batch and for every number of proposed tokens, so that greedy "
+            "and coupled outputs repeat exactly. Costs speed: each sequence is computed alone, 16 rows at a time.",
             MODEL,
         ),
     ] = False

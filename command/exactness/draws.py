@@ -11,7 +11,7 @@ from specpair.rpc.status import peer_errors
 from specpair.v1 import coordinator_service_pb2 as pb
 
 REQUEST_TIMEOUT = 300.0
-"""Seconds that one short request may take on a server that is busy with others."""
+"""Seconds that one short request may take on a busy server."""
 BUSY_RETRIES = 60
 BUSY_DELAY = 0.5
 
@@ -19,7 +19,7 @@ BUSY_DELAY = 0.5
 async def draw_all(
     stub: Any, draws: Iterable[Draw], concurrency: int, on_drawn: Callable[[], None] = lambda: None
 ) -> dict[Draw, Drawn]:
-    """The output of every request, `concurrency` of them under way at once. Raises SpecpairError."""
+    """The output of every request; `concurrency` requests run at once. Raises SpecpairError."""
     waiting = iter(draws)
     outputs: dict[Draw, Drawn] = {}
 
@@ -38,7 +38,7 @@ async def draw_all(
 
 
 async def _draw_patiently(stub: Any, draw: Draw) -> Drawn:
-    """Waits while the server is full, as it may have other clients."""
+    """Waits while the server is full: it may have other clients."""
     for _ in range(BUSY_RETRIES):
         try:
             return await draw_one(stub, draw)
@@ -82,7 +82,7 @@ def request_of(draw: Draw) -> pb.GenerateTokensRequest:
 
 
 def _gaps(tokens: list[pb.GeneratedToken]) -> tuple[float, ...] | None:
-    """Best logprob less the next for each token; None if one of them came without."""
+    """For each token, the best logprob minus the second best; None if any token has none."""
     best = [list(token.logprobs.top_logprobs) for token in tokens]
     if any(len(logprobs) < 2 for logprobs in best):
         return None

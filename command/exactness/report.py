@@ -27,7 +27,7 @@ def print_report(console: Console, report: Report, settings: Settings) -> None:
 
 
 def json_report(report: Report, settings: Settings) -> str:
-    """Everything that the tables hold, unrounded."""
+    """All figures of the tables, unrounded."""
     document = {
         "verdict": "pass" if report.passed else "fail",
         "message": report.verdict_line,

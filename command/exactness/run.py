@@ -1,4 +1,4 @@
-"""A run of `specpair verify-exactness`: what the server can do, the requests, the report. Wants scipy."""
+"""A run of `specpair verify-exactness`: the server's abilities, the requests, the report. Needs scipy."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ USUAL_LENGTH = 3
 PROMPTS = ("The ", "def ")
 
 Show = Callable[[str, int], Callable[[], None]]
-"""Begins a part of the run, with its name and its number of requests; what it returns is called after each of them."""
+"""Begins a part of the run, by name and number of requests; returns a function to call after each request."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wishes:
-    """What the user asked for; None leaves it to the server's abilities."""
+    """What the user asked for; None means a default that the server supports."""
 
     prompts: tuple[Prompt, ...] | None
     num_speculative_tokens: int | None
@@ -37,7 +37,7 @@ class Wishes:
 
 
 async def settings_for(stub: Any, pair: pb.GetPairInfoResponse, wishes: Wishes) -> Settings:
-    """The wishes as far as this server can meet them. Raises SpecpairError or CommandError."""
+    """The wishes, as far as this server supports them. Raises SpecpairError or CommandError."""
     limit = _most_speculated(pair)
     length = wishes.num_speculative_tokens
     if length is not None:
@@ -53,12 +53,12 @@ async def settings_for(stub: Any, pair: pb.GetPairInfoResponse, wishes: Wishes) 
 
 
 async def describe(stub: Any) -> pb.GetPairInfoResponse:
-    """The pair, which must be whole. Raises SpecpairError or CommandError."""
+    """The pair; both draft and target must be there. Raises SpecpairError or CommandError."""
     with peer_errors():
         pair = await stub.GetPairInfo(pb.GetPairInfoRequest(), timeout=INFO_TIMEOUT)
     for name in ("target", "draft"):
         if not pair.HasField(name):
-            raise CommandError(f"the server has no {name}, or cannot reach it: without one there is nothing to verify")
+            raise CommandError(f"the server has no {name}, or cannot reach it: there is nothing to verify")
     return pair
 
 
@@ -78,7 +78,7 @@ async def verify(
 
 
 def _most_speculated(pair: pb.GetPairInfoResponse) -> int:
-    """Most tokens per round that all three services take. Raises CommandError if it is none."""
+    """Most tokens per round that all three services accept. Raises CommandError if it is 0."""
     limit = min(
         pair.max_num_speculative_tokens,
         pair.draft.max_num_speculative_tokens,
@@ -90,7 +90,7 @@ def _most_speculated(pair: pb.GetPairInfoResponse) -> int:
 
 
 async def _own_prompts(stub: Any, vocab_size: int) -> tuple[Prompt, ...]:
-    """Short neutral prompts: token ids for a server without a tokenizer."""
+    """Short neutral prompts; token ids if the server has no tokenizer."""
     probe = Draw(
         prompt=PROMPTS[0],
         sampling=SamplingOptions(temperature=0.0),
@@ -110,7 +110,7 @@ def _some_tokens(vocab_size: int, step: int, count: int) -> tuple[int, ...]:
 
 
 def _check_speculation(outputs: dict[Draw, Drawn]) -> None:
-    """A server that never proposes would pass every test, and prove nothing. Raises CommandError."""
+    """Raises CommandError if the server hardly proposed: it would pass every test and prove nothing."""
     if silent := rules_hardly_speculated(outputs):
         names = ", ".join(silent)
         raise CommandError(

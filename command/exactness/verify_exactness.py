@@ -1,4 +1,4 @@
-"""`specpair verify-exactness`: proof, on a running deployment, that speculation changes nothing."""
+"""`specpair verify-exactness`: tests on a running deployment that speculation changes nothing."""
 
 import asyncio
 import importlib.util
@@ -21,22 +21,22 @@ from specpair.errors import InvalidFieldError, SpecpairError
 from specpair.flags import SPECULATION
 from specpair.options import Rule, check_range
 
-if TYPE_CHECKING:  # they want scipy, which no other command needs
+if TYPE_CHECKING:  # they need scipy, which no other command needs
     from command.exactness.run import Wishes
     from specpair.exactness.plan import Settings
     from specpair.exactness.report import Report
 
 DRAWS = 300
 REPORT_WIDTH = 120
-"""Columns of the tables where no terminal says how many there are."""
+"""Width of the tables, in columns, if the output is not a terminal."""
 MIN_DRAWS = 20
 MAX_DRAWS = 10**6
 ALPHA = 1e-3
 CONCURRENCY = 16
-"""A quarter of the sequences that a model service takes: one that is full refuses, and the target goes on alone."""
+"""A quarter of the sequences of a model service: a full draft refuses, and the target goes on alone."""
 MAX_CONCURRENCY = 1024
 MAX_RUN_SEED = 2**53 - 1
-"""So that any JSON reader keeps it whole."""
+"""So that any JSON reader keeps it exactly."""
 
 RuleOption = Annotated[
     list[Rule] | None,
@@ -56,37 +56,39 @@ CountOption = Annotated[
 def verify_exactness(
     prompt: Annotated[
         list[str] | None,
-        typer.Option("--prompt", help="Text to go on from; may be given several times. Default: two short ones."),
+        typer.Option("--prompt", help="Text to continue; may be given several times. Default: two short texts."),
     ] = None,
     rule: RuleOption = None,
     num_speculative_tokens: CountOption = None,
     draws: Annotated[
         int,
-        typer.Option("--draws", help="Outputs per prompt, option set and rule: four times as many see half as much."),
+        typer.Option(
+            "--draws", help="Outputs per prompt, option set and rule: four times as many detect half as much."
+        ),
     ] = DRAWS,
     alpha: Annotated[
-        float, typer.Option("--alpha", help="Probability that a run finds a difference where there is none.")
+        float, typer.Option("--alpha", help="Probability that a run reports a difference where there is none.")
     ] = ALPHA,
     seed: Annotated[
-        int | None, typer.Option("--seed", help="Repeats an earlier run; drawn and reported by default.")
+        int | None, typer.Option("--seed", help="Repeats an earlier run. Default: random; the report names it.")
     ] = None,
-    concurrency: Annotated[int, typer.Option("--concurrency", help="Requests under way at once.")] = CONCURRENCY,
+    concurrency: Annotated[int, typer.Option("--concurrency", help="Requests running at once.")] = CONCURRENCY,
     address: AddressOption = DEFAULT_ADDRESS,
     json: JsonOption = False,
     no_color: NoColorOption = False,
 ) -> None:
     """Verify on a running deployment that speculation changes nothing but the speed.
 
-    Sampled outputs with speculation are compared with outputs of the target alone, drawn with other seeds, by G-tests
-    of the joint distribution of their first tokens: for every prompt and rule, with plain sampling, with a small top-k
-    and with penalties. A test that finds nothing says how large a difference it would have seen.
+    G-tests compare sampled outputs with speculation to outputs of the target alone, drawn with other seeds. They
+    compare the joint distribution of the first tokens for every prompt and rule: with plain sampling, with a small
+    top-k and with penalties. A test that finds no difference reports how large a difference it would have detected.
 
-    Greedy outputs must be equal whatever the rule and the number of proposed tokens, outputs of the coupled rule must
-    be equal for equal seeds, and a repeated request must repeat its output. Where rounding may decide between two
-    tokens, that is reported as a near-tie; a deterministic server has none.
+    Greedy outputs must be equal for every rule and number of proposed tokens. Outputs of the coupled rule must be
+    equal for equal seeds. A repeated request must repeat its output. Where rounding may decide between two tokens, a
+    difference is reported as a near-tie; a deterministic server has none.
 
-    Exits with status 0 if no difference was found, 1 if one was, 2 if nothing could be tested, as on a server that
-    does not speculate.
+    Exits with status 0 if no difference was found, 1 if one was found, 2 if nothing could be tested, for example on a
+    server that does not speculate.
     """
     try:
         _check_numbers(draws, alpha, seed, concurrency)

@@ -1,4 +1,4 @@
-"""`--tls-ca`, `--token-file` and the like: how the commands that ask services get in."""
+"""`--tls-ca`, `--token-file` and the other options with which commands access services."""
 
 import functools
 import os
@@ -20,7 +20,7 @@ _access: ContextVar[ChannelSecurity] = ContextVar("access", default=PLAIN)
 
 
 def channel_security(values: Mapping[str, Any], prefix: str = "") -> ChannelSecurity:
-    """What the options say, and the token of the environment where there is no file. Raises InvalidFieldError.
+    """The options; without a token file, the token comes from the environment. Raises InvalidFieldError.
 
     A token is never an argument: every user of a machine sees the arguments of every process.
     """
@@ -30,12 +30,12 @@ def channel_security(values: Mapping[str, Any], prefix: str = "") -> ChannelSecu
 
 
 def current_access() -> ChannelSecurity:
-    """What the flags of the running command say."""
+    """The access options of the running command."""
     return _access.get()
 
 
 def make_accessing(app: typer.Typer, *names: str) -> None:
-    """Gives the named commands of the app the options."""
+    """Adds the options to the named commands of the app."""
     for command in app.registered_commands:
         if command.name in names:
             assert command.callback is not None

@@ -1,7 +1,7 @@
 """`--config FILE`: values for the flags of every command, in TOML.
 
-A section is a command, a key is a flag without its dashes. Keys before the first section hold for every command that
-has such a flag. Flags given on the command line beat the environment, which beats the file, which beats defaults.
+A section is a command, a key is a flag without its dashes. Keys before the first section apply to every command that
+has such a flag. Precedence: flags on the command line, environment variables, the file, defaults.
 
     address = "127.0.0.1:50050"
 
@@ -26,7 +26,7 @@ from command.failures import WRONG_USE, CommandError, friendly
 from command.flags.signature import Command, add_parameters
 
 Values = dict[str, Any]
-"""By parameter of a command or, for a group, by command."""
+"""Values by parameter of a command or, for a group, by command."""
 
 CONFIG = "config"
 _NO_KEYS = {CONFIG, "help", "version", "install-completion", "show-completion"}
@@ -34,7 +34,7 @@ _NO_KEYS = {CONFIG, "help", "version", "install-completion", "show-completion"}
 
 @friendly
 def use_config(context: typer.Context, file: Path | None) -> None:
-    """Makes the file's values the defaults of the command that is about to run."""
+    """Makes the file's values the defaults of the command that will run."""
     if file is None or context.resilient_parsing:  # the latter while a shell completes words
         return
     values = defaults_of(context.find_root().command, read_toml(file), str(file))
@@ -52,13 +52,13 @@ ConfigOption = Annotated[
         is_eager=True,  # before the others, whose defaults it sets
         callback=use_config,
         help="TOML file with values for flags: a section for each command, such as serve.draft, and a key for "
-        "each flag, without its dashes. Flags and the environment beat it.",
+        "each flag, without its dashes. Flags and environment variables take precedence.",
     ),
 ]
 
 
 def make_configurable(app: typer.Typer) -> None:
-    """Gives every command of the app, and of the apps within it, the option."""
+    """Adds the option to every command of the app and of its sub-apps."""
     for command in app.registered_commands:
         assert command.callback is not None
         command.callback = _configurable(command.callback)
@@ -68,7 +68,7 @@ def make_configurable(app: typer.Typer) -> None:
 
 
 def read_toml(file: Path) -> Values:
-    """Raises CommandError for what cannot be read."""
+    """The parsed file. Raises CommandError if it cannot be read."""
     try:
         return tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:
@@ -78,7 +78,7 @@ def read_toml(file: Path) -> Values:
 
 
 def defaults_of(root: Any, document: Mapping[str, Any], file: str) -> Values:
-    """The document as values of the commands' parameters. Raises CommandError for what no command knows.
+    """The document as values of the commands' parameters. Raises CommandError for unknown sections and keys.
 
     `root` is the group of all commands; `file` is for messages.
     """
@@ -117,7 +117,7 @@ def _command_defaults(command: Any, section: Mapping[str, Any], general: Values,
 
 
 def _checked(option: Any, key: str, value: Any, file: str) -> Any:
-    """The value as it would come from the command line, which checks it further."""
+    """The value in the form of the command line, which checks it further."""
     if option.multiple:
         if not isinstance(value, list) or not all(_is_scalar(entry) for entry in value):
             raise CommandError(f"{file}: {key} must be a list", WRONG_USE)
@@ -144,7 +144,7 @@ def _leaves(group: Any) -> Iterable[Any]:
 
 
 def _flags(command: Any) -> dict[str, Any]:
-    """The options of a command by their names in a file."""
+    """The options of a command, by their names in the file."""
     names = {flag.removeprefix("--"): option for option in command.params for flag in option.opts if flag[:2] == "--"}
     return {name: option for name, option in names.items() if name not in _NO_KEYS}
 
@@ -156,7 +156,7 @@ def _unknown(what: str, key: str, known: Iterable[str], file: str) -> CommandErr
 
 
 def _path(context: typer.Context) -> list[str]:
-    """The names of the command that runs, below the root."""
+    """The names of the running command, without the root."""
     names: list[str] = []
     node: Any = context
     while node.parent is not None:
@@ -166,7 +166,7 @@ def _path(context: typer.Context) -> list[str]:
 
 
 def _configurable(command: Command) -> Command:
-    """The command with the option, which has done its work before the command runs."""
+    """The command with the option, whose callback has run before the command."""
 
     @functools.wraps(command)
     def run(*args: Any, config: Path | None = None, **kwargs: Any) -> None:

@@ -1,4 +1,4 @@
-"""The options of a command, made from the fields of a configuration; and the configuration, made from their values."""
+"""Makes the options of a command from the fields of a configuration, and the configuration from their values."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields
@@ -11,7 +11,7 @@ import typer
 from specpair.flags import Flag, Part, Range
 
 VARIABLE = "SPECPAIR_"
-"""What the names of environment variables begin with."""
+"""Prefix of the environment variables."""
 
 Config = TypeVar("Config")
 
@@ -21,9 +21,9 @@ class Option:
     """A field of a configuration on a command line."""
 
     name: str
-    """Of the command's parameter; with dashes instead, that of the flag."""
+    """Name of the command's parameter; with dashes, the name of the flag."""
     field: str
-    """Of the configuration; `outer.inner` for one of a configuration within it."""
+    """Field of the configuration; `outer.inner` for a field of a nested configuration."""
     kind: Any
     """The type of the value."""
     flag: Flag
@@ -32,16 +32,16 @@ class Option:
 
     @property
     def words(self) -> str:
-        """The flag, as it is written."""
+        """The flag as written on the command line."""
         return "--" + self.name.replace("_", "-")
 
 
 Options = dict[str, Option]
-"""By name."""
+"""Options by name."""
 
 
 def options(config: type, prefix: str = "", *, only: tuple[str, ...] = ()) -> Options:
-    """The options of all fields that have flags, or of those fields `only`. The prefix begins their names."""
+    """The options of all fields that have flags, or `only` of these fields. Their names begin with the prefix."""
     return {
         option.name: option for option in _options(config, prefix) if not only or option.field.partition(".")[0] in only
     }
@@ -57,8 +57,8 @@ def parameters(
 ) -> list[Parameter]:
     """The options as parameters of a command, for typer.
 
-    `help` and `defaults` replace those of the fields, by the names of the options. Without variables no environment
-    sets them. `peer` is whom those of a connection lead to.
+    `help` and `defaults` replace those of the fields, by the names of the options. Without `has_variables`, environment
+    variables do not set them. `peer` names the other side of a connection.
     """
     texts = {name: option.flag.help for name, option in given.items()} | dict(help or {})
     return [
@@ -73,7 +73,7 @@ def parameters(
 
 
 def field_values(config: type, values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """The configuration's fields as the options set them, of those options that `values` has."""
+    """The configuration's fields, as far as `values` has their options."""
     found: dict[str, Any] = {}
     hints = get_type_hints(config)
     for option in options(config, prefix).values():
@@ -88,7 +88,7 @@ def field_values(config: type, values: Mapping[str, Any], prefix: str = "") -> d
 
 
 def configured(config: type[Config], values: Mapping[str, Any], prefix: str = "", **others: Any) -> Config:
-    """The configuration as the options set it, with `others` for other fields. Raises InvalidFieldError."""
+    """The configuration from the options, with `others` for other fields. Raises InvalidFieldError."""
     return config(**{**field_values(config, values, prefix), **others})
 
 

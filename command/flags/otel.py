@@ -1,4 +1,4 @@
-"""`--otel`: traces of what a command does, for commands that take part in requests."""
+"""`--otel`: OpenTelemetry traces of commands that take part in requests."""
 
 import functools
 import os
@@ -19,14 +19,13 @@ OtelOption = Annotated[
     typer.Option(
         "--otel",
         envvar=ENVIRONMENT_VARIABLE,
-        help="Send traces by OpenTelemetry, as its OTEL_* variables say; by default to localhost:4317. Needs "
-        "specpair[otel].",
+        help="Send OpenTelemetry traces as OTEL_* variables say; by default to localhost:4317. Needs specpair[otel].",
     ),
 ]
 
 
 def traced_service(name: str, command: Command) -> Command:
-    """A command that serves, with the option."""
+    """A serving command with the option."""
 
     def run(*args: Any, **kwargs: Any) -> None:
         with tracing(f"specpair-{name}"):
@@ -36,7 +35,7 @@ def traced_service(name: str, command: Command) -> Command:
 
 
 def traced_client(name: str, command: Command) -> Command:
-    """A command that asks, with the option: all it does is one span."""
+    """A client command with the option: the whole command is one span."""
 
     def run(*args: Any, **kwargs: Any) -> None:
         with tracing("specpair-client"), span(name, "client"):
@@ -46,7 +45,7 @@ def traced_client(name: str, command: Command) -> Command:
 
 
 def traced_parent(name: str, command: Command) -> Command:
-    """A command that starts others, with the option: those trace, by their environment."""
+    """A command that starts services, with the option: an environment variable makes the services trace."""
 
     def run(*args: Any, **kwargs: Any) -> None:
         os.environ[ENVIRONMENT_VARIABLE] = "1"
@@ -65,7 +64,7 @@ def _with_option(command: Command, traced: Command) -> Command:
 
 
 def make_traceable(app: typer.Typer, trace: Callable[[str, Command], Command], *names: str) -> None:
-    """Gives the named commands of the app the option; `trace` gets the name and the command."""
+    """Adds the option to the named commands of the app; `trace` gets the name and the command."""
     for command in app.registered_commands:
         if command.name in names:
             assert command.callback is not None

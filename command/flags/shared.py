@@ -1,4 +1,4 @@
-"""The options that several commands share and that set no field of a configuration."""
+"""Options that several commands share and that do not set a field of a configuration."""
 
 from typing import Annotated
 
@@ -14,6 +14,6 @@ ChatOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 NoColorOption = Annotated[
-    bool, typer.Option("--no-color", help="Plain text, as with NO_COLOR set or when the output is no terminal.")
+    bool, typer.Option("--no-color", help="Plain text, as with NO_COLOR set or when the output is not a terminal.")
 ]
-PromptArgument = Annotated[str, typer.Argument(help="Text to go on from; - reads it from standard input.")]
+PromptArgument = Annotated[str, typer.Argument(help="Text to continue; - reads it from standard input.")]

@@ -1,4 +1,4 @@
-"""Parameters that a command has beside those that are written in its `def`."""
+"""Parameters of a command in addition to those in its `def`."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -10,9 +10,9 @@ AnyCommand = TypeVar("AnyCommand", bound=Command)
 
 
 def takes(*groups: Sequence[Parameter]) -> Callable[[AnyCommand], AnyCommand]:
-    """A decorator: typer finds these parameters, and their values come to the command's `**` parameter.
+    """A decorator: typer sees these parameters, and their values go to the command's `**` parameter.
 
-    In the help they stand after the command's own positional ones and before its keyword-only ones.
+    The help lists them after the command's own positional parameters and before its keyword-only ones.
     """
 
     def add(command: AnyCommand) -> AnyCommand:
@@ -23,7 +23,7 @@ def takes(*groups: Sequence[Parameter]) -> Callable[[AnyCommand], AnyCommand]:
 
 
 def add_parameters(command: Command, added: Sequence[Parameter], *, is_last: bool = True) -> None:
-    """Has typer find the parameters on the command, which has to take them."""
+    """Makes typer see the parameters on the command, which must accept them."""
     own = [entry for entry in inspect.signature(command).parameters.values() if entry.kind is not Parameter.VAR_KEYWORD]
     first = [entry for entry in own if is_last or entry.kind is not Parameter.KEYWORD_ONLY]
     parameters = [*first, *added, *own[len(first) :]]

@@ -41,12 +41,12 @@ MakePrinter = Callable[[], PlainPrinter | ColorPrinter]
 )
 def chat(
     system: Annotated[
-        str | None, typer.Option("--system", help="What the model is told before the conversation.")
+        str | None, typer.Option("--system", help="System message: what the model is told before the conversation.")
     ] = None,
     plain: Annotated[
         bool,
         typer.Option(
-            "--plain", help="For models without a chat format: lines and answers are one text, which the model goes on."
+            "--plain", help="For models without a chat format: they continue the plain text of all lines and answers."
         ),
     ] = False,
     *,
@@ -56,10 +56,10 @@ def chat(
 ) -> None:
     """Talk with the pair.
 
-    Each line is a message, sent with the whole conversation before it, and the answer is streamed. Ctrl-C stops the
-    answer, /new begins a new conversation, Ctrl-D ends. On a terminal, accepted proposals are green and the
-    target's own tokens after proposals blue; the numbers of each answer go to standard error. Lines may come from
-    a pipe or a file as well.
+    Each line is a message. It is sent with the whole conversation before it, and the answer is streamed. Ctrl-C stops
+    the answer, /new begins a new conversation, Ctrl-D exits. On a terminal, accepted proposals are green and the
+    target's own tokens after proposals blue. A summary of each answer goes to standard error. Lines may also come
+    from a pipe or a file.
     """
     options = completion_request("", **request_fields(values))
     if system is not None:
@@ -69,14 +69,14 @@ def chat(
     with asyncio.Runner() as runner:
         model_name = runner.run(_target_name(address))
         if sys.stdin.isatty():
-            _note(f"{model_name}: a line is a message; Ctrl-C stops an answer, {NEW} begins anew, Ctrl-D ends")
+            _note(f"{model_name}: a line is a message; Ctrl-C stops an answer, {NEW} starts again, Ctrl-D exits")
         talk = Talk(runner, address, options, Conversation(system, is_plain=plain), lambda: printer(console))
         for line in _lines():
             talk.say(line)
 
 
 class Talk:
-    """A conversation under way. Its answers run on the loop of `runner`."""
+    """A running conversation. Its answers run on the loop of `runner`."""
 
     def __init__(
         self,
@@ -94,9 +94,9 @@ class Talk:
         self._make_printer = make_printer
 
     def say(self, line: str) -> None:
-        """Sends a line and prints the answer. What was said of one that is stopped counts.
+        """Sends a line and prints the answer. The printed part of a stopped answer stays in the conversation.
 
-        A failed answer ends the talk, unless a person can say something else: then it is as if nothing was asked.
+        A failed answer ends the talk. On a terminal the line is dropped instead, and the person can try another one.
         """
         if line.strip() == NEW:
             return self._conversation.clear()
@@ -122,7 +122,7 @@ class Talk:
         except NotSupportedError as error:
             if request.WhichOneof("prompt") != "chat" or not error.message.startswith("chat:"):
                 raise
-            raise NotSupportedError("the model has no chat format; with --plain it goes on from plain text") from None
+            raise NotSupportedError("the model has no chat format; with --plain it continues plain text") from None
         except PromptTooLongError as error:
             raise CommandError(f"{error.message}; {NEW} begins a new conversation") from None
         return "".join(pieces)
@@ -131,7 +131,7 @@ class Talk:
 async def _stream(
     address: str, request: pb.GenerateTokensRequest, printer: PlainPrinter | ColorPrinter, pieces: list[str]
 ) -> None:
-    """Prints the answer as it comes; its text goes to `pieces`."""
+    """Prints the answer as it arrives; its text goes to `pieces`."""
     summary = None
     async with coordinator_at(address) as stub:
         async for response in stub.GenerateTokens(request, metadata=trace_metadata()):
@@ -146,14 +146,14 @@ async def _stream(
 
 
 async def _target_name(address: str) -> str:
-    """The target's model; also the question whether anybody is there."""
+    """The target's model; the call also checks that the coordinator answers."""
     async with coordinator_at(address) as stub:
         pair: pb.GetPairInfoResponse = await stub.GetPairInfo(pb.GetPairInfoRequest(), timeout=INFO_TIMEOUT)
     return pair.target.model_name or "the target is not reached"
 
 
 def _lines() -> Iterator[str]:
-    """The lines that are said, without empty ones, to the end of the input."""
+    """The lines of the input, without empty ones."""
     read = _read_terminal if sys.stdin.isatty() else sys.stdin.buffer.readline
     while data := read():
         line = checked_text("the line", data).rstrip("\r\n")
@@ -162,7 +162,7 @@ def _lines() -> Iterator[str]:
 
 
 def _read_terminal() -> bytes:
-    """A line with its end, edited by the person; Ctrl-C drops it. Empty at the end of the input."""
+    """A line with its line end; Ctrl-C drops the line. Empty at the end of the input."""
     with suppress(ImportError):
         import readline  # noqa: F401 (gives `input` editing and a history)
     try:

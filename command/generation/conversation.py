@@ -1,20 +1,20 @@
-"""What was said so far, as the prompt of the next request."""
+"""The conversation so far, as the prompt of the next request."""
 
 from specpair.v1 import coordinator_service_pb2 as pb
 
 
 class Conversation:
-    """A conversation in the model's chat format or, if it is plain, one text that both sides write on."""
+    """A conversation in the model's chat format or, if it is plain, as one text of both sides."""
 
     def __init__(self, system: str | None = None, *, is_plain: bool = False):
-        """`system` stands before everything, also after `clear`."""
+        """`system` comes first, also after `clear`."""
         self._system = system
         self._is_plain = is_plain
         self._turns: list[tuple[str, str]] = []
         """Questions with their answers, oldest first."""
 
     def ask(self, request: pb.GenerateTokensRequest, question: str) -> None:
-        """Sets the prompt: everything so far, and the question behind it."""
+        """Sets the prompt: everything so far, then the question."""
         if self._is_plain:
             request.text = self._text() + _line(question)
             return
@@ -27,11 +27,11 @@ class Conversation:
         request.chat.messages.add(role="user", content=question)
 
     def add(self, question: str, answer: str) -> None:
-        """What was asked, and what came of it."""
+        """Adds a question with its answer."""
         self._turns.append((question, answer))
 
     def clear(self) -> None:
-        """Begins anew."""
+        """Begins a new conversation."""
         self._turns.clear()
 
     def _text(self) -> str:

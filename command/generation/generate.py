@@ -34,7 +34,7 @@ def generate(
     """Generate text with the pair.
 
     On a terminal, accepted proposals are green, rejected ones red and struck out, and the target's own tokens
-    after proposals blue. Standard output gets the text alone, the summary goes to standard error.
+    after proposals blue. Standard output gets only the text; the summary goes to standard error.
     """
     request = completion_request(prompt, is_chat=chat, **request_fields(values))
     asyncio.run(run_generation(address, request, is_json=json, is_plain=no_color))
@@ -68,5 +68,5 @@ def print_summary(summary: pb.GenerationSummary) -> None:
 
 
 def takes_colors(console: Console) -> bool:
-    """Whether a terminal is there that wants colours."""
+    """Whether the output is a terminal that may show colours."""
     return console.is_terminal and not console.is_dumb_terminal and not os.environ.get("NO_COLOR")

@@ -18,10 +18,10 @@ STYLES: dict[int, str] = {
 }
 PROMPT_STYLE = "dim"
 LOOKAHEAD = 64
-"""Characters that may go by before a token that does not show up in the text is given up."""
+"""Characters that may pass before a token that does not appear in the text is skipped."""
 
-# Models write anything; a terminal obeys escape sequences and turns the direction of text. Controls are shown as their
-# pictures, or as a replacement where they have none.
+# Model output may contain escape sequences and changes of text direction, which a terminal obeys. So control characters
+# are shown as their pictures, or as the replacement character if they have none.
 _CONTROLS = {code: 0x2400 + code for code in range(32) if code not in (9, 10)} | {127: 0x2421}
 _CONTROLS |= {code: 0xFFFD for code in (*range(0x80, 0xA0), *range(0x202A, 0x202F), *range(0x2066, 0x206A))}
 
@@ -36,9 +36,9 @@ class _Piece:
 
 
 class InTurn:
-    """Prints the outputs of a request one after the other, in whatever order their rounds come.
+    """Prints the outputs of a request one after the other, whatever the order of their rounds.
 
-    The one whose turn it is is printed as it comes; the others wait. Several get a heading each.
+    The current output is printed as it arrives; the others wait. With several outputs, each has a heading.
     """
 
     def __init__(
@@ -79,7 +79,7 @@ class InTurn:
 
 
 class PlainPrinter:
-    """The text as it is, and nothing else: for pipes and files. On a terminal without its controls."""
+    """Only the text: for pipes and files. On a terminal, control characters are replaced."""
 
     def __init__(self, console: Console):
         self._console = console
@@ -95,10 +95,10 @@ class PlainPrinter:
 
 
 class ColorPrinter:
-    """Text in the colours of its tokens, rejected proposals struck out where they were replaced.
+    """Text in the colours of its tokens; rejected proposals are struck out where they were replaced.
 
-    The text of a response may lag behind its tokens (it is held back while it may become a stop string), and a
-    character may take several tokens. So tokens wait in a queue until their text has come.
+    The text of a response may come later than its tokens (it is held back while it may become a stop string), and a
+    character may take several tokens. So tokens wait in a queue until their text has arrived.
     """
 
     def __init__(self, console: Console):
@@ -106,7 +106,7 @@ class ColorPrinter:
         self._queue: deque[_Piece] = deque()
         self._text = ""
         self._loose_style = ""
-        """For text between recognised tokens: the style of the last token without a text of its own."""
+        """For text between recognised tokens: the style of the last token without its own text."""
 
     def add(self, response: pb.GenerateTokensResponse) -> None:
         if not response.tokens:  # the prompt, repeated before the first token
@@ -121,7 +121,7 @@ class ColorPrinter:
         self._console.print()
 
     def _paint_next(self, piece: _Piece) -> bool:
-        """Whether the piece is done with."""
+        """Whether the piece is finished."""
         if piece.is_rejected:
             self._paint(piece.text, piece.style)
         elif not piece.text:
@@ -140,7 +140,7 @@ class ColorPrinter:
 
 
 def _pieces(response: pb.GenerateTokensResponse) -> list[_Piece]:
-    """The round's tokens in the order of reading: what was rejected stands before what replaced it."""
+    """The round's tokens in reading order: rejected tokens come before their replacement."""
     committed = [_Piece(token.text, STYLES.get(token.origin, ""), False) for token in response.tokens]
     rejected = [_Piece(token.text, STYLES[pb.TOKEN_ORIGIN_REJECTED], True) for token in response.rejected]
     return [*committed[:-1], *rejected, *committed[-1:]]

@@ -1,6 +1,6 @@
-"""Options of the command line as a request.
+"""A request made from options of the command line.
 
-Only what the message's types cannot hold is refused here; all other limits are the server's.
+Only values that the message's types cannot hold are refused here; the server checks all other limits.
 """
 
 import os
@@ -24,13 +24,13 @@ TO_PROTO: dict[type, Callable[[Any], int]] = {
     Drafter: drafter_to_proto,
     Encoding: encoding_to_proto,
 }
-"""Choices whose words here are not those of the message."""
+"""Choices whose names here differ from those of the message."""
 
 Value = int | float | str | Sequence[int] | Sequence[str] | None
 
 
 def completion_request(prompt: str, *, is_chat: bool = False, **values: Value) -> pb.GenerateTokensRequest:
-    """The message for a prompt; `values` are fields of the request or of its sampling, None where not given.
+    """The message for a prompt; `values` are fields of the request or of its sampling; None is not set.
 
     Raises InvalidFieldError, naming the flag.
     """
@@ -47,11 +47,11 @@ def completion_request(prompt: str, *, is_chat: bool = False, **values: Value) -
 
 
 def checked_text(field: str, data: bytes) -> str:
-    """The text of bytes from the terminal, which may be anything. Raises InvalidFieldError."""
+    """The text of bytes from the terminal. Raises InvalidFieldError if they are not UTF-8."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:
-        raise InvalidFieldError(field, f"is no valid UTF-8 at byte {error.start}") from None
+        raise InvalidFieldError(field, f"is not valid UTF-8 at byte {error.start}") from None
 
 
 def _set(message: Any, name: str, value: Any) -> None:

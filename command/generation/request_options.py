@@ -1,4 +1,4 @@
-"""What `generate`, `chat` and `trace` may say about a request; the server has the defaults and the limits."""
+"""The request options of `generate`, `chat` and `trace`; defaults and limits are the server's."""
 
 from dataclasses import dataclass
 from inspect import Parameter
@@ -14,24 +14,26 @@ OUTPUT = "Output"
 
 @dataclass(frozen=True, kw_only=True)
 class RequestOptions:
-    """Fields of a request, and of its sampling; None leaves one to the server."""
+    """Fields of a request and of its sampling; None means the server's default."""
 
-    temperature: Annotated[float | None, Flag("Divides the logits; 0 is greedy. Default 1.", SAMPLING)] = None
-    top_k: Annotated[int | None, Flag("Keeps the k likeliest tokens; 0 keeps all.", SAMPLING)] = None
-    top_p: Annotated[float | None, Flag("Keeps the smallest set of tokens of this probability.", SAMPLING)] = None
+    temperature: Annotated[float | None, Flag("Divides the logits; 0 is greedy. Default: 1.", SAMPLING)] = None
+    top_k: Annotated[int | None, Flag("Keeps the k most likely tokens; 0 keeps all.", SAMPLING)] = None
+    top_p: Annotated[
+        float | None, Flag("Keeps the smallest set of tokens that reaches this probability.", SAMPLING)
+    ] = None
     min_p: Annotated[
-        float | None, Flag("Drops tokens less probable than this share of the likeliest one's probability.", SAMPLING)
+        float | None, Flag("Drops tokens below this share of the most likely token's probability.", SAMPLING)
     ] = None
     repetition_penalty: Annotated[
         float | None,
-        Flag("Above 1, tokens seen in prompt or output become less likely; below 1, likelier.", SAMPLING),
+        Flag("Above 1, tokens seen in prompt or output become less likely; below 1, more likely.", SAMPLING),
     ] = None
     presence_penalty: Annotated[
-        float | None, Flag("Taken from the logit of every token seen in the output. From -2 to 2.", SAMPLING)
+        float | None, Flag("Subtracted from the logit of every token seen in the output. From -2 to 2.", SAMPLING)
     ] = None
     frequency_penalty: Annotated[
         float | None,
-        Flag("Taken from a token's logit for each time it was seen in the output. From -2 to 2.", SAMPLING),
+        Flag("Subtracted from a token's logit each time it was seen in the output. From -2 to 2.", SAMPLING),
     ] = None
     logit_bias: Annotated[
         list[str] | None,
@@ -40,47 +42,47 @@ class RequestOptions:
     allowed_token_ids: Annotated[
         list[int] | None,
         Flag(
-            "A token that may come, and with it none that is not named; may be given several times.",
+            "A token that may be generated; all tokens not allowed are banned. May be given several times.",
             SAMPLING,
             "allowed_token_id",
         ),
     ] = None
     banned_token_ids: Annotated[
         list[int] | None,
-        Flag("A token that never comes; may be given several times.", SAMPLING, "banned_token_id"),
+        Flag("A token that is never generated; may be given several times.", SAMPLING, "banned_token_id"),
     ] = None
     seed: Annotated[
         int | None,
         Flag(
-            "Repeats an earlier output, with --rule coupled or a fixed --num-speculative-tokens; drawn by default.",
+            "Repeats an earlier output, with --rule coupled or a fixed --num-speculative-tokens. Default: random.",
             SAMPLING,
         ),
     ] = None
-    max_tokens: Annotated[int | None, Flag("Most tokens to generate; by default as many as fit.", SAMPLING)] = None
-    min_tokens: Annotated[int | None, Flag("Tokens before which nothing ends the output.", OUTPUT)] = None
+    max_tokens: Annotated[int | None, Flag("Most tokens to generate. Default: as many as fit.", SAMPLING)] = None
+    min_tokens: Annotated[int | None, Flag("Fewest tokens to generate: nothing ends the output before.", OUTPUT)] = None
     stop_strings: Annotated[
         list[str] | None, Flag("Text that ends the output; may be given several times.", OUTPUT, "stop")
     ] = None
     stop_token_ids: Annotated[
         list[int] | None, Flag("Token that ends the output; may be given several times.", OUTPUT, "stop_token_id")
     ] = None
-    ignore_eos: Annotated[bool, Flag("Go on after the end-of-text token.", OUTPUT)] = False
-    n: Annotated[int | None, Flag("Outputs for the prompt; the i-th is drawn with seed + i.", OUTPUT)] = None
+    ignore_eos: Annotated[bool, Flag("Continue after the end-of-text token.", OUTPUT)] = False
+    n: Annotated[int | None, Flag("Number of outputs; the i-th is drawn with seed + i.", OUTPUT)] = None
     best_of: Annotated[
         int | None,
-        Flag("Outputs to generate; the --n likeliest of them, by mean logprob, are printed, best first.", OUTPUT),
+        Flag("Outputs to generate; the --n with the highest mean logprob are printed, best first.", OUTPUT),
     ] = None
     logprobs: Annotated[
         int | None,
         Flag(
-            "With --json, each token's logprob under the target, and so many of the likeliest tokens; 0 for none.",
+            "With --json, each token's logprob under the target and this many of the most likely tokens; 0 for none.",
             OUTPUT,
         ),
     ] = None
     prompt_logprobs: Annotated[
-        int | None, Flag("The same for the tokens of the prompt; with --max-tokens 0 for them alone.", OUTPUT)
+        int | None, Flag("The same for the tokens of the prompt; with --max-tokens 0, only for them.", OUTPUT)
     ] = None
-    echo: Annotated[bool, Flag("Begin with the prompt.", OUTPUT)] = False
+    echo: Annotated[bool, Flag("Print the prompt before the output.", OUTPUT)] = False
     num_speculative_tokens: Annotated[
         int | None,
         Flag("Tokens proposed per round; 0 switches speculation off. Default: the server's.", SPECULATION),
@@ -88,37 +90,37 @@ class RequestOptions:
     rule: Annotated[
         Rule | None,
         Flag(
-            "How proposals are judged; all are exact. block accepts the most; coupled gives the same tokens for a seed "
-            "whatever the draft does. Default: block, or token with --lenience.",
+            "How proposals are judged; all rules are exact. block accepts the most; coupled gives the same tokens for "
+            "the same seed, whatever the draft does. Default: block, or token with --lenience.",
             SPECULATION,
         ),
     ] = None
     drafter: Annotated[
         Drafter | None,
         Flag(
-            "What proposes; all are exact. `specpair info` names those of the draft. Default: the draft's own choice.",
+            "What proposes; all are exact. `specpair info` lists those of the draft. Default: the draft's own choice.",
             SPECULATION,
         ),
     ] = None
     encoding: Annotated[
-        Encoding | None, Flag("How distributions travel; both are exact. Default: sparse.", SPECULATION)
+        Encoding | None, Flag("How distributions are sent; both are exact. Default: sparse.", SPECULATION)
     ] = None
     lenience: Annotated[
         float | None,
         Flag(
             "LOSSY below 1: accepts more of the draft's tokens, each at most 1 / lenience times as often as the "
-            "target would say it. Default 1: exact.",
+            "target would generate it. Default: 1, exact.",
             SPECULATION,
         ),
     ] = None
 
 
 def request_parameters(*only: str, **defaults: Any) -> list[Parameter]:
-    """Those of a command that asks: for the named fields, or for all. No environment sets them."""
+    """Parameters for the named fields, or for all. Environment variables do not set them."""
     help = {"max_tokens": "Most tokens to generate."} if "max_tokens" in defaults else None
     return parameters(options(RequestOptions, only=only), help=help, has_variables=False, **defaults)
 
 
 def request_fields(values: dict[str, Any]) -> dict[str, Any]:
-    """What the parameters say, by the fields of the request."""
+    """The values of the parameters, by the fields of the request."""
     return field_values(RequestOptions, values)

@@ -22,7 +22,7 @@ class Choice:
 
 
 class Completion:
-    """Everything that came for a request, put together again."""
+    """All responses to a request, put together."""
 
     def __init__(self, n: int):
         self.choices = [Choice() for _ in range(n)]
@@ -47,12 +47,12 @@ class Completion:
 
 
 def summary_line(summary: pb.GenerationSummary) -> str:
-    """Speed, acceptance and seed; first of all, whether the output is exact."""
+    """Speed, acceptance and seed; a lossy output is named first."""
     seconds = summary.total_time_us / 1e6
     speculation = summary.speculation
     parts = [f"LOSSY: lenience {speculation.lenience:g}"] if speculation.lossy else []
     if summary.resumed_token_count:
-        parts.append(f"coordinator lost, resumed behind {summary.resumed_token_count} tokens: since then")
+        parts.append(f"coordinator lost, resumed after {summary.resumed_token_count} tokens: since then")
     parts += [
         f"{summary.completion_token_count} tokens in {seconds:.2f} s",
         f"{tokens_per_second(summary):.1f} tokens/s",
@@ -75,7 +75,7 @@ def summary_line(summary: pb.GenerationSummary) -> str:
 
 
 def json_document(completion: Completion) -> str:
-    """The completion with its usage and metrics; the counts are named as vLLM names them. Every output is finished."""
+    """The finished completion with its usage and metrics; counts have the names that vLLM gives them."""
     summaries = [choice.summary for choice in completion.choices if choice.summary is not None]
     prompt = summaries[0].prompt_token_count
     generated = sum(summary.resumed_token_count + summary.completion_token_count for summary in summaries)
@@ -110,7 +110,7 @@ def _choice_document(index: int, choice: Choice, summary: pb.GenerationSummary) 
 
 
 def _tokens(tokens: Sequence[pb.GeneratedToken]) -> dict[str, object]:
-    """The ids and, where they came, the logprobs: null for the first of a prompt."""
+    """The ids and, if there are any, the logprobs: null for the first token of a prompt."""
     document: dict[str, object] = {"token_ids": [token.id for token in tokens]}
     if any(token.HasField("logprobs") for token in tokens):
         document["logprobs"] = [_logprobs(token) for token in tokens]

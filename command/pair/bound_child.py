@@ -1,7 +1,7 @@
 """`python -m command.pair.bound_child PID ...`: the specpair command as a child that does not outlive the process PID.
 
-A parent that is killed with SIGKILL cannot stop its children. On Linux the kernel then sends them SIGTERM; elsewhere
-they run on, as the children of a killed process do.
+A parent that is killed with SIGKILL cannot stop its children. On Linux the kernel then sends them SIGTERM; on other
+systems they keep running.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ PR_SET_PDEATHSIG = 1
 
 
 def end_with_parent(parent: int) -> None:
-    """Has the kernel end this process together with its parent, which may be dead already."""
+    """Makes the kernel end this process together with its parent, which may already be dead."""
     if sys.platform != "linux":
         return
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)

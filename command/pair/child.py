@@ -1,4 +1,4 @@
-"""A service as a child process: its log, its health, its end."""
+"""A service as a child process: its log, its health and its exit."""
 
 import asyncio
 import os
@@ -22,9 +22,9 @@ from specpair.server.server import WATCHDOG_MARGIN_SECONDS, process_service
 KEPT_LINES = 15
 POLL_SECONDS = 0.1
 STOP_SECONDS = WATCHDOG_MARGIN_SECONDS + 2.0
-"""Behind its grace time a service has a watchdog; a child that outlasts both is killed."""
+"""After its grace time a watchdog ends a service; a child that outlasts both is killed."""
 PROTECTING = ("SPECPAIR_TLS_", "SPECPAIR_TOKEN", "SPECPAIR_INSECURE", "SPECPAIR_PEER_")
-"""Beginnings of the variables that say how a service is protected, or how one is reached."""
+"""Prefixes of the variables that set how a service is protected or reached."""
 
 OnLine = Callable[[str, str], None]
 
@@ -62,10 +62,10 @@ class Child:
         return cls(name, address, process, on_line)
 
     async def wait_until_ready(self) -> float:
-        """Polls the health until this very process serves; returns the seconds since its start.
+        """Polls the health until this process serves; returns the seconds since its start.
 
-        Another one that has its port answers that it knows no such service, unless it wants a token for that; then the
-        child is about to end.
+        Another process on the same port does not know this service, or refuses the call without a token; the child then
+        exits soon.
         """
         channel = connect(self.address)
         try:
@@ -77,14 +77,14 @@ class Child:
         return time.monotonic() - self._started
 
     async def wait_until_dead(self) -> None:
-        """Raises CommandError, with the end of the log, when the process ends."""
+        """Raises CommandError with the last lines of the log when the process ends."""
         status = await self._process.wait()
         await self._reader
         log = "\n".join(f"  {line}" for line in self._last_lines) or "  (it wrote nothing)"
         raise CommandError(f"the {self.name} ended with status {status}; the end of its log:\n{log}")
 
     async def stop(self, grace_seconds: float) -> None:
-        """Asks the process to end, and makes it if it does not."""
+        """Asks the process to end, and kills it if it does not."""
         with suppress(ProcessLookupError):
             self._process.terminate()
         try:
@@ -109,7 +109,7 @@ class Child:
 
 
 async def _read_line(stream: asyncio.StreamReader) -> bytes:
-    """The next line; one that is too long to be kept comes as a mark."""
+    """The next line, or a placeholder if it is too long."""
     try:
         return await stream.readline()
     except ValueError:
@@ -125,7 +125,7 @@ async def _is_serving(stub: Any, service: str) -> bool:
 
 
 def _environment() -> dict[str, str]:
-    """Ours, and such that the child finds this very package. What protects a service comes by its flags alone."""
+    """Ours, with this package on the path. The child gets its protection only from its flags."""
     root = str(Path(specpair.__file__).resolve().parents[1])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(PROTECTING)}

@@ -15,13 +15,13 @@ from specpair.rpc.addresses import join_address
 
 LOOPBACK = "127.0.0.1"
 GRACE_SECONDS = 5.0
-"""At a terminal nobody wants to wait half a minute."""
+"""Half a minute would be too long to wait at a terminal."""
 STYLES = {"draft": "magenta", "target": "cyan", "coordinator": "yellow"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServicePlan:
-    """A service to start: the words behind `specpair serve`, and where it will answer."""
+    """A service to start: its arguments of `specpair`, and its address."""
 
     name: str
     arguments: list[str]
@@ -37,12 +37,12 @@ def plan_service(name: str, flags: dict[str, object], *, host: str, port: int) -
 
 
 def reachable_address(host: str, port: int) -> str:
-    """Where a service is reached from here: one that listens everywhere, over the loopback interface."""
+    """The address to reach a service from here; if it listens everywhere, over the loopback interface."""
     return join_address(LOOPBACK if host in ("0.0.0.0", "::") else host, port)
 
 
 def free_port() -> int:
-    """A port that nobody listens on at the moment."""
+    """A port that is free at the moment."""
     with socket.socket() as probe:
         probe.bind((LOOPBACK, 0))
         return probe.getsockname()[1]
@@ -52,9 +52,9 @@ def free_port() -> int:
 async def run_children(
     plans: list[ServicePlan], on_line: OnLine, grace_seconds: float = GRACE_SECONDS
 ) -> AsyncIterator[list[Child]]:
-    """The services; stopped at the end, the coordinator first, so that it can close its sequences.
+    """The running services. The coordinator is stopped first, so that it can close its sequences.
 
-    `grace_seconds` is what they have been given to end in; another signal meanwhile, and they are killed.
+    `grace_seconds` is how long they have to end; another signal during that time kills them.
     """
     children: list[Child] = []
     try:
@@ -69,7 +69,7 @@ async def run_children(
 
 @contextmanager
 def killing_on_signals(children: list[Child]) -> Iterator[None]:
-    """Meanwhile SIGINT and SIGTERM end the children at once: whoever asks twice has waited long enough."""
+    """In this context SIGINT and SIGTERM kill the children at once: the second request to stop is urgent."""
 
     def kill() -> None:
         for child in children:
@@ -86,7 +86,7 @@ def killing_on_signals(children: list[Child]) -> Iterator[None]:
 
 
 async def announce(children: list[Child], console: Console) -> None:
-    """Says which service is ready, as they get ready."""
+    """Prints a line for each service when it is ready."""
 
     async def wait(child: Child) -> str:
         seconds = await child.wait_until_ready()
@@ -98,7 +98,7 @@ async def announce(children: list[Child], console: Console) -> None:
 
 
 async def unless_dead(children: list[Child], work: Coroutine[Any, Any, object]) -> None:
-    """Does the work; a child that ends before it is done raises CommandError."""
+    """Does the work; raises CommandError if a child ends before the work is done."""
     working = asyncio.create_task(work)
     deaths = [asyncio.create_task(child.wait_until_dead()) for child in children]
     try:
@@ -112,7 +112,7 @@ async def unless_dead(children: list[Child], work: Coroutine[Any, Any, object]) 
 
 
 def line_printer(console: Console) -> OnLine:
-    """Prints the lines of all services, each behind its service's name."""
+    """Prints the lines of all services, each after its service's name."""
 
     def print_line(name: str, line: str) -> None:
         console.print(f"[{STYLES[name]}]{name:>11}[/] │ ", end="")
@@ -122,4 +122,4 @@ def line_printer(console: Console) -> OnLine:
 
 
 def ignore_line(name: str, line: str) -> None:
-    """The child keeps its last lines in case it dies."""
+    """Prints nothing; the child keeps its last lines for an error message."""

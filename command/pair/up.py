@@ -1,4 +1,4 @@
-"""`specpair up`: the whole pair on this machine, three processes, one terminal."""
+"""`specpair up`: the whole pair on this machine, as three processes in one terminal."""
 
 import asyncio
 import signal
@@ -51,10 +51,10 @@ USUAL_PORTS = {
 ALL = options(ServerConfig, only=("grace_seconds", "log_level"))
 """The options that all three services get."""
 BOTH = options(EngineConfig, only=("dtype", "max_model_len", "max_num_seqs"))
-"""Those that draft and target get."""
+"""The options that draft and target get."""
 DRAFT = options(DraftConfig, only=("drafter", "table"))
 TARGET = options(EngineConfig, only=("deterministic",))
-"""The draft's bits change what is accepted, never what a greedy or coupled output says."""
+"""Only the target: the draft's logits change what is accepted, never a greedy or coupled output."""
 COORDINATOR = {
     **options(CoordinatorConfig, only=("num_speculative_tokens",)),
     **options(ServerConfig, only=("host", "allowed_hosts")),
@@ -67,7 +67,7 @@ HTTP = options(HttpConfig, only=("port",))
 
 
 def own_options(name: str) -> Options:
-    """Those that draft and target have each for itself; their names begin with the service's."""
+    """The options that draft and target each have; their names begin with the service's."""
     prefix = f"{name}_"
     return options(EngineConfig, prefix, only=("device",)) | options(
         ServerConfig, prefix, only=("port", "metrics_port")
@@ -75,7 +75,7 @@ def own_options(name: str) -> Options:
 
 
 def own_parameters(name: str) -> list[Parameter]:
-    """No environment sets them: its variables are those of a service that is started by itself."""
+    """Environment variables do not set them: those are for a service that is started alone."""
     port, metrics = USUAL_PORTS[f"{name}_port"], USUAL_PORTS[f"{name}_metrics_port"]
     help = {
         f"{name}_device": f"Device of the {name}: auto, cpu, cuda or cuda:N.",
@@ -113,16 +113,15 @@ def up(
         typer.Option(
             "--draft",
             envvar="SPECPAIR_DRAFT_MODEL",
-            help="Draft: a folder, a Hugging Face id, bundled. Default: bundled for a drafter that needs a model, none "
-            "for others.",
+            help="Draft: a folder, Hugging Face id or bundled. Default: bundled if the drafter needs a model.",
         ),
     ] = None,
     target: Annotated[
         str,
-        typer.Option("--target", envvar="SPECPAIR_TARGET_MODEL", help="Target: a folder, a Hugging Face id, bundled."),
+        typer.Option("--target", envvar="SPECPAIR_TARGET_MODEL", help="Target: a folder, Hugging Face id or bundled."),
     ] = BUNDLED,
     *,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Leave the services' logs out.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Do not print the services' logs.")] = False,
     prompt: Annotated[
         str | None, typer.Option("--prompt", help="Generate one completion of this text, then stop everything.")
     ] = None,
@@ -131,14 +130,14 @@ def up(
 ) -> None:
     """Start draft, target and coordinator on this machine and keep them running until Ctrl-C.
 
-    The coordinator listens on --host, the models on the loopback interface. For other layouts start each
+    The coordinator listens on --host, draft and target on the loopback interface. For other layouts, start each
     service with `specpair serve`.
     """
     check_exposure(values["host"], configured(ServerSecurity, values))
     request = None
     if prompt is not None:
         if values["tokens_file"] is not None:
-            raise CommandError("--prompt is asked without a token: leave --tokens-file out", WRONG_USE)
+            raise CommandError("--prompt is sent without a token: leave --tokens-file out", WRONG_USE)
         request = completion_request(prompt, **request_fields(values))
     values |= chosen_ports(values, is_once=request is not None)
     plans = plan_services(values, model_to_load(draft, values["drafter"]), resolve_model(target, "target"))
@@ -149,7 +148,7 @@ def up(
 
 
 def plan_services(values: dict[str, Any], draft: str | None, target: str) -> list[ServicePlan]:
-    """What is started, by the values of the options and the models that were found; the coordinator last."""
+    """The services to start, from the values of the options and the resolved models; the coordinator last."""
     devices = {name: values[f"{name}_device"] for name in MODELS}
     shares = gpu_shares(
         values["gpu_memory_utilization"], None if draft is None else devices["draft"], devices["target"]
@@ -166,7 +165,7 @@ def plan_services(values: dict[str, Any], draft: str | None, target: str) -> lis
 
 
 def _flags(given: Options, values: dict[str, Any], prefix: str = "") -> dict[str, object]:
-    """The options as flags of a service, which knows them without the prefix."""
+    """The options as flags of a service, without the prefix."""
     return {
         f"--{name.removeprefix(prefix).replace('_', '-')}": option.flag.default_text
         if values[name] is None
@@ -185,7 +184,7 @@ async def _run(
     is_quiet: bool,
     is_plain: bool,
 ) -> None:
-    """Everything from start to stop, `url` being that of HTTP. A signal ends it in order, wherever it is."""
+    """Everything from start to stop; `url` is that of HTTP. A signal stops the services in order at any point."""
     on_line = ignore_line if is_quiet or request is not None else line_printer(console)
     address = plans[-1].address
     _cancel_on_signals()
@@ -219,9 +218,9 @@ def _cancel_on_signals() -> None:
 
 
 def chosen_ports(values: dict[str, Any], *, is_once: bool) -> dict[str, int]:
-    """The ports asked for, else the usual ones; where nobody has to know them, free ones, and none for HTTP.
+    """The given ports, else the usual ones; for a single prompt, free ones, and none for HTTP and metrics.
 
-    Of a service a port of 0 is a free one; of HTTP and metrics it is none.
+    For a service port 0 means a free one; for HTTP and metrics it means none.
     """
     ports: dict[str, int] = {}
     for name, usual in USUAL_PORTS.items():

@@ -1,4 +1,4 @@
-"""What `specpair theory` is given: acceptances, distributions and files, as text."""
+"""The inputs of `specpair theory`: acceptances, distributions and files, as text."""
 
 import json
 from pathlib import Path
@@ -19,8 +19,8 @@ def parse_acceptance(text: str) -> Acceptance:
 
 
 def parse_pair(target: str, draft: str) -> tuple[list[str], list[float], list[float]]:
-    """Names of tokens, then the two distributions in that order; tokens that only one side names have probability 0 on
-    the other. Raises InvalidFieldError."""
+    """Names of tokens, then the distributions of target and draft. A token that only one side names has probability 0
+    on the other. Raises InvalidFieldError."""
     first, second = _parse_distribution("--target", target), _parse_distribution("--draft", draft)
     if isinstance(first, dict) and isinstance(second, dict):
         names = list(dict.fromkeys([*first, *second]))
@@ -29,13 +29,13 @@ def parse_pair(target: str, draft: str) -> tuple[list[str], list[float], list[fl
         names = [str(token_id) for token_id in range(len(first))]
         rows = first, second
     else:
-        raise InvalidFieldError("--draft", "must name its tokens exactly if the target does")
+        raise InvalidFieldError("--draft", "must name its tokens if and only if the target does")
     check_pair(*rows)
     return names, *rows
 
 
 def read_text(path: Path) -> str:
-    """The text of a file. Raises CommandError for one that cannot be read."""
+    """The text of a file. Raises CommandError if it cannot be read."""
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             raise CommandError(f"{path} is larger than {MAX_FILE_BYTES >> 20} MiB", WRONG_USE)
@@ -43,7 +43,7 @@ def read_text(path: Path) -> str:
     except OSError as error:
         raise CommandError(f"{path} cannot be read: {error.strerror}", WRONG_USE) from None
     except UnicodeDecodeError:
-        raise CommandError(f"{path} is no UTF-8 text", WRONG_USE) from None
+        raise CommandError(f"{path} is not UTF-8 text", WRONG_USE) from None
 
 
 def _parse_distribution(field: str, text: str) -> list[float] | Named:
@@ -57,11 +57,11 @@ def _parse_json(field: str, text: str) -> list[float] | Named:
     try:
         document = json.loads(text)
     except ValueError as error:
-        raise InvalidFieldError(field, f"is no valid JSON: {error}") from None
+        raise InvalidFieldError(field, f"is not valid JSON: {error}") from None
     entries = document.items() if isinstance(document, dict) else enumerate(document)
     for key, value in entries:
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise InvalidFieldError(f"{field}[{key}]", "is no number")
+            raise InvalidFieldError(f"{field}[{key}]", "is not a number")
     return document
 
 

@@ -1,4 +1,4 @@
-"""What `specpair theory` prints: tables for people, JSON documents for programs."""
+"""The output of `specpair theory`: tables for people, JSON documents for programs."""
 
 import json
 import math
@@ -33,7 +33,7 @@ _STYLES = {Agreement.EQUAL: "green", Agreement.WITHIN_ROUNDING: "yellow", Agreem
 
 @dataclass(frozen=True, kw_only=True)
 class SpeedupReport:
-    """The question of `specpair theory speedup`."""
+    """The inputs of `specpair theory speedup`."""
 
     acceptance: Acceptance
     cost_ratio: float
@@ -46,7 +46,7 @@ class SpeedupReport:
         return optimum(self.acceptance, self.cost_ratio, self.overhead)
 
     def rows(self) -> Iterator[dict[str, float]]:
-        """One for each K that is shown, and one for the best K if that is larger."""
+        """One row for each K that is shown, and one for the best K if that is larger."""
         shown = longest_known(self.acceptance, self.longest)
         for k in sorted({*range(shown + 1), self.optimum.num_speculative_tokens}):
             yield {
@@ -58,7 +58,7 @@ class SpeedupReport:
             }
 
     def oracle(self) -> dict[str, float] | None:
-        """None for a profile, which says nothing about what lies behind it."""
+        """None for a profile, which has no acceptance for later positions."""
         if isinstance(self.acceptance, Sequence):
             return None
         return {
@@ -69,7 +69,7 @@ class SpeedupReport:
 
 @dataclass(frozen=True)
 class AcceptanceReport:
-    """The question of `specpair theory acceptance`: two distributions over as many names."""
+    """The inputs of `specpair theory acceptance`: two distributions over the named tokens."""
 
     names: list[str]
     target: list[float]
@@ -77,9 +77,9 @@ class AcceptanceReport:
     lenience: float | None = None
 
     def figures(self) -> Iterator[tuple[str, float, str]]:
-        """Key, value, and what it is."""
+        """Key, value and meaning of each figure."""
         pair = (self.target, self.draft)
-        yield "total_variation", acc.total_variation(*pair), "distance of the distributions, D_LK"
+        yield "total_variation", acc.total_variation(*pair), "distance between the distributions, D_LK"
         yield "token", acc.token_acceptance(*pair), "token rule (and first token of a block): 1 - D_LK, Theorem 3.5"
         if self.lenience is not None:
             lenient = acc.token_acceptance(*pair, self.lenience)
@@ -88,11 +88,11 @@ class AcceptanceReport:
         yield "coupled_bound", acc.coupled_bound(*pair), "  its lower bound for this distance: (1 - TV) / (1 + TV)"
         yield "greedy_draft", acc.greedy_draft_acceptance(*pair), "greedy draft, sampled target"
         yield "greedy", acc.greedy_acceptance(*pair), "both greedy (temperature 0)"
-        yield "independent", acc.independent_acceptance(*pair), "each draws for itself, and both must agree"
+        yield "independent", acc.independent_acceptance(*pair), "both draw independently and must agree"
         yield "rejection", acc.rejection_acceptance(*pair), "rejection sampling without iteration: appendix A.2"
 
     def tokens(self) -> Iterator[dict[str, Any]]:
-        """What becomes of each token."""
+        """What happens to each token."""
         rows = zip(self.names, self.target, self.draft, acc.residual(self.target, self.draft), strict=True)
         for name, p, q, correction in rows:
             accepted = min(1.0, p / q) if q else None
@@ -135,7 +135,7 @@ def speedup_json(report: SpeedupReport) -> str:
 
 
 def print_acceptance(console: Console, report: AcceptanceReport) -> None:
-    """What becomes of each token, if they are few; then the figures."""
+    """What happens to each token, if there are few; then the figures."""
     table = Table("", title="Acceptance", title_justify="left")
     table.add_column("probability", justify="right")
     for _, value, meaning in report.figures():
@@ -178,8 +178,8 @@ def table_4() -> Table:
         table.add_row(row.task, row.draft, *map(str, inputs), *expected, f"{row.printed_measured:.1f}", verdict)
     missed = [row for row in published.TABLE_4 if row.agreement is not Agreement.EQUAL]
     table.caption = (
-        f"{len(missed)} of {len(published.TABLE_4)} EXP values do not come out of the inputs as printed, only out of "
-        "others that round to them, as if the paper had calculated with more digits than it prints."
+        f"{len(missed)} of {len(published.TABLE_4)} EXP values do not follow from the printed inputs, only from inputs "
+        "that round to them, as if the paper had calculated with more digits than it prints."
     )
     table.caption_justify = "left"
     return table
@@ -239,10 +239,10 @@ def _conclusion(report: SpeedupReport) -> str:
     else:
         line = f"best K = {best}: {factor:.2f} times the speed of the target alone"
     if 0 < best == longest_known(report.acceptance, SEARCH_LIMIT):
-        line += ", and no longer proposal was looked at"
+        line += "; longer proposals were not considered"
     if (oracle := report.oracle()) is None or not math.isfinite(oracle["walltime_factor"]):
         return line
-    return f"{line}; choosing K anew each round could add at most {oracle['walltime_factor'] / factor - 1:.0%}"
+    return f"{line}; choosing K for each round could add at most {oracle['walltime_factor'] / factor - 1:.0%}"
 
 
 def _agreement(agreement: Agreement) -> str:

@@ -30,7 +30,7 @@ from specpair.theory.points import Point, read_points, typical
 from specpair.theory.speedup import MAX_NUM_SPECULATIVE_TOKENS
 
 REPORT_WIDTH = 120
-"""Columns of the tables where no terminal says how many there are."""
+"""Width of the tables, in columns, if the output is not a terminal."""
 SHOWN = 12
 PLOTTED = (1, 2, 3, 5, 8)
 FORMATS = (".svg", ".png", ".pdf")
@@ -47,7 +47,7 @@ OverheadOption = Annotated[
     float,
     typer.Option(
         "--overhead",
-        help="What a speculating round costs beyond its draft steps and one target step, such as network time, in "
+        help="Time of a round with proposals beyond its draft steps and one target step, such as network time, in "
         "units of a target step.",
     ),
 ]
@@ -73,8 +73,8 @@ def show_speedup(
         str,
         typer.Option(
             "--acceptance",
-            help="Chance that a draft token is accepted, 0 to 1. Several, separated by commas, are a measured profile: "
-            "of the first, second, ... token of a proposal, each given that those before it were accepted.",
+            help="Probability that a draft token is accepted, 0 to 1. Several values, separated by commas, are a "
+            "measured profile: of the first, second, ... token of a proposal, given that all before it were accepted.",
         ),
     ],
     cost_ratio: CostRatioOption,
@@ -87,12 +87,12 @@ def show_speedup(
     json: JsonOption = False,
     no_color: NoColorOption = False,
 ) -> None:
-    """Show what each K gives: tokens per round, speed, operations and reads against the target alone.
+    """Show what each K gives compared with the target alone: tokens per round, speed, operations and reads.
 
-    The best K is marked. The oracle knows before each round how many tokens will be accepted: no way of choosing K that
-    verifies what it proposes can be faster.
+    The best K is marked. The oracle knows before each round how many tokens will be accepted: no choice of K that
+    verifies its proposals can be faster.
 
-    Where a target step takes 50 ms and a draft step 5, and four of five draft tokens are accepted:
+    Example: a target step takes 50 ms, a draft step 5 ms, and four of five draft tokens are accepted:
     specpair theory speedup --acceptance 0.8 --cost-ratio 0.1
 
     Source: Leviathan et al. 2023, Equation 1, Theorems 3.8 and 3.11, sections 3.4 and 3.5.
@@ -130,10 +130,10 @@ def show_acceptance(
     json: JsonOption = False,
     no_color: NoColorOption = False,
 ) -> None:
-    """Show how often a draft token is accepted, from the two distributions that it is judged by.
+    """Show how often a draft token is accepted, from the distributions of target and draft.
 
-    For every rule, with the distance of the distributions and, where the vocabulary is small, what becomes of each
-    token: the chance that it is accepted if drafted, and what is drawn after a rejection.
+    For every rule, with the distance of the distributions. For a small vocabulary also what happens to each token: the
+    probability that it is accepted if drafted, and what is drawn after a rejection.
 
     specpair theory acceptance --target 0.5,0.1,0.4 --draft 0.2,0.5,0.3
 
@@ -160,10 +160,10 @@ def show_published(
     ] = False,
     no_color: NoColorOption = False,
 ) -> None:
-    """Reproduce published figures from their inputs, the printed value beside ours. Without an option, all of them.
+    """Reproduce published figures from their inputs, with the printed value beside ours. Default: all of them.
 
-    Where a printed value does not come out of the printed inputs, the table says so, and whether it lies within what
-    their rounding leaves open.
+    If a printed value does not follow from the printed inputs, the table says so, and whether the rounding of the
+    inputs can explain it.
     """
     console = _console(no_color)
     wanted = [(wants_table_1, table_1), (wants_table_4, table_4), (wants_example, example_table)]
@@ -175,19 +175,19 @@ def show_published(
 @app.command("plot")
 @friendly
 def plot(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="The picture to write: .svg, .png or .pdf.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Image file to write: .svg, .png or .pdf.")],
     acceptance: Annotated[
         list[str] | None,
-        typer.Option("--acceptance", help="Acceptance of a curve, as for `speedup`; may be given several times."),
+        typer.Option("--acceptance", help="Acceptance of one curve, as for `speedup`; may be given several times."),
     ] = None,
     cost_ratio: Annotated[
         float | None,
-        typer.Option("--cost-ratio", help="Time of a draft step over that of a target step; with --points, theirs."),
+        typer.Option("--cost-ratio", help="Time of a draft step over that of a target step. Default: from --points."),
     ] = None,
     overhead: OverheadOption = 0.0,
     points: PointsOption = None,
     over: Annotated[
-        Literal["num-speculative-tokens", "acceptance"], typer.Option("--over", help="What the curves run over.")
+        Literal["num-speculative-tokens", "acceptance"], typer.Option("--over", help="Horizontal axis.")
     ] = "num-speculative-tokens",
     num_speculative_tokens: Annotated[
         list[int] | None,
@@ -200,11 +200,11 @@ def plot(
     ] = None,
     max_num_speculative_tokens: MaxShownOption = SHOWN,
 ) -> None:
-    """Plot predicted speedups, over K or over acceptance, with measured points on top.
+    """Plot predicted speedups over K or over acceptance, with measured points on top.
 
-    Points with one label share a curve, from the medians of their acceptances and cost ratios. Each point stands at its
-    measured speedup; a dotted line leads to the prediction from its own figures. --overhead goes into the curves of
-    --acceptance, and into all curves over acceptance.
+    Points with the same label share a curve, computed from the medians of their acceptances and cost ratios. Each
+    point shows its measured speedup; a dotted line leads to the prediction from its own figures. --overhead applies to
+    the curves of --acceptance, and to all curves over acceptance.
 
     specpair theory plot speedup.svg --acceptance 0.6 --acceptance 0.8 --cost-ratio 0.05
     """

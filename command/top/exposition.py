@@ -1,4 +1,4 @@
-"""What a Prometheus endpoint said, to be asked for sums, shares and quantiles."""
+"""The metrics of a Prometheus endpoint, with sums, means and quantiles."""
 
 import math
 from collections import defaultdict
@@ -18,7 +18,7 @@ class SampleKey(NamedTuple):
 
 
 class Exposition:
-    """The numbers of one scrape, or what was added to them between two."""
+    """The numbers of one scrape, or the increase between two scrapes."""
 
     def __init__(self, values: Mapping[SampleKey, float]):
         self._values = values
@@ -30,7 +30,7 @@ class Exposition:
         return cls({SampleKey(name, frozenset(labels.items())): value for name, labels, value, *_ in samples})
 
     def since(self, before: "Exposition") -> "Exposition":
-        """What was added; all of a counter that fell, which means that its process was restarted. Not for gauges."""
+        """The increase; a counter that fell counts in full, since its process was restarted. Not for gauges."""
         old = before._values
         return Exposition(
             {
@@ -53,7 +53,7 @@ class Exposition:
         return value if self.has(name) and not math.isnan(value) else None
 
     def by(self, name: str, label: str, **labels: str) -> dict[str, float]:
-        """The sums by the values of a label over series with these labels, in the order of their first appearance."""
+        """Sums by the values of a label over series with these labels, in order of first appearance."""
         wanted = labels.items()
         sums: dict[str, float] = defaultdict(float)
         for key, value in self._values.items():
@@ -67,9 +67,9 @@ class Exposition:
         return self.total(f"{name}_sum", **labels) / count if count else None
 
     def quantile(self, name: str, share: float) -> float | None:
-        """A quantile of a histogram, straight between the bounds of its bucket, as Prometheus does it.
+        """A quantile of a histogram, interpolated linearly within its bucket, as Prometheus does it.
 
-        None if it is empty; the highest bound for what lies beyond it.
+        None if it is empty; the highest bound if the quantile is above it.
         """
         buckets = sorted((float(bound), count) for bound, count in self.by(f"{name}_bucket", "le").items())
         if not buckets or not buckets[-1][1]:

@@ -1,4 +1,4 @@
-"""The figures of `specpair top`, from what the metrics endpoints said."""
+"""The figures of `specpair top`, from the metrics endpoints."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -26,7 +26,7 @@ class Quantiles:
 
 @dataclass(frozen=True, kw_only=True)
 class Traffic:
-    """What the coordinator did in a stretch of time."""
+    """The work of the coordinator in a period of time."""
 
     seconds: float
     acceptance_rate: float | None
@@ -52,20 +52,20 @@ class Instances(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class State:
-    """How the coordinator is at present."""
+    """The current state of the coordinator."""
 
     requests_running: float
     is_up: dict[str, bool | None]
-    """Draft and target; None where the coordinator does not say."""
+    """Draft and target; None if the coordinator does not report it."""
     instances: dict[str, Instances]
-    """Of those that the coordinator knows; nothing where it does not say."""
+    """Instances that the coordinator knows; zero if it does not report them."""
     speedup: float | None
     predicted_speedup: float | None
 
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFigures:
-    """A model service: its cache at present, and what it did in a stretch of time."""
+    """A model service: its current cache, and its work in a period of time."""
 
     blocks: dict[str, float]
     sequences_open: float
@@ -78,7 +78,7 @@ class ModelFigures:
 
 
 def traffic(added: Exposition, seconds: float) -> Traffic:
-    """From what was added to the coordinator's counters."""
+    """From the increase of the coordinator's counters."""
     drafted = added.total(f"{_DECODE}num_draft_tokens_total")
     accepted = added.total(f"{_DECODE}num_accepted_tokens_total")
     rounds = added.by(f"{_DECODE}rounds_total", "kind")
@@ -114,7 +114,7 @@ def state(now: Exposition) -> State:
 
 
 def model_figures(now: Exposition, added: Exposition, seconds: float) -> ModelFigures:
-    """From the gauges of a model service, and what was added to its counters."""
+    """From the gauges of a model service, and the increase of its counters."""
     blocks = now.by("specpair_cache_blocks", "state")
     return ModelFigures(
         blocks={name: blocks[name] for name in BLOCK_STATES if name in blocks},
@@ -128,7 +128,7 @@ def model_figures(now: Exposition, added: Exposition, seconds: float) -> ModelFi
 
 
 def uptime(now: Exposition, clock: float) -> float:
-    """Seconds since the process started; 1 if it does not say, so that totals stay totals. `clock` is Unix time."""
+    """Seconds since the process started; 1 if unknown, so that totals stay totals. `clock` is Unix time."""
     started = now.value("process_start_time_seconds")
     return 1.0 if started is None else max(clock - started, 1.0)
 

@@ -1,4 +1,4 @@
-"""A metrics endpoint, asked from time to time."""
+"""A metrics endpoint that is scraped repeatedly."""
 
 import http.client
 import ssl
@@ -20,7 +20,7 @@ UNAUTHENTICATED = 401
 
 
 class Scrape(NamedTuple):
-    """What an endpoint said."""
+    """One answer of an endpoint."""
 
     clock: float
     """Unix time."""
@@ -28,18 +28,18 @@ class Scrape(NamedTuple):
 
 
 class Endpoint:
-    """One endpoint with what it said lately."""
+    """One endpoint with its latest answers."""
 
     def __init__(self, url: str, window: float, access: ChannelSecurity = PLAIN):
-        """`window` is the stretch of time to remember, in seconds. Raises CommandError for what is no URL, and
+        """`window` is the period to remember, in seconds. Raises CommandError if `url` is not a URL, and
         InvalidFieldError for certificates and tokens that cannot be used."""
         if not url.startswith(("http://", "https://")):
-            raise CommandError(f"{url} is no URL; it must be as http://127.0.0.1:8000/metrics", WRONG_USE)
+            raise CommandError(f"{url} is not a URL; it must be like http://127.0.0.1:8000/metrics", WRONG_USE)
         self.url = url
         self._opener = opener(access.tls)
         self._token = token_of(access)
         self.problem: str | None = "not asked yet"
-        """Why there is nothing new; None if there is."""
+        """Why the last scrape failed; None if it did not."""
         self._window = window
         self._scrapes: deque[Scrape] = deque()
 
@@ -50,11 +50,11 @@ class Endpoint:
 
     @property
     def earliest(self) -> Scrape | None:
-        """The oldest one within the window; None before the second answer."""
+        """The oldest answer within the window; None before the second answer."""
         return self._scrapes[0] if len(self._scrapes) > 1 else None
 
     def ask(self) -> None:
-        """Takes the answer in, or notes the problem."""
+        """Scrapes once; keeps the answer or the problem."""
         try:
             with self._opener.open(self._request(), timeout=TIMEOUT) as response:
                 text = response.read(MAX_BYTES).decode()
@@ -67,7 +67,7 @@ class Endpoint:
     def _request(self) -> urllib.request.Request:
         request = urllib.request.Request(self.url)
         if self._token is not None:
-            request.add_unredirected_header(AUTHORIZATION, bearer(self._token))  # whoever else it may point to
+            request.add_unredirected_header(AUTHORIZATION, bearer(self._token))  # not sent on to a redirect's host
         return request
 
     def add(self, scrape: Scrape) -> None:
@@ -78,14 +78,14 @@ class Endpoint:
 
 
 def opener(tls: TlsFiles | None) -> urllib.request.OpenerDirector:
-    """Asks straight: a proxy would look for the loopback address on its own machine. Raises InvalidFieldError."""
+    """Uses no proxy: it would look for the loopback address on its own machine. Raises InvalidFieldError."""
     context = http_client_context(tls or TlsFiles())
     return urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
 
 
 def problem_of(error: Exception) -> str:
-    """What somebody who is not let in has to know; everybody else looks for the service."""
+    """The reason if access was denied; otherwise that the service was not reached."""
     if isinstance(error, urllib.error.HTTPError) and error.code == UNAUTHENTICATED:
-        return "wants a bearer token: see --token-file"
+        return "needs a bearer token: see --token-file"
     reason = getattr(error, "reason", error)
     return f"TLS: {reason.reason or reason}" if isinstance(reason, ssl.SSLError) else "not reached"

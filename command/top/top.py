@@ -24,25 +24,25 @@ MAX_SECONDS = 3600.0
 @friendly
 def top(
     metrics: Annotated[
-        str, typer.Option("--metrics", envvar="SPECPAIR_METRICS", help="Metrics of the coordinator.")
+        str, typer.Option("--metrics", envvar="SPECPAIR_METRICS", help="URL of coordinator metrics.")
     ] = "http://127.0.0.1:8000/metrics",
     draft_metrics: Annotated[
         str,
-        typer.Option("--draft-metrics", envvar="SPECPAIR_DRAFT_METRICS", help="Metrics of the draft; or `none`."),
+        typer.Option("--draft-metrics", envvar="SPECPAIR_DRAFT_METRICS", help="URL of draft metrics; or `none`."),
     ] = "http://127.0.0.1:9051/metrics",
     target_metrics: Annotated[
         str,
-        typer.Option("--target-metrics", envvar="SPECPAIR_TARGET_METRICS", help="Metrics of the target; or `none`."),
+        typer.Option("--target-metrics", envvar="SPECPAIR_TARGET_METRICS", help="URL of target metrics; or `none`."),
     ] = "http://127.0.0.1:9052/metrics",
-    interval: Annotated[float, typer.Option("--interval", help="Seconds between two looks.")] = 1.0,
-    window: Annotated[float, typer.Option("--window", help="Seconds that `last` looks back.")] = 10.0,
-    once: Annotated[bool, typer.Option("--once", help="Print the figures since the start, and end.")] = False,
+    interval: Annotated[float, typer.Option("--interval", help="Seconds between updates.")] = 1.0,
+    window: Annotated[float, typer.Option("--window", help="Seconds that the column `last` covers.")] = 10.0,
+    once: Annotated[bool, typer.Option("--once", help="Print the figures since the start once, and exit.")] = False,
     no_color: NoColorOption = False,
 ) -> None:
-    """Show acceptance, throughput, latency and caches as they are; Ctrl-C ends.
+    """Show current acceptance, throughput, latency and cache use; Ctrl-C exits.
 
-    Reads what the services tell Prometheus; they need not be on this machine. Where the output is no terminal, it is
-    printed once.
+    Reads the services' Prometheus metrics; the services may run on other machines. If the output is not a terminal,
+    the figures are printed once.
     """
     check_range("--interval", interval, 0.1, MAX_SECONDS)
     check_range("--window", window, interval, MAX_SECONDS)
@@ -68,7 +68,7 @@ async def ask_all(coordinator: Endpoint, models: dict[str, Endpoint]) -> None:
 
 
 def view(coordinator: Endpoint, models: dict[str, Endpoint]) -> RenderableType:
-    """What is known at present."""
+    """The tables to show now."""
     latest = coordinator.latest
     if latest is None:
         return Text(f"{coordinator.url}: {coordinator.problem}", "yellow")
@@ -76,7 +76,7 @@ def view(coordinator: Endpoint, models: dict[str, Endpoint]) -> RenderableType:
     shown = top_view(state(latest.exposition), _stretches(coordinator), columns)
     if coordinator.problem is None:
         return shown
-    return Group(Text(f"{coordinator.url}: {coordinator.problem}; this is what it said last", "bold red"), shown)
+    return Group(Text(f"{coordinator.url}: {coordinator.problem}; these are its last figures", "bold red"), shown)
 
 
 async def _watch(coordinator: Endpoint, models: dict[str, Endpoint], interval: float, console: Console) -> None:
@@ -89,7 +89,7 @@ async def _watch(coordinator: Endpoint, models: dict[str, Endpoint], interval: f
 
 
 def _stretches(endpoint: Endpoint) -> list[Traffic]:
-    """The window, if there is more than one look to compare, and the time since the start."""
+    """The window, if there are two scrapes to compare, and the time since the start."""
     now, before = endpoint.latest, endpoint.earliest
     assert now is not None
     always = traffic(now.exposition, uptime(now.exposition, now.clock))

@@ -16,7 +16,7 @@ OUTCOMES = ("finished", "failed", "cancelled")
 
 
 class ModelColumn(NamedTuple):
-    """A model service; without figures, why."""
+    """A model service; without figures, the reason."""
 
     name: str
     figures: ModelFigures | None
@@ -24,7 +24,7 @@ class ModelColumn(NamedTuple):
 
 
 def top_view(state: State, stretches: Sequence[Traffic], models: Sequence[ModelColumn]) -> RenderableType:
-    """Everything. `stretches` has the latest first and ends with the time since the start."""
+    """All tables. `stretches` begins with the latest and ends with the time since the start."""
     return Group(
         state_line(state),
         "",
@@ -94,7 +94,7 @@ def model_table(models: Sequence[ModelColumn]) -> list[RenderableType]:
     table.add_row("blocks evicted", *(_number(each and each.evictions, 0) for each in figures))
     table.add_row("sequences open", *(_number(each and each.sequences_open, 0) for each in figures))
     table.add_row("sequences per pass", *(_number(each and each.batch_sequences, 1) for each in figures))
-    table.add_row("time of a pass", *(_time(each and each.forward_seconds) for each in figures))
+    table.add_row("time per pass", *(_time(each and each.forward_seconds) for each in figures))
     table.add_row("time in queue", *(_time(each and each.queue_seconds) for each in figures))
     table.add_row("tokens/s fed", *(_number(each and each.tokens_per_second, 0) for each in figures))
     return ["", table]

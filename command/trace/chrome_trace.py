@@ -1,7 +1,7 @@
-"""Spans of time as a Chrome trace: JSON that ui.perfetto.dev and chrome://tracing show.
+"""Spans of time as a Chrome trace: JSON for ui.perfetto.dev and chrome://tracing.
 
 The format is the Trace Event Format: complete events (`X`) on threads of processes, counters (`C`), and metadata (`M`)
-that names both. Times are in microseconds.
+that names processes and threads. Times are in microseconds.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 
 class Track(NamedTuple):
-    """A line of spans. Spans of one track follow each other or lie within each other."""
+    """A line of spans. Spans of one track follow each other or are nested."""
 
     process: str
     thread: str
@@ -18,14 +18,14 @@ class Track(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
-    """Something that took time."""
+    """One activity with its start and duration."""
 
     track: Track
     name: str
     start_us: int
     duration_us: int
     args: Mapping[str, Any] = field(default_factory=dict)
-    """What is shown when the span is chosen; must go into JSON."""
+    """Shown when the span is selected; must be JSON values."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,14 +44,14 @@ def chrome_trace(
     samples: Iterable[Sample] = (),
     about: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
-    """The document. Tracks are shown in the order given; `about` is kept beside the events.
+    """The document. Tracks are shown in the given order; `about` is stored next to the events.
 
     Raises KeyError for a span whose track, or a sample whose process, is not among the tracks.
     """
     pids = {name: i for i, name in enumerate(dict.fromkeys(track.process for track in tracks), 1)}
     tids = {track: i for i, track in enumerate(dict.fromkeys(tracks), 1)}
     events = [*_process_names(pids), *_thread_names(pids, tids)]
-    # Of spans that begin together the longer one comes first: it is the one around the other.
+    # Of spans that begin together the longer one comes first: it encloses the other.
     for span in sorted(spans, key=lambda span: (span.start_us, -span.duration_us)):
         events.append(_complete(span, pids[span.track.process], tids[span.track]))
     events += [_counter(sample, pids[sample.process]) for sample in samples]

@@ -1,4 +1,4 @@
-"""The rounds of a request as spans of time: what coordinator, draft, target and the way between them did."""
+"""The rounds of a request as spans of time: the work of coordinator, draft, target and network."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
@@ -18,7 +18,7 @@ _ORIGINS = {
 
 
 class _Call(NamedTuple):
-    """A call to a service, where it lies in the trace."""
+    """A call to a service, with its place in the trace."""
 
     service: str
     start_us: int
@@ -30,10 +30,10 @@ class _Call(NamedTuple):
 
 
 class OutputSpans:
-    """The spans of one output, on tracks of its own: outputs of a request run at the same time."""
+    """The spans of one output on its own tracks: outputs of a request run at the same time."""
 
     def __init__(self, responses: Sequence[pb.GenerateTokensResponse], name: str = ""):
-        """`responses` are those of the output; `name` tells its tracks from those of others."""
+        """`responses` are those of the output; `name` distinguishes its tracks from those of other outputs."""
         self._rounds = [response for response in responses if response.HasField("round")]
         self._calls = _place_calls([response.round for response in self._rounds])
         self._summary = responses[-1].summary
@@ -78,7 +78,7 @@ class OutputSpans:
         return Track(process, thread + self._suffix)
 
     def _call_spans(self, call: _Call, args: dict[str, Any]) -> Iterator[Span]:
-        """A call in its parts. How the time on the way splits into there and back is not known: half each."""
+        """The parts of a call. Network time is split in half, since the share of each direction is not known."""
         service, times = call.service, call.times
         compute = min(times.compute_us, times.elapsed_us)
         queue = min(times.queue_us, times.elapsed_us - compute)
@@ -118,7 +118,7 @@ def trace_document(responses: Sequence[pb.GenerateTokensResponse]) -> dict[str, 
 def _place_calls(rounds: Sequence[pb.RoundReport]) -> list[list[_Call]]:
     """The calls of each round, one after the other.
 
-    Start and length of each were rounded by themselves, which may put its end a microsecond behind the next start.
+    Start and length are rounded separately, so a call may end a microsecond after the start of the next one.
     """
     placed: list[list[_Call]] = []
     end = 0
@@ -168,7 +168,7 @@ def _summary_args(summary: pb.GenerationSummary) -> dict[str, Any]:
     return {
         "prompt_tokens": summary.prompt_token_count,
         "completion_tokens": summary.completion_token_count,
-        "seed": str(summary.seed),  # beyond the whole numbers that JavaScript keeps
+        "seed": str(summary.seed),  # too large for the exact integers of JavaScript
         "proposed": speculation.draft_token_count,
         "accepted": speculation.accepted_token_count,
         "acceptance_rate": speculation.acceptance_rate,

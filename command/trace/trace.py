@@ -1,4 +1,4 @@
-"""`specpair trace`: where the time of a request went, as a file for ui.perfetto.dev."""
+"""`specpair trace`: where a request spent its time, as a file for ui.perfetto.dev."""
 
 import asyncio
 import json
@@ -40,9 +40,9 @@ def trace(
     address: AddressOption = DEFAULT_ADDRESS,
     **values: Any,
 ) -> None:
-    """Write a trace of one request: when coordinator, draft, target and network were at work, round by round.
+    """Write a trace of one request: when coordinator, draft, target and network worked, round by round.
 
-    Open the file at https://ui.perfetto.dev or chrome://tracing. Each round says what was proposed, with the
+    Open the file at https://ui.perfetto.dev or chrome://tracing. Each round shows what was proposed, with the
     probabilities of draft and target, and what was accepted.
     """
     request = completion_request(prompt, is_chat=chat, include_rounds=True, **request_fields(values))

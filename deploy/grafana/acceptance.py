@@ -1,4 +1,4 @@
-"""The dashboard of acceptance: what the draft proposes, what the target makes of it, and what that gains."""
+"""The dashboard of acceptance: proposals of the draft, acceptance by the target, and the speedup."""
 
 from deploy.grafana.panels import (
     PER_SECOND,
@@ -25,18 +25,18 @@ def panels() -> Panels:
 
 
 def _numbers() -> Panels:
-    """One row that says how it stands."""
+    """One row with the current numbers."""
     return [
         number(
             "Acceptance rate",
-            "Accepted of proposed tokens, since the coordinator started.",
+            "Share of the proposed tokens that were accepted, since the coordinator started.",
             Query(f"sum({ACCEPTED}_total) / (sum({PROPOSED}_total) > 0)"),
             unit=RATIO,
             decimals=1,
         ),
         number(
             "Tokens per round",
-            "Output tokens per round, the first token left out: mean over the outputs that had proposals.",
+            "Output tokens per round, without the first token: mean over the outputs that had proposals.",
             Query("sum(specpair_request_tokens_per_round_sum) / (sum(specpair_request_tokens_per_round_count) > 0)"),
         ),
         number(
@@ -46,17 +46,17 @@ def _numbers() -> Panels:
         ),
         number(
             "Speedup measured",
-            "Tokens per second, as a multiple of what plain rounds gave lately; none after five idle minutes.",
+            "Tokens per second, as a multiple of recent plain rounds; none after five idle minutes.",
             Query("specpair_speculation_speedup_ratio", is_instant=True),
             unit=TIMES,
         ),
         number(
             "Speedup predicted",
-            "Theorem 3.8 of Leviathan et al. for the acceptance and the costs of the same rounds.",
+            "Theorem 3.8 of Leviathan et al., with the acceptance and the costs of the same rounds.",
             Query("specpair_speculation_predicted_speedup_ratio", is_instant=True),
             unit=TIMES,
         ),
-        number("Draft up", "1 while the coordinator reaches it.", Query("specpair_draft_up"), decimals=0),
+        number("Draft up", "1 while the coordinator reaches the draft.", Query("specpair_draft_up"), decimals=0),
     ]
 
 
@@ -64,21 +64,21 @@ def _acceptance() -> Panels:
     return [
         lines(
             "Acceptance rate",
-            "Accepted of proposed tokens.",
+            "Share of the proposed tokens that were accepted.",
             Query(_ratio(), "all"),
             unit=RATIO,
             highest=1,
         ),
         buckets(
             "Acceptance rate of requests",
-            "How many outputs ended with which acceptance rate.",
+            "Number of outputs by their acceptance rate.",
             "specpair_request_acceptance_rate",
             unit=RATIO,
         ),
         bars(
             "Acceptance by position",
-            "Of the tokens proposed at each place of a proposal, how many were accepted, since the coordinator "
-            "started. A token counts only if those before it did.",
+            "Share of the tokens proposed at each position that were accepted, since the coordinator started. A token "
+            "is accepted only if all before it are.",
             Query(
                 f"sum by (position) ({ACCEPTED}_per_pos_total) / (sum by (position) ({PROPOSED}_per_pos_total) > 0)",
                 "{{position}}",
@@ -86,39 +86,39 @@ def _acceptance() -> Panels:
         ),
         lines(
             "Acceptance by position over time",
-            "The same for each moment.",
+            "The same, over time.",
             Query(_ratio("position", "_per_pos"), "position {{position}}"),
             unit=RATIO,
             highest=1,
         ),
         lines(
             "Acceptance by drafter and rule",
-            "Rates of different rules or drafters may be compared for the same prompts only.",
+            "Compare rules or drafters only for the same prompts.",
             Query(_ratio("drafter, rule"), "{{drafter}}, {{rule}}"),
             unit=RATIO,
             highest=1,
         ),
         lines(
             "Tokens per round",
-            "Output tokens per round, the first token left out, of outputs that had proposals; 1 is the target alone.",
+            "Output tokens per round, without the first token, of outputs that had proposals; 1 is the target alone.",
             mean("specpair_request_tokens_per_round", "drafter, rule", "{{drafter}}, {{rule}}"),
         ),
     ]
 
 
 def _rounds() -> Panels:
-    """What acceptance gains, and what rounds are made of."""
+    """The speedup, and the parts of a round."""
     return [
         lines(
             "Speedup against plain decoding",
-            "Measured, and predicted by Theorem 3.8. Above 1 speculation pays.",
+            "Measured, and predicted by Theorem 3.8. Above 1, speculation is faster.",
             Query("specpair_speculation_speedup_ratio", "measured"),
             Query("specpair_speculation_predicted_speedup_ratio", "predicted"),
             unit=TIMES,
         ),
         lines(
             "Proposed tokens per round",
-            "The mean length of proposals: what was asked for, or what the coordinator chose.",
+            "Mean length of proposals: requested, or chosen by the coordinator.",
             Query(
                 f"sum by (drafter, rule) (rate({PROPOSED}_total[$__rate_interval]))"
                 f" / (sum by (drafter, rule) (rate({DRAFTS}_total[$__rate_interval])) > 0)",
@@ -134,7 +134,7 @@ def _rounds() -> Panels:
         ),
         lines(
             "Where the time of a round goes",
-            "Mean over all rounds; those without proposals need no draft.",
+            "Mean over all rounds; rounds without proposals take no draft time.",
             Query(
                 "sum by (part) (rate(specpair_round_time_seconds_sum[$__rate_interval]))"
                 ' / scalar(sum(rate(specpair_round_time_seconds_count{part="verify"}[$__rate_interval])) > 0)',
@@ -147,7 +147,7 @@ def _rounds() -> Panels:
 
 
 def _ratio(by: str = "", part: str = "") -> str:
-    """Accepted of proposed tokens at each moment. Nothing where nothing was proposed."""
+    """Share of the proposed tokens that were accepted, over time; no value without proposals."""
     grouping = f"by ({by}) " if by else ""
     accepted, proposed = (
         f"sum {grouping}(rate({name}{part}_total[$__rate_interval]))" for name in (ACCEPTED, PROPOSED)

@@ -1,4 +1,4 @@
-"""The dashboards. `python -m deploy.grafana.dashboards` writes them to dashboards/, from where Grafana takes them."""
+"""The dashboards. `python -m deploy.grafana.dashboards` writes them to dashboards/, where Grafana loads them."""
 
 from pathlib import Path
 
@@ -15,7 +15,7 @@ DASHBOARDS = {"acceptance": acceptance.panels, "serving": serving.panels}
 
 
 def build(name: str) -> model.Dashboard:
-    """A dashboard by its name. The link of its tag leads to the others."""
+    """A dashboard by its name. The link on its tag leads to the other dashboards."""
     board = (
         Dashboard(f"specpair: {name}")
         .uid(f"specpair-{name}")

@@ -1,4 +1,4 @@
-"""The kinds of panels that the dashboards are made of."""
+"""The kinds of panels of the dashboards."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -25,7 +25,7 @@ DATASOURCE = DataSourceRef(type_val="prometheus", uid="specpair-prometheus")
 """The uid is fixed by provisioning/datasources/prometheus.yml."""
 
 COLUMNS = 24
-"""Of Grafana's grid; the widths below are counted in them."""
+"""Columns of Grafana's grid; the unit of the widths below."""
 LINE_FILL = 10
 STACK_FILL = 60
 
@@ -41,15 +41,15 @@ class Query(NamedTuple):
     """One query of a panel."""
 
     expr: str
-    """PromQL; may hold Grafana's $__rate_interval."""
+    """PromQL; may contain Grafana's $__rate_interval."""
     legend: str = ""
     """A template of labels, such as `{{rule}}`."""
     is_instant: bool = False
-    """Asked for the end of the time range alone: what has no value then has none, whatever it was before."""
+    """Evaluated only at the end of the time range: a series without a value there has none."""
 
 
 def number(title: str, description: str, query: Query, *, unit: str = NUMBER, decimals: int = 2) -> stat.Panel:
-    """One number, its latest value, with its course behind it unless the query is instant."""
+    """One number, the latest value, over a graph of its past unless the query is instant."""
     return (
         stat.Panel()
         .title(title)
@@ -73,7 +73,7 @@ def lines(
     highest: float | None = None,
     is_stacked: bool = False,
 ) -> timeseries.Panel:
-    """Lines over time, from zero up; stacked where they are parts of a whole."""
+    """Lines over time, from zero up; stacked if they are parts of a whole."""
     panel = (
         timeseries.Panel()
         .title(title)
@@ -102,7 +102,7 @@ def lines(
 
 
 def buckets(title: str, description: str, metric: str, *, unit: str) -> heatmap.Panel:
-    """A heat map of a histogram: how many observations fell into each bucket, over time."""
+    """A heat map of a histogram: observations per bucket, over time."""
     query = Query(f"sum by (le) (increase({metric}_bucket[$__rate_interval]))", "{{le}}")
     return (
         heatmap.Panel()
@@ -152,7 +152,7 @@ def quantiles(metric: str) -> tuple[Query, ...]:
 
 
 def mean(metric: str, by: str = "", legend: str = "mean") -> Query:
-    """The mean of a histogram's observations; `by` is a label that tells several apart."""
+    """The mean of a histogram's observations, for each value of the label `by`."""
     grouping = f"by ({by}) " if by else ""
     total, count = (f"sum {grouping}(rate({metric}_{part}[$__rate_interval]))" for part in ("sum", "count"))
     return Query(f"{total} / ({count} > 0)", legend)

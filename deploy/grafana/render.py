@@ -1,4 +1,4 @@
-"""Draws panels of the dashboards from a Prometheus, for documents: `python -m deploy.grafana.render --seconds 300`."""
+"""Draws dashboard panels from Prometheus data, for the docs: `python -m deploy.grafana.render --seconds 300`."""
 
 import argparse
 import itertools
@@ -34,13 +34,13 @@ PANELS = {
     ),
     "serving": ("Tokens per second", "Inter-token latency"),
 }
-"""What is drawn, by dashboard."""
+"""Titles of the drawn panels, by dashboard."""
 
 Series = dict[str, Any]
 
 
 class Source:
-    """The last seconds of a Prometheus."""
+    """The last seconds of data in a Prometheus."""
 
     def __init__(self, url: str, seconds: float):
         self._url = url
@@ -49,7 +49,7 @@ class Source:
         self._step = max(seconds / 120, 1.0)
 
     def series(self, target: Series) -> list[Series]:
-        """What a panel's query gives, each with its `name`, `minutes` and `values`."""
+        """The series of a panel's query, each with its `name`, `minutes` and `values`."""
         expr = target["expr"].replace("$__rate_interval", RATE_INTERVAL)
         query = {"query": expr, "start": self._start, "end": self._end, "step": self._step}
         with urllib.request.urlopen(f"{self._url}/api/v1/query_range?{urllib.parse.urlencode(query)}") as answer:
@@ -94,7 +94,7 @@ def _lines(axes: Axes, panel: Series, found: list[Series]) -> None:
 
 
 def _heat_map(axes: Axes, panel: Series, found: list[Series]) -> None:
-    """Prometheus's buckets count all that is below; a cell shows what is in the bucket alone."""
+    """Prometheus's buckets are cumulative; a cell shows the count of its own bucket."""
     ordered = sorted((series for series in found if series["name"] != "+Inf"), key=lambda series: float(series["name"]))
     below = [dict(zip(series["minutes"], series["values"], strict=True)) for series in ordered]
     minutes = sorted(set().union(*below))
@@ -142,7 +142,7 @@ def file_name(title: str) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--prometheus", default="http://127.0.0.1:9090", metavar="URL")
-    parser.add_argument("--seconds", type=float, default=300.0, help="how far back")
+    parser.add_argument("--seconds", type=float, default=300.0, help="period to draw, up to now (default 300)")
     parser.add_argument("--folder", type=Path, default=Path("docs/images"))
     options = parser.parse_args()
     matplotlib.use("Agg")

@@ -14,26 +14,26 @@ def _requests() -> Panels:
         row("Requests"),
         lines(
             "Tokens per second",
-            "Generated, and read as prompts.",
+            "Generated tokens, and prompt tokens read.",
             Query("sum(rate(specpair_generation_tokens_total[$__rate_interval]))", "generated"),
             Query("sum(rate(specpair_prompt_tokens_total[$__rate_interval]))", "prompts"),
             unit=PER_SECOND,
         ),
         lines(
             "Requests running",
-            "Those that were admitted and have not ended.",
+            "Requests that were admitted and have not ended.",
             Query("sum(specpair_num_requests_running)", "running"),
         ),
         lines(
             "Requests ended",
-            "finished, failed, or cancelled by the client.",
+            "By outcome: finished, failed, or cancelled by the client.",
             Query("sum by (outcome) (rate(specpair_requests_total[$__rate_interval]))", "{{outcome}}"),
             unit=PER_SECOND,
             is_stacked=True,
         ),
         lines(
             "Outputs finished",
-            "stop: by the model or a stop condition; length: by the limit of tokens.",
+            "stop: ended by the model or a stop condition; length: ended by the token limit.",
             Query(
                 "sum by (finished_reason) (rate(specpair_request_success_total[$__rate_interval]))",
                 "{{finished_reason}}",
@@ -52,7 +52,7 @@ def _latency() -> Panels:
         lines("Latency of whole requests", "", *quantiles("specpair_e2e_request_latency_seconds"), unit=SECONDS),
         buckets(
             "Time to first token, all requests",
-            "How many requests waited how long.",
+            "Number of requests by their time to first token.",
             "specpair_time_to_first_token_seconds",
             unit=SECONDS,
         ),
@@ -80,29 +80,29 @@ def _models() -> Panels:
         ),
         lines(
             "Time in the queue",
-            "How long a call waited for its forward pass, on average.",
+            "Mean time that a call waited for its forward pass.",
             mean("specpair_model_queue_time_seconds", "job", "{{job}}"),
             unit=SECONDS,
         ),
         lines(
             "Tokens through the models",
-            "decode: those whose logits were taken (proposed, verified, scored); prefill: all others.",
+            "decode: tokens whose logits were used (proposed, verified, scored); prefill: all others.",
             Query("sum by (job, kind) (rate(specpair_model_tokens_total[$__rate_interval]))", "{{job}}, {{kind}}"),
             unit=PER_SECOND,
         ),
         lines(
             "Sequences open",
-            "Each output holds one at the target and one at the draft.",
+            "Each output has one at the target and one at the draft.",
             Query("sum by (job) (specpair_sequences_open)", "{{job}}"),
         ),
         lines(
             "Cache blocks",
-            "used: by open sequences; shared: of these, by several; kept: of closed ones, for the same beginnings.",
+            "used: by open sequences; shared: by several of these; kept: of closed sequences, for equal beginnings.",
             Query("sum by (job, state) (specpair_cache_blocks)", "{{job}}, {{state}}"),
         ),
         lines(
             "Evictions",
-            "Cache blocks given up because others were wanted: of closed sequences first, then of idle ones.",
+            "Cache blocks freed for other sequences: of closed sequences first, then of idle ones.",
             Query("sum by (job) (rate(specpair_cache_evictions_total[$__rate_interval]))", "{{job}}"),
             unit=PER_SECOND,
         ),
@@ -120,7 +120,7 @@ def _services() -> Panels:
         ),
         lines(
             "Fallbacks",
-            "Rounds that went without the draft because it did not answer, of all rounds.",
+            "Share of the rounds that ran without the draft because it did not answer.",
             Query(
                 f'(sum(rate({ROUNDS}_total{{kind="fallback"}}[$__rate_interval])) or vector(0))'
                 f" / (sum(rate({ROUNDS}_total[$__rate_interval])) > 0)",
@@ -140,7 +140,7 @@ def _services() -> Panels:
         ),
         lines(
             "Time of RPCs",
-            "95th percentile by method; streams of a service pair last as long as the pair.",
+            "95th percentile by method, of unary calls: streams between the services last as long as the pair.",
             Query(
                 "histogram_quantile(0.95, sum by (le, job, grpc_method) "
                 '(rate(grpc_server_handling_seconds_bucket{grpc_type="unary"}[$__rate_interval])))',
@@ -158,7 +158,7 @@ def _services() -> Panels:
         ),
         lines(
             "Memory",
-            "Resident.",
+            "Resident memory.",
             Query('process_resident_memory_bytes{job=~"coordinator|draft|target"}', "{{job}}"),
             unit=BYTES,
         ),

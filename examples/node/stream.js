@@ -10,7 +10,7 @@ const definition = protoLoader.loadSync("specpair/v1/coordinator_service.proto",
   includeDirs: [fileURLToPath(new URL("../../proto", import.meta.url))],
   keepCase: true,
   defaults: true,
-  longs: String, // seeds have 64 bits, numbers of JavaScript 53
+  longs: String, // seeds have 64 bits, JavaScript's numbers 53
 });
 const { specpair } = grpc.loadPackageDefinition(definition);
 const coordinator = new specpair.v1.CoordinatorService(address, grpc.credentials.createInsecure());

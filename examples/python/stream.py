@@ -1,6 +1,6 @@
 """Streams a completion and prints its acceptance: python stream.py [PROMPT] [HOST:PORT]
 
-Needs the .proto files and `pip install grpcio grpcio-tools`, nothing else.
+Needs only the .proto files and `pip install grpcio grpcio-tools`.
 """
 
 import sys

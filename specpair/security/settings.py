@@ -1,4 +1,4 @@
-"""How a service is protected, and how it is reached: certificates and tokens, in files that may change meanwhile."""
+"""How a service is protected and how a client reaches it: certificates and tokens, in files that may change."""
 
 import ipaddress
 from dataclasses import dataclass, field
@@ -9,19 +9,19 @@ from specpair.flags import SECURITY, Flag, Part
 
 FILE = "FILE"
 SYSTEM = "system"
-"""In place of a file: the authorities that are known everywhere."""
+"""Instead of a file: the authorities that are publicly trusted."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TlsFiles:
-    """PEM files of one side of TLS. Raises InvalidFieldError for a key without its certificate and the like."""
+    """PEM files of one side of TLS. Raises InvalidFieldError for a key without a certificate, or the reverse."""
 
     cert: str | None = None
     """The certificate to show, with its chain."""
     key: str | None = None
     """Its private key, without a password."""
     ca: str | None = None
-    """Authorities that the certificate of the other side must come from, or `system`. A server with it wants one."""
+    """Authorities for the other side's certificate, or `system`. A server that has it requires a certificate."""
 
     def __post_init__(self) -> None:
         if (self.cert is None) is not (self.key is None):
@@ -30,26 +30,26 @@ class TlsFiles:
 
     @property
     def paths(self) -> list[str]:
-        """The files that there are."""
+        """The files that are set."""
         return [path for path in (self.cert, self.key, self.ca) if path is not None and path != SYSTEM]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServerSecurity:
-    """What protects a port. Without anything it is for the loopback interface alone, unless that is said."""
+    """What protects a port. An unprotected port may only listen on loopback, unless `is_insecure` is set."""
 
     tls: Annotated[
         TlsFiles | None,
         Part(
             cert=Flag(
-                "Certificate, with its chain, as PEM: every port of the service speaks TLS. Read again when it "
+                "Certificate with its chain (PEM): every port of the service then uses TLS. Read again when the file "
                 "changes.",
                 SECURITY,
                 metavar=FILE,
             ),
-            key=Flag("The certificate's private key, as PEM without a password.", SECURITY, metavar=FILE),
+            key=Flag("Private key of the certificate (PEM, without a password).", SECURITY, metavar=FILE),
             ca=Flag(
-                "Authorities for clients, as PEM: each client must show a certificate of theirs.",
+                "Certificate authorities for clients (PEM): each client must show a certificate of one of them.",
                 SECURITY,
                 metavar=FILE,
             ),
@@ -59,8 +59,8 @@ class ServerSecurity:
     tokens_file: Annotated[
         str | None,
         Flag(
-            "Bearer tokens of clients, a line each: name:token or name:sha256:DIGEST. Calls without one of them are "
-            "refused. Read again when it changes.",
+            "Bearer tokens of clients, one per line: name:token or name:sha256:DIGEST. Calls without one of them are "
+            "refused. Read again when the file changes.",
             SECURITY,
             metavar=FILE,
         ),
@@ -68,7 +68,7 @@ class ServerSecurity:
     is_insecure: Annotated[
         bool,
         Flag(
-            "Listen on other interfaces than loopback without TLS and tokens: anybody there may use the service.",
+            "Allow interfaces other than loopback without TLS or tokens: anybody there may use the service.",
             SECURITY,
             "insecure",
         ),
@@ -87,26 +87,26 @@ class ServerSecurity:
 
 @dataclass(frozen=True, kw_only=True)
 class ChannelSecurity:
-    """How a client reaches a service: in plain text without anything."""
+    """How a client reaches a service; by default in plain text."""
 
     tls: Annotated[
         TlsFiles | None,
         Part(
             ca=Flag(
-                "Speak TLS with {peer}; certificates must come from these authorities, or from those that are known "
-                "everywhere: `system`.",
+                "Use TLS with {peer}; certificates must come from these authorities (PEM); `system` means the publicly "
+                "trusted ones.",
                 SECURITY,
                 metavar=FILE,
             ),
-            cert=Flag("Certificate to show to {peer}, as PEM.", SECURITY, metavar=FILE),
-            key=Flag("Its private key, as PEM without a password.", SECURITY, metavar=FILE),
+            cert=Flag("Certificate to show to {peer} (PEM).", SECURITY, metavar=FILE),
+            key=Flag("Private key of that certificate (PEM, without a password).", SECURITY, metavar=FILE),
         ),
     ] = None
     """None speaks plain text; a `ca` of None is `system`."""
     server_name: Annotated[
         str | None,
         Flag(
-            "Name that the certificates of {peer} must have; by default the host's.",
+            "Name that the certificates of {peer} must have. Default: the host's.",
             SECURITY,
             "tls_name",
             "NAME",
@@ -117,12 +117,12 @@ class ChannelSecurity:
     token_file: Annotated[
         str | None,
         Flag(
-            "File with the bearer token for {peer}; or the token itself in {variable}.",
+            "File with the bearer token for {peer}; or set {variable} to the token itself.",
             SECURITY,
             metavar=FILE,
         ),
     ] = None
-    """In place of `token`."""
+    """Instead of `token`."""
 
     def __post_init__(self) -> None:
         if self.token is not None and self.token_file is not None:
@@ -140,7 +140,7 @@ UNPROTECTED = ServerSecurity()
 
 
 def check_exposure(host: str, security: ServerSecurity) -> None:
-    """Raises InvalidFieldError for a port that others reach and nothing protects."""
+    """Raises InvalidFieldError for an unprotected port that other machines can reach."""
     if is_loopback(host) or security.is_protected or security.is_insecure:
         return
     raise InvalidFieldError(
@@ -151,7 +151,7 @@ def check_exposure(host: str, security: ServerSecurity) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address to listen on is for this machine alone; of names only localhost is."""
+    """Whether only this machine can reach a listening address; the only such name is localhost."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

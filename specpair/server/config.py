@@ -17,8 +17,9 @@ MESSAGE_SIZE = Range(1024, 2**31 - 1)
 AllowedHosts = Annotated[
     tuple[str, ...],
     Flag(
-        "Names by which HTTP clients may ask for this server, beside localhost, addresses and --host; a proxy or "
-        "another container asks by a name. * takes any name, which lets pages of other sites ask in your browser.",
+        "Host names that HTTP clients may use for this server, besides localhost, IP addresses and --host; a proxy or "
+        "another container uses one. * allows any name, so web pages of other sites can send requests from your "
+        "browser.",
         LISTENING,
         "http_allowed_hosts",
         "NAME,...",
@@ -26,10 +27,10 @@ AllowedHosts = Annotated[
         convert=listed,
     ),
 ]
-"""Of a request's Host header; not looked at under TLS."""
+"""Compared with a request's Host header; not checked under TLS."""
 
 STALLED_SECONDS = 60.0
-"""A client that takes nothing for so long, of either front end, is gone: it holds places that others wait for."""
+"""A client of either front end that reads nothing for this long counts as gone: others wait for its places."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +41,7 @@ class ServerConfig:
     """
 
     host: Annotated[str, Flag("Address to listen on; 0.0.0.0 for every interface.", LISTENING)] = "127.0.0.1"
-    port: Annotated[int, Range(*PORTS, "none"), Flag("Port to listen on; 0 takes a free one.", LISTENING)]
+    port: Annotated[int, Range(*PORTS, "none"), Flag("Port to listen on; 0 chooses a free one.", LISTENING)]
     metrics_port: Annotated[
         int | None,
         Range(*PORTS, "both"),
@@ -50,32 +51,32 @@ class ServerConfig:
             convert=lambda port: port or None,
         ),
     ] = None
-    """Where the service has no other HTTP; here 0 takes any free port, None serves none."""
+    """For a service without other HTTP. In this field 0 chooses a free port, None serves no metrics."""
     allowed_hosts: AllowedHosts = ()
     max_streams_per_client: Annotated[
         int | None,
         Range(1, 65536),
         Flag(
-            "Most streams that one client may have open; a coordinator needs two or three. Clients that neither a "
-            "token nor a certificate names count as one.",
+            "Most streams that one client may have open; a coordinator needs two or three. All clients without a "
+            "token or certificate count as one.",
             LISTENING,
         ),
     ] = None
-    """None for no such limit."""
+    """None for no limit."""
     max_message_bytes: Annotated[int, MESSAGE_SIZE] = MAX_MESSAGE_BYTES
     security: ServerSecurity = UNPROTECTED
-    """What protects the ports, that of the metrics too; nothing is enough on the loopback interface alone."""
+    """Protects the ports, including that of the metrics; only on the loopback interface may it be empty."""
     grace_seconds: Annotated[
         float,
         Range(0, 3600, "both"),
         Flag(
-            "Seconds that running requests have to end after a signal to stop, while new ones are refused. A second "
-            "signal ends the process at once.",
+            "Seconds that running requests get to finish after a stop signal; new ones are refused. A second signal "
+            "ends the process at once.",
             LISTENING,
         ),
     ] = 5.0
-    log_format: Annotated[LogFormat, Flag("console for people, json for machines.", LOGGING)] = "console"
-    log_level: Annotated[LogLevel, Flag("Least severe messages to log.", LOGGING)] = "info"
+    log_format: Annotated[LogFormat, Flag("Log format: console for people, json for programs.", LOGGING)] = "console"
+    log_level: Annotated[LogLevel, Flag("Lowest severity to log.", LOGGING)] = "info"
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -81,7 +81,7 @@ async def test_without_a_chat_format_plain_text_is_offered(tmp_path: Path) -> No
     async with running_pair(engine_config(target)) as pair:
         status, out, err = await talk(pair, "import os\n", "--max-tokens", "8")
         assert (status, out) == (2, "")
-        assert err == "specpair: the model has no chat format; with --plain it goes on from plain text\n"
+        assert err == "specpair: the model has no chat format; with --plain it continues plain text\n"
         status, out, err = await talk(pair, "import os\nimport sys\n", "--max-tokens", "8", "--plain")
         assert status == 0 and err.count("8 tokens in") == 2
 

@@ -142,14 +142,14 @@ async def test_the_command_line(tmp_path: Path) -> None:
         ):
             result = await secured.specpair(*arguments)
             assert result.exit_code == 0, result.output
-        for token, problem in ((None, "got no bearer token"), ("x" * 32, "got a bearer token that it does not know")):
+        for token, problem in ((None, "got no bearer token"), ("x" * 32, "got an unknown bearer token")):
             result = await secured.specpair("info", "--address", address, token=token)
             assert (result.exit_code, result.stdout) == (1, "")
             assert f"the coordinator at {address} {problem}: see --token-file and SPECPAIR_TOKEN" in result.stderr
         result = await secured.specpair("info", "--address", address, is_trusting=False)
         assert result.exit_code == 1 and "perhaps it speaks TLS" in result.stderr
         result = await secured.specpair("top", "--once", "--metrics", url, token=None)
-        assert result.exit_code == 1 and "wants a bearer token: see --token-file" in result.stderr
+        assert result.exit_code == 1 and "needs a bearer token: see --token-file" in result.stderr
         result = await secured.specpair("top", "--once", "--metrics", url, is_trusting=False)
         assert result.exit_code == 1 and "TLS: CERTIFICATE_VERIFY_FAILED" in result.stderr
         files = ["--tls-cert", str(secured.client.cert), "--tls-key", "missing"]

@@ -91,7 +91,7 @@ def test_lists_are_words_between_commas(text: str, words: tuple[str, ...]) -> No
 
 def test_input_that_is_no_text_is_refused() -> None:
     status, _, stderr = run("generate", "-", stdin=b"ab\xff")
-    assert status == 2 and stderr == "specpair: prompt: is no valid UTF-8 at byte 2\n"
+    assert status == 2 and stderr == "specpair: prompt: is not valid UTF-8 at byte 2\n"
 
 
 @pytest.mark.parametrize("arguments", [["generate", "x"], ["generate", "x", "--json"], ["info"], ["info", "--json"]])

@@ -128,5 +128,5 @@ def test_a_table_is_loaded_where_it_is_named_or_found_or_needed(tmp_path: Path) 
     assert table_to_load(None, str(BUNDLED / "draft"), Drafter.MODEL) == bundled
     assert table_to_load(None, str(tmp_path), Drafter.MODEL) is None
     for drafter in (Drafter.UNIGRAM, Drafter.BIGRAM):
-        with pytest.raises(CommandError, match=f"{drafter} needs a table of counts: name it by --table"):
+        with pytest.raises(CommandError, match=f"{drafter} needs a table of counts: name it with --table"):
             table_to_load(None, str(tmp_path), drafter)

@@ -65,7 +65,7 @@ def test_what_others_reach_wants_protection(command: list[str]) -> None:
         (["serve", "coordinator", "--tls-cert", "c"], "tls_key: is missing"),
         (["serve", "coordinator", "--peer-tls-name", "n"], "tls_name: is given"),
         (["info", "--tls-key", "k"], "tls_cert: is missing"),
-        (["up", "--prompt", "x", "--tokens-file", "t"], "--prompt is asked without a token"),
+        (["up", "--prompt", "x", "--tokens-file", "t"], "--prompt is sent without a token"),
     ],
 )
 def test_what_does_not_go_together_is_one_line(arguments: list[str], problem: str) -> None:

@@ -119,7 +119,7 @@ def test_a_lossy_output_is_called_so_before_all_else() -> None:
 def test_an_output_that_was_resumed_says_so() -> None:
     summary = finished()
     summary.resumed_token_count = 7
-    assert summary_line(summary).startswith("coordinator lost, resumed behind 7 tokens: since then · 18 tokens in")
+    assert summary_line(summary).startswith("coordinator lost, resumed after 7 tokens: since then · 18 tokens in")
 
 
 def test_the_summary_says_when_adaptive_k_proposed_nothing() -> None:

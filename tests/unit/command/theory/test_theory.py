@@ -80,16 +80,20 @@ def test_speedup_is_a_table_over_k_with_best_and_bound() -> None:
     ("arguments", "ks", "line"),
     [
         (["0.9", "0.001"], ["0", "1", "2", "44", "oracle"], "best K = 44: "),
-        (["0.1", "0.2"], ["0", "1", "2", "oracle"], "no K above 0 pays: the target alone is fastest; choosing K anew"),
+        (
+            ["0.1", "0.2"],
+            ["0", "1", "2", "oracle"],
+            "no K above 0 pays: the target alone is fastest; choosing K for each",
+        ),
         (
             ["1", "0"],
             ["0", "1", "2", "64", "oracle"],
-            "best K = 64: 65.00 times the speed of the target alone, and no lo",
+            "best K = 64: 65.00 times the speed of the target alone; longer",
         ),
         (
             ["0.9,0.8,0.7", "0.1"],
             ["0", "1", "2", "3"],
-            "best K = 3: 2.40 times the speed of the target alone, and no long",
+            "best K = 3: 2.40 times the speed of the target alone; longer prop",
         ),
     ],
 )
@@ -125,7 +129,7 @@ def test_acceptance_shows_what_becomes_of_each_token() -> None:
     ]
     figures = {meaning.split(",")[0].split(":")[0]: value for meaning, value in rows[3:]}
     coupled = coupled_acceptance([0.5, 0.1, 0.4], [0.2, 0.5, 0.3])
-    assert figures["distance of the distributions"] == "0.4000"
+    assert figures["distance between the distributions"] == "0.4000"
     assert figures["token rule (and first token of a block)"] == "0.6000"
     assert figures["token rule with lenience 0.5"] == "0.7000"
     assert figures["coupled rule"] == f"{coupled:.4f}"
@@ -169,7 +173,7 @@ def test_published_prints_what_it_reproduces_and_what_not() -> None:
         ("EnDe", "T5-large", "1", "2.0", "1.934"),
         ("CNNDM", "T5-large", "1", "1.6", "1.541"),
     ]
-    assert "3 of 12 EXP values do not come out of the inputs as printed" in stdout
+    assert "3 of 12 EXP values do not follow from the printed inputs" in stdout
     assert rows[-2] == ["average", "3", "4", "2.86", "2.86", "3.5", "10.0", "equal"]
 
 
@@ -238,9 +242,12 @@ def test_points_of_a_bench_are_plotted(tmp_path: Path) -> None:
         ),
         (["acceptance", "--target", "1", "--draft", "0.5,0.5"], "draft: has 2 probabilities, but the target has 1"),
         (["acceptance", "--target", "0.5,0.4", "--draft", "1"], "target: sums to 0.9; it must sum to 1"),
-        (["acceptance", "--target", "[1", "--draft", "1"], "--target: is no valid JSON"),
-        (["acceptance", "--target", '{"a": "b"}', "--draft", "1"], "--target[a]: is no number"),
-        (["acceptance", "--target", '{"a": 1}', "--draft", "1"], "--draft: must name its tokens exactly if the target"),
+        (["acceptance", "--target", "[1", "--draft", "1"], "--target: is not valid JSON"),
+        (["acceptance", "--target", '{"a": "b"}', "--draft", "1"], "--target[a]: is not a number"),
+        (
+            ["acceptance", "--target", '{"a": 1}', "--draft", "1"],
+            "--draft: must name its tokens if and only if the target",
+        ),
         (["acceptance", "--target", "1", "--draft", "missing.json"], "missing.json cannot be read: No such file"),
         (["acceptance", "--target", "1", "--draft", "1", "--lenience", "0"], "lenience: is 0; it must be above 0"),
         (["plot", "x.gif", "--acceptance", "0.5", "--cost-ratio", "0"], "FILE: is 'x.gif'; it must end in one of .svg"),
@@ -261,7 +268,7 @@ def test_a_wrong_point_is_named(tmp_path: Path) -> None:
     status, _, stderr = run("plot", str(tmp_path / "x.svg"), "--points", str(path))
     assert status == 2 and stderr.startswith("specpair: points[1].measured: is -1")
     path.write_bytes(b"\xff")
-    assert run("plot", str(tmp_path / "x.svg"), "--points", str(path))[2] == f"specpair: {path} is no UTF-8 text\n"
+    assert run("plot", str(tmp_path / "x.svg"), "--points", str(path))[2] == f"specpair: {path} is not UTF-8 text\n"
 
 
 def test_a_picture_that_cannot_be_written(tmp_path: Path) -> None:

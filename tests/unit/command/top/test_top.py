@@ -158,7 +158,7 @@ def test_an_endpoint_remembers_its_window() -> None:
 
 @pytest.mark.parametrize("url", ["127.0.0.1:8000", "file:///etc/passwd", "ftp://host/metrics"])
 def test_a_url_is_http(url: str) -> None:
-    with pytest.raises(CommandError, match="is no URL"):
+    with pytest.raises(CommandError, match="is not a URL"):
         Endpoint(url, 10.0)
 
 
@@ -233,4 +233,4 @@ async def test_the_last_figures_stay_when_the_coordinator_goes_away() -> None:
     await ask_all(coordinator, {})
     with console.capture() as after:
         console.print(view(coordinator, {}))
-    assert "not reached; this is what it said last" in after.get() and "acceptance rate" in after.get()
+    assert "not reached; these are its last figures" in after.get() and "acceptance rate" in after.get()
