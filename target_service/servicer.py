@@ -129,6 +129,8 @@ def encode_features(call: VerifyCall, verdict: Verdict) -> features_pb2.Features
 def check_features(layers: Sequence[int], layer_count: int) -> None:
     """Raises for layers that the model lacks, and for more than travel together."""
     check_count("feature_layers", len(layers), MAX_FEATURE_LAYERS)
+    if layers and not layer_count:
+        raise NotSupportedError("feature_layers: the layers of this model cannot be told apart")
     if layers and (worst := max(layers)) >= layer_count:
         raise InvalidFieldError(
             "feature_layers", f"holds {worst}; the model has {layer_count} layers", limit=layer_count - 1
@@ -140,6 +142,6 @@ def check_call(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:
     check_sequence_id("sequence_id", request.sequence_id)
     check_count("appended_token_ids", len(request.appended_token_ids), verifier.sequences.limits.max_model_len)
     check_count("proposal.token_ids", len(request.proposal.token_ids), verifier.max_num_speculative_tokens)
-    check_features(request.feature_layers, len(verifier.facts.layers))
+    check_features(request.feature_layers, verifier.facts.feature_layer_count)
     if request.proposal.parent_indices:
         raise NotSupportedError("proposal.parent_indices: trees of tokens are not verified by this version")

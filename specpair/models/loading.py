@@ -20,6 +20,7 @@ from specpair.models.attention import NAME, register
 from specpair.models.device_defaults import choose_device, choose_dtype
 from specpair.models.layer_recorder import LayerRecorder
 from specpair.models.model_facts import ModelFacts
+from specpair.models.packed_model import decoder_layers
 from specpair.models.refusals import refuse_batch_dependent_positions, refuse_by_configuration, refuse_unmasked_windows
 
 
@@ -65,6 +66,7 @@ def load(config: EngineConfig) -> LoadedModel:
         device=model.device,
         layers=recorder.shapes,
         variants=recorder.variants,
+        feature_layer_count=len(decoder_layers(model)),
         vocab_size=settings.get_text_config().vocab_size,
         max_model_len=max_model_len,
         eos_token_ids=end_tokens(model),

@@ -22,6 +22,8 @@ class ModelFacts:
     layers: dict[int, LayerShape]
     variants: dict[int, Variant]
     """What each attention layer asks for."""
+    feature_layer_count: int
+    """Layers whose hidden states can be asked for: all, or none where the model has no list of them."""
     vocab_size: int
     max_model_len: int
     eos_token_ids: list[int]
