@@ -1,4 +1,4 @@
-"""How a coordinator works: its peers, its limits, its patience."""
+"""The coordinator's configuration: its peers, limits and timeouts."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -12,14 +12,14 @@ from specpair.server.config import ServerConfig
 
 AUTO = "auto"
 DNS_PREFIX = "dns:"
-"""Before `name:port`: every address that the name has is an instance of its own."""
+"""Prefix of `name:port`. Each address that the name resolves to is a separate instance."""
 MAX_SPECULATIVE_TOKENS = 64
 MAX_ADDRESSES = 64
 MAX_REQUEST_BYTES = 8 * 1024 * 1024
-"""Largest message of a client: more token ids than any model reads. Those of draft and target have distributions."""
+"""Largest message from a client: more token ids than any model reads. Messages of draft and target may be larger."""
 WAIT = Range(0.001, 86400.0, "none")
 NONE = "none"
-"""In place of addresses: there is no such service."""
+"""Given in place of addresses: the service does not exist."""
 
 
 def number_or_auto(text: str) -> int | None:
@@ -33,13 +33,13 @@ def number_or_auto(text: str) -> int | None:
 
 
 def addresses(text: str) -> tuple[str, ...]:
-    """Those of a list with commas."""
+    """Splits a comma-separated list."""
     return tuple(address.strip() for address in text.split(","))
 
 
 @dataclass(frozen=True, kw_only=True)
 class CoordinatorConfig:
-    """One pair and the way it is used. Times are in seconds.
+    """The configuration of one pair. Times are in seconds.
 
     Raises InvalidFieldError for a value outside its limits.
     """
@@ -47,8 +47,8 @@ class CoordinatorConfig:
     target_addresses: Annotated[
         tuple[str, ...],
         Flag(
-            "The target service, as host:port; several with commas between them, or dns:name:port for every host that "
-            "the name stands for.",
+            "The target service, as host:port; several separated by commas, or dns:name:port for every host that "
+            "the name resolves to.",
             name="target",
             kind=str,
             convert=addresses,
@@ -57,7 +57,7 @@ class CoordinatorConfig:
     draft_addresses: Annotated[
         tuple[str, ...],
         Flag(
-            "The draft service, as --target; `none` for a target alone.",
+            "The draft service, in the same form as --target; `none` for a target alone.",
             name="draft",
             kind=str,
             convert=lambda text: () if text == NONE else addresses(text),
@@ -65,9 +65,9 @@ class CoordinatorConfig:
     ] = ()
     server: ServerConfig
     http: HttpConfig | None = None
-    """Where the HTTP front end listens; None for none."""
+    """Where the HTTP front end listens; None switches it off."""
     peer_security: ChannelSecurity = PLAIN
-    """How the coordinator reaches draft and target."""
+    """Security of the connections to draft and target."""
     num_speculative_tokens: Annotated[
         int | None,
         Flag(
@@ -83,13 +83,13 @@ class CoordinatorConfig:
         int, Range(0, MAX_SPECULATIVE_TOKENS), Flag("Most tokens that may be proposed per round.", SPECULATION)
     ] = 16
     max_requests: Annotated[int, Range(1, 65536, "none"), Flag("Outputs that may be generated at once.")] = 64
-    """A request that asks for several outputs counts as so many."""
+    """A request for n outputs counts as n."""
     max_requests_per_client: Annotated[
         int | None,
         Range(1, 65536),
         Flag(
             "Outputs that one client may have at once, waiting ones included; without a limit by default. Clients "
-            "that no token names count as one."
+            "without a token count as one."
         ),
     ] = None
     max_queued_requests: Annotated[
@@ -99,20 +99,20 @@ class CoordinatorConfig:
     ] = 64
     max_queue_wait: Annotated[float, WAIT, Flag("Seconds that a request may wait for its places.")] = 30.0
     draft_timeout: Annotated[float, WAIT, Flag("Seconds that a round waits for its proposal.")] = 5.0
-    """After that it goes without."""
+    """After that the round has no proposal."""
     draft_cooldown: Annotated[float, WAIT] = 1.0
-    """How long a draft that did not answer is left alone."""
+    """How long no call goes to a draft that did not answer."""
     target_timeout: Annotated[
         float,
         WAIT,
         Flag(
-            "Seconds that any answer of a target may take, and a request without a deadline waits for a lost one.",
+            "Seconds that any answer of a target may take, and that a request without a deadline waits for a lost one.",
         ),
     ] = 60.0
     startup_timeout: Annotated[float, WAIT] = 600.0
     """How long the start waits for the target, which may have weights to load."""
     draft_startup_timeout: Annotated[float, WAIT] = 120.0
-    """How long the start waits for the draft; after that it serves without, and takes the draft up when it comes."""
+    """How long the start waits for the draft. After that the coordinator serves without one until a draft appears."""
 
     def __post_init__(self) -> None:
         for name, given, fewest in (("target", self.target_addresses, 1), ("draft", self.draft_addresses, 0)):
@@ -127,7 +127,7 @@ class CoordinatorConfig:
     def _check_names(self) -> None:
         has_dns = any(address.startswith(DNS_PREFIX) for address in (*self.target_addresses, *self.draft_addresses))
         if has_dns and self.peer_security.tls is not None and self.peer_security.server_name is None:
-            problem = f"is missing: hosts behind {DNS_PREFIX} are reached by addresses, which certificates do not name"
+            problem = f"is missing: {DNS_PREFIX} hosts are reached by IP address, which certificates do not name"
             raise InvalidFieldError("peer_tls_name", problem)
 
 

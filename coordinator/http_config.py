@@ -14,7 +14,7 @@ MAX_BODY_BYTES = 4 * 1024 * 1024
 
 @dataclass(frozen=True, kw_only=True)
 class HttpConfig:
-    """Where the front end listens, and what it takes. Raises InvalidFieldError for a value outside its limits."""
+    """Where the front end listens, and its limits. Raises InvalidFieldError for a value outside its limits."""
 
     port: Annotated[
         int,
@@ -25,14 +25,14 @@ class HttpConfig:
             "http_port",
         ),
     ]
-    """Here 0 takes any free port."""
+    """In this class 0 means any free port."""
     host: str = "127.0.0.1"
     allowed_hosts: AllowedHosts = ()
     max_body_bytes: Annotated[int, MESSAGE_SIZE] = MAX_BODY_BYTES
     grace_seconds: Annotated[float, Range(0, 3600)] = 1.0
-    """How long answers may be under way when the process has stopped generating."""
+    """How long answers may still be sent after the process has stopped generating."""
     security: ServerSecurity = UNPROTECTED
-    """What protects the port; nothing is enough on the loopback interface alone."""
+    """What protects the port; only the loopback interface needs no protection."""
 
     def __post_init__(self) -> None:
         check_fields(self, "http.")

@@ -91,7 +91,7 @@ test("the form becomes the body of a request", () => {
 });
 
 test("failures are said in words", () => {
-  const body = { error: { message: "the request wants 4 of 2 places" } };
+  const body = { error: { message: "the request needs 4 of 2 places" } };
   assert.match(failureOf(429, body, "3").message, /All places are taken\. .*4 of 2 places\. .*in 3 seconds/);
   assert.match(failureOf(503, null, null).message, /cannot be reached/);
   assert.match(failureOf(401, null, null).message, /wants a token/);
