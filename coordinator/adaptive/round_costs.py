@@ -45,7 +45,7 @@ class RoundTimes(NamedTuple):
 
 
 class RoundCosts:
-    """Running estimates. A round has three parts: the draft's, the rows of the proposal, and a rest common to all rounds.
+    """Running estimates. A round has three parts: the draft's, the rows of the proposal, and a rest that all share.
 
     The rest is learned from rounds of both kinds, so that the time of a plain round is known while there is none.
     """
@@ -73,7 +73,7 @@ class RoundCosts:
         return self._rest.value if self.plain_count and self.proposing_count else None
 
     def add(self, outcome: RoundOutcome, load: int, most_rows: int) -> None:
-        """Adds a round, while `load` outputs ran. A pass of more than `most_rows` tokens also fed a prompt: it is skipped."""
+        """Adds a round, while `load` outputs ran. Passes of more than `most_rows` tokens also fed a prompt: skipped."""
         if not outcome.is_usual or outcome.batch_token_count > most_rows:
             return
         self._rest.memory = REST_MEMORY * load
