@@ -10,7 +10,7 @@ CALLS = ("draft", "verify")
 
 
 def round_document(response: pb.GenerateTokensResponse) -> dict[str, Any]:
-    """The committed tokens, the rejected ones, and the round, named as in the .proto files, with integers as numbers."""
+    """The committed tokens, the rejected ones and the round, named as in the .proto files, with integers as numbers."""
     document: dict[str, Any] = {
         "tokens": [_token(token) for token in response.tokens],
         "rejected": [_token(token) for token in response.rejected],

@@ -97,7 +97,7 @@ test("failures are said in words", () => {
   assert.match(failureOf(401, null, null).message, /requires a token/);
   assert.deepEqual([401, 429, 400].map((status) => failureOf(status, null, null).wantsToken), [true, false, false]);
   assert.match(failureOf(400, { error: { message: "temperature is -1" } }, null).message, /temperature is -1\./);
-  assert.match(failureOfChunk({ error: "gone" }).message, /early end\. gone\./);
+  assert.match(failureOfChunk({ error: "gone" }).message, /failed before its end\. gone\./);
   assert.match(connectionLost(1).message, /after 1 token\./);
 });
 
