@@ -1,4 +1,4 @@
-"""Work that outlives the request that caused it: closing sequences after a client went away."""
+"""Background tasks that outlive their request, such as closing sequences after a client disconnects."""
 
 import asyncio
 import logging
@@ -9,7 +9,7 @@ logger = logging.getLogger(__name__)
 
 
 class BackgroundTasks:
-    """Tasks that nobody waits for until the process stops."""
+    """Tasks that run on their own. `drain` waits for them when the process stops."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[Any]] = set()

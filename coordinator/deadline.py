@@ -1,42 +1,42 @@
-"""Until when an answer is wanted."""
+"""Deadlines of requests."""
 
 import math
 import time
 from dataclasses import dataclass
 
 GRAIN = 0.01
-"""Seconds: no call keeps to its time more exactly than that."""
+"""Seconds: the precision with which calls keep their timeouts."""
 SHORTEST_CALL = 0.001
 
 
 @dataclass(frozen=True, order=True)
 class Deadline:
-    """A moment. A client's is handed down to all that is done and waited for on its behalf. Times are in seconds."""
+    """A moment. A client's deadline limits every call and wait on its behalf. Times are in seconds."""
 
     at: float
-    """By time.monotonic; infinity where there is none."""
+    """By time.monotonic; infinity without a deadline."""
 
     @classmethod
     def after(cls, seconds: float) -> "Deadline":
-        """So many seconds from now."""
+        """A deadline `seconds` from now."""
         return cls(time.monotonic() + seconds)
 
     @property
     def remaining(self) -> float:
-        """Time until then; 0 once it is over."""
+        """Seconds until the deadline; 0 once it has passed."""
         return max(self.at - time.monotonic(), 0.0)
 
     @property
     def is_over(self) -> bool:
-        """Whether it has come, or is so near that a call which ran out of time did so for its sake."""
+        """Whether it has passed, or is so near (GRAIN) that a call which timed out did so because of it."""
         return self.remaining < GRAIN
 
     def at_most(self, seconds: float) -> float:
-        """What a call may take that is given so many seconds otherwise: never quite 0, which no call takes."""
+        """A call's timeout: `seconds`, or less if the deadline is sooner. Never 0, which is not a valid timeout."""
         return max(min(seconds, self.remaining), SHORTEST_CALL)
 
     def or_after(self, seconds: float) -> "Deadline":
-        """This one; where there is none, so many seconds from now."""
+        """This deadline; without one, `seconds` from now."""
         return Deadline.after(seconds) if self == NEVER else self
 
 

@@ -34,11 +34,11 @@ class Pair:
 
 @asynccontextmanager
 async def connect_pair(config: CoordinatorConfig, registry: CollectorRegistry | None = None) -> AsyncIterator[Pair]:
-    """Waits for a target, and a shorter while for a draft, and compares their vocabularies.
+    """Waits for a target, then for a draft (with a timeout of its own), and compares their vocabularies.
 
     Raises PeerUnavailableError without a target, VocabularyMismatchError if the two cannot be a pair, InvalidFieldError
-    for certificates and tokens that cannot be used. On leaving, sequences that are still open are closed. What the pair
-    does is counted in `registry`, if given.
+    for certificates and tokens that cannot be used. On leaving, sequences that are still open are closed. Metrics go to
+    `registry`, if given.
     """
     check_channel_security(config.peer_security)
     async with connect_targets(config) as targets, connect_drafts(config, targets.model) as drafts:

@@ -35,7 +35,7 @@ def serve(config: CoordinatorConfig) -> None:
 
 
 def drain(serving: Serving, front_end: FrontEnd | None) -> Callable[[float], Awaitable[None]]:
-    """What has to end before the servers do: they refuse new requests meanwhile, by both front ends."""
+    """Drains requests before the servers stop. Meanwhile both front ends refuse new requests."""
 
     async def drain(within: float) -> None:
         if front_end is not None:
@@ -49,7 +49,7 @@ def drain(serving: Serving, front_end: FrontEnd | None) -> Callable[[float], Awa
 async def http_front_end(
     config: HttpConfig | None, server: ServiceServer, metrics: CollectorRegistry
 ) -> AsyncIterator[FrontEnd | None]:
-    """The HTTP front end, if there shall be one. It stops together with the gRPC server. Raises BindError."""
+    """The HTTP front end, if configured. It stops together with the gRPC server. Raises BindError."""
     if config is None:
         yield None
         return

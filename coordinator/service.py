@@ -20,7 +20,7 @@ from specpair.version import package_version
 
 INFO_TIMEOUT = 2.0
 DEADLINE_MARGIN = 0.2
-"""Seconds that the last message has for its way to the client, of a client that has less time a share of it."""
+"""Seconds reserved for sending the last message to the client; for short deadlines, a share of the remaining time."""
 DEADLINE_MARGIN_SHARE = 0.2
 
 
@@ -44,7 +44,7 @@ class CoordinatorServicer(CoordinatorServiceServicer):
 
 
 def _deadline(context: grpc.aio.ServicerContext) -> Deadline:
-    """When the request has to end, so that its client hears of it before its own deadline."""
+    """When the request has to end, so that its client gets the error before its own deadline."""
     remaining = context.time_remaining()
     if remaining is None:
         return NEVER
@@ -66,7 +66,7 @@ async def pair_info(serving: Serving) -> pb.GetPairInfoResponse:
 
 
 async def _describe(pool: Pool[Any] | None) -> GetModelInfoResponse | None:
-    """A service's own words, of the first instance that can be reached; None if there is none."""
+    """Model information from the first instance that can be reached; None if there is none."""
     deadline = Deadline.after(INFO_TIMEOUT)
     for link in () if pool is None else sorted(pool.links.values(), key=lambda link: not link.is_there):
         try:

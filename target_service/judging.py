@@ -78,6 +78,7 @@ def kind_of(work: VerifyWork) -> Kind:
         return Kind(judge_greedy)
     if options.rule is Rule.COUPLED:
         return Kind(judge_coupled)
+    assert options.rule in (Rule.TOKEN, Rule.BLOCK), f"no judge for the rule {options.rule}"
     return Kind(judge_drawn, options.rule, work.call.draft.token_ids.shape[1] > WIDE_SUPPORT)
 
 

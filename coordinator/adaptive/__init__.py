@@ -1,7 +1,7 @@
 """How many tokens to propose, decided anew for each output and round.
 
-Pure: times come in as numbers, nothing is read from a clock, nothing is sent. `LengthController` is what all outputs of
-a coordinator share, `OutputLength` what one of them has for itself.
+Pure: times come in as numbers; no clock is read and nothing is sent. All outputs of a coordinator share one
+`LengthController`; each output has its own `OutputLength`.
 """
 
 from coordinator.adaptive.controller import LengthController

@@ -1,27 +1,27 @@
-"""How likely proposed tokens are accepted: by position, for one output, with its group as prior."""
+"""Acceptance rates by position for one output, with its group's rates as prior."""
 
 CLASS_COUNT = 3
-"""The first position, the second, and all after it."""
+"""The first position, the second, and all later ones."""
 GROUP_MEMORY = 400.0
 """Trials of a position that a group remembers."""
 GROUP_PRIOR = (0.6, 0.65, 0.7)
-"""Of a group of which nothing is known: high enough to try."""
+"""Rates of a group before any trial: high enough to try proposing."""
 GROUP_PRIOR_COUNT = 3.0
 OUTPUT_MEMORY = 40.0
 """Trials that an output remembers, so that it follows its text."""
 GROUP_WEIGHT = 12.0
-"""Trials that the rate of the group counts for in an output: outputs differ, and each is soon believed."""
+"""The weight of the group's rate in an output, in trials: small, because outputs differ."""
 USUAL_SURPRISE = 4.0
-"""Squared deviations from the group's rate, in variances, that are put down to chance: two standard deviations."""
+"""Squared deviation from the group's rate, in variances, that counts as chance: two standard deviations."""
 LEAST_VARIANCE = 0.1
-"""Of a rate near 0 or 1, so that a single trial proves nothing."""
+"""A lower bound for rates near 0 or 1, so that a single trial proves nothing."""
 
 Rates = tuple[float, float, float]
-"""The chance that a position is accepted if those before it are: of the first, the second, and each later one."""
+"""The chance that a position is accepted if all before it are: for the first, the second, and each later one."""
 
 
 class GroupAcceptance:
-    """What was tried and accepted lately in outputs with the same drafter and rule and alike temperatures."""
+    """Recent trials and acceptances of outputs with the same drafter, the same rule and similar temperatures."""
 
     def __init__(self) -> None:
         self._tried = [GROUP_PRIOR_COUNT] * CLASS_COUNT
@@ -35,7 +35,7 @@ class GroupAcceptance:
 
 
 class OutputAcceptance:
-    """The posterior mean of one output's rates. What it saw fades, so that it follows the text.
+    """The posterior mean of one output's rates. Older trials lose weight, so that it follows the text.
 
     A position counts as tried if it was asked for and all before it were accepted: a token that the draft did not
     propose is as good as a rejected one.
@@ -47,7 +47,7 @@ class OutputAcceptance:
         self._accepted = [0.0] * CLASS_COUNT
 
     def add(self, asked: int, accepted: int) -> None:
-        """A block of which `asked` tokens were wanted and `accepted` came to be."""
+        """Adds a block for which `asked` tokens were requested and `accepted` were accepted."""
         self._group.add(asked, accepted)
         count(self._tried, self._accepted, asked, accepted, OUTPUT_MEMORY)
 
@@ -59,9 +59,9 @@ class OutputAcceptance:
 
 
 def posterior_mean(rate: float, accepted: float, tried: float) -> float:
-    """Of an output's rate, after so many trials, in a group with such a rate.
+    """The posterior mean of an output's rate: `accepted` of `tried` trials, in a group with this `rate`.
 
-    The less what it saw is like its group, the less the group counts: its text is another.
+    The more the output differs from its group, the less the group's rate counts.
     """
     variance = max(tried * rate * (1.0 - rate), LEAST_VARIANCE)
     surprise = (accepted - tried * rate) ** 2 / variance
@@ -70,7 +70,7 @@ def posterior_mean(rate: float, accepted: float, tried: float) -> float:
 
 
 def count(tried: list[float], accepted: list[float], asked: int, accepted_count: int, memory: float) -> None:
-    """Adds the positions of a block that were put to the test; those before them fade."""
+    """Adds the positions of a block that were judged; earlier trials lose weight."""
     keep = 1.0 - 1.0 / memory
     for position in range(min(asked, accepted_count + 1)):
         i = min(position, CLASS_COUNT - 1)

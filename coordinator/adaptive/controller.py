@@ -1,4 +1,4 @@
-"""What the outputs of a coordinator share when they decide how many tokens to propose."""
+"""The state that all outputs of a coordinator share for choosing how many tokens to propose."""
 
 from collections import defaultdict
 
@@ -9,21 +9,20 @@ from coordinator.adaptive.probe_budget import ProbeBudget
 from specpair.options import Drafter, Rule
 
 TEMPERATURES = (0.0, 0.5, 0.8, 1.2)
-"""Upper ends of the ranges within which acceptance is taken to be alike."""
+"""Upper ends of temperature ranges; acceptance is assumed to be similar within each."""
 
 
 class LengthController:
-    """Knows the load, what rounds cost with each drafter, and what is accepted in each group of outputs."""
+    """Holds the load, the round costs for each drafter, and the acceptance of each group of outputs."""
 
     def __init__(self) -> None:
-        """To be told of every call to the draft."""
         self._load = Load()
         self._workloads: dict[Drafter | None, dict[int, Workload]] = defaultdict(lambda: defaultdict(Workload))
         self._groups: dict[object, GroupAcceptance] = defaultdict(GroupAcceptance)
         self._budgets: dict[object, ProbeBudget] = defaultdict(ProbeBudget)
 
     def enter(self, drafter: Drafter | None, rule: Rule, temperature: float, fixed: int | None) -> OutputLength:
-        """For a new output, which proposes `fixed` tokens or, if None, as many as pay. It has to `leave`."""
+        """Registers a new output, which proposes `fixed` tokens or, if None, as many as pay. It must call `leave`."""
         key = (drafter, rule, sum(temperature > end for end in TEMPERATURES))
         shared = Shared(
             load=self._load,

@@ -1,4 +1,4 @@
-"""The outputs that are generated at present."""
+"""The load: all outputs that are being generated."""
 
 from coordinator.adaptive.running_mean import RunningMean
 
@@ -7,14 +7,14 @@ RATE_MEMORY = 16
 
 
 class Load:
-    """All of them, those with a fixed number of proposed tokens included."""
+    """Sums over all outputs, those with a fixed number of proposed tokens included."""
 
     def __init__(self) -> None:
         self.output_count = 0
         self.row_count = 0
-        """Tokens that they have in the target's passes: those proposed last, and one more for each."""
+        """Their rows in the target's passes: for each output, the tokens last proposed and one more."""
         self.rate = 0.0
-        """Tokens per unit of time of all of them."""
+        """Tokens per unit of time of all outputs together."""
 
     @property
     def level(self) -> int:
@@ -23,7 +23,7 @@ class Load:
 
 
 class Contribution:
-    """What one output adds to the load, until it leaves."""
+    """The share of one output in the load, until it leaves."""
 
     def __init__(self, load: Load):
         self._load = load
@@ -35,7 +35,7 @@ class Contribution:
 
     @property
     def others_rate(self) -> float:
-        """Tokens per unit of time of all others."""
+        """Tokens per unit of time of all other outputs."""
         return max(self._load.rate - self._rate, 0.0)
 
     def set_row_count(self, count: int) -> None:
@@ -43,7 +43,7 @@ class Contribution:
         self._row_count = count
 
     def add(self, tokens: int, period: float) -> None:
-        """A round."""
+        """Adds a round that committed `tokens` tokens in `period` time."""
         self._tokens.add(tokens)
         self._period.add(period)
         if self._period.value > 0.0:

@@ -1,4 +1,4 @@
-"""What the adaptive part reads of a round."""
+"""What adaptive K reads of a round."""
 
 from typing import Protocol
 
@@ -6,9 +6,9 @@ from typing import Protocol
 class RoundOutcome(Protocol):
     """A finished round. Times are in seconds.
 
-    It says how many tokens were proposed and accepted, and how long it took, never which tokens. How many may depend on
-    a token that was dropped, but the next round's noise does not: it is drawn anew for each step, so the length of a
-    block, chosen before, tells nothing of its tokens (docs/exactness.md, rule 8). Under the coupled rule the noise
+    It says how many tokens were proposed and accepted, and how long it took, never which tokens. The counts may
+    depend on a dropped token, but the next round's noise does not: it is drawn anew for each step, so the length of a
+    block, chosen before, reveals nothing about its tokens (docs/exactness.md, rule 8). Under the coupled rule the noise
     stays, and the output does not depend on lengths.
     """
 
@@ -19,7 +19,7 @@ class RoundOutcome(Protocol):
 
     @property
     def drafted_count(self) -> int:
-        """Tokens that it proposed: fewer than asked where it stopped, 0 where it knew nothing."""
+        """Tokens that the draft proposed: fewer than asked if it stopped early, 0 if it had no proposal."""
         ...
 
     @property
@@ -27,12 +27,12 @@ class RoundOutcome(Protocol):
 
     @property
     def elapsed(self) -> float:
-        """From the end of the round before to the end of this one, without what its client made it wait."""
+        """From the end of the previous round to the end of this one, without the time spent waiting for the client."""
         ...
 
     @property
     def period(self) -> float:
-        """The same with that."""
+        """From the end of the previous round to the end of this one."""
         ...
 
     @property
@@ -42,7 +42,7 @@ class RoundOutcome(Protocol):
 
     @property
     def draft_compute(self) -> float | None:
-        """Of the drafter's computation; None in a plain round."""
+        """The drafter's computation time; None in a plain round."""
         ...
 
     @property
@@ -55,5 +55,5 @@ class RoundOutcome(Protocol):
 
     @property
     def is_usual(self) -> bool:
-        """Whether it says what such a round costs: not if a sequence was opened in it, or a call failed."""
+        """Whether its times are typical: no sequence was opened in it and no call failed."""
         ...

@@ -13,18 +13,18 @@ from coordinator.adaptive.probe_budget import ProbeBudget
 from coordinator.adaptive.round_costs import RoundCosts
 
 FIRST_ROUNDS = 4
-"""Rounds of each kind to measure before anything is computed."""
+"""Rounds of each kind to measure before the length is computed."""
 FIRST_LENGTH = 4
-"""Tokens proposed in those that propose."""
+"""Tokens proposed in those of them that propose."""
 ON_MARGIN = 1.05
-"""By how much proposing has to be better before it begins: less is noise."""
+"""By what factor proposing has to be better before it begins; less is noise."""
 ROWS_MARGIN = 16
-"""Tokens in a pass beyond twice those of the outputs, from which it fed a prompt as well: some that are over may still
-have been in it."""
+"""A pass with more tokens than twice the outputs' rows and this margin also fed a prompt; the factor leaves room for
+rows of outputs that have just ended."""
 CONFIDENCE_SHARE = 0.3
-"""A greedy draft stops at this share of the chance to be accepted that a token needs to pay: the product of its own
-probabilities falls faster than the acceptance of the prefix. Where tokens are sampled the two have little to do with
-each other. By replaying the bundled pair: 1 to 4 % more tokens per second at temperature 0."""
+"""A greedy draft stops below this share of the acceptance chance at which a token pays: the product of its own
+probabilities falls faster than the acceptance of the prefix. For sampled tokens the two are hardly related. Measured
+by replaying the bundled pair: 1 to 4 % more tokens per second at temperature 0."""
 
 
 class Decision(NamedTuple):
@@ -33,14 +33,14 @@ class Decision(NamedTuple):
     length: int
     """Tokens to ask the draft for; 0 for a plain round."""
     opens_draft: bool = False
-    """Whether to open the sequence at the draft on the side: tokens are wanted as soon as that is done."""
+    """Whether to open the sequence at the draft in the background; proposals begin once it is open."""
     min_confidence: float = 0.0
-    """The draft stops after tokens to which it gives together a smaller probability."""
+    """The draft stops once its tokens together have a smaller probability than this."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """Rounds with one drafter under one level of load: a row costs more in a pass that is full already."""
+    """Rounds with one drafter at one level of load: a row costs more in a pass that is already full."""
 
     costs: RoundCosts = field(default_factory=RoundCosts)
     trial: PlainTrial = field(default_factory=PlainTrial)
@@ -48,8 +48,8 @@ class Workload:
 
 @dataclass(frozen=True, kw_only=True)
 class Shared:
-    """What an output shares with others: the load with all, workloads with those of its drafter, acceptance and budget
-    with those of its group."""
+    """What outputs share: the load between all, workloads between those with the same drafter, acceptance and budget
+    within a group."""
 
     load: Load
     workloads: Mapping[int, Workload]
@@ -66,7 +66,7 @@ class Shared:
 class OutputLength:
     """Decides before each round and learns from its outcome. Made by LengthController.
 
-    What it knows are counts and times of rounds that are over, so that no number depends on a token that is dropped.
+    It knows only counts and times of finished rounds, so that no decision depends on a dropped token.
     """
 
     def __init__(self, shared: Shared, *, fixed: int | None, is_greedy: bool):
@@ -76,19 +76,19 @@ class OutputLength:
         self._contribution = Contribution(shared.load)
         self._acceptance = OutputAcceptance(shared.acceptance)
         self._length = 0
-        """What pays by all that is known; to begin it has to pay by a margin."""
+        """The length that pays, 0 if none does; to begin, it has to pay by ON_MARGIN."""
         self._is_probe = False
-        """Whether this round proposes, or opens the draft, only to find out."""
+        """Whether this round is a probe: it proposes, or opens the draft, only to learn whether that pays."""
         self._expected = 1.0
-        """Tokens that this round gives on average, which vary far less than those that it gives."""
+        """Expected tokens of this round; they vary far less than the actual ones."""
         self._plain_time = 0.0
-        """What a plain round would take."""
+        """Time that a plain round would take."""
 
     def decide(self, longest: int, *, is_ready: bool = True) -> Decision:
-        """The next round, with at most `longest` tokens proposed.
+        """Decides on the next round, with at most `longest` proposed tokens.
 
-        `longest` is at least 0. `is_ready` says whether the draft holds the sequence. How many tokens it has yet to be
-        fed decides nothing: what they cost is seen in the time of the probe.
+        `longest` is at least 0. `is_ready` says whether the draft holds the sequence. How many tokens it still has to
+        read is not considered: their cost shows in the time of the probe.
         """
         self._is_probe, self._expected = False, 1.0
         decision = self._choose(longest) if self._fixed is None else Decision(min(self._fixed, longest))
@@ -99,7 +99,7 @@ class OutputLength:
         return decision
 
     def add(self, outcome: RoundOutcome) -> None:
-        """What came of the round."""
+        """Learns from the outcome of the round."""
         shared, workload = self._shared, self._shared.workload
         workload.costs.add(outcome, shared.load.output_count, most_rows=ROWS_MARGIN + 2 * shared.load.row_count)
         if outcome.asked:
@@ -118,7 +118,7 @@ class OutputLength:
 
     @property
     def plain_time(self) -> float | None:
-        """Seconds that a round without proposals would take now; None while nobody knows."""
+        """Seconds that a round without proposals would take now; None while unknown."""
         return self._shared.workload.costs.plain_time
 
     def leave(self) -> None:

@@ -1,4 +1,4 @@
-"""Now and then all outputs go without proposals for a moment, to see what they would be without them."""
+"""Trials of plain decoding: from time to time all outputs run some rounds without proposals, to compare speeds."""
 
 from collections import deque
 from collections.abc import Collection
@@ -9,24 +9,24 @@ FIRST_INTERVAL, LAST_INTERVAL = 16, 512
 ROUNDS = 8
 """Rounds of each output in a trial."""
 SETTLING = 2
-"""The first of them, which still have the company of proposals if there are other outputs."""
+"""The first of them, left out: passes may still hold proposals of other outputs."""
 HOLD = 256
-"""Rounds of each output for which proposals stay off where they lost."""
+"""Rounds of each output for which proposals stay off after they lost a trial."""
 MARGIN = 0.98
 CLEAR_GAIN = 1.25
-"""What proposals gain beyond which the next trial can wait."""
+"""Gain above which the next trial can wait longest."""
 MEMORY = 256
-"""Rounds before a trial with which it is compared: the machine may not have been the same for longer."""
+"""Rounds before a trial that it is compared with: few, because the machine's speed may change."""
 TRIM = 0.1
-"""Share of the shortest and of the longest rounds that are left out: one stall of a pass delays all that are in it."""
+"""Share of the shortest and of the longest rounds to leave out: one stalled pass delays every output in it."""
 
 
 class PlainTrial:
-    """Compares what the outputs gain together with what they would gain without proposals.
+    """Compares the speed of all outputs together with and without proposals.
 
-    Each of them decides by what its own proposals bring and what their rows cost the others. Whatever else they do to
-    each other (a draft on the same processor; passes that fall apart because outputs come at different times) shows
-    here alone: where proposals lose, all outputs go without them for a while.
+    Each output decides by what its own proposals gain and what their rows cost the others. Other effects between
+    outputs (a draft on the same processor; batches split because outputs come at different times) show only here: if
+    proposals lose, all outputs go without them for a while.
     """
 
     def __init__(self) -> None:
@@ -35,18 +35,18 @@ class PlainTrial:
         self._left = 0
         self._held = 0
         self._plain: list[float] = []
-        """Microseconds of the rounds of a trial."""
+        """Times of the rounds of a trial."""
         self._elapsed: deque[float] = deque(maxlen=MEMORY)
-        """Those of the rounds before it, and the tokens that they could be expected to give."""
+        """Times of the rounds before the trial, and below the tokens expected of them."""
         self._tokens: deque[float] = deque(maxlen=MEMORY)
 
     @property
     def is_on(self) -> bool:
-        """Whether no output may propose at present."""
+        """Whether proposals are off for all outputs."""
         return self._left > 0 or self._held > 0
 
     def add(self, tokens: float, elapsed: float, load: int, *, was_asked: bool) -> None:
-        """A round that can be expected to give so many tokens."""
+        """Adds a round that took `elapsed` and was expected to give `tokens` tokens, while `load` outputs ran."""
         if self._held:
             self._held -= 1
         elif self._left:
@@ -79,6 +79,6 @@ class PlainTrial:
 
 
 def trimmed_mean(values: Collection[float]) -> float:
-    """The mean without the shortest and the longest of them."""
+    """The mean without the smallest and largest values (TRIM of each)."""
     cut = int(TRIM * len(values))
     return fmean(sorted(values)[cut : len(values) - cut])

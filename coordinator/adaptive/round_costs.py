@@ -1,4 +1,4 @@
-"""What rounds cost with one drafter under one load."""
+"""Cost of rounds with one drafter at one level of load."""
 
 from typing import NamedTuple
 
@@ -7,48 +7,47 @@ from coordinator.adaptive.running_mean import RunningMean
 from specpair.running_slope import RunningSlope
 
 REST_MEMORY = 10
-"""Rounds of each output over which the time of a round without its draft part is averaged: it follows the machine."""
+"""Rounds of each output over which the rest of a round is averaged; few, to follow the machine's speed."""
 DRAFT_MEMORY = 64
 """Proposals over which the draft's time is averaged."""
 ROW_MEMORY = 256
-"""Rounds of each output from which the cost of a row is learned: it changes little, and one sample says little."""
+"""Rounds of each output from which the cost of a row is learned: it changes little, and samples are noisy."""
 ROW_PRIOR = 0.02
-"""Time of one more row in the target's pass, in passes, until it is measured."""
+"""Time of one more row, as a share of a pass, until it is measured."""
 ROW_WEIGHT = 6.0
-"""What that counts for, as a sum of squared deviations."""
-
+"""The weight of ROW_PRIOR, as a sum of squared deviations."""
 
 LEAST_REST = 0.1
-"""Share of a round that the rest is at least, whatever the estimates say."""
+"""The rest is at least this share of a round, whatever the estimates say."""
 MOST_LATE = 4.0
-"""A round, a pass or a step counts as at most so many times the usual: anything may stall on a shared machine."""
+"""A round, a pass or a step counts as at most this many times the usual: anything may stall on a shared machine."""
 SHARE_MEMORY = 8
 """Rounds of each output over which the share of those with proposals is followed."""
 MINORITY = 0.25
-"""Share up to which a round with proposals, among plain ones, tells by how much its rest differs from theirs."""
+"""Up to this share of rounds with proposals, they are compared with the plain rounds around them (`_ratio`)."""
 RATIO_MEMORY = 48
 RATIO_PRIOR = 8
-"""Samples that a ratio of 1 counts for at first."""
+"""Weight of the initial ratio of 1, in samples."""
 MOST_RATIO = 2.0
-"""What a sample counts for at most: among few of them one stall weighs much."""
+"""Upper bound of a sample: among few samples one stall weighs much."""
 
 
 class RoundTimes(NamedTuple):
-    """What a round would take now: `plain` without proposals, `base + (step + row) * k` with k tokens asked for."""
+    """Estimated time of a round: `plain` without proposals, `base + (step + row) * k` with k tokens asked for."""
 
     plain: float
     base: float
     step: float
-    """What the draft takes for a token. One that it is asked for counts in full: it may stop before, but where that is
-    why a long block is cheap, the block gives little as well."""
+    """The draft's time for a token. Each token asked for counts in full: where the draft stops early, a long block is
+    cheap but also gives little."""
     row: float
-    """What the target takes for a token that is asked for: all outputs in the same pass wait for it."""
+    """The target's time for a token asked for: all outputs in the same pass wait for it."""
 
 
 class RoundCosts:
-    """Running estimates. A round is the draft's part, the rows of the proposal, and a rest that all rounds share.
+    """Running estimates. A round has three parts: the draft's, the rows of the proposal, and a rest that all share.
 
-    The rest is learned from rounds of both kinds, so that what a plain round would take is known while there is none.
+    The rest is learned from rounds of both kinds, so that the time of a plain round is known while there is none.
     """
 
     def __init__(self) -> None:
@@ -59,22 +58,22 @@ class RoundCosts:
         self._rest = RunningMean(REST_MEMORY)
         self._step = RunningMean(DRAFT_MEMORY)
         self._draft_rest = RunningMean(DRAFT_MEMORY)
-        """What the draft's part takes beside its steps."""
+        """The draft's part without its steps."""
         self._share = RunningMean(SHARE_MEMORY)
         self._ratio = RunningMean(RATIO_MEMORY)
         self._ratio.value, self._ratio.count = 1.0, RATIO_PRIOR
-        """The rest of rounds with proposals to that of plain ones: a draft on the same processor slows the target."""
+        """Ratio of the rest with proposals to the rest without: a draft on the same processor slows the target."""
         self._drafted_share = RunningMean(DRAFT_MEMORY)
         self._pass = RunningMean(ROW_MEMORY)
         self._rows = RunningSlope(ROW_MEMORY)
 
     @property
     def plain_time(self) -> float | None:
-        """A round without proposals now; None before rounds of both kinds were measured."""
+        """Estimated time of a round without proposals; None before rounds of both kinds were measured."""
         return self._rest.value if self.plain_count and self.proposing_count else None
 
     def add(self, outcome: RoundOutcome, load: int, most_rows: int) -> None:
-        """A round while there were `load` outputs; passes of more than `most_rows` tokens fed a prompt as well."""
+        """Adds a round, while `load` outputs ran. Passes of more than `most_rows` tokens also fed a prompt: skipped."""
         if not outcome.is_usual or outcome.batch_token_count > most_rows:
             return
         self._rest.memory = REST_MEMORY * load
@@ -100,7 +99,7 @@ class RoundCosts:
             add_usual(self._step, draft_compute / outcome.drafted_count)
 
     def _add_pass(self, rows: int, time: float) -> None:
-        """A pass of the target. A stall is one by what so many rows usually take: a full pass is none."""
+        """Adds a pass of the target. Its time is cut to MOST_LATE times the usual for this number of rows."""
         if self._rows.count:
             row = self._row()
             usual = max(self._rows.intercept(row) + row * rows, self._pass.value)
@@ -109,7 +108,7 @@ class RoundCosts:
         self._rows.add(rows, time)
 
     def times(self) -> RoundTimes:
-        """All 0 before a round was measured; without any with proposals, these seem to cost nothing."""
+        """The estimates: all 0 before the first round; before the first with proposals, these seem to cost nothing."""
         plain = self._rest.value
         base = self._ratio.value * plain + self._draft_rest.value
         return RoundTimes(plain, base, self._step.value, self._row() * self._drafted_share.value)
@@ -119,7 +118,7 @@ class RoundCosts:
 
 
 def add_usual(mean: RunningMean, sample: float) -> float:
-    """Adds a sample, or as much of it as is usual; returns what was added."""
+    """Adds a sample, cut to MOST_LATE times the mean; returns what was added."""
     if mean.value > 0.0:
         sample = min(sample, MOST_LATE * mean.value)
     mean.add(sample)

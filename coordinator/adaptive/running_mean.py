@@ -1,4 +1,4 @@
-"""A mean of what was seen lately."""
+"""A mean of recent samples."""
 
 
 class RunningMean:
@@ -10,7 +10,7 @@ class RunningMean:
         self.value = 0.0
         self.count = 0
         self.memory = memory
-        """Samples over which it averages; may be changed at any time."""
+        """Number of samples to average over; may be changed at any time."""
 
     def add(self, sample: float) -> None:
         self.count += 1

@@ -1,4 +1,4 @@
-"""Admission: before any work is done, a request gets its places, waits for them in fair order, or is refused."""
+"""Admission: before any work, a request gets its places, waits for them in fair order, or is refused."""
 
 import asyncio
 import time
@@ -13,29 +13,29 @@ from coordinator.deadline import NEVER, Deadline
 from specpair.errors import CapacityExhaustedError, ShuttingDownError, SpecpairError
 
 HOLD_MEMORY = 50
-"""Requests over which the time is averaged that they keep their places."""
+"""Requests over which the time that they hold their places is averaged."""
 SHORTEST_RETRY = 0.1
 LONGEST_RETRY = 60.0
-"""Seconds: what is further away than that nobody can tell."""
+"""Seconds: estimates beyond this are not reliable."""
 UNKNOWN_RETRY = 1.0
-"""Before the first request has ended."""
+"""Given before the first request has ended."""
 
 
 class QueueCounts(Protocol):
-    """Who is told of the queue, such as the metrics."""
+    """What receives the numbers of the queue, such as the metrics."""
 
     def watch_waiting(self, count: Callable[[], int]) -> None:
-        """Where the number of waiting requests is known."""
+        """Takes a function that returns the number of waiting requests."""
 
     def add_queue_time(self, elapsed: float) -> None:
-        """A request has its places, so many seconds after it came."""
+        """Counts a request that got its places, `elapsed` seconds after its arrival."""
 
     def add_refusal(self, reason: Refusal) -> None:
-        """A request got none."""
+        """Counts a request that was refused."""
 
 
 class Admission:
-    """The one door to the places of a coordinator, for all front ends. Times are in seconds."""
+    """Gives out the places of a coordinator, for all front ends. Times are in seconds."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Admission:
         counts: QueueCounts,
         clock: Callable[[], float] = time.monotonic,
     ):
-        """`place_count` says how many outputs may be generated at once; a request waits at most `max_wait`."""
+        """`place_count` returns how many outputs may be generated at once; a request waits at most `max_wait`."""
         self._places = Places(place_count, limits)
         self._limits = limits
         self._max_wait = max_wait
@@ -60,11 +60,11 @@ class Admission:
     async def enter(
         self, output_count: int, *, client: str = "", byte_count: int = 0, deadline: Deadline = NEVER
     ) -> AsyncIterator[None]:
-        """Holds places for so many outputs, all or none, for as long as the context lasts.
+        """Holds places for `output_count` outputs, all or none, for as long as the context lasts.
 
-        `client` is who asks, `byte_count` what the request holds in memory while it waits, and `deadline` that of the
-        client. Raises CapacityExhaustedError, at once where the queue is full, and ShuttingDownError. Whoever is
-        cancelled while it waits leaves the queue.
+        `byte_count` is the memory that the request uses while it waits, and `deadline` that of the client. Raises
+        CapacityExhaustedError, at once if the queue is full, and ShuttingDownError. A request that is cancelled while
+        it waits leaves the queue.
         """
         ticket = Ticket(output_count=output_count, client=client, byte_count=byte_count)
         start = self._clock()
@@ -81,7 +81,7 @@ class Admission:
             self._leave(ticket)
 
     def keep_until(self, work: asyncio.Task[None], *, client: str = "") -> None:
-        """Keeps a place until the work is done, such as giving back what an output had at draft and target."""
+        """Keeps a place until the work is done, such as closing an output's sequences at draft and target."""
         if work.done():
             return
         ticket = Ticket(output_count=1, client=client)
@@ -89,13 +89,13 @@ class Admission:
         work.add_done_callback(lambda _: self._leave(ticket))
 
     def close(self) -> None:
-        """From now on all are refused, those who wait as well; who has places keeps them."""
+        """Refuses all new and waiting requests from now on; running ones keep their places."""
         self._is_closed = True
         for ticket in self._places.line:
             self._turn_away(ticket, Refusal.SHUTTING_DOWN)
 
     def retry_after(self, output_count: int) -> float:
-        """When so many places are likely to be free, if all go on as before and who waits now is served first."""
+        """Seconds until `output_count` places are likely to be free, after the requests that wait now."""
         if not self._hold_time.count:
             return UNKNOWN_RETRY
         line, count = self._places.line, max(self._places.count, 1)
@@ -103,7 +103,7 @@ class Admission:
         return min(max(self._hold_time.value * missing / count, SHORTEST_RETRY), LONGEST_RETRY)
 
     def _offer(self, ticket: Ticket) -> None:
-        """The ticket has its places or waits. Raises the error of one that is refused."""
+        """Gives the ticket its places or lets it wait. Raises an error if it is refused."""
         if self._is_closed:
             raise self._refusal(ticket, Refusal.SHUTTING_DOWN)
         offer = self._places.offer(ticket)
@@ -136,12 +136,12 @@ class Admission:
                 waiter.set_result(None)
 
     def _turn_away(self, ticket: Ticket, reason: Refusal) -> None:
-        """Ends the waiting of one that waits."""
+        """Refuses a ticket that waits."""
         self._places.leave(ticket)
         waiter = self._waiters.get(ticket)
         if waiter is not None and not waiter.done():
             waiter.set_exception(self._refusal(ticket, reason))
-            waiter.exception()  # seen, even if whoever waits is cancelled before it gets to know
+            waiter.exception()  # marks it as retrieved, in case the waiting request is cancelled first
 
     def _refusal(self, ticket: Ticket, reason: Refusal) -> SpecpairError:
         self._counts.add_refusal(reason)
@@ -153,12 +153,12 @@ class Admission:
 
     def _words(self, ticket: Ticket, reason: Refusal) -> str:
         places = self._places
-        wanted = f"the request wants {ticket.output_count} of {places.count} places; {places.taken} are taken"
+        wanted = f"the request needs {ticket.output_count} of {places.count} places; {places.taken} are taken"
         limits = self._limits
         return {
             Refusal.QUEUE_FULL: f"{wanted}, and {places.line.count} requests wait; at most {limits.max_requests} may",
-            Refusal.PUSHED_OUT: f"{wanted}, and the queue is full: another client's had to be let in",
-            Refusal.QUEUE_TIMEOUT: f"{wanted}: none came free for it in time",
+            Refusal.PUSHED_OUT: f"{wanted}, and the queue is full: a client with fewer waiting requests goes first",
+            Refusal.QUEUE_TIMEOUT: f"{wanted}, and not enough became free in time",
             Refusal.TOO_LARGE: wanted,
             Refusal.CLIENT_LIMIT: f"a client may have {limits.max_outputs_per_client} outputs that run or wait",
         }[reason]

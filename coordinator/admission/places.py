@@ -1,4 +1,4 @@
-"""The places for outputs, who has them and who waits for them. Pure: no clock, no event loop."""
+"""The places for outputs: which requests have them and which wait. Pure: no clock, no event loop."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -14,39 +14,39 @@ class Refusal(StrEnum):
 
     QUEUE_FULL = "queue_full"
     PUSHED_OUT = "pushed_out"
-    """The line was full, and a client came that had less in it."""
+    """The queue was full, and a client with fewer waiting requests came."""
     QUEUE_TIMEOUT = "queue_timeout"
     TOO_LARGE = "too_large"
-    """It wants more places than there are."""
+    """It needs more places than there are."""
     CLIENT_LIMIT = "client_limit"
     SHUTTING_DOWN = "shutting_down"
 
 
 @dataclass(frozen=True, kw_only=True)
 class QueueLimits:
-    """What may wait, and what one client may have."""
+    """Limits of the queue and of each client."""
 
     max_requests: int
     """Requests that may wait."""
     max_bytes: int
-    """Bytes that they may hold together."""
+    """Bytes that waiting requests may hold together."""
     max_outputs_per_client: int | None = None
-    """Outputs of one client that may run or wait; None for no such limit."""
+    """Outputs of one client that may run or wait; None for no limit."""
 
 
 class Offer(NamedTuple):
-    """What came of a ticket that was offered: it has its places or waits, unless it was refused."""
+    """The result for an offered ticket: unless refused, it has its places or waits."""
 
     refusal: Refusal | None = None
     pushed_out: Ticket | None = None
-    """The one that waited and no longer does."""
+    """A waiting ticket that was removed from the queue."""
 
 
 class Places:
-    """So many outputs at once; others wait in fair order up to a limit, and beyond it they are refused."""
+    """A limited number of places. Further requests wait in fair order up to a limit; beyond it they are refused."""
 
     def __init__(self, place_count: Callable[[], int], limits: QueueLimits):
-        """`place_count` is asked each time: a target that was restarted may have another limit."""
+        """`place_count` is called each time: a restarted target may have a different limit."""
         self.line = WaitingLine()
         self.taken = 0
         """Places that are taken."""
@@ -65,7 +65,7 @@ class Places:
         return ticket in self._holders
 
     def offer(self, ticket: Ticket) -> Offer:
-        """Gives the ticket its places if they are free and nobody waits; else it waits, or is refused."""
+        """Gives the ticket its places if they are free and no other waits; else it waits or is refused."""
         if ticket.output_count > self.count:
             return Offer(Refusal.TOO_LARGE)
         if self._is_over_limit(ticket):
@@ -83,12 +83,12 @@ class Places:
         return Offer(pushed_out=pushed_out)
 
     def keep(self, ticket: Ticket) -> None:
-        """Takes places, free or not, that are soon given back: they are in use, whoever had them."""
+        """Takes places that are still in use and soon given back, whether or not they are free."""
         self._take(ticket)
         self._kept.add(ticket)
 
     def leave(self, ticket: Ticket) -> None:
-        """The ticket gives its places back, or waits no longer."""
+        """The ticket gives its places back or leaves the queue."""
         if ticket not in self._holders:
             self.line.remove(ticket)
             return
@@ -100,7 +100,7 @@ class Places:
             del self._taken_by[ticket.client]
 
     def advance(self) -> list[Ticket]:
-        """Gives places to those who are next, as far as there are any; to be called after each offer and leave."""
+        """Gives free places to the next tickets and returns these; to be called after each offer and leave."""
         advanced: list[Ticket] = []
         while (ticket := self.line.first()) is not None and self._fits(ticket):
             self.line.pop()
@@ -109,11 +109,11 @@ class Places:
         return advanced
 
     def _fits(self, ticket: Ticket) -> bool:
-        """Whether its places are free. One that wants more than are left since a restart comes alone."""
+        """Whether its places are free. A ticket for more places than a restart left runs alone."""
         return self.taken == 0 or self.taken + ticket.output_count <= self.count
 
     def _fits_soon(self, ticket: Ticket) -> bool:
-        """Whether its places are free when those are given back that are only kept; then a full line is no matter."""
+        """Whether its places are free once kept places are given back; then it may wait though the queue is full."""
         kept = sum(ticket.output_count for ticket in self._kept)
         return self.taken - kept + self.line.output_count + ticket.output_count <= self.count
 

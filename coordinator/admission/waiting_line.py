@@ -1,4 +1,4 @@
-"""Who is next among the requests that wait. Pure: no clock, no event loop."""
+"""The queue of waiting requests and who is next. Pure: no clock, no event loop."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -10,29 +10,29 @@ class Ticket:
     """A request for places: it gets all of them at once."""
 
     output_count: int
-    """Places that it wants."""
+    """Places that it needs."""
     client: str = ""
     byte_count: int = 0
-    """What it holds in memory while it waits."""
+    """Memory that it uses while it waits."""
 
 
 @dataclass(eq=False)
 class _Client:
-    """What one client waits for."""
+    """The waiting requests of one client."""
 
     start: int
-    """Its clock: the outputs that went before its next request."""
+    """Its virtual clock: the start tag of its next request, in outputs."""
     tickets: deque[Ticket] = field(default_factory=deque)
 
 
 class WaitingLine:
-    """First come, first served within a client; between clients in turn, by what they asked for.
+    """First come, first served within a client; fair between clients, by the number of outputs.
 
-    Start-time fair queueing (Goyal, Vin, Cheng 1996): each client has a clock that its outputs push on, and the one
-    whose clock is behind is next; with requests of one size that is a round robin. A client that was away starts at
-    the time of those who are there, so nobody saves up turns. Of two clients that both wait all the time, none is ahead
-    by more outputs than their largest requests have together. Nobody overtakes the first in the line, so a request
-    for many outputs waits no longer for them than until so many are free.
+    Start-time fair queueing (Goyal, Vin, Cheng 1996): each client has a clock that its outputs advance, and the
+    client with the lowest clock is next; for requests of equal size this is round robin. A client that was idle starts
+    at the current time, so it cannot save up turns. Of two clients that always wait, neither is ahead by more outputs
+    than their largest requests have together. No request overtakes the first in the queue, so a request for many
+    outputs gets them as soon as that many places are free.
     """
 
     def __init__(self) -> None:
@@ -45,30 +45,30 @@ class WaitingLine:
         self.byte_count = 0
 
     def push(self, ticket: Ticket) -> None:
-        """The ticket waits, behind those of its client."""
+        """Adds the ticket to the queue, after those of its client."""
         client = self._clients.setdefault(ticket.client, _Client(self._now))
         client.tickets.append(ticket)
         self._add(ticket, 1)
 
     def first(self) -> Ticket | None:
-        """The one that is next; None if nobody waits."""
+        """The next ticket; None if none waits."""
         client = self._next_client()
         return None if client is None else client.tickets[0]
 
     def pop(self) -> Ticket:
-        """The one that is next, which no longer waits."""
+        """Removes the next ticket and returns it."""
         client = self._next_client()
         assert client is not None
         ticket = client.tickets.popleft()
         self._now = client.start
         client.start += ticket.output_count
-        self._clients[ticket.client] = self._clients.pop(ticket.client)  # behind those whose clocks say the same
+        self._clients[ticket.client] = self._clients.pop(ticket.client)  # after those with the same clock
         self._add(ticket, -1)
         self._forget()
         return ticket
 
     def remove(self, ticket: Ticket) -> None:
-        """The ticket no longer waits; without effect if it does not."""
+        """Removes the ticket; without effect if it does not wait."""
         client = self._clients.get(ticket.client)
         if client is None or ticket not in client.tickets:
             return
@@ -82,9 +82,9 @@ class WaitingLine:
         return 0 if held is None else sum(ticket.output_count for ticket in held.tickets)
 
     def in_favour_of(self, client: str) -> Ticket | None:
-        """Who has to go when the line is full and `client` wants to join it: the last of whoever has most waiting.
+        """The ticket to remove when the queue is full and `client` joins: the last of the client with most waiting.
 
-        None if nobody has at least two more than the client, which then would only change places with another.
+        None if no other client has at least two more waiting: otherwise the two would only swap positions.
         """
         longest = max(self._clients.values(), key=lambda other: len(other.tickets), default=None)
         held = self._clients.get(client)
@@ -106,6 +106,6 @@ class WaitingLine:
         self.byte_count += sign * ticket.byte_count
 
     def _forget(self) -> None:
-        """Drops the clients that have nothing waiting and are not ahead; everything if nobody waits."""
+        """Drops clients that have no ticket and whose clocks are not ahead; all clients if none waits."""
         kept = {} if self.count == 0 else self._clients
         self._clients = {name: held for name, held in kept.items() if held.tickets or held.start > self._now}

@@ -14,7 +14,7 @@ from specpair.v1 import coordinator_service_pb2 as pb
 
 @dataclass(kw_only=True)
 class Answer:
-    """Fed with what Serving answers; `outputs` is what has come so far."""
+    """Builds the answer from Serving's responses; `outputs` holds those received so far."""
 
     form: Form
     outputs: Outputs
@@ -24,7 +24,7 @@ class Answer:
     created: int = field(default_factory=lambda: int(time.time()))
 
     def body(self) -> dict[str, Any]:
-        """All of it, once every output is finished."""
+        """The whole answer, once every output is finished."""
         return {
             **self._head(self.form.names.body),
             "choices": [self._choice(output) for output in self.outputs.all],
@@ -33,7 +33,7 @@ class Answer:
         }
 
     def chunks(self, prompt_index: int, response: pb.GenerateTokensResponse) -> list[dict[str, Any]]:
-        """What a client is told of a response: nothing if no text came of it and it asked for nothing more."""
+        """The chunks for a response; none if it has no text and nothing else that the client asked for."""
         output = self.outputs.of(prompt_index, response)
         output.take(response)
         chunks = []
@@ -44,7 +44,7 @@ class Answer:
         return chunks
 
     def usage_chunk(self) -> dict[str, Any]:
-        """The last one, if it was asked for."""
+        """The last chunk, with the usage, if requested."""
         head = self._head(self.form.names.chunk)
         return {**head, "choices": [], "usage": self.outputs.usage(), "metrics": self.outputs.metrics()}
 
@@ -90,7 +90,7 @@ class Answer:
         )
 
     def _chunk_head(self) -> dict[str, Any]:
-        """A stream that ends with usage says in all other chunks that there is none yet, as OpenAI's do."""
+        """If the last chunk has the usage, all others have `usage: null`, as OpenAI's do."""
         head = self._head(self.form.names.chunk)
         return {**head, "usage": None} if self.include_usage else head
 

@@ -27,12 +27,12 @@ PAGE = Path(__file__).parent / "page"
 
 
 def create_app(front_end: FrontEnd) -> ASGIApp:
-    """The endpoints, and the page at `/` if it is there. Raises InvalidFieldError for tokens that cannot be used."""
+    """The endpoints, and the page at `/` if installed. Raises InvalidFieldError for tokens that cannot be used."""
     app = FastAPI(
         title="specpair",
         summary="Speculative decoding as a service pair, through OpenAI's API",
         version=package_version(),
-        docs_url=None,  # the page of FastAPI fetches its scripts from a host of others
+        docs_url=None,  # FastAPI's page loads scripts from other hosts
         redoc_url=None,
     )
     app.state.front_end = front_end

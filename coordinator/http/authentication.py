@@ -1,4 +1,4 @@
-"""Who may use the API: whoever has a token, where tokens are asked for."""
+"""Authentication: who may use the API, where tokens are required."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -14,7 +14,7 @@ from specpair.server.http_server import CERTIFICATE_NAME
 from specpair.server.identity import ANONYMOUS, name_client
 
 OPEN_PATHS = ("/health",)
-"""For whoever reaches the port: load balancers have no secrets, and it tells none."""
+"""Open to everyone who reaches the port: load balancers have no tokens, and it reveals nothing secret."""
 
 
 class Authentication:
@@ -40,6 +40,6 @@ class Authentication:
 
 
 def open_paths(page: Path) -> set[str]:
-    """What needs no token: the above, and the files of the page, which say nothing of anybody."""
+    """Paths that need no token: OPEN_PATHS and the files of the page, which contain no data."""
     files = (file.relative_to(page).as_posix() for file in page.rglob("*") if file.is_file())
     return {*OPEN_PATHS, "/", *(f"/{file}" for file in files)}

@@ -1,4 +1,4 @@
-"""A bound on the size of bodies, however they are sent."""
+"""A limit on the size of request bodies."""
 
 import asyncio
 from contextlib import suppress
@@ -8,13 +8,13 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 BODY_SECONDS = 30.0
-"""How long each piece of a body may take, and all that is thrown away."""
+"""Timeout of each piece of a body, and of discarding one that is too large."""
 DISCARDED_FACTOR = 8
-"""Up to so many times the limit is read and thrown away: a client that is still sending would not see the answer."""
+"""Up to this multiple of the limit is read and discarded: a client that is still sending would not see the answer."""
 
 
 class BodyLimit:
-    """ASGI middleware: whoever reads a body that is too large gets an HTTPException with status 413."""
+    """ASGI middleware: reading a body that is too large raises an HTTPException with status 413."""
 
     def __init__(self, app: ASGIApp, max_bytes: int):
         self._app = app

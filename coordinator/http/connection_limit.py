@@ -1,5 +1,4 @@
-"""A bound on connections. uvicorn has one as well, but what that refuses is in no counter, nor in a form that clients
-know."""
+"""A limit on connections. uvicorn has one as well, but does not count its refusals, nor send them in a known form."""
 
 from collections.abc import Iterable
 
@@ -13,7 +12,7 @@ MOST_CONNECTIONS = 1024
 
 
 class ConnectionLimit:
-    """ASGI middleware: answers 503 and closes the connection while there are more than may be, all of them in use."""
+    """ASGI middleware: answers 503 and closes the connection while more than MOST_CONNECTIONS are open."""
 
     def __init__(self, app: ASGIApp):
         self._app = app
@@ -28,5 +27,5 @@ class ConnectionLimit:
 
 
 def open_count(connections: Iterable[HttpConnection]) -> int:
-    """Those that are not about to go, to make room."""
+    """Number of connections that are not being closed."""
     return sum(not connection.transport.is_closing() for connection in connections)

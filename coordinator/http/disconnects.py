@@ -1,4 +1,4 @@
-"""Work that ends when its client goes away, or the process."""
+"""Ends work when its client disconnects or the process stops."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, MutableMapping
@@ -11,13 +11,13 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 
 
 class ClientGoneError(Exception):
-    """The client went away; nobody waits for an answer."""
+    """The client disconnected; the answer is no longer needed."""
 
 
 async def unless_gone(receive: Receive, stop: asyncio.Event, work: Coroutine[Any, Any, Result]) -> Result:
-    """Does the work, and cancels it when the connection is closed or `stop` is set.
+    """Awaits the work, and cancels it when the connection is closed or `stop` is set.
 
-    `receive` is ASGI's, with the body read. When this has ended, so has the work. Raises ClientGoneError,
+    `receive` is ASGI's, after the body was read. The work has ended when this returns. Raises ClientGoneError,
     ShuttingDownError, and whatever the work raises.
     """
     working = asyncio.create_task(work)

@@ -35,7 +35,7 @@ Responses = AsyncGenerator[tuple[int, pb.GenerateTokensResponse], None]
 
 @router.post("/completions")
 async def create_completion(request: Request, parameters: CompletionParameters) -> Response:
-    """Goes on from one or several prompts."""
+    """Completes one or several prompts."""
     serving = serving_of(request, parameters)
     requests = completion_requests(parameters)
     check_prompt_count(len(requests), parameters.best_of or parameters.n or 1, serving.request_limit)
@@ -62,7 +62,7 @@ async def create_chat_completion(request: Request, parameters: ChatParameters) -
 
 
 def check_prompt_count(prompt_count: int, outputs_each: int, limit: int) -> None:
-    """Refuses what could never be served, however long it waits. Raises InvalidFieldError."""
+    """Refuses a request for more outputs than can ever run at once. Raises InvalidFieldError."""
     if prompt_count > 1 and prompt_count * outputs_each > limit:
         problem = (
             f"has {prompt_count} prompts, {outputs_each} outputs each; at most {limit} outputs are generated at once"
@@ -71,7 +71,7 @@ def check_prompt_count(prompt_count: int, outputs_each: int, limit: int) -> None
 
 
 def serving_of(request: Request, parameters: GenerationParameters) -> Serving:
-    """What serves the request. Raises UnknownModelError, and what FrontEnd.serving does."""
+    """The Serving of the front end. Raises UnknownModelError, and what FrontEnd.serving does."""
     front_end: FrontEnd = request.app.state.front_end
     check_model(parameters.model, front_end.serving)
     return front_end.serving
@@ -89,7 +89,7 @@ async def answer(
     requests: Sequence[pb.GenerateTokensRequest],
     form: Form,
 ) -> Response:
-    """The answer to a checked body: a stream if it wants one."""
+    """The answer to a checked body; a stream if requested."""
     options, stop = parameters.stream_options, request.app.state.front_end.grace_is_over
     asked = Asked(
         n=max(parameters.n or 1, 1),
@@ -120,7 +120,7 @@ async def answer(
 async def generate(
     serving: Serving, requests: Sequence[pb.GenerateTokensRequest], answer: Answer, trace_context: str
 ) -> Responses:
-    """The responses to all requests as they come, each with the index of its request; one that fails ends them all."""
+    """The responses to all requests as they come, each with the index of its request. One failure ends them all."""
     arrival = time.perf_counter()
     calls = [
         Call(
@@ -146,7 +146,7 @@ async def generate(
 
 
 async def whole_body(answer: Answer, responses: Responses) -> bytes:
-    """The body, once all has come."""
+    """The whole body, once all responses are received."""
     async with aclosing(responses):
         async for prompt_index, response in responses:
             answer.outputs.add(prompt_index, response)
@@ -166,6 +166,6 @@ async def chunks(answer: Answer, responses: Responses) -> AsyncGenerator[dict[st
 
 
 async def leave_turn(response: pb.GenerateTokensResponse) -> None:
-    """Lets others go on between the messages of a long prompt, which come without a pause."""
+    """Lets other tasks run between the messages of a long prompt, which come without a pause."""
     if response.prompt_tokens:
         await asyncio.sleep(0)

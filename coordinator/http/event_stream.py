@@ -19,16 +19,16 @@ Chunks = AsyncGenerator[dict[str, Any], None]
 
 
 class EventStream(Response):
-    """Sends chunks until they end or the client goes away, which closes them.
+    """Sends chunks until they end or the client disconnects; then closes them.
 
     A failure before the first chunk is an ordinary answer with its own status; a later one is the last chunk. The next
-    chunk is asked for when the one before is on its way, so a client that does not read holds the work up.
+    chunk is generated after the previous one is sent, so a client that does not read blocks the work.
     """
 
     def __init__(self, chunks: Chunks, stop: asyncio.Event, *, is_chat: bool):
         """`stop` ends the stream with an error."""
         super().__init__(headers=HEADERS)
-        del self.headers["content-length"]  # nobody knows it
+        del self.headers["content-length"]  # unknown
         self._chunks = chunks
         self._stop = stop
         self._is_chat = is_chat

@@ -1,4 +1,4 @@
-"""Errors as OpenAI's clients expect them: a body that names the parameter, a status that says whether to try again."""
+"""Errors as OpenAI's clients expect them: a body that names the parameter, a status that says whether to retry."""
 
 import logging
 import math
@@ -16,7 +16,7 @@ from specpair.rpc.status import internal_error, outward, status_code
 
 STATUSES = {
     grpc.StatusCode.INVALID_ARGUMENT: 400,
-    grpc.StatusCode.UNIMPLEMENTED: 400,  # the request asks for what this pair does not have
+    grpc.StatusCode.UNIMPLEMENTED: 400,  # the pair lacks a feature that the request needs
     grpc.StatusCode.UNAUTHENTICATED: 401,
     grpc.StatusCode.NOT_FOUND: 404,
     grpc.StatusCode.RESOURCE_EXHAUSTED: 429,
@@ -35,7 +35,7 @@ CODES = {
     "INVALID_FIELD": "invalid_value",
     "UNAUTHENTICATED": "invalid_api_key",
 }
-"""OpenAI's words where it has one; the others are our reasons in small letters."""
+"""OpenAI's codes where it has one; the others are our reasons in lower case."""
 PARAMETERS = {"stop_strings": "stop", "text": "prompt", "token_ids": "prompt"}
 CHAT_PARAMETERS = {"stop_strings": "stop", "prompt": "messages", "logprobs": "top_logprobs"}
 UNAVAILABLE_RETRY_SECONDS = 1
@@ -53,7 +53,7 @@ def http_status(error: SpecpairError) -> int:
 
 
 def failure_body(error: Exception, *, is_chat: bool) -> tuple[int, dict[str, Any]]:
-    """Status and body. An error that nobody foresaw is logged, and told to nobody."""
+    """Status and body. An unexpected error is logged, and its details are not sent."""
     if not isinstance(error, SpecpairError):
         logger.error("a request failed", exc_info=error)
         error = internal_error()
@@ -69,7 +69,7 @@ def failure_body(error: Exception, *, is_chat: bool) -> tuple[int, dict[str, Any
 
 
 def parameter_name(field: str, *, is_chat: bool) -> str:
-    """What a field of the message is called here: `sampling.top_k` is top_k."""
+    """The HTTP parameter of a message field: `sampling.top_k` is top_k."""
     name = field.removeprefix("sampling.").removeprefix("chat.")
     for theirs, ours in (CHAT_PARAMETERS if is_chat else PARAMETERS).items():
         if name == theirs or name.startswith((f"{theirs}[", f"{theirs} ")):
@@ -85,7 +85,7 @@ def failure_response(error: Exception, *, is_chat: bool = False) -> JSONResponse
 
 
 def retry_headers(status: int, error: Exception | None = None) -> dict[str, str]:
-    """In whole seconds, since the header knows no others."""
+    """The retry-after header, in whole seconds."""
     if status not in (429, 503):
         return {}
     delay = error.retry_after if isinstance(error, CapacityExhaustedError) else UNAVAILABLE_RETRY_SECONDS
@@ -97,7 +97,7 @@ async def handle_failure(request: Request, error: Exception) -> JSONResponse:
 
 
 async def handle_http_error(request: Request, error: Exception) -> JSONResponse:
-    """What the framework refuses: unknown paths, other methods, bodies that are too large."""
+    """Answers the framework's errors: unknown paths, wrong methods, bodies that are too large."""
     assert isinstance(error, HTTPException)
     body = error_body(str(error.detail), error.status_code)
     if isinstance(error, UnknownModelError):
@@ -106,7 +106,7 @@ async def handle_http_error(request: Request, error: Exception) -> JSONResponse:
 
 
 async def handle_invalid_body(request: Request, error: Exception) -> JSONResponse:
-    """The first of what is wrong with the types of a body."""
+    """Answers with the first type error of a body."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     location = [str(part) for part in first["loc"][1:]]

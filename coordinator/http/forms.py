@@ -18,16 +18,16 @@ class Piece:
     text: str = ""
     tokens: Sequence[pb.GeneratedToken] = ()
     prompt_tokens: Sequence[pb.GeneratedToken] = ()
-    """In the first piece alone, if they are wanted."""
+    """In the first piece only, if requested."""
     offset_of: Callable[[int], int] = lambda token_id: 0
-    """Where each of its tokens, asked for in their order, begins in the text."""
+    """Returns the offset of each token in the text; to be called once for each, in order."""
     is_first: bool = True
     is_first_of_prompt: bool = True
     """Whether it belongs to the first output of its prompt."""
 
 
 class Names(NamedTuple):
-    """What an answer calls itself."""
+    """The names in an answer."""
 
     id_prefix: str
     body: str
@@ -42,7 +42,7 @@ class Form(Protocol):
 
     @property
     def echo(self) -> bool:
-        """Whether an output begins with its prompt."""
+        """Whether each output begins with its prompt."""
         ...
 
     def body(self, piece: Piece) -> dict[str, Any]:
@@ -112,5 +112,5 @@ class ChatForm:
 
 
 def _prompt_logprobs(piece: Piece, token_text: TokenText) -> list[dict[str, Any] | None] | Rows | None:
-    """They are long, and the same for all outputs of a prompt: the first of these has them."""
+    """Only in the first output of a prompt: they are long, and the same for all its outputs."""
     return prompt_logprobs(piece.prompt_tokens, token_text) if piece.is_first_of_prompt else None

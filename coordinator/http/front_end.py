@@ -1,4 +1,4 @@
-"""What the endpoints serve from: nothing before the pair is connected, nothing more once the process stops."""
+"""The state of the HTTP front end. It serves once the pair is connected, until the process stops."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -13,13 +13,13 @@ from specpair.errors import PeerUnavailableError, ShuttingDownError
 
 @dataclass(kw_only=True)
 class FrontEnd:
-    """The state of the HTTP front end."""
+    """What the endpoints share."""
 
     config: HttpConfig
     registry: CollectorRegistry
-    """Of the metrics that /metrics shows."""
+    """The registry of the metrics at /metrics."""
     port: int = 0
-    """That it listens on, once it does."""
+    """The port that it listens on; 0 before that."""
     is_stopping: bool = False
     grace_is_over: asyncio.Event = field(default_factory=asyncio.Event)
     """Ends the requests that are still running."""

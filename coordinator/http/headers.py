@@ -1,4 +1,4 @@
-"""What is in the head of every answer: the id of its request, and what a browser may do with it."""
+"""Headers of every answer: the request's id and the security headers for browsers."""
 
 import re
 import secrets
@@ -17,7 +17,7 @@ SECURITY_HEADERS = {
 
 
 class AnswerHeaders:
-    """ASGI middleware: `request.state.request_id`, and the headers that every answer has."""
+    """ASGI middleware: sets `request.state.request_id` and the headers that every answer has."""
 
     def __init__(self, app: ASGIApp):
         self._app = app
@@ -39,5 +39,5 @@ class AnswerHeaders:
 
 
 def sane_id(given: str | None) -> str:
-    """The id given, or a new one where it is missing, too long, or holds what belongs in no log."""
+    """The given id, or a new one if it is missing, too long, or has characters that do not belong in a log."""
     return given if given is not None and SANE.fullmatch(given) else secrets.token_hex(16)

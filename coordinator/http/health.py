@@ -1,4 +1,4 @@
-"""Whether requests are served, and by whom."""
+"""The health check: whether requests are served, and with which services."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,24 +8,24 @@ from specpair.errors import SpecpairError
 
 
 class Presence(StrEnum):
-    """Whether a service is there."""
+    """Whether a service is connected."""
 
     CONNECTED = "connected"
     AWAY = "away"
     NONE = "none"
-    """There is to be none."""
+    """Not configured."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Health:
-    """What /health tells. Nothing is known of the pair before it is connected and when the process stops."""
+    """The content of /health. Both fields are None before the pair is connected and while the process stops."""
 
     target: Presence | None = None
     draft: Presence | None = None
 
     @property
     def is_ready(self) -> bool:
-        """Without a draft requests are served more slowly, without a target not at all."""
+        """Whether requests are served: a target is needed; without a draft they are only slower."""
         return self.target is Presence.CONNECTED
 
     def document(self) -> dict[str, str]:
@@ -34,7 +34,7 @@ class Health:
 
 
 def health_of(front_end: FrontEnd) -> Health:
-    """The health of what the front end serves now."""
+    """The current health of the front end's pair."""
     try:
         pair = front_end.serving.pair
     except SpecpairError:

@@ -1,4 +1,4 @@
-"""JSON in pieces, so that a long document leaves the event loop its turns while it is made."""
+"""JSON in pieces, so that encoding a long document does not block the event loop."""
 
 import asyncio
 import json
@@ -7,27 +7,27 @@ from itertools import islice
 from typing import Any, TypeVar
 
 LONG = 64
-"""Up to so many rows are made and encoded in one go: with 20 likely tokens each, some milliseconds."""
+"""Rows that are made and encoded in one go: with 20 likely tokens each, some milliseconds."""
 
 Row = TypeVar("Row")
 
 
 class Rows:
-    """A long list whose rows are made as they are encoded, once."""
+    """A long list whose rows are made while they are encoded. It can be encoded once."""
 
     def __init__(self, rows: Iterable[Any]):
         self.rows = rows
 
 
 def rows(made: Iterable[Row], source: Sequence[Any]) -> "list[Row] | Rows":
-    """A list of what is made of each entry of the source; in pieces if that has many."""
+    """A list of `made`; Rows if the source it is made from is long."""
     return list(made) if len(source) <= LONG else Rows(made)
 
 
 async def encode(document: dict[str, Any]) -> bytes:
-    """The document as JSON. Where it holds Rows, other tasks have their turn behind every piece."""
+    """The document as JSON. If it holds Rows, other tasks can run after every piece."""
     try:
-        return _encode(document)  # nearly always: nothing in it is long
+        return _encode(document)  # nearly always: it holds no Rows
     except HasRowsError:
         return b"".join([piece async for piece in _in_turns(document)])
 
@@ -85,4 +85,4 @@ def _encode(value: Any) -> bytes:
 def _refuse(value: Any) -> Any:
     if isinstance(value, Rows):
         raise HasRowsError
-    raise TypeError(f"{type(value).__name__} is no JSON")
+    raise TypeError(f"{type(value).__name__} is not JSON")

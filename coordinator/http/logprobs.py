@@ -1,4 +1,4 @@
-"""Logprobs as the two endpoints, and vLLM's prompt_logprobs, lay them out."""
+"""Logprobs in the layouts of the two endpoints and of vLLM's prompt_logprobs."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -8,7 +8,7 @@ from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1.logprobs_pb2 import TokenLogprobs
 
 LOWEST = -9999.0
-"""In place of minus infinity, which JSON does not have."""
+"""Replaces minus infinity, which JSON does not have."""
 
 TokenText = Callable[[int], str]
 """The text of a token by itself; empty where it holds no complete character."""
@@ -25,7 +25,7 @@ class Likely(NamedTuple):
 def completion_logprobs(
     tokens: Sequence[pb.GeneratedToken], token_text: TokenText, offsets: Iterator[int]
 ) -> dict[str, Any]:
-    """With an offset for each token. The first token of a prompt has no logprob."""
+    """The layout of /v1/completions, with an offset for each token. The first token of a prompt has no logprob."""
     return {
         "tokens": rows((token_name(token.id, token.text) for token in tokens), tokens),
         "token_logprobs": rows((_logprob(token) for token in tokens), tokens),
@@ -44,7 +44,7 @@ def prompt_logprobs(tokens: Sequence[pb.GeneratedToken], token_text: TokenText) 
 
 
 def token_name(token_id: int, text: str) -> str:
-    """A token's text, or its id as vLLM writes it where it has none of its own."""
+    """A token's text; without one its id, as vLLM writes it."""
     return text or f"token_id:{token_id}"
 
 
@@ -53,7 +53,7 @@ def _top_by_name(token: pb.GeneratedToken, token_text: TokenText) -> dict[str, f
         return None
     top: dict[str, float] = {}
     for likely in _likeliest(token.logprobs, token_text):
-        top.setdefault(token_name(likely.id, likely.text), likely.logprob)  # of two that look alike the likelier
+        top.setdefault(token_name(likely.id, likely.text), likely.logprob)  # of two with the same text, the likelier
     return top
 
 

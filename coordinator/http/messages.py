@@ -1,4 +1,4 @@
-"""From HTTP's parameters to the message that every front end hands to Serving, and from its fields back."""
+"""Turns HTTP parameters into the message that every front end passes to Serving."""
 
 from typing import Any
 
@@ -57,7 +57,7 @@ def chat_request(parameters: ChatParameters) -> pb.GenerateTokensRequest:
     if parameters.logprobs:
         request.logprobs = parameters.top_logprobs or 0
     elif parameters.top_logprobs:
-        raise InvalidFieldError("top_logprobs", "wants logprobs to be true")
+        raise InvalidFieldError("top_logprobs", "requires logprobs to be true")
     return request
 
 

@@ -1,4 +1,4 @@
-"""The one model that is served: the target, since its text is what comes out."""
+"""The one served model: the target, whose text is generated."""
 
 from typing import Any
 
@@ -11,11 +11,11 @@ class UnknownModelError(HTTPException):
     """The request names a model that is not served."""
 
     def __init__(self, served: str):
-        super().__init__(404, f"model: there is no such model here; {served!r} is served")
+        super().__init__(404, f"model: does not exist here; {served!r} is served")
 
 
 def check_model(name: str | None, serving: Serving) -> None:
-    """Raises UnknownModelError. A request that names no model takes the one there is."""
+    """Raises UnknownModelError. A request without a model gets the one that is served."""
     served = serving.pair.target.info.model_name
     if name not in (None, "", served):
         raise UnknownModelError(served)

@@ -1,4 +1,4 @@
-"""What operators and clients ask besides text: models, health, metrics."""
+"""Endpoints for operators and clients: models, health, metrics."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ async def list_models(request: Request) -> dict[str, Any]:
 
 @router.get("/v1/models/{model:path}")
 async def retrieve_model(request: Request, model: str) -> dict[str, Any]:
-    """That model, by its name."""
+    """The served model, by its name."""
     serving = _front_end(request).serving
     check_model(model, serving)
     return model_document(serving)
@@ -30,7 +30,7 @@ async def retrieve_model(request: Request, model: str) -> dict[str, Any]:
 
 @router.get("/health")
 async def check_health(request: Request) -> Response:
-    """200 when requests are served; 503 before that, while the target is away, and while the process stops."""
+    """200 while requests are served; 503 before that, while no target is connected, and while the process stops."""
     report = health_of(_front_end(request))
     status = 200 if report.is_ready else 503
     return JSONResponse(report.document(), status, headers=retry_headers(status))
@@ -38,7 +38,7 @@ async def check_health(request: Request) -> Response:
 
 @router.get("/metrics")
 async def show_metrics(request: Request) -> Response:
-    """The metrics for Prometheus; OpenMetrics, with exemplars, for whoever accepts it."""
+    """The metrics for Prometheus; OpenMetrics, with exemplars, for clients that accept it."""
     text, content_type = await render_in_turns(_front_end(request).registry, request.headers.get("accept", ""))
     return Response(text, headers={"content-type": content_type})
 

@@ -1,4 +1,4 @@
-"""What came for a request, put together again: a piece of one output, whole outputs, and their sums."""
+"""Assembles a request's outputs from Serving's responses, and their totals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -16,19 +16,19 @@ FINISH_REASONS = {pb.FINISH_REASON_STOP: "stop", pb.FINISH_REASON_LENGTH: "lengt
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What was asked for, as far as it says how to read the answers."""
+    """The parts of the request that are needed to read its responses."""
 
     n: int = 1
     """Outputs of each prompt."""
     echo: bool = False
     tokenizer: Tokenizer | None = None
     prompts: Sequence[Sequence[int]] = ()
-    """The token ids of each prompt; none of one that came as text."""
+    """The token ids of each prompt; empty for a prompt that came as text."""
 
 
 @dataclass(kw_only=True)
 class Output:
-    """One output, whole or as far as it has come."""
+    """One output, as far as it was received."""
 
     asked: Asked
     index: int
@@ -36,20 +36,20 @@ class Output:
     """Its pieces."""
     tokens: list[pb.GeneratedToken] = field(default_factory=list)
     prompt_tokens: list[pb.GeneratedToken] = field(default_factory=list)
-    """Those of its prompt, if they are wanted; shared by all outputs of one prompt."""
+    """Those of its prompt, if requested; shared by all outputs of one prompt."""
     rounds: list[dict[str, Any]] = field(default_factory=list)
     summary: pb.GenerationSummary | None = None
     is_told: bool = False
-    """Whether a piece of it went to the client."""
+    """Whether a piece of it was sent to the client."""
     _text_start: int | None = None
-    """Where the text of its first token begins: behind the prompt, if that is repeated. None before it has begun."""
+    """Where the text of its first token begins: after the prompt with echo. None before its first response."""
 
     @property
     def is_first_of_prompt(self) -> bool:
         return self.index % self.asked.n == 0
 
     def offset_of(self, token_id: int) -> int:
-        """Where its next token, which this is, begins in its text."""
+        """Where the next token, `token_id`, begins in the output's text."""
         return self._offsets.of(token_id)
 
     @cached_property
@@ -62,7 +62,7 @@ class Output:
         return TextOffsets(self.asked.tokenizer, context, self._text_start)
 
     def take(self, response: pb.GenerateTokensResponse) -> None:
-        """Notes what is needed whether or not the output is put together: prompt and summary."""
+        """Takes the prompt and the summary, which streams need as well."""
         self.prompt_tokens.extend(response.prompt_tokens)
         if response.HasField("summary"):
             self.summary = response.summary
@@ -70,7 +70,7 @@ class Output:
             self._text_start = len(response.text) if self.asked.echo else 0
 
     def add(self, response: pb.GenerateTokensResponse) -> None:
-        """Puts it together."""
+        """Adds a response to the whole output."""
         self.take(response)
         self.text.append(response.text)
         self.tokens.extend(response.tokens)
@@ -79,14 +79,14 @@ class Output:
 
 
 class Outputs:
-    """The outputs of a request as far as they have come: `n` for each prompt, those of the first prompt first."""
+    """The outputs of a request, as far as they were received: `n` for each prompt, those of the first prompt first."""
 
     def __init__(self, asked: Asked):
         self._asked = asked
         self._outputs: dict[int, Output] = {}
         self._prompt_tokens: dict[int, list[pb.GeneratedToken]] = {}
         self.passed_over: list[pb.GenerationSummary] = []
-        """The numbers of outputs that best_of generated and did not choose."""
+        """Summaries of outputs that best_of generated and did not choose."""
 
     def of(self, prompt_index: int, response: pb.GenerateTokensResponse) -> Output:
         """The output that a response belongs to."""
@@ -106,11 +106,11 @@ class Outputs:
 
     @property
     def summaries(self) -> list[pb.GenerationSummary]:
-        """Of all that were finished, chosen or not."""
+        """Summaries of all finished outputs, chosen or not."""
         return [*(output.summary for output in self.all if output.summary is not None), *self.passed_over]
 
     def usage(self) -> dict[str, int]:
-        """Tokens in all. A prompt counts once, however many outputs it has."""
+        """Total token counts. A prompt counts once, whatever the number of its outputs."""
         firsts = [output.summary for output in self.all if output.is_first_of_prompt and output.summary is not None]
         prompt_count = sum(summary.prompt_token_count for summary in firsts)
         completion_count = sum(summary.completion_token_count for summary in self.summaries)
@@ -121,5 +121,5 @@ class Outputs:
         }
 
     def metrics(self) -> dict[str, object]:
-        """The numbers of all finished outputs together."""
+        """The metrics of all finished outputs together."""
         return generation_metrics(total(self.summaries))

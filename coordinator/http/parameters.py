@@ -1,6 +1,6 @@
-"""The bodies of requests: OpenAI's parameters, vLLM's extensions where it has them, and our own.
+"""The bodies of requests: OpenAI's parameters, vLLM's extensions, and our own.
 
-Types are checked here, values where every front end has them checked. Unknown parameters are ignored, and null means
+Types are checked here, values in the checks that all front ends share. Unknown parameters are ignored, and null means
 that a parameter is not given.
 """
 
@@ -37,7 +37,7 @@ Prompt = str | list[int]
 
 
 def refusal(kind: str, problem: str) -> PydanticCustomError:
-    """What a validator raises; the problem is told as it is."""
+    """The error that a validator raises, with `problem` as its message."""
     return PydanticCustomError(cast(LiteralString, kind), "{problem}", {"problem": problem})
 
 
@@ -58,21 +58,21 @@ def _read_prompt(prompt: Any) -> Prompt:
     if not isinstance(prompt, list) or any(type(token_id) is not int for token_id in prompt):
         raise refusal("prompt", PROMPT_KINDS)
     if prompt and not 0 <= min(prompt) <= max(prompt) <= MAX_UINT32:
-        raise refusal("prompt", "holds a number that is no token id")
+        raise refusal("prompt", "holds a number that is not a token id")
     return prompt
 
 
 def check_text(text: str) -> str:
-    """JSON can hold half a character (an unpaired surrogate), which is no text."""
+    """Refuses unpaired surrogates: JSON can hold such half characters, but they are not text."""
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise refusal("text", "holds an unpaired surrogate, which is no character") from None
+        raise refusal("text", "holds an unpaired surrogate, which is not a character") from None
     return text
 
 
 def read_logit_bias(value: Any) -> dict[int, float]:
-    """Token ids come as strings, as keys of an object must."""
+    """Token ids are strings here, as keys of an object must be."""
     if not isinstance(value, dict) or len(value) > MAX_BIASES:
         raise refusal("logit_bias", f"must be an object of at most {MAX_BIASES} token ids and numbers")
     return {_read_token_id(key): _read_bias(bias) for key, bias in value.items()}
@@ -80,13 +80,13 @@ def read_logit_bias(value: Any) -> dict[int, float]:
 
 def _read_token_id(key: str) -> int:
     if not (key.isascii() and key.isdecimal() and len(key) <= 10 and int(key) <= MAX_UINT32):
-        raise refusal("logit_bias", "has a key that is no token id")
+        raise refusal("logit_bias", "has a key that is not a token id")
     return int(key)
 
 
 def _read_bias(bias: Any) -> float:
     if isinstance(bias, bool) or not isinstance(bias, int | float) or abs(bias) > 1e30:
-        raise refusal("logit_bias", "has a value that is no number in [-100, 100]")
+        raise refusal("logit_bias", "has a value that is not a number in [-100, 100]")
     return float(bias)
 
 
@@ -98,7 +98,7 @@ def read_stop(value: Any) -> list[str]:
 
 
 def join_parts(value: Any) -> Any:
-    """The text of a message that comes in parts. There are no other parts than text."""
+    """The text of a message that comes in parts. Only text parts are allowed."""
     if value is None:
         return ""
     if not isinstance(value, list):
@@ -151,13 +151,13 @@ class ChatMessage(BaseModel):
 
 
 class StreamOptions(BaseModel):
-    """What a stream holds besides text."""
+    """Options of a stream."""
 
     include_usage: bool | None = Field(None, description="Adds a chunk with usage and metrics before the end.")
 
 
 def described(low: float, high: float, description: str | None = None) -> Any:
-    """An optional parameter whose limits are told here and checked where every front end has them checked."""
+    """An optional parameter. Its limits are documented here and checked where all front ends check them."""
     return Field(None, description=description, json_schema_extra={"minimum": low, "maximum": high})
 
 
@@ -166,20 +166,20 @@ class GenerationParameters(BaseModel):
 
     model_config = ConfigDict(protected_namespaces=())
 
-    model: str | None = Field(None, description="The model that is served, as /v1/models names it.")
+    model: str | None = Field(None, description="The served model, as named by /v1/models.")
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     user: str | None = Field(None, description="Ignored.")
 
     n: Uint32 | None = described(1, MAX_OUTPUTS)
     best_of: Uint32 | None = described(1, MAX_OUTPUTS)
-    max_tokens: Uint32 | None = Field(None, description="Default: as many as the model has room for.")
+    max_tokens: Uint32 | None = Field(None, description="Default: as many as fit the model.")
     stop: Stop | None = None
     seed: Annotated[int, Field(ge=-(2**63), le=MAX_SEED)] | None = Field(
-        None, description="Of choice i: seed + i. A negative one stands for itself + 2^64."
+        None, description="Choice i uses seed + i. A negative seed stands for seed + 2^64."
     )
     temperature: float | None = described(0, MAX_TEMPERATURE, "0 is greedy. Default 1.")
-    top_p: float | None = described(0, 1, "Above 0.")
+    top_p: float | None = described(0, 1, "Must be above 0.")
     presence_penalty: float | None = described(-MAX_PENALTY, MAX_PENALTY)
     frequency_penalty: float | None = described(-MAX_PENALTY, MAX_PENALTY)
     logit_bias: LogitBias | None = None
@@ -199,8 +199,8 @@ class GenerationParameters(BaseModel):
         "server decides.",
     )
     rule: Rule | None = Field(None, description="How proposals are judged. Default block.")
-    drafter: Drafter | None = Field(None, description="What proposes. Default: the draft service's own choice.")
-    lenience: float | None = described(0, 1, "Lossy below 1, which wants the token rule. Default 1: exact.")
+    drafter: Drafter | None = Field(None, description="What proposes tokens. Default: the draft service's own choice.")
+    lenience: float | None = described(0, 1, "Lossy below 1, which requires the token rule. Default 1: exact.")
     include_rounds: bool | None = Field(None, description="Reports how each round went.")
 
 
@@ -209,7 +209,7 @@ class CompletionParameters(GenerationParameters):
 
     prompt: Prompts
     echo: bool | None = None
-    logprobs: Uint32 | None = described(0, MAX_LOGPROBS, "Of each token and of so many of the likeliest.")
+    logprobs: Uint32 | None = described(0, MAX_LOGPROBS, "For each token, and for this many of the likeliest.")
     suffix: str | None = Field(None, description="Not supported; empty or null.")
 
 
@@ -217,6 +217,6 @@ class ChatParameters(GenerationParameters):
     """The body of /v1/chat/completions."""
 
     messages: Annotated[list[ChatMessage], Field(fail_fast=True, max_length=MAX_CHAT_MESSAGES)]
-    max_completion_tokens: Uint32 | None = Field(None, description="The name that OpenAI prefers to max_tokens.")
+    max_completion_tokens: Uint32 | None = Field(None, description="OpenAI's newer name for max_tokens.")
     logprobs: bool | None = None
-    top_logprobs: Uint32 | None = described(0, MAX_LOGPROBS, "Wants logprobs to be true.")
+    top_logprobs: Uint32 | None = described(0, MAX_LOGPROBS, "Requires logprobs to be true.")

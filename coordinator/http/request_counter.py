@@ -5,11 +5,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from coordinator.metrics.http_metrics import HttpMetrics
 
 CLIENT_GONE = 499
-"""What nginx calls it; nobody reads it."""
+"""nginx's status for a client that disconnected; it is not sent."""
 
 
 class RequestCounter:
-    """ASGI middleware: one count for each request, by the status with which its answer begins."""
+    """ASGI middleware: counts each request by the status of its answer."""
 
     def __init__(self, app: ASGIApp, metrics: HttpMetrics):
         self._app = app

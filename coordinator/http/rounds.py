@@ -1,4 +1,4 @@
-"""Reports of rounds as JSON, for whoever asked for them."""
+"""Reports of rounds as JSON, for requests with include_rounds."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ CALLS = ("draft", "verify")
 
 
 def round_document(response: pb.GenerateTokensResponse) -> dict[str, Any]:
-    """The committed tokens, the rejected ones, and the round, named as in the .proto files; numbers are numbers."""
+    """The committed tokens, the rejected ones and the round, named as in the .proto files, with integers as numbers."""
     document: dict[str, Any] = {
         "tokens": [_token(token) for token in response.tokens],
         "rejected": [_token(token) for token in response.rejected],

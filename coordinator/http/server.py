@@ -12,9 +12,9 @@ from specpair.rpc.addresses import join_address
 from specpair.server.http_server import QuietServer, connection_options, listen, scheme
 
 KEEP_ALIVE_SECONDS = 75
-"""How long an idle connection is kept; longer than clients keep theirs, so that they do not meet one being closed."""
+"""How long an idle connection is kept: longer than clients keep theirs, so that none sends on a closing connection."""
 CLOSING_SECONDS = 2
-"""What requests have to end when the grace time is over."""
+"""Seconds that requests have to end after the grace time."""
 
 logger = logging.getLogger(__name__)
 
@@ -29,7 +29,7 @@ class HttpServer:
             create_app(front_end),
             log_config=None,
             log_level="warning",
-            access_log=False,  # each request has its own line, with its numbers
+            access_log=False,  # each output has its own log line
             lifespan="off",
             ws="none",
             server_header=False,
@@ -41,7 +41,7 @@ class HttpServer:
         self._running: asyncio.Task[None] | None = None
 
     async def start(self) -> int:
-        """Listens. Returns the port; raises BindError."""
+        """Starts to listen and returns the port. Raises BindError."""
         listener = listen(self._front_end.config.host, self._front_end.config.port, "--http-port")
         port = listener.getsockname()[1]
         self._running = asyncio.create_task(self._server.serve([listener]))
@@ -50,7 +50,7 @@ class HttpServer:
         return port
 
     async def stop(self) -> None:
-        """Refuses new requests; running ones have the grace time to finish, then they are told."""
+        """Refuses new requests. Running ones have the grace time to finish, then they end with an error."""
         self._front_end.is_stopping = True
         self._server.should_exit = True
         if self._running is not None:

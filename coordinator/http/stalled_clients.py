@@ -1,4 +1,4 @@
-"""An end for answers that nobody reads."""
+"""Ends answers to clients that do not read."""
 
 import asyncio
 import logging
@@ -15,9 +15,9 @@ logger = logging.getLogger(__name__)
 
 
 class StalledClients:
-    """ASGI middleware: a client that takes nothing of its answer for so long is cut off, and its work ends.
+    """ASGI middleware: disconnects a client that reads nothing for STALLED_SECONDS and ends its work.
 
-    A part of an answer waits while those before it fill the client's buffers.
+    A part of an answer waits while earlier parts fill the client's buffers.
     """
 
     def __init__(self, app: ASGIApp):
@@ -43,13 +43,13 @@ class StalledClients:
         except TimeoutError:
             if not patience.expired():
                 raise
-            logger.warning("a client was cut off: it took nothing for %g s", STALLED_SECONDS)
+            logger.warning("a client was disconnected: it read nothing for %g s", STALLED_SECONDS)
             scope["state"][CUT]()
 
 
 def pieces_of(message: Message) -> Iterator[Message]:
-    """The message, its body in pieces: each waits for those before it. A whole body would wait for nothing, and stay in
-    memory for as long as its client likes."""
+    """The message with its body in pieces: each waits for the earlier ones. A body in one piece would not wait, and
+    could stay in memory for as long as the client does not read."""
     body = message.get("body", b"")
     if len(body) <= PIECE_BYTES:
         yield message

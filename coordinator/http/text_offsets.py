@@ -1,4 +1,4 @@
-"""Where each token begins in the text of its output."""
+"""The offset of each token in the text of its output."""
 
 from collections.abc import Sequence
 
@@ -7,14 +7,13 @@ from coordinator.requests.tokenizer import Tokenizer
 
 
 class TextOffsets:
-    """Follows an output's tokens by the stream that its text came from.
+    """Decodes an output's tokens with a TextStream, as its text was made.
 
-    A character of several tokens begins where the first of them does: text of theirs comes with the last one, while a
-    token by itself would have none.
+    The tokens of one character all have its offset: its text comes with the last of them.
     """
 
     def __init__(self, tokenizer: Tokenizer | None, context_ids: Sequence[int] = (), start: int = 0):
-        """The text begins at `start`, behind tokens of which `context_ids` are the last ones."""
+        """The text begins at offset `start`, after tokens that end with `context_ids`."""
         self._stream = None if tokenizer is None else TextStream(tokenizer, context_ids)
         self._next = start
 

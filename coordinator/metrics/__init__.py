@@ -1,7 +1,7 @@
-"""What the coordinator counts, for Prometheus. Every number comes from the event loop.
+"""The coordinator's Prometheus metrics. All are written from the event loop.
 
-Labels are bounded: drafters, rules, positions, kinds of rounds, outcomes; never anything of a single request. A request
-with a trace shows in exemplars.
+Labels are bounded: drafters, rules, positions, kinds of rounds, outcomes; never data of a single request. Exemplars
+name the trace of a request that has one.
 """
 
 from coordinator.metrics.coordinator_metrics import CoordinatorMetrics

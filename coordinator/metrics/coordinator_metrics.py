@@ -15,10 +15,10 @@ from coordinator.metrics.speedup_collector import SpeedupCollector
 
 
 class CoordinatorMetrics:
-    """Those of the queue, of requests, of rounds, of what speculation gains, and of the two services."""
+    """Metrics of the queue, requests, rounds, the speedup of speculation, and the two services."""
 
     def __init__(self, registry: CollectorRegistry | None = None, longest: int = MAX_SPECULATIVE_TOKENS):
-        """In a registry of their own if none is given; for proposals of at most `longest` tokens."""
+        """Without a `registry` it makes its own. Proposals have at most `longest` tokens."""
         self.registry = CollectorRegistry() if registry is None else registry
         self.queue = QueueMetrics(self.registry)
         self.requests = RequestMetrics(self.registry)
@@ -27,15 +27,15 @@ class CoordinatorMetrics:
         self.registry.register(SpeedupCollector(self.speedup))
 
     def watch_instances(self, services: Mapping[str, ServiceReadings]) -> None:
-        """Where it is known which instances there are of each service."""
+        """Adds the metrics of the instances of each service."""
         self.registry.register(InstanceCollector(services))
 
     def watch_target(self, is_up: Callable[[], bool]) -> None:
-        """Where it is known whether the target is there."""
+        """Adds the gauge of the target; `is_up` returns whether it is connected."""
         help_text = "1 if the target is connected, else 0."
         Gauge("specpair_target_up", help_text, registry=self.registry).set_function(is_up)
 
     def watch_draft(self, is_up: Callable[[], bool]) -> None:
-        """The same of the draft; without one there is no such metric."""
-        help_text = "1 if the draft is connected and its vocabulary is the target's, else 0; absent without a draft."
+        """Adds the gauge of the draft; not called without a draft."""
+        help_text = "1 if the draft is connected and has the target's vocabulary, else 0; absent without a draft."
         Gauge("specpair_draft_up", help_text, registry=self.registry).set_function(is_up)

@@ -1,4 +1,4 @@
-"""What the metrics read of a round; what each means, the round itself says."""
+"""What the metrics read of a round; coordinator/outputs/round.py documents each field."""
 
 from enum import StrEnum
 from typing import Protocol
@@ -11,13 +11,13 @@ class RoundKind(StrEnum):
 
     DRAFT = "draft"
     PLAIN = "plain"
-    """None were wanted, or the drafter had none."""
+    """None were asked for, or the drafter had none."""
     FALLBACK = "fallback"
     """The draft failed."""
 
 
 class FinishedRound(Protocol):
-    """A round after an output's first token, judged. Times are in seconds."""
+    """A judged round after an output's first token. Times are in seconds."""
 
     @property
     def kind(self) -> RoundKind: ...

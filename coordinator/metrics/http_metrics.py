@@ -1,4 +1,4 @@
-"""What was asked over HTTP, and how it was answered."""
+"""Metrics of HTTP requests."""
 
 from prometheus_client import Counter
 from prometheus_client.registry import CollectorRegistry
@@ -9,27 +9,26 @@ GENERATION_STATUSES = (200, 400, 429, 500, 503)
 
 
 class HttpMetrics:
-    """Counts requests by what was asked for and the status of the answer. Labels are bounded: no path of a client's."""
+    """Counts requests by path and status. Labels are bounded: a path that a client made up is not a label."""
 
     def __init__(self, registry: CollectorRegistry):
         self._requests = Counter(
             "specpair_http_requests",
-            "HTTP requests that have ended, by path and the status that their answer began with; 499 if the client "
-            "left before that.",
+            "Finished HTTP requests, by path and status of the answer; 499 if the client disconnected before that.",
             ["path", "status"],
             registry=registry,
         )
-        for path in PATHS[:2]:  # a series that begins with its first count hides it from `rate`
+        for path in PATHS[:2]:  # a series that starts at its first count hides that count from `rate`
             for status in GENERATION_STATUSES:
                 self._requests.labels(path, str(status))
 
     def add(self, path: str, status: int) -> None:
-        """A request was answered."""
+        """Counts an answered request."""
         self._requests.labels(path_label(path, status), str(status)).inc()
 
 
 def path_label(path: str, status: int) -> str:
-    """One of few names. What is none of the API's paths and yet was found is the page or one of its files."""
+    """The label of a path. A path outside the API that was found is the page or one of its files."""
     if path in PATHS:
         return path
     if path.startswith("/v1/models/"):

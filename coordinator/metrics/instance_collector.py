@@ -1,4 +1,4 @@
-"""The instances of draft and target, and what their failures cost, as metrics."""
+"""Metrics of the instances of draft and target, and of recoveries."""
 
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -9,28 +9,28 @@ from prometheus_client.registry import Collector
 
 
 class InstanceReading(NamedTuple):
-    """One instance as the coordinator sees it now."""
+    """The current state of one instance."""
 
     address: str
     is_there: bool
-    """It serves, and was found to belong to the pair."""
+    """Whether it serves and fits the pair."""
     sequence_count: int
-    """Sequences that are placed there."""
+    """Sequences placed there."""
 
 
 class ServiceReadings(NamedTuple):
-    """How to ask about one service."""
+    """Where to read the state of one service."""
 
     instances: Callable[[], Iterable[InstanceReading]]
     recoveries: Mapping[Any, int]
-    """Times that something was made good, by its kind; every kind is there from the start."""
+    """Number of recoveries by kind; every kind is present from the start."""
 
 
 class InstanceCollector(Collector):
-    """Reads the pools when somebody asks. Addresses are those of the configuration, or behind its names at present."""
+    """Reads the pools at each scrape. Addresses are the configured ones, or those that the names resolve to."""
 
     def __init__(self, services: Mapping[str, ServiceReadings]):
-        """By the name of the service."""
+        """`services` is keyed by the name of the service."""
         self._services = services
 
     def collect(self) -> Iterable[Metric]:
@@ -39,7 +39,7 @@ class InstanceCollector(Collector):
         sequences = GaugeMetricFamily("specpair_instance_sequences", "Sequences that are placed there.", labels=labels)
         recoveries = CounterMetricFamily(
             "specpair_recoveries",
-            "Failures made good: a call repeated, a sequence opened again, or moved to another instance.",
+            "Recoveries from failures: a call repeated, a sequence reopened, or moved to another instance.",
             labels=["service", "kind"],
         )
         for service, readings in self._services.items():

@@ -1,4 +1,4 @@
-"""Requests before they have their places."""
+"""Metrics of waiting and refused requests."""
 
 from collections.abc import Callable
 
@@ -16,31 +16,27 @@ QUEUE_TIME_BUCKETS = (
 
 
 class QueueMetrics:
-    """Who waits, how long, and who is refused."""
+    """Waiting requests, their waiting times, and refusals."""
 
     def __init__(self, registry: CollectorRegistry):
-        self._waiting = Gauge(
-            "specpair_num_requests_waiting", "Requests that wait for their places.", registry=registry
-        )
+        self._waiting = Gauge("specpair_num_requests_waiting", "Requests waiting for their places.", registry=registry)
         self._queue_time = Histogram(
             "specpair_request_queue_time_seconds",
-            "Time from the arrival of a request to its places, of those that got them.",
+            "Time from the arrival of a request until it got its places.",
             buckets=QUEUE_TIME_BUCKETS,
             registry=registry,
         )
-        counter = Counter(
-            "specpair_request_refusals", "Requests that got no places, by reason.", ["reason"], registry=registry
-        )
+        counter = Counter("specpair_request_refusals", "Refused requests, by reason.", ["reason"], registry=registry)
         self._refusals = {reason: counter.labels(reason.value) for reason in Refusal}
 
     def watch_waiting(self, count: Callable[[], int]) -> None:
-        """Where the number of waiting requests is known."""
+        """Takes a function that returns the number of waiting requests."""
         self._waiting.set_function(count)
 
     def add_queue_time(self, elapsed: float) -> None:
-        """A request has its places, so many seconds after it came."""
+        """Counts a request that got its places, `elapsed` seconds after its arrival."""
         observe(self._queue_time, elapsed)
 
     def add_refusal(self, reason: Refusal) -> None:
-        """A request got none."""
+        """Counts a refused request."""
         self._refusals[reason].inc()

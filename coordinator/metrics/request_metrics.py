@@ -1,4 +1,4 @@
-"""What requests and their outputs came to, and how long they took."""
+"""Metrics of requests and their outputs: outcomes, tokens and times."""
 
 from collections.abc import Callable
 from enum import StrEnum
@@ -14,8 +14,8 @@ from specpair.options import Drafter, Rule
 
 ACCEPTANCE_BUCKETS = tuple(round(0.05 * i, 2) for i in range(1, 21))
 TOKENS_BUCKETS = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 10.0, 13.0, 17.0, 33.0, 65.0)
-"""From what the target gives alone, over where pairs usually lie, to K + 1 of the usual largest K and the largest."""
-# vLLM's buckets; where a small model would have all its samples in the first of them, smaller ones before it.
+"""From 1 (the target alone) over the usual range of pairs to K + 1 for the default maximum and the largest K."""
+# vLLM's buckets, with smaller ones before them for small models.
 FIRST_TOKEN_BUCKETS = (
     *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0),
     *(20.0, 40.0, 80.0, 160.0, 640.0, 2560.0),
@@ -40,13 +40,13 @@ class Outcome(StrEnum):
 
 
 class OutputSample(NamedTuple):
-    """An output that has ended, however it did."""
+    """An output that has ended, whatever the reason."""
 
     drafter: Drafter | None
-    """What was asked for proposals last; None if nothing was."""
+    """The drafter asked last; None if none was."""
     rule: Rule
     finish_reason: FinishReason | None
-    """None if it came to no end of its own."""
+    """None if it failed or was cancelled."""
     draft_token_count: int
     acceptance_rate: float
     tokens_per_round: float
@@ -58,21 +58,21 @@ class RequestMetrics:
     def __init__(self, registry: CollectorRegistry):
         requests = Counter(
             "specpair_requests",
-            "Requests that have ended; those that were refused count as failed.",
+            "Requests that have ended; refused ones count as failed.",
             ["outcome"],
             registry=registry,
         )
         self._requests = {outcome: requests.labels(outcome.value) for outcome in Outcome}
         success = Counter(
             "specpair_request_success",
-            "Outputs that came to their end, by stopping or by their length.",
+            "Outputs that finished, by reason: stop or length.",
             ["finished_reason"],
             registry=registry,
         )
         self._success = {reason: success.labels(reason.value) for reason in FinishReason}
         self._running = Gauge("specpair_num_requests_running", "Requests that are running.", registry=registry)
         self._prompt_tokens = Counter(
-            "specpair_prompt_tokens", "Tokens of prompts, once for each request that was taken.", registry=registry
+            "specpair_prompt_tokens", "Tokens of prompts, once for each admitted request.", registry=registry
         )
         self._generation_tokens = Counter(
             "specpair_generation_tokens", "Generated tokens that belong to an output.", registry=registry
@@ -85,52 +85,52 @@ class RequestMetrics:
         )
         self._inter_token = Histogram(
             "specpair_inter_token_latency_seconds",
-            "Time between tokens of an output, without the pauses of a client that is slow to read; tokens that come "
-            "together in a round have an equal share of its time.",
+            "Time between tokens of an output, without the pauses of a client that is slow to read; the tokens of a "
+            "round share its time equally.",
             buckets=INTER_TOKEN_BUCKETS,
             registry=registry,
         )
         self._latency = Histogram(
             "specpair_e2e_request_latency_seconds",
-            "Time from the arrival of a request to its end, of those that finished.",
+            "Time from the arrival of a finished request to its end.",
             buckets=REQUEST_BUCKETS,
             registry=registry,
         )
         self._acceptance = Histogram(
             "specpair_request_acceptance_rate",
-            "Accepted share of an output's proposed tokens, of outputs that had proposals, however they ended.",
+            "Accepted share of an output's proposed tokens, for all ended outputs that had proposals.",
             SPECULATION_LABELS,
             buckets=ACCEPTANCE_BUCKETS,
             registry=registry,
         )
         self._tokens_per_round = Histogram(
             "specpair_request_tokens_per_round",
-            "Output tokens per round, the first token left out, of outputs that had proposals, however they ended.",
+            "Output tokens per round, the first token left out, for all ended outputs that had proposals.",
             SPECULATION_LABELS,
             buckets=TOKENS_BUCKETS,
             registry=registry,
         )
 
     def watch_running(self, count: Callable[[], int]) -> None:
-        """Where the number of running requests is known."""
+        """Takes a function that returns the number of running requests."""
         self._running.set_function(count)
 
     def add_prompt(self, token_count: int) -> None:
-        """A request was taken."""
+        """Counts the prompt of an admitted request."""
         self._prompt_tokens.inc(token_count)
 
     def add_first_token(self, elapsed: float) -> None:
-        """An output has its first token, so long after its request arrived."""
+        """Counts an output's first token, `elapsed` after the arrival of its request."""
         self._generation_tokens.inc()
         observe(self._first_token, elapsed)
 
     def add_tokens(self, count: int, elapsed: float) -> None:
-        """A later round of an output gave so many tokens, so long after the round before."""
+        """Counts the tokens of a later round, `elapsed` after the previous round."""
         self._generation_tokens.inc(count)
         observe(self._inter_token, elapsed / max(count, 1), count)
 
     def add_output(self, sample: OutputSample) -> None:
-        """An output has ended."""
+        """Counts an output that has ended."""
         if sample.finish_reason is not None:
             self._success[sample.finish_reason].inc()
         if sample.draft_token_count:
@@ -139,7 +139,7 @@ class RequestMetrics:
             observe(self._tokens_per_round.labels(*labels), sample.tokens_per_round)
 
     def add_request(self, outcome: Outcome, elapsed: float) -> None:
-        """A request has ended, so long after it arrived."""
+        """Counts a request that ended `elapsed` after its arrival."""
         self._requests[outcome].inc()
         if outcome is Outcome.FINISHED:
             observe(self._latency, elapsed)

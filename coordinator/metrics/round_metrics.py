@@ -1,4 +1,4 @@
-"""What the rounds of all outputs came to."""
+"""Metrics of the rounds of all outputs."""
 
 from prometheus_client import Counter, Histogram
 from prometheus_client.registry import CollectorRegistry
@@ -34,16 +34,16 @@ class RoundMetrics:
         registry.register(self._positions)
         rounds = Counter(
             "specpair_spec_decode_rounds",
-            "Rounds after an output's first token: with proposals (draft), without since none were wanted or to be had "
-            "(plain), without since the draft failed (fallback).",
+            "Rounds after an output's first token: with a proposal (draft), without one because none was asked for or "
+            "the draft had none (plain), or because the draft failed (fallback).",
             ["kind"],
             registry=registry,
         )
         self._rounds = {kind: rounds.labels(kind.value) for kind in RoundKind}
         times = Histogram(
             "specpair_round_time_seconds",
-            "Time of a round by part: draft and verify are computation, network is the way and the queues of both "
-            "calls, rollback is what the two caches took to drop tokens that were rejected before.",
+            "Time of a round by part: draft and verify are computation, network is network and queues of both "
+            "calls, rollback is the time that the two caches took to drop rejected tokens.",
             ["part"],
             buckets=BUCKETS,
             registry=registry,
@@ -55,7 +55,7 @@ class RoundMetrics:
                 self._counters(drafter, rule)
 
     def add(self, ended: FinishedRound) -> None:
-        """One round."""
+        """Counts one round."""
         self._rounds[ended.kind].inc()
         if ended.drafted_count:
             self._add_block(ended)
@@ -73,7 +73,7 @@ class RoundMetrics:
         self._positions.add(ended.drafted_count, ended.accepted_count)
 
     def _counters(self, drafter: Drafter | None, rule: Rule) -> tuple[Counter, Counter, Counter]:
-        """Looked up once: labels cost as much as all the rest."""
+        """The counters, looked up once: finding labels costs as much as all the rest."""
         known = self._speculation.get((drafter, rule))
         if known is None:
             labels = speculation_labels(drafter, rule)

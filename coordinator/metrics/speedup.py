@@ -1,7 +1,7 @@
-"""What speculation gains at present, measured and as theory has it.
+"""The current speedup of speculation, measured and predicted by theory.
 
-Pure: times come in as numbers. Both are over the same rounds, those of outputs for which tokens may be proposed, the
-rounds among them that went without proposals included. Older rounds count less and less.
+Pure: times come in as numbers. Both are over the same rounds: all rounds of outputs that may have proposals, rounds
+without a proposal included. Older rounds count less and less.
 """
 
 import math
@@ -11,35 +11,35 @@ from coordinator.metrics.finished_round import FinishedRound
 from specpair.theory.speedup import MAX_RATIO, expected_tokens, round_cost
 
 MEMORY_SECONDS = 30.0
-"""After so long a round counts 1 / e of a new one."""
+"""A round this old counts 1 / e of a new one."""
 STALE_SECONDS = 10 * MEMORY_SECONDS
-"""Without a round for so long nothing is known of the present: load and texts may be others by now."""
+"""After this time without a round there is no estimate: load and texts may have changed."""
 LARGEST_EXPONENT = 50.0
-"""Weights grow until then and are scaled back, so that a round costs the same however many there were."""
+"""Weights grow up to this exponent and are then scaled back, so that adding a round takes constant time."""
 
 
 class Speedup(NamedTuple):
-    """Tokens per second over those of the target alone."""
+    """Tokens per second, divided by those of the target alone."""
 
     measured: float
     predicted: float
-    """Theorem 3.8 of Leviathan et al. (2023), from the acceptance and the cost ratio of the same rounds. It knows of no
-    network, no queues, and no target pass that takes longer for more rows: so much of the difference is theirs."""
+    """Theorem 3.8 of Leviathan et al. (2023), from the acceptance and the cost ratio of the same rounds. It does
+    not include network, queues, or the longer target pass for more rows: these explain the difference."""
 
 
 class SpeedupEstimate:
-    """Sums over the rounds, from which both follow."""
+    """Weighted sums over the rounds, from which both values follow."""
 
     def __init__(self) -> None:
         self._origin: float | None = None
         """The time at which a round has weight 1."""
         self._newest = -math.inf
-        """When the last round ended that says something of the gain."""
+        """When the last round ended that counts for the speedup."""
         self._plain_elapsed = 0.0
-        """What the tokens would have taken in plain rounds."""
+        """Time that the tokens would have taken in plain rounds."""
         self._elapsed = 0.0
         self._tried = 0.0
-        """Tokens that were put to the test: behind a rejected one none is."""
+        """Proposed tokens that were judged: those after a rejected one are not."""
         self._accepted = 0.0
         self._drafted = 0.0
         self._draft_compute = 0.0
@@ -49,9 +49,9 @@ class SpeedupEstimate:
         """Rounds by the number of proposed tokens."""
 
     def add(self, ended: FinishedRound, plain_time: float | None, now: float) -> None:
-        """A round that ended at `now`, in seconds of any clock.
+        """Adds a round that ended at `now`, in seconds of any clock.
 
-        `plain_time` is what one without proposals would have taken, in seconds; None while nobody knows, and for an
+        `plain_time` is the time, in seconds, that a plain round would have taken; None while unknown, and for an
         output that may have no proposals.
         """
         weight = self._weight(now)
@@ -71,7 +71,7 @@ class SpeedupEstimate:
         self._blocks[drafted] = self._blocks.get(drafted, 0.0) + weight
 
     def speedup(self, now: float) -> Speedup | None:
-        """None until rounds of both kinds were seen, with and without proposals; and when the last one is long ago."""
+        """The speedup; None before rounds with and without proposals were added, and when the last one is long ago."""
         if not (self._elapsed and self._drafted and self._plain_compute):
             return None
         if now - self._newest > STALE_SECONDS:
@@ -79,7 +79,7 @@ class SpeedupEstimate:
         return Speedup(measured=self._plain_elapsed / self._elapsed, predicted=self._predicted())
 
     def _predicted(self) -> float:
-        """Theorem 3.8 with K as it was: tokens over time, both summed over the rounds of each K."""
+        """Theorem 3.8 for varying K: tokens over time, both summed over the rounds of each K."""
         acceptance = min(self._accepted / self._tried, 1.0)
         cost_ratio = self._draft_compute / self._drafted / (self._plain_compute / self._plain_rounds)
         cost_ratio = min(cost_ratio, MAX_RATIO)

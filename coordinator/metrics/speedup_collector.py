@@ -1,4 +1,4 @@
-"""The gain of speculation as metrics."""
+"""Metrics of the speedup of speculation."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -11,9 +11,9 @@ from coordinator.metrics.speedup import SpeedupEstimate
 
 
 class SpeedupCollector(Collector):
-    """Measured and predicted; neither has a sample before rounds with and without proposals were seen, nor long after.
+    """Measured and predicted speedup. Neither has a sample before rounds with and without proposals, nor long after.
 
-    `clock` gives the seconds by which the estimate's rounds are told.
+    `clock` is the clock, in seconds, of the estimate's rounds.
     """
 
     def __init__(self, estimate: SpeedupEstimate, clock: Callable[[], float] = time.perf_counter):
@@ -23,8 +23,8 @@ class SpeedupCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         measured = GaugeMetricFamily(
             "specpair_speculation_speedup_ratio",
-            "Tokens per second of the last rounds over those that rounds without proposals would give; absent while "
-            "that is unknown, and when the last round is long ago.",
+            "Tokens per second of recent rounds, divided by those of plain rounds; absent while "
+            "unknown and when the last round is long ago.",
         )
         predicted = GaugeMetricFamily(
             "specpair_speculation_predicted_speedup_ratio",

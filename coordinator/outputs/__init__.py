@@ -1,1 +1,1 @@
-"""The outputs of a request, each from its first to its last token."""
+"""The generation of a request's outputs, round by round."""

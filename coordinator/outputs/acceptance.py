@@ -1,4 +1,4 @@
-"""What speculation did for one request, counted round by round."""
+"""Statistics of speculation for one output."""
 
 from dataclasses import dataclass, field
 
@@ -10,7 +10,7 @@ class Acceptance:
     """Counts and times of the rounds after the first token. Times are in seconds."""
 
     round_count: int = 0
-    """Verification rounds, those without proposals included."""
+    """Rounds, those without proposals included."""
     draft_round_count: int = 0
     """Rounds that had proposals."""
     draft_token_count: int = 0
@@ -18,7 +18,7 @@ class Acceptance:
     drafted_per_position: list[int] = field(default_factory=list)
     accepted_per_position: list[int] = field(default_factory=list)
     fallback_count: int = 0
-    """Rounds that went without proposals because the draft did not answer."""
+    """Rounds without a proposal because the draft failed."""
     draft_time: float = 0.0
     verify_time: float = 0.0
     network_time: float = 0.0
@@ -38,7 +38,7 @@ class Acceptance:
         _count_positions(self.accepted_per_position, accepted_count, length=len(self.drafted_per_position))
 
     def _add_times(self, ended: Round) -> None:
-        """Those of both calls, whether or not the draft's answer was of use."""
+        """Adds the times of both calls, whether or not the draft's answer could be used."""
         self.verify_time += ended.verify_compute
         self.network_time += ended.judged.times.outside
         if ended.answer is not None:
@@ -56,7 +56,7 @@ class Acceptance:
 
 
 def _count_positions(counts: list[int], reached: int, length: int = 0) -> None:
-    """Adds one to each position before `reached`; the list grows to `length` at least."""
+    """Adds one to each position below `reached`; the list grows to at least `length`."""
     counts.extend([0] * (max(reached, length) - len(counts)))
     for position in range(reached):
         counts[position] += 1

@@ -14,7 +14,7 @@ from coordinator.requests.request import GenerationRequest
 from specpair.errors import PeerUnavailableError
 
 AHEAD = 8
-"""Parts of an output that may wait for its client."""
+"""Parts of an output that are buffered for its client."""
 
 Item = TypeVar("Item")
 
@@ -23,7 +23,7 @@ class ChoicePart(NamedTuple):
     """A part of one output."""
 
     choice_index: int
-    """Which output it is to the client."""
+    """The index of the output in the client's answer."""
     generation: Generation
     part: OutputPart
 
@@ -31,8 +31,8 @@ class ChoicePart(NamedTuple):
 class Choices:
     """Runs the outputs of a request; one that fails ends them all.
 
-    The first feeds the prompt, the others begin as copies of its sequences. Each is drawn with a seed of its own, so
-    that it is what a request for it alone would give.
+    The first feeds the prompt; the others begin as forks of its sequences. Each has its own seed, so that it equals the
+    output of a request for it alone.
     """
 
     def __init__(
@@ -42,17 +42,17 @@ class Choices:
         arrival: float | None = None,
         deadline: Deadline = NEVER,
     ):
-        """`arrival` is the time.perf_counter at which the request came in, now if None; `deadline` that of its
+        """`arrival` is the time.perf_counter at which the request arrived, now if None; `deadline` is that of its
         client."""
         self._request = request
         first = Generation(request, pair, arrival, deadline=deadline)
         others = [Generation(request.output(i), pair, arrival, first, deadline) for i in range(1, request.best_of)]
         self.generations = [first, *others]
         self.passed_over: list[Generation] = []
-        """Outputs that are finished and not among the best."""
+        """Finished outputs that are not among the best."""
 
     async def parts(self) -> AsyncGenerator[ChoicePart, None]:
-        """The parts as they come or, where the best outputs are wanted, output by output once all are finished."""
+        """The parts as they come; with best_of above n, output by output once all are finished."""
         async with aclosing(merge([generation.parts() for generation in self.generations])) as parts:
             if self._request.best_of == self._request.n:
                 async for index, part in parts:
@@ -68,17 +68,17 @@ class Choices:
                 yield ChoicePart(choice_index, self.generations[index], part)
 
     def _best(self) -> list[int]:
-        """The n outputs with the highest mean logprob, best first; of equals the one with the lower seed."""
+        """The n outputs with the highest mean logprob, best first; ties go to the lower index."""
         order = sorted(range(len(self.generations)), key=lambda i: self.generations[i].mean_logprob, reverse=True)
         return order[: self._request.n]
 
 
 async def merge(sources: Sequence[AsyncGenerator[Item, None]]) -> AsyncGenerator[tuple[int, Item], None]:
-    """The items of all sources as they come, each with the index of its source.
+    """Yields the items of all sources as they come, each with the index of its source.
 
-    The sources run ahead of whoever takes the items, together by AHEAD items for each: the next is under way
-    while a client is written to, and a client that does not read holds its outputs up. When one fails, or the iteration
-    ends early, the others are cancelled, and all have ended when this has.
+    The sources run ahead of the consumer, together by AHEAD items per source: the next item is generated while the
+    client is written to, and a client that does not read blocks its outputs. If one source fails, or the iteration ends
+    early, the others are cancelled. All have ended when this has.
     """
     queue: asyncio.Queue[tuple[int, Item] | _End] = asyncio.Queue(AHEAD * len(sources))
     tasks = [asyncio.create_task(_forward(index, source, queue)) for index, source in enumerate(sources)]
@@ -100,10 +100,10 @@ async def merge(sources: Sequence[AsyncGenerator[Item, None]]) -> AsyncGenerator
 
 @dataclass(frozen=True)
 class _End:
-    """Behind the last item of a source."""
+    """Marks the end of a source."""
 
     error: Exception | None = None
-    """What it ended with."""
+    """The error with which the source ended."""
 
 
 async def _forward(

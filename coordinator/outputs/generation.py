@@ -31,8 +31,8 @@ logger = logging.getLogger(__name__)
 class Generation:
     """One output from its first to its last token.
 
-    It owns the tokens; the sequences at draft and target are caches of them. Steps only ever grow, also when a
-    sequence is opened again: they key the random draws, and no draw may be used for two rounds.
+    It owns the tokens; the sequences at draft and target are caches of them. Steps only grow, even when a sequence is
+    reopened: they key the random draws, and no draw may be used for two rounds.
     """
 
     def __init__(
@@ -43,11 +43,11 @@ class Generation:
         original: "Generation | None" = None,
         deadline: Deadline = NEVER,
     ):
-        """`arrival` is the time.perf_counter at which the request came in, now if None; `deadline` that of
-        its client.
+        """`arrival` is the time.perf_counter at which the request arrived, now if None; `deadline` is that of its
+        client.
 
-        With an `original`, another output of the same prompt, the sequences begin as copies of its own: it waits until
-        that one has fed the prompt.
+        `original` is another output of the same prompt: this one waits until the original has fed the prompt, and its
+        sequences begin as forks of the original's.
         """
         self.request = request
         self.sequence_id = secrets.token_hex(16)
@@ -57,7 +57,7 @@ class Generation:
         self.cumulative_logprob = 0.0
         """Sum over the output's tokens; 0 unless the target was asked for logprobs."""
         self.closing: asyncio.Task[None] | None = None
-        """What gives the places at draft and target back, once the output has ended."""
+        """The task that closes the sequences at draft and target, once the output has ended."""
         self._arrival = time.perf_counter() if arrival is None else arrival
         self._original = original
         self._has_fed_prompt = asyncio.Event()
@@ -86,7 +86,7 @@ class Generation:
 
     @property
     def acceptance(self) -> Acceptance:
-        """What speculation did so far."""
+        """The statistics so far."""
         return self.proposals.acceptance
 
     @property
@@ -96,18 +96,18 @@ class Generation:
 
     @property
     def mean_logprob(self) -> float:
-        """Of the output's tokens; 0 without any."""
+        """Mean logprob of the output's tokens; 0 without any."""
         return self.cumulative_logprob / max(self.output.new_token_count, 1)
 
     @property
     def _first_step(self) -> int:
-        """Behind those that the call before this one used for the tokens received: each round gave at least one."""
+        """A step above all that the resumed call used: each of its rounds gave at least one token."""
         return len(self.request.resumed_ids)
 
     async def parts(self) -> AsyncGenerator[OutputPart, None]:
         """Runs to the end. Both sequences are closed when the iteration ends, however it ends.
 
-        A prompt that is to be repeated, or that is all that is wanted, comes as a part of its own.
+        With echo, or with no token to generate, the first part is the prompt.
         """
         if self.request.echo or self.output.finish_reason is not None:
             yield self._prompt_part()
@@ -138,7 +138,7 @@ class Generation:
             await self._target.fork(original._target)
 
     async def _first_part(self) -> OutputPart:
-        """The first token, straight from the target's prefill. Its time counts from the request's arrival."""
+        """The first token, from the target's prefill. Its time counts from the request's arrival."""
         first = Round(step=self._first_step, rule=self.request.rule)
         with span("round", sequence=self.sequence_id, step=first.step, proposed=0, accepted=0):
             first.verdict = await self._judge(first)
@@ -148,7 +148,7 @@ class Generation:
         return self._commit(first)
 
     async def _next_part(self, step: int) -> OutputPart:
-        self._round_start = time.perf_counter()  # what was before is the pause of a client that is slow to read
+        self._round_start = time.perf_counter()  # time before this is the pause of a client that is slow to read
         with span("round", sequence=self.sequence_id, step=step) as traced:
             begun = await self.proposals.next_round(step, self._history, self._longest_block())
             verdict = await self._verify(begun)
@@ -157,10 +157,11 @@ class Generation:
         return self._commit(begun)
 
     async def _verify(self, begun: Round) -> Verdict:
-        """The verdict: without the proposal, if the target refused what the draft sent, or cannot bear it.
+        """The verdict; if the target refuses the proposal or fails on it, the verdict of a plain round.
 
-        A forward pass may fail for a proposal's size. Logits that are not finite come of its very tokens: to go on
-        without those would bend the distribution.
+        A forward pass may fail because of the proposal's size; then a plain round is correct. Logits that are not
+        finite depend on the proposed tokens: a plain round instead would change the distribution, so that error is
+        raised.
         """
         if begun.drafted_count:
             try:
@@ -183,10 +184,10 @@ class Generation:
         return verdict
 
     def _longest_block(self) -> int:
-        """Most tokens to propose now. It looks at lengths alone, never at what was drawn.
+        """The largest number of tokens to propose now. It depends on lengths alone, never on drawn tokens.
 
-        One place is left for the target's own token. Prompt and max_tokens fit the target, so what remains of
-        max_tokens keeps to its length as well.
+        One position is left for the next token. Prompt and max_tokens fit the target's length, so the remaining tokens
+        do as well.
         """
         limits = [
             self._pair.config.max_num_speculative_tokens,
@@ -230,14 +231,14 @@ class Generation:
 
 
 def is_about_the_proposal(error: SpecpairError) -> bool:
-    """Whether the target refused what the draft sent, rather than the request."""
+    """Whether the target refused the proposal rather than the request."""
     if isinstance(error, InvalidDistributionError | NotSupportedError):
         return True
     return error.metadata.get("field", "").startswith("proposal")
 
 
 def _origins(drafted_count: int, accepted_count: int) -> list[Origin]:
-    """Of the accepted tokens and of the target's own behind them."""
+    """The origins of the accepted tokens and of the next token."""
     if drafted_count == 0:
         return [Origin.TARGET]
     own = Origin.BONUS if accepted_count == drafted_count else Origin.CORRECTION

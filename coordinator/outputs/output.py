@@ -1,4 +1,4 @@
-"""What a request gives out: which committed tokens count, their text, and when it ends."""
+"""One output: which committed tokens belong to it, their text, and when it ends."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,18 +16,18 @@ BYTES_OF_CHARACTER = 4
 
 
 def resumed_tail(stop_strings: Sequence[str]) -> int:
-    """Tokens received before that are looked at again: a character or a stop string may have begun in them."""
+    """Number of resumed tokens to decode again: a character or a stop string may begin in them."""
     return RESUMED_TAIL + BYTES_OF_CHARACTER * max(map(len, stop_strings), default=0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Committed:
-    """What became of the tokens of one round."""
+    """What the output took of one round's tokens."""
 
     kept_count: int
-    """Tokens that belong to the output; those behind a stop do not."""
+    """Tokens that belong to the output; those after a stop do not."""
     text: str
-    """Text that became certain."""
+    """Text that is now final."""
 
 
 class Output:
@@ -39,7 +39,7 @@ class Output:
 
     def __init__(self, request: GenerationRequest, tokenizer: Tokenizer | None):
         self._request = request
-        """Raises InvalidFieldError if tokens that were received before go on behind the output's end."""
+        """Raises InvalidFieldError if the resumed tokens continue after the output's end."""
         resumed, tail = request.resumed_ids, resumed_tail(request.stop_strings)
         known, latest = resumed[:-tail], resumed[-tail:]
         self._stream = None if tokenizer is None else TextStream(tokenizer, [*request.prompt_ids, *known])
@@ -47,13 +47,13 @@ class Output:
         self._stop_token_ids = frozenset(request.sampling.stop_token_ids)
         self.token_ids = list(known)
         self.finish_reason = None if request.max_tokens else FinishReason.LENGTH
-        kept_count = self.commit(latest).kept_count  # the client has their text
+        kept_count = self.commit(latest).kept_count  # the client already has their text
         if kept_count < len(latest):
-            raise InvalidFieldError("resumed_token_ids", "goes on behind a stop; nothing comes after that")
+            raise InvalidFieldError("resumed_token_ids", "continues after a stop, where the output ended")
 
     @property
     def new_token_count(self) -> int:
-        """Tokens that this call gave; the others the client had before."""
+        """Tokens that this call generated, without the resumed ones."""
         return len(self.token_ids) - len(self._request.resumed_ids)
 
     @property
@@ -89,6 +89,6 @@ class Output:
         return text
 
     def _rest(self) -> str:
-        """What was held back, now that nothing can follow."""
+        """The text that was held back, once no token can follow."""
         tail = "" if self._stream is None else self._stops.push(self._stream.flush())
         return tail + self._stops.flush()

@@ -1,4 +1,4 @@
-"""What one round gave a client."""
+"""The part of an output that comes from one round."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -19,16 +19,16 @@ class Origin(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class OutputPart:
-    """The tokens of one round that belong to the output, and the text that became certain."""
+    """The tokens of one round that belong to the output, and the text that is now final."""
 
     token_ids: Sequence[int] = ()
     origins: Sequence[Origin] = ()
     """One for each token."""
     text: str
     is_last: bool
-    """Whether the output ended with it."""
+    """Whether the output ends with this part."""
     logprobs: Sequence[TokenLogprobs] = ()
     """One for each token, if the target was asked for them."""
     rejected_ids: Sequence[int] = ()
     report: RoundReport | None = None
-    """How the round went, if that is wanted."""
+    """How the round went, if requested."""

@@ -1,4 +1,4 @@
-"""The proposals of one output: how many tokens to ask for, the draft's answers, and what came of them."""
+"""The proposals of one output: how many tokens to ask for, the draft's answers, and their outcome."""
 
 import time
 from collections.abc import Sequence
@@ -14,43 +14,43 @@ from specpair.options import Drafter
 from specpair.rpc.sizes import MAX_MESSAGE_BYTES
 
 MAX_PROPOSAL_BYTES = MAX_MESSAGE_BYTES - 64 * 1024
-"""What the target is sent of the draft's; the rest of its message has room beside it."""
+"""Largest proposal sent to the target; the remainder is for the rest of its message."""
 
 
 class Proposals:
-    """Asks the draft, if there is one, for as many tokens as are wanted or pay, and counts the rounds.
+    """Asks the draft, if there is one, for the fixed or adaptive number of tokens, and counts the rounds.
 
-    How many depends on the rounds before: on how many tokens were accepted and how long it all took, never on which.
-    What belongs to a round is in the round: the next may begin before this one is judged, and they end in their order.
+    An adaptive number depends on the counts and times of earlier rounds, never on which tokens were accepted. All state
+    of a round is in its Round: the next one may begin before this one is judged, and rounds end in order.
     """
 
     def __init__(self, request: GenerationRequest, pair: Pair, draft: DraftSession | None):
         self.acceptance = Acceptance()
         self.asked_drafter: Drafter | None = None
-        """What was asked last; None before that."""
+        """The drafter asked last; None before the first call."""
         self._request = request
         self._pair = pair
         self._draft = draft
         self._length: OutputLength | None = None
         """None before `begin`."""
         self._latest_end = time.perf_counter()
-        """Of the last round that ended."""
+        """When the last round ended."""
 
     @property
     def is_adaptive(self) -> bool:
-        """Whether their number is decided anew for each round."""
+        """Whether the number of tokens is decided anew for each round."""
         return self._request.num_speculative_tokens is None and self._draft is not None
 
     @property
     def drafter(self) -> Drafter | None:
-        """What is asked; None without a draft, or while nobody knows what it would choose itself."""
+        """The drafter to ask; None without a draft, or while the draft's default is unknown."""
         link = self._pair.draft
         return None if link is None else self._request.drafter or link.own_drafter
 
     def begin(self, history: Sequence[int], longest: int, original: "Proposals | None" = None) -> None:
-        """Joins the outputs under way, until `leave`.
+        """Adds the output to the load, until `leave`.
 
-        The draft reads the prompt while the target does, if tokens are going to be wanted.
+        If tokens are to be proposed, the draft reads the prompt at the same time as the target.
         """
         request = self._request
         fixed = 0 if self._draft is None else request.num_speculative_tokens
@@ -62,11 +62,11 @@ class Proposals:
             self._draft.start(history, None if original is None else original._draft)
 
     def start_clock(self) -> None:
-        """The first round that may have proposals begins."""
+        """Starts the time of the first round that may have a proposal."""
         self._latest_end = time.perf_counter()
 
     async def next_round(self, step: int, history: Sequence[int], longest: int) -> Round:
-        """A round with at most `longest` tokens; without any where none are wanted or none are to be had."""
+        """A round with at most `longest` proposed tokens; none if none pay or the draft has none."""
         begun = Round(step=step, rule=self._request.rule, began_at=time.perf_counter())
         decision = self._decide(begun, history, longest)
         if decision.length:
@@ -75,13 +75,13 @@ class Proposals:
         return begun
 
     def refuse(self, refused: Round, error: SpecpairError) -> None:
-        """The proposal is no good: the round goes without, and the draft is left alone for a while."""
+        """Drops an invalid proposal: the round has none, and the draft is not asked during the cool-down."""
         assert self._draft is not None
         refused.refuse()
         self._draft.leave_alone(InvalidDistributionError("proposal", error.message))
 
     def end(self, judged: Round, verdict: Verdict) -> None:
-        """The round is over."""
+        """Ends the round and counts it."""
         now = time.perf_counter()
         judged.end(verdict, now, self._latest_end)
         self._latest_end = now
@@ -93,12 +93,12 @@ class Proposals:
         self._pair.metrics.speedup.add(judged, self._length.plain_time if is_speculating else None, now)
 
     def leave(self) -> None:
-        """The output is over."""
+        """Removes the output from the load."""
         if self._length is not None:
             self._length.leave()
 
     def _decide(self, begun: Round, history: Sequence[int], longest: int) -> Decision:
-        """What to ask for now. A draft that does not know the sequence begins to read it on the side."""
+        """Decides what to ask for. A draft that does not hold the sequence opens it in the background."""
         assert self._length is not None
         if self._draft is None:
             return self._length.decide(0)
@@ -117,7 +117,7 @@ class Proposals:
 
 
 def _problem(answer: Proposed, count: int) -> SpecpairError | None:
-    """Why the target is not even asked; None if it is."""
+    """What is wrong with the proposal before the target sees it; None if nothing is."""
     if len(answer.token_ids) > count:
         return InvalidDistributionError("proposal", f"has more than {count} tokens", limit=count)
     if (size := answer.proposal.ByteSize()) > MAX_PROPOSAL_BYTES:

@@ -1,4 +1,4 @@
-"""How one round went, for those who want to see it: plain numbers, which hold on to no message."""
+"""A report of one round for clients: plain numbers that keep no message alive."""
 
 from dataclasses import dataclass
 
@@ -8,19 +8,19 @@ from coordinator.peers import CallTimes
 
 @dataclass(frozen=True, kw_only=True)
 class RoundReport:
-    """What was proposed, how likely both models found it, and when each was at work."""
+    """The proposed tokens, their probabilities in both models, and the times of the calls."""
 
     step: int
     arrival: float
-    """When the request came in, by time.perf_counter as all moments are."""
+    """When the request arrived, by time.perf_counter as all moments here."""
     token_ids: tuple[int, ...]
     """Proposed tokens."""
     path: tuple[int, ...]
-    """Which of them were accepted."""
+    """Indices of the accepted tokens."""
     target_probabilities: tuple[float, ...]
-    """Of the proposed tokens; empty if the target did not say."""
+    """Of the proposed tokens; empty if the target sent none."""
     draft_probabilities: tuple[float, ...]
-    """The same; empty, too, where no distributions were sent."""
+    """Of the proposed tokens; also empty if the draft sent no distributions."""
     draft: CallTimes | None
     """None without a proposed token."""
     verify: CallTimes
@@ -28,7 +28,7 @@ class RoundReport:
 
     @classmethod
     def of(cls, judged: Round, arrival: float) -> "RoundReport":
-        """Of a round that has its verdict."""
+        """The report of a round that has its verdict."""
         proposed, verdict = judged.proposed, judged.judged
         return cls(
             step=judged.step,

@@ -1,27 +1,27 @@
-"""Stop strings: finding them across token borders, and holding back what may become one."""
+"""Stop strings: finds them across token borders and holds back text that may become one."""
 
 from collections.abc import Sequence
 
 
 class StopStrings:
-    """Lets text through up to the first stop string.
+    """Passes text on up to the first stop string.
 
-    The stop string that is complete first wins; of several that end at the same character, the longest. So the
-    outcome depends on the text alone, not on how it was cut into pieces.
+    The stop string that is complete first wins; of several that end at the same character, the longest. So the result
+    depends on the text alone, not on how it was split into pieces.
     """
 
     def __init__(self, stop_strings: Sequence[str]):
         self._stop_strings = tuple(stop_strings)
         self._held = ""
         self._exempt_length = 0
-        """Characters at the front of the held text within which a stop string may be complete."""
+        """Characters at the start of the held text where a complete stop string does not count."""
         self.is_stopped = False
 
     def push(self, text: str, *, may_stop: bool = True) -> str:
-        """The text that is certain to be before any stop string. Nothing comes after `is_stopped`.
+        """Adds text and returns what is certainly before any stop string; empty once `is_stopped`.
 
-        A stop string that is complete while it may not stop is text like any other; one that has only begun counts
-        when it is completed later.
+        A stop string that is completed while `may_stop` is False is ordinary text; one that has only begun counts when
+        it is completed later.
         """
         if self.is_stopped:
             return ""
@@ -38,7 +38,7 @@ class StopStrings:
         return piece
 
     def flush(self) -> str:
-        """What was held back and did not become a stop string."""
+        """The held text that did not become a stop string."""
         piece = "" if self.is_stopped else self._held
         self._held = ""
         return piece
@@ -49,11 +49,11 @@ class StopStrings:
         return min(found)[1] if found else None
 
     def _find(self, stop: str) -> int:
-        """Where the stop string first begins so that it ends beyond what is exempt; -1 if nowhere."""
+        """Where the stop string first begins and ends after the exempt characters; -1 if nowhere."""
         return self._held.find(stop, max(self._exempt_length - len(stop) + 1, 0))
 
     def _held_length(self) -> int:
-        """Length of the longest end of the held text with which a stop string begins."""
+        """Length of the longest suffix of the held text that is a prefix of a stop string."""
         longest = min(max(map(len, self._stop_strings), default=0) - 1, len(self._held))
         ends = (self._held[len(self._held) - length :] for length in range(longest, 0, -1))
         return next((len(end) for end in ends if any(stop.startswith(end) for stop in self._stop_strings)), 0)

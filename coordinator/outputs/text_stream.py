@@ -1,4 +1,4 @@
-"""Token ids to text, piece by piece, without ever showing half a character."""
+"""Decodes token ids to text piece by piece, in whole characters."""
 
 from collections.abc import Sequence
 
@@ -6,25 +6,25 @@ from coordinator.requests.tokenizer import Tokenizer
 
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 CONTEXT_LENGTH = 6
-"""Tokens of the prompt that are decoded with the output: decoders drop a space at the beginning of what they get."""
+"""Tokens of the prompt that are decoded with the output: decoders drop a leading space."""
 
 
 class TextStream:
     """Decodes a growing list of tokens.
 
-    The pieces add up to the decoding of all tokens, read as a continuation of `context_ids`, special tokens
-    left out. A piece ends where a character ends: bytes that may still become one are held back.
+    The pieces add up to the text of all tokens as a continuation of `context_ids`, without special tokens. A piece ends
+    where a character ends: incomplete bytes are held back.
     """
 
     def __init__(self, tokenizer: Tokenizer, context_ids: Sequence[int] = ()):
         self._tokenizer = tokenizer
         self._window = list(context_ids)[-CONTEXT_LENGTH:]
-        """Tokens whose text was given out last, then those whose text is still to come."""
+        """Tokens whose text was returned last, then those whose text is still to come."""
         self._given_count = len(self._window)
         self._given = tokenizer.decode(self._window)
 
     def push(self, token_id: int) -> str:
-        """The text that has become certain with one more token."""
+        """Adds a token and returns the text that is now final."""
         self._window.append(token_id)
         text = self._tokenizer.decode(self._window)
         if text.endswith(REPLACEMENT) or text == self._given:
@@ -46,9 +46,9 @@ class TextStream:
         return piece
 
     def _beyond_given(self, text: str) -> str:
-        """The part of the window's text that is new: all behind what was given out.
+        """The part of the window's text that is new.
 
-        Where the prompt ended within a character, that has turned from a replacement into the whole character.
+        If the prompt ended within a character, its replacement character has now become the whole character.
         """
         if text.startswith(self._given):
             return text[len(self._given) :]

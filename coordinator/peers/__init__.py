@@ -1,7 +1,8 @@
-"""The model services behind their addresses, and the sequences of requests there, which go on when an instance fails.
+"""Connections to draft and target instances, and the sequences there, which survive the failure of an instance.
 
-A pool finds the instances of a service. Each has a link, which follows its health, compares it with the pair before it
-is used, and speaks to it through a peer. A session is one sequence, and goes from one instance to another as they fail.
+A pool finds the instances of a service. Each instance has a link: it follows the health checks, compares the instance
+with the pair before use, and calls it through a peer. A session is one sequence; it moves to another instance if its
+own fails.
 """
 
 from coordinator.peers.answers import CallTimes, Proposed, Scores, Verdict

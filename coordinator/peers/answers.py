@@ -1,4 +1,4 @@
-"""What the model services answer, as plain data. The wire counts microseconds; here and above all times are seconds."""
+"""Answers of the model services as plain data. Messages count microseconds; here times are in seconds."""
 
 import time
 from collections.abc import Sequence
@@ -15,20 +15,20 @@ class CallTimes(NamedTuple):
     started_at: float
     """When the call was made, by time.perf_counter."""
     elapsed: float
-    """From the call to the answer, as seen from here."""
+    """From the call to the answer, measured by the coordinator."""
     queue: float
     compute: float
     rollback: float = 0.0
-    """What the cache took to drop tokens that were rolled back."""
+    """Time that the cache took to roll back tokens."""
 
     @property
     def outside(self) -> float:
-        """What was not computation: the way, the queue, the rollback."""
+        """Time that was not computation: network, queue, rollback."""
         return max(self.elapsed - self.compute, 0.0)
 
 
 class SaysTimes(Protocol):
-    """An answer of either service."""
+    """The times in an answer of either service."""
 
     @property
     def compute_time_us(self) -> int: ...
@@ -39,7 +39,7 @@ class SaysTimes(Protocol):
 
 
 def call_times(started_at: float, answer: SaysTimes) -> CallTimes:
-    """Of a call that was made at `started_at` and is answered now. Whatever a service says, it took no longer."""
+    """Times of a call made at `started_at` and answered now. The service's own times are cut to the elapsed time."""
     elapsed = time.perf_counter() - started_at
     return CallTimes(
         started_at=started_at,
@@ -55,10 +55,10 @@ class Proposed:
     """The draft's answer to one round."""
 
     proposal: proposal_pb2.Proposal
-    """Passed on unopened; only its token ids are looked at."""
+    """Passed on to the target unchanged; only its token ids are read."""
     times: CallTimes
     is_usual: bool = True
-    """Whether it took as long as others do: it opened nothing, and had few tokens to catch up."""
+    """Whether its time is typical: no sequence was opened for it, and the draft had few tokens to catch up."""
 
     @property
     def token_ids(self) -> Sequence[int]:
@@ -70,7 +70,7 @@ class Verdict:
     """The target's answer to one round."""
 
     path: tuple[int, ...]
-    """The accepted tokens, as indices into the proposal, each behind the one before: 0, 1, ... for a chain."""
+    """The accepted tokens, as indices into the proposal, in order: 0, 1, ... for a chain."""
     next_token_id: int
     times: CallTimes
     batch_token_count: int = 1
@@ -78,13 +78,13 @@ class Verdict:
     logprobs: Sequence[logprobs_pb2.TokenLogprobs] = ()
     """One entry for each committed token, if the sequence was opened with logprobs."""
     target_probabilities: Sequence[float] = ()
-    """Of the proposed tokens, if asked for."""
+    """Of the proposed tokens, if requested."""
     draft_probabilities: Sequence[float] = ()
-    """The same; empty, too, where no distributions were sent."""
+    """Of the proposed tokens; also empty if the draft sent no distributions."""
     features: features_pb2.Features | None = None
-    """Of the target's layers, for a drafter that reads them; None if it sent none."""
+    """Features from the target's layers, for a drafter that reads them; None if it sent none."""
     proposal: proposal_pb2.Proposal | None = None
-    """For the next round, from a target that drafts itself; None if it does not."""
+    """A proposal for the next round, from a target that drafts itself; else None."""
 
     @property
     def accepted_count(self) -> int:
@@ -92,18 +92,18 @@ class Verdict:
 
 
 def accepted_path(answer: target_service_pb2.VerifyProposalResponse, drafted_count: int) -> tuple[int, ...]:
-    """The indices of the accepted tokens. Raises SpecpairError if they do not fit a proposal of so many tokens."""
+    """Indices of the accepted tokens. Raises SpecpairError if they do not fit `drafted_count` proposed tokens."""
     if answer.accepted_count > drafted_count:
         raise SpecpairError(f"the target accepted {answer.accepted_count} of {drafted_count} tokens")
     path = tuple(range(answer.accepted_count))
     if answer.accepted_path and tuple(answer.accepted_path) != path:  # an older target sends none
-        raise SpecpairError(f"the target accepted {list(answer.accepted_path)}, which is no path of a chain")
+        raise SpecpairError(f"the target accepted {list(answer.accepted_path)}, which is not a path of a chain")
     return path
 
 
 @dataclass(frozen=True, kw_only=True)
 class Scores:
-    """How likely the target finds each token of a text."""
+    """The target's logprobs for the tokens of a text."""
 
     instance_id: str
     logprobs: Sequence[logprobs_pb2.TokenLogprobs]

@@ -1,4 +1,4 @@
-"""Waiting between tries, up to a deadline."""
+"""Back-off: waits between retries, up to a deadline."""
 
 import logging
 
@@ -14,10 +14,10 @@ logger = logging.getLogger(__name__)
 
 
 class Backoff:
-    """One run of tries against one peer."""
+    """The retries of one call to one peer."""
 
     def __init__(self, name: str, deadline: Deadline, news: News | None = None):
-        """`news` may end a pause early: something is different, so the next try may succeed."""
+        """`news` may end a pause early: something has changed, so the next try may succeed."""
         self._name = name
         self.deadline = deadline
         self._patience = deadline.remaining
@@ -27,8 +27,8 @@ class Backoff:
     async def pause(self, error: SpecpairError) -> None:
         """Waits before the next try after `error`.
 
-        When no time is left for one, raises PeerUnavailableError, which tells nothing of the network, or `error` itself
-        if the peer answered but is full.
+        If no time is left, raises `error` itself if the peer answered that it is full, else PeerUnavailableError
+        without details of the network.
         """
         self.check(error)
         await self._news.wait(min(POLICY.pause(self._failure_count), self.deadline.remaining))
@@ -40,6 +40,6 @@ class Backoff:
         if self.deadline.is_over:
             if isinstance(error, CapacityExhaustedError):
                 raise error
-            logger.warning("giving the %s up: %s", self._name, error.message)
+            logger.warning("gave up on the %s: %s", self._name, error.message)
             message = f"the {self._name} could not be reached within {round(self._patience, 3):g} s"
             raise PeerUnavailableError(message, peer=self._name) from error

@@ -1,4 +1,4 @@
-"""A circuit breaker: a peer that failed is left alone, longer each time, and then tried again by a single call."""
+"""A circuit breaker: stops calls to a failed peer, longer each time, then tries it again with a single call."""
 
 import time
 from collections.abc import Callable
@@ -7,10 +7,10 @@ from specpair.rpc.retry import RetryPolicy
 
 
 class Breaker:
-    """Closed while calls succeed. Times are in seconds.
+    """A circuit breaker, closed while calls succeed. Times are in seconds.
 
     After a failure it is open for `cooldown`, twice as long after each further one, up to 32 times. Then one call is
-    admitted as a trial, and no other for `trial_time` or until it is known how that one ended.
+    admitted as a trial, and no other until the trial has ended or `trial_time` has passed.
     """
 
     def __init__(self, cooldown: float, trial_time: float, clock: Callable[[], float] = time.monotonic):
@@ -23,16 +23,16 @@ class Breaker:
 
     @property
     def is_closed(self) -> bool:
-        """Whether the last call succeeded, as far as is known."""
+        """Whether the last finished call succeeded."""
         return self._failure_count == 0
 
     @property
     def may_admit(self) -> bool:
-        """Whether `admit` would say yes now."""
+        """Whether `admit` would return True now."""
         return self.is_closed or self._clock() >= self._open_until
 
     def admit(self) -> bool:
-        """Whether a call may be made now; of those that come after a pause the first alone."""
+        """Whether a call may be made now; after a pause only the first one."""
         if not self.may_admit:
             return False
         if not self.is_closed:
@@ -45,7 +45,7 @@ class Breaker:
         self._failure_count, self._is_trying = 0, False
 
     def fail(self) -> None:
-        """A call was not. Calls that were under way beside the first one to fail change nothing any more."""
+        """A call failed. Further failures of calls that were under way at the first one change nothing."""
         if self.is_closed or self._is_trying:
             self._open_until = self._clock() + self._cooldown.longest_pause(self._failure_count)
             self._failure_count += 1

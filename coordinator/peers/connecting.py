@@ -1,4 +1,4 @@
-"""The services of a pair, as its configuration names them."""
+"""Connects to the services of a pair as configured."""
 
 import logging
 from collections.abc import AsyncIterator
@@ -15,14 +15,14 @@ from coordinator.peers.targets import TargetLink, Targets
 from specpair.errors import PeerUnavailableError
 
 TARGET_COOLDOWN = 1.0
-"""Seconds that a target which did not answer is left alone, if there is another."""
+"""Seconds without calls to a target that did not answer, if there is another."""
 
 logger = logging.getLogger(__name__)
 
 
 @asynccontextmanager
 async def connect_targets(config: CoordinatorConfig) -> AsyncIterator[Targets]:
-    """The targets, one of which is there. Raises what Pool.wait_until_there does, and InvalidFieldError for
+    """The targets, once one is available. Raises what Pool.wait_until_there does, and InvalidFieldError for
     certificates and tokens that cannot be used."""
     async with _targets(config).watched() as targets:
         await targets.wait_until_there(config.startup_timeout)
@@ -31,9 +31,9 @@ async def connect_targets(config: CoordinatorConfig) -> AsyncIterator[Targets]:
 
 @asynccontextmanager
 async def connect_drafts(config: CoordinatorConfig, model: TargetModel) -> AsyncIterator[Drafts | None]:
-    """The drafts for targets of this model, whether one is there in time or not; None if there shall be none.
+    """The drafts for targets of this model, whether or not one is available in time; None if none is configured.
 
-    Raises VocabularyMismatchError if one is not of the pair.
+    Raises VocabularyMismatchError if a draft does not fit the pair.
     """
     if not config.draft_addresses:
         yield None

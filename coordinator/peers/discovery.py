@@ -1,4 +1,4 @@
-"""Addresses as they are configured, and the hosts behind them."""
+"""Resolves configured addresses to hosts."""
 
 import asyncio
 import socket
@@ -8,7 +8,7 @@ from specpair.rpc.addresses import join_address
 
 
 async def resolve(address: str) -> frozenset[str]:
-    """The `host:port` behind a configured address. Raises OSError if the name is not known at present."""
+    """The `host:port` of each instance at a configured address. Raises OSError if the name cannot be resolved."""
     if not address.startswith(DNS_PREFIX):
         return frozenset([address])
     host, _, port = address.removeprefix(DNS_PREFIX).rpartition(":")

@@ -1,4 +1,4 @@
-"""One call for a proposal, with all that may be needed before it."""
+"""One call for a proposal, with the opening that it may need."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class DraftCall:
-    """What a draft is asked, and where what comes of it is noted."""
+    """The arguments of one call to a draft, and the objects that record its outcome."""
 
     opening: DraftOpening
     trial: DraftTrial
@@ -32,7 +32,7 @@ class DraftCall:
     min_confidence: float = 0.0
 
     async def answer(self) -> Proposed | None:
-        """The draft's answer; None if it has none to give."""
+        """The draft's answer; None if the call failed."""
         is_catching_up = not self.opening.is_usual(len(self.history))
         start = time.monotonic()
         try:
@@ -56,9 +56,7 @@ class DraftCall:
                     return await self._ask()
                 except LOST as error:
                     self.recoveries[Recovery.REOPENED] += 1
-                    logger.info(
-                        "opening the draft again: %s", error.message, extra={"sequence_id": opening.sequence_id}
-                    )
+                    logger.info("reopening at the draft: %s", error.message, extra={"sequence_id": opening.sequence_id})
             await opening.reopen(self.link, self.history)
             return await self._ask()
 

@@ -1,4 +1,4 @@
-"""The opening of one sequence at a draft, which is done on the side: no token waits for it."""
+"""Opens one sequence at a draft in the background: no token waits for it."""
 
 import asyncio
 import logging
@@ -10,36 +10,36 @@ from coordinator.peers.openings import Openings
 from specpair.errors import SpecpairError
 
 MOST_USUAL_BACKLOG = 32
-"""Committed tokens that the draft feeds beside its steps at little cost."""
+"""Committed tokens that the draft can feed along with its steps at little cost."""
 
 logger = logging.getLogger(__name__)
 
 
 class DraftOpening:
-    """Where the sequence is, by which name, and how much of it is held there."""
+    """The draft that holds the sequence, its name there, and how many tokens are held."""
 
     def __init__(self, openings: Openings[DraftLink], within: Callable[[], float]):
-        """`within` says what a call may take now, in seconds."""
+        """`within` returns the timeout of a call made now, in seconds."""
         self.sequence_id = openings.sequence_id
         self.link: DraftLink | None = None
         """Where the sequence is, or is being opened."""
         self.name = ""
-        """What it is called there; empty before it is opened."""
+        """Its name there; empty before it is opened."""
         self.held_length = 0
-        """Committed tokens that the draft holds; 0 if it has to be opened."""
+        """Committed tokens that the draft holds; 0 if the sequence has to be opened."""
         self.lock = asyncio.Lock()
-        """Held by the call under way: a sequence is not forked in the middle of one."""
+        """Held during a call, so that the sequence is not forked in the middle of one."""
         self._openings = openings
         self._within = within
         self._was_opened = False
-        """Whether it was opened since the last proposal."""
+        """Whether the sequence was opened since the last proposal."""
         self._task: asyncio.Task[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
-        """Those under way, also at drafts that the sequence has left."""
+        """Openings under way, also at drafts that the sequence has left."""
 
     @property
     def is_under_way(self) -> bool:
-        """Whether it was started, and nobody has asked yet what came of it."""
+        """Whether an opening was started and its result not yet taken."""
         return self._task is not None
 
     @property
@@ -48,21 +48,21 @@ class DraftOpening:
 
     @property
     def is_ready(self) -> bool:
-        """Whether a proposal need not wait for it; one that failed shows in the proposal."""
+        """Whether a proposal need not wait for the opening. A failed opening shows in the proposal."""
         return self.held_length > 0 or (self._task is not None and self._task.done())
 
     def is_usual(self, length: int) -> bool:
-        """Whether a proposal behind so many tokens costs what others do, with few tokens to catch up."""
+        """Whether a proposal after `length` tokens has a typical cost: no opening, few tokens to catch up."""
         return not self._was_opened and length - self.held_length <= MOST_USUAL_BACKLOG
 
     def enter(self, link: DraftLink) -> None:
-        """The sequence is going to be at this draft, and no longer where it was."""
+        """Moves the sequence to this draft; it leaves the previous one."""
         self._leave()
         self.link, self.name, self.held_length, self._task = link, "", 0, None
         link.sequence_count += 1
 
     def start(self, link: DraftLink, history: Sequence[int], original: "DraftOpening | None") -> None:
-        """Opens the sequence on the side, as a copy of another's prompt if there is one."""
+        """Opens the sequence in the background, as a fork of the original's prompt if there is one."""
         work = self._open(link, history) if original is None else self._fork(link, original, history)
         self._task = asyncio.create_task(work)
         self._tasks.add(self._task)
@@ -70,35 +70,35 @@ class DraftOpening:
         self._task.add_done_callback(_retrieve)
 
     async def finish(self) -> None:
-        """Waits for what `start` began; a wait that is cancelled leaves it going on."""
+        """Waits for the opening; cancelling the wait does not cancel the opening."""
         task = self._task
         if task is None:
             return
         try:
             await asyncio.shield(task)
         except LOST as error:
-            logger.debug("opening at the draft failed: %s", error.message)
+            logger.debug("opening the sequence at the draft failed: %s", error.message)
         finally:
             if task.done():
                 self._task = None
 
     async def reopen(self, link: DraftLink, history: Sequence[int]) -> None:
-        """Closes what is there and opens the sequence again."""
+        """Closes what the draft holds and opens the sequence again."""
         self.held_length = 0
         await self._openings.end_at(link, self._within())
         await self._open(link, history)
 
     def use(self) -> None:
-        """A proposal is asked for: what was opened before it is no excuse for the next one."""
+        """Notes a proposal: after it, an earlier opening no longer makes the cost untypical."""
         self._was_opened = False
 
     async def close(self) -> None:
-        """Gives the blocks back."""
+        """Closes the sequence, which frees its cache blocks."""
         try:
             if self._task is not None:
                 await self._task
         except SpecpairError as error:
-            logger.debug("opening at the draft failed: %s", error.message)
+            logger.debug("opening the sequence at the draft failed: %s", error.message)
         async with self.lock:
             self._leave()
             await self._openings.end()
@@ -114,7 +114,7 @@ class DraftOpening:
         self._note_held(name, len(history))
 
     async def _fork(self, link: DraftLink, original: "DraftOpening", prompt: Sequence[int]) -> None:
-        """Opens the sequence as a copy of another's prompt; by itself if that is not to be had."""
+        """Opens the sequence as a fork of another's prompt; if that fails, opens it by itself."""
         name = self._begin(link)
         try:
             await original.finish()
@@ -127,20 +127,20 @@ class DraftOpening:
                 await self.reopen(link, prompt)
 
     def _begin(self, link: DraftLink) -> str:
-        """The name of a new opening, which is the one that counts unless the sequence has gone elsewhere."""
+        """The name of a new opening. It becomes the current one unless the sequence has moved elsewhere."""
         name = self._openings.begin(link)
         if link is self.link:
             self.name = name
         return name
 
     def _note_held(self, name: str, length: int) -> None:
-        """An opening is done; unless it took so long that another one counts."""
+        """Notes a finished opening, unless a newer one is current."""
         if name == self.name:
             self.held_length = length
             self._was_opened = True
 
 
 def _retrieve(task: asyncio.Task[None]) -> None:
-    """Marks an error as seen: whoever needs the task meets it there."""
+    """Marks an error as retrieved: the code that awaits the task gets it as well."""
     if not task.cancelled():
         task.exception()

@@ -27,9 +27,9 @@ class DraftPeer(ModelPeer):
         within: float,
         min_confidence: float = 0.0,
     ) -> Proposed:
-        """Proposes up to `count` tokens behind `base_length` tokens that the draft holds and `appended` ones.
+        """Proposes up to `count` tokens after the `base_length` tokens that the draft holds and the `appended` ones.
 
-        It stops behind tokens to which it gives together a probability below `min_confidence`.
+        The draft stops once its tokens together have a probability below `min_confidence`.
         """
         request = draft_service_pb2.ProposeTokensRequest(
             sequence_id=sequence_id,

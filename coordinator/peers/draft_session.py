@@ -1,4 +1,4 @@
-"""One sequence at a draft, which may fail at any time without harm."""
+"""One sequence at a draft. The draft may fail at any time without harm to the output."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -16,7 +16,7 @@ from specpair.options import SequenceOptions
 
 
 class DraftSession:
-    """Gets proposals, or None: then the round goes without. A draft that fails is left for another, if there is one."""
+    """Gets proposals, or None for a round without one. If its draft fails, it moves to another, if there is one."""
 
     def __init__(
         self,
@@ -28,8 +28,8 @@ class DraftSession:
         cooldown: float,
         deadline: Deadline = NEVER,
     ):
-        """A proposal is waited for `timeout` seconds, unless the client's `deadline` is sooner; after a failure of its
-        own the sequence goes without for `cooldown` seconds."""
+        """A proposal has a timeout of `timeout` seconds, less if the client's `deadline` is sooner. After a failure of
+        its own the sequence has no proposals for `cooldown` seconds."""
         self._drafts = drafts
         self._deadline = deadline
         self._trial = DraftTrial(sequence_id, timeout, cooldown, deadline)
@@ -37,9 +37,9 @@ class DraftSession:
         self._opening = DraftOpening(openings, lambda: self._trial.within)
 
     def start(self, history: Sequence[int], original: "DraftSession | None" = None) -> bool:
-        """Opens the sequence on the side, as a copy of another's prompt if that one was opened.
+        """Opens the sequence in the background, as a fork of the original's prompt if that one was opened.
 
-        No token waits for the draft. Returns whether it could be asked.
+        No token waits for the draft. Returns whether the opening could be started.
         """
         if self._opening.is_under_way:
             return True
@@ -55,7 +55,7 @@ class DraftSession:
 
     @property
     def is_ready(self) -> bool:
-        """Whether a proposal need not wait for an opening; one that failed shows in the proposal."""
+        """Whether a proposal need not wait for an opening. A failed opening shows in the proposal."""
         return self._opening.is_ready
 
     @property
@@ -64,7 +64,7 @@ class DraftSession:
         return self._drafts.info is not None
 
     def room(self, length: int) -> int:
-        """Most tokens that the draft can propose behind `length` tokens."""
+        """The largest number of tokens that the draft can propose after `length` tokens."""
         link = self._opening.link
         if link is not None and link.info is not None:
             return link.room(length)
@@ -73,12 +73,12 @@ class DraftSession:
     async def propose(
         self, step: int, history: Sequence[int], count: int, min_confidence: float = 0.0
     ) -> Proposed | None:
-        """Up to `count` tokens behind the history; None if no draft has any to give at present."""
+        """Up to `count` proposed tokens after the history; None if no draft can propose now."""
         link = self._choose(history)
         if link is None or self._trial.is_quiet or self._deadline.is_over:
             return None
         self._enter(link)
-        count = min(count, link.room(len(history)))  # another draft may be a shorter one
+        count = min(count, link.room(len(history)))  # another draft may have a shorter context
         if count <= 0:
             return None
         call = DraftCall(
@@ -98,7 +98,7 @@ class DraftSession:
         return None
 
     def leave_alone(self, error: SpecpairError) -> None:
-        """After a failure of this sequence alone: for the cool-down, or for good if its tokens are no good there."""
+        """Stops asking after a failure of this sequence alone: for the cool-down, or for good if it is refused."""
         self._trial.leave_alone(error)
 
     async def close(self) -> None:
@@ -107,12 +107,12 @@ class DraftSession:
         await self._opening.close()
 
     def _choose(self, history: Sequence[int]) -> DraftLink | None:
-        """The draft to ask: the one that has the sequence as long as that may be asked, else another."""
+        """The draft to ask: the one that holds the sequence if it is usable, else another."""
         link = self._opening.link
         return link if link is not None and link.is_usable else self._drafts.choose(history)
 
     def _enter(self, link: DraftLink) -> None:
-        """The sequence is going to be at this draft."""
+        """Moves the sequence to this draft."""
         if link is self._opening.link:
             return
         if self._opening.link is not None:

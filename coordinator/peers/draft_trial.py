@@ -1,4 +1,4 @@
-"""What a sequence makes of a draft's failures: whom it blames, how long it goes without, and how it tries again."""
+"""How a sequence handles a draft's failures: whether they count against the draft, the cool-down, and the retry."""
 
 import asyncio
 import logging
@@ -15,14 +15,14 @@ logger = logging.getLogger(__name__)
 
 
 class DraftTrial:
-    """A draft that did not answer in time is tried again on the side: no round waits for it a second time.
+    """A draft that did not answer in time is retried in the background: no round waits for it a second time.
 
-    What such a trial proposes is dropped, whatever it is. Times are in seconds.
+    The proposal of such a trial is always dropped. Times are in seconds.
     """
 
     def __init__(self, sequence_id: str, timeout: float, cooldown: float, deadline: Deadline):
-        """A call may take `timeout`, unless the client's `deadline` is sooner; after a failure of its own the sequence
-        goes without for `cooldown`."""
+        """A call has the timeout `timeout`, less if the client's `deadline` is sooner. After a failure of its own the
+        sequence has no proposals for `cooldown`."""
         self._sequence_id = sequence_id
         self._timeout = timeout
         self._cooldown = cooldown
@@ -30,23 +30,23 @@ class DraftTrial:
         self._excused = RetryPolicy(first=max(cooldown, timeout))
         """Pauses after an excused failure."""
         self._excuse_count = 0
-        """Times that a draft was not blamed for an answer that did not come, since the last one that did."""
+        """Timeouts that did not count against the draft, since the last answer."""
         self._quiet_until = 0.0
         self._task: asyncio.Task[Any] | None = None
 
     @property
     def within(self) -> float:
-        """What a call may take."""
+        """The timeout of a call made now."""
         return self._deadline.at_most(self._timeout)
 
     @property
     def is_quiet(self) -> bool:
-        """Whether no draft is to be asked now."""
+        """Whether the sequence is in its cool-down: no draft is to be asked."""
         return time.monotonic() < self._quiet_until
 
     @property
     def is_needed(self) -> bool:
-        """Whether a round does not wait for the draft before one call on the side succeeded."""
+        """Whether a background call has to succeed before a round waits for the draft again."""
         return self._excuse_count > 0
 
     @property
@@ -54,11 +54,11 @@ class DraftTrial:
         return self._task is not None and not self._task.done()
 
     def start(self, call: Coroutine[Any, Any, object]) -> None:
-        """Makes one call on the side."""
+        """Makes one call in the background."""
         self._task = asyncio.create_task(call)
 
     def cancel(self) -> None:
-        """No round waits for it, nor is another draft blamed for its time."""
+        """Cancels the background call."""
         if self._task is not None:
             self._task.cancel()
 
@@ -67,16 +67,16 @@ class DraftTrial:
         self._excuse_count = 0
 
     def leave_alone(self, error: SpecpairError) -> None:
-        """After a failure of this sequence alone: for the cool-down, or for good if its tokens are no good there."""
+        """Stops asking after a failure of this sequence alone: for the cool-down, or for good if it is refused."""
         logger.warning("the draft failed: %s", error.message, extra={"sequence_id": self._sequence_id})
         is_final = isinstance(error, InvalidFieldError) and not isinstance(error, InvalidDistributionError)
         self._quiet_until = float("inf") if is_final else time.monotonic() + self._cooldown
 
     def give_up(self, link: DraftLink, start: float, *, is_catching_up: bool) -> None:
-        """No proposal in time since `start`.
+        """Handles a timeout of a call made at `start`.
 
-        A draft that had a long text to read first is slow with this sequence alone, if it answers others meanwhile; if
-        there are none, that is believed once. The next pause of the sequence is twice as long.
+        A draft that had a long text to read is slow with this sequence alone if it answered other calls meanwhile, or
+        if this is the first such timeout. Then only the sequence pauses, twice as long each time.
         """
         error = PeerUnavailableError(f"no proposal within {self._timeout:g} s")
         is_alive = link.answered_at > start or not self._excuse_count
@@ -88,6 +88,6 @@ class DraftTrial:
             self.blame(link, error)
 
     def blame(self, link: DraftLink, error: SpecpairError) -> None:
-        """The draft did not answer; that of a client who has no more time to wait proves nothing."""
+        """Counts a failure against the draft, unless the client's deadline has passed: then it proves nothing."""
         if not self._deadline.is_over:
             link.fail(error)

@@ -1,4 +1,4 @@
-"""The drafts as the coordinator knows them: one, and all."""
+"""The link to one draft, and the pool of all drafts."""
 
 import asyncio
 
@@ -16,7 +16,7 @@ from specpair.options import Drafter
 
 
 class DraftLink(Link[DraftPeer]):
-    """A draft that may come and go. A process is used only after its vocabulary was compared with the target's."""
+    """The link to a draft, which may come and go. A process is used only once its vocabulary matches the target's."""
 
     name = "draft"
 
@@ -25,34 +25,34 @@ class DraftLink(Link[DraftPeer]):
         self._target = target
 
     async def confirm(self, instance_id: str, within: float) -> None:
-        """Raises PeerUnavailableError at once for a process other than the one checked: no token waits for it."""
+        """Raises PeerUnavailableError at once if the process is not the checked one: no token waits for a check."""
         if self.info is None or instance_id != self.info.instance_id:
             self.want_check()
             raise PeerUnavailableError("the draft was restarted and is being checked")
 
     def room(self, length: int) -> int:
-        """Most tokens that it can propose behind `length` tokens."""
+        """The largest number of tokens that the draft can propose after `length` tokens."""
         info = self.info
         return 0 if info is None else min(info.max_num_speculative_tokens, info.max_model_len - length - 1)
 
     async def _compare(self, info: ModelInfo) -> None:
         target = self._target
-        assert target.info is not None, "the target is there first"
+        assert target.info is not None, "the target is checked first"
         files = None if has_no_model(info) else await self.peer.tokenizer_files(CALL_TIMEOUT)
         tokenizer = None if files is None else await asyncio.to_thread(Tokenizer, files)
         await asyncio.to_thread(check_vocabularies, tokenizer, target.tokenizer, info, target.info)
 
 
 class Drafts(Pool[DraftLink]):
-    """All drafts. They need not be alike: each is compared with the target by itself."""
+    """All drafts. They may differ: each is compared with the target by itself."""
 
     @property
     def info(self) -> ModelInfo | None:
-        """Of the first one that was checked; None while there is none."""
+        """Of the first checked draft; None while there is none."""
         return next(iter(self._infos()), None)
 
     @property
     def own_drafter(self) -> Drafter | None:
-        """What proposes unless a request says otherwise, as far as that is known."""
+        """The default drafter; None while unknown."""
         info = self.info
         return info.drafters[0] if info is not None and info.drafters else None

@@ -1,4 +1,4 @@
-"""How a call to a model service can fail, in words of our own."""
+"""The ways in which a call to a model service can fail, as SpecpairErrors."""
 
 import asyncio
 from collections.abc import Iterator
@@ -19,16 +19,17 @@ from specpair.errors import (
 from specpair.rpc.status import TRANSPORT_CODE, peer_errors
 
 LOST = (SequenceNotFoundError, BaseLengthMismatchError, StaleStepError, ConflictingBodyError)
-"""The peer stands elsewhere than thought: the sequence is opened again from the history."""
+"""The peer's state of the sequence differs from the expected one: the sequence is reopened from the history."""
 AWAY = (PeerUnavailableError, ShuttingDownError)
 """The peer cannot be reached at present."""
 
 
 @contextmanager
 def known_failures() -> Iterator[None]:
-    """Turns a peer's errors into ours. One that refuses our token is away: it is no fault of our client.
+    """Turns a peer's errors into SpecpairErrors. A peer that refuses our token counts as unavailable: the client is not
+    at fault.
 
-    So is one whose channel was closed under the call, which grpc.aio tells by cancelling it.
+    A peer whose channel was closed during the call counts so as well; grpc.aio reports that by cancelling the call.
     """
     try:
         with peer_errors():
@@ -45,10 +46,10 @@ def known_failures() -> Iterator[None]:
 
 
 def is_out_of_time(error: SpecpairError) -> bool:
-    """Whether a call only took too long: the peer keeps what it has come to, and the same call goes on there."""
+    """Whether a call only timed out: the peer keeps its progress, and a repeated call continues it."""
     return "timeout" in error.metadata or error.metadata.get(TRANSPORT_CODE) == grpc.StatusCode.DEADLINE_EXCEEDED.name
 
 
 def is_refusal(error: SpecpairError) -> bool:
-    """Whether the peer answered that it does not know our token."""
+    """Whether the peer refused our token."""
     return error.metadata.get(TRANSPORT_CODE) == UnauthenticatedError.reason

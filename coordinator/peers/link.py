@@ -1,4 +1,4 @@
-"""One process of a model service as the coordinator knows it: whether it is there, checked, and how busy it is."""
+"""The state of one instance of a model service: whether it serves, is checked, and how busy it is."""
 
 import asyncio
 import logging
@@ -19,7 +19,7 @@ from specpair.rpc.retry import RetryPolicy
 CALL_TIMEOUT = 10.0
 RECONNECTING = RetryPolicy(first=0.1, most_doublings=0)
 REFUSED = RetryPolicy(first=10.0, most_doublings=0)
-"""Before a process whose tokens are others is looked at again."""
+"""The pause before a refused process is checked again."""
 REFUSED_HINT = "it refuses our token; see --peer-token-file"
 
 PeerT = TypeVar("PeerT", bound=ModelPeer)
@@ -28,26 +28,26 @@ logger = logging.getLogger(__name__)
 
 
 class Link(ABC, Generic[PeerT]):
-    """What is behind one address. Processes may come and go there; each is compared before it is used."""
+    """The instance at one address. Its process may be replaced; each new one is compared with the pair before use."""
 
     name: str
-    """draft or target, as the log calls it."""
+    """draft or target, for the log."""
 
     def __init__(self, peer: PeerT, breaker: Breaker, news: News):
-        """`news` is told of every change of `is_usable`, but for the end of a pause after a failure."""
+        """`news` announces every change of `is_usable`, except the end of a pause after a failure."""
         self.peer = peer
         self.breaker = breaker
         self.info: ModelInfo | None = None
-        """Facts of the process that was checked; None while there is none."""
+        """Information about the checked process; None while there is none."""
         self.refusal: VocabularyMismatchError | None = None
-        """Why the process there is not used; None while nothing speaks against it."""
+        """Why the process is not used; None if it is not refused."""
         self.sequence_count = 0
         """Sequences that were placed here and are not closed."""
         self._news = news
         self._is_serving = False
-        """What its health says."""
+        """The result of its health check."""
         self.is_released = False
-        """Whether its address is none of the pair's any more."""
+        """Whether its address no longer belongs to the pair."""
         self.answered_at = 0.0
         """When it last answered a call, by time.monotonic; 0 before."""
         self._closes = OwedCloses(peer, news)
@@ -58,16 +58,16 @@ class Link(ABC, Generic[PeerT]):
 
     @property
     def is_there(self) -> bool:
-        """Whether it serves, and was checked."""
+        """Whether the instance serves and was checked."""
         return self._is_serving and self.info is not None
 
     @property
     def is_usable(self) -> bool:
-        """Whether it may be asked now."""
+        """Whether the instance may be called now."""
         return self.is_there and self.breaker.may_admit
 
     def fail(self, error: SpecpairError) -> None:
-        """The process did not answer, or is about to stop."""
+        """Notes a failed call: the process did not answer or is about to stop."""
         self.breaker.fail()
         if not self._is_away:
             logger.warning("the %s at %s failed: %s", self.name, self.peer.address, error.message)
@@ -75,7 +75,7 @@ class Link(ABC, Generic[PeerT]):
             self._news.announce()
 
     def welcome(self) -> None:
-        """After an answer."""
+        """Notes an answer."""
         self.breaker.succeed()
         self.answered_at = time.monotonic()
         if self._is_away:
@@ -84,12 +84,12 @@ class Link(ABC, Generic[PeerT]):
             self._news.announce()
 
     async def check(self) -> None:
-        """Compares the process with what the pair is made of, and takes it into use.
+        """Compares the process with the pair and puts it into use.
 
-        Raises VocabularyMismatchError, or PeerUnavailableError when it does not answer.
+        Raises VocabularyMismatchError, or PeerUnavailableError if it does not answer.
         """
         async with self._checking:
-            self._check_wanted.clear()  # first: what is wished for meanwhile is another check
+            self._check_wanted.clear()  # first: a request during this check asks for another one
             info = await self.peer.info(CALL_TIMEOUT)
             if not self._knows(info):
                 await self._compare(info)
@@ -98,40 +98,40 @@ class Link(ABC, Generic[PeerT]):
             self._news.announce()
 
     async def close_sequence(self, sequence_id: str) -> None:
-        """Closes a sequence there: now, or on the side once the process can be reached."""
+        """Closes a sequence there: now, or in the background once the process can be reached."""
         await self._closes.close(sequence_id, is_serving=self._is_serving)
 
     def owe_close(self, sequence_id: str) -> None:
-        """Closes a sequence there on the side."""
+        """Closes a sequence there in the background."""
         self._closes.owe(sequence_id)
 
     def release(self) -> None:
-        """Nobody looks after it any more: its sequences have to go elsewhere."""
+        """Ends the use of the instance: its sequences have to move elsewhere."""
         self.is_released, self._is_serving, self.info = True, False, None
         self._news.announce()
 
     async def watch(self) -> None:
-        """Follows its health and checks it whenever that is wanted, for as long as the coordinator lives."""
+        """Follows its health and checks it on demand, for as long as the coordinator runs."""
         while True:
             try:
                 async with asyncio.TaskGroup() as group:
                     group.create_task(self._follow_health())
                     group.create_task(self._keep_checked())
                     group.create_task(self._closes.run())
-            except Exception:  # whatever it was, what comes to that address is to be used one day
+            except Exception:  # after any error: the address must stay watched
                 logger.exception("watching the %s at %s failed", self.name, self.peer.address)
             await asyncio.sleep(REFUSED.pause())
 
     @abstractmethod
     async def confirm(self, instance_id: str, within: float) -> None:
-        """Raises SpecpairError unless it is the process that was checked which answered; it is then checked."""
+        """Makes sure that `instance_id` is the checked process; any other is to be checked. Raises SpecpairError."""
 
     @abstractmethod
     async def _compare(self, info: ModelInfo) -> None:
-        """Raises VocabularyMismatchError if the process cannot be one of the pair."""
+        """Raises VocabularyMismatchError if the process does not fit the pair."""
 
     def want_check(self) -> None:
-        """Another process answers there, or might."""
+        """Requests a check: another process answers there, or might."""
         self.info = None
         self._check_wanted.set()
         self._news.announce()
@@ -144,21 +144,21 @@ class Link(ABC, Generic[PeerT]):
             try:
                 async for is_serving in self.peer.health():
                     if self._is_serving and not is_serving:
-                        logger.info("the %s at %s takes nothing more at present", self.name, self.peer.address)
+                        logger.info("the %s at %s takes no new work at present", self.name, self.peer.address)
                     self._set_serving(is_serving)
             except SpecpairError as error:
-                logger.debug("no health of the %s at %s: %s", self.name, self.peer.address, error.message)
+                logger.debug("no health check of the %s at %s: %s", self.name, self.peer.address, error.message)
                 hint = tls_hint(error.message, speaks_tls=self.peer.speaks_tls)
                 self._complain(error, REFUSED_HINT if is_refusal(error) else hint)
             except Exception:
                 logger.exception("following the health of the %s failed", self.name)
             if self._is_serving:
-                logger.warning("the %s at %s went away", self.name, self.peer.address)
+                logger.warning("lost the connection to the %s at %s", self.name, self.peer.address)
             self._set_serving(False)
             await asyncio.sleep(RECONNECTING.pause())
 
     def _complain(self, error: SpecpairError, hint: str | None) -> None:
-        """Says what somebody has to mend, such as certificates, once; without a hint nobody has to."""
+        """Logs once what an operator has to fix, such as certificates; nothing without a hint."""
         if hint is not None and hint != self._complaint:
             logger.warning("the %s at %s is not used: %s (%s)", self.name, self.peer.address, hint, error.message)
             self._complaint = hint
@@ -168,8 +168,8 @@ class Link(ABC, Generic[PeerT]):
             return
         self._is_serving = is_serving
         if is_serving:
-            self.breaker.succeed()  # what it failed at, it failed at before
-            self._check_wanted.set()  # it may be another process
+            self.breaker.succeed()  # its failures are from before
+            self._check_wanted.set()  # it may be a new process
         self._news.announce()
 
     async def _keep_checked(self) -> None:
@@ -186,7 +186,7 @@ class Link(ABC, Generic[PeerT]):
                 logger.error("the %s at %s is not used: %s", self.name, self.peer.address, error.message)
                 self._news.announce()
                 await self._check_again(REFUSED)
-            except Exception:  # whatever it was, the process is to be taken up again one day
+            except Exception:  # after any error: the process must be checked again
                 logger.exception("checking the %s failed", self.name)
                 await self._check_again(REFUSED)
 

@@ -1,4 +1,4 @@
-"""What draft and target have in common, as the coordinator calls them: plain data in and out, SpecpairErrors only."""
+"""The calls that draft and target have in common: plain data in and out, only SpecpairErrors."""
 
 from collections.abc import AsyncGenerator, Sequence
 from typing import Any
@@ -20,9 +20,9 @@ MAX_TOKENIZER_BYTES = 256 * 1024 * 1024
 
 
 class ModelPeer:
-    """The sequences and the facts of a model service. Made inside the running loop.
+    """The sequences and the model information of a service. Created inside the running loop.
 
-    `within` is the time, in seconds, that a call may take; then it raises PeerUnavailableError.
+    `within` is a call's timeout in seconds; after it the call raises PeerUnavailableError.
     """
 
     def __init__(self, address: str, security: ChannelSecurity = PLAIN):
@@ -34,7 +34,7 @@ class ModelPeer:
         self._health = HealthStub(self.channel)
 
     async def health(self) -> AsyncGenerator[bool, None]:
-        """Whether the process serves: what it says now, and each time that changes. Ends or raises when it is gone."""
+        """Whether the process serves: the current state and each change. Ends or raises when the connection is lost."""
         with known_failures():
             watch: Any = self._health.Watch  # pyright: ignore[reportAttributeAccessIssue]: stubs lack it
             async for response in watch(HealthCheckRequest()):
@@ -70,7 +70,7 @@ class ModelPeer:
     async def fork(
         self, sequence_id: str, forked_sequence_id: str, length: int, sampling: SamplingOptions, within: float
     ) -> str:
-        """Registers a copy of the first `length` tokens with options of its own; returns the instance that holds it."""
+        """Registers a copy of the first `length` tokens with its own options; returns the instance that holds it."""
         request = sequence_service_pb2.ForkSequenceRequest(
             sequence_id=sequence_id,
             forked_sequence_id=forked_sequence_id,

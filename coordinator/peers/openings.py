@@ -12,24 +12,24 @@ LinkT = TypeVar("LinkT", bound=Link[Any])
 
 
 class Openings(Generic[LinkT]):
-    """Each has a name of its own, so that a call which comes late finds nothing.
+    """Each opening has its own name, so that a late call to an earlier one finds no sequence.
 
-    By the same name a call to an earlier opening, still on its way when the sequence was opened there again, would be
-    taken for the next step: what it says would stand among the committed tokens, and the steps after it behind them.
+    With one name for all, a call still under way when the sequence was reopened would be taken for the next step: its
+    tokens would be mixed into the committed ones.
     """
 
     def __init__(self, sequence_id: str, prompt_length: int, options: SequenceOptions):
-        """The first opening is called so, which the log and the traces of the services know."""
+        """The first opening is named `sequence_id`, as in the log and the traces of the services."""
         self.sequence_id = sequence_id
         self._prompt_length = prompt_length
         self._options = options
         self._count = 0
         self._known: list[tuple[LinkT, str]] = []
-        """All that may still be there."""
+        """All openings that may still exist."""
         self._has_ended = False
 
     def begin(self, link: LinkT) -> str:
-        """The name of a new one at this instance. Raises SequenceNotFoundError after the end: nobody would close it."""
+        """The name of a new opening at this instance. Raises SequenceNotFoundError after `end`."""
         if self._has_ended:
             raise SequenceNotFoundError(self.sequence_id)
         self._count += 1
@@ -38,32 +38,32 @@ class Openings(Generic[LinkT]):
         return name
 
     async def open(self, link: LinkT, name: str, history: Sequence[int], within: Callable[[], float]) -> None:
-        """Opens the sequence there by the name of a new one; `within` says what a call may take, in seconds.
+        """Opens the sequence there under a name from `begin`; `within` returns the timeout of a call, in seconds.
 
-        Raises SpecpairError, also for a process that is not known yet.
+        Raises SpecpairError, also for a process that was not checked yet.
         """
         instance_id = await link.peer.open(name, history, self._prompt_length, self._options, within())
         await link.confirm(instance_id, within())
 
     async def fork(self, link: LinkT, name: str, original: str, length: int, within: Callable[[], float]) -> None:
-        """The same as a copy of the first `length` tokens of another."""
+        """As `open`, but as a fork of the first `length` tokens of another opening."""
         instance_id = await link.peer.fork(original, name, length, self._options.sampling, within())
         await link.confirm(instance_id, within())
 
     async def end_at(self, link: LinkT, within: float) -> None:
-        """Closes those at one instance, where they would take the place of the next. Raises SpecpairError."""
+        """Closes the openings at one instance before the next one there needs their place. Raises SpecpairError."""
         for name in [name for known, name in self._known if known is link]:
             await link.peer.close_sequence(name, within)
             self._forget(link, name)
 
     def owe_at(self, link: LinkT) -> None:
-        """Has those at one instance closed on the side, once it can be reached."""
+        """Closes the openings at one instance in the background, once it can be reached."""
         for name in [name for known, name in self._known if known is link]:
             link.owe_close(name)
             self._forget(link, name)
 
     async def end(self) -> None:
-        """Closes them all: now, or on the side where that does not succeed at once."""
+        """Closes all openings: now, or in the background where that does not succeed at once."""
         self._has_ended = True
         await asyncio.gather(*(link.close_sequence(name) for link, name in self._known))
 

@@ -1,4 +1,4 @@
-"""Sequences that could not be closed in their time."""
+"""Closes sequences later that could not be closed at once."""
 
 import asyncio
 import logging
@@ -11,25 +11,25 @@ from specpair.rpc.retry import RetryPolicy
 
 TIMEOUT = 5.0
 PATIENCE = 60.0
-"""Seconds for which closing is tried; a lease ends what stays open."""
+"""Seconds for which closing is retried; the lease ends sequences that stay open."""
 POLICY = RetryPolicy(first=1.0, most_doublings=0)
 
 logger = logging.getLogger(__name__)
 
 
 class OwedCloses:
-    """Closes sequences at one peer, on the side where that does not succeed at once."""
+    """Closes sequences at one peer, in the background where that does not succeed at once."""
 
     def __init__(self, peer: ModelPeer, news: News):
         """`news` may end a pause early."""
         self._peer = peer
         self._news = news
         self._latest: dict[str, float] = {}
-        """What is still to be closed, and until when that is tried."""
+        """The sequences to close, and until when that is retried (time.monotonic)."""
         self._is_owing = asyncio.Event()
 
     async def close(self, sequence_id: str, *, is_serving: bool) -> None:
-        """Now, if the peer serves and answers, otherwise later."""
+        """Closes it now if the peer serves and answers, otherwise later."""
         if not (is_serving and await self._succeeds(sequence_id)):
             self.owe(sequence_id)
 
@@ -39,7 +39,7 @@ class OwedCloses:
         self._is_owing.set()
 
     async def run(self) -> None:
-        """Closes what is owed, until cancelled. While a peer is away one call finds that out for all."""
+        """Closes the owed sequences, until cancelled. One failed call shows that the peer is unavailable."""
         while True:
             await self._is_owing.wait()
             self._is_owing.clear()

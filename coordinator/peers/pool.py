@@ -1,4 +1,4 @@
-"""The instances of one model service, draft or target, and which of them takes a sequence."""
+"""All instances of one model service, draft or target, and the choice of one for a sequence."""
 
 import asyncio
 import logging
@@ -16,10 +16,11 @@ from specpair.errors import PeerUnavailableError
 from specpair.model_info import ModelInfo
 
 DISCOVERY_INTERVAL = 5.0
-"""Seconds between two looks at what the names stand for."""
+"""Seconds between two resolutions of the names.
+"""
 
 QUIET_SECONDS = 2.0
-"""To wait so long for an instance is not worth a word."""
+"""A wait for an instance is logged only after this time."""
 
 LinkT = TypeVar("LinkT", bound=Link[Any])
 
@@ -27,19 +28,19 @@ logger = logging.getLogger(__name__)
 
 
 class Pool(Generic[LinkT]):
-    """Links to all instances, made by `make` from their addresses. Used inside the running loop."""
+    """Links to all instances; `make` creates one from an address. Used inside the running loop."""
 
     def __init__(self, addresses: Sequence[str], make: Callable[[str, News], LinkT]):
         self.news = News()
-        """Told whenever an instance becomes usable, or ceases to be."""
+        """Announces that an instance became usable or stopped being so."""
         self.links: dict[str, LinkT] = {}
         self.recoveries: dict[Recovery, int] = dict.fromkeys(Recovery, 0)
-        """Failures that were made good, for the metrics."""
+        """Recoveries by kind, for the metrics."""
         self._addresses = addresses
         self._make = make
         self._watchers: dict[str, asyncio.Task[None]] = {}
         self._missing: Set[str] = set()
-        """Those that the last answers left out."""
+        """Known addresses that the last resolution left out."""
 
     @property
     def is_there(self) -> bool:
@@ -47,11 +48,10 @@ class Pool(Generic[LinkT]):
         return any(link.is_there for link in self.links.values())
 
     def choose(self, token_ids: Sequence[int], avoided: Sequence[LinkT] = (), length: int = 0) -> LinkT | None:
-        """The instance for a sequence that begins with these tokens and may get so long: least loaded, but for shared
-        beginnings.
+        """The instance for a sequence that begins with `token_ids` and may grow to `length` tokens; see `route`.
 
-        Those whose last call failed, and then those to be avoided, are taken only where there are no others; None if
-        none can be asked now.
+        Instances whose breaker is open are taken only if there are no others, and `avoided` ones only after those.
+        None if no instance is usable now.
         """
         usable = [link for link in self.links.values() if link.is_usable and _bears(link, length)]
         good = [link for link in usable if link not in avoided]
@@ -61,9 +61,9 @@ class Pool(Generic[LinkT]):
         return links[route([Candidate(link.peer.address, link.sequence_count) for link in links], token_ids)]
 
     async def wait_until_there(self, within: float) -> None:
-        """Until an instance serves.
+        """Waits until an instance serves.
 
-        Raises VocabularyMismatchError if one is not of the pair, PeerUnavailableError after `within` seconds.
+        Raises VocabularyMismatchError if one does not fit the pair, PeerUnavailableError after `within` seconds.
         """
         deadline, quiet = Deadline.after(within), Deadline.after(QUIET_SECONDS)
         while not self.is_there:
@@ -77,7 +77,7 @@ class Pool(Generic[LinkT]):
             await self.news.wait(min(deadline.remaining, quiet.remaining))
 
     def has_better(self, link: LinkT, length: int = 0) -> bool:
-        """Whether there is an instance to go to from `link`, which failed: one that did not, or any if it is gone."""
+        """Whether there is a better instance than `link`, which failed: one that did not, or any if `link` is gone."""
         others = (
             other for other in self.links.values() if other is not link and other.is_usable and _bears(other, length)
         )
@@ -85,7 +85,7 @@ class Pool(Generic[LinkT]):
 
     @asynccontextmanager
     async def watched(self) -> AsyncIterator[Self]:
-        """The pool while somebody looks after it."""
+        """The pool, watched for as long as the context lasts and then closed."""
         watcher = asyncio.create_task(self.watch())
         try:
             yield self
@@ -96,12 +96,12 @@ class Pool(Generic[LinkT]):
             await self.close()
 
     async def watch(self) -> None:
-        """Finds the instances and follows each, until cancelled."""
+        """Finds the instances and watches each, until cancelled."""
         try:
             while True:
                 try:
                     await self.discover()
-                except Exception:  # whatever it was, instances are to be found again one day
+                except Exception:  # after any error: discovery must go on
                     logger.exception("looking for instances failed")
                 await asyncio.sleep(DISCOVERY_INTERVAL)
         finally:
@@ -110,8 +110,8 @@ class Pool(Generic[LinkT]):
             await asyncio.gather(*self._watchers.values(), return_exceptions=True)
 
     async def discover(self) -> None:
-        """Takes up new instances and lets those go that the names no longer stand for, twice in a row: an answer that
-        is cut short takes no target from the requests that it is busy with."""
+        """Adds new instances and removes those that the names left out twice in a row: a single incomplete DNS answer
+        takes no target away from its requests."""
         found: set[str] = set()
         is_complete = True
         for address in self._addresses:
@@ -136,11 +136,11 @@ class Pool(Generic[LinkT]):
         link, watcher = self.links.pop(address), self._watchers.pop(address)
         link.release()
         watcher.cancel()
-        await asyncio.gather(watcher, return_exceptions=True)  # unlike suppress: being cancelled itself still counts
+        await asyncio.gather(watcher, return_exceptions=True)  # unlike suppress, still raises on cancellation
         await link.peer.close()
 
     def _infos(self) -> list[ModelInfo]:
-        """Of those that serve; where none does, of those that did."""
+        """Model information of the serving instances; if none serves, of those that did."""
         links = [link for link in self.links.values() if link.is_there] or self.links.values()
         return [link.info for link in links if link.info is not None]
 

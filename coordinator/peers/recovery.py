@@ -1,14 +1,14 @@
-"""What becomes of a failure."""
+"""Kinds of recoveries."""
 
 from enum import StrEnum
 
 
 class Recovery(StrEnum):
-    """How a failure was made good."""
+    """How the coordinator recovered from a failure."""
 
     REPEATED = "repeated"
-    """The call was made again."""
+    """The call was repeated."""
     REOPENED = "reopened"
-    """A sequence that an instance had lost was opened there again."""
+    """A sequence that an instance had lost was reopened there."""
     MOVED = "moved"
-    """It went to another instance."""
+    """The sequence moved to another instance."""

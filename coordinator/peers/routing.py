@@ -1,30 +1,30 @@
-"""Which instance a sequence goes to: the one that may know its beginning, unless others have much less to do."""
+"""Routes sequences to instances: by prompt prefix, for cache hits, unless others are much less loaded."""
 
 import hashlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
 PREFIX_LENGTH = 64
-"""Tokens that decide where a prompt belongs: about a system prompt's beginning."""
+"""Tokens of the prompt that decide the routing: about the beginning of a system prompt."""
 SLACK = 2
 SLACK_SHARE = 0.25
-"""How much more than the least loaded one an instance may have to do and still be preferred."""
+"""By how much an instance's load may exceed the least load while it is still preferred."""
 
 
 class Candidate(NamedTuple):
     """An instance that could take a sequence."""
 
     name: str
-    """Its address: the same for as long as it lives, and after a restart."""
+    """Its address, which stays the same after a restart."""
     load: int
-    """Sequences that it has."""
+    """Number of sequences placed there."""
 
 
 def route(candidates: Sequence[Candidate], token_ids: Sequence[int]) -> int:
-    """The index of the candidate to take; there must be one.
+    """The index of the chosen candidate; there must be at least one.
 
-    Rendezvous hashing with bounded loads: prompts that begin alike go to the same instance, whose cache holds that
-    beginning, and when an instance comes or goes the others keep what they have.
+    Rendezvous hashing with bounded loads: prompts with the same prefix go to the same instance, whose cache holds it,
+    and when an instance comes or goes the others keep their prefixes.
     """
     least = min(candidate.load for candidate in candidates)
     bound = least + max(SLACK, SLACK_SHARE * least)

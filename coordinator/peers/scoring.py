@@ -1,4 +1,4 @@
-"""How likely the target finds the prompt itself."""
+"""Logprobs of the prompt's tokens, from a target."""
 
 from collections.abc import Sequence
 
@@ -21,9 +21,9 @@ from specpair.v1.logprobs_pb2 import TokenLogprobs
 async def score_prompt(
     targets: Targets, prompt_ids: Sequence[int], top_count: int | None, patience: float, deadline: Deadline
 ) -> Sequence[TokenLogprobs]:
-    """One entry for each token of the prompt but the first, with so many alternatives; none if that is None.
+    """One entry for each token of the prompt but the first, with `top_count` alternatives; empty if that is None.
 
-    Raises PeerUnavailableError when targets stay away for `patience` seconds or, if the client has one, until its
+    Raises PeerUnavailableError if no target answers for `patience` seconds or, if the client has one, until its
     deadline.
     """
     if top_count is None:
@@ -45,7 +45,7 @@ async def _score(
     while True:
         link = link if link is not None and link.is_usable else targets.choose(token_ids)
         if link is None:
-            await backoff.pause(PeerUnavailableError("no target is there"))
+            await backoff.pause(PeerUnavailableError("no target is available"))
             continue
         within = backoff.deadline.at_most(CALL_SECONDS)
         try:
@@ -66,11 +66,11 @@ async def _score(
                 raise
             await backoff.pause(error)
         except AWAY as error:
-            if deadline.is_over:  # nobody is blamed for the short patience of a client
+            if deadline.is_over:  # the client's deadline passed: no failure of the target
                 backoff.check(error)
             if is_out_of_time(error) and link.is_there and not latest.is_over:
                 backoff = tries()
-                await backoff.pause(error)  # the call may have ended long before its time
+                await backoff.pause(error)  # the call may have failed long before its timeout
                 continue
             link.fail(error)
             if link.is_released or targets.has_better(link):

@@ -1,4 +1,4 @@
-"""The model that all targets of a pair have."""
+"""The one model that all targets of a pair serve."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from specpair.model_info import ModelInfo, TokenizerFiles
 
 
 class TargetModel:
-    """What the first target that answered is; requests may move to another one only if it is the same."""
+    """The model of the first target that answered. Requests may move only to targets with the same model."""
 
     def __init__(self) -> None:
         self.info: ModelInfo | None = None
@@ -17,8 +17,8 @@ class TargetModel:
         self._comparing = asyncio.Lock()
 
     async def compare(self, info: ModelInfo, files: TokenizerFiles | None) -> None:
-        """Raises VocabularyMismatchError for another model than the first; that one is taken as it is."""
-        async with self._comparing:  # of two that come together one is the first
+        """Raises VocabularyMismatchError if the model differs from the first one, which is accepted as it is."""
+        async with self._comparing:  # only one of several can be the first
             await self._compare(info, files)
 
     async def _compare(self, info: ModelInfo, files: TokenizerFiles | None) -> None:
@@ -26,6 +26,6 @@ class TargetModel:
             self.tokenizer = None if files is None else await asyncio.to_thread(Tokenizer, files)
             self._files, self.info = files, info
         elif info.vocab_size != self.info.vocab_size or files != self._files:
-            raise VocabularyMismatchError("the target has another vocabulary than before; restart the coordinator")
+            raise VocabularyMismatchError("the target has a different vocabulary than before; restart the coordinator")
         elif (info.architecture, info.parameter_count) != (self.info.architecture, self.info.parameter_count):
-            raise VocabularyMismatchError("the target is another model than before; restart the coordinator")
+            raise VocabularyMismatchError("the target has a different model than before; restart the coordinator")

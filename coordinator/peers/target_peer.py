@@ -29,7 +29,7 @@ class TargetPeer(ModelPeer):
         within: float,
         include_probabilities: bool = False,
     ) -> Verdict:
-        """Judges a proposal behind `base_length` tokens that the target holds; without one: the next token."""
+        """Judges a proposal after the `base_length` tokens that the target holds; without one, gives the next token."""
         request = target_service_pb2.VerifyProposalRequest(
             sequence_id=sequence_id,
             step=step,
@@ -53,7 +53,7 @@ class TargetPeer(ModelPeer):
         )
 
     async def score(self, token_ids: Sequence[int], top_count: int, within: float) -> Scores:
-        """The logprob of each token but the first, and of the `top_count` likeliest ones at its place."""
+        """The logprob of each token but the first, and of the `top_count` likeliest tokens at its position."""
         request = target_service_pb2.ScoreTokensRequest(token_ids=token_ids, logprobs=top_count)
         with known_failures():
             response = await self._stub.ScoreTokens(request, timeout=within)
@@ -65,7 +65,7 @@ class TargetPeer(ModelPeer):
 
 
 def unpinned(entry: logprobs_pb2.TokenLogprobs) -> logprobs_pb2.TokenLogprobs:
-    """A copy, which does not keep the message alive that the entry came in."""
+    """A copy that does not keep the whole answer alive."""
     copy = logprobs_pb2.TokenLogprobs()
     copy.CopyFrom(entry)
     return copy

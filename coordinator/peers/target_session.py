@@ -1,4 +1,4 @@
-"""One sequence at a target, through restarts, lost connections and moves from one target to another."""
+"""One sequence at a target. It survives restarts, lost connections and moves to another target."""
 
 import asyncio
 import logging
@@ -22,21 +22,21 @@ from specpair.options import SequenceOptions
 from specpair.v1.proposal_pb2 import Proposal
 
 CALL_SECONDS = 20.0
-"""Of one call; a round that takes longer takes several."""
+"""Longest time of one call; a longer round takes several calls."""
 LEAST_TOKENS_PER_SECOND = 10.0
-"""A target that is there and reads fewer is taken for one that hangs."""
+"""A connected target that reads fewer tokens per second counts as hanging."""
 MOST_REPEATS = 2
-"""Of a round whose forward pass failed: perhaps in company, perhaps for lack of memory, perhaps by its own tokens."""
+"""Repeats of a round whose forward pass failed: the cause may be another sequence in the batch, a lack of memory, or
+its own tokens."""
 
 logger = logging.getLogger(__name__)
 
 
 class TargetSession:
-    """Gives each round its verdict, however often a target has to be asked or the sequence opened again.
+    """Gives each round its verdict, however often calls are repeated or the sequence is reopened.
 
-    A repeated call carries the same step, so nothing is drawn twice: the target answers from memory. One that was
-    restarted, or another one, judges again with the same noise; if its verdict differs, by rounding, the lost one was
-    never seen.
+    A repeated call has the same step, so nothing is drawn twice: the target answers from memory. A restarted or other
+    target judges again with the same noise. If rounding makes its verdict differ, no one has seen the lost verdict.
     """
 
     def __init__(
@@ -51,8 +51,8 @@ class TargetSession:
         deadline: Deadline = NEVER,
         include_probabilities: bool = False,
     ):
-        """`timeout` is the patience with a target that is away, in seconds, unless there is a `deadline` of
-        the client; `length` is what the sequence may come to."""
+        """`timeout`, in seconds, is how long to wait for an unavailable target if the client has no `deadline`;
+        `length` is the largest length of the sequence."""
         self._targets = targets
         self._prompt_length = prompt_length
         self._timeout = timeout
@@ -60,22 +60,22 @@ class TargetSession:
         self._deadline = deadline
         self._include_probabilities = include_probabilities
         self._link: TargetLink | None = None
-        """Where the sequence is, or will be opened."""
+        """The target where the sequence is or will be opened."""
         self._openings = Openings[TargetLink](sequence_id, prompt_length, options)
         self._name = ""
-        """What it is called there; empty before it is opened."""
+        """Its name there; empty before it is opened."""
         self._left: list[TargetLink] = []
-        """Those that failed in this round."""
+        """Targets that failed in this round."""
         self._latest = Deadline.after(0.0)
-        """Until when a target that is there but does not answer is not taken for one that hangs."""
+        """Until then, a connected target that does not answer does not count as hanging."""
         self._readers: list[TargetLink] = []
-        """Those that had their time to read the text in this round: once each, or it might never end."""
+        """Targets that were given time to read the text in this round: once each, so that the round ends."""
         self._is_open = False
         self._lock = asyncio.Lock()
-        """Held by the call under way: a sequence is not forked in the middle of one."""
+        """Held during a call, so that the sequence is not forked in the middle of one."""
 
     async def open(self, history: Sequence[int]) -> None:
-        """Registers the sequence. Raises CapacityExhaustedError if all are full: nothing was generated yet."""
+        """Registers the sequence. Raises CapacityExhaustedError if all targets are full: nothing is generated yet."""
         backoff, full = self._backoff(), list[TargetLink]()
         while not self._is_open:
             self._check_deadline()
@@ -93,7 +93,7 @@ class TargetSession:
                 backoff = await self._recover(error, backoff)
 
     async def fork(self, original: "TargetSession") -> None:
-        """Registers the sequence as a copy of another's prompt. What keeps it from that, `verify` makes good."""
+        """Registers the sequence as a fork of another's prompt. If that fails, `verify` opens it by itself."""
         async with original._lock:
             if (link := original._link) is None:
                 return
@@ -108,7 +108,7 @@ class TargetSession:
                 logger.info("not forked: %s", error.message, extra={"sequence_id": self._openings.sequence_id})
 
     async def verify(self, step: int, history: Sequence[int], proposal: Proposal | None) -> Verdict:
-        """The verdict of one round. Raises PeerUnavailableError when no target is to be had in time."""
+        """The verdict of one round. Raises PeerUnavailableError if no target answers in time."""
         async with self._lock:
             self._left.clear()
             self._readers.clear()
@@ -133,7 +133,7 @@ class TargetSession:
                 backoff = await self._go_elsewhere(error, backoff)
             except CapacityExhaustedError as error:
                 await self._pause(error, backoff)
-                self._leave()  # perhaps another has room
+                self._leave()  # another target may have room
             except ForwardFailedError as error:
                 repeat_count += 1
                 if repeat_count > MOST_REPEATS:
@@ -144,18 +144,18 @@ class TargetSession:
                 return verdict
 
     async def close(self) -> None:
-        """Gives the blocks back."""
+        """Closes the sequence, which frees its cache blocks."""
         async with self._lock:
             if self._link is not None:
                 self._forget_link()
             await self._openings.end()
 
     async def _settle(self, history: Sequence[int], backoff: Backoff, avoided: Sequence[TargetLink] = ()) -> TargetLink:
-        """The target where the sequence is open, which it is opened at if need be."""
+        """The target where the sequence is open; chooses one and opens it there if necessary."""
         while self._link is None:
             chosen = self._targets.choose(history, avoided, self._length)
             if chosen is None:
-                await backoff.pause(PeerUnavailableError("no target is there"))
+                await backoff.pause(PeerUnavailableError("no target is available"))
             else:
                 self._enter(chosen)
         if not self._is_open:
@@ -170,10 +170,10 @@ class TargetSession:
         self._is_open = True
 
     async def _recover(self, error: SpecpairError, backoff: Backoff) -> Backoff:
-        """After a target did not answer: asks again, goes to another, or waits for this one.
+        """After a target did not answer: prepares to repeat the call, or moves to another target.
 
-        Returns the patience that is left. A target that is there may take its time with a long text, and goes on with
-        the same call; nobody is blamed for the short patience of a client.
+        Returns the back-off for the next tries. A connected target that is busy with a long text gets the same call
+        again and continues it. A timeout at the client's deadline does not count against the target.
         """
         link = self._link
         if self._deadline.is_over:
@@ -183,7 +183,7 @@ class TargetSession:
             return backoff
         if is_out_of_time(error) and link.is_there and not self._latest.is_over:
             backoff = self._backoff()
-            await self._pause(error, backoff)  # the call may have ended long before its time
+            await self._pause(error, backoff)  # the call may have failed long before its timeout
             return backoff
         link.fail(error)
         if not self._may_move(link):
@@ -192,21 +192,21 @@ class TargetSession:
         return await self._go_elsewhere(error, backoff)
 
     async def _go_elsewhere(self, error: SpecpairError, backoff: Backoff) -> Backoff:
-        """Leaves the target, for one that has its whole patience. Raises the error if there is none."""
+        """Leaves the target for another one, with a new back-off. Raises the error if there is no other."""
         link = self._link
         if link is None or not self._may_move(link):
             raise error
         self._targets.recoveries[Recovery.MOVED] += 1
         logger.info("going to another target", extra={"sequence_id": self._openings.sequence_id})
         self._leave()
-        if link in self._left:  # round and round: not without a pause, nor for ever
+        if link in self._left:  # it failed before in this round: pause, within the same back-off
             await backoff.pause(error)
             return backoff
         self._left.append(link)
         return self._backoff()
 
     def _check_deadline(self) -> None:
-        """No call is made for a client that does not wait for it any more."""
+        """Raises PeerUnavailableError if the client's deadline has passed."""
         if self._deadline.is_over:
             raise PeerUnavailableError("the deadline came before the target's answer", peer="target")
 
@@ -219,7 +219,7 @@ class TargetSession:
         await backoff.pause(error)
 
     def _let_read(self, link: TargetLink, length: int) -> None:
-        """Gives the target time to read so many tokens: at first, and when it lost them."""
+        """Gives the target time to read `length` tokens, once per target and round."""
         if link not in self._readers:
             self._readers.append(link)
             self._latest = Deadline.after(self._timeout + length / LEAST_TOKENS_PER_SECOND)
@@ -230,7 +230,7 @@ class TargetSession:
         link.breaker.admit()
 
     def _leave(self) -> None:
-        """It goes on elsewhere: a target that comes back has its place free for others."""
+        """Leaves the target; the sequence there is closed in the background, so that its place becomes free."""
         assert self._link is not None
         self._openings.owe_at(self._link)
         self._forget_link()

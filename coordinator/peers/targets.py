@@ -1,4 +1,4 @@
-"""The targets as the coordinator knows them: one, and all."""
+"""The link to one target, and the pool of all targets."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from specpair.model_info import ModelInfo
 
 
 class TargetLink(Link[TargetPeer]):
-    """A target that may come and go."""
+    """The link to a target, which may come and go."""
 
     name = "target"
 
@@ -26,14 +26,14 @@ class TargetLink(Link[TargetPeer]):
 
     @property
     def is_usable(self) -> bool:
-        """Whether it may be asked now: after a failure as well, for without a target nothing goes on."""
+        """Whether it may be called now. The breaker does not count: without a target nothing can go on."""
         return self.is_there
 
     async def confirm(self, instance_id: str, within: float) -> None:
-        """Checks a process that answers in place of the one known.
+        """Checks a process that answers in place of the known one.
 
-        Raises VocabularyMismatchError if its tokens are others: running requests cannot go on there. Raises
-        PeerUnavailableError if it is not known after `within` seconds; it is then checked all the same.
+        Raises VocabularyMismatchError if its model differs: running requests cannot continue there. Raises
+        PeerUnavailableError if the check takes longer than `within` seconds; another check is then still pending.
         """
         if self.info is not None and instance_id == self.info.instance_id:
             return
@@ -49,7 +49,7 @@ class TargetLink(Link[TargetPeer]):
 
 
 class Targets(Pool[TargetLink]):
-    """All targets: the same model, any number of times."""
+    """All targets, which all serve the same model."""
 
     def __init__(self, addresses: Sequence[str], make: Callable[[str, News], TargetLink], model: TargetModel):
         super().__init__(addresses, make)
@@ -61,7 +61,7 @@ class Targets(Pool[TargetLink]):
 
     @property
     def info(self) -> ModelInfo:
-        """The model with limits that every instance keeps; places are those of all together."""
+        """The model, with the lowest limits of all instances and the sum of their places."""
         infos = self._infos()
         first = infos[0] if infos else self.model.info
         assert first is not None, "the pair begins with a target"

@@ -1,4 +1,4 @@
-"""Whether draft and target speak of the same tokens."""
+"""Checks that draft and target have the same vocabulary."""
 
 from coordinator.requests.tokenizer import Tokenizer
 from specpair.errors import VocabularyMismatchError
@@ -8,10 +8,10 @@ from specpair.model_info import ModelInfo
 def check_vocabularies(
     draft: Tokenizer | None, target: Tokenizer | None, draft_info: ModelInfo, target_info: ModelInfo
 ) -> None:
-    """Raises VocabularyMismatchError unless every id stands for the same string in both tokenizers.
+    """Raises VocabularyMismatchError unless every token id has the same string in both tokenizers.
 
-    Logits padded to different widths are fine. Without two tokenizers only the widths can be compared. A draft without
-    a model has no vocabulary of its own and takes any.
+    Logits padded to different widths are allowed. Without both tokenizers only the widths are compared. A draft without
+    a model has no vocabulary and fits any.
     """
     if has_no_model(draft_info):
         return

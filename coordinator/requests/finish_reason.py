@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class FinishReason(StrEnum):
-    """By what an output came to its end."""
+    """Why an output ended."""
 
     STOP = "stop"
     LENGTH = "length"

@@ -1,4 +1,4 @@
-"""How many logprobs one answer may hold."""
+"""The limit on the number of logprobs in one answer."""
 
 from dataclasses import replace
 
@@ -6,13 +6,13 @@ from coordinator.requests.request import GenerationRequest
 from specpair.errors import InvalidFieldError
 
 MAX_LOGPROB_COUNT = 300_000
-"""As JSON about 20 MB, and a second of making them."""
+"""As JSON about 20 MB, and a second of work."""
 
 
 def within_logprob_limit(request: GenerationRequest, *, has_max_tokens: bool, shares: int = 1) -> GenerationRequest:
-    """The request, with fewer tokens where the client did not say how many and the limit leaves no more.
+    """The request, with max_tokens lowered to the limit if the client did not set it.
 
-    `shares` is the number of requests that are answered together and divide the limit. Raises InvalidFieldError.
+    `shares` is the number of requests that are answered together and share the limit. Raises InvalidFieldError.
     """
     limit = MAX_LOGPROB_COUNT // shares
     of_prompt, of_token = prompt_logprob_count(request), token_logprob_count(request)
@@ -25,7 +25,7 @@ def within_logprob_limit(request: GenerationRequest, *, has_max_tokens: bool, sh
 
 
 def prompt_logprob_count(request: GenerationRequest) -> int:
-    """Logprobs of the prompt's tokens. Where it is repeated with logprobs, every output has them."""
+    """Number of logprobs of the prompt's tokens. With echo and logprobs, every output has them."""
     if request.prompt_logprobs is None:
         return 0
     repetitions = request.n if request.echo and request.logprobs is not None else 1
@@ -33,7 +33,7 @@ def prompt_logprob_count(request: GenerationRequest) -> int:
 
 
 def token_logprob_count(request: GenerationRequest) -> int:
-    """Logprobs for each token of all outputs' length."""
+    """Number of logprobs for one token position, over all outputs."""
     return 0 if request.logprobs is None else request.best_of * (1 + request.logprobs)
 
 

@@ -1,4 +1,4 @@
-"""The prompt of a request: token ids from text, chat or ids, and the text that repeats it."""
+"""The prompt of a request: its token ids, from text, chat or ids, and its text."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ ROLES = ("system", "user", "assistant")
 
 @dataclass(frozen=True, kw_only=True)
 class PromptReader:
-    """Makes prompts that fit the target; long texts become tokens in a thread of their own."""
+    """Reads prompts that fit the target. Texts are tokenized in another thread."""
 
     target: ModelInfo
     tokenizer: Tokenizer | None
@@ -36,7 +36,7 @@ class PromptReader:
         return prompt_ids
 
     async def text(self, message: pb.GenerateTokensRequest, prompt_ids: Sequence[int]) -> str:
-        """The prompt as text: the request's own words, or what its tokens say; empty without a tokenizer."""
+        """The prompt as text: as given, or decoded from its tokens; empty without a tokenizer."""
         if message.WhichOneof("prompt") == "text":
             return message.text
         return "" if self.tokenizer is None else await asyncio.to_thread(self.tokenizer.decode, prompt_ids)
@@ -53,14 +53,14 @@ class PromptReader:
         return tuple(await asyncio.to_thread(self.tokenizer.encode_chat, messages))
 
     def _check_characters(self, field: str, length: int) -> None:
-        """Refuses a text before the work of making tokens of it, if it cannot fit whatever its tokens are."""
+        """Refuses a text that cannot fit, whatever its tokens are, before the work of tokenizing it."""
         assert self.tokenizer is not None
         limit = self.target.max_model_len * self.tokenizer.longest_token
         if length > limit:
             raise InvalidFieldError(field, f"has {length} characters; at most {limit} can fit the model", limit=limit)
 
     def checked(self, field: str, token_ids: Sequence[int]) -> tuple[int, ...]:
-        """A copy of tokens that the target knows. Raises InvalidFieldError, PromptTooLongError."""
+        """A copy of the tokens, all in the target's vocabulary. Raises InvalidFieldError, PromptTooLongError."""
         if len(token_ids) >= self.target.max_model_len:  # before they are copied
             raise PromptTooLongError(len(token_ids), self.target.max_model_len - 1)
         if token_ids and (worst := max(token_ids)) >= self.target.vocab_size:

@@ -1,4 +1,4 @@
-"""A request for text: the one place that checks it."""
+"""The checked request. All checks of a request are here."""
 
 import secrets
 from collections.abc import Sequence
@@ -32,11 +32,11 @@ MAX_STOP_STRING_LENGTH = 256
 MAX_REQUESTED_STOP_TOKENS = 64
 MAX_OUTPUTS = 32
 DRAWN_SEED_BITS = 53
-"""Of seeds that are drawn here: every JSON reader can repeat such a number."""
+"""Size of seeds drawn here: every JSON reader can represent such a number exactly."""
 
 
 class OutputCount(NamedTuple):
-    """How many outputs a request wants."""
+    """How many outputs a request asks for."""
 
     n: int
     """Outputs to return."""
@@ -50,18 +50,18 @@ class GenerationRequest:
 
     prompt_ids: tuple[int, ...]
     sampling: SamplingOptions
-    """With the tokens that end an output: the request's and, unless they are to be ignored, the model's own."""
+    """Its stop tokens are the request's and, unless ignore_eos is set, the model's own."""
     resumed_ids: tuple[int, ...] = ()
-    """Output that the client has from a call that broke off: it goes on behind it."""
+    """Tokens that the client received from an interrupted call; the output continues after them."""
     max_tokens: int
-    """At least 1, or 0 if the prompt alone is wanted; prompt and output fit the model."""
+    """At least 1, or 0 if only the prompt is needed; prompt and output fit the model."""
     stop_strings: tuple[str, ...] = ()
     num_speculative_tokens: int | None
-    """Tokens proposed per round; None decides anew for each round."""
+    """Tokens proposed per round; None for adaptive K."""
     rule: Rule = Rule.BLOCK
     encoding: Encoding = Encoding.SPARSE
     drafter: Drafter | None = None
-    """What proposes; the draft's own choice if None."""
+    """The drafter; None for the draft's default."""
     lenience: float = 1.0
     include_rejected: bool = False
     include_rounds: bool = False
@@ -71,20 +71,20 @@ class GenerationRequest:
     prompt_logprobs: int | None = None
     echo: bool = False
     prompt_text: str = ""
-    """What an output begins with; empty unless the prompt is to be repeated."""
+    """With echo, the prompt's text, with which each output begins; else empty."""
 
     @property
     def wants_prompt(self) -> bool:
-        """Whether the prompt's tokens are to be reported."""
+        """Whether the answer includes the prompt's tokens."""
         return self.echo or self.prompt_logprobs is not None
 
     def output(self, index: int) -> "GenerationRequest":
-        """The request for one of its outputs, which has a seed of its own."""
+        """The request for one of its outputs, with the seed of that output."""
         seed = (self.sampling.seed + index) % (MAX_SEED + 1)
         return replace(self, sampling=self.sampling.with_seed(seed))
 
     def sequence_options(self, vocab_size: int) -> SequenceOptions:
-        """What draft and target are told of it. To find the best outputs, logprobs are needed whoever asked."""
+        """The options for draft and target. Choosing the best outputs needs logprobs, even if none were requested."""
         logprobs = 0 if self.logprobs is None and self.best_of > self.n else self.logprobs
         return SequenceOptions(
             sampling=self.sampling,
@@ -105,10 +105,10 @@ class RequestReader:
     target: ModelInfo
     tokenizer: Tokenizer | None
     draft: ModelInfo | None = None
-    """None while there is none: what it will be able to do nobody knows."""
+    """None while no draft is available: its drafters are then unknown."""
 
     def output_count(self, message: pb.GenerateTokensRequest) -> OutputCount:
-        """Looked at by itself, because admission is decided before any other work. Raises InvalidFieldError."""
+        """Read on its own, because admission comes before any other work. Raises InvalidFieldError."""
         own_limit = self.config.max_requests_per_client or MAX_OUTPUTS
         limit = min(MAX_OUTPUTS, own_limit, self.config.max_requests, self.target.max_num_seqs)
         n = message.n if message.HasField("n") else 1
@@ -158,7 +158,7 @@ class RequestReader:
         )
 
     def _read_sampling(self, message: pb.GenerateTokensRequest) -> SamplingOptions:
-        """The options, with a seed drawn here if none is given: it is reported, so any output can be repeated."""
+        """The options, with a seed drawn here if none is given; it is reported, so that any output can be repeated."""
         check_count("sampling.stop_token_ids", len(message.sampling.stop_token_ids), MAX_REQUESTED_STOP_TOKENS)
         sampling = sampling_from_proto(message.sampling)
         own = () if message.ignore_eos else [i for i in self.target.eos_token_ids if i < self.target.vocab_size]
@@ -175,7 +175,7 @@ class RequestReader:
             check_range("max_tokens", message.max_tokens, 0 if wants_prompt_alone else 1, MAX_UINT32)
             max_tokens = min(message.max_tokens, room)
         if min_tokens > max_tokens:
-            problem = f"is {min_tokens}; at most {max_tokens} tokens may come, by max_tokens or the model's length"
+            problem = f"is {min_tokens}; at most {max_tokens} tokens fit max_tokens and the model's length"
             raise InvalidFieldError("sampling.min_tokens", problem, limit=max_tokens)
         return max_tokens
 
@@ -202,7 +202,7 @@ class RequestReader:
 
 
 def _read_rule(message: pb.GenerateTokensRequest, lenience: float) -> Rule:
-    """The rule; where none is named, the one that lenience wants."""
+    """The rule; if none is given, the one that the lenience requires."""
     if message.rule == sampling_pb2.ACCEPTANCE_RULE_UNSPECIFIED and lenience < 1.0:
         return Rule.TOKEN
     return rule_from_proto(message.rule)
@@ -219,7 +219,7 @@ def _read_logprobs(message: pb.GenerateTokensRequest, field: str) -> int | None:
 def _read_resumed(
     message: pb.GenerateTokensRequest, prompts: PromptReader, max_tokens: int, best_of: int
 ) -> tuple[int, ...]:
-    """Output that the client has already. The seed must be that of the call that gave it: no draw may be made twice."""
+    """Tokens that the client already has. The seed must be that of the interrupted call: no draw may be made twice."""
     check_count("resumed_token_ids", len(message.resumed_token_ids), max_tokens)
     if message.resumed_token_ids:
         check_range("best_of", best_of, 1, 1)

@@ -1,4 +1,4 @@
-"""Text to token ids and back, from the files that a model service hands out."""
+"""Converts between text and token ids, with the files that a model service provides."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -32,7 +32,7 @@ class Tokenizer:
         self._special_texts = {"bos_token": files.bos_token, "eos_token": files.eos_token}
         self._template = _compile_template(files.chat_template) if files.chat_template else None
         self.reference_ids = self._encode(REFERENCE_TEXT, add_special_tokens=False)
-        """Tokens to decode others behind, where those before them are not known."""
+        """Tokens to decode others after, where the preceding ones are not known."""
         self.token_text = lru_cache(TEXT_CACHE_SIZE)(self._token_text)
         """The text of one token by itself; empty where it holds no complete character."""
 
@@ -41,7 +41,7 @@ class Tokenizer:
         return self._encode(text, add_special_tokens=True)
 
     def encode_chat(self, messages: Sequence[dict[str, str]]) -> list[int]:
-        """Token ids of a conversation (role and content) that the assistant shall continue.
+        """Token ids of a conversation (role and content) that the assistant continues.
 
         Raises NotSupportedError without a chat template, InvalidFieldError if the template refuses the messages.
         """
@@ -73,11 +73,11 @@ class Tokenizer:
 
     def _encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
         with panics_caught():
-            # Other threads go on while the library reads a batch, but not while it reads a single text.
+            # Other threads run while the library encodes a batch, but not while it encodes a single text.
             return self._fast.encode_batch([text], add_special_tokens=add_special_tokens)[0].ids
 
     def _token_text(self, token_id: int) -> str:
-        # Behind another token, because decoders drop a space at the beginning of what they get.
+        # After other tokens, because decoders drop a leading space.
         with panics_caught():
             context = self._fast.decode(self.reference_ids)
             text = self._fast.decode([*self.reference_ids, token_id], skip_special_tokens=True)[len(context) :]
@@ -86,7 +86,7 @@ class Tokenizer:
 
 @contextmanager
 def panics_caught() -> Iterator[None]:
-    """Turns a panic of the library, which is no Exception and would end its task unseen, into an error."""
+    """Turns a panic of the library into an error: it is not an Exception and would end its task unseen."""
     try:
         yield
     except BaseException as error:

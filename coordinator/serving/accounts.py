@@ -1,4 +1,4 @@
-"""What is kept of each request: its outcome and its outputs for the metrics, a line in the log for each output."""
+"""Accounting of requests: outcome and outputs for the metrics, and a log line for each output."""
 
 import logging
 import time
@@ -17,9 +17,9 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def accounts(call: Call, metrics: RequestMetrics, traced: Span) -> Iterator[list[Generation]]:
-    """Counts the request, and the outputs that are put into the list, with a line in the log for each.
+    """Counts the request and the outputs that are put into the list, with a log line for each output.
 
-    However it ends: finished, failed, or left by its client. Without an id it is named by its first sequence.
+    It counts finished, failed and cancelled requests. The log names a request without an id by its first sequence.
     """
     generations: list[Generation] = []
     outcome, reason = Outcome.CANCELLED, ""
@@ -31,7 +31,7 @@ def accounts(call: Call, metrics: RequestMetrics, traced: Span) -> Iterator[list
         raise
     finally:
         if outcome == Outcome.CANCELLED and _are_complete(generations):
-            outcome = Outcome.FINISHED  # its client left when it had all, before the end of the call
+            outcome = Outcome.FINISHED  # the client disconnected after the last token, before the end of the call
         traced.set(outcome=outcome, **_totals(generations))
         metrics.add_request(outcome, time.perf_counter() - call.arrival)
         for index, generation in enumerate(generations):
@@ -41,7 +41,7 @@ def accounts(call: Call, metrics: RequestMetrics, traced: Span) -> Iterator[list
 
 
 def _are_complete(generations: list[Generation]) -> bool:
-    """Whether everything was generated, and there was something to generate."""
+    """Whether there are outputs to generate and all are finished."""
     return bool(generations) and all(one.request.max_tokens and one.output.finish_reason for one in generations)
 
 

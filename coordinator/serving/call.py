@@ -1,4 +1,4 @@
-"""One call of a client, as a front end hands it on."""
+"""One call of a client, as a front end passes it on."""
 
 import time
 from dataclasses import dataclass, field
@@ -9,20 +9,20 @@ from specpair.v1 import coordinator_service_pb2 as pb
 
 @dataclass(frozen=True, kw_only=True)
 class Call:
-    """What is asked for, and what is known of whoever asks."""
+    """A request with the facts of its call."""
 
     request: pb.GenerateTokensRequest
     arrival: float = field(default_factory=time.perf_counter)
-    """The time.perf_counter at which it came in."""
+    """The time.perf_counter at which it arrived."""
     request_id: str | None = None
-    """Names it in the log; None for one that is named by its first sequence."""
+    """Its name in the log; if None, the first sequence names it."""
     trace_context: str = ""
-    """The traceparent of its client."""
+    """The client's traceparent header."""
     deadline: Deadline = NEVER
-    """Until when its client wants to have the answer."""
+    """The client's deadline."""
     shares: int = 1
-    """Requests that are answered in one piece, this one included."""
+    """Number of requests that are answered together, this one included."""
     is_admitted: bool = False
-    """Whether it has its places, by Serving.admit."""
+    """Whether it already has its places, from Serving.admit."""
     passed_over: list[pb.GenerationSummary] = field(default_factory=list)
-    """Gets the numbers of outputs that best_of did not choose."""
+    """Receives the summaries of outputs that best_of did not choose."""

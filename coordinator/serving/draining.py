@@ -1,4 +1,4 @@
-"""The end of requests that outlast the grace time of a process that stops."""
+"""Ends requests that are still running after the grace time of a stopping process."""
 
 import asyncio
 from collections.abc import Awaitable
@@ -10,7 +10,7 @@ Result = TypeVar("Result")
 
 
 class Draining:
-    """Waits of requests that can be ended from outside."""
+    """The waits of running requests, which `end` can interrupt."""
 
     def __init__(self) -> None:
         self._is_over = False
@@ -19,7 +19,7 @@ class Draining:
     async def unless_over(self, work: Awaitable[Result]) -> Result:
         """The result of the work. Once the grace time is over, raises ShuttingDownError instead of waiting for it.
 
-        What is there without waiting is still handed out, so a client gets every token that was ready for it.
+        A result that needs no wait is still returned, so a client gets every token that was ready.
         """
         scope = asyncio.timeout(0 if self._is_over else None)
         self._scopes.add(scope)
@@ -34,7 +34,7 @@ class Draining:
             self._scopes.discard(scope)
 
     def end(self) -> None:
-        """The grace time is over."""
+        """Ends all waits: the grace time is over."""
         self._is_over = True
         now = asyncio.get_running_loop().time()
         for scope in self._scopes:

@@ -1,4 +1,4 @@
-"""What the coordinator answers, as messages."""
+"""The coordinator's answers as protobuf messages."""
 
 from collections.abc import Iterator, Sequence
 
@@ -28,7 +28,7 @@ _FINISH_REASONS = {
 
 
 def choice_response(item: ChoicePart, tokenizer: Tokenizer | None) -> pb.GenerateTokensResponse:
-    """What one part of one output holds, with the output's numbers if it is the last."""
+    """The message for one part of one output, with the output's summary if it is the last."""
     response = _part_response(item.part, item.generation.request, tokenizer)
     response.choice_index = item.choice_index
     if item.part.is_last:
@@ -39,7 +39,7 @@ def choice_response(item: ChoicePart, tokenizer: Tokenizer | None) -> pb.Generat
 def prompt_responses(
     request: GenerationRequest, scores: Sequence[TokenLogprobs], tokenizer: Tokenizer | None
 ) -> Iterator[pb.GenerateTokensResponse]:
-    """The tokens of the prompt, if they are wanted, in messages of a size that any client takes.
+    """The tokens of the prompt, if requested, in messages small enough for any client.
 
     `scores` has an entry for each token but the first, or none at all.
     """
@@ -105,12 +105,12 @@ def _call_times(times: CallTimes, arrival: float) -> pb.CallTimes:
 
 
 def microseconds(seconds: float) -> int:
-    """As the contract counts them."""
+    """Seconds as whole microseconds."""
     return round(seconds * 1e6)
 
 
 def generation_summary(generation: Generation) -> pb.GenerationSummary:
-    """The numbers of a finished output."""
+    """The summary of a finished output."""
     assert generation.output.finish_reason is not None
     completion_token_count = generation.output.new_token_count
     return pb.GenerationSummary(

@@ -1,6 +1,6 @@
-"""Requests as they are served: admission, the checked request, its outputs, and a line in the log for each.
+"""Serves requests: admission, checks, generation of the outputs, and a log line for each output.
 
-Every front end, gRPC or HTTP, hands in the same message and gets the same ones back, so all have the same limits.
+All front ends, gRPC and HTTP, pass in the same message and get the same ones back, so all have the same limits.
 """
 
 import asyncio
@@ -28,9 +28,9 @@ from specpair.tracing import continued, span
 from specpair.v1 import coordinator_service_pb2 as pb
 
 MAX_QUEUED_BYTES = 64 * 1024 * 1024
-"""Of all requests that wait."""
+"""Largest size of all waiting requests together."""
 ENDING_SECONDS = 1.0
-"""What requests have to end when the grace time is over."""
+"""Seconds that requests have to end after the grace time."""
 
 logger = logging.getLogger(__name__)
 
@@ -56,7 +56,7 @@ class Serving:
 
     @property
     def request_limit(self) -> int:
-        """Outputs that one request may want."""
+        """Outputs that one request may ask for."""
         return min(self.output_limit, self.pair.config.max_requests_per_client or self.output_limit)
 
     @property
@@ -66,7 +66,7 @@ class Serving:
 
     @asynccontextmanager
     async def admit(self, requests: Sequence[pb.GenerateTokensRequest]) -> AsyncIterator[None]:
-        """Places for all of these requests together, or for none: inside, each call is admitted.
+        """Holds places for all of these requests together. Calls made inside have to set `is_admitted`.
 
         Raises InvalidFieldError, and what Admission.enter does. Requests that are refused count as failed.
         """
@@ -77,7 +77,7 @@ class Serving:
             yield
 
     async def generate(self, call: Call) -> AsyncGenerator[pb.GenerateTokensResponse, None]:
-        """What CoordinatorService.GenerateTokens answers. To be closed, as with aclosing: that ends all work on it.
+        """The answer of CoordinatorService.GenerateTokens. Closing it, as aclosing does, ends all work on the request.
 
         Raises SpecpairError.
         """
@@ -108,19 +108,19 @@ class Serving:
                 call.passed_over.extend(map(generation_summary, choices.passed_over))
 
     async def drain(self, within: float) -> None:
-        """Takes no requests any more, refuses those that wait, and lets the running ones end, for `within` seconds.
+        """Refuses new and waiting requests and gives the running ones `within` seconds to end.
 
-        Then the rest ends with ShuttingDownError, behind all tokens that were ready: their clients may resume them.
+        Then the rest end with ShuttingDownError, after all tokens that were ready: their clients may resume them.
         """
         self.admission.close()
         logger.info("stopping: running requests have %g s to end", within, extra={"requests": self.request_count})
         if not await self._is_idle(within):
-            logger.warning("requests that outlast the grace time: %d", self.request_count)
+            logger.warning("requests still running after the grace time: %d", self.request_count)
             self._draining.end()
             await self._is_idle(ENDING_SECONDS)
 
     async def _is_idle(self, within: float) -> bool:
-        """Whether the last request has ended within that time."""
+        """Waits for the last request to end; whether it did within `within` seconds."""
         try:
             async with asyncio.timeout(within):
                 await self._idle.wait()
@@ -137,7 +137,7 @@ class Serving:
     async def _enter(
         self, requests: Sequence[pb.GenerateTokensRequest], deadline: Deadline = NEVER
     ) -> AsyncIterator[None]:
-        """The places of these requests, before anything else is done for them."""
+        """Holds the places of these requests, before any other work for them."""
         reader = self._reader()
         output_count = sum(reader.output_count(request).best_of for request in requests)
         byte_count = sum(request.ByteSize() for request in requests)
@@ -147,7 +147,7 @@ class Serving:
 
     @asynccontextmanager
     async def _running(self, call: Call, outputs: Sequence[Generation]) -> AsyncIterator[None]:
-        """The request runs, with its places. Each is kept until draft and target have theirs back, too."""
+        """Runs the request. Its places are kept until the sequences of its outputs at draft and target are closed."""
         async with nullcontext() if call.is_admitted else self._enter([call.request], call.deadline):
             self.request_count += 1
             self._idle.clear()

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 
@@ -41,6 +41,8 @@ class BlockCounts(NamedTuple):
 class KeyValueCache(ABC):
     """Keys and values of many sequences. Used by the device thread alone."""
 
+    name: ClassVar[str]
+    """What a model says of itself, and `--cache` is given."""
     block_size: int
     block_count: int
     device: torch.device

@@ -36,6 +36,8 @@ class Slab:
 class ContiguousCache(KeyValueCache):
     """Slabs grow by doubling. The slabs of closed sequences are kept until their place is wanted."""
 
+    name = "contiguous"
+
     def __init__(
         self, layers: dict[int, LayerShape], block_count: int, block_size: int, dtype: torch.dtype, device: torch.device
     ):

@@ -15,6 +15,8 @@ from specpair.caches.plan import CacheAccess
 class PagedCache(KeyValueCache):
     """All blocks are allocated at once: per layer `[blocks * block_size, heads, size]`, twice."""
 
+    name = "paged"
+
     def __init__(
         self, layers: dict[int, LayerShape], block_count: int, block_size: int, dtype: torch.dtype, device: torch.device
     ):

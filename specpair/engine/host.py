@@ -9,7 +9,6 @@ from typing import Generic, Self
 from prometheus_client.registry import CollectorRegistry
 from torch import Tensor
 
-from specpair.caches.paged_cache import PagedCache
 from specpair.engine.device_watch import Dependent, watching_device
 from specpair.engine.engine import Engine
 from specpair.engine.metrics import EngineCollector
@@ -95,7 +94,6 @@ class ModelHost(ABC, Generic[Answer]):
         await self.engine.stop()
 
     def info(self) -> ModelInfo:
-        cache = "paged" if isinstance(self.engine.cache, PagedCache) else "contiguous"
         return ModelInfo(
             instance_id=self.instance_id,
             model_name=self.facts.display_name,
@@ -107,7 +105,7 @@ class ModelHost(ABC, Generic[Answer]):
             max_num_seqs=self.sequences.limits.most_of_one_client,
             dtype=str(self.facts.dtype).removeprefix("torch."),
             device=str(self.facts.device),
-            cache=cache,
+            cache=self.engine.cache.name,
             block_size=self.engine.cache.block_size,
             block_count=self.engine.cache.block_count,
             free_block_count=self.engine.cache.free_block_count,

@@ -63,6 +63,9 @@ _TRANSPORT_CLASSES: dict[grpc.StatusCode, type[SpecpairError]] = {
     grpc.StatusCode.UNIMPLEMENTED: errors.NotSupportedError,
 }
 MOST_RETRY_SECONDS = 3600.0
+MOST_MESSAGE_CHARACTERS = 500
+"""Longest text of an error, which may quote what a client sent. It travels in trailers, twice and escaped, and clients
+take at most 8 or 16 KiB of those."""
 
 
 def internal_error() -> SpecpairError:
@@ -77,9 +80,17 @@ def status_code(error: SpecpairError) -> grpc.StatusCode:
 
 def outward(error: SpecpairError) -> SpecpairError:
     """The error as those outside may read it: what gRPC says of the way to a peer names hosts, and is for the log."""
-    if TRANSPORT_CODE not in error.metadata:
-        return error
-    return _rebuild(type(error), "a service behind this one could not be reached", {})
+    if TRANSPORT_CODE in error.metadata:
+        return _rebuild(type(error), "a service behind this one could not be reached", {})
+    if len(error.message) > MOST_MESSAGE_CHARACTERS:
+        return _shortened(error)
+    return error
+
+
+def _shortened(error: SpecpairError) -> SpecpairError:
+    short = _rebuild(type(error), error.message[: MOST_MESSAGE_CHARACTERS - 3] + "...", {})
+    vars(short).update(vars(error) | {"message": short.message})
+    return short
 
 
 def rich_status(error: SpecpairError) -> status_pb2.Status:

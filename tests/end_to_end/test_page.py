@@ -281,7 +281,7 @@ def test_a_coordinator_that_is_gone_is_said_in_words(page: Page) -> None:
 
 @pytest.fixture
 def guarded_address(address: str, target_port: int, tmp_path: Path) -> Iterator[str]:
-    """Of the page of another coordinator for the same target, which wants a token."""
+    """Of the page of another coordinator for the same target, which requires a token."""
     tokens = tmp_path / "tokens"
     tokens.write_text("somebody:a-token-of-somebody\n")
     port, http_port = free_ports(2)
@@ -301,7 +301,7 @@ def test_a_coordinator_that_wants_a_token_gets_one(browser: webdriver.Chrome, gu
     page.wait(lambda: page.element("token").is_displayed())
     page.fill(max_tokens="8")
     page.start()
-    page.wait(lambda: "wants a token" in page.element("failure").text)
+    page.wait(lambda: "requires a token" in page.element("failure").text)
     assert not page.element("model").is_displayed()
     page.element("token").send_keys("a-token-of-somebody")
     page.start()

@@ -1,4 +1,4 @@
-"""`python -m tests.faults --seed 1 --events 500 --streams 16`: breaks a pair on purpose, and looks for lost tokens.
+"""`python -m tests.faults --seed 1 --events 500 --streams 16`: injects faults into a pair and looks for lost tokens.
 
 Progress goes to standard error, one JSON document to standard output. The status is 1 if a promise was broken.
 """
@@ -30,10 +30,10 @@ def say(text: str) -> None:
 
 
 async def run(options: Options, folder: Path) -> tuple[dict[str, Any], list[str]]:
-    """The document, and what is not in order."""
+    """Runs it. Returns the document and the list of problems found."""
     task = asyncio.current_task()
     assert task is not None
-    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)  # so that no service is left behind
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)  # so that all services are stopped
     pair = find_pair(options.pair, folder)
     limits = ["--max-model-len", str(options.max_tokens + MOST_PROMPT_TOKENS)]
     lease = ENDLESS_LEASE_SECONDS if options.no_kills else LEASE_SECONDS
@@ -50,7 +50,7 @@ async def run(options: Options, folder: Path) -> tuple[dict[str, Any], list[str]
     async with running_cluster(config) as cluster:
         say(f"ready; logs in {folder}")
         expected = await read_reference(cluster.stub, cases)
-        say(f"{len(expected)} outputs of the target alone")
+        say(f"{len(expected)} reference outputs of the target alone")
         draft_stops = [await measure_draft_stop(cluster, cases, options.streams) for _ in range(options.recoveries)]
         restarts = [await measure_target_restart(cluster, cases, options.streams) for _ in range(options.recoveries)]
         fault_run = FaultRun(cluster, options, say)

@@ -1,4 +1,4 @@
-"""Events as they are done to real processes and the ways to them."""
+"""Injects fault events into real processes and the connections to them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -10,13 +10,13 @@ from tests.faults.proxy import FaultProxy
 from tests.faults.schedule import Event, Kind
 
 LONGEST_DELAY = 0.3
-"""Seconds each way."""
+"""Seconds in each direction."""
 FASTEST = 200_000.0
 SLOWEST = 5_000.0
-"""Bytes per second of a throttled way; a round is some hundred bytes."""
+"""Bytes per second of a throttled connection; a round is some hundred bytes."""
 MOST_BYTES = 20_000
 DEAD_SHARE = 0.25
-"""Of the time of an event, how long a killed process stays dead: its start takes long enough."""
+"""Share of an event's time for which a killed process stays dead; its start adds to that."""
 
 
 async def break_process(instance: Instance, event: Event) -> None:
@@ -38,14 +38,14 @@ async def break_process(instance: Instance, event: Event) -> None:
 
 
 async def break_way(way: FaultProxy, event: Event) -> None:
-    """Returns when the way is as it was."""
+    """Returns when the connection works normally again."""
     async with broken(way, event):
         await asyncio.sleep(event.seconds)
 
 
 @asynccontextmanager
 async def broken(way: FaultProxy, event: Event) -> AsyncIterator[None]:
-    """For as long as the body runs."""
+    """Applies for as long as the body runs."""
     _FAULTS[event.kind](way, event.amount)
     try:
         yield
@@ -58,7 +58,7 @@ def _half_open(way: FaultProxy, amount: float) -> None:
 
 
 def _reset(way: FaultProxy, amount: float) -> None:
-    """Half of the time nobody gets through for a while, either."""
+    """In half of the cases no new connection gets through for a while, either."""
     way.reset()
     if amount < 0.5:
         way.refuse()

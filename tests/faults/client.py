@@ -16,27 +16,27 @@ from tests.faults.history import End, Seen
 from tests.faults.workload import Case, Variation
 
 LATE_SECONDS = 0.5
-"""A failure so shortly before the deadline counts as the deadline's: client and server have clocks of their own."""
+"""A failure this shortly before the deadline counts as the deadline: client and server have different clocks."""
 RESUME_SECONDS = 0.2
-"""Before a request is sent again."""
+"""Pause before a request is sent again."""
 
 OnTokens = Callable[[float], None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Told:
-    """What came of a request."""
+    """The result of a request."""
 
     outputs: list[Seen]
     status: str
-    """OK, CANCELLED where the client left, or the status it got, with its reason and message."""
+    """OK, CANCELLED if the client cancelled, or the status received, with its reason and message."""
     is_violation: bool
-    """Whether it failed for another cause than its own deadline."""
+    """Whether it failed for a reason other than its own deadline."""
     seconds: float
 
 
 class Collector:
-    """Gathers what comes for each output."""
+    """Collects the messages of each output."""
 
     def __init__(self, n: int):
         self.token_ids: list[list[int]] = [[] for _ in range(n)]
@@ -56,7 +56,7 @@ class Collector:
             self.told_counts[index] = self._before[index] + response.summary.completion_token_count
 
     def resume(self) -> None:
-        """Another call goes on behind what is there; its summary counts its own tokens."""
+        """Another call continues after the tokens received; its summary counts only its own tokens."""
         self._before = [len(ids) for ids in self.token_ids]
 
     def outputs(self, case: Case, end: End) -> list[Seen]:
@@ -109,7 +109,7 @@ async def ask(
 
 
 def _request(case: Case, variation: Variation, collector: Collector) -> pb.GenerateTokensRequest:
-    """The request for what is missing. Only a single output can go on; several begin anew."""
+    """The request for the missing tokens. Only a single output can be resumed; several start again."""
     request = case.request(variation)
     if variation.n == 1:
         request.resumed_token_ids.extend(collector.token_ids[0])
@@ -124,7 +124,7 @@ async def _follow(
     collector: Collector,
     on_tokens: OnTokens,
 ) -> str:
-    """One call: OK, or CANCELLED where the client left. Raises AioRpcError."""
+    """Makes one call. Returns OK, or CANCELLED if the client cancelled. Raises AioRpcError."""
     call = stub.GenerateTokens(request, timeout=seconds, wait_for_ready=True)
     try:
         async for response in call:
@@ -139,9 +139,9 @@ async def _follow(
 
 
 def _is_about_the_coordinator(error: grpc.aio.AioRpcError) -> bool:
-    """Whether it went away or is about to, rather than a target behind it."""
+    """Whether the coordinator itself, not a target, stopped or is stopping."""
     known = error_from_rpc(error)
-    if error.code() is grpc.StatusCode.CANCELLED:  # nobody here did that
+    if error.code() is grpc.StatusCode.CANCELLED:  # not cancelled by this client
         return True
     is_own = isinstance(known, PeerUnavailableError) and ("code" in known.metadata or isinstance(known, StartingError))
     return error.code() is grpc.StatusCode.UNAVAILABLE and (is_own or isinstance(known, ShuttingDownError))

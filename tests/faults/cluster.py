@@ -14,9 +14,9 @@ from tests.faults.instance import Instance
 from tests.faults.proxy import FaultProxy, fault_proxy
 
 LEASE_SECONDS = 30
-"""After which a sequence that nobody could close is given up: soon, so that a run sees it."""
+"""The lease of sequences that could not be closed: short, so that it ends within a run."""
 ENDLESS_LEASE_SECONDS = 86_400
-"""Where everybody lives on, each sequence has to be closed by whoever opened it."""
+"""Without kills, each sequence has to be closed by its caller."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class ClusterConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class Peer:
-    """A draft or target, and the way from the coordinator to it."""
+    """A draft or target, and the fault proxy between the coordinator and it."""
 
     instance: Instance
     way: FaultProxy
@@ -64,7 +64,7 @@ class Cluster:
 
 @asynccontextmanager
 async def running_cluster(config: ClusterConfig) -> AsyncIterator[Cluster]:
-    """All services ready; none is left behind, whatever happens."""
+    """Starts all services and waits until they are ready. All are stopped at the end."""
     async with AsyncExitStack() as stack:
         targets = [await _start_peer("target", index, config, stack) for index in range(config.target_count)]
         drafts = [await _start_peer("draft", index, config, stack) for index in range(config.draft_count)]
@@ -100,7 +100,7 @@ async def _start(name: str, flags: list[str], config: ClusterConfig, stack: Asyn
 
 
 def free_port() -> int:
-    """A port that nobody listens on at the moment."""
+    """A free port."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]

@@ -1,4 +1,4 @@
-"""What clients saw, compared with what the target alone gives. Pure."""
+"""Compares what clients received with the output of the target alone. Pure."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,18 +11,18 @@ class End(StrEnum):
 
     FINISHED = "finished"
     CANCELLED = "cancelled"
-    """The client left."""
+    """The client cancelled."""
     OUT_OF_TIME = "out_of_time"
-    """The deadline that the client had set was over."""
+    """The client's deadline passed."""
     FAILED = "failed"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Seen:
-    """One output as its client saw it."""
+    """One output as its client received it."""
 
     request: str
-    """Which request of the list it was: prompt, options, seed. The rest may not change the output."""
+    """The name of its case: prompt, options, seed. Nothing else may change the output."""
     choice_index: int
     token_ids: Sequence[int]
     text: str
@@ -41,14 +41,14 @@ class Expected:
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """What is wrong with one output, in tokens; all 0 for nothing."""
+    """The differences of one output, in tokens; all 0 if there are none."""
 
     compared: int = 0
     lost: int = 0
     repeated: int = 0
     changed: int = 0
     wrong_texts: int = 0
-    """1 if the tokens are right and the text is not, or the summary counts others."""
+    """1 if the tokens are right but the text or the summary's count is wrong."""
 
     @property
     def is_none(self) -> bool:
@@ -65,7 +65,7 @@ class Difference:
 
 
 def compare(expected: Expected, seen: Seen) -> Difference:
-    """An output that ended early is compared as far as it came; one that finished has to be there whole."""
+    """An output that ended early is compared as far as it was received; a finished one has to be complete."""
     right, got = list(expected.token_ids), list(seen.token_ids)
     is_whole = seen.end is End.FINISHED
     if got == (right if is_whole else right[: len(got)]):
@@ -107,6 +107,6 @@ def _edits(right: list[int], got: list[int], is_whole: bool) -> tuple[int, int, 
 
 
 def _is_again(inserted: list[int], before: list[int], behind: list[int]) -> bool:
-    """Whether the tokens say again what came just before, or what comes just behind does."""
+    """Whether the tokens repeat those just before, or those just after repeat them."""
     size = len(inserted)
     return inserted in (before[-size:], behind[:size])

@@ -1,4 +1,4 @@
-"""One service as a process that is there to be broken."""
+"""One service as a process that can be stopped, killed and restarted."""
 
 import asyncio
 import os
@@ -20,7 +20,7 @@ from tests.faults.nursery import fork_service
 POLL_SECONDS = 0.05
 END_POLL_SECONDS = 0.01
 READY_SECONDS = 180.0
-"""How long a start may take on a machine that is busy with everything else."""
+"""Longest start on a busy machine."""
 END_SECONDS = 60.0
 
 
@@ -29,10 +29,10 @@ class InstanceError(Exception):
 
 
 class Instance:
-    """A service on an address of its own, in one process after another."""
+    """A service with its own address, run by one process after another."""
 
     def __init__(self, name: str, arguments: Sequence[str], port: int, folder: Path):
-        """`arguments` are the words behind `specpair serve`; its log is appended to a file in `folder`."""
+        """`arguments` are those after `specpair serve`; its log is appended to a file in `folder`."""
         self.name = name
         self.port = port
         self.log_path = folder / f"{name}.log"
@@ -52,16 +52,16 @@ class Instance:
 
     @property
     def status(self) -> int | None:
-        """What the process ended with; None while it runs."""
+        """The exit status; None while the process runs."""
         return None if self._process is None else self._process.exitcode
 
     async def start(self) -> None:
-        """Starts the process; it gets ready in its own time."""
+        """Starts the process without waiting until it is ready."""
         self.start_count += 1
         self._process = await asyncio.to_thread(fork_service, self.name, self._arguments, self.log_path)
 
     async def wait_until_ready(self) -> None:
-        """Until it says SERVING, asked directly. Raises InstanceError if it ends or takes too long."""
+        """Waits until its health check says SERVING. Raises InstanceError if it ends or takes too long."""
         channel = connect(self.address)
         try:
             stub = health_pb2_grpc.HealthStub(channel)
@@ -76,7 +76,7 @@ class Instance:
             await channel.close()
 
     async def info(self) -> sequence_service_pb2.GetModelInfoResponse:
-        """What the service says of itself, asked directly. For draft and target."""
+        """The model information, asked for directly. For draft and target."""
         channel = connect(self.address)
         try:
             request = sequence_service_pb2.GetModelInfoRequest()
@@ -85,7 +85,7 @@ class Instance:
             await channel.close()
 
     def stop(self) -> None:
-        """The process stands still, and nobody is told."""
+        """Stops the process (SIGSTOP); its peers are not notified."""
         self._signal(signal.SIGSTOP)
 
     def go_on(self) -> None:
@@ -93,17 +93,17 @@ class Instance:
         self._signal(signal.SIGCONT)
 
     async def kill(self) -> None:
-        """The process is gone at once."""
+        """Kills the process (SIGKILL)."""
         self._signal(signal.SIGKILL)
         await self._wait()
 
     async def terminate(self) -> None:
-        """The process is asked to end, and does so in its own time. Raises InstanceError if it does not."""
+        """Asks the process to end (SIGTERM) and waits until it has. Raises InstanceError if it does not."""
         self._signal(signal.SIGTERM)
         await self._wait()
 
     async def clean_up(self) -> None:
-        """However it stands, there is no process afterwards."""
+        """Ends the process, whatever its state."""
         if self._process is not None:
             await self.kill()
 

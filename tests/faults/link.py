@@ -1,4 +1,4 @@
-"""One connection through the proxy: two directions, each with its own weather."""
+"""One connection through the proxy: two directions, each with its own faults."""
 
 import asyncio
 import socket
@@ -10,16 +10,16 @@ from enum import StrEnum
 
 CHUNK_BYTES = 64 * 1024
 HELD_CHUNKS = 64
-"""So many chunks wait in one direction; then the sender is not read any more, and its own buffers fill."""
+"""Chunks that wait in one direction; beyond that the sender is not read, and its own buffers fill."""
 
 SLICE_SECONDS = 0.05
-"""A throttled direction passes on what it may in so long, then waits as long."""
+"""A throttled direction passes on what it may send in this time, then waits as long."""
 
 End = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Direction(StrEnum):
-    """Which way bytes go."""
+    """The direction of bytes."""
 
     TO_SERVER = "to_server"
     TO_CLIENT = "to_client"
@@ -27,17 +27,17 @@ class Direction(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class Faults:
-    """What is wrong at present."""
+    """The current faults."""
 
     delay_seconds: float = 0.0
     bytes_per_second: float | None = None
     silent: frozenset[Direction] = frozenset()
     remaining_bytes: int | None = None
-    """What a connection that begins now may carry."""
+    """The number of bytes that a new connection may carry."""
 
 
 class Weather:
-    """The faults of a proxy, and word of their changes."""
+    """The faults of a proxy; announces changes."""
 
     def __init__(self) -> None:
         self.faults = Faults()
@@ -61,7 +61,7 @@ class Weather:
 
 
 class LimitReachedError(Exception):
-    """The connection has carried what it may."""
+    """The connection has carried its limit of bytes."""
 
 
 class Link:
@@ -123,7 +123,7 @@ class Link:
 
 
 class Pump:
-    """One direction: reads, waits as the weather wants it, writes."""
+    """One direction: reads, waits as the faults require, writes."""
 
     def __init__(
         self,

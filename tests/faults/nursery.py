@@ -1,4 +1,4 @@
-"""A process that has loaded torch, and of which services are forked: one starts in a second, not in ten.
+"""A process that has loaded torch and from which services are forked: a start takes one second instead of ten.
 
 Their code is that of `specpair serve` from its first line; what is saved is the import of libraries. Nothing runs in
 the nursery, and no thread of gRPC or torch begins there, so a fork of it is as good as a new process.

@@ -1,5 +1,5 @@
 """A TCP proxy that fails on purpose, between any two parties. Bytes are never reordered, lost or doubled: TCP does not
-do that. What goes wrong is when they come, whether they come, and what becomes of the connection."""
+do that. Faults affect when and whether they arrive, and whether the connection lives."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -45,7 +45,7 @@ class FaultProxy:
         self._weather.change(bytes_per_second=bytes_per_second)
 
     def drop(self) -> None:
-        """A black hole: nothing arrives on either side, and nobody is told. New connections are taken and stay silent.
+        """A black hole: nothing arrives on either side, without any notice. New connections are taken and stay silent.
 
         After `heal` all of it arrives, as TCP's repetitions would make it.
         """

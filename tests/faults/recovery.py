@@ -1,4 +1,4 @@
-"""What a fault costs running requests, in seconds: their gaps between messages."""
+"""Measures what a fault costs running requests: the gaps between their messages, in seconds."""
 
 import asyncio
 import time
@@ -16,13 +16,13 @@ from tests.faults.workload import Case, Variation
 WARM_SECONDS = 2.0
 SETTLE_SECONDS = 3.0
 STOPPED_SECONDS = 12.0
-"""Longer than the draft's deadline, so that a request that paid it more than once would show."""
+"""Longer than the draft's timeout, so that a request that waited for it more than once shows."""
 ASKING = Variation(num_speculative_tokens=3, deadline_seconds=300.0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class DraftStop:
-    """Every draft stood still; what the slowest request saw, in seconds."""
+    """All drafts were stopped: the gaps of the slowest request, in seconds."""
 
     usual_gap: float
     """The longest gap before."""
@@ -34,7 +34,7 @@ class DraftStop:
 
 @dataclass(frozen=True, kw_only=True)
 class TargetRestart:
-    """Every target was killed and started again; seconds from the first one healthy."""
+    """All targets were killed and restarted: seconds from the first healthy one."""
 
     to_first_stream: float
     to_last_stream: float

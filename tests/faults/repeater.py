@@ -34,7 +34,7 @@ REMEMBERED = 64
 
 
 class Repeater(grpc.GenericRpcHandler):
-    """Passes every call on, some of them more than once."""
+    """Forwards every call, some of them more than once."""
 
     def __init__(self, channel: grpc.aio.Channel, seed: int):
         self._channel = channel
@@ -157,7 +157,7 @@ class HotStream:
             self._note(key, answer)
 
     def _note(self, key: tuple[str, int], answer: Any) -> None:
-        """Whichever of a call and its repetitions was answered first, all others have to be as it was."""
+        """All answers to a call and its repetitions have to equal the first one."""
         said = content(answer.response)
         if key in self._answered:
             self._repeater.outcomes["same" if self._answered[key] == said else "other"] += 1

@@ -1,4 +1,4 @@
-"""What a run found, as one JSON document, and whether it is in order. Pure."""
+"""The result of a run as one JSON document, and the problems found. Pure."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,14 +13,14 @@ from tests.faults.run import Outcome
 from tests.faults.streams import Streams
 
 MORE_DESCRIPTORS = 16
-"""So many more may be open after a run: pools of connections breathe."""
+"""Allowed increase during a run: connection pools vary in size."""
 MORE_THREADS = 8
 MOST_GROWTH_MIB = 64.0
-"""Of the coordinator, from its first reading under load to the last one."""
+"""Allowed growth of a process's memory, from its first reading under load to the last."""
 DRAFT_DEADLINE_SECONDS = 5.0
-"""The coordinator's default: a request may lose so much to a draft that stands still, once."""
+"""The coordinator's default: a request may wait this long for a stopped draft, once."""
 MOST_GAP_SECONDS = 1.0
-"""Any other gap between two messages, on a machine that has nothing else to do."""
+"""Longest other gap between two messages, on an otherwise idle machine."""
 MOST_RESTART_SECONDS = 2.0
 """From a restarted target's health to the next message of every stream."""
 
@@ -60,7 +60,7 @@ def recoveries(drafts: Sequence[DraftStop], targets: Sequence[TargetRestart]) ->
 
 
 def complaints(outcome: Outcome, streams: Streams) -> list[str]:
-    """What is not in order; nothing if all is."""
+    """The problems found; empty if there are none."""
     found = list(streams.violations)
     for name, held in outcome.held_after.items():
         if held.sequences or held.used_blocks:
@@ -73,21 +73,21 @@ def complaints(outcome: Outcome, streams: Streams) -> list[str]:
 
 
 def slow_recoveries(drafts: Sequence[DraftStop], targets: Sequence[TargetRestart]) -> list[str]:
-    """Recoveries that took longer than is promised."""
+    """Recoveries that took longer than promised."""
     found = [
-        f"a draft that stood still cost a request {one.longest_gap:.1f} s, and {one.second_longest_gap:.1f} s again"
+        f"a stopped draft delayed a request by {one.longest_gap:.1f} s, and again by {one.second_longest_gap:.1f} s"
         for one in drafts
         if one.longest_gap > DRAFT_DEADLINE_SECONDS + MOST_GAP_SECONDS or one.second_longest_gap > MOST_GAP_SECONDS
     ]
     return found + [
-        f"the last stream went on {one.to_last_stream:.1f} s after a restarted target was healthy"
+        f"the last stream continued {one.to_last_stream:.1f} s after a restarted target was healthy"
         for one in targets
         if one.to_last_stream > MOST_RESTART_SECONDS
     ]
 
 
 def by_victim(counts: Counter[tuple[str, str]]) -> dict[str, dict[str, int]]:
-    """How often what was done to whom."""
+    """Number of faults by victim and kind."""
     ordered = sorted(counts.items())
     return {
         victim: {kind: count for (_, kind), count in group} for victim, group in groupby(ordered, lambda one: one[0][0])
@@ -95,7 +95,7 @@ def by_victim(counts: Counter[tuple[str, str]]) -> dict[str, dict[str, int]]:
 
 
 def process_figures(name: str, outcome: Outcome) -> dict[str, Any]:
-    """Of the longest life of a process, so many MiB a minute; of the last one, what it holds now."""
+    """Figures of one instance: memory growth in MiB per minute of its longest life, and what its last process holds."""
     before, after = (next(one for one in readings if one.name == name) for readings in (outcome.before, outcome.after))
     lives: dict[int, list[Reading]] = {}
     for reading in outcome.during:
@@ -113,7 +113,7 @@ def process_figures(name: str, outcome: Outcome) -> dict[str, Any]:
 
 
 def _grown(before: Reading, after: Reading) -> list[str]:
-    """Of one process that lived through the run."""
+    """Problems of one process that ran from start to end."""
     found = []
     if after.descriptors > before.descriptors + MORE_DESCRIPTORS:
         found.append(f"{after.name} has {after.descriptors} descriptors open, {before.descriptors} before")

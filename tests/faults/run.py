@@ -1,4 +1,4 @@
-"""Faults under load, and what is left afterwards."""
+"""Injects faults under load, and reads what remains afterwards."""
 
 import asyncio
 import time
@@ -18,16 +18,16 @@ from tests.faults.workload import Case
 
 READING_SECONDS = 5.0
 RECOVERY_SECONDS = 60.0
-"""How long a stream may be silent after the last fault, on a machine that has other work."""
+"""Longest silence of a stream after the last fault, on a busy machine."""
 EMPTY_SECONDS = 120.0
-"""How long services may keep what nobody wants any more."""
+"""Longest time that services may keep sequences that are no longer needed."""
 
 Say = Callable[[str], None]
 
 
 @dataclass(kw_only=True)
 class Outcome:
-    """What was done, and what processes held."""
+    """The faults injected, and the resources that processes held."""
 
     process_events: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By victim and kind."""
@@ -40,7 +40,7 @@ class Outcome:
 
 
 class FaultRun:
-    """Breaks a cluster under load for as long as it takes."""
+    """Injects faults into a cluster under load."""
 
     def __init__(self, cluster: Cluster, options: Options, say: Say):
         self._cluster = cluster
@@ -50,7 +50,7 @@ class FaultRun:
         self.outcome = Outcome()
 
     async def run(self, cases: list[Case], expected: dict[tuple[str, int], Expected]) -> Streams:
-        """What the clients saw. Raises InstanceError if a service does not come back."""
+        """Runs; returns what the clients received. Raises InstanceError if a service does not restart."""
         options, outcome = self._options, self.outcome
         streams = Streams(
             self._cluster.stub,
@@ -80,7 +80,7 @@ class FaultRun:
             streams.end()
 
     async def _break_everything(self) -> None:
-        """Each process and each way has its own faults, side by side, until there were enough of processes."""
+        """Each process and each connection has its own sequence of faults, until there were enough process faults."""
         kinds = STOPS if self._options.no_kills else PROCESS_KINDS
         outcome = self.outcome
         if not self._options.events:
@@ -106,7 +106,7 @@ class FaultRun:
         counts: Counter[tuple[str, str]],
         mean_pause: float,
     ) -> None:
-        """One fault of a victim after the other."""
+        """Injects the faults of one victim, one after the other."""
         options = self._options
         for event in events(options.seed, victim, kinds, mean_pause, options.longest_fault):
             try:
@@ -124,14 +124,14 @@ class FaultRun:
         self._enough.set()
 
     async def _watch(self, streams: Streams, start: float) -> None:
-        """A line and readings now and then."""
+        """Reads the processes and prints a progress line at intervals."""
         while True:
             await asyncio.sleep(READING_SECONDS)
             self.outcome.during += self._read_all()
             outcome, difference = self.outcome, streams.difference
             self._say(
-                f"{time.monotonic() - start:6.0f} s  {outcome.process_events.total()} faults of processes, "
-                f"{outcome.way_events.total()} of ways, {streams.request_count} requests, "
+                f"{time.monotonic() - start:6.0f} s  {outcome.process_events.total()} process faults, "
+                f"{outcome.way_events.total()} connection faults, {streams.request_count} requests, "
                 f"{difference.compared} tokens, {streams.violation_count} violations"
             )
 

@@ -1,4 +1,4 @@
-"""What is broken, when and for how long, by seed. Pure."""
+"""The schedule of faults, by seed. Pure."""
 
 import itertools
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from random import Random
 
 
 class Kind(StrEnum):
-    """How something is broken."""
+    """A kind of fault."""
 
     KILL = "kill"
     """SIGKILL; started again after a while."""
@@ -49,11 +49,11 @@ class Event:
 
     kind: Kind
     pause_seconds: float
-    """How long the victim is left alone before."""
+    """Seconds without a fault before it."""
     seconds: float
-    """How long it lasts; of a kill, how long nobody starts the process again."""
+    """How long it lasts; for a kill, the time until the process is restarted."""
     amount: float
-    """In [0, 1): how bad it is, for kinds that have degrees."""
+    """In [0, 1): the severity, for kinds that have degrees."""
 
 
 def events(seed: int, victim: str, kinds: dict[Kind, int], mean_pause: float, longest: float = 4.0) -> Iterator[Event]:

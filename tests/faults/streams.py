@@ -1,4 +1,4 @@
-"""Clients that ask without pause, and what each of them saw."""
+"""Clients that send requests without pause, and what each of them received."""
 
 import asyncio
 import itertools
@@ -16,11 +16,11 @@ from tests.faults.workload import Case, vary
 
 MOST_NOTES = 20
 VIOLATION_SECONDS = 0.5
-"""A client whose request failed rests a while."""
+"""Pause of a client whose request failed."""
 
 
 class Streams:
-    """So many clients at once; each asks, follows its request to the end, compares, and asks again."""
+    """Concurrent clients. Each sends a request, reads it to the end, compares the output, and starts again."""
 
     def __init__(
         self,
@@ -45,13 +45,13 @@ class Streams:
         self._cancels = cancels
         self._may_resume = may_resume
         self.resumed: Counter[str] = Counter()
-        """Requests that were asked for again, by what the coordinator ended them with."""
+        """Resumed requests, by the status with which the coordinator ended them."""
         self._is_ending = False
         self.difference = Difference()
         self.statuses: Counter[str] = Counter()
         """Requests by the status that they ended with."""
         self.violations: list[str] = []
-        """What must not be: the first of them in words."""
+        """The first violations, as text."""
         self.violation_count = 0
         self.longest_seconds = 0.0
         """Of a request that finished."""
@@ -64,7 +64,7 @@ class Streams:
         return self.statuses.total()
 
     async def run(self, count: int, requests_each: int | None = None) -> None:
-        """Until each has asked so often, or until `end`; and to the end of what was asked by then."""
+        """Runs until each client has sent its requests or `end` is called, and all requests have ended."""
         async with asyncio.TaskGroup() as group:
             for index in range(count):
                 group.create_task(self._follow(index, requests_each))
@@ -77,10 +77,10 @@ class Streams:
                 while len(self.recovered_after) < count:
                     await asyncio.sleep(0.05)
         for index in set(range(count)) - self.recovered_after.keys():
-            self._note(f"stream {index} got nothing within {within:g} s of the end of all faults")
+            self._note(f"stream {index} received nothing within {within:g} s after the end of all faults")
 
     def end(self) -> None:
-        """No request begins any more."""
+        """Ends the clients after their current requests."""
         self._is_ending = True
 
     async def _follow(self, index: int, requests: int | None) -> None:

@@ -1,4 +1,4 @@
-"""What the clients ask for, by seed. Pure."""
+"""The clients' requests, by seed. Pure."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -49,20 +49,20 @@ class Case:
 
 @dataclass(frozen=True, kw_only=True)
 class Variation:
-    """What may not change the output."""
+    """Options that must not change the output."""
 
     num_speculative_tokens: int | None
     n: int = 1
     cancel_after: int | None = None
-    """The client leaves after so many tokens; None stays to the end."""
+    """The client cancels after this many tokens; None reads to the end."""
     deadline_seconds: float
     """What the client gives the request."""
     has_little_time: bool = False
-    """Whether the deadline is so short that it may well be over."""
+    """Whether the deadline is so short that it may pass."""
 
 
 def make_cases(seed: int, count: int, vocab_size: int, max_tokens: int, least_tokens: int | None = None) -> list[Case]:
-    """Half of them greedy, half coupled; some begin alike, some have penalties.
+    """Half of them greedy, half coupled; some share a prefix, some have penalties.
 
     Outputs have `least_tokens`, by default half of `max_tokens`, to `max_tokens` tokens.
     """

@@ -1,7 +1,7 @@
 """`python -m tests.hostile --seed 1 --messages 100000`: sends hostile messages to real services and judges the answers.
 
-Progress goes to standard error, one JSON document to standard output. The status is 1 if something is not in order;
-then `--only-case N` runs one case again.
+Progress goes to standard error, one JSON document to standard output. The status is 1 if a problem was found;
+then `--only-case N` repeats one case.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""One case: a script of hostile messages, all made from one seed, whose answers are judged as they come."""
+"""One case: a script of hostile messages made from one seed; its answers are judged as they come."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ SHOWN_BYTES = 160
 
 @dataclass
 class Tally:
-    """What was sent and what came back, over all cases."""
+    """Messages sent and verdicts received, over all cases."""
 
     messages: Counter[str] = field(default_factory=Counter)
     """By kind of case."""
@@ -32,12 +32,12 @@ class Tally:
     violation_count: int = 0
     slowest_seconds: float = 0.0
     slowest: str = ""
-    """The case and the call that took so long."""
+    """The case and the call that took longest."""
     undone: set[tuple[str, str]] = field(default_factory=set)
-    """Endpoints and ids of sequences that calls may have opened which nobody waited for."""
+    """Endpoints and ids of sequences that may have been opened by calls not waited for."""
 
     def time(self, seconds: float, what: str) -> None:
-        """A call took so long."""
+        """Notes the time of a call."""
         if seconds > self.slowest_seconds:
             self.slowest_seconds, self.slowest = seconds, what
 
@@ -48,11 +48,11 @@ class Tally:
 
 
 class CaseFailedError(Exception):
-    """What should have worked did not; told already."""
+    """A proper call failed; already reported."""
 
 
 class Attack:
-    """What a case has to work with."""
+    """The tools of a case."""
 
     def __init__(
         self, number: int, kind: str, random: Random, wire: Wire, http_address: str, truth: Truth, tally: Tally
@@ -74,7 +74,7 @@ class Attack:
         allowed: frozenset[str] = ORDERLY,
         **how: Any,
     ) -> Reply:
-        """Hostile messages to a method, with the verdicts that are right for them."""
+        """Sends hostile messages to a method, and checks the verdicts."""
         requests = [to_bytes(request)] if isinstance(request, Message | bytes) else list(request)
         if method.name in ("OpenSequence", "ForkSequence"):
             self._expect_sequences(method, requests)
@@ -88,7 +88,7 @@ class Attack:
         return reply
 
     async def web(self, data: bytes | Sequence[bytes], allowed: frozenset[str], **how: Any) -> WebReply:
-        """Bytes on a connection of their own to the HTTP port, or pieces of them with pauses."""
+        """Sends bytes on a new connection to the HTTP port, or pieces of them with pauses."""
         pieces = [data] if isinstance(data, bytes) else list(data)
         self.count(1)
         reply = await exchange(self._http_address, pieces, **how)
@@ -142,7 +142,7 @@ class Attack:
         self.tally.undone.add((endpoint, name))
 
     async def clean_up(self) -> None:
-        """Closes what the case opened, or may have."""
+        """Closes the sequences that the case opened or may have opened."""
         for endpoint, name in self._open:
             await close(self.wire, endpoint, name)
 

@@ -1,4 +1,4 @@
-"""HTTP bodies: JSON that is broken, deep, huge, or of other types than it should be."""
+"""HTTP bodies: JSON that is broken, deep, huge, or of wrong types."""
 
 import json
 from random import Random
@@ -73,7 +73,7 @@ def valid_body(random: Random, path: str) -> dict[str, Any]:
 
 
 def changed(random: Random, value: Any, depth: int = 0) -> Any:
-    """Something within it replaced."""
+    """The value with a part of it replaced."""
     if depth < 4 and isinstance(value, dict) and value and random.random() < 0.7:
         key = random.choice(list(value))
         return {**value, key: changed(random, value[key], depth + 1)}
@@ -98,7 +98,7 @@ async def send_types(attack: Attack) -> None:
 
 
 async def send_broken_json(attack: Attack) -> None:
-    """Bytes that are no JSON, or only almost."""
+    """Bytes that are not, or only almost, JSON."""
     random = attack.random
     for _ in range(REQUESTS_EACH):
         path = random.choice(PATHS)
@@ -131,7 +131,7 @@ def broken_json(random: Random, body: dict[str, Any]) -> bytes:
 
 
 async def send_large_body(attack: Attack) -> None:
-    """About as large as is taken, or larger."""
+    """Bodies about as large as the limit, or larger."""
     random = attack.random
     size = random.choice([MAX_BODY_BYTES - 100, MAX_BODY_BYTES + 1, 2 * MAX_BODY_BYTES])
     prompt = random.choice([b'"' + b"a" * size + b'"', b"[" + b"1," * (size // 2) + b"1]", b"[" * size])
@@ -141,7 +141,7 @@ async def send_large_body(attack: Attack) -> None:
 
 
 def judge_body(attack: Attack, reply: WebReply) -> None:
-    """A refusal has OpenAI's form; what is said in the middle of a stream has it, too."""
+    """A refusal has OpenAI's form; so has an error in the middle of a stream."""
     body = reply.body
     if reply.verdicts == ["HTTP 200"] or HTTP_CLOSED in reply.verdicts or not body.startswith(b"{"):
         return

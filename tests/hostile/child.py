@@ -16,7 +16,7 @@ END_SECONDS = 30.0
 SIGNS_OF_A_FAULT = ("Traceback (most recent call last)", "ERROR ", "CRITICAL ", "was never awaited", "never retrieved")
 LEVELS = ("DEBUG ", "INFO ", "WARNING ", "ERROR ", "CRITICAL ")
 KNOWN = ("ERROR grpc._cython.cygrpc ExecuteBatchError",)
-"""gRPC says so itself when a client is gone before its answer is sent."""
+"""gRPC logs this itself when a client disconnects before its answer is sent."""
 
 
 class Child:
@@ -33,18 +33,18 @@ class Child:
         return self._process.returncode is not None
 
     async def state(self) -> dict[str, Any]:
-        """What it holds now; its caches' invariants were checked."""
+        """The resources that it holds now, after a check of its caches' invariants."""
         assert self._process.stdin is not None
         self._process.stdin.write(b"\n")
         return await read_answer(self._process, ANSWER_SECONDS, self._log_path)
 
     def faults(self) -> list[str]:
-        """Records of its log that tell of errors nobody foresaw."""
+        """Log records of unexpected errors."""
         return faults_in(self._log_path.read_text(errors="replace").splitlines())
 
 
 def faults_in(lines: list[str]) -> list[str]:
-    """A record begins with its level; what follows belongs to it."""
+    """A record begins with its level; the lines after it belong to it."""
     found: list[str] = []
     is_known = False
     for line in lines:
@@ -80,7 +80,7 @@ async def running_child(folder: Path) -> AsyncIterator[Child]:
 
 
 async def end(process: Process) -> None:
-    """Its input ends, and it should; if not, it is killed."""
+    """Closes its input, at which it should end; kills it if it does not."""
     assert process.stdin is not None
     process.stdin.close()
     try:

@@ -1,4 +1,4 @@
-"""Proposals that no honest draft can have made; and that after each refusal the sequence stands where it stood."""
+"""Proposals that no honest draft can make; after each refusal the sequence must be unchanged."""
 
 import math
 from collections.abc import Callable
@@ -129,7 +129,7 @@ _DENSE: list[Spoil] = [_wrong_type, _wrong_shape, _wrong_size, _wrong_numbers, _
 
 
 def bad_proposal(random: Random) -> proposal_pb2.Proposal:
-    """Each of them breaks a rule."""
+    """Proposals, each of which breaks a rule."""
     proposed = tokens(random, MAX_PROPOSED)
     if random.random() < 0.15:
         outside = random.choice([VOCABULARY, 2**31, 2**32 - 1])
@@ -156,7 +156,7 @@ async def send_bad_distributions(attack: Attack) -> None:
 
 
 async def send_trees(attack: Attack) -> None:
-    """Trees, and more tokens than are allowed, are refused before anything else is looked at."""
+    """Trees, and more tokens than allowed, are refused before any other check."""
     random, prompt = attack.random, attack.random.randrange(len(PROMPTS))
     name = await attack.open("target", prompt)
     for _ in range(PROPOSALS_EACH):

@@ -1,4 +1,4 @@
-"""Messages with fields at their extremes, by the descriptors: new fields are under attack as soon as they exist."""
+"""Messages with fields at their extremes, from the descriptors: new fields are attacked as soon as they exist."""
 
 import math
 from collections.abc import Callable
@@ -51,7 +51,7 @@ MOST_DEPTH = 5
 
 
 def value_of(random: Random, field: FieldDescriptor) -> Any:
-    """Of a field that is no message."""
+    """Of a field that is not a message."""
     if field.cpp_type == FieldDescriptor.CPPTYPE_ENUM:
         return random.choice([0, 1, 2, 3, 7, 99, -1, 2**31 - 1])
     if field.type == FieldDescriptor.TYPE_BYTES:
@@ -89,7 +89,7 @@ def disturb(random: Random, message: Message, depth: int = 0) -> None:
 
 
 def disturb_inner(random: Random, message: Message, field: FieldDescriptor, depth: int) -> None:
-    """Clears a message, sets it empty, or goes into it."""
+    """Clears a message, sets it empty, or changes a field of it."""
     inner = getattr(message, field.name)
     choice = random.random()
     if choice < 0.1:

@@ -6,7 +6,7 @@ END_STREAM, END_HEADERS = 1, 4
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes, length: int | None = None) -> bytes:
-    """`length` may be a lie."""
+    """`length` may be wrong."""
     said = len(payload) if length is None else length
     return said.to_bytes(3, "big") + bytes([kind, flags]) + stream.to_bytes(4, "big") + payload
 
@@ -40,6 +40,6 @@ def proper_head(path: bytes) -> dict[str, bytes]:
 
 
 def deadly_call() -> bytes:
-    """A call whose path is no UTF-8. It ends grpc.aio's server, which is replaced: others notice, so no mix has it."""
+    """A call whose path is not UTF-8. It ends grpc.aio's server, which disturbs other cases, so no mix has it."""
     headers = b"".join(header(key, value) for key, value in proper_head(b"/\xff\xfe").items())
     return PREFACE + frame(SETTINGS, 0, 0, b"") + frame(HEADERS, END_HEADERS | END_STREAM, 1, headers)

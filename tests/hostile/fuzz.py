@@ -1,4 +1,4 @@
-"""Bytes and messages made at random, against every method."""
+"""Random bytes and messages for every method."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ UNASKED_SECONDS = 0.2
 _HOT = ("ProposeTokens", "VerifyProposal", "RollbackSequence", "ForkSequence", "StreamProposals", "StreamVerifications")
 _STREAMS = ("StreamProposals", "StreamVerifications")
 _QUIET = ("GetModelInfo", "GetTokenizer", "GetPairInfo")
-"""Methods whose requests say nothing."""
+"""Methods whose requests have no fields."""
 
 
 async def send_noise(attack: Attack) -> None:
@@ -38,7 +38,7 @@ async def send_noise(attack: Attack) -> None:
 
 
 async def send_mutations(attack: Attack) -> None:
-    """Proper messages whose bytes were changed; fields that nobody knows are skipped."""
+    """Proper messages whose bytes were changed; unknown fields are skipped."""
     method, prompt, name = await choose(attack)
     for _ in range(MESSAGES_EACH):
         message = message_for(attack.random, method.name, name, attack.name(), prompt)
@@ -114,7 +114,7 @@ async def send_wrong_counts(attack: Attack) -> None:
 
 
 async def send_to_no_method(attack: Attack) -> None:
-    """Methods that are not there."""
+    """Methods that do not exist."""
     random = attack.random
     for _ in range(MESSAGES_EACH):
         method = random.choice(OWN_METHODS)
@@ -136,7 +136,7 @@ async def send_to_no_method(attack: Attack) -> None:
 
 
 async def send_too_much(attack: Attack) -> None:
-    """A message over the limit; nobody reads it."""
+    """A message over the limit, which is not read."""
     method = attack.random.choice([method for method in OWN_METHODS if method.name not in _QUIET])
     data = bytes(MAX_MESSAGE_BYTES + attack.random.choice([1, 1000]))
     await attack.send(method, data, frozenset({TOO_LARGE}))

@@ -1,4 +1,4 @@
-"""HTTP below its bodies: request lines, headers, chunks, pipelines, and clients that take their time."""
+"""HTTP below its bodies: request lines, headers, chunks, pipelines, and slow clients."""
 
 from collections.abc import Callable
 from random import Random
@@ -78,7 +78,7 @@ def chunks(random: Random) -> bytes:
 
 
 def pipeline(random: Random) -> bytes:
-    """Several requests at once, the last of which is not as it should be."""
+    """Several requests at once, the last of them invalid."""
     keep = b"GET /v1/models HTTP/1.1\r\nhost: localhost\r\n\r\n" * random.randint(1, 20)
     return keep + random.choice([post("/v1/completions", _BODY), b"GARBAGE\r\n\r\n", any_path(random)])
 
@@ -120,7 +120,7 @@ async def send_heads(attack: Attack) -> None:
 
 
 async def send_slowly(attack: Attack) -> None:
-    """A request in small pieces, of which the rest may never come; others are served meanwhile."""
+    """A request in small pieces, possibly never completed; other requests are served meanwhile."""
     random = attack.random
     request = post("/v1/completions", _BODY)
     cuts = sorted(random.sample(range(1, len(request)), 4))
@@ -132,7 +132,7 @@ async def send_slowly(attack: Attack) -> None:
 
 
 async def send_and_hang_up(attack: Attack) -> None:
-    """Whole requests whose client leaves at once, or closes its side and waits."""
+    """Whole requests whose client disconnects at once, or closes its side and waits."""
     random = attack.random
     for _ in range(REQUESTS_EACH):
         stream = b'{"prompt": [1, 2, 3], "max_tokens": 40, "stream": true}'

@@ -1,4 +1,4 @@
-"""Frames of HTTP/2 by hand, on the ports of gRPC: what no client library would send."""
+"""Hand-made HTTP/2 frames on the gRPC ports, which no client library would send."""
 
 from random import Random
 
@@ -56,7 +56,7 @@ def head(random: Random, path: str) -> bytes:
 
 
 def grpc_frame(random: Random, data: bytes) -> bytes:
-    """A message with its prefix, in which flag or length may be a lie."""
+    """A message with its prefix, in which flag or length may be wrong."""
     flag = random.choice([0, 0, 0, 1, 2, 255])
     length = random.choice([len(data)] * 3 + [0, len(data) + 1, 2**31, 2**32 - 1])
     return bytes([flag]) + length.to_bytes(4, "big") + data
@@ -88,7 +88,7 @@ def hostile_bytes(random: Random) -> bytes:
 
 
 async def send_frames(attack: Attack) -> None:
-    """Broken connections. gRPC answers them or hangs up; it must tell nothing and go on with the others."""
+    """Broken connections. gRPC answers or closes them; it must leak nothing and keep serving others."""
     random = attack.random
     for _ in range(CONNECTIONS_EACH):
         address = attack.wire.addresses[random.choice(EVERYWHERE)]

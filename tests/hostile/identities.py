@@ -1,4 +1,4 @@
-"""Names and metadata that nobody should have."""
+"""Invalid names and metadata."""
 
 from typing import Any
 
@@ -54,7 +54,7 @@ async def send_names(attack: Attack) -> None:
 
 
 async def send_broken_text(attack: Attack) -> None:
-    """Strings that are no UTF-8."""
+    """Strings that are not UTF-8."""
     random = attack.random
     for _ in range(NAMES_EACH):
         broken = random.choice([b"\xff\xfe", b"\xc0\x80", b"\xed\xa0\x80", b"a\x80", b"\xf4\x90\x80\x80", b"\xe2\x82"])

@@ -1,4 +1,4 @@
-"""Callers that go away in the middle, or hang on without a word."""
+"""Callers that disconnect in the middle, or stay connected and send nothing."""
 
 import asyncio
 
@@ -14,7 +14,7 @@ MOST_SECONDS = 0.03
 
 
 async def send_and_leave(attack: Attack) -> None:
-    """Proper calls that are cancelled at any moment, or whose time is up at once."""
+    """Proper calls that are cancelled at any moment, or whose deadline passes at once."""
     random = attack.random
     for _ in range(CALLS_EACH):
         method, prompt, name = await choose(attack)
@@ -42,7 +42,7 @@ async def send_half(attack: Attack) -> None:
 
 
 async def read_slowly(attack: Attack) -> None:
-    """Many answers that nobody reads for a moment; then the caller is gone."""
+    """Many answers that are not read for a moment; then the caller disconnects."""
     random = attack.random
     await asyncio.gather(*(ask_and_leave(attack, random.choice(OWN_METHODS)) for _ in range(CALLS_EACH)))
 

@@ -1,8 +1,8 @@
-"""What the services under attack are set to; hostile messages aim at these limits and just beyond them."""
+"""Settings of the services under attack; hostile messages aim at these limits and just beyond them."""
 
 VOCABULARY = 4096
 MAX_LENGTH = 48
-"""Of a sequence; short, so that what turns out to be a legal request is soon served."""
+"""Of a sequence; short, so that a request that turns out to be legal is soon served."""
 MAX_PROPOSED = 8
 MOST_SEQUENCES = 256
 MAX_MESSAGE_BYTES = 64 * 1024 * 1024

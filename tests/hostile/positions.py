@@ -35,7 +35,7 @@ def hot_request(endpoint: str, name: str, step: int, base_length: int, **fields:
 
 
 def content(endpoint: str, data: bytes) -> Any:
-    """What an answer says, its times left out."""
+    """An answer without its times."""
     answer: Any = method_of(endpoint, HOT[endpoint]).response_class.FromString(data)
     if endpoint == "target":
         return answer.step, answer.accepted_count, answer.next_token_id, answer.length
@@ -83,7 +83,7 @@ class Position:
         await self.send(hot_request(self.endpoint, self.name, step, self.length), STALE)
 
     async def hope(self) -> None:
-        """It counts on more than is held."""
+        """A call whose base length is above what is held."""
         more = self.attack.random.choice([1, 5, 2**31, 2**32 - 1 - self.length])
         await self.send(hot_request(self.endpoint, self.name, 2**64 - 1, self.length + more), WRONG_BASE)
 
@@ -115,7 +115,7 @@ class Position:
 
 
 async def send_positions(attack: Attack) -> None:
-    """Wrong calls in any order, each with exactly its status; then the sequence says what it always said."""
+    """Wrong calls in any order, each with exactly its status; then the sequence gives the same answers as before."""
     random = attack.random
     endpoint, prompt = random.choice(MODELS), random.randrange(len(PROMPTS))
     position = Position(attack, endpoint, prompt, await attack.open(endpoint, prompt))
@@ -144,7 +144,7 @@ async def check_unharmed(attack: Attack, endpoint: str, prompt: int, name: str, 
         expected, said = attack.truth.outputs[prompt][:1], (answer.next_token_id,)
     else:
         expected, said = attack.truth.proposals[prompt][:3], tuple(answer.proposal.token_ids)
-    attack.check(said == expected, f"{endpoint} says {said} behind prompt {prompt}; it was {expected}")
+    attack.check(said == expected, f"{endpoint} says {said} after prompt {prompt}; it was {expected}")
 
 
 async def send_reordered(attack: Attack) -> None:

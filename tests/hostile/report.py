@@ -1,4 +1,4 @@
-"""What a run found, as one JSON document, and what is not in order. Pure."""
+"""The result of a run as one JSON document, and the problems found. Pure."""
 
 from dataclasses import asdict
 from typing import Any
@@ -8,11 +8,11 @@ from tests.hostile.run import Outcome, holds_nothing, is_no_more
 from tests.hostile.verdicts import WRITE_FAILED
 
 MOST_HEALTH_SECONDS = 5.0
-"""A health check may take so long on a machine that is busy with everything else; the loop is blocked if it does."""
+"""Longest health check on a busy machine; a longer one means that the event loop is blocked."""
 MOST_GROWTH_MIB = 384
-"""Of the services' memory: messages up to 64 MiB leave pages behind that are used again."""
+"""Allowed growth of the services' memory: messages up to 64 MiB leave pages that are reused."""
 MOST_WRITE_FAILURES = 0.002
-"""Of all messages, those of which the attacker's own library does not tell what came of them."""
+"""Allowed share of messages whose outcome the attacker's own library does not report."""
 MOST_KEPT_TEXTS = 4
 """The target's own limit."""
 
@@ -41,7 +41,7 @@ def result(options: Options, outcome: Outcome) -> dict[str, Any]:
 
 
 def complaints(outcome: Outcome) -> list[str]:
-    """What is not in order; nothing if all is."""
+    """The problems found; empty if there are none."""
     before, after = outcome.before, outcome.after
     found = [*outcome.tally.violations, *(f"in the log: {line}" for line in outcome.faults)]
     if not holds_nothing(after):
@@ -54,7 +54,7 @@ def complaints(outcome: Outcome) -> list[str]:
         found.append(f"{after['target']['kept_texts']} texts are kept")
     unknown_count, message_count = outcome.tally.verdicts[WRITE_FAILED], outcome.tally.messages.total()
     if unknown_count > MOST_WRITE_FAILURES * message_count:
-        found.append(f"of {unknown_count} calls nothing is known but that they ended while they were sent")
+        found.append(f"{unknown_count} calls ended while they were being sent, with an unknown outcome")
     for name, seconds in outcome.longest_health_seconds.items():
         if seconds > MOST_HEALTH_SECONDS:
             found.append(f"a health check of {name} took {seconds:.1f} s")

@@ -1,4 +1,4 @@
-"""One run: what is true before the attack, the attack, and whether all is as it was."""
+"""One run: reads the proper answers, attacks, and checks that nothing has changed."""
 
 import asyncio
 import time
@@ -34,7 +34,7 @@ class Outcome:
     health_checks: int = 0
     longest_health_seconds: dict[str, float] = field(default_factory=dict)
     faults: list[str] = field(default_factory=list)
-    """Errors in the services' log that nobody foresaw."""
+    """Unexpected errors in the services' log."""
 
 
 class HostileRun:
@@ -73,7 +73,7 @@ class HostileRun:
     async def _attack(
         self, wire: Wire, truth: Truth, tally: Tally, seed: int, messages: int, only_case: int | None
     ) -> None:
-        """Cases until so many messages were sent, or one case alone."""
+        """Runs cases until `messages` were sent, or only one case."""
         numbers = iter(range(10**9) if only_case is None else [only_case])
         told, shown = time.monotonic(), 0
 

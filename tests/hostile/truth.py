@@ -1,4 +1,4 @@
-"""What the services say to proper requests: asked before the attack, and again while it lasts and when it is over."""
+"""The services' answers to proper requests, read before, during and after the attack."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +17,7 @@ CHECK_NAME = "check"
 
 @dataclass(frozen=True)
 class Truth:
-    """Greedy tokens behind each prompt."""
+    """Greedy tokens after each prompt."""
 
     outputs: tuple[tuple[int, ...], ...]
     """Of the pair, and so of the target alone."""

@@ -1,4 +1,4 @@
-"""What a hostile message may be answered with, and what no answer may tell. Pure.
+"""The verdicts allowed for a hostile message, and what no answer may reveal. Pure.
 
 A verdict is `CODE/REASON` for gRPC, without a reason where the status is gRPC's own, and `HTTP STATUS` for HTTP.
 """
@@ -18,7 +18,7 @@ FULL = "RESOURCE_EXHAUSTED/CAPACITY_EXHAUSTED"
 NOT_SERVED = "UNIMPLEMENTED/NOT_SUPPORTED"
 
 BAD_INPUT = frozenset({BAD_FIELD, BAD_DISTRIBUTION, TOO_LONG, NOT_SERVED})
-"""Refused for what it says, whatever the state of the service."""
+"""Refused for its content, whatever the state of the service."""
 ORDERLY = frozenset({OK, NOT_FOUND, OUT_OF_RANGE, STALE, WRONG_BASE, OTHER_BODY, FULL, *BAD_INPUT})
 """All that bad input may get (docs/reliability.md). What a mutation leaves intact may be served."""
 
@@ -53,7 +53,7 @@ LONGEST_REFUSAL = 4096
 
 
 def leak_in(text: str) -> str | None:
-    """What an error tells that is nobody's business; None if nothing."""
+    """What an error leaks; None if nothing."""
     for name, pattern in _LEAK_PATTERNS.items():
         if found := pattern.search(text):
             return f"{name}: {found.group(0)!r}"
@@ -61,7 +61,7 @@ def leak_in(text: str) -> str | None:
 
 
 def complaint(verdict: str, text: str, allowed: frozenset[str]) -> str | None:
-    """What is wrong with an answer to a hostile message; `text` is all that a refusal says."""
+    """What is wrong with an answer to a hostile message; `text` is the whole text of a refusal."""
     if verdict == WRITE_FAILED:
         return None
     if verdict not in allowed:

@@ -1,4 +1,4 @@
-"""The services under attack, all three in one process that tells what it holds.
+"""The services under attack, all three in one process that reports what it holds.
 
 `python -m tests.hostile.victim FOLDER` makes tiny models in the folder and serves them as in production, on ports of
 the system's choice. It prints a line of JSON with its addresses, then one with what it holds for each line that it
@@ -59,7 +59,7 @@ async def model_state(model: RunningModel) -> dict[str, Any]:
 
 
 async def state(pair: RunningPair) -> dict[str, Any]:
-    """What this process holds now."""
+    """The resources that this process holds now."""
     assert pair.draft is not None
     serving = pair.front_end.serving
     return {

@@ -1,4 +1,4 @@
-"""Looks from outside whether the services still answer: in a thread, so that it does not wait for the attacker."""
+"""Checks from outside that the services still answer; in a thread, so that it does not wait for the attacker."""
 
 import threading
 import time

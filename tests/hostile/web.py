@@ -15,11 +15,11 @@ _HEADS = re.compile(rb"(?:^|(?<=[\r\n}]))HTTP/1\.[01] (\d{3}) ")
 
 @dataclass(frozen=True)
 class WebReply:
-    """All that came back."""
+    """All bytes received."""
 
     data: bytes
     has_ended: bool = True
-    """Whether the server closed the connection, or nobody waited for that."""
+    """Whether the server closed the connection, or that was not waited for."""
 
     @property
     def answers(self) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""gRPC calls with bytes as they are, and what came of them."""
+"""gRPC calls with raw bytes, and their results."""
 
 import asyncio
 import time
@@ -22,7 +22,7 @@ _OPTIONS = [("grpc.max_send_message_length", -1), ("grpc.max_receive_message_len
 
 @dataclass(frozen=True, kw_only=True)
 class Reply:
-    """What came of a call."""
+    """The result of a call."""
 
     verdict: str
     text: str = ""

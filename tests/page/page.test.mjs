@@ -91,13 +91,13 @@ test("the form becomes the body of a request", () => {
 });
 
 test("failures are said in words", () => {
-  const body = { error: { message: "the request wants 4 of 2 places" } };
+  const body = { error: { message: "the request needs 4 of 2 places" } };
   assert.match(failureOf(429, body, "3").message, /All places are taken\. .*4 of 2 places\. .*in 3 seconds/);
   assert.match(failureOf(503, null, null).message, /cannot be reached/);
-  assert.match(failureOf(401, null, null).message, /wants a token/);
+  assert.match(failureOf(401, null, null).message, /requires a token/);
   assert.deepEqual([401, 429, 400].map((status) => failureOf(status, null, null).wantsToken), [true, false, false]);
   assert.match(failureOf(400, { error: { message: "temperature is -1" } }, null).message, /temperature is -1\./);
-  assert.match(failureOfChunk({ error: "gone" }).message, /early end\. gone\./);
+  assert.match(failureOfChunk({ error: "gone" }).message, /failed before its end\. gone\./);
   assert.match(connectionLost(1).message, /after 1 token\./);
 });
 
@@ -165,7 +165,7 @@ test("tokens and numbers are said in words", () => {
   assert.deepEqual([12.34, 123.4, 2345, null].map(duration), ["12.3 ms", "123 ms", "2.35 s", "–"]);
   const round = roundOf(SPECULATED);
   assert.match(fateOf(round.rejected[0]), /rejected; the target drew “#9” instead/);
-  assert.match(fateOf(round.rejected[1]), /Proposed behind a rejected token/);
+  assert.match(fateOf(round.rejected[1]), /Proposed after a rejected token/);
   assert.match(fateOf(round.tokens.at(-1)), /in place of “#3”/);
   assert.match(spoken(round.tokens[0]), /^“#2”, accepted, round 1, draft 0\.25, target 0\.50\. Proposed by the draft, accepted/);
   assert.equal(quoted({ text: "a" }), "“a”");

@@ -223,5 +223,5 @@ async def test_outputs_that_the_target_has_no_place_for_are_refused_before_any_w
         assert isinstance(first, list) and [choice.ids for choice in first] == [choice.ids for choice in alone]
         assert isinstance(second, grpc.aio.AioRpcError)
         assert second.code() is grpc.StatusCode.RESOURCE_EXHAUSTED
-        assert "wants 3 of 4 places" in (second.details() or "")
+        assert "needs 3 of 4 places" in (second.details() or "")
         await pair.check_clean()

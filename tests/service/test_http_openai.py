@@ -236,7 +236,7 @@ async def test_models(pair: RunningPair, client: AsyncOpenAI) -> None:
         ({"prompt": [PROMPT] * 128, "n": 3}, "prompt", "at most 64 outputs"),
         ({"prompt": {"text": PROMPT}}, "prompt", "must be a text"),
         ({"prompt": PROMPT, "suffix": "end"}, "suffix", "not supported"),
-        ({"logit_bias": {"x": 1}}, "logit_bias", "no token id"),
+        ({"logit_bias": {"x": 1}}, "logit_bias", "not a token id"),
         ({"logit_bias": {"1": 101}}, "logit_bias", "between -100"),
         ({"extra_body": {"rule": "guess"}}, "rule", "block"),
         ({"extra_body": {"num_speculative_tokens": 17}}, "num_speculative_tokens", "between 0 and 16"),

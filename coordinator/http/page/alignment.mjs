@@ -1,20 +1,20 @@
-// Which part of the text belongs to which token.
+// Finds the part of the text that belongs to each token.
 
-// Characters that may go by before a token that does not show up in the text is given up.
+// A token whose text does not appear within this many further characters is skipped.
 const LOOKAHEAD = 64;
 
 /**
  * Cuts the text of an output into pieces of one token each.
  *
- * The text may lag behind the tokens, and a character may take several of them, so tokens wait until their text has
- * come. A piece is `{text, token}`; its token is null for text before the first one.
+ * The text may arrive after its tokens, and a character may have several tokens: tokens wait for their text.
+ * A piece is `{text, token}`; its token is null for text before the first one.
  */
 export class Alignment {
   #queue = [];
   #text = "";
   #loose = null;
 
-  /** The pieces that became certain with a round, in order of reading. */
+  /** Adds a round and returns the pieces that are now final, in reading order. */
   add(round) {
     this.#text += round.text;
     this.#queue.push(...inOrder(round));
@@ -23,7 +23,7 @@ export class Alignment {
     return pieces;
   }
 
-  /** The pieces that are left when the output is at its end. */
+  /** The remaining pieces, at the end of the output. */
   finish() {
     const pieces = this.#queue.filter((token) => token.origin === "rejected").map((token) => piece(token.text, token));
     if (this.#text) pieces.unshift(piece(this.#text, this.#loose));
@@ -50,7 +50,7 @@ export class Alignment {
   }
 }
 
-/** The round's tokens as they are read: what was rejected stands before what replaced it. */
+/** The round's tokens in reading order: rejected tokens come before the correction. */
 function inOrder(round) {
   const last = round.tokens.at(-1);
   if (last?.origin !== "correction") return [...round.tokens, ...round.rejected];

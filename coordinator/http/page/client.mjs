@@ -1,12 +1,12 @@
-// The coordinator's HTTP interface, as far as the page needs it.
+// The part of the coordinator's HTTP interface that the page uses.
 
 import { eventsOf } from "./events.mjs";
 import { connectionLost, failureOf, failureOfChunk, UNAUTHENTICATED, unreachable } from "./failure.mjs";
 
 /**
- * The target that serves, as /v1/models has it, or null if nobody says.
+ * The served model, from /v1/models, or null without an answer.
  *
- * Throws a Failure if a token is wanted that `headers` do not carry.
+ * Throws a Failure if a token is required that `headers` do not carry.
  */
 export async function fetchModel(headers) {
   const answer = await fetch("/v1/models", { headers }).catch(() => null);
@@ -18,7 +18,7 @@ export async function fetchModel(headers) {
 /**
  * The chunks of a completion as they come. Ends with `[DONE]`.
  *
- * Throws a Failure if there is no answer, an error for an answer, or no proper end; an AbortError if `signal` says stop.
+ * Throws a Failure for no answer, an error, or a missing end; an AbortError if `signal` is aborted.
  */
 export async function* streamCompletion(body, headers, signal) {
   const answer = await post(body, headers, signal);

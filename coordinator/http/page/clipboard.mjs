@@ -1,6 +1,6 @@
-// Copying, also where the browser has no clipboard for pages: it has one on secure connections and on this machine alone.
+// Copying to the clipboard, with a fallback: browsers offer the API only on secure connections and on localhost.
 
-/** Puts a text into the clipboard. Says whether it is there. */
+/** Copies a text to the clipboard. Returns whether it succeeded. */
 export async function copyText(text) {
   try {
     await navigator.clipboard.writeText(text);
@@ -10,7 +10,7 @@ export async function copyText(text) {
   }
 }
 
-/** As people do it: select, copy. */
+/** The fallback: selects the text and copies the selection. */
 function copyBySelection(text) {
   const focused = document.activeElement;
   const field = document.createElement("textarea");

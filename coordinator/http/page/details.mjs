@@ -1,11 +1,11 @@
-// What is known of one token, in a panel next to it.
+// The details of one token, in a panel next to it.
 
 import { html } from "./elements.mjs";
 import { counted, fateOf, probability, quoted } from "./words.mjs";
 
 const GAP = 8;
 
-/** The panel. It repeats for the eye what the label of the token says to the ear. */
+/** The panel. It shows what the token's label tells screen readers. */
 export class TokenDetails {
   #panel;
 

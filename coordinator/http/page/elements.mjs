@@ -1,4 +1,4 @@
-// Elements in one expression. Whatever models write gets in as text, never as markup.
+// Creates elements in one expression. Text from models is inserted as text, never as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 

@@ -1,10 +1,10 @@
 // Server-sent events: bytes in, the data of each event out.
 
-/** Cuts text, in whatever pieces it comes, into the data of its events. */
+/** Splits text, whatever its pieces, into the data of its events. */
 export class EventParser {
   #rest = "";
 
-  /** The data of the events that became complete, in order. */
+  /** Adds text and returns the data of the events that are now complete, in order. */
   push(text) {
     this.#rest += text;
     // A carriage return at the very end may be the first half of a line end.

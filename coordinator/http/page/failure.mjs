@@ -1,30 +1,30 @@
-// What went wrong, in words for people.
+// Errors as messages for people.
 
 export const UNAUTHENTICATED = 401;
 
-/** A request that did not come to its end; its message is fit to be shown. */
+/** A failed request; its message can be shown. */
 export class Failure extends Error {
   name = "Failure";
-  /** Whether a token would have helped. */
+  /** Whether the request needs a token. */
   wantsToken = false;
 }
 
-const WANTS_TOKEN = "This coordinator wants a token that it knows.";
+const WANTS_TOKEN = "This coordinator requires a token that it knows.";
 
-/** The failure that an answer other than 200 stands for. `retryAfter` is its Retry-After header or null. */
+/** The failure for an answer other than 200. `retryAfter` is its Retry-After header or null. */
 export function failureOf(status, body, retryAfter) {
   const said = messageOf(body);
   const wait = waitOf(retryAfter);
   if (status === UNAUTHENTICATED) return Object.assign(new Failure(WANTS_TOKEN), { wantsToken: true });
   if (status === 429) return new Failure(sentences("All places are taken.", said, wait));
-  if (status === 503) return new Failure(sentences("The models cannot be reached at present.", said, wait));
+  if (status === 503) return new Failure(sentences("The models cannot be reached now.", said, wait));
   if (status >= 500) return new Failure(sentences("Something went wrong in the coordinator.", said, wait));
   return new Failure(sentences("This request cannot be served.", said));
 }
 
-/** The failure that an `{"error": ...}` in the middle of a stream stands for. */
+/** The failure for an `{"error": ...}` in the middle of a stream. */
 export function failureOfChunk(body) {
-  return new Failure(sentences("The request came to an early end.", messageOf(body)));
+  return new Failure(sentences("The request failed before its end.", messageOf(body)));
 }
 
 /** No answer at all. */
@@ -35,7 +35,7 @@ export function unreachable() {
 /** The connection ended before the output did. */
 export function connectionLost(tokenCount) {
   const count = tokenCount === 1 ? "1 token" : `${tokenCount} tokens`;
-  return new Failure(`The connection was lost after ${count}. What had come by then is below.`);
+  return new Failure(`The connection was lost after ${count}. The tokens received so far are below.`);
 }
 
 function messageOf(body) {

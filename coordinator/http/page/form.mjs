@@ -1,4 +1,4 @@
-// The request as people type it.
+// The form for a request.
 
 const USUAL_K = 5;
 
@@ -26,13 +26,13 @@ export class RequestForm {
     });
   }
 
-  /** What the server takes: `model` is its entry in /v1/models. */
+  /** Sets the server's limits, from the model's entry in /v1/models. */
   setLimits({ max_num_speculative_tokens: longestProposal, max_model_len: longestText }) {
     if (Number.isInteger(longestProposal)) offerK(this.#form.elements.num_speculative_tokens, longestProposal);
     if (Number.isInteger(longestText)) this.#form.elements.max_tokens.max = longestText - 1;
   }
 
-  /** Start or Stop; whoever had the focus on the one finds it on the other. */
+  /** Enables Start or Stop. The focus moves from one to the other. */
   setRunning(isRunning) {
     const [from, to] = isRunning ? [this.#start, this.#stop] : [this.#stop, this.#start];
     to.disabled = false;
@@ -64,7 +64,7 @@ export function choicesOfK(limit) {
   return [["", "auto"], ...numbers];
 }
 
-/** Offers them. What was chosen stays chosen, or becomes the limit if it is above. */
+/** Fills the list of K. The choice is kept, or lowered to the limit. */
 function offerK(select, limit) {
   const chosen = select.options.length ? select.value : String(USUAL_K);
   select.replaceChildren(...choicesOfK(limit).map(([value, name]) => new Option(name, value)));

@@ -17,7 +17,7 @@ let measuredPlainTime = null;
 showModel();
 
 async function start(body) {
-  if (element("model").hidden) showModel(); // nobody answered when the page was opened
+  if (element("model").hidden) showModel(); // no answer when the page was opened
   controller = new AbortController();
   form.setRunning(true);
   element("failure").textContent = "";
@@ -33,7 +33,7 @@ async function start(body) {
   form.setRunning(false);
 }
 
-/** Feeds the run until the stream ends; says how it ended. */
+/** Feeds the run until the stream ends; returns how it ended. */
 async function follow(run, body, signal) {
   try {
     for await (const chunk of streamCompletion(body, token.headers, signal)) run.add(chunk);
@@ -59,7 +59,7 @@ async function showModel() {
   form.setLimits(model);
 }
 
-/** For a failure that a token would have helped against; any other is thrown on. */
+/** Asks for a token if the failure is a missing one; throws any other failure. */
 function askForToken(failure) {
   if (!failure.wantsToken) throw failure;
   token.show();

@@ -3,11 +3,11 @@
 import { counted, duration, fixed, percent } from "./words.mjs";
 
 const SOURCES = {
-  own: "Plain rounds of this very output were measured.",
-  earlier: "Plain rounds were measured in an earlier output on this page.",
+  own: "Its time was measured in this output.",
+  earlier: "Its time was measured in an earlier output on this page.",
   verify:
-    "No plain round has been seen yet, so a check of several tokens stands in for it. That takes longer than a plain " +
-    "round, so the speedup looks better than it is. One run with K = 0 measures it.",
+    "No plain round was measured yet, so the time to verify several tokens is used. It is longer than a plain round, " +
+    "so the speedup is overestimated. One run with K = 0 measures plain rounds.",
 };
 
 /** Shows a tally. `element` finds an element by its id. */

@@ -18,7 +18,7 @@ export class PositionsView {
     const rates = tally.acceptanceByPosition;
     this.#note.textContent = rates.length
       ? "How often the token at each position of a proposal was accepted."
-      : "Nothing was proposed so far.";
+      : "Nothing was proposed yet.";
     while (this.#list.children.length < rates.length) this.#list.append(bar(this.#list.children.length + 1));
     rates.forEach((rate, position) => fill(this.#list.children[position], rate, tally, position));
   }

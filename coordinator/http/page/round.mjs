@@ -1,12 +1,12 @@
-// What one chunk of the stream says about one round, as plain data with every default filled in.
+// One round from one chunk of the stream, as plain data with every default filled in.
 
-/** The places of a token: who drew it and what became of it. */
+/** The origins of a token: which model drew it, and whether it was kept. */
 export const ORIGINS = ["accepted", "correction", "bonus", "target", "rejected"];
 
 /**
  * A round, or null for a chunk that committed nothing.
  *
- * `tokens` are those committed and `rejected` those proposed in vain, both with all that is known of them; `start` and
+ * `tokens` are the committed and `rejected` the rejected tokens, both with all their details; `start` and
  * `end` of `draft` and `verify` are in milliseconds since the request arrived, null for a call that was not made.
  */
 export function roundOf(chunk) {
@@ -54,7 +54,7 @@ function originOf(name) {
   return ORIGINS.includes(origin) ? origin : "target";
 }
 
-/** Gives each token what it stands in for, or what stands in for it. */
+/** Links a correction and the rejected token that it replaces; gives a bonus its number of proposed tokens. */
 function explain(committed, rejected, proposedCount) {
   const last = committed.at(-1);
   if (last?.origin === "correction" && rejected.length) last.replaces = rejected[0];
@@ -70,7 +70,7 @@ function callOf(times) {
   const [start, elapsed, queue, compute] = ["start_us", "elapsed_us", "queue_us", "compute_us"].map(
     (name) => Number(times[name] ?? 0) / 1000,
   );
-  // What is neither queue nor compute was spent on the way, there and back: by halves, since nobody knows better.
+  // Time that is neither queue nor compute is network time, assumed to be equal in both directions.
   const computeStart = start + queue + Math.max(elapsed - queue - compute, 0) / 2;
   return { start, end: start + elapsed, elapsed, compute, computeStart };
 }

@@ -1,9 +1,9 @@
-// The rounds, one below the other.
+// The table of rounds.
 
 import { html } from "./elements.mjs";
 import { duration, fateOf, probability, spoken, visible } from "./words.mjs";
 
-/** A table with a row for each round; it follows the newest one unless somebody has scrolled up. */
+/** A table with a row for each round; it scrolls to the newest one unless the user has scrolled up. */
 export class RoundsView {
   #body;
   #scroll;
@@ -24,7 +24,7 @@ export class RoundsView {
 
 function row(round) {
   const own = round.tokens.filter((token) => token.origin !== "accepted");
-  const nothing = round.step === 0 ? "reads the prompt" : round.draft ? "the draft had nothing" : "not asked";
+  const nothing = round.step === 0 ? "reads the prompt" : round.draft ? "the draft had no proposal" : "draft not asked";
   const proposed = round.proposed.length ? round.proposed.map(chip) : [html("span", { className: "note" }, nothing)];
   return html(
     "tr",

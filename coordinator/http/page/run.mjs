@@ -1,4 +1,4 @@
-// One output on its way from the stream to the views.
+// Passes one output from the stream to the views.
 
 import { Alignment } from "./alignment.mjs";
 import { NumbersView } from "./numbers.mjs";
@@ -9,10 +9,10 @@ import { speedupOf, Tally } from "./tally.mjs";
 import { TextView } from "./text.mjs";
 import { TimelineView } from "./timeline.mjs";
 
-// Views are drawn so often at most: the eye wants no more, and a fast stream would be slowed by it.
+// Views are drawn at most this often: more is not visible and would slow down a fast stream.
 const DRAW_INTERVAL_MS = 80;
 
-/** Takes chunks as they come and draws them in good time. */
+/** Takes chunks as they come and draws them at intervals. */
 export class Run {
   tally = new Tally();
   #rounds = [];

@@ -1,4 +1,4 @@
-// Times to places on an axis.
+// Scales for a time axis.
 
 /** A round number of milliseconds that is at least `value`, so that an axis grows in steps. */
 export function roundUp(value) {
@@ -16,7 +16,7 @@ export function ticksOf(start, end, count) {
   return ticks;
 }
 
-/** The name of a tick, in milliseconds or, on axes of seconds, in seconds. */
+/** The label of a tick, in milliseconds or, on axes of seconds, in seconds. */
 export function tickLabel(tick, end) {
   if (end < 1000) return `${Number(tick.toFixed(2))} ms`;
   return `${Number((tick / 1000).toFixed(3))} s`;

@@ -1,6 +1,6 @@
 // The running numbers of one output, counted as the coordinator counts them. Times are in milliseconds.
 
-/** Counts rounds as they come. The one that reads the prompt gives the first token and counts as no round. */
+/** Counts rounds as they come. Round 0, which reads the prompt and gives the first token, is not counted. */
 export class Tally {
   tokenCount = 0;
   roundCount = 0;
@@ -49,7 +49,7 @@ export class Tally {
     return this.roundCount ? (this.endTime - this.#firstEnd) / this.roundCount : null;
   }
 
-  /** Mean time of the rounds in which nothing was proposed, or null if there were none. */
+  /** Mean time of the rounds without a proposal, or null if there were none. */
   get plainRoundTime() {
     return this.#plainCount ? this.#plainTime / this.#plainCount : null;
   }
@@ -82,8 +82,8 @@ export class Tally {
 /**
  * How much longer the target alone would have taken: tokens per round * time of a plain round / time of a round.
  *
- * The time of a plain round is, in this order: the mean of this output's own; `measured`, that of an earlier output or
- * null; the mean time of the calls to the target, which is on the long side, since those check several tokens. Returns
+ * The time of a plain round is the first known of: the mean of this output's plain rounds; `measured`, that of an
+ * earlier output or null; the mean time of the calls to the target, too long because they check several tokens. Returns
  * null before the first round, else `{ratio, plainTime, source}` with the source "own", "earlier" or "verify".
  */
 export function speedupOf(tally, measured) {

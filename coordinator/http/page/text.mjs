@@ -7,7 +7,7 @@ import { spoken, visible } from "./words.mjs";
 const STEPS = { ArrowRight: 1, ArrowDown: 1, ArrowLeft: -1, ArrowUp: -1 };
 const COPY_NOTE_MS = 1500;
 
-/** A list of tokens: one stop for the Tab key, arrow keys within, details of the chosen one. */
+/** A list of tokens: one Tab stop, arrow keys within, details of the selected token. */
 export class TextView {
   #list;
   #details;
@@ -59,7 +59,7 @@ export class TextView {
     event.preventDefault();
   }
 
-  /** The next token that can be seen. */
+  /** The next visible token. */
   #next(span, step) {
     const towards = step > 0 ? "nextElementSibling" : "previousElementSibling";
     let next = span ? span[towards] : this.#list.firstElementChild;

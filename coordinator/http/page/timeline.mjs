@@ -1,4 +1,4 @@
-// When draft and target were at work, after Figure 5 of Leviathan et al. 2023.
+// The times at which draft and target worked, after Figure 5 of Leviathan et al. 2023.
 
 import { svg } from "./elements.mjs";
 import { roundUp, tickLabel, ticksOf } from "./scale.mjs";
@@ -13,7 +13,7 @@ const LAST_ROUNDS = 12;
 const GAP = 0.6;
 const NARROW = 560;
 
-/** Three lanes: the draft, the target, and for comparison the target alone as it is estimated. */
+/** Three lanes: the draft, the target, and for comparison the estimated target alone. */
 export class TimelineView {
   #chart;
   #note;
@@ -138,7 +138,7 @@ function laneNames(isNarrow) {
   });
 }
 
-/** The places between the draft's steps, where there is room to see them. */
+/** Marks between the draft's steps, if they are far enough apart to be visible. */
 function cutsOf(round, x) {
   const count = round.proposed.length;
   const step = round.draft.compute / count;
@@ -184,6 +184,6 @@ function meansOf(tally, rounds) {
   const draft = drafts.reduce((sum, round) => sum + round.draft.elapsed, 0) / tally.roundCount;
   const rest = Math.max(tally.roundTime - draft - tally.verifyTime, 0);
   const parts = drafts.length ? [`draft ${duration(draft)}`] : [];
-  parts.push(`verify ${duration(tally.verifyTime)}`, `the rest ${duration(rest)}`);
-  return `A round took ${duration(tally.roundTime)} in the mean: ${parts.join(", ")}.`;
+  parts.push(`verify ${duration(tally.verifyTime)}`, `other ${duration(rest)}`);
+  return `A round took ${duration(tally.roundTime)} on average: ${parts.join(", ")}.`;
 }

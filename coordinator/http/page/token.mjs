@@ -1,6 +1,6 @@
-// The bearer token, where the coordinator wants one. It is kept in the field alone: closing the page forgets it.
+// The bearer token, where the coordinator requires one. It is kept only in the field: closing the page forgets it.
 
-/** A field that is hidden until a token is wanted. */
+/** A field that is hidden until a token is required. */
 export class TokenField {
   #field;
   #input;

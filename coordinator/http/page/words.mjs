@@ -2,7 +2,7 @@
 
 const DASH = "–";
 
-/** The text of a token with its white space made visible; its id where it has no text of its own. */
+/** The text of a token with visible white space; its id if it has no text. */
 export function visible(token) {
   if (!token.text) return `#${token.id}`;
   const shown = token.text.replace(/\n/g, "↵").replace(/\t/g, "⇥");
@@ -14,7 +14,7 @@ export function quoted(token) {
   return `“${visible(token)}”`;
 }
 
-/** A probability with as many digits as say something. */
+/** A probability with its significant digits. */
 export function probability(value) {
   if (value === null || value === undefined) return DASH;
   if (value >= 0.9995) return "1.00";
@@ -29,7 +29,7 @@ export function fixed(value, digits) {
   return value === null ? DASH : value.toFixed(digits);
 }
 
-/** Milliseconds, as seconds from one second on. */
+/** Milliseconds as text; from one second on in seconds. */
 export function duration(milliseconds) {
   if (milliseconds === null || milliseconds === undefined) return DASH;
   if (milliseconds >= 1000) return `${(milliseconds / 1000).toFixed(2)} s`;
@@ -40,7 +40,7 @@ export function counted(count, noun) {
   return `${count.toLocaleString("en")} ${noun}${count === 1 ? "" : "s"}`;
 }
 
-/** What became of a token, as one sentence. */
+/** The origin of a token, as one sentence. */
 export function fateOf(token) {
   switch (token.origin) {
     case "accepted":
@@ -50,16 +50,16 @@ export function fateOf(token) {
     case "correction":
       return `Drawn by the target in place of ${token.replaces ? quoted(token.replaces) : "a rejected proposal"}.`;
     case "bonus":
-      return `Drawn by the target on top, since ${allOf(token.proposedCount)} accepted.`;
+      return `Drawn by the target as a bonus, because ${allOf(token.proposedCount)} accepted.`;
     default:
       return token.step === 0
-        ? "The first token, drawn by the target as it read the prompt."
+        ? "The first token, drawn by the target after it read the prompt."
         : "Drawn by the target; nothing was proposed in this round.";
   }
 }
 
 function rejection(token) {
-  if (!token.isFirstRejected) return "Proposed behind a rejected token, and dropped with it.";
+  if (!token.isFirstRejected) return "Proposed after a rejected token and dropped with it.";
   if (!token.replacedBy) return "Proposed by the draft, rejected by the target.";
   return `Proposed by the draft, rejected; the target drew ${quoted(token.replacedBy)} instead.`;
 }
@@ -69,7 +69,7 @@ function allOf(count) {
   return `all ${count ?? ""} proposed tokens were`.replace("  ", " ");
 }
 
-/** All that is known of a token, for those who hear the page. */
+/** All details of a token, for screen readers. */
 export function spoken(token) {
   const parts = [`${quoted(token)}, ${token.origin}, round ${token.step}`];
   if (token.position !== null) {
@@ -79,7 +79,7 @@ export function spoken(token) {
   return `${parts.join(", ")}. ${fateOf(token)}`;
 }
 
-/** The output in one sentence. `how` is how it ended: finished, stopped, failed. */
+/** The result of an output in one sentence. `how` is how it ended: finished, stopped, failed. */
 export function resultOf(tally, how, seed) {
   const parts = [`${how}: ${counted(tally.tokenCount, "token")}`];
   if (tally.endTime) parts[0] += ` in ${duration(tally.endTime)}`;

@@ -53,5 +53,5 @@ async def test_an_instance_that_goes_is_in_the_log_though_nothing_runs_on_it(
         b.draft.die()
         await until(lambda: not drafts.is_there)
     said = [(record.levelname, record.getMessage()) for record in caplog.records]
-    assert ("INFO", "the target at target:1 takes nothing more at present") in said
-    assert ("WARNING", "the draft at draft:1 went away") in said
+    assert ("INFO", "the target at target:1 takes no new work at present") in said
+    assert ("WARNING", "lost the connection to the draft at draft:1") in said

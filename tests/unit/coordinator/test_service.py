@@ -146,7 +146,7 @@ async def test_no_more_requests_than_allowed(service: Service) -> None:
     first, second = service.generate(), service.generate()
     await anext(first)
     await anext(second)
-    with pytest.raises(CapacityExhaustedError, match="the request wants 1 of 2 places; 2 are taken"):
+    with pytest.raises(CapacityExhaustedError, match="the request needs 1 of 2 places; 2 are taken"):
         await anext(service.generate())
     assert (await service.info()).request_count == 2
     await first.aclose()
@@ -160,14 +160,14 @@ async def test_no_more_requests_than_allowed(service: Service) -> None:
 async def test_every_output_takes_a_place(service: Service) -> None:
     first = service.generate(n=1, best_of=2)
     await anext(first)
-    with pytest.raises(CapacityExhaustedError, match="the request wants 1 of 2 places; 2 are taken"):
+    with pytest.raises(CapacityExhaustedError, match="the request needs 1 of 2 places; 2 are taken"):
         await anext(service.generate(text="refused before it is looked at"))
     assert (await service.info()).request_count == 1
     await first.aclose()
     await service.closed()
     second = service.generate()
     await anext(second)
-    with pytest.raises(CapacityExhaustedError, match="the request wants 2 of 2 places; 1 are taken"):
+    with pytest.raises(CapacityExhaustedError, match="the request needs 2 of 2 places; 1 are taken"):
         await anext(service.generate(n=2))
     await second.aclose()
     with pytest.raises(InvalidFieldError, match="n: is 3; it must be between 1 and 2"):

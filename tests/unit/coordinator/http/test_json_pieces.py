@@ -62,5 +62,5 @@ async def test_others_have_their_turn() -> None:
 
 async def test_what_is_no_json_is_our_mistake() -> None:
     for document in ({"x": object()}, {"rows": Rows([1]), "x": object()}):
-        with pytest.raises(TypeError, match="object is no JSON"):
+        with pytest.raises(TypeError, match="object is not JSON"):
             await encode(document)

@@ -109,7 +109,7 @@ def test_a_resumed_output_gives_the_rest_of_the_text_and_stops_where_it_would_ha
 
 
 def test_nothing_is_resumed_behind_a_stop() -> None:
-    with pytest.raises(InvalidFieldError, match="resumed_token_ids: goes on behind a stop"):
+    with pytest.raises(InvalidFieldError, match="resumed_token_ids: continues after a stop"):
         output(resumed_ids=(9, EOS, 6, 7))
 
 

@@ -1,6 +1,7 @@
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import grpc
 import grpc.aio
@@ -188,3 +189,16 @@ def test_words_of_the_transport_are_told_to_nobody(tell: Callable[[SpecpairError
         told = tell(heard)
         assert type(told) is type(heard)
         assert told.message == "a service behind this one could not be reached" and told.metadata == {}
+
+
+@pytest.mark.parametrize("tell", [rich_status, stream_error])
+def test_a_text_that_quotes_its_client_at_length_is_cut(tell: Callable[[SpecpairError], Any]) -> None:
+    error = errors.CapacityExhaustedError("x" * 100_000)
+    error.retry_after = 7.0
+    told = tell(error)
+    assert len(told.message) == 500 and told.message.endswith("x...")
+    assert len(told.SerializeToString()) < 2000
+    assert tell(errors.InvalidFieldError("n", "y" * 400)).message.endswith("y")
+    if tell is rich_status:
+        retry = error_details_pb2.RetryInfo()
+        assert told.details[1].Unpack(retry) and retry.retry_delay.seconds == 7
