@@ -1,4 +1,4 @@
-"""What one engine is told; plain data, without torch."""
+"""Configuration of one engine. Plain data, without torch."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -30,16 +30,16 @@ MaxNumSpeculativeTokens = Annotated[int, Range(1, 64), Flag("Most tokens that ma
 
 
 def thread_count(text: str) -> int:
-    """A number, or the first of a list as OMP_NUM_THREADS may have for nested regions. Raises ValueError."""
+    """Parses a number, or the first number of a list (OMP_NUM_THREADS may list nested regions). Raises ValueError."""
     first = text.split(",")[0].strip()
     if not first.isdecimal() or int(first) < 1:
-        raise ValueError(f"{text} is no number of threads")
+        raise ValueError(f"{text} is not a number of threads")
     return int(first)
 
 
 @dataclass(frozen=True, kw_only=True)
 class EngineConfig:
-    """One model on one device. Names follow vLLM's where it has one.
+    """One model on one device. Fields have vLLM's names where vLLM has the same option.
 
     Raises InvalidFieldError for a number outside its limits.
     """
@@ -63,8 +63,8 @@ class EngineConfig:
         int | None,
         Range(1, 2**20),
         Flag(
-            "Token budget of one forward pass: with more of them prompts are read sooner, and running outputs wait "
-            "longer meanwhile. By default 128 on a CPU, 512 on a GPU.",
+            "Token budget of one forward pass. A larger budget reads prompts sooner, but running outputs wait longer "
+            "for each pass. By default 128 on a CPU, 512 on a GPU.",
             MODEL,
         ),
     ] = None
@@ -72,7 +72,7 @@ class EngineConfig:
         float | None,
         Range(0.1, 86400.0, "none"),
         Flag(
-            "Seconds after which a forward pass counts as hanging: health says NOT_SERVING until it comes back, and "
+            "Seconds after which a forward pass counts as hanging: health is NOT_SERVING until the pass ends, and "
             "after twice as long the process ends. By default 120 on a CPU, 30 on a GPU.",
             MODEL,
         ),

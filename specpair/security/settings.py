@@ -1,4 +1,4 @@
-"""How a service is protected, and how it is reached: certificates and tokens, in files that may change meanwhile."""
+"""Security settings of servers and clients: certificates and tokens, in files that may change at runtime."""
 
 import ipaddress
 from dataclasses import dataclass, field
@@ -9,19 +9,20 @@ from specpair.flags import SECURITY, Flag, Part
 
 FILE = "FILE"
 SYSTEM = "system"
-"""In place of a file: the authorities that are known everywhere."""
+"""Used instead of a file: the public certificate authorities."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class TlsFiles:
-    """PEM files of one side of TLS. Raises InvalidFieldError for a key without its certificate and the like."""
+    """PEM files of one side of TLS. Raises InvalidFieldError for a key without a certificate, or the reverse."""
 
     cert: str | None = None
-    """The certificate to show, with its chain."""
+    """This side's certificate, with its chain."""
     key: str | None = None
     """Its private key, without a password."""
     ca: str | None = None
-    """Authorities that the certificate of the other side must come from, or `system`. A server with it wants one."""
+    """Authorities that must have issued the other side's certificate, or `system`. A server with it requires client
+    certificates."""
 
     def __post_init__(self) -> None:
         if (self.cert is None) is not (self.key is None):
@@ -30,13 +31,13 @@ class TlsFiles:
 
     @property
     def paths(self) -> list[str]:
-        """The files that there are."""
+        """The files that are set."""
         return [path for path in (self.cert, self.key, self.ca) if path is not None and path != SYSTEM]
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServerSecurity:
-    """What protects a port. Without anything it is for the loopback interface alone, unless that is said."""
+    """How a port is protected. An unprotected port is allowed only on loopback, or with `is_insecure`."""
 
     tls: Annotated[
         TlsFiles | None,
@@ -49,7 +50,7 @@ class ServerSecurity:
             ),
             key=Flag("The certificate's private key, as PEM without a password.", SECURITY, metavar=FILE),
             ca=Flag(
-                "Authorities for clients, as PEM: each client must show a certificate of theirs.",
+                "Authorities for clients, as PEM: each client must show a certificate that they issued.",
                 SECURITY,
                 metavar=FILE,
             ),
@@ -59,7 +60,7 @@ class ServerSecurity:
     tokens_file: Annotated[
         str | None,
         Flag(
-            "Bearer tokens of clients, a line each: name:token or name:sha256:DIGEST. Calls without one of them are "
+            "Bearer tokens of clients, one per line: name:token or name:sha256:DIGEST. Calls without one of them are "
             "refused. Read again when it changes.",
             SECURITY,
             metavar=FILE,
@@ -68,7 +69,7 @@ class ServerSecurity:
     is_insecure: Annotated[
         bool,
         Flag(
-            "Listen on other interfaces than loopback without TLS and tokens: anybody there may use the service.",
+            "Listen on other interfaces than loopback without TLS and tokens: anybody on them may use the service.",
             SECURITY,
             "insecure",
         ),
@@ -87,14 +88,14 @@ class ServerSecurity:
 
 @dataclass(frozen=True, kw_only=True)
 class ChannelSecurity:
-    """How a client reaches a service: in plain text without anything."""
+    """How a client reaches a service. The default is plain text without a token."""
 
     tls: Annotated[
         TlsFiles | None,
         Part(
             ca=Flag(
-                "Speak TLS with {peer}; certificates must come from these authorities, or from those that are known "
-                "everywhere: `system`.",
+                "Use TLS with {peer}; its certificate must come from these authorities, or from the public ones: "
+                "`system`.",
                 SECURITY,
                 metavar=FILE,
             ),
@@ -102,7 +103,7 @@ class ChannelSecurity:
             key=Flag("Its private key, as PEM without a password.", SECURITY, metavar=FILE),
         ),
     ] = None
-    """None speaks plain text; a `ca` of None is `system`."""
+    """None uses plain text; a `ca` of None is `system`."""
     server_name: Annotated[
         str | None,
         Flag(
@@ -113,7 +114,7 @@ class ChannelSecurity:
         ),
     ] = None
     token: str | None = field(default=None, repr=False)
-    """The bearer token to show."""
+    """The bearer token to send."""
     token_file: Annotated[
         str | None,
         Flag(
@@ -122,13 +123,13 @@ class ChannelSecurity:
             metavar=FILE,
         ),
     ] = None
-    """In place of `token`."""
+    """Alternative to `token`."""
 
     def __post_init__(self) -> None:
         if self.token is not None and self.token_file is not None:
-            raise InvalidFieldError("token_file", "is given, and so is a token; one of them is enough")
+            raise InvalidFieldError("token_file", "is given together with a token; give only one of them")
         if self.server_name is not None and self.tls is None:
-            raise InvalidFieldError("tls_name", "is given, but nothing of TLS")
+            raise InvalidFieldError("tls_name", "is given without TLS")
 
     @property
     def has_no_token(self) -> bool:
@@ -140,7 +141,7 @@ UNPROTECTED = ServerSecurity()
 
 
 def check_exposure(host: str, security: ServerSecurity) -> None:
-    """Raises InvalidFieldError for a port that others reach and nothing protects."""
+    """Raises InvalidFieldError for an unprotected port that other machines can reach."""
     if is_loopback(host) or security.is_protected or security.is_insecure:
         return
     raise InvalidFieldError(
@@ -151,7 +152,7 @@ def check_exposure(host: str, security: ServerSecurity) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address to listen on is for this machine alone; of names only localhost is."""
+    """Whether only this machine can reach an address to listen on. The only such name is localhost."""
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

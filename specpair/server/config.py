@@ -1,4 +1,4 @@
-"""How a service listens."""
+"""Configuration of a server."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal
@@ -17,8 +17,9 @@ MESSAGE_SIZE = Range(1024, 2**31 - 1)
 AllowedHosts = Annotated[
     tuple[str, ...],
     Flag(
-        "Names by which HTTP clients may ask for this server, beside localhost, addresses and --host; a proxy or "
-        "another container asks by a name. * takes any name, which lets pages of other sites ask in your browser.",
+        "Names by which HTTP clients may address this server, besides localhost, IP addresses and --host; a proxy or "
+        "another container uses a name. * allows any name, which lets pages of other sites send requests from your "
+        "browser.",
         LISTENING,
         "http_allowed_hosts",
         "NAME,...",
@@ -26,10 +27,10 @@ AllowedHosts = Annotated[
         convert=listed,
     ),
 ]
-"""Of a request's Host header; not looked at under TLS."""
+"""Allowed names in a request's Host header; not checked under TLS."""
 
 STALLED_SECONDS = 60.0
-"""A client that takes nothing for so long, of either front end, is gone: it holds places that others wait for."""
+"""A client that reads nothing for this long, by gRPC or HTTP, counts as gone: it holds places that others wait for."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +51,7 @@ class ServerConfig:
             convert=lambda port: port or None,
         ),
     ] = None
-    """Where the service has no other HTTP; here 0 takes any free port, None serves none."""
+    """For services without another HTTP server. Here 0 takes any free port, and None serves no metrics."""
     allowed_hosts: AllowedHosts = ()
     max_streams_per_client: Annotated[
         int | None,
@@ -61,15 +62,15 @@ class ServerConfig:
             LISTENING,
         ),
     ] = None
-    """None for no such limit."""
+    """None for no limit."""
     max_message_bytes: Annotated[int, MESSAGE_SIZE] = MAX_MESSAGE_BYTES
     security: ServerSecurity = UNPROTECTED
-    """What protects the ports, that of the metrics too; nothing is enough on the loopback interface alone."""
+    """Protects all ports, the metrics port included. Only the loopback interface may go without."""
     grace_seconds: Annotated[
         float,
         Range(0, 3600, "both"),
         Flag(
-            "Seconds that running requests have to end after a signal to stop, while new ones are refused. A second "
+            "Seconds that running requests have to finish after a signal to stop, while new ones are refused. A second "
             "signal ends the process at once.",
             LISTENING,
         ),

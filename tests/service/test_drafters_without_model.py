@@ -53,7 +53,7 @@ async def test_drafters_that_are_not_there_are_refused(without_model: RunningMod
         with refused(InvalidFieldError, f"drafter: {drafter} needs {needs}, and there is none; there are ngram, ") as e:
             await open_sequence(without_model, "s", [1], drafter=drafter_to_proto(drafter))
         assert e.value.metadata["available"] == "ngram, prompt-lookup, uniform"
-    with refused(InvalidFieldError, "drafter: 77 is no Drafter"):
+    with refused(InvalidFieldError, "drafter: 77 is not a Drafter"):
         await open_sequence(without_model, "s", [1], drafter=77)
 
 
