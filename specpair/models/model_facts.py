@@ -1,4 +1,4 @@
-"""What the engine has to know about a model."""
+"""The facts about a model that the engine needs."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from specpair.model_info import TokenizerFiles
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFacts:
-    """Facts alone: the weights are with whoever runs the model."""
+    """Facts without the weights, which the runner holds."""
 
     name: str
     architecture: str
@@ -21,7 +21,7 @@ class ModelFacts:
     device: torch.device
     layers: dict[int, LayerShape]
     variants: dict[int, Variant]
-    """What each attention layer asks for."""
+    """What each attention layer needs."""
     vocab_size: int
     max_model_len: int
     eos_token_ids: list[int]
@@ -29,6 +29,6 @@ class ModelFacts:
 
     @property
     def display_name(self) -> str:
-        """The Hugging Face id, or the folder's name: paths are nobody else's business."""
+        """The Hugging Face id, or the folder's name without its path, which must not be shown to clients."""
         path = Path(self.name)
         return path.resolve().name if path.is_dir() else self.name
