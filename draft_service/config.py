@@ -1,4 +1,4 @@
-"""What the draft service is told; plain data, without torch."""
+"""Configuration of the draft service. Plain data, without torch."""
 
 from dataclasses import dataclass
 from typing import Annotated
@@ -16,18 +16,18 @@ from specpair.options import Drafter, check_fields
 from specpair.sequences.sequence_limits import LEASE_SECONDS
 
 TABLE_NAME = "tables.safetensors"
-"""Where a table is looked for in the folder of a draft model."""
+"""Name of the table file in the folder of a draft model."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class DraftConfig:
-    """A draft model, or only drafters that need none.
+    """A draft model, or only drafters that need no model.
 
     Raises InvalidFieldError for a number outside its limits.
     """
 
     engine: EngineConfig | None = None
-    """The model and its limits; None serves without a model, within the limits below."""
+    """The model and its limits; None serves without a model, with the limits below."""
     drafter: Annotated[
         Drafter,
         Flag(
