@@ -134,7 +134,7 @@ def oracle_walltime_factor(acceptance: float, cost_ratio: float, overhead: float
 
 
 def profile_from_counts(round_count: int, accepted_per_position: Sequence[int]) -> list[float]:
-    """The profile of `round_count` rounds of one K: for each position, the share accepted of the rounds that reached it.
+    """The profile of `round_count` rounds of one K: for each position, the share of rounds reaching it that accept it.
 
     `accepted_per_position[i]` counts the rounds that accepted more than i tokens. Positions that no round reached are
     0. A profile holds for shorter proposals too, under every rule: even the block rule accepts the first i tokens

@@ -50,7 +50,7 @@ def test_a_file_without_tokens_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidFieldError, match=r"tokens_file: .*/missing cannot be read: No such file"):
         KnownTokens(str(tmp_path / "missing"))
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
-    with pytest.raises(InvalidFieldError, match="no text"):
+    with pytest.raises(InvalidFieldError, match="not UTF-8 text"):
         KnownTokens(str(tmp_path / "bytes"))
 
 
