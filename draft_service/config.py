@@ -27,7 +27,7 @@ class DraftConfig:
     """
 
     engine: EngineConfig | None = None
-    """The model and its limits; None serves without a model, within the limits below."""
+    """The model and its limits; None serves without a model, with the limits below."""
     drafter: Annotated[
         Drafter,
         Flag(

@@ -1,4 +1,4 @@
-"""Everything the draft process holds: the open sequences, the drafters, and the model if there is one."""
+"""The state of the draft process: open sequences, drafters, and the model if there is one."""
 
 import asyncio
 import logging
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DENSE_BYTES = 4
-"""Of one probability on the wire."""
+"""Size of one probability in a message."""
 FRAME_BYTES = 65536
-"""Room for all of an answer but its rows."""
+"""Room for everything in an answer except its rows."""
 
 
 class DraftHost:
-    """Made by `start`; ended by `stop`."""
+    """Created by `start`, ended by `stop`."""
 
     def __init__(self, config: DraftConfig, model: "DraftModel | None", tables: Tables | None):
         self.model = model
@@ -58,7 +58,7 @@ class DraftHost:
 
     @classmethod
     async def start(cls, config: DraftConfig) -> Self:
-        """Loads model and tables, if there are any, beside the event loop. Raises ModelRefusedError with the reason."""
+        """Loads model and tables, if configured, in a thread. Raises ModelRefusedError with the reason."""
         model = None if config.engine is None else await load_model(config.engine)
         try:
             tokenizer = None if model is None else model.tokenizer()
@@ -73,19 +73,19 @@ class DraftHost:
 
     @property
     def engine(self) -> "Engine":
-        """The model's; there must be one."""
+        """The model's engine; there must be a model."""
         assert self.model is not None
         return self.model.engine
 
     @property
     def drafters(self) -> tuple[Drafter, ...]:
-        """What can propose here, its own choice first."""
+        """The available drafters, the default one first."""
         return (self._default, *(drafter for drafter in self._drafters if drafter is not self._default))
 
     async def open(self, sequence_id: str, token_ids: list[int], prompt_length: int, options: SequenceOptions) -> None:
-        """Registers a sequence; its drafter may begin with it at once."""
+        """Opens a sequence; its drafter may start work on it at once."""
         proposer = self._proposer(options)
-        # The target's vocabulary may be padded further than what is known here, or less far.
+        # The target's vocabulary may be padded to more or fewer ids than the draft's.
         known = self.sequences.limits.vocab_size_of(options)
         self._check_dense(options, known)
         options = replace(
@@ -96,12 +96,12 @@ class DraftHost:
         proposer.begin(self.sequences.open(sequence_id, token_ids, prompt_length, options))
 
     def _check_dense(self, options: SequenceOptions, vocab_size: int) -> None:
-        """Raises InvalidFieldError for dense rows that would not fit into a message; without a model the vocabulary is
-        the client's word."""
+        """Raises InvalidFieldError if dense rows would not fit into a message. Without a model the client chooses the
+        vocabulary's size."""
         most = (MAX_MESSAGE_BYTES - FRAME_BYTES) // (DENSE_BYTES * self.max_num_speculative_tokens)
         if options.encoding is Encoding.DENSE and options.rule is not Rule.COUPLED and vocab_size > most:
             raise InvalidFieldError(
-                "encoding", f"is dense, for which a vocabulary of {vocab_size} is too large", limit=most
+                "encoding", f"is dense, but a vocabulary of {vocab_size} is too large for that", limit=most
             )
 
     async def rollback(self, sequence_id: str, length: int) -> int:
@@ -143,15 +143,15 @@ class DraftHost:
         return None if self.model is None else self.model.tokenizer()
 
     def _proposer(self, options: SequenceOptions) -> Proposer:
-        """The drafter that the sequence chose. Raises InvalidFieldError if it is not to be had here."""
+        """The drafter that the options choose. Raises InvalidFieldError if it is not available."""
         wanted = options.drafter or self._default
         if wanted not in self._drafters:
             names = ", ".join(self.drafters)
-            raise InvalidFieldError("drafter", f"{why_not(wanted)}; there are {names}", available=names)
+            raise InvalidFieldError("drafter", f"{why_not(wanted)}; available are {names}", available=names)
         return self._drafters[wanted]
 
     def _own_info(self) -> ModelInfo:
-        """Without a model. A vocabulary of 0 takes any."""
+        """Info without a model. A vocabulary of 0 means any size."""
         limits = self.sequences.limits
         return ModelInfo(
             instance_id=self.instance_id,
@@ -175,14 +175,14 @@ class DraftHost:
 
 
 async def load_model(config: EngineConfig) -> "DraftModel":
-    """The model in its engine. Only here is transformers imported."""
+    """Loads the model into its engine. transformers is imported only here."""
     from draft_service.model_host import DraftModel
 
     return await DraftModel.start(config)
 
 
 def own_limits(config: DraftConfig) -> SequenceLimits:
-    """What holds without a model."""
+    """Limits of a draft without a model."""
     return SequenceLimits(
         max_model_len=config.max_model_len,
         max_num_seqs=config.max_num_seqs,

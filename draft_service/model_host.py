@@ -1,4 +1,4 @@
-"""The draft model in its engine. Loaded only where there is a model: what it imports takes seconds."""
+"""The draft model in its engine. Imported only if there is a model, because its imports take seconds."""
 
 from torch import Tensor
 
@@ -16,7 +16,7 @@ class DraftModel(ModelHost[Drafted]):
     """The draft model with its sequences."""
 
     def drafters(self) -> dict[Drafter, Proposer]:
-        """Those that need the model."""
+        """The drafters that need the model."""
         return {Drafter.MODEL: ModelDrafter(self.engine), Drafter.NGRAM_MODEL: NgramModelDrafter(self.engine)}
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""What is asked of a drafter and what it answers: plain data."""
+"""A call to a drafter and its proposal. Plain data."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from specpair.speculation.count_row import CountRow
 
 ANSWER_BYTES = 1024
 COUNT_BYTES = 8
-"""Of a token and its count."""
+"""Memory of a token and its count."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,21 +23,21 @@ class ProposeCall:
     count: int
     """Tokens to propose at most."""
     min_confidence: float = 0.0
-    """No token is drawn behind tokens that the drafter believes in less; 0 never stops."""
+    """Drafting stops once the drafter's confidence in the tokens so far is below this; 0 never stops."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Drafted:
-    """A proposal: the tokens and the distributions they were drawn from, which under the coupled rule stay here."""
+    """A proposal: tokens and the distributions from which they were drawn. Under the coupled rule no rows are sent."""
 
     drafter: Drafter
-    """What made it."""
+    """The drafter that made it."""
     tokens: list[int]
-    """Fewer than were asked for, even none, where the drafter does not know how to go on."""
+    """May be fewer than requested, even none, if the drafter has nothing to propose."""
     counts: list[CountRow]
-    """One row for each token, unless they are dense."""
+    """One row for each token, unless the encoding is dense."""
     dense: list[Tensor]
-    """One row `[vocabulary]` float32 for each token, if a model made them and they travel dense."""
+    """One row `[vocabulary]` float32 for each token, if the encoding is dense."""
     queue_time: float
     """Seconds before the first forward pass."""
     compute_time: float
@@ -45,10 +45,10 @@ class Drafted:
     batch_size: int
     """Sequences in the largest forward pass; 0 if no model ran."""
     rollback_time: float = 0.0
-    """Seconds that the cache took to drop what was rolled back."""
+    """Seconds that the cache took for the rollback."""
 
     @property
     def byte_count(self) -> int:
-        """About as much memory as it takes."""
+        """Approximate memory in bytes."""
         sparse = sum(COUNT_BYTES * len(row.token_ids) for row in self.counts)
         return ANSWER_BYTES + sparse + sum(row.nbytes for row in self.dense)

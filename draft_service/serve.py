@@ -23,7 +23,7 @@ from specpair.v1.sequence_service_pb2_grpc import add_SequenceServiceServicer_to
 async def open_draft(
     server: ServiceServer, config: DraftConfig, registry: CollectorRegistry | None = None
 ) -> AsyncIterator[DraftHost]:
-    """Loads what there is to load, adds the servicers and the metrics, and stops the engine at the end."""
+    """Loads model and tables, if configured, and adds servicers and metrics. Stops the engine at the end."""
     host = await DraftHost.start(config)
     model = host.model
     try:
@@ -41,7 +41,7 @@ async def open_draft(
 
 
 def serve(config: DraftConfig, server: ServerConfig) -> None:
-    """Serves until a signal comes."""
+    """Serves until a signal arrives."""
     registry = service_registry("draft")
 
     @asynccontextmanager

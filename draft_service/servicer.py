@@ -1,4 +1,4 @@
-"""DraftService over gRPC: decodes, calls the drafter, encodes."""
+"""DraftService over gRPC: decodes requests, calls the drafter, encodes responses."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -73,7 +73,7 @@ class DraftServicer(DraftServiceServicer):
 
 
 async def encode(drafted: Drafted) -> proposal_pb2.Proposal:
-    """The proposal as a message; dense ones, which can be megabytes, beside the event loop."""
+    """The proposal as a message. Dense ones can be megabytes and are encoded in a thread."""
     if drafted.dense:
         distributions = await asyncio.to_thread(lambda: encode_dense(torch.stack(drafted.dense)))
     elif drafted.counts:

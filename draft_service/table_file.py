@@ -1,4 +1,4 @@
-"""Tables of counts as files: safetensors, with the vocabulary that they speak of in the metadata."""
+"""Reads and writes tables of counts as safetensors files, with a hash of their vocabulary in the metadata."""
 
 import hashlib
 from pathlib import Path
@@ -16,8 +16,8 @@ FORMAT = "specpair tables 1"
 
 
 def vocabulary_hash(tokenizer: TokenizerFiles) -> str:
-    """SHA-256 of all token strings in the order of their ids. Two tokenizers that speak of the same tokens have the
-    same, however their files are laid out."""
+    """SHA-256 of all token strings in the order of their ids. Tokenizers with the same tokens have the same hash,
+    whatever the layout of their files."""
     vocabulary = Tokenizer.from_buffer(tokenizer.tokenizer_json).get_vocab(with_added_tokens=True)
     digest = hashlib.sha256()
     for token, token_id in sorted(vocabulary.items(), key=lambda item: item[1]):
@@ -35,26 +35,26 @@ def write_tables(path: Path, tables: Tables, tokenizer: TokenizerFiles) -> None:
 
 
 def read_tables(path: Path, tokenizer: TokenizerFiles | None = None) -> Tables:
-    """The tables of a file. Raises ModelRefusedError if they are damaged, or not of the tokenizer's vocabulary.
+    """Reads tables from a file. Raises ModelRefusedError if they are damaged or have another vocabulary.
 
-    Without a tokenizer nobody can tell; tables of another vocabulary would cost acceptance and nothing else.
+    Without a tokenizer the vocabulary is not checked. Tables of another vocabulary would only lower acceptance.
     """
     try:
         with safe_open(path, framework="numpy") as file:
             metadata = file.metadata() or {}
             tables = Tables(*(file.get_tensor(name) for name in Tables._fields))
-    except (OSError, SafetensorError, AttributeError) as error:  # the last for an array without dimensions
+    except (OSError, SafetensorError, AttributeError) as error:  # AttributeError: an array without dimensions
         raise ModelRefusedError(f"{path.name} cannot be read as tables of counts: {error}") from error
     if metadata.get("format") != FORMAT:
-        raise ModelRefusedError(f"{path.name} holds no tables of counts that this version reads")
+        raise ModelRefusedError(f"{path.name} holds no tables of counts that this version can read")
     check_arrays(path.name, tables, metadata.get("vocab_size", ""))
     if tokenizer is not None and metadata.get("vocabulary_sha256") != vocabulary_hash(tokenizer):
-        raise ModelRefusedError(f"{path.name} was counted with another tokenizer than the model's")
+        raise ModelRefusedError(f"{path.name} was made with another tokenizer than the model's")
     return tables
 
 
 def check_arrays(name: str, tables: Tables, vocab_size: str) -> None:
-    """Raises ModelRefusedError unless every place that will be looked at exists, and every token too."""
+    """Raises ModelRefusedError unless all offsets and tokens are in range."""
     if not are_lists(tables) or vocab_size != str(len(tables.unigram)) or not fit_together(tables):
         raise ModelRefusedError(f"{name} is damaged: its tables do not fit together")
 
@@ -79,6 +79,6 @@ def fit_together(tables: Tables) -> bool:
 
 
 def are_unique(successors: np.ndarray, offsets: np.ndarray) -> bool:
-    """Whether no token is named twice behind the same token."""
+    """Whether no token has the same successor twice."""
     rows = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     return len(np.unique(rows * (len(offsets) - 1) + successors)) == len(successors)

@@ -39,7 +39,7 @@ def thread_count(text: str) -> int:
 
 @dataclass(frozen=True, kw_only=True)
 class EngineConfig:
-    """One model on one device. Names follow vLLM's where it has one.
+    """One model on one device. Fields have vLLM's names where vLLM has the same option.
 
     Raises InvalidFieldError for a number outside its limits.
     """

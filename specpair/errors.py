@@ -1,28 +1,28 @@
-"""What can go wrong, as seen by whoever called.
+"""All errors of specpair, as the caller sees them.
 
     SpecpairError
     +-- InvalidFieldError            a field has a value outside its limits
     |   +-- PromptTooLongError       the prompt does not fit the model
     |   +-- InvalidDistributionError a distribution is malformed or gives a drafted token no probability
     +-- SequenceNotFoundError        no such sequence here
-    +-- BaseLengthMismatchError      the caller counts on more tokens than are held
+    +-- BaseLengthMismatchError      the caller assumes more tokens than the service holds
     +-- StaleStepError               a later step was already taken, or a call is under way
-    +-- ConflictingBodyError         an id or a step was used before, with another body
+    +-- ConflictingBodyError         an id or a step was used before with another body
     +-- LengthNotReachedError        a rollback to a length that was never reached
-    +-- CapacityExhaustedError       no place at present
-    +-- ForwardFailedError           a forward pass failed; the call may be repeated
+    +-- CapacityExhaustedError       no capacity at present
+    +-- ForwardFailedError           a forward pass failed; the call may be retried
     +-- NotFiniteError               the model gave NaN or infinite logits
-    +-- NotSupportedError            the contract allows it, this version does not serve it
-    +-- ModelRefusedError            a model that cannot be served correctly; raised at load only
-    +-- PeerUnavailableError         a service that is needed could not be reached in time
+    +-- NotSupportedError            the contract allows it, but this version does not support it
+    +-- ModelRefusedError            the model cannot be served correctly; raised only while loading
+    +-- PeerUnavailableError         a required service could not be reached in time
     |   +-- StartingError            the process does not serve yet
     +-- ShuttingDownError            the process is stopping
-    +-- ClientStalledError           the client takes nothing of what it is sent
-    +-- UnauthenticatedError         no token, or one that is not known
+    +-- ClientStalledError           the client does not read what it is sent
+    +-- UnauthenticatedError         no token, or an unknown one
     +-- VocabularyMismatchError      draft and target do not share a vocabulary
 
-Messages are written for strangers: they name fields, limits and lengths, never paths or internals.
-`specpair.rpc.status` says which gRPC status each becomes.
+Messages may reach anybody: they name fields, limits and lengths, never paths or internals.
+`specpair.rpc.status` maps each error to a gRPC status.
 """
 
 from typing import ClassVar
@@ -31,8 +31,8 @@ from typing import ClassVar
 class SpecpairError(Exception):
     """Base of all errors that specpair raises on purpose.
 
-    `reason` is the name of a `specpair.v1.ErrorReason` without its prefix; `metadata` holds the
-    particulars that a program may want, as strings.
+    `reason` is the name of a `specpair.v1.ErrorReason` without its prefix; `metadata` holds details for programs,
+    as strings.
     """
 
     reason: ClassVar[str] = "INTERNAL"
@@ -97,7 +97,7 @@ class LengthNotReachedError(SpecpairError):
 
 
 class CapacityExhaustedError(SpecpairError):
-    """`retry_after` is the time in seconds after which another try may succeed."""
+    """`retry_after` is the time in seconds after which a retry may succeed."""
 
     reason = "CAPACITY_EXHAUSTED"
     retry_after: float = 1.0
@@ -115,7 +115,7 @@ class NotFiniteError(SpecpairError):
 
 
 class ForwardFailedError(SpecpairError):
-    """The log has the cause."""
+    """The cause is in the log."""
 
     reason = "FORWARD_FAILED"
 
@@ -143,12 +143,12 @@ class StartingError(PeerUnavailableError):
 
 
 class ClientStalledError(SpecpairError):
-    """`seconds` is how long it was waited for."""
+    """`seconds` is how long the server waited."""
 
     reason = "CLIENT_STALLED"
 
     def __init__(self, seconds: float):
-        super().__init__(f"the client took nothing for {seconds:g} s", limit=f"{seconds:g}")
+        super().__init__(f"the client read nothing for {seconds:g} s", limit=f"{seconds:g}")
 
 
 class ShuttingDownError(SpecpairError):

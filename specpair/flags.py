@@ -1,7 +1,7 @@
-"""What a field of a configuration says about itself: its limits, and the flag that sets it on a command line.
+"""Limits of a configuration field, and the command line flag that sets it.
 
-Both stand in the field's `Annotated` type. `specpair.options.check_fields` checks the limits; the `specpair` command
-makes its options from both. Plain data, so that a configuration knows no command line.
+Both are part of the field's `Annotated` type. `specpair.options.check_fields` checks the limits; the `specpair` command
+makes its options from both. Plain data, so that configurations do not depend on the command line.
 """
 
 from collections.abc import Callable
@@ -16,43 +16,43 @@ LOGGING = "Logging"
 
 
 class Range(NamedTuple):
-    """The limits of a number. A None, where the type allows it, is within all limits."""
+    """The limits of a number. None is always within the limits, if the type allows it."""
 
     low: float
     high: float
     shown: Literal["low", "both", "none"] = "low"
-    """Which limits the help shows, and the command line refuses by itself; the configuration refuses the rest."""
+    """Which limits the help shows and the command line checks. The configuration checks all of them."""
 
 
 @dataclass(frozen=True)
 class Flag:
-    """How a field is set on a command line."""
+    """How the command line sets a field."""
 
     help: str
-    """What the field is, in a sentence or two; `{peer}` is the other side of a connection, `{variable}` the
-    environment variable with a token."""
+    """The help text, one or two sentences; `{peer}` is the other side of a connection, `{variable}` the environment
+    variable with a token."""
     panel: str | None = None
-    """Under which heading the help lists it."""
+    """The heading under which the help lists the flag."""
     name: str | None = None
-    """Where the flag is not called after the field: the name of the flag, with underscores."""
+    """The flag's name, with underscores, if it differs from the field's."""
     metavar: str | None = None
-    """What stands for its value in the help; its type by default."""
+    """Placeholder for the value in the help; by default the type."""
     default_text: str | None = None
-    """How the help writes a default of None that has a word."""
+    """How the help shows a default of None."""
     parse: Callable[[str], Any] | None = None
-    """The field's value of the text that is given. Raises ValueError with the reason."""
+    """Converts the given text to the field's value. Raises ValueError with the reason."""
     convert: Callable[[Any], Any] | None = None
-    """The field's value of what was given as `kind`."""
+    """Converts a value of type `kind` to the field's value."""
     kind: Any = None
-    """What is given on the command line, where that is not of the field's type."""
+    """Type of the value on the command line, if it differs from the field's type."""
     variables: tuple[str, ...] = ()
-    """Environment variables that set it, beside that of its name."""
+    """Environment variables that set the field, in addition to the one named after it."""
 
 
 class Part(dict[str, Flag]):
-    """Flags of a configuration within another one, by field; their names begin with that of the outer field."""
+    """Flags of a nested configuration, by field. Their names begin with the name of the outer field."""
 
 
 def listed(text: str) -> tuple[str, ...]:
-    """The words between commas."""
+    """Splits text at commas."""
     return tuple(word for entry in text.split(",") if (word := entry.strip()))

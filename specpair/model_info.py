@@ -1,4 +1,4 @@
-"""What a model process says about itself; plain data that the engine fills and the wire carries."""
+"""What a model process reports about itself. Plain data: the engine fills it, gRPC carries it."""
 
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ class ModelInfo:
     max_model_len: int
     max_num_speculative_tokens: int
     max_num_seqs: int
-    """That whoever asks may have open."""
+    """Most sequences that the calling client may have open."""
     dtype: str
     device: str
     cache: str
@@ -28,7 +28,7 @@ class ModelInfo:
     eos_token_ids: tuple[int, ...]
     deterministic: bool
     drafters: tuple[Drafter, ...] = ()
-    """Draft: what can propose here, its own choice first."""
+    """Draft: the available drafters, the default one first."""
 
 
 @dataclass(frozen=True, kw_only=True)

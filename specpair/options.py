@@ -1,6 +1,6 @@
-"""The options of a request: one definition of each, and the one place that checks it.
+"""The options of a request: each is defined and checked here, and nowhere else.
 
-Plain data, without torch or grpc, so that every process and front end shares it.
+Plain data, without torch or grpc, so that every process and front end can share it.
 """
 
 import math
@@ -33,7 +33,7 @@ MAX_LOGPROBS = 20
 
 
 class Rule(StrEnum):
-    """How a block of draft tokens is judged."""
+    """How the target judges a block of draft tokens."""
 
     TOKEN = "token"
     BLOCK = "block"
@@ -41,14 +41,14 @@ class Rule(StrEnum):
 
 
 class Encoding(StrEnum):
-    """How the draft's distributions travel."""
+    """How the draft's distributions are sent."""
 
     SPARSE = "sparse"
     DENSE = "dense"
 
 
 class Drafter(StrEnum):
-    """What proposes tokens. All are lossless under every rule; `specpair.v1.Drafter` says what each does."""
+    """What proposes tokens. All are lossless under every rule; `specpair.v1.Drafter` describes each."""
 
     MODEL = "model"
     NGRAM = "ngram"
@@ -63,15 +63,15 @@ class Drafter(StrEnum):
 class SamplingOptions:
     """How tokens are drawn from logits.
 
-    What is set is applied in the order in which vLLM documents it: allowed and banned tokens, min_tokens, logit bias,
-    penalties (repetition, frequency, presence), temperature, min-p, top-k, top-p. Token ids are kept sorted.
+    Options apply in the order that vLLM documents: allowed and banned tokens, min_tokens, logit bias, penalties
+    (repetition, frequency, presence), temperature, min-p, top-k, top-p. Token ids are kept sorted.
     Raises InvalidFieldError for a value outside its limits.
     """
 
     temperature: float = 1.0
     """Divides the logits; 0 is greedy."""
     top_k: int = 0
-    """Keeps the k most likely tokens, and those that tie with the last of them; 0 keeps all."""
+    """Keeps the k most likely tokens, and tokens that tie with the last of them; 0 keeps all."""
     top_p: float = 1.0
     """Keeps the smallest set of tokens whose probability reaches top_p."""
     min_p: float = 0.0
@@ -79,19 +79,19 @@ class SamplingOptions:
     repetition_penalty: float = 1.0
     """Divides the positive logits of tokens seen in prompt or output, multiplies the negative ones (CTRL)."""
     presence_penalty: float = 0.0
-    """Taken from the logits of tokens seen in the output."""
+    """Subtracted from the logits of tokens seen in the output."""
     frequency_penalty: float = 0.0
-    """Taken from a token's logit once for each time it was seen in the output."""
+    """Subtracted from a token's logit once for each time the output has it."""
     logit_bias: tuple[tuple[int, float], ...] = ()
     """Added to the logits of single tokens."""
     allowed_token_ids: tuple[int, ...] = ()
-    """The only tokens that may come; empty allows all."""
+    """The only tokens that may be drawn; empty allows all."""
     banned_token_ids: tuple[int, ...] = ()
-    """Tokens that never come."""
+    """Tokens that are never drawn."""
     min_tokens: int = 0
-    """Length of the output before which no stop token comes."""
+    """Length of the output before which no stop token may be drawn."""
     stop_token_ids: tuple[int, ...] = ()
-    """Tokens that end the output; here they matter only to min_tokens."""
+    """Tokens that end the output. Sampling uses them only for min_tokens."""
     seed: int = 0
     """Key of every random draw of the sequence."""
 
@@ -125,7 +125,7 @@ class SamplingOptions:
             self._check_choice(self.allowed_token_ids)
 
     def _check_choice(self, among: Iterable[int]) -> None:
-        """Raises InvalidFieldError unless some token of those allowed may come at any length of the output."""
+        """Raises InvalidFieldError unless some token of `among` may be drawn at every length of the output."""
         left = set(among).difference(self.banned_token_ids)
         if self.min_tokens:
             left.difference_update(self.stop_token_ids)
@@ -140,24 +140,24 @@ class SamplingOptions:
 
     @property
     def penalizes(self) -> bool:
-        """Whether tokens that were seen are treated differently."""
+        """Whether any penalty changes the logits of tokens that were seen."""
         return self.repetition_penalty != 1.0 or self.presence_penalty != 0.0 or self.frequency_penalty != 0.0
 
     @property
     def adjusts_logits(self) -> bool:
-        """Whether single logits change before the temperature is applied."""
+        """Whether any option changes single logits before the temperature is applied."""
         lists = self.allowed_token_ids or self.banned_token_ids or self.logit_bias
         return bool(lists) or self.penalizes or (self.min_tokens > 0 and bool(self.stop_token_ids))
 
     def with_seed(self, seed: int) -> "SamplingOptions":
-        """The same options with another seed; what was checked is not checked again."""
+        """The same options with another seed. Only the seed is checked."""
         check_range("sampling.seed", seed, 0, MAX_SEED)
         copied = copy(self)
         object.__setattr__(copied, "seed", seed)
         return copied
 
     def check_vocabulary(self, vocab_size: int) -> None:
-        """Raises InvalidFieldError unless all named tokens are in the vocabulary and some token may come."""
+        """Raises InvalidFieldError unless all named tokens are in the vocabulary and some token may be drawn."""
         for name, token_ids in self._named_tokens().items():
             if token_ids and (worst := max(token_ids)) >= vocab_size:
                 raise InvalidFieldError(
@@ -167,7 +167,7 @@ class SamplingOptions:
             self._check_choice(range(vocab_size))
 
     def within(self, vocab_size: int) -> "SamplingOptions":
-        """The same options over the first `vocab_size` tokens alone. Raises InvalidFieldError if none may come."""
+        """The same options restricted to ids below `vocab_size`. Raises InvalidFieldError if no token may be drawn."""
         if all(not ids or max(ids) < vocab_size for ids in self._named_tokens().values()):
             narrowed = self
         else:
@@ -197,23 +197,23 @@ class SamplingOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class SequenceOptions:
-    """What is fixed when a sequence is opened.
+    """Options that are fixed when a sequence is opened.
 
-    Raises InvalidFieldError for a value outside its limits, or for values that do not go together.
+    Raises InvalidFieldError for a value outside its limits, or for values that contradict each other.
     """
 
     sampling: SamplingOptions
     rule: Rule = Rule.BLOCK
     encoding: Encoding = Encoding.SPARSE
     vocab_size: int | None = None
-    """Draft: ids at or above it are never proposed."""
+    """Draft: token ids at or above it are never proposed."""
     lenience: float = 1.0
-    """Target: below 1 tokens are accepted that should not be, and the output is no longer the target's own
-    (Leviathan et al., "Fast Inference from Transformers via Speculative Decoding", appendix A.5)."""
+    """Target: below 1 it accepts more tokens than is exact, and the output is no longer the target's own (Leviathan et
+    al., "Fast Inference from Transformers via Speculative Decoding", appendix A.5)."""
     logprobs: int | None = None
-    """Target: report the logprob of each committed token, and of so many of the likeliest ones."""
+    """Target: report the logprob of each committed token, and of this many of the likeliest tokens."""
     drafter: Drafter | None = None
-    """Draft: what proposes; the service's own choice if None."""
+    """Draft: which drafter proposes; None is the service's default."""
 
     def __post_init__(self) -> None:
         if self.vocab_size is not None:
@@ -228,7 +228,7 @@ def check_lenience(lenience: float, rule: Rule) -> None:
     if not 0.0 < lenience <= 1.0:
         raise InvalidFieldError("lenience", f"is {lenience:.6g}; it must be above 0 and at most 1", limit=1)
     if lenience < 1.0 and rule is not Rule.TOKEN:
-        raise InvalidFieldError("lenience", f"is {lenience:.6g}; below 1 it wants the token rule, not {rule}")
+        raise InvalidFieldError("lenience", f"is {lenience:.6g}; below 1 it requires the token rule, not {rule}")
 
 
 def check_range(field: str, value: float, low: float, high: float) -> None:
@@ -238,7 +238,7 @@ def check_range(field: str, value: float, low: float, high: float) -> None:
 
 
 def check_fields(config: Any, prefix: str = "") -> None:
-    """Checks every field of a configuration that says its limits. Raises InvalidFieldError."""
+    """Checks every field of a configuration that has a Range. Raises InvalidFieldError."""
     for name, limits in _ranges(type(config)).items():
         if (value := getattr(config, name)) is not None:
             check_range(prefix + name, value, limits.low, limits.high)
@@ -251,9 +251,9 @@ def _ranges(kind: type) -> dict[str, Range]:
 
 
 def check_count(field: str, count: int, limit: int) -> None:
-    """Raises InvalidFieldError if a list is longer than anything that could be served."""
+    """Raises InvalidFieldError if a list has more than `limit` entries."""
     if count > limit:
-        raise InvalidFieldError(field, f"has {count} entries; at most {limit} are taken", limit=limit)
+        raise InvalidFieldError(field, f"has {count} entries; at most {limit} are allowed", limit=limit)
 
 
 def _below(limit: int, token_ids: Iterable[int]) -> tuple[int, ...]:

@@ -1,19 +1,19 @@
-"""How much one quantity grows with another, by what was seen lately."""
+"""Running estimate of how much one quantity grows with another."""
 
 
 class RunningSlope:
-    """Decayed least squares through the means."""
+    """Least squares with exponential decay, through the means."""
 
     __slots__ = ("_x", "_y", "count", "covariance", "memory", "variance")
 
     def __init__(self, memory: int):
         self.count = 0
         self.covariance = 0.0
-        """Decayed sum of products of the deviations of x and y."""
+        """Decayed sum of the products of the deviations of x and y."""
         self.variance = 0.0
         """Decayed sum of squared deviations of x."""
         self.memory = memory
-        """Samples over which it averages; may be changed at any time."""
+        """Number of samples to average over; may be changed at any time."""
         self._x = 0.0
         self._y = 0.0
 
@@ -28,7 +28,7 @@ class RunningSlope:
         self.variance = keep * self.variance + (1.0 - weight) * off_x * off_x
 
     def slope(self, prior: float, prior_weight: float) -> float:
-        """At least 0; the prior counts like samples whose squared deviations of x sum up to `prior_weight`."""
+        """The slope, at least 0. The prior counts like samples whose squared deviations of x sum to `prior_weight`."""
         return max((self.covariance + prior_weight * prior) / (self.variance + prior_weight), 0.0)
 
     def intercept(self, slope: float) -> float:

@@ -1,8 +1,8 @@
-"""Traces by OpenTelemetry: one over client, coordinator, draft and target.
+"""OpenTelemetry traces across client, coordinator, draft and target.
 
-Off until `start_tracing`, and then the SDK does as its OTEL_* variables say. While it is off nothing is made or sent.
-A trace goes from process to process as a W3C traceparent: as metadata of unary calls and requests, and with each call
-on a hot stream, since calls of many requests share one message.
+Tracing is off outside `tracing`: no spans are made or sent. The SDK reads its own OTEL_* variables. A trace passes
+between processes as a W3C traceparent: in the metadata of unary calls and requests, and in each call on a hot stream,
+because calls of many requests share one message.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 from specpair.errors import NotSupportedError, SpecpairError
 
 MAX_TRACE_CONTEXT_LENGTH = 55
-"""Characters of a traceparent; whatever is longer is none."""
+"""Characters of a traceparent; longer values are ignored."""
 TRACEPARENT = "traceparent"
 
 SpanKind = Literal["internal", "server", "client"]
@@ -24,29 +24,29 @@ _trace_id: ContextVar[str | None] = ContextVar("trace_id", default=None)
 
 
 def current_trace_id() -> str | None:
-    """32 hexadecimal digits; None outside a trace. Tasks inherit it from the task that makes them."""
+    """32 hexadecimal digits; None outside a trace. Tasks inherit it from the task that creates them."""
     return _trace_id.get()
 
 
 def set_trace_id(trace_id: str | None) -> Token[str | None]:
-    """For the rest of this task; `reset_trace_id` takes it back."""
+    """Sets the trace id for the rest of this task, or until `reset_trace_id`."""
     return _trace_id.set(trace_id)
 
 
 def reset_trace_id(token: Token[str | None]) -> None:
-    """What it was before the `set_trace_id` that gave this token."""
+    """Restores the trace id from before the `set_trace_id` that returned this token."""
     _trace_id.reset(token)
 
 
 class Span(Protocol):
-    """Something that takes time."""
+    """One timed operation of a trace."""
 
     def set(self, **attributes: Attribute) -> None:
-        """Notes what is known by now; names get the prefix `specpair.`."""
+        """Sets attributes; their names get the prefix `specpair.`."""
 
 
 class _NoSpan:
-    """While tracing is off."""
+    """The span while tracing is off."""
 
     def set(self, **attributes: Attribute) -> None:
         pass
@@ -67,15 +67,15 @@ _OFF: AbstractContextManager[Span] = nullcontext(_NoSpan())
 _tracer: Any = None
 """None while tracing is off."""
 _context: ContextVar[Any] = ContextVar("tracing_context", default=None)
-"""OpenTelemetry's context with the current span. Not its own variable: spans around asynchronous generators may end in
-another context than they began in, which it logs as an error."""
+"""OpenTelemetry's context with the current span. Not OpenTelemetry's own variable: a span around an asynchronous
+generator may end in another context than it began in, which OpenTelemetry logs as an error."""
 
 
 @contextmanager
 def tracing(service: str, exporter: Any = None) -> Iterator[None]:
-    """Traces while it is open; what is left to send is sent at the end.
+    """Turns tracing on inside the context, and sends the remaining spans at the end.
 
-    `service` names the process unless OTEL_SERVICE_NAME does. The `exporter` is OTLP over gRPC unless another is given.
+    `service` names the process unless OTEL_SERVICE_NAME is set. The default `exporter` is OTLP over gRPC.
     Raises NotSupportedError where OpenTelemetry is not installed.
     """
     global _tracer
@@ -89,12 +89,12 @@ def tracing(service: str, exporter: Any = None) -> Iterator[None]:
 
 
 def span(name: str, kind: SpanKind = "internal", **attributes: Attribute) -> AbstractContextManager[Span]:
-    """A span within the current one, and current itself while it is open."""
+    """A child of the current span; it is the current span inside the context."""
     return _OFF if _tracer is None else _recording(name, kind, attributes)
 
 
 def continued(trace_context: str) -> AbstractContextManager[object]:
-    """Within it, spans belong to the trace that a caller began; to none if this is no traceparent."""
+    """Inside the context, spans belong to the caller's trace; to none if `trace_context` is not a traceparent."""
     if _tracer is None or not trace_context:
         return _OFF
     return _continuing(trace_context)
@@ -112,7 +112,7 @@ def trace_context() -> str:
 
 
 def trace_metadata() -> tuple[tuple[str, str], ...]:
-    """The current span as metadata of a gRPC call; none without one."""
+    """The current span as metadata of a gRPC call; empty without one."""
     current = trace_context()
     return ((TRACEPARENT, current),) if current else ()
 

@@ -1,1 +1,1 @@
-"""The target service: verifies proposals with the model whose text is wanted."""
+"""The target service: verifies proposals with the target model."""

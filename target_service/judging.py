@@ -1,4 +1,4 @@
-"""Many proposals judged at once, by the rules of `specpair.speculation`. Runs on the device thread."""
+"""Judges many proposals at once, by the rules of `specpair.speculation`. Runs on the device thread."""
 
 import math
 from collections import defaultdict
@@ -24,18 +24,18 @@ from specpair.speculation.verification import Block, Judgement, packed_rows, ver
 from target_service.verify_work import VerifyWork
 
 WIDE_SUPPORT = 2048
-"""Tokens in a draft's distribution beyond which it is not padded together with ordinary ones."""
+"""A draft's distribution with more tokens than this is not padded together with ordinary ones."""
 
 
 class Kind(NamedTuple):
-    """What works have in common that are judged together."""
+    """The properties that works judged together must share."""
 
     judge: Callable[[list[VerifyWork], Tensor], tuple[Judgement, list[bool]]]
-    """Judges works with their rows `[sum of (K + 1), vocabulary]`, and says which of those are finite."""
+    """Judges works with their rows `[sum of (K + 1), vocabulary]`, and returns which rows are finite."""
     rule: Rule | None = None
-    """Where it matters."""
+    """The rule, if `judge` depends on it."""
     is_wide: bool = False
-    """Blocks are padded to the widest support."""
+    """Whether the draft's support is wide: blocks are padded to the widest support among them."""
 
 
 def advance_verification(works: list[VerifyWork], logits: Tensor) -> None:
@@ -50,14 +50,14 @@ def advance_verification(works: list[VerifyWork], logits: Tensor) -> None:
 
 
 def rows_of(members: list[VerifyWork], works: list[VerifyWork], rows: Tensor) -> Tensor:
-    """Those of some of the works, of rows `[sum of (K + 1), vocabulary]` of all."""
+    """The rows of `members`, from the rows `[sum of (K + 1), vocabulary]` of all works."""
     parts = dict(zip(works, rows.split([work.row_count for work in works]), strict=True))
     return torch.cat([parts[work] for work in members])
 
 
 def adjust_rows(works: list[VerifyWork], logits: Tensor) -> Tensor:
-    """The logits as the options leave them. Fails the works of which the model itself gave a row that is not finite,
-    which their options could hide; what is not finite afterwards is found where it is judged."""
+    """Applies the options to the logits. Fails works with a row that is not finite before the options, which could hide
+    it; the judges find rows that are not finite afterwards."""
     if not any(work.options.sampling.adjusts_logits for work in works):
         return logits
     fail_not_finite(works, finite_rows(logits).tolist())
@@ -65,7 +65,7 @@ def adjust_rows(works: list[VerifyWork], logits: Tensor) -> Tensor:
 
 
 def by_kind(works: list[VerifyWork]) -> dict[Kind, list[VerifyWork]]:
-    """Works to judge together."""
+    """Groups works to judge together."""
     kinds: dict[Kind, list[VerifyWork]] = defaultdict(list)
     for work in works:
         kinds[kind_of(work)].append(work)
@@ -83,7 +83,7 @@ def kind_of(work: VerifyWork) -> Kind:
 
 
 def settle(works: list[VerifyWork], judgement: Judgement, finite: list[bool]) -> None:
-    """Keeps what comes of works of which the rows `[sum of (K + 1)]` are finite, and fails the others."""
+    """Stores the judgement in works with finite rows, and fails the others: `finite` `[sum of (K + 1)]`."""
     fail_not_finite(works, finite)
     accepted, following = judgement.accepted_counts.tolist(), judgement.next_tokens.tolist()
     for work, count, token in zip(works, accepted, following, strict=True):
@@ -92,7 +92,7 @@ def settle(works: list[VerifyWork], judgement: Judgement, finite: list[bool]) ->
 
 
 def accept(work: VerifyWork, path: list[int], next_token: int) -> None:
-    """Keeps the accepted tokens, from the first of the chain on, and adds the target's own."""
+    """Keeps the accepted tokens at the beginning of the chain, and adds the target's next token."""
     work.path, work.next_token = path, next_token
     work.sequence.replace_from(work.first_position + len(path), [next_token])
     if work.features is not None:
@@ -101,7 +101,7 @@ def accept(work: VerifyWork, path: list[int], next_token: int) -> None:
 
 
 def fail_not_finite(works: list[VerifyWork], finite: list[bool]) -> None:
-    """Fails the works with rows that cannot be sampled, and only those: finite `[sum of (K + 1)]`."""
+    """Fails only the works with rows that cannot be sampled: `finite` `[sum of (K + 1)]`."""
     if all(finite):
         return
     first = 0
@@ -112,7 +112,7 @@ def fail_not_finite(works: list[VerifyWork], finite: list[bool]) -> None:
 
 
 def judge_greedy(works: list[VerifyWork], adjusted: Tensor) -> tuple[Judgement, list[bool]]:
-    """Under every rule a greedy target accepts what it would have written: no noise, no residual, no draw."""
+    """Under every rule a greedy target accepts the tokens that it would choose: no noise, no residual, no draw."""
     choices, finite = likeliest(adjusted)
     return verify_choices(choices, *proposals(works)), finite
 
@@ -125,9 +125,9 @@ def judge_coupled(works: list[VerifyWork], adjusted: Tensor) -> tuple[Judgement,
 
 
 def judge_drawn(works: list[VerifyWork], adjusted: Tensor) -> tuple[Judgement, list[bool]]:
-    """By the token rule or the block rule."""
+    """Judges by the token rule or the block rule."""
     target = native(distributions(works, adjusted))
-    # Of a greedy sequence, which is here if it is lenient, the distribution does not tell what it came of.
+    # A greedy sequence with lenience comes here too; its distribution does not show whether its logits were finite.
     is_any_greedy = any(work.options.sampling.is_greedy for work in works)
     finite = finite_rows(adjusted).tolist() if is_any_greedy else came_of_finite(target)
     noise = placed(next_noise(works), adjusted.device)
@@ -138,7 +138,7 @@ def judge_drawn(works: list[VerifyWork], adjusted: Tensor) -> tuple[Judgement, l
 
 
 def distributions(works: list[VerifyWork], adjusted: Tensor) -> Tensor:
-    """What the target's own tokens are drawn from, `[sum of (K + 1), vocabulary]`."""
+    """The target's distributions, `[sum of (K + 1), vocabulary]`."""
     counts = [work.row_count for work in works]
     return probabilities(adjusted, SamplingRows([work.options.sampling for work in works], counts, adjusted.device))
 
@@ -153,7 +153,7 @@ def block_of(works: list[VerifyWork], adjusted: Tensor) -> Block:
 
 
 def proposals(works: list[VerifyWork]) -> tuple[np.ndarray, np.ndarray]:
-    """Proposed tokens `[works, K]`, padded with 0, and how many there are `[works]`: int64."""
+    """Proposed tokens `[works, K]`, padded with 0, and their numbers `[works]`: int64."""
     counts = [len(work.call.proposed) for work in works]
     tokens = np.zeros((len(works), max(counts)), dtype=np.int64)
     for row, work in enumerate(works):
@@ -162,7 +162,7 @@ def proposals(works: list[VerifyWork]) -> tuple[np.ndarray, np.ndarray]:
 
 
 def lenience_of(works: list[VerifyWork], adjusted: Tensor, rows: Array, tokens: Array) -> Lenience | None:
-    """How much more than is right these works accept; None, as ever but on request, if nothing."""
+    """The lenience of these works; None, the default, if all are exact."""
     factors = [work.options.lenience for work in works]
     if min(factors) == 1.0:
         return None
@@ -172,7 +172,7 @@ def lenience_of(works: list[VerifyWork], adjusted: Tensor, rows: Array, tokens: 
 
 
 def acceptance_noise(works: list[VerifyWork], most: int) -> np.ndarray:
-    """Uniforms `[works, most]`, keyed by the step at which the block is verified and the offset in it."""
+    """Uniforms `[works, most]`, keyed by the step that verifies the block and the offset in the block."""
     words = np.empty((len(works), most), dtype=np.uint64)
     for row, work in enumerate(works):
         words[row] = random_words(work.options.sampling.seed, Domain.ACCEPT, work.call.step, 0, most)
@@ -180,7 +180,7 @@ def acceptance_noise(works: list[VerifyWork], most: int) -> np.ndarray:
 
 
 def next_noise(works: list[VerifyWork]) -> np.ndarray:
-    """One uniform for each work's own token, `[works]`."""
+    """One uniform for each work's next token, `[works]`."""
     words = np.empty(len(works), dtype=np.uint64)
     for row, work in enumerate(works):
         words[row : row + 1] = random_words(work.options.sampling.seed, Domain.RESIDUAL, work.call.step, 0, 1)
@@ -188,7 +188,8 @@ def next_noise(works: list[VerifyWork]) -> np.ndarray:
 
 
 def add_logprobs(works: list[VerifyWork], logits: Tensor) -> None:
-    """For the works that want them: what the bare logits `[sum of (K + 1), vocabulary]` say of the committed tokens."""
+    """Adds logprobs of the committed tokens, from the raw logits `[sum of (K + 1), vocabulary]`, to works that request
+    them."""
     first, rows, tokens, top_counts, owners = 0, [], [], [], []
     for work in works:
         if work.options.logprobs is not None and work.error is None:
@@ -205,7 +206,7 @@ def add_logprobs(works: list[VerifyWork], logits: Tensor) -> None:
 
 
 def add_probabilities(works: list[VerifyWork], adjusted: Tensor) -> None:
-    """For the works that want them: the target's probability of each proposed token, from `[sum of (K + 1), V]`."""
+    """Adds the target's probability of each proposed token, from `[sum of (K + 1), V]`, to works that request them."""
     first = 0
     for work in works:
         count = len(work.call.proposed)
@@ -217,7 +218,7 @@ def add_probabilities(works: list[VerifyWork], adjusted: Tensor) -> None:
 
 
 def sent_probabilities(work: VerifyWork) -> list[float]:
-    """The draft's probability of each proposed token; none where it is no news (greedy) or no distribution was sent."""
+    """The draft's probability of each proposed token; empty if greedy or if no distribution was sent."""
     draft = work.call.draft
     if work.options.sampling.is_greedy or not draft.token_ids.shape[1]:
         return []

@@ -1,5 +1,5 @@
-"""The texts that are being scored. A call that runs out of time keeps what it has come to: the same call again goes on
-from there, so that a text may take longer than any one call."""
+"""Scores texts. The progress of a call that times out is kept and a repeated call continues from it, so scoring a text
+may take longer than a single call."""
 
 import asyncio
 from typing import Any
@@ -15,11 +15,12 @@ from specpair.speculation.logprobs import TokenLogprobs
 from target_service.scoring import MOST_ROWS, ScoredText, score_work
 
 MOST_UNFINISHED = 4
-"""Texts that are kept for a call that may come again; the entries of each take up to 2 KB a token."""
+"""Number of unfinished texts kept for repeated calls; each takes up to 2 KB per token."""
 
 
 class Scorer:
-    """Runs on the event loop. Each text is a sequence among the others: it has a place, a lease and an owner."""
+    """Runs on the event loop. Each text is a sequence like others: it counts towards the limits and has a lease and an
+    owner."""
 
     def __init__(self, engine: Engine, sequences: SequenceStore[Any], token_budget: int):
         self._engine = engine
@@ -40,7 +41,7 @@ class Scorer:
         except NotFiniteError:
             self._sequences.drop(held)
             raise
-        except SequenceNotFoundError:  # only at the end of the service is a wanted text closed
+        except SequenceNotFoundError:  # a text with waiting calls is closed only when the service stops
             raise ShuttingDownError from None
         finally:
             text.wanted_by -= 1
@@ -49,7 +50,7 @@ class Scorer:
         return text.scores
 
     def _text_of(self, held: HeldSequence[Any], token_ids: list[int], top_count: int) -> ScoredText:
-        """What earlier calls came to, if there were any."""
+        """The text with the progress of earlier calls, if any."""
         text = self._texts.get(held)
         if text is None:
             text = ScoredText(token_ids=token_ids, top_count=top_count, piece_length=self._piece_length)
@@ -57,7 +58,7 @@ class Scorer:
         return text
 
     def _working(self, held: HeldSequence[Any], text: ScoredText) -> "asyncio.Task[None]":
-        """The work on a text, begun unless it is under way. It outlives the calls that wait for it by one piece."""
+        """The work on a text; starts it unless it is under way. Without waiting calls it stops after one more piece."""
         if held.prefill is None or held.prefill.done():
             work = score_work(held.cached, text)
             held.prefill = asyncio.get_running_loop().create_task(self._engine.run(work))
@@ -65,7 +66,7 @@ class Scorer:
         return held.prefill
 
     def _leave(self, held: HeldSequence[Any], text: ScoredText) -> None:
-        """Nobody waits for the text any more. What is unfinished stays a while, within bounds."""
+        """Called when no call waits for the text any more. Keeps unfinished texts, up to MOST_UNFINISHED."""
         if text.is_complete:
             self._sequences.drop(held)
             return
@@ -76,11 +77,11 @@ class Scorer:
 
 
 def text_name(token_ids: list[int], top_count: int) -> str:
-    """An id that no client can choose: it is not printable."""
+    """A sequence id that no client can choose, because it is not printable."""
     return f"\0score {top_count} {token_digest(token_ids).hex()}"
 
 
 def report_nothing(work: "asyncio.Task[None]") -> None:
-    """What went wrong shows in the calls that wait for it, if there still are any."""
+    """Retrieves the work's exception, so that asyncio does not log it: waiting calls report it."""
     if not work.cancelled():
         work.exception()

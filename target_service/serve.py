@@ -23,7 +23,7 @@ from target_service.verifier import Verifier
 async def open_target(
     server: ServiceServer, config: EngineConfig, registry: CollectorRegistry | None = None
 ) -> AsyncIterator[Verifier]:
-    """Loads the model, adds the servicers and the metrics, and stops the engine at the end."""
+    """Loads the model, and adds servicers and metrics. Stops the engine at the end."""
     verifier = await Verifier.start(config)
     try:
         if registry is not None:
@@ -38,7 +38,7 @@ async def open_target(
 
 
 def serve(engine: EngineConfig, server: ServerConfig) -> None:
-    """Serves until a signal comes."""
+    """Serves until a signal arrives."""
     registry = service_registry("target")
 
     @asynccontextmanager

@@ -1,4 +1,4 @@
-"""TargetService over gRPC: decodes, calls the verifier, encodes."""
+"""TargetService over gRPC: decodes requests, calls the verifier, encodes responses."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -23,10 +23,10 @@ from target_service.verifier import Verifier
 from target_service.verify_work import Verdict, VerifyCall
 
 MADE_ON_THE_LOOP_BYTES = 1 << 20
-"""A dense proposal beyond this is taken apart beside the event loop, which it would hold up for milliseconds."""
+"""A larger (dense) proposal is decoded in a thread: it would block the event loop for milliseconds."""
 
 MAX_FEATURE_LAYERS = 8
-"""Heads that read hidden states read those of three layers; so many of the widest models fit into a message."""
+"""Draft heads read the hidden states of three layers. This many layers of the widest models fit into a message."""
 
 Made = TypeVar("Made")
 
@@ -97,7 +97,7 @@ class TargetServicer(TargetServiceServicer):
         check_count("token_ids", len(request.token_ids), limit)
         check_range("logprobs", request.logprobs, 0, MAX_LOGPROBS)
         scores = await self._verifier.score(list(request.token_ids), request.logprobs)
-        # Beside the event loop: a long prompt with many entries takes a second.
+        # In a thread: a long prompt with many entries takes a second.
         entries = await asyncio.to_thread(lambda: [encode_logprobs(entry) for entry in scores])
         return pb.ScoreTokensResponse(instance_id=self._verifier.instance_id, logprobs=entries)
 
@@ -107,7 +107,7 @@ class TargetServicer(TargetServiceServicer):
 
 
 async def beside_the_loop(request: pb.VerifyProposalRequest, make: Callable[[], Made]) -> Made:
-    """What is made of a request: of a large one in a thread."""
+    """Calls `make`, for a large request in a thread."""
     if request.proposal.ByteSize() > MADE_ON_THE_LOOP_BYTES:
         return await asyncio.to_thread(make)
     return make()
@@ -120,14 +120,14 @@ def encode_logprobs(entry: TokenLogprobs) -> logprobs_pb2.TokenLogprobs:
 
 
 def encode_features(call: VerifyCall, verdict: Verdict) -> features_pb2.Features | None:
-    """The hidden states that were asked for."""
+    """The requested hidden states; None if there are none."""
     if verdict.features is None:
         return None
     return features_pb2.Features(layers=call.feature_layers, states=encode_tensor(verdict.features))
 
 
 def check_features(layers: Sequence[int], layer_count: int) -> None:
-    """Raises for layers that the model lacks, and for more than travel together."""
+    """Raises InvalidFieldError for layers that the model lacks, or for too many layers."""
     check_count("feature_layers", len(layers), MAX_FEATURE_LAYERS)
     if layers and not layer_count:
         raise NotSupportedError("feature_layers: the layers of this model cannot be told apart")
@@ -138,10 +138,10 @@ def check_features(layers: Sequence[int], layer_count: int) -> None:
 
 
 def check_call(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:
-    """Raises for what is too large to be looked at, before anything is made of it."""
+    """Raises for requests that are too large or not supported, before they are decoded."""
     check_sequence_id("sequence_id", request.sequence_id)
     check_count("appended_token_ids", len(request.appended_token_ids), verifier.sequences.limits.max_model_len)
     check_count("proposal.token_ids", len(request.proposal.token_ids), verifier.max_num_speculative_tokens)
     check_features(request.feature_layers, verifier.facts.feature_layer_count)
     if request.proposal.parent_indices:
-        raise NotSupportedError("proposal.parent_indices: trees of tokens are not verified by this version")
+        raise NotSupportedError("proposal.parent_indices: this version does not verify trees of tokens")

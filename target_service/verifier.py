@@ -1,6 +1,6 @@
-"""Verification of proposals: many sequences, one forward pass, one vectorised judgement.
+"""Verifies proposals: many sequences, one forward pass, one vectorised judgement.
 
-Only verdicts, and what was asked for beside them, leave the device.
+Only verdicts, and additional results that were requested, leave the device.
 """
 
 import torch
@@ -28,7 +28,7 @@ class Verifier(ModelHost[Verdict]):
         self._scorer = Scorer(self.engine, self.sequences, self.token_budget)
 
     async def verify(self, call: VerifyCall, body: object) -> Verdict:
-        """The verdict on one call, given once for each step. Commits the accepted tokens and the next one."""
+        """The verdict on one call, computed once for each step. Commits the accepted tokens and the next token."""
 
         async def compute(held: HeldSequence[Verdict]) -> Verdict:
             return await self._judge(held, call)
@@ -36,7 +36,7 @@ class Verifier(ModelHost[Verdict]):
         return await self.sequences.step(call.sequence_id, call.step, body, compute)
 
     async def score(self, token_ids: list[int], top_count: int) -> list[TokenLogprobs]:
-        """Logprobs of all tokens but the first. What was computed is kept for sequences that begin alike."""
+        """Logprobs of all tokens but the first. The cache is kept for sequences with the same prefix."""
         return await self._scorer.score(token_ids, top_count)
 
     async def _judge(self, held: HeldSequence[Verdict], call: VerifyCall) -> Verdict:
@@ -81,7 +81,7 @@ class Verifier(ModelHost[Verdict]):
 
 
 def advance(works: list[Work], logits: Tensor) -> None:
-    """Looks at every work whose rows are there: logits `[sum of row counts, vocabulary]`."""
+    """Processes the logits `[sum of row counts, vocabulary]` of works whose tokens are all fed."""
     verifying = [work for work in works if isinstance(work, VerifyWork)]
     if len(verifying) == len(works):
         advance_verification(verifying, logits)

@@ -1,4 +1,4 @@
-"""A call for a verdict, the verdict, and the engine's view of the work between them."""
+"""A verification call, its verdict, and the engine's work between them."""
 
 from dataclasses import dataclass, field
 
@@ -12,12 +12,12 @@ from specpair.speculation.logprobs import TokenLogprobs
 
 ANSWER_BYTES = 1024
 ENTRY_BYTES = 100
-"""Of a token and its logprob in memory."""
+"""Memory of a token and its logprob."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class VerifyCall:
-    """A call, decoded and checked for form."""
+    """A decoded call, checked for form."""
 
     sequence_id: str
     step: int
@@ -28,46 +28,46 @@ class VerifyCall:
     """The distributions of the proposed tokens, `[K, support]`."""
     include_probabilities: bool = False
     feature_layers: tuple[int, ...] = ()
-    """Layers whose hidden states the verdict has."""
+    """Layers whose hidden states are requested."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """What became of a proposal."""
+    """The result of verifying a proposal."""
 
     path: list[int]
     """Indices of the accepted tokens among the proposed ones, in order."""
     next_token: int
     length: int
-    """Committed tokens after it."""
+    """Number of committed tokens after the call."""
     logprobs: list[TokenLogprobs]
-    """Of the committed tokens, if the sequence wants them."""
+    """Of the committed tokens, if the sequence requests them."""
     queue_time: float
     """Seconds before the first forward pass."""
     compute_time: float
     """Seconds from the first forward pass to the verdict."""
     batch_token_count: int
-    """Tokens in its largest forward pass, those of other sequences included."""
+    """Tokens in its largest forward pass, including those of other sequences."""
     target_probabilities: list[float]
-    """Of the proposed tokens, if asked for."""
+    """The target's probabilities of the proposed tokens, if requested."""
     draft_probabilities: list[float]
-    """The same; empty, too, where no distributions were sent."""
+    """The draft's probabilities of the proposed tokens, if requested; empty if no distributions were sent."""
     rollback_time: float
-    """Seconds that the cache took to drop what was rolled back."""
+    """Seconds that the cache took for the rollback."""
     features: Tensor | None = None
-    """`[layers, 1 + accepted, hidden]` float32, if asked for: the states of the last committed token before the
-    proposal and of each accepted one, behind each layer asked for."""
+    """`[layers, 1 + accepted, hidden]` float32, if requested: the hidden states after each requested layer, of the last
+    committed token before the proposal and of each accepted token."""
 
     @property
     def byte_count(self) -> int:
-        """About as much memory as it takes."""
+        """Approximate memory in bytes."""
         entries = sum(ENTRY_BYTES * (1 + len(entry.top_token_ids)) for entry in self.logprobs)
         return ANSWER_BYTES + entries + (0 if self.features is None else self.features.nbytes)
 
 
 @dataclass(eq=False, kw_only=True)
 class VerifyWork(Work):
-    """The engine's view of a call: its rows are the last committed token and the proposed tokens."""
+    """The engine's work for a call: its rows are the last committed token and the proposed tokens."""
 
     held: HeldSequence[Verdict]
     call: VerifyCall

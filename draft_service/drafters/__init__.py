@@ -1,4 +1,4 @@
-"""The drafters: one file each, and one line here. Those with a model are made where it is, in `model_host`."""
+"""The drafters: one file and one line here for each. Drafters with a model are created in `model_host`."""
 
 from collections.abc import Callable
 
@@ -14,16 +14,16 @@ WITHOUT_MODEL: dict[Drafter, Callable[[Tables | None], Proposer | None]] = {
     Drafter.BIGRAM: bigram.make,
     Drafter.UNIFORM: uniform.make,
 }
-"""Each gives None where there is no table of counts, which it needs."""
+"""Creates each drafter; None if it needs a table of counts and there is none."""
 
 
 def make_drafters(with_model: dict[Drafter, Proposer], tables: Tables | None) -> dict[Drafter, Proposer]:
-    """All drafters that this process can serve, in the order of their names' definition."""
+    """All drafters that this process can serve, in the order of `Drafter`."""
     made = with_model | {drafter: make(tables) for drafter, make in WITHOUT_MODEL.items()}
     return {drafter: proposer for drafter in Drafter if (proposer := made.get(drafter)) is not None}
 
 
 def why_not(drafter: Drafter) -> str:
-    """Why a drafter cannot be served."""
+    """The reason why a drafter is not available."""
     needed = "a table of counts" if drafter in WITHOUT_MODEL else "a draft model"
     return f"{drafter} needs {needed}, and there is none"

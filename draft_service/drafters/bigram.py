@@ -1,4 +1,4 @@
-"""How often each token follows the last one in a corpus."""
+"""Drafter: how often each token follows the last one in a corpus."""
 
 from draft_service.drafters.interface import Proposer
 from draft_service.drafters.predicting import PredictingDrafter

@@ -1,4 +1,4 @@
-"""What every drafter is, whatever it knows."""
+"""The interface of a drafter."""
 
 from abc import ABC, abstractmethod
 
@@ -7,11 +7,11 @@ from specpair.sequences.held_sequence import HeldSequence
 
 
 class Proposer(ABC):
-    """Proposes tokens for the sequences that chose it. Whether they are any good is for the target to say: each must
-    only be drawn from exactly the distribution that is sent with it."""
+    """Proposes tokens for the sequences that chose it. Their quality does not affect exactness: each token must only be
+    drawn from exactly the distribution that is sent with it."""
 
     def begin(self, held: HeldSequence[Drafted]) -> None:
-        """A sequence was opened: what can be done before its first call begins here, beside the event loop."""
+        """Called when a sequence is opened: starts work that can be done before its first call, in the background."""
         return None
 
     @abstractmethod

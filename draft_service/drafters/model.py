@@ -1,4 +1,4 @@
-"""Drafting with the model: K tokens for every waiting sequence, one forward pass per step for all of them.
+"""Drafter: the draft model. K tokens for every waiting sequence, with one forward pass per step for all of them.
 
 Each token is drawn from exactly the distribution that is sent: encoded first, then sampled from what the
 encoding says (docs/exactness.md, rule 1).
@@ -32,20 +32,20 @@ from specpair.wire.distributions import decoded_dense
 
 @dataclass(eq=False, kw_only=True)
 class ProposeWork(Work):
-    """The engine's view of a call: one row per step, until all tokens are drawn."""
+    """The engine's work for a call: one row per step, until all tokens are drawn."""
 
     held: HeldSequence[Drafted]
     step: int
     count: int
     min_confidence: float = 0.0
-    """No token is drawn behind tokens that are believed in less; 0 never stops."""
+    """Drafting stops once `confidence` is below this; 0 never stops."""
     confidence: float = 1.0
-    """Product of the probabilities of the drawn tokens at temperature 1; 1 while nobody asks for it."""
+    """Product of the drawn tokens' probabilities at temperature 1; stays 1 if min_confidence is 0."""
     tokens: list[int] = field(default_factory=list)
     counts: list[CountRow] = field(default_factory=list)
     dense: list[Tensor] = field(default_factory=list)
     bits: list[int] = field(default_factory=list)
-    """Random bits of its tokens, drawn together."""
+    """Random bits for its tokens, drawn together."""
 
     @property
     def options(self) -> SequenceOptions:
@@ -53,10 +53,10 @@ class ProposeWork(Work):
 
 
 class WorkRunner(Protocol):
-    """What the drafter asks of the model's engine."""
+    """The part of the engine that the drafter uses."""
 
     async def run(self, work: Work) -> None:
-        """Until the work is done. Raises its error."""
+        """Runs the work and waits for it. Raises its error."""
         ...
 
 
@@ -67,7 +67,7 @@ class ModelDrafter(Proposer):
         self._engine = engine
 
     def begin(self, held: HeldSequence[Drafted]) -> None:
-        """Feeds the sequence without being asked, while the target feeds its own."""
+        """Prefills the sequence ahead of its first call, while the target prefills its own."""
         if held.prefill is None and held.last_step < 0:
             held.prefill = asyncio.get_running_loop().create_task(self._prefill(held))
             held.prefill.add_done_callback(report_nothing)
@@ -102,13 +102,13 @@ class ModelDrafter(Proposer):
 
 
 def report_nothing(prefill: "asyncio.Task[None]") -> None:
-    """What went wrong shows in the call that needs the prefill, which does it again."""
+    """Retrieves the prefill's exception, so that asyncio does not log it: the first call repeats the prefill."""
     if not prefill.cancelled():
         prefill.exception()
 
 
 def advance(works: list[Work], logits: Tensor) -> None:
-    """Draws the next token of every work: logits `[proposing works, vocabulary]`."""
+    """Draws the next token of every work from logits `[proposing works, vocabulary]`."""
     proposing = [work for work in works if isinstance(work, ProposeWork)]
     mask_vocabulary(proposing, logits)
     adjusted = adjust_rows(proposing, logits)
@@ -121,8 +121,8 @@ def advance(works: list[Work], logits: Tensor) -> None:
 
 
 def adjust_rows(works: list[ProposeWork], logits: Tensor) -> Tensor:
-    """The logits as the options leave them. Ends the works of which the model itself gave a row that is not finite,
-    which their options could hide; what is not finite afterwards is found where it is sampled."""
+    """Applies the options to the logits. Ends works with a row that is not finite before the options, which could hide
+    it; the samplers find rows that are not finite afterwards."""
     if not any(work.options.sampling.adjusts_logits for work in works):
         return logits
     for work, is_finite in zip(works, finite_rows(logits).tolist(), strict=True):
@@ -132,7 +132,7 @@ def adjust_rows(works: list[ProposeWork], logits: Tensor) -> Tensor:
 
 
 def sampler_of(options: SequenceOptions) -> Callable[[list[ProposeWork], Tensor], None]:
-    """How a sequence's tokens are drawn from its adjusted logits. Under the coupled rule nothing travels."""
+    """How a sequence's tokens are drawn from its adjusted logits. Under the coupled rule no distributions are sent."""
     is_coupled = options.rule is Rule.COUPLED
     if options.encoding is Encoding.DENSE and not is_coupled:
         return sample_dense
@@ -150,8 +150,8 @@ def end_early(work: ProposeWork) -> None:
 
 
 def end_unsure(works: list[ProposeWork], adjusted: Tensor) -> None:
-    """Ends the works whose tokens so far are believed in too little; those tokens are kept (rule 8). Adjusted logits
-    `[works, vocabulary]`, taken at temperature 1, so that they say something of greedy sequences too."""
+    """Ends works whose confidence is below their minimum; their tokens are kept (rule 8). Uses the adjusted logits
+    `[works, vocabulary]` at temperature 1, so that confidence is meaningful for greedy sequences too."""
     asked = [row for row, work in enumerate(works) if work.min_confidence and not work.done]
     if not asked:
         return
@@ -163,14 +163,14 @@ def end_unsure(works: list[ProposeWork], adjusted: Tensor) -> None:
 
 
 def mask_vocabulary(works: list[ProposeWork], logits: Tensor) -> None:
-    """Takes away the ids that the target does not have."""
+    """Masks the ids that the target does not have, in place."""
     for row, work in enumerate(works):
         if work.options.vocab_size is not None and work.options.vocab_size < logits.size(1):
             logits[row, work.options.vocab_size :] = float("-inf")
 
 
 def sample_greedy(works: list[ProposeWork], adjusted: Tensor) -> None:
-    """What is certain needs no draw, under any rule."""
+    """Takes the likeliest token. It is certain, so it needs no draw under any rule."""
     tokens, finite = likeliest(adjusted)
     for work, token, is_finite in zip(works, tokens.tolist(), finite, strict=True):
         if not is_finite:
@@ -182,7 +182,7 @@ def sample_greedy(works: list[ProposeWork], adjusted: Tensor) -> None:
 
 
 def sample_sparse(works: list[ProposeWork], adjusted: Tensor) -> None:
-    """Encodes as integer counts, then draws from the counts."""
+    """Encodes rows as integer counts, then draws from the counts."""
     for work, row in zip(works, sparsify(distributions(works, adjusted)), strict=True):
         if not len(row.token_ids):
             end_early(work)
@@ -192,7 +192,7 @@ def sample_sparse(works: list[ProposeWork], adjusted: Tensor) -> None:
 
 
 def sample_dense(works: list[ProposeWork], adjusted: Tensor) -> None:
-    """Draws from the float32 probabilities as the target will read them."""
+    """Draws from the float32 probabilities as the target will decode them."""
     rows = distributions(works, adjusted)
     uniforms = np.array([next_bits(work) for work in works]) * 2.0**-BITS
     tokens = draw(native(decoded_dense(rows)), placed(uniforms, rows.device)).tolist()
@@ -206,7 +206,7 @@ def sample_dense(works: list[ProposeWork], adjusted: Tensor) -> None:
 
 
 def sample_coupled(works: list[ProposeWork], adjusted: Tensor) -> None:
-    """Chooses with the noise with which the target will choose."""
+    """Chooses with the same noise as the target will."""
     rows = distributions(works, adjusted)
     seeds = [work.options.sampling.seed for work in works]
     positions = [len(work.sequence.tokens) for work in works]
@@ -219,20 +219,20 @@ def sample_coupled(works: list[ProposeWork], adjusted: Tensor) -> None:
 
 
 def distributions(works: list[ProposeWork], adjusted: Tensor) -> Tensor:
-    """What the tokens are drawn from, `[works, vocabulary]`."""
+    """The distributions from which tokens are drawn, `[works, vocabulary]`."""
     rows = SamplingRows([work.options.sampling for work in works], [1] * len(works), adjusted.device)
     return probabilities(adjusted, rows)
 
 
 def next_bits(work: ProposeWork) -> int:
-    """The next draw of a work, keyed by the step at which the block is verified and the offset in the block."""
+    """The next random bits of a work, keyed by the step that verifies the block and the offset in the block."""
     if not work.bits:
         work.bits = random_bits(work.options.sampling.seed, Domain.DRAFT, work.step, work.count).tolist()
     return work.bits[len(work.tokens)]
 
 
 def take(work: ProposeWork, token: int) -> None:
-    """The token is drawn; it is fed next unless it is the last."""
+    """Adds a drawn token; the engine feeds it next unless it is the last."""
     work.tokens.append(token)
     work.done = len(work.tokens) == work.count
     work.sequence.tokens.append(token)

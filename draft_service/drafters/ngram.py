@@ -1,4 +1,4 @@
-"""Counts of what followed the last tokens in prompt and output."""
+"""Drafter: counts of what followed the last tokens earlier in prompt and output."""
 
 from draft_service.drafters.interface import Proposer
 from draft_service.drafters.predicting import PredictingDrafter

@@ -1,4 +1,4 @@
-"""The n-gram counts where they know how to go on, the draft model otherwise."""
+"""Drafter: n-gram counts if they have a prediction, otherwise the draft model."""
 
 from draft_service.drafters.interface import Proposer
 from draft_service.drafters.model import ModelDrafter, WorkRunner
@@ -12,14 +12,13 @@ from specpair.speculation.prediction import Predictor
 MIN_CONTEXT = 2
 """Tokens of context that must have been seen before.
 
-On the bundled pair (K = 5, 12 held-out prompts of 96 and 256 tokens) 1, 2 and 3 of them gave 3.56, 3.65 and 3.62 tokens
-a round at T = 0 and 2.27, 2.49 and 2.44 at T = 1, where the model alone gave 2.84 and 2.39.
+On the bundled pair (K = 5, 12 held-out prompts of 96 and 256 tokens) 1, 2 and 3 tokens gave 3.56, 3.65 and 3.62 tokens
+per round at T = 0, and 2.27, 2.49 and 2.44 at T = 1. The model alone gave 2.84 and 2.39.
 """
 
 
 class NgramModelDrafter(Proposer):
-    """Decides for each proposal, by the committed tokens alone: had the tokens that were drawn a say, exactness would
-    be lost."""
+    """Chooses for each proposal by the committed tokens alone. Choosing by drawn tokens would break exactness."""
 
     def __init__(self, engine: WorkRunner):
         self._model = ModelDrafter(engine)

@@ -1,4 +1,4 @@
-"""What the drafters without a model have in common."""
+"""The common base of the drafters without a model."""
 
 import time
 from collections.abc import Callable
@@ -15,11 +15,11 @@ from specpair.speculation.predicted_proposal import ProposalTask, draw_proposal
 from specpair.speculation.prediction import Predictor
 
 Predict = Callable[[HeldSequence[Drafted], ProposeCall], Predictor]
-"""What predicts, for the committed tokens of a sequence."""
+"""Makes the predictor for the committed tokens of a sequence."""
 
 
 class PredictingDrafter(Proposer):
-    """Proposes what a predictor predicts, on the event loop: handing it to a thread would take longer."""
+    """Draws proposals from a predictor, on the event loop: handing the work to a thread would take longer."""
 
     def __init__(self, drafter: Drafter, predict: Predict):
         self._drafter = drafter
@@ -30,7 +30,7 @@ class PredictingDrafter(Proposer):
 
 
 def propose_predicted(drafter: Drafter, predict: Predict, held: HeldSequence[Drafted], call: ProposeCall) -> Drafted:
-    """The proposal of one call. It changes nothing."""
+    """The proposal of one call. Changes no state."""
     started_at = time.perf_counter()
     vocab_size = vocab_size_of(held)
     task = ProposalTask(
@@ -57,13 +57,13 @@ def propose_predicted(drafter: Drafter, predict: Predict, held: HeldSequence[Dra
 
 
 def vocab_size_of(held: HeldSequence[Drafted]) -> int:
-    """Ids at or above it are never proposed; the host sets it when it opens the sequence."""
+    """Token ids at or above it are never proposed; the host sets it when it opens the sequence."""
     assert held.options.vocab_size is not None
     return held.options.vocab_size
 
 
 def dense_row(row: CountRow, vocab_size: int) -> Tensor:
-    """The same distribution `[vocabulary]` float32, exactly: a count of 24 bits fits."""
+    """The same distribution as `[vocabulary]` float32; exact, since a count has at most 24 bits."""
     dense = torch.zeros(vocab_size)
     dense[torch.tensor(row.token_ids)] = torch.tensor(row.counts, dtype=torch.float32) / TOTAL
     return dense

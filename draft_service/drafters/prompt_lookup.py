@@ -1,4 +1,4 @@
-"""Copies what followed the longest suffix that prompt or output held before."""
+"""Drafter: copies what followed an earlier occurrence of the longest matching suffix of prompt and output."""
 
 from draft_service.drafters.interface import Proposer
 from draft_service.drafters.predicting import PredictingDrafter

@@ -1,4 +1,4 @@
-"""Every token alike."""
+"""Drafter: every token with the same probability."""
 
 from draft_service.drafters.interface import Proposer
 from draft_service.drafters.predicting import PredictingDrafter, vocab_size_of

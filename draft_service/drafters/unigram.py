@@ -1,4 +1,4 @@
-"""How often each token comes in a corpus."""
+"""Drafter: how often each token occurs in a corpus."""
 
 from draft_service.drafters.interface import Proposer
 from draft_service.drafters.predicting import PredictingDrafter

@@ -1,4 +1,4 @@
-"""Scaled dot-product attention of one segment, and which stored tokens each token of a forward pass sees."""
+"""Scaled dot-product attention of one segment, and the masks of a forward pass."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from torch import Tensor
 from specpair.caches.holding import Segment
 
 Parents = Sequence[int | None]
-"""For each token the index of the token before it, which has a smaller index; None after the cached prefix."""
+"""For each token the index of its parent, which is smaller than its own; None if it follows the cached prefix."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Variant:
-    """What one attention layer asks for beyond plain causal attention."""
+    """What one attention layer needs beyond plain causal attention."""
 
     scaling: float
     sliding_window: int | None = None
@@ -25,8 +25,8 @@ class Variant:
 def attend(query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None, variant: Variant) -> Tensor:
     """Attention with grouped heads: `[heads, count, value size]`.
 
-    query `[heads, count, size]`, keys and values `[key heads, end, size]`, mask `[groups * count, end]`, where a group
-    is the query heads that share a key head. They become rows of one product, so keys are never copied.
+    query `[heads, count, size]`, keys and values `[key heads, end, size]`, mask `[groups * count, end]`: `groups` query
+    heads share a key head. They become rows of one product, so keys are never copied.
     """
     heads, count, size = query.shape
     rows = query.reshape(keys.size(0), heads // keys.size(0) * count, size)
@@ -44,14 +44,14 @@ class Masks:
     """The masks of one forward pass, each made at its first use."""
 
     def __init__(self, segments: Sequence[Segment], parents: Parents | None, device: torch.device):
-        """`parents` are indices among the tokens of all segments; None where every segment is a chain."""
+        """`parents` are indices among the tokens of all segments; None if every segment is a chain."""
         self._segments = segments
         self._parents = None if parents is None else split_parents(segments, parents)
         self._device = device
         self._made: dict[tuple[int, int | None, int], Tensor | None] = {}
 
     def of(self, index: int, window: int | None, groups: int) -> Tensor | None:
-        """`[groups * count, end]` of the segment at `index`, True where a token may look; None where it may look
+        """The mask `[groups * count, end]` of the segment at `index`, True where a token attends; None if it attends
         everywhere."""
         key = (index, window, groups)
         if key not in self._made:
@@ -67,7 +67,7 @@ class Masks:
 
 
 def causal_mask(segment: Segment, window: int | None, device: torch.device) -> Tensor | None:
-    """Which of the `end` positions each of the `count` tokens sees: itself and those before, within the window."""
+    """`[count, end]`: each token sees itself and the tokens before it, within the window. None if it sees all."""
     if segment.token_count == 1 and (window is None or segment.end <= window):
         return None
     rows = torch.arange(segment.start, segment.end, device=device)[:, None]
@@ -79,7 +79,7 @@ def causal_mask(segment: Segment, window: int | None, device: torch.device) -> T
 def tree_mask(segment: Segment, parents: Parents, window: int | None) -> Tensor:
     """`[count, end]`: each token sees the prefix, its ancestors and itself, within the window.
 
-    `parents` are indices within the segment. Tokens are stored in their order, whatever their positions are.
+    `parents` are indices within the segment. Tokens are stored in index order, not in order of position.
     """
     start = segment.start
     sees = torch.zeros(segment.token_count, segment.end, dtype=torch.bool)
@@ -96,7 +96,7 @@ def tree_mask(segment: Segment, parents: Parents, window: int | None) -> Tensor:
 
 
 def tree_positions(start: int, parents: Parents) -> list[int]:
-    """The position of each token: one after that of its parent, `start` without one."""
+    """The position of each token: one after its parent's, or `start` without a parent."""
     positions: list[int] = []
     for parent in parents:
         positions.append(start if parent is None else positions[parent] + 1)
@@ -104,7 +104,7 @@ def tree_positions(start: int, parents: Parents) -> list[int]:
 
 
 def split_parents(segments: Sequence[Segment], parents: Parents) -> list[list[int | None]]:
-    """The parents of each segment, as indices within it. Every parent is in the segment of its token."""
+    """The parents of each segment, as indices within it. Every parent must be in the same segment as its token."""
     split: list[list[int | None]] = []
     first = 0
     for segment in segments:

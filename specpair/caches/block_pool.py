@@ -1,6 +1,6 @@
-"""Who holds which cache block: reference counts, kept prefixes, least recently used eviction.
+"""Manages cache blocks: reference counts, kept prefixes, least recently used eviction.
 
-Plain Python: it knows block numbers and token ids, no tensors.
+Plain Python with block numbers and token ids, without tensors.
 """
 
 from collections import Counter, OrderedDict
@@ -11,10 +11,10 @@ from specpair.errors import CapacityExhaustedError
 
 
 class PrefixKey(NamedTuple):
-    """Identity of a full block's content. Compared by value, so two contents never collide."""
+    """Identity of a full block's content. Compared by value, so different contents never collide."""
 
     parent: int
-    """The registration of the block before it; 0 for a first block."""
+    """The registration of the previous block; 0 for a first block."""
     token_ids: tuple[int, ...]
     """The tokens in the block."""
 
@@ -22,8 +22,7 @@ class PrefixKey(NamedTuple):
 class BlockPool:
     """A fixed number of blocks. A block is free, or held by one or more owners.
 
-    A free block may keep its content under a PrefixKey; such blocks are given out last, the least recently
-    used first.
+    A free block may keep its content under a PrefixKey. Such blocks are allocated last, the least recently used first.
     """
 
     def __init__(self, block_count: int):
@@ -38,7 +37,7 @@ class BlockPool:
         self.shared_count = 0
         """Blocks with more than one owner."""
         self.evicted_count = 0
-        """Times that kept content was given up for others."""
+        """Number of kept blocks that were evicted."""
 
     @property
     def kept_count(self) -> int:
@@ -47,24 +46,24 @@ class BlockPool:
 
     @property
     def free_count(self) -> int:
-        """Blocks that can be had now, those with kept content included."""
+        """Blocks that can be allocated now, including kept ones."""
         return len(self._empty) + len(self._kept)
 
     def allocate(self, count: int) -> list[int]:
         """`count` blocks with one reference each, or CapacityExhaustedError and no change."""
         if count > self.free_count:
-            raise CapacityExhaustedError(f"{count} cache blocks wanted, {self.free_count} free")
+            raise CapacityExhaustedError(f"{count} cache blocks needed, {self.free_count} free")
         return [self._take() for _ in range(count)]
 
     def share(self, block: int) -> None:
-        """One more owner; a kept block comes back to life."""
+        """Adds an owner; a kept block becomes used again."""
         if self._references[block] == 0:
             del self._kept[block]
         self._references[block] += 1
         self.shared_count += self._references[block] == 2
 
     def release(self, blocks: Iterable[int]) -> None:
-        """One owner less. Pass the blocks of a sequence last first, so that its beginning is kept longest."""
+        """Removes an owner. Pass a sequence's blocks in reverse order, so that its beginning is kept longest."""
         for block in blocks:
             assert self._references[block] > 0, f"block {block} is free already"
             self._references[block] -= 1
@@ -79,9 +78,9 @@ class BlockPool:
         return self._references[block] > 1
 
     def keep(self, block: int, parent: int, token_ids: tuple[int, ...]) -> int:
-        """Lets the full block be found by its content; its registration, the `parent` of the next block.
+        """Makes a full block findable by its content. Returns its registration, which is the next block's `parent`.
 
-        If another block has that content already, that one stays the one to be found.
+        If another block with this content is registered already, that one stays registered.
         """
         key = PrefixKey(parent, token_ids)
         if key in self._block_of:
@@ -93,13 +92,13 @@ class BlockPool:
         return self._registered
 
     def forget(self, block: int) -> None:
-        """The content changes or goes: it can no longer be found."""
+        """Unregisters a block whose content changes or is dropped."""
         key = self._key_of.pop(block, None)
         if key is not None:
             del self._block_of[key], self._registration[block]
 
     def find(self, token_ids: list[int], block_size: int) -> list[int]:
-        """The kept blocks that hold the longest beginning of `token_ids`, in order; not yet shared."""
+        """The registered blocks with the longest prefix of `token_ids`, in order. The caller must share them."""
         blocks: list[int] = []
         parent = 0
         for start in range(0, len(token_ids) - block_size + 1, block_size):
@@ -121,7 +120,7 @@ class BlockPool:
         return block
 
     def check_integrity(self, holdings: Iterable[Iterable[int]]) -> None:
-        """Asserts that the references are those of `holdings` (the blocks of every owner) and none is lost."""
+        """Asserts that the references match `holdings` (the blocks of every owner) and no block is lost."""
         counted = Counter(block for blocks in holdings for block in blocks)
         assert all(self._references[b] == counted[b] for b in range(self.block_count)), "references do not add up"
         assert self.shared_count == sum(count > 1 for count in self._references), "shared blocks are miscounted"

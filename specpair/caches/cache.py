@@ -1,4 +1,4 @@
-"""The contract of a key-value cache: what the engine may ask of it, whatever the memory looks like."""
+"""The interface of a KV cache, independent of its memory layout."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from specpair.caches.plan import CacheAccess, CachePlan, SegmentPlan
 
 
 class LayerShape(NamedTuple):
-    """What one attention layer caches per token."""
+    """Shape of what one attention layer caches per token."""
 
     heads: int
     key_size: int
@@ -24,18 +24,18 @@ class LayerShape(NamedTuple):
 
 
 class BlockCounts(NamedTuple):
-    """Where the blocks of a cache are."""
+    """Number of blocks by state."""
 
     used: int
     """Held by sequences."""
     shared: int
-    """Of those, held by several."""
+    """Used blocks that several sequences hold."""
     kept: int
     """Free, with content that a later sequence may find."""
     free: int
     """Free and empty."""
     evicted: int
-    """Kept blocks that were given to others, since the start."""
+    """Kept blocks evicted since the start."""
 
 
 class KeyValueCache(ABC):
@@ -50,56 +50,56 @@ class KeyValueCache(ABC):
     @property
     @abstractmethod
     def free_block_count(self) -> int:
-        """Blocks that can be had now, those of kept prefixes included."""
+        """Blocks that can be allocated now, including those of kept prefixes."""
 
     @abstractmethod
     def block_counts(self) -> BlockCounts:
-        """Where the blocks are. Any thread may ask; one that asks during a change may see half of it."""
+        """Number of blocks by state. Callable from any thread; a call during a change may see part of it."""
 
     @abstractmethod
     def open(self, token_ids: list[int]) -> Holding:
-        """A new holding; its length says how many of `token_ids` are there already, from a kept prefix."""
+        """A new holding. Its length is the number of `token_ids` already cached, from a kept prefix."""
 
     @abstractmethod
     def append(self, holding: Holding, count: int) -> None:
-        """Room for `count` more tokens, which the next plan writes. CapacityExhaustedError: no change."""
+        """Reserves room for `count` more tokens, written by the next plan. CapacityExhaustedError changes nothing."""
 
     @abstractmethod
     def truncate_to(self, holding: Holding, length: int) -> None:
-        """Drops all tokens from position `length` on."""
+        """Rolls back: drops all tokens from position `length` on."""
 
     @abstractmethod
     def fork(self, holding: Holding, length: int) -> Holding:
-        """A second holding of the first `length` tokens. CapacityExhaustedError: no change."""
+        """A second holding of the first `length` tokens. CapacityExhaustedError changes nothing."""
 
     @abstractmethod
     def keep(self, holding: Holding, token_ids: list[int]) -> None:
-        """Lets sequences with the same beginning find it; `token_ids` are those held, from the first."""
+        """Makes the holding findable for sequences with the same prefix; `token_ids` are its tokens from the first."""
 
     @abstractmethod
     def free(self, holding: Holding) -> None:
-        """Gives everything back. What was kept stays until its place is wanted."""
+        """Frees the holding. Kept content stays until its memory is needed."""
 
     @abstractmethod
     def keep_path(self, holding: Holding, start: int, path: list[int]) -> None:
-        """Of the tokens from position `start` on, which were stored as a tree, keeps those at the ascending indices
-        `path`, moved together."""
+        """For tokens stored as a tree from position `start` on: keeps those at the ascending indices `path`, moved
+        together, and drops the others."""
 
     @abstractmethod
     def access(self, segments: Sequence[Segment]) -> CacheAccess:
-        """Where the next forward pass stores and reads."""
+        """Where the next forward pass writes and reads keys and values."""
 
     def plan(self, segments: Sequence[Segment], parents: Parents | None = None) -> CachePlan:
-        """How the next forward pass attends; `parents` of all its tokens if there are trees."""
+        """How the next forward pass attends; `parents` are those of all its tokens if there are trees."""
         return SegmentPlan(self.access(segments), segments, parents, self.device)
 
     @abstractmethod
     def check_integrity(self) -> None:
-        """Asserts that nothing is lost or held twice."""
+        """Asserts that no block is lost or held twice."""
 
 
 def blocks_for(length: int, block_size: int) -> int:
-    """Blocks that `length` tokens fill."""
+    """Number of blocks for `length` tokens."""
     return -(-length // block_size)
 
 

@@ -1,4 +1,4 @@
-"""Keys and values in one slab per sequence: nothing is gathered, which is faster on a CPU."""
+"""A KV cache with one contiguous slab per sequence: attention gathers nothing, which is faster on a CPU."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from specpair.errors import CapacityExhaustedError
 
 @dataclass(eq=False)
 class Stack:
-    """Keys and values of layers of one shape: `[layers, heads, capacity, size]`."""
+    """Keys and values of all layers of one shape: `[layers, heads, capacity, size]`."""
 
     layers: list[int]
     keys: Tensor
@@ -25,16 +25,16 @@ class Stack:
 
 @dataclass(eq=False)
 class Slab:
-    """What one sequence stores. The capacity is a whole number of blocks."""
+    """The memory of one sequence. Its capacity is a whole number of blocks."""
 
     stacks: list[Stack]
     block_count: int
     token_ids: list[int]
-    """The tokens that a later sequence may find here; empty unless kept."""
+    """The tokens by which a later sequence may find the slab; empty unless kept."""
 
 
 class ContiguousCache(KeyValueCache):
-    """Slabs grow by doubling. The slabs of closed sequences are kept until their place is wanted."""
+    """Slabs grow by doubling. The slabs of closed sequences are kept until their memory is needed."""
 
     name = "contiguous"
 
@@ -59,7 +59,7 @@ class ContiguousCache(KeyValueCache):
         return self.block_count - self._held_blocks
 
     def block_counts(self) -> BlockCounts:
-        """Nothing is shared: a fork is a copy."""
+        """No block is shared: a fork is a copy."""
         held, kept = self._held_blocks, self._kept_blocks
         return BlockCounts(held, 0, kept, self.block_count - held - kept, self._evicted_blocks)
 
@@ -86,7 +86,7 @@ class ContiguousCache(KeyValueCache):
     def truncate_to(self, holding: Holding, length: int) -> None:
         assert 0 <= length <= holding.length
         holding.length = length
-        del holding.storage.token_ids[length:]  # what is written there next may differ
+        del holding.storage.token_ids[length:]  # the next tokens there may differ
 
     def fork(self, holding: Holding, length: int) -> Holding:
         slab = self._copy(holding.storage, length, blocks_for(length, self.block_size), returned=0)
@@ -124,7 +124,7 @@ class ContiguousCache(KeyValueCache):
             assert holding.storage not in self._kept, "a kept slab is held"
 
     def _keep_slab(self, slab: Slab) -> None:
-        """Keeps it unless another kept one begins with it; those that it begins with are of no use beside it."""
+        """Keeps a slab unless a kept one begins with its tokens. Drops kept slabs whose tokens it begins with."""
         for other in list(self._kept):
             if begins_with(other.token_ids, slab.token_ids):
                 self._kept.move_to_end(other)
@@ -136,7 +136,7 @@ class ContiguousCache(KeyValueCache):
         self._kept_blocks += slab.block_count
 
     def _take_over(self, slab: Slab) -> Slab:
-        """A kept slab goes on as that of a new sequence."""
+        """Turns a kept slab into the slab of a new sequence."""
         del self._kept[slab]
         self._kept_blocks -= slab.block_count
         self._held_blocks += slab.block_count
@@ -144,7 +144,7 @@ class ContiguousCache(KeyValueCache):
         return slab
 
     def _share(self, slab: Slab, length: int) -> Holding:
-        """A copy of the beginning of a kept slab, which stays; nothing if there is no room for it."""
+        """A holding with a copy of the beginning of a kept slab, which stays; an empty one if there is no room."""
         try:
             copy = self._copy(slab, length, blocks_for(length, self.block_size), returned=0)
         except CapacityExhaustedError:
@@ -152,9 +152,9 @@ class ContiguousCache(KeyValueCache):
         return Holding(length, copy)
 
     def _copy(self, slab: Slab, length: int, block_count: int, *, returned: int) -> Slab:
-        """A slab of `block_count` blocks with the first `length` tokens, while `returned` blocks come back."""
+        """A slab of `block_count` blocks with the first `length` tokens. `returned` blocks of `slab` are freed."""
         if block_count - returned > self.free_block_count:
-            raise CapacityExhaustedError(f"{block_count - returned} cache blocks wanted, {self.free_block_count} free")
+            raise CapacityExhaustedError(f"{block_count - returned} cache blocks needed, {self.free_block_count} free")
         while self._held_blocks + block_count - returned + self._kept_blocks > self.block_count:
             evicted, _ = self._kept.popitem(last=False)
             self._kept_blocks -= evicted.block_count
@@ -165,7 +165,7 @@ class ContiguousCache(KeyValueCache):
                 new.keys[:, :, :length] = old.keys[:, :, :length]
                 new.values[:, :, :length] = old.values[:, :, :length]
         copy = Slab(stacks, block_count, list(slab.token_ids) if returned else [])
-        self._held_blocks += block_count - returned  # last: memory that cannot be had is not counted
+        self._held_blocks += block_count - returned  # last, so that a failed allocation is not counted
         return copy
 
     def _stacks(self, block_count: int) -> list[Stack]:
@@ -224,7 +224,7 @@ def begins_with(token_ids: list[int], beginning: list[int]) -> bool:
 
 
 def common_length(left: list[int], right: list[int]) -> int:
-    """How many tokens the two share from the first."""
+    """Length of the common prefix."""
     for i, (a, b) in enumerate(zip(left, right, strict=False)):
         if a != b:
             return i

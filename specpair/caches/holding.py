@@ -1,4 +1,4 @@
-"""What a sequence holds in a cache, and the part of it that a forward pass feeds; plain data."""
+"""A sequence's holding in a cache, and the segment of it that a forward pass feeds. Plain data."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -6,10 +6,10 @@ from typing import Any, NamedTuple
 
 @dataclass(eq=False)
 class Holding:
-    """What one sequence holds in a cache. Only the cache that made it looks inside `storage`."""
+    """What one sequence holds in a cache. Only the cache that made it reads `storage`."""
 
     length: int
-    """Tokens whose keys and values are stored, or are about to be stored by the forward pass under way."""
+    """Tokens whose keys and values are stored, or will be stored by the current forward pass."""
     storage: Any
 
 

@@ -1,13 +1,13 @@
-"""How to know an error that says no more than that memory was short."""
+"""Recognises out-of-memory errors."""
 
 import torch
 
 NO_MEMORY = ("DefaultCPUAllocator", "bad_alloc", "ALLOC_FAILED", "out of memory")
-"""In the texts of errors that have no class of their own: torch on a CPU, C++, cuBLAS, the CUDA runtime."""
+"""Parts of the texts of errors without their own class: torch on a CPU, C++, cuBLAS, the CUDA runtime."""
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether a smaller pass may go through."""
+    """Whether the error means that memory was short, so that a smaller pass may succeed."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     return isinstance(error, RuntimeError) and any(text in str(error) for text in NO_MEMORY)

@@ -1,4 +1,4 @@
-"""Keys and values in blocks, by block tables: shared prefixes, no copying, no fragmentation."""
+"""A paged KV cache: fixed-size blocks and block tables, with shared prefixes, no copying and no fragmentation."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ from specpair.caches.plan import CacheAccess
 
 
 class PagedCache(KeyValueCache):
-    """All blocks are allocated at once: per layer `[blocks * block_size, heads, size]`, twice."""
+    """All blocks are allocated at once: per layer keys and values, `[blocks * block_size, heads, size]` each."""
 
     name = "paged"
 
@@ -110,7 +110,7 @@ class PagedCache(KeyValueCache):
             assert len(holding.storage) == blocks_for(holding.length, self.block_size), "a table of the wrong length"
 
     def slots(self, holding: Holding, start: int, end: int) -> np.ndarray:
-        """Where the tokens at positions `start` to `end` lie: int64 [end - start]."""
+        """Slot numbers of the tokens at positions `start` to `end`: int64 [end - start]."""
         first = start // self.block_size
         table = np.array(holding.storage[first : blocks_for(end, self.block_size)], dtype=np.int64)
         slots = (table[:, None] * self.block_size + np.arange(self.block_size)).reshape(-1)
@@ -126,7 +126,7 @@ class PagedCache(KeyValueCache):
 
 
 class PagedAccess(CacheAccess):
-    """Slot numbers of one forward pass, brought to the device once for all layers."""
+    """Slot numbers of one forward pass, copied to the device once for all layers."""
 
     def __init__(self, cache: PagedCache, segments: Sequence[Segment]):
         self._cache = cache
@@ -142,7 +142,7 @@ class PagedAccess(CacheAccess):
         stored_values.index_copy_(0, self._written, values.transpose(0, 1))
 
     def read(self, layer: int, index: int) -> tuple[Tensor, Tensor]:
-        """Gathered for one segment at a time: all of them together could take more memory than is left."""
+        """Gathers one segment at a time: all segments together could take more memory than is left."""
         keys, values = self._cache.layer(layer)
         slots = self._read[index]
         return keys.index_select(0, slots).transpose(0, 1), values.index_select(0, slots).transpose(0, 1)

@@ -1,4 +1,4 @@
-"""How the tokens of one forward pass attend to what a cache holds. A plan for each way."""
+"""Plans: how the tokens of one forward pass attend to the cache."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -11,11 +11,11 @@ from specpair.caches.holding import Segment
 
 
 class CachePlan(ABC):
-    """One forward pass seen from the cache: made once, used by every layer."""
+    """The attention of one forward pass: created once, used by every layer."""
 
     @abstractmethod
     def attend(self, layer: int, query: Tensor, keys: Tensor, values: Tensor, variant: Variant) -> Tensor:
-        """Stores keys and values of all tokens, then lets each look at what it may see.
+        """Stores keys and values of all tokens, then computes the attention of each token.
 
         query `[heads, tokens, size]`, keys and values `[key heads, tokens, size]` of all segments, one after the other;
         returns `[heads, tokens, value size]`.
@@ -23,7 +23,7 @@ class CachePlan(ABC):
 
 
 class CacheAccess(ABC):
-    """The part of a cache that one forward pass writes and reads: made once, used by every layer."""
+    """The part of a cache that one forward pass writes and reads: created once, used by every layer."""
 
     @abstractmethod
     def write(self, layer: int, keys: Tensor, values: Tensor) -> None:
@@ -31,11 +31,11 @@ class CacheAccess(ABC):
 
     @abstractmethod
     def read(self, layer: int, index: int) -> tuple[Tensor, Tensor]:
-        """Keys and values `[heads, segment.end, size]` of the segment at `index`; after `write`."""
+        """Keys and values `[heads, segment.end, size]` of the segment at `index`. Call it after `write`."""
 
 
 class SegmentPlan(CachePlan):
-    """One product for each segment, over keys as they lie (contiguous) or gathered (paged)."""
+    """One product for each segment, over its keys in place (contiguous) or gathered (paged)."""
 
     def __init__(self, access: CacheAccess, segments: Sequence[Segment], parents: Parents | None, device: torch.device):
         """`parents`, if there are trees, are indices among the tokens of all segments."""
@@ -57,10 +57,10 @@ class SegmentPlan(CachePlan):
 
 
 class AlignedPlan(CachePlan):
-    """All rows of a chunk in one fixed shape, of which only those of `part` are stored."""
+    """Computes all rows of a chunk in one fixed shape, but stores only those of `part`."""
 
     def __init__(self, access: CacheAccess, part: Segment, chunk: Segment, device: torch.device):
-        """`access` is that of `[part]`, which lies within `chunk`."""
+        """`access` covers the segments `[part]`; `part` lies within `chunk`."""
         self._access = access
         self._fed = slice(part.start - chunk.start, part.end - chunk.start)
         self._end = chunk.end
@@ -74,7 +74,7 @@ class AlignedPlan(CachePlan):
 
 
 def padded(held: Tensor, length: int) -> Tensor:
-    """`[heads, length, size]`: what is held, then zeros, in memory of its own, so that every cache gives it alike."""
+    """`[heads, length, size]`: `held`, then zeros, in new memory, so that all caches give the same layout."""
     copy = held.new_zeros(held.size(0), length, held.size(2))
     copy[:, : held.size(1)] = held
     return copy

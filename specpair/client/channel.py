@@ -1,4 +1,4 @@
-"""The caller's side: channels that notice a dead peer soon, and calls multiplexed over one stream."""
+"""The client's side: channels that detect a dead peer soon, and calls multiplexed over one stream."""
 
 import asyncio
 import itertools
@@ -22,11 +22,11 @@ from specpair.v1 import target_service_pb2 as target_pb2
 
 PING_INTERVAL_MS = 1000
 PING_TIMEOUT_MS = 3000
-"""A peer that stands still is noticed after at most both together: within a draft's deadline of 5 s. On a machine with
-too much to do, a live one may well take a second to answer."""
+"""A hanging peer is detected after at most the interval plus the timeout: within a draft's deadline of 5 s. On an
+overloaded machine a live peer may need a second to answer."""
 RECONNECT_MS = 100
 TLS_CONNECT_MS = 2000
-"""A TLS handshake takes several round trips, and on a busy machine more than the 100 ms that plain text has."""
+"""A TLS handshake takes several round trips, on a busy machine longer than the 100 ms for plain text."""
 MAX_RECONNECT_MS = 1000
 
 logger = logging.getLogger(__name__)
@@ -36,9 +36,9 @@ Response = TypeVar("Response")
 
 
 def connect(address: str, security: ChannelSecurity = PLAIN) -> grpc.aio.Channel:
-    """A channel to a service. Made inside the running loop; nothing is sent before the first call.
+    """A channel to a service. Call it inside the running loop; nothing is sent before the first call.
 
-    Raises InvalidFieldError for certificates and tokens that cannot be used.
+    Raises InvalidFieldError for unusable certificates and tokens.
     """
     if security == PLAIN:
         return grpc.aio.insecure_channel(address, options=_channel_options())
@@ -53,23 +53,23 @@ def connect(address: str, security: ChannelSecurity = PLAIN) -> grpc.aio.Channel
 
 
 def name_options(server_name: str | None) -> list[tuple[str, str]]:
-    """Has a channel look for this name in the server's certificate, in place of the host's."""
+    """Channel options that expect this name in the server's certificate, instead of the host's."""
     return [] if server_name is None else [("grpc.ssl_target_name_override", server_name)]
 
 
 def _channel_options(connect_ms: int = RECONNECT_MS) -> list[tuple[str, int]]:
-    """`connect_ms` is what an attempt to connect may take; later ones may take as long as the pause before the next."""
+    """`connect_ms` limits one attempt to connect; later attempts may take as long as the back-off before the next."""
     return [
         ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
         ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
-        # A stopped peer is noticed by the HTTP/2 ping timeout alone; keepalive by itself took 24 s.
+        # Only the HTTP/2 ping timeout detects a stopped peer in time; keepalive alone took 24 s.
         ("grpc.keepalive_time_ms", PING_INTERVAL_MS),
         ("grpc.keepalive_timeout_ms", PING_TIMEOUT_MS),
         ("grpc.http2.ping_timeout_ms", PING_TIMEOUT_MS),
         ("grpc.http2.max_pings_without_data", 0),
-        # gRPC's own back-off grows to two minutes: too long for a peer that restarts in seconds.
+        # gRPC's default back-off grows to two minutes: too long for a peer that restarts in seconds.
         ("grpc.initial_reconnect_backoff_ms", RECONNECT_MS),
-        ("grpc.min_reconnect_backoff_ms", connect_ms),  # named after a pause, it bounds the attempt
+        ("grpc.min_reconnect_backoff_ms", connect_ms),  # despite its name it bounds the attempt
         ("grpc.max_reconnect_backoff_ms", MAX_RECONNECT_MS),
         ("grpc.use_local_subchannel_pool", 1),
     ]
@@ -78,12 +78,11 @@ def _channel_options(connect_ms: int = RECONNECT_MS) -> list[tuple[str, int]]:
 class StreamCaller(Generic[Request, Response]):
     """Calls over one bidirectional stream, each answered when it is ready.
 
-    The stream is opened by the first call, and opened anew by the next call after it broke.
-    Raises SpecpairErrors only.
+    The first call opens the stream; if it breaks, the next call opens a new one. Raises only SpecpairErrors.
     """
 
     def __init__(self, open_stream: Callable[[], grpc.aio.StreamStreamCall], make_message: Callable[[], Any]):
-        """`make_message` makes a message of the stream, without `calls`."""
+        """`make_message` makes an empty message of the stream."""
         self._open_stream = open_stream
         self._make_message = make_message
         self._call_ids = itertools.count(1)
@@ -91,9 +90,9 @@ class StreamCaller(Generic[Request, Response]):
         self._is_closed = False
 
     async def call(self, request: Request, timeout: float) -> Response:  # noqa: ASYNC109 (each call has its own)
-        """The answer to one request; `timeout` in seconds covers all of it.
+        """Returns the answer to one request. `timeout` in seconds covers the whole call.
 
-        Raises the error that the peer raised, or PeerUnavailableError when the stream breaks or the time is over.
+        Raises the error that the peer raised, or PeerUnavailableError if the stream breaks or the timeout passes.
         """
         call_id = next(self._call_ids)
         message = self._make_message()
@@ -107,7 +106,7 @@ class StreamCaller(Generic[Request, Response]):
             raise PeerUnavailableError(f"the peer did not answer within {timeout:g} s", timeout=timeout) from None
 
     async def close(self) -> None:
-        """Ends the stream; calls under way raise ShuttingDownError, and so do later ones."""
+        """Ends the stream; calls under way and later ones raise ShuttingDownError."""
         self._is_closed = True
         if self._stream is not None:
             await self._stream.close()
@@ -124,11 +123,11 @@ class StreamCaller(Generic[Request, Response]):
 
 
 class _OpenStream:
-    """One stream from its opening to its end. gRPC takes one write at a time, so a task of its own writes:
-    all calls that came up since the last time, in one message.
+    """One stream from its opening to its end. gRPC takes one write at a time, so a separate task writes all calls since
+    the last write, in one message.
 
-    A write or read that is cancelled takes the whole stream down (grpc.aio cancels the call). So calls that run
-    out of time only stop waiting: their request may be on its way, and a late answer is dropped.
+    Cancelling a write or read breaks the whole stream (grpc.aio cancels the call). So a call that times out only stops
+    waiting: its request may still be sent, and a late answer is dropped.
     """
 
     def __init__(self, stream: grpc.aio.StreamStreamCall):
@@ -140,7 +139,7 @@ class _OpenStream:
         self._tasks = [asyncio.create_task(self._write()), asyncio.create_task(self._read())]
 
     async def exchange(self, call_id: int, data: bytes) -> Any:
-        """The answer to the call; `data` is a message of it alone."""
+        """Returns the answer to the call; `data` is a message with this call alone."""
         future = asyncio.get_running_loop().create_future()
         self._waiting[call_id] = future
         self._outbox.append((call_id, data))
@@ -165,13 +164,13 @@ class _OpenStream:
                 while data := self._take_together():
                     await self._stream.write(data)
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
-            return  # the reader sees the same end, with its reason
+            return  # the reader sees the same error, with its reason
         except Exception:
             logger.exception("writing to a stream failed")
-            self._stream.cancel()  # which the reader sees, and fails what waits
+            self._stream.cancel()  # the reader sees it and fails the waiting calls
 
     def _take_together(self) -> bytes:
-        """Calls that somebody still waits for, as one message: of repeated fields, the bytes only need joining."""
+        """One message of the calls that still wait. Messages of repeated fields are merged by joining their bytes."""
         parts: list[bytes] = []
         size = 0
         while self._outbox and len(parts) < MAX_TOGETHER_CALLS:
@@ -195,10 +194,10 @@ class _OpenStream:
         except Exception:
             logger.exception("reading a stream failed")
             reason = "the stream broke"
-        finally:  # a call that is cancelled, as by closing its channel, ends here with CancelledError
+        finally:  # closing the channel cancels the call, which ends here with CancelledError
             self._fail(lambda: PeerUnavailableError(reason, **metadata))
             self._tasks[0].cancel()
-            self._stream.cancel()  # where it was not the stream that ended
+            self._stream.cancel()  # in case the stream itself has not ended
 
     def _settle(self, answer: Any) -> None:
         future = self._waiting.get(answer.call_id)
@@ -213,7 +212,7 @@ class _OpenStream:
             future.set_exception(SpecpairError("the peer sent an answer without content"))
 
     def _fail(self, make_error: Callable[[], SpecpairError]) -> None:
-        """Marks the stream as broken and tells those who wait."""
+        """Marks the stream as broken and fails the waiting calls."""
         self.is_broken = True
         for future in self._waiting.values():
             if not future.done():
@@ -243,7 +242,7 @@ def verification_caller(channel: grpc.aio.Channel) -> VerificationCaller:
 
 
 def _serialize(message: Any) -> bytes:
-    """The bytes of a message. Checked here: a message over the limit would break the stream for every call on it."""
+    """Serializes a message and checks its size: a message over the limit would break the stream for all its calls."""
     data: bytes = message.SerializeToString()
     if len(data) > MAX_MESSAGE_BYTES:
         raise InvalidFieldError("request", f"has {len(data)} bytes; at most {MAX_MESSAGE_BYTES} can be sent")

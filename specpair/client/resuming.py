@@ -1,4 +1,4 @@
-"""The client's side of a request that survives its coordinator."""
+"""The client's side of a request that survives a restart of its coordinator."""
 
 import asyncio
 import secrets
@@ -23,18 +23,19 @@ from specpair.v1 import coordinator_service_pb2 as pb
 SEED_BITS = 53
 POLICY = RetryPolicy()
 PASSING = (PeerUnavailableError, ShuttingDownError, CapacityExhaustedError, ClientStalledError)
-"""What may be over in a moment."""
+"""Errors that may soon pass."""
 
 
 async def generate_tokens(
     stub: Any, request: pb.GenerateTokensRequest, *, patience: float = 30.0, metadata: Sequence[tuple[str, str]] = ()
 ) -> AsyncIterator[pb.GenerateTokensResponse]:
-    """The answers of CoordinatorService.GenerateTokens, in as many calls as it takes.
+    """Yields the answers of CoordinatorService.GenerateTokens, with as many calls as needed.
 
-    When the coordinator goes away after the first answer, the request is sent again with the tokens that are here, for
-    `patience` seconds; one that stops or starts is asked again as long before it has answered. No token comes twice and
-    none is lost; greedy and coupled outputs are what they would have been, others are distributed so. Numbers in the
-    summary are those of the last call. Requests for several outputs are not resumed. Raises SpecpairError.
+    If the coordinator becomes unreachable after the first answer, the request is sent again with the tokens received so
+    far, for up to `patience` seconds. A request without an answer is retried as long while the coordinator stops or
+    starts. No token is repeated or lost. Greedy and coupled outputs are the same as without the interruption, others
+    have the same distribution. The summary covers only the last call. Requests for several outputs are not resumed.
+    Raises SpecpairError.
     """
     request = _with_seed(request)
     can_resume = max(request.n, request.best_of, 1) == 1
@@ -46,7 +47,7 @@ async def generate_tokens(
             with peer_errors():
                 async for response in stub.GenerateTokens(request, metadata=metadata):
                     has_answer, failed_at, failure_count = True, None, 0
-                    if skipped_count:  # what repeats the prompt came before
+                    if skipped_count:  # answers that repeat the prompt were yielded before
                         skipped_count -= 1
                         continue
                     if can_resume:
@@ -57,7 +58,7 @@ async def generate_tokens(
             return
         except PASSING as error:
             if is_complete:
-                return  # it is all here; only the end of the call was lost
+                return  # everything arrived; only the end of the call was lost
             may_ask_again = can_resume if has_answer else failed_at is not None or _is_between(error)
             failed_at = time.monotonic() if failed_at is None else failed_at
             if not may_ask_again or time.monotonic() - failed_at > patience:
@@ -68,16 +69,16 @@ async def generate_tokens(
 
 
 def _is_between(error: SpecpairError) -> bool:
-    """Whether a coordinator goes or comes, so that soon one will be there.
+    """Whether the coordinator is stopping or starting, so that one will soon be available.
 
-    gRPC itself answers CANCELLED to calls that come just when its server stops.
+    gRPC itself answers CANCELLED to calls that arrive just as its server stops.
     """
     is_cancelled = error.metadata.get(TRANSPORT_CODE) == grpc.StatusCode.CANCELLED.name
     return is_cancelled or isinstance(error, ShuttingDownError | StartingError)
 
 
 def _with_seed(request: pb.GenerateTokensRequest) -> pb.GenerateTokensRequest:
-    """A copy that draws the same whenever it is sent."""
+    """A copy with a fixed seed, so that it draws the same tokens each time it is sent."""
     copy = pb.GenerateTokensRequest()
     copy.CopyFrom(request)
     if not copy.sampling.HasField("seed"):

@@ -1,4 +1,4 @@
-"""A channel whose calls carry a token, and whose connections are made with the certificates as they are then."""
+"""A channel whose calls carry a token, and whose new connections use the current certificates."""
 
 import asyncio
 from collections.abc import Callable
@@ -17,13 +17,13 @@ Metadata = tuple[tuple[str, str], ...]
 
 
 class SecuredChannel(grpc.aio.Channel):
-    """Hands calls on to a channel, and makes another one when certificates changed and a connection has to be made.
+    """Forwards calls to a channel, and replaces the channel if certificates changed and it has no connection.
 
-    Interceptors could add the token as well; but they put a queue before every message of a stream.
+    Interceptors could add the token as well, but they put a queue before every message of a stream.
     """
 
     def __init__(self, make_channel: MakeChannel, security: ChannelSecurity):
-        """`make_channel` gets None for plain text. Raises InvalidFieldError for files that cannot be used."""
+        """`make_channel` gets None for plain text. Raises InvalidFieldError for unusable files."""
         self._make_channel = make_channel
         self._credentials = _watched_credentials(security)
         self._metadata = _watched_metadata(security)
@@ -32,7 +32,7 @@ class SecuredChannel(grpc.aio.Channel):
         self._closing: set[asyncio.Task[None]] = set()
 
     def current(self) -> grpc.aio.Channel:
-        """The channel to call on. One that has its connection is kept: certificates matter when one is made."""
+        """The channel to call on. A connected channel is kept: certificates matter only for new connections."""
         credentials = self._credentials()
         if credentials is not self._used and self._channel.get_state() is not grpc.ChannelConnectivity.READY:
             closing = asyncio.create_task(self._channel.close())
@@ -42,7 +42,7 @@ class SecuredChannel(grpc.aio.Channel):
         return self._channel
 
     def metadata(self, given: Any) -> Metadata:
-        """What a call carries beside what it was given."""
+        """The given metadata plus the token."""
         return (*(given or ()), *self._metadata())
 
     def get_state(self, try_to_connect: bool = False) -> grpc.ChannelConnectivity:
@@ -94,7 +94,7 @@ class SecuredCallable:
 
 
 def check_channel_security(security: ChannelSecurity) -> None:
-    """Raises InvalidFieldError for files that cannot be used, before anything is connected."""
+    """Raises InvalidFieldError for unusable files, before anything is connected."""
     _watched_credentials(security)
     _watched_metadata(security)
 

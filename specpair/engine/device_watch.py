@@ -1,8 +1,7 @@
-"""Notices a device thread that does not come back: a GPU that is wedged, a disk that stopped under the weights.
+"""Detects a hanging device thread, such as on a hung GPU or on a disk that stopped answering.
 
-Now and then the thread is asked for a sign of life, which it gives between two forward passes. Its silence is counted
-in looks, not read from a clock: a process that is stopped looks at nothing meanwhile, so it does not count the time for
-which it stood still.
+The watch regularly asks the thread for a sign of life, which it gives between two forward passes. Silence is counted in
+looks, not read from a clock, so that the time for which the whole process was stopped does not count.
 """
 
 import asyncio
@@ -17,25 +16,25 @@ if TYPE_CHECKING:
 
 MOST_SECONDS_BETWEEN_LOOKS = 1.0
 LOOKS_PER_TIMEOUT = 10
-"""At least: the fewer, the less exact is the timeout."""
+"""Least number of looks within a timeout; fewer make the timeout less exact."""
 GIVEN_UP = 2.0
-"""Timeouts of silence after which only a new process helps."""
+"""Silence, in timeouts, after which only a new process helps."""
 
 log = logging.getLogger(__name__)
 
 
 class Dependent(Protocol):
-    """What can do nothing without the device: a server."""
+    """Depends on the device: a server."""
 
     async def set_ready(self, is_ready: bool) -> None: ...
     def fail(self, reason: str) -> None: ...
 
 
 class DeviceWatch:
-    """The signs of life of one engine. Runs on the event loop."""
+    """Watches the device thread of one engine. Runs on the event loop."""
 
     def __init__(self, engine: "Engine", timeout: float):
-        """A pass that takes longer than `timeout`, in seconds, hangs."""
+        """A forward pass that takes longer than `timeout` seconds counts as hanging."""
         self._engine = engine
         self._timeout = timeout
         self._sign = threading.Event()
@@ -45,7 +44,7 @@ class DeviceWatch:
 
     @property
     def silence(self) -> float:
-        """Seconds since the thread was asked, of those in which the process ran; 0 once it has answered."""
+        """Seconds since the thread was asked, without time in which the process was stopped; 0 once it has answered."""
         return self._engine.statistics.silence
 
     @property
@@ -57,7 +56,7 @@ class DeviceWatch:
         return self.silence >= GIVEN_UP * self._timeout
 
     def look(self) -> None:
-        """Whether the thread has answered: if so it is asked again."""
+        """Checks whether the thread has answered. If so, asks again; if not, adds to the silence."""
         if not self._sign.is_set():
             self._engine.statistics.silence += self.pause
             return
@@ -66,7 +65,7 @@ class DeviceWatch:
         self._engine.ask(self._sign.set)
 
     async def follow(self, dependent: Dependent) -> None:
-        """Has the health of what depends on the device follow its signs of life, until it ends or is given up."""
+        """Sets the health of `dependent` by the device's signs of life, until the device breaks or is given up."""
         while not self._engine.broken.done():
             await asyncio.sleep(self.pause)
             was_hanging = self.is_hanging
@@ -79,14 +78,14 @@ class DeviceWatch:
 
     def _log_change(self) -> None:
         if self.is_hanging:
-            log.error("a forward pass has not come back for %g s; its requests are to go elsewhere", self._timeout)
+            log.error("a forward pass has been hanging for %g s; health is NOT_SERVING", self._timeout)
         else:
-            log.warning("the forward pass that hung has come back")
+            log.warning("the hanging forward pass has finished")
 
 
 @asynccontextmanager
 async def watching_device(engine: "Engine", pass_timeout: float, dependent: Dependent) -> AsyncIterator[None]:
-    """Meanwhile the health of `dependent` says whether the device answers, and it fails for good if that is lost."""
+    """Inside the context, the health of `dependent` says whether the device answers; `dependent` fails if it breaks."""
     engine.broken.add_done_callback(lambda broken: dependent.fail(broken.result()))
     following = asyncio.create_task(DeviceWatch(engine, pass_timeout).follow(dependent))
     try:

@@ -1,8 +1,8 @@
 """The device thread: continuous batching over one model.
 
-One thread owns model and cache. Calls hand it Work and await the result; in each turn it schedules, runs one
-forward pass over sequences at different positions, lets the service look at the logits, and tells the event
-loop once about everything that finished.
+One thread owns model and cache. Calls pass it Work and await the result. In each turn the thread schedules works, runs
+one forward pass over sequences at different positions, calls the service's `advance` with the logits, and tells the
+event loop once about all works that finished.
 """
 
 import asyncio
@@ -33,25 +33,25 @@ class Engine:
 
     def __init__(self, runner: Runner, advance: Advance, *, token_budget: int, short: int):
         self.cache = runner.cache
-        """To be read only: the device thread owns it."""
+        """Read only: the device thread owns it."""
         self.statistics = EngineStatistics()
-        """To be read only, as well."""
+        """Read only, too."""
         self._turns = Turns(  # device thread only
             runner, advance, self.statistics, self._tell, token_budget=token_budget, short=short
         )
         self._inbox: queue.SimpleQueue[list[Work] | Job | None] = queue.SimpleQueue()
         self._new_works: list[Work] = []
-        """Of this turn of the event loop."""
+        """Works added in this turn of the event loop."""
         self._closed = False
         self._loop = asyncio.get_running_loop()
         self.broken: asyncio.Future[str] = self._loop.create_future()
-        """Done, with the reason, when the device thread ended by itself or was given up. Every call fails then, and
-        only a new process helps."""
+        """Done, with the reason, when the device thread ended by itself or was given up. From then on every call fails,
+        and only a new process helps."""
         self._thread = threading.Thread(target=self._run, name="device", daemon=True)
         self._thread.start()
 
     async def run(self, work: Work) -> None:
-        """Until the work is done. Raises its error. If cancelled, the work is dropped at the next turn."""
+        """Runs the work and waits for it. Raises its error. If cancelled, the work is dropped at the next turn."""
         if self._closed:
             raise ShuttingDownError
         work.future = self._loop.create_future()
@@ -67,11 +67,11 @@ class Engine:
         return forked
 
     def close(self, sequence: Sequence) -> None:
-        """Frees the blocks of a sequence; its work under way, if any, must have been cancelled."""
+        """Frees the blocks of a sequence. Cancel its work first, if there is any."""
         self._inbox.put(lambda: self._turns.release(sequence))
 
     async def check_integrity(self) -> None:
-        """Asserts the cache's invariants, on the device thread, after all that was handed to it so far."""
+        """Asserts the cache's invariants on the device thread, after everything that was queued before."""
         outcome: asyncio.Future[None] = self._loop.create_future()
 
         def check() -> None:
@@ -87,11 +87,11 @@ class Engine:
         await outcome
 
     def ask(self, answer: Callable[[], None]) -> None:
-        """Has `answer` called on the device thread: a sign of life, between two forward passes."""
+        """Calls `answer` on the device thread between two forward passes, as a sign of life."""
         self._inbox.put(answer)
 
     def give_up(self) -> None:
-        """The forward pass under way does not come back: no new work is taken, and nobody waits for the thread."""
+        """Called when a forward pass hangs: the engine refuses new work, and `stop` does not wait for the thread."""
         self._closed = True
         self._note_broken("a forward pass hangs")
 
@@ -103,10 +103,10 @@ class Engine:
             await asyncio.to_thread(self._thread.join)
 
     def _hand_over(self) -> None:
-        """All at once: what came in one message goes through the model in one pass."""
+        """Hands over all new works at once, so that works of one message share a forward pass."""
         works, self._new_works = self._new_works, []
         self._inbox.put(works)
-        if self._closed:  # looked at last: a thread that ends later still finds them
+        if self._closed:  # checked last: a thread that ends later finds the works in its inbox
             for work in works:
                 work.error = ShuttingDownError()
             settle_futures(works)
@@ -131,7 +131,7 @@ class Engine:
             self._empty_inbox()
 
     def _take_jobs(self) -> bool:
-        """Takes what is in the inbox, waiting if there is no work, or more about to come. False at the end.
+        """Takes jobs from the inbox; waits if there is no work, or if more is expected soon. False when stopped.
 
         A failed job is logged.
         """
@@ -153,7 +153,7 @@ class Engine:
                 log.exception("a job of the device thread failed")
 
     def _empty_inbox(self) -> None:
-        """Nobody waits for ever for a thread that has ended."""
+        """Fails the works still in the inbox, so that no caller waits for a thread that has ended."""
         with contextlib.suppress(queue.Empty):
             while True:
                 job = self._inbox.get(block=False)
@@ -161,11 +161,11 @@ class Engine:
                     self._abandon(job)
 
     def _abandon(self, works: list[Work]) -> None:
-        """At the end of the thread: in whatever state the caches are, nobody looks at them any more."""
+        """Fails the works when the thread ends. The caches may be in any state: they are not used again."""
         for work in works:
             work.fail(ShuttingDownError())
         self._tell(lambda: settle_futures(works))
 
     def _tell(self, callback: Callable[[], object]) -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed; nobody waits
+        with contextlib.suppress(RuntimeError):  # the loop is closed, so no caller waits
             self._loop.call_soon_threadsafe(callback)

@@ -1,4 +1,4 @@
-"""What a failed pass means: memory that was short, a device that is lost, or one pass that went wrong."""
+"""Classifies failed forward passes: out of memory, a lost device, or a failure of this pass alone."""
 
 import torch
 
@@ -8,17 +8,17 @@ LOST_DEVICE = ("CUDA error", "CUDA driver error", "cuDNN error")
 
 
 class DeviceLostError(Exception):
-    """After a failed assertion or an illegal access on the device every later call fails; only a new process helps."""
+    """A failed assertion or an illegal access on the device: every later call fails, and only a new process helps."""
 
 
 def is_lost_device(error: Exception) -> bool:
-    """Whether nothing that this process runs on the device will go through any more."""
+    """Whether every later call of this process on the device will fail."""
     if is_out_of_memory(error) or not isinstance(error, RuntimeError):
         return False
     return isinstance(error, torch.AcceleratorError) or str(error).startswith(LOST_DEVICE)
 
 
 def check_device(error: Exception) -> None:
-    """Raises DeviceLostError if that is what `error` says."""
+    """Raises DeviceLostError if `error` means that the device is lost."""
     if is_lost_device(error):
         raise DeviceLostError from error

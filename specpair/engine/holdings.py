@@ -1,4 +1,4 @@
-"""What sequences hold of one cache, and who gives up when it is full."""
+"""The cache memory of sequences, and which sequence loses it when the cache is full."""
 
 import contextlib
 import time
@@ -13,22 +13,22 @@ from specpair.sequences.sequence import Sequence
 
 
 class Holdings:
-    """Keeps what is held in agreement with the tokens. Device thread only."""
+    """Keeps each sequence's holding consistent with its tokens. Device thread only."""
 
     def __init__(self, cache: KeyValueCache, statistics: EngineStatistics):
         self._cache = cache
         self._statistics = statistics
         self._idle: dict[Sequence, None] = {}
-        """Sequences that hold something without having work, the one that is idle longest first."""
+        """Sequences that hold cache but have no work, the longest idle first."""
 
     def prepare(self, work: Work) -> None:
-        """Makes the holding agree with the tokens."""
+        """Opens the holding if needed, and rolls it back to what agrees with the tokens."""
         sequence = work.sequence
         self._idle.pop(sequence, None)
         if sequence.holding is None:
             sequence.holding = self._cache.open(sequence.tokens)
             sequence.valid_length = sequence.holding.length
-        # The rows that are wanted are fed again if need be, and no pass is empty.
+        # Rows with wanted logits are fed again if needed, and no pass is empty.
         fed = min(sequence.valid_length, len(sequence.tokens) - max(1, work.row_count))
         if sequence.holding.length > fed:
             started = time.perf_counter()
@@ -37,15 +37,15 @@ class Holdings:
             sequence.valid_length = fed
 
     def reserve(self, chunks: list[Chunk], works: Several[Work]) -> list[Chunk]:
-        """The chunks for which there is room, taken from idle sequences first, then from younger works.
+        """The chunks for which there is room. Takes cache from idle sequences first, then from younger works.
 
-        `works` are all there are, in the order in which they came. In it they are served: the oldest gets on in each of
-        its turns, whatever the others want, so nobody waits for ever.
+        `works` are all works in order of arrival. They are served in this order: the oldest makes progress in each of
+        its turns, whatever the others need, so no work starves.
         """
         age = {work: number for number, work in enumerate(works)}
         reserved: list[Chunk] = []
         for chunk in sorted(chunks, key=lambda chunk: age[chunk.work]):
-            if chunk.work.sequence.holding is None:  # given up just now, for an older one
+            if chunk.work.sequence.holding is None:  # just taken away for an older work
                 continue
             while not self._append(chunk):
                 if not (self._take_away_idle() or self._preempt(works[age[chunk.work] + 1 :])):
@@ -55,12 +55,12 @@ class Holdings:
         return reserved
 
     def rest(self, sequence: Sequence) -> None:
-        """It has no work any more: others may have its blocks."""
+        """Marks a sequence without work as idle: others may take its blocks."""
         if sequence.holding is not None:
             self._idle[sequence] = None
 
     def release(self, sequence: Sequence) -> None:
-        """Frees a sequence's blocks, keeping what they hold for others with the same beginning."""
+        """Frees a sequence's blocks, but keeps their content for sequences with the same prefix."""
         self._idle.pop(sequence, None)
         if sequence.holding is None:
             return
@@ -71,10 +71,10 @@ class Holdings:
         sequence.holding = None
 
     def fork(self, source: Sequence, forked: Sequence) -> None:
-        """Copies or shares what the cache holds of both; where that fails it is computed again when needed.
+        """Copies or shares the cached prefix of both; if that fails, it is recomputed when needed.
 
-        `forked.valid_length` may have been lowered meanwhile and is not raised here: only a forward pass or an
-        opening on behalf of a work may do that.
+        `forked.valid_length` may have been lowered meanwhile and is not raised here: only a forward pass, or `prepare`
+        for a work, may raise it.
         """
         if source.holding is None or forked.holding is not None:
             return
@@ -95,7 +95,7 @@ class Holdings:
         return True
 
     def _take_away_idle(self) -> bool:
-        """Frees the cache of the sequence that has been idle longest; its tokens are fed again when needed."""
+        """Frees the cache of the longest idle sequence; its tokens are fed again when needed."""
         sequence = next(iter(self._idle), None)
         if sequence is None:
             return False
@@ -103,7 +103,7 @@ class Holdings:
         return True
 
     def _preempt(self, works: Several[Work]) -> bool:
-        """Has the youngest of the works give up its cache."""
+        """Frees the cache of the youngest of the works."""
         for work in reversed(works):
             if is_holding(work.sequence):
                 self._take_away(work.sequence)
@@ -111,10 +111,10 @@ class Holdings:
         return False
 
     def _take_away(self, sequence: Sequence) -> None:
-        """Frees its cache for others, and counts it; its tokens are fed again when needed.
+        """Frees a sequence's cache for others, and counts it; its tokens are fed again when needed.
 
-        Nothing is kept for later: an idle sequence's tokens may be changing on the loop at this moment, and a
-        waiting one would take its blocks right back.
+        Keeps no prefix: an idle sequence's tokens may be changing on the event loop at this moment, and a waiting
+        sequence would take its blocks right back.
         """
         self._idle.pop(sequence, None)
         assert sequence.holding is not None
@@ -126,5 +126,5 @@ class Holdings:
 
 
 def is_holding(sequence: Sequence) -> bool:
-    """Whether it has blocks that others could have."""
+    """Whether the sequence has blocks that others could take."""
     return sequence.holding is not None and sequence.holding.length > 0

@@ -1,4 +1,4 @@
-"""Everything a model process holds: the engine with its model, and the open sequences."""
+"""The state of a model process: the engine with its model, and the open sequences."""
 
 import asyncio
 import uuid
@@ -26,7 +26,7 @@ from specpair.sequences.sequence_store import SequenceStore
 
 
 class ModelHost(ABC, Generic[Answer]):
-    """Made by `start`; ended by `stop`. A service subclasses it with its hot call."""
+    """Created by `start`, ended by `stop`. Each service subclasses it with its hot call."""
 
     def __init__(self, config: EngineConfig, facts: ModelFacts, runner: Runner):
         self.config = config
@@ -52,19 +52,19 @@ class ModelHost(ABC, Generic[Answer]):
 
     @classmethod
     async def start(cls, config: EngineConfig) -> Self:
-        """Loads and checks the model beside the event loop. Raises ModelRefusedError with the reason."""
+        """Loads and checks the model in a thread. Raises ModelRefusedError with the reason."""
         facts, runner = await asyncio.to_thread(load_runner, config)
         return cls(config, facts, runner)
 
     @staticmethod
     @abstractmethod
     def advance(works: list[Work], logits: Tensor) -> None:
-        """What is done with the logits; see `specpair.engine.engine.Advance`."""
+        """Processes the logits of works; see `specpair.engine.turns.Advance`."""
 
     @staticmethod
     @abstractmethod
     def caller() -> str:
-        """The client whose call is at hand: sequences belong to clients."""
+        """The client of the current call: sequences belong to clients."""
 
     async def open(self, sequence_id: str, token_ids: list[int], prompt_length: int, options: SequenceOptions) -> None:
         """Registers a sequence."""
@@ -82,11 +82,11 @@ class ModelHost(ABC, Generic[Answer]):
         self.sequences.close(sequence_id)
 
     def add_metrics(self, registry: CollectorRegistry) -> None:
-        """Those of the engine."""
+        """Registers the engine's metrics."""
         registry.register(EngineCollector(self.engine))
 
     def watching_device(self, dependent: Dependent) -> AbstractAsyncContextManager[None]:
-        """Meanwhile the health of `dependent` follows the device's."""
+        """Inside the context, the health of `dependent` follows the device's."""
         return watching_device(self.engine, self.pass_timeout, dependent)
 
     async def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""An engine's numbers as metrics, read when they are asked for: the device thread pays nothing for it."""
+"""An engine's metrics, read at each scrape, at no cost for the device thread."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -12,7 +12,7 @@ from specpair.engine.statistics import EngineStatistics, Tally
 
 
 class Counted(Protocol):
-    """The engine, as far as it is counted."""
+    """The parts of an engine that metrics read."""
 
     @property
     def statistics(self) -> EngineStatistics: ...
@@ -21,7 +21,7 @@ class Counted(Protocol):
 
 
 class EngineCollector(Collector):
-    """An engine's numbers. Those that the device thread writes meanwhile may be of two successive passes."""
+    """An engine's metrics. A scrape during a pass may mix the numbers of two successive passes."""
 
     def __init__(self, engine: Counted):
         self._engine = engine
@@ -33,12 +33,12 @@ class EngineCollector(Collector):
 
 
 def passes(statistics: EngineStatistics) -> Iterable[Metric]:
-    """What forward passes held and took."""
+    """Sizes and times of forward passes."""
     yield histogram("specpair_model_batch_sequences", "Sequences in a forward pass.", statistics.batch_sequences)
     yield histogram("specpair_model_batch_tokens", "Tokens in a forward pass.", statistics.batch_tokens)
     yield histogram(
         "specpair_model_forward_time_seconds",
-        "Time of a forward pass, with what is made of its logits: sampling, verification.",
+        "Time of a forward pass, including sampling or verification.",
         statistics.forward_time,
     )
     yield histogram(
@@ -48,7 +48,7 @@ def passes(statistics: EngineStatistics) -> Iterable[Metric]:
     )
     tokens = CounterMetricFamily(
         "specpair_model_tokens",
-        "Tokens fed: decode are those whose logits were taken (proposed, verified, scored), prefill all others.",
+        "Tokens fed to the model: decode if their logits were used (proposed, verified, scored), else prefill.",
         labels=["kind"],
     )
     tokens.add_metric(["prefill"], statistics.prefill_tokens)
@@ -57,20 +57,20 @@ def passes(statistics: EngineStatistics) -> Iterable[Metric]:
 
 
 def silence(statistics: EngineStatistics) -> Metric:
-    """How long the device has been at one thing."""
+    """How long the device thread has been silent."""
     return GaugeMetricFamily(
         "specpair_device_silence_seconds",
-        "Time for which the device thread has given no sign of life, which it does between forward passes.",
+        "Time for which the device thread has given no sign of life; it gives one between forward passes.",
         value=statistics.silence,
     )
 
 
 def cache(counts: BlockCounts, statistics: EngineStatistics) -> Iterable[Metric]:
-    """Where the cache's blocks are, and how many were given up: kept ones, and those taken from open sequences."""
+    """Cache blocks by state, and evictions: of kept blocks and of blocks taken from open sequences."""
     blocks = GaugeMetricFamily(
         "specpair_cache_blocks",
-        "Cache blocks: used by sequences, those among them that several share, kept for later ones, free. "
-        "used + kept + free are all.",
+        "Cache blocks by state: used by sequences, shared (those used by several), kept for later sequences, free. "
+        "used + kept + free are all blocks.",
         labels=["state"],
     )
     for state in ("used", "shared", "kept", "free"):
@@ -78,18 +78,18 @@ def cache(counts: BlockCounts, statistics: EngineStatistics) -> Iterable[Metric]
     yield blocks
     yield CounterMetricFamily(
         "specpair_cache_evictions",
-        "Cache blocks whose content was given up for other sequences; what is wanted again is fed again.",
+        "Cache blocks whose content was evicted for other sequences; it is recomputed when needed.",
         value=counts.evicted + statistics.evicted_blocks,
     )
     yield CounterMetricFamily(
         "specpair_num_preemptions",
-        "Times that an open sequence gave its whole cache up for others; its tokens are fed again when it goes on.",
+        "Times that an open sequence lost its whole cache to others; its tokens are fed again when it continues.",
         value=statistics.preemptions,
     )
 
 
 def histogram(name: str, documentation: str, tally: Tally) -> HistogramMetricFamily:
-    """The tally as Prometheus wants it: each bucket counts all samples up to its end."""
+    """The tally as a Prometheus histogram: each bucket counts all samples up to its bound."""
     buckets: list[tuple[str, float]] = []
     reached = 0
     for bound, count in zip((*map(float, tally.bounds), float("inf")), list(tally.counts), strict=True):

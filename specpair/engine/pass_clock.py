@@ -1,8 +1,8 @@
-"""How long forward passes take, also on devices that work behind the back of the thread that feeds them.
+"""Measures the time of forward passes, also on asynchronous devices.
 
-On a GPU a call returns when its work is queued. A pass whose logits are looked at has ended by then; one that only
-feeds a prompt may not have begun. So the device itself notes when it begins and ends a pass, and the notes are read
-once it has: nobody ever waits for it.
+On a GPU a call returns when its work is queued. A pass whose logits were read has ended; a pass that only feeds a
+prompt may not even have begun. So the device records events at the beginning and end of each pass, which are read once
+the pass is over. No thread waits for them.
 """
 
 import time
@@ -17,21 +17,21 @@ Record = Callable[[float], None]
 
 
 class HostClock:
-    """For devices whose calls return when the work is done."""
+    """The clock for devices whose calls return when the work is done."""
 
     def __init__(self) -> None:
         self._started = 0.0
 
     def begin(self) -> None:
-        """A pass begins."""
+        """Starts timing a pass."""
         self._started = time.perf_counter()
 
     def end(self, record: Record) -> None:
-        """It has ended."""
+        """Records a pass that has ended."""
         record(time.perf_counter() - self._started)
 
     def settle(self) -> None:
-        """Nothing is left to be recorded."""
+        """Does nothing: every pass is recorded already."""
 
 
 class _Pass(NamedTuple):
@@ -41,7 +41,7 @@ class _Pass(NamedTuple):
 
 
 class CudaClock:
-    """For a GPU. A pass is recorded when it is known to be over: by `settle`, or when the next one begins.
+    """The clock for a GPU. A pass is recorded once it is known to be over: by `settle`, or when the next one begins.
 
     Device thread only.
     """
@@ -52,17 +52,17 @@ class CudaClock:
         self._open: deque[_Pass] = deque()
 
     def begin(self) -> None:
-        """A pass begins: everything queued from here on belongs to it."""
+        """Starts timing a pass: all work queued from now on belongs to it."""
         self.settle()
         self._began = self._note()
 
     def end(self, record: Record) -> None:
-        """Everything that belongs to it is queued."""
+        """Ends timing: all work of the pass is queued."""
         assert self._began is not None
         self._open.append(_Pass(self._began, self._note(), record))
 
     def settle(self) -> None:
-        """Records the passes that are over, in their order. Waits for none."""
+        """Records the passes that are over, in order, without waiting."""
         while self._open and self._open[0].ended.query():
             done = self._open.popleft()
             done.record(done.began.elapsed_time(done.ended) * 1e-3)

@@ -1,4 +1,4 @@
-"""A forward pass over chunks of works."""
+"""Runs a forward pass over chunks of works."""
 
 from specpair.caches.holding import Segment
 from specpair.engine.scheduler import Chunk
@@ -7,7 +7,7 @@ from specpair.models.runner import Runner
 
 
 def run_pass(runner: Runner, chunks: list[Chunk]) -> PassOutput:
-    """Feeds the chunks, whose tokens have room. The rows are those that the works which they complete want."""
+    """Feeds chunks for which the cache has room. The output has the rows of the works that the chunks complete."""
     batch = batch_of(chunks)
     output = runner.forward(batch)
     for chunk in chunks:
@@ -37,7 +37,7 @@ def batch_of(chunks: list[Chunk]) -> Batch:
 
 
 def hand_out_features(chunks: list[Chunk], layers: tuple[int, ...], output: PassOutput) -> None:
-    """Gives each work the states of its own rows and layers."""
+    """Gives each work the hidden states of its own rows and layers."""
     assert output.features is not None
     places = {layer: place for place, layer in enumerate(layers)}
     first = 0

@@ -1,4 +1,4 @@
-"""Which tokens the next forward pass feeds. Policy only: it knows no tensors and no cache."""
+"""Chooses the tokens of the next forward pass. Policy only, without tensors or a cache."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -12,20 +12,20 @@ class Chunk(NamedTuple):
     work: Work
     token_count: int
     completes: bool
-    """All tokens of the work are fed after it, so its logits are wanted."""
+    """Whether all tokens of the work are fed after it, so that its logits are needed."""
 
 
 def schedule(works: Sequence[Work], token_budget: int, short: int) -> list[Chunk]:
-    """Short works first (verify rows and draft steps), whole; then prefill chunks, oldest first, under the budget.
+    """Short works first, whole (verify rows and draft steps); then prefill chunks, oldest first, within the budget.
 
-    A work is short if at most `short` of its tokens are pending. Rows whose logits are wanted are never split: a
-    chunk either completes the work or ends before them, and where they are all that is left they may exceed the budget.
+    A work is short if at most `short` of its tokens are pending. Rows whose logits are needed are never split: a chunk
+    either completes the work or ends before those rows. If only they are left, they may exceed the budget.
 
-    So a pass feeds fewer than max(`token_budget`, S + `short`) + R tokens: S are those of the short works, at most
-    `short` for each open sequence, and R are the most rows that one work wants.
+    So a pass feeds fewer than max(`token_budget`, S + `short`) + R tokens. S is the number of tokens of short works, at
+    most `short` for each open sequence. R is the largest number of rows of one work.
     """
     chunks = [Chunk(work, work.pending, True) for work in works if work.pending <= short]
-    # However many short works there are, others get on by as many tokens as one of them.
+    # However many short works there are, other works may feed `short` tokens.
     left = max(token_budget - sum(chunk.token_count for chunk in chunks), short)
     for work in works:
         if work.pending <= short:

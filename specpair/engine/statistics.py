@@ -1,17 +1,17 @@
-"""What an engine did, as plain numbers: written by the device thread, read by whoever asks."""
+"""Statistics of an engine as plain numbers, written by the device thread, readable from any thread."""
 
 from bisect import bisect_left
 from collections.abc import Sequence
 
 
 class Tally:
-    """Samples by size. To add one costs less than a microsecond, so that each forward pass can afford several."""
+    """A histogram. Adding a sample takes less than a microsecond, so each forward pass can add several."""
 
     __slots__ = ("bounds", "counts", "total")
 
     def __init__(self, bounds: Sequence[float]):
         self.bounds = bounds
-        """Upper ends of the buckets, which belong to them; behind the last there is one more bucket."""
+        """Inclusive upper bounds of the buckets; there is one more bucket after the last."""
         self.counts = [0] * (len(bounds) + 1)
         self.total = 0.0
         """Sum of all samples."""
@@ -23,13 +23,13 @@ class Tally:
 
 SEQUENCE_BOUNDS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024)
 TOKEN_BOUNDS = (1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384)
-"""Doubling, as what a pass costs depends on the order of magnitude; the last ones are budgets of large GPUs."""
+"""Doubling, since the cost of a pass depends on the order of magnitude; the last are budgets of large GPUs."""
 FORWARD_BOUNDS = (
     *(0.0001, 0.0002, 0.0003, 0.0005, 0.00075, 0.001, 0.0015, 0.002, 0.003, 0.005, 0.0075),
     *(0.01, 0.015, 0.02, 0.03, 0.05, 0.075, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0),
 )
-"""From a step of the smallest draft to a long prefill on a CPU, at most half as long again from one to the next where
-decode passes lie: so much decides whether speculation pays."""
+"""From a step of the smallest draft to a long prefill on a CPU. For decode passes each bound is at most 1.5 times the
+one before, a difference that decides whether speculation pays."""
 QUEUE_BOUNDS = (
     0.00001,
     0.00002,
@@ -48,7 +48,7 @@ QUEUE_BOUNDS = (
     2.0,
     10.0,
 )
-"""From an idle device thread, which takes tens of microseconds, to a queue behind long prefills."""
+"""From an idle device thread, with tens of microseconds, to a queue after long prefills."""
 
 
 class EngineStatistics:
@@ -60,18 +60,18 @@ class EngineStatistics:
         self.forward_time = Tally(FORWARD_BOUNDS)
         self.queue_time = Tally(QUEUE_BOUNDS)
         self.prefill_tokens = 0
-        """Tokens that were only fed."""
+        """Tokens fed without using their logits."""
         self.decode_tokens = 0
-        """Tokens whose logits were taken."""
+        """Tokens whose logits were used."""
         self.evicted_blocks = 0
-        """Cache blocks that were taken away from open sequences for others."""
+        """Cache blocks taken from open sequences for others."""
         self.preemptions = 0
         """Times that an open sequence lost its cache to others."""
         self.silence = 0.0
-        """Seconds for which the device thread has given no sign of life; written by who watches it."""
+        """Seconds without a sign of life from the device thread; DeviceWatch writes it."""
 
     def add_pass(self, sequence_count: int, token_count: int, row_count: int, seconds: float) -> None:
-        """A forward pass that gave the logits of `row_count` tokens."""
+        """Counts a forward pass that gave the logits of `row_count` tokens."""
         self.batch_sequences.add(sequence_count)
         self.batch_tokens.add(token_count)
         self.forward_time.add(seconds)

@@ -1,4 +1,4 @@
-"""The turns of the device thread: who is fed next, one forward pass, what comes of it. Knows no event loop."""
+"""The turns of the device thread: schedule works, run one forward pass, process its results. Without an event loop."""
 
 import logging
 import time
@@ -23,11 +23,11 @@ from specpair.sequences.sequence import Sequence
 log = logging.getLogger(__name__)
 
 Advance: TypeAlias = Callable[[list[Work], Tensor], None]
-"""Looks at the logits `[sum of row_count, vocabulary]` of works whose tokens are all fed. For each it sets
+"""Processes the logits `[sum of row_count, vocabulary]` of works whose tokens are all fed. For each work it sets
 `done`, or `error` and `done`, or appends tokens to the sequence and sets `row_count` for the next pass."""
 
 Tell: TypeAlias = Callable[[Callable[[], object]], None]
-"""Has something called on the event loop."""
+"""Calls a function on the event loop."""
 
 
 class Turns:
@@ -55,26 +55,26 @@ class Turns:
         self._gathering = Gathering()
         self._holdings = Holdings(runner.cache, statistics)
         self._ran_suspect = False
-        """In the last turn."""
+        """Whether the last turn ran a suspect."""
 
     def add(self, works: list[Work]) -> None:
         self.works += works
         self._gathering.arrive(works)
 
     def patience(self) -> float | None:
-        """Seconds to wait for more works before the next turn; None, for as long as it takes, if there is none."""
+        """Seconds to wait for more works before the next turn; None, without limit, if there is no work."""
         return self._gathering.patience(self.works, time.perf_counter()) if self.works else None
 
     def fork(self, source: Sequence, forked: Sequence) -> None:
         self._holdings.fork(source, forked)
 
     def release(self, sequence: Sequence) -> None:
-        """Frees the blocks of a sequence that is closed."""
+        """Frees the blocks of a closed sequence."""
         self._gathering.forget(sequence)
         self._holdings.release(sequence)
 
     def turn(self) -> None:
-        """One turn: a forward pass, if there is work that can be fed."""
+        """Runs one turn: a forward pass, if any work can be fed."""
         self._drop_cancelled()
         works = self._prepared(self._company())
         wanted = schedule(works, self._token_budget, self._short)
@@ -85,14 +85,14 @@ class Turns:
             self._refuse(min((chunk.work for chunk in wanted), key=self.works.index))
 
     def _drop_cancelled(self) -> None:
-        """Nobody waits for these; others may have what they hold even before it is released."""
+        """Drops works whose caller is gone; others may take their cache even before it is released."""
         for work in self.works:
             if work.future.done():
                 self._holdings.rest(work.sequence)
         self.works = [work for work in self.works if not work.future.done()]
 
     def _company(self) -> list[Work]:
-        """Whose turn it is. A suspect has passes of its own, in turns with all that are none."""
+        """The works of this turn. A suspect runs alone, alternating with all works that are not suspect."""
         suspects = [work for work in self.works if work.sequence.is_suspect]
         if not suspects:
             return self.works
@@ -101,7 +101,7 @@ class Turns:
         return suspects[:1] if self._ran_suspect else others
 
     def _pass(self, chunks: list[Chunk]) -> None:
-        """One forward pass, and what the service makes of its logits."""
+        """Runs one forward pass and has the service process the logits."""
         self._clock.begin()
         try:
             output = run_pass(self.runner, chunks)
@@ -116,14 +116,14 @@ class Turns:
         self._clock.settle()
 
     def _note_pass(self, sequence_count: int, token_count: int, row_count: int, seconds: float) -> None:
-        """What a pass that is over says of later ones, and to the metrics."""
+        """Records a finished pass for the metrics and for `Gathering`."""
         self._statistics.add_pass(sequence_count, token_count, row_count, seconds)
         if row_count == token_count:
             self._gathering.add_pass(token_count, seconds)
 
     def _advance_or_fail(self, complete: list[Work], logits: Tensor) -> None:
-        """Lets the service look at the logits of works that are fed. If that fails nobody knows how far it came: it
-        is the end of all of them, to be repeated, each alone at first."""
+        """Has the service process the logits of fed works. If that fails, it is unknown how far it came, so all of the
+        works fail. Their retries first run alone."""
         for work in complete:
             work.done = work.row_count == 0
         wanting = [work for work in complete if not work.done]
@@ -132,16 +132,16 @@ class Turns:
                 self.advance(wanting, logits)
         except Exception as error:
             check_device(error)
-            log.exception("what follows a forward pass failed")
+            log.exception("processing the logits of a forward pass failed")
             for work in wanting:
                 work.sequence.is_suspect = True
                 work.fail(ForwardFailedError(), spares_cache=is_out_of_memory(error))
 
     def _undo(self, chunks: list[Chunk], error: Exception) -> None:
-        """After a failed pass: it wrote nothing but the places of its own tokens, so the caches hold what they held.
+        """Handles a failed pass. It wrote only at the positions of its own tokens, so the rest of the caches is valid.
 
-        Each of several works tries again alone, so that one that fails for its own sake fails nobody else's. One that
-        was alone already fails.
+        If it had several works, each is retried alone, so that one bad work does not fail the others. A work that ran
+        alone fails.
         """
         check_device(error)
         log.error("a forward pass of %d sequences failed", len(chunks), exc_info=error)
@@ -158,7 +158,7 @@ class Turns:
         self._finish([work])
 
     def _prepared(self, works: list[Work]) -> list[Work]:
-        """Those that can be fed; the others fail."""
+        """Prepares the caches of works. Returns the works that can be fed; the others fail."""
         prepared: list[Work] = []
         for work in works:
             try:
@@ -171,7 +171,7 @@ class Turns:
         return prepared
 
     def _refuse(self, work: Work) -> None:
-        """The oldest does not fit. If no other work holds anything, that will not change."""
+        """Fails the oldest work, which does not fit, if no other work holds cache: then waiting does not help."""
         if not any(is_holding(other.sequence) for other in self.works if other is not work):
             work.fail(CapacityExhaustedError("the cache is too small for this sequence"), spares_cache=True)
             self._finish([work])
@@ -185,7 +185,7 @@ class Turns:
             if work.error is None:
                 work.sequence.is_suspect = False
             elif not work.spares_cache:
-                work.sequence.valid_length = 0  # whatever it was, it may be in the cache
+                work.sequence.valid_length = 0  # the cause may be in the cache
             self._holdings.rest(work.sequence)
         finished = set(works)
         self.works = [work for work in self.works if work not in finished]
@@ -195,7 +195,7 @@ class Turns:
 
 
 def note_start(chunks: list[Chunk]) -> None:
-    """Tells the works when their first pass began, and how large their passes are."""
+    """Notes in the works when their first pass began, and the size of their largest pass."""
     now = time.perf_counter()
     size = BatchSize(sum(chunk.token_count for chunk in chunks), len(chunks))
     for work, *_ in chunks:

@@ -1,4 +1,4 @@
-"""The work that an engine does on a sequence."""
+"""The work that an engine does for one call on a sequence."""
 
 import asyncio
 import time
@@ -11,7 +11,7 @@ from specpair.sequences.sequence import Sequence
 
 
 class BatchSize(NamedTuple):
-    """What one forward pass held."""
+    """Size of one forward pass."""
 
     token_count: int
     sequence_count: int
@@ -19,10 +19,10 @@ class BatchSize(NamedTuple):
 
 @dataclass(eq=False)
 class Work:
-    """One call on one sequence: feed all its tokens, then look at the logits of the last `row_count`.
+    """One call on one sequence: feed all its tokens, then process the logits of the last `row_count`.
 
-    A service subclasses it with what its `advance` needs. It is finished once `advance` sets `done`; until
-    then the engine goes on feeding whatever tokens `advance` appended to the sequence.
+    A service subclasses it with the fields that its `advance` needs. The work is finished once `advance` sets `done`;
+    until then the engine keeps feeding the tokens that `advance` appends to the sequence.
     """
 
     sequence: Sequence
@@ -31,23 +31,23 @@ class Work:
     """Set by `Engine.run`."""
     error: Exception | None = None
     spares_cache: bool = False
-    """The error, if there is one, says nothing against what the cache holds of the sequence."""
+    """Whether the sequence's cache is valid in spite of the error."""
     done: bool = False
     submitted_at: float = field(default_factory=time.perf_counter)
     started_at: float = 0.0
     """When its first forward pass began."""
     finished_at: float = 0.0
     rollback_time: float = 0.0
-    """Seconds that the cache took to drop what the tokens no longer agree with; before the pass that needs it."""
+    """Seconds that the cache took for the rollback to what agrees with the tokens, before the pass."""
     largest_batch: "BatchSize | None" = None
     """The largest forward pass that it took part in; None before the first."""
     feature_layers: tuple[int, ...] = ()
-    """Layers whose hidden states are wanted with the logits."""
+    """Layers whose hidden states are requested with the logits."""
     features: Tensor | None = None
-    """`[layers, row_count, hidden]` float32 of the last rows, if they are wanted; there before `advance`."""
+    """`[layers, row_count, hidden]` float32 of the last rows, if requested; set before `advance`."""
 
     def fail(self, error: Exception, *, spares_cache: bool = False) -> None:
-        """It is finished, without a result."""
+        """Finishes the work with an error."""
         self.error, self.spares_cache, self.done = error, spares_cache, True
 
     @property
@@ -67,7 +67,7 @@ class Work:
 
 
 def settle_futures(works: list[Work]) -> None:
-    """On the event loop: wakes everybody who waits for these works."""
+    """Wakes the callers that wait for these works. Runs on the event loop."""
     for work in works:
         if work.future.done():
             continue

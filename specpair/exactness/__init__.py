@@ -1,5 +1,5 @@
-"""Does speculation change anything? What to draw, the tests of what was drawn, and what they could have seen.
+"""Tests whether speculation changes outputs: the requests, the statistical tests, and their power.
 
-Plain data and statistics: `plan` says which requests to make, whoever can reach a coordinator makes them, `judgement`
-compares what came back. Nothing here knows grpc or torch; only `g_test` and `power` need scipy.
+Plain data and statistics: `plan` says which requests to make, a client of a coordinator makes them, and `judgement`
+compares the outputs. Nothing here imports grpc or torch; only `g_test` and `power` need scipy.
 """

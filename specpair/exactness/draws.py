@@ -1,4 +1,4 @@
-"""One request to make, and what came of it."""
+"""One request, and its output."""
 
 from dataclasses import dataclass
 from typing import TypeAlias
@@ -6,12 +6,12 @@ from typing import TypeAlias
 from specpair.options import Rule, SamplingOptions
 
 Prompt: TypeAlias = str | tuple[int, ...]
-"""Text, or token ids where the server has no tokenizer."""
+"""Text, or token ids if the server has no tokenizer."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Draw:
-    """A request. End-of-text tokens do not end it, so that every output is as long as the others."""
+    """A request. End-of-text tokens do not end it, so that all outputs have the same length."""
 
     prompt: Prompt
     sampling: SamplingOptions
@@ -21,7 +21,7 @@ class Draw:
     wants_gaps: bool = False
     """Ask for the logprobs of the two likeliest tokens."""
     attempt: int = 0
-    """Tells apart requests that are otherwise the same."""
+    """Distinguishes requests that are otherwise the same."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,9 +30,9 @@ class Drawn:
 
     token_ids: tuple[int, ...]
     gaps: tuple[float, ...] | None = None
-    """Logprob of the likeliest token less that of the next, for each token; None if the server reported none."""
+    """For each token the logprob of the likeliest token minus that of the second; None if the server reports none."""
     round_count: int = 0
     draft_token_count: int = 0
     accepted_token_count: int = 0
     fallback_count: int = 0
-    """Rounds that went without the draft because it did not answer."""
+    """Rounds without a proposal because the draft did not answer."""

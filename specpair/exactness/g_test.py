@@ -1,4 +1,4 @@
-"""Do two samples come from one distribution? The likelihood-ratio test of a table of 2 rows."""
+"""Tests whether two samples come from one distribution: the likelihood-ratio test of a table with 2 rows."""
 
 import math
 from collections.abc import Sequence
@@ -13,9 +13,9 @@ class GTest(NamedTuple):
     """The result of a test."""
 
     g: float
-    """The statistic, distributed as chi-square with `df` degrees of freedom if the samples are alike."""
+    """The statistic; chi-square with `df` degrees of freedom if both samples have the same distribution."""
     df: int
-    """Bins less 1; 0 if there is but one, which proves nothing."""
+    """Number of bins minus 1; 0 for a single bin, which proves nothing."""
     p_value: float
 
 
@@ -23,7 +23,7 @@ def g_test(bins: Sequence[Bin]) -> GTest:
     """G = 2 sum O ln(O / E) over both samples and all bins, divided by Williams' correction.
 
     Without the correction small bins make G too large (Williams, "Improved likelihood ratio tests for complete
-    contingency tables", 1976), by a few per cent, which would multiply false alarms at the levels that are used here.
+    contingency tables", 1976), by a few per cent, which would multiply false alarms at the levels used here.
     """
     df = len(bins) - 1
     if df < 1:
@@ -46,7 +46,7 @@ def log_likelihood_ratio(bins: Sequence[Bin]) -> float:
 
 
 def williams_correction(bins: Sequence[Bin]) -> float:
-    """What the mean of G exceeds its degrees of freedom by, as a factor."""
+    """The factor by which the mean of G exceeds its degrees of freedom."""
     drawn = [sum(column) for column in zip(*bins, strict=True)]
     total = sum(drawn)
     samples = total * sum(1 / size for size in drawn) - 1

@@ -1,10 +1,10 @@
-"""Many tests, one level for all of them."""
+"""Correction for multiple tests, so that one level holds for all of them."""
 
 from collections.abc import Sequence
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Corrected p-values: those below alpha contain a false alarm with a probability of at most alpha.
+    """Corrected p-values: the probability of any false alarm among those below alpha is at most alpha.
 
     Holm, "A simple sequentially rejective multiple test procedure" (1979); the tests may depend on each other.
     """

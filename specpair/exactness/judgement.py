@@ -1,4 +1,4 @@
-"""From outputs to findings."""
+"""Compares outputs and reports the findings."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -18,10 +18,10 @@ Outputs = Mapping[Draw, Drawn]
 
 
 def judge(plan: Plan, outputs: Outputs, *, alpha: float, rounding: Rounding, draft_rounding: Rounding) -> Report:
-    """The report of a plan whose requests have all been answered.
+    """The report for a plan, from the outputs of all its requests.
 
     `alpha` is the probability that a run of an exact server finds a difference in some comparison. `rounding` is the
-    target's; the draft's matters only where the draft decides what is drawn.
+    target's; `draft_rounding` matters only where the draft affects what is drawn.
     """
     by_kind = {Kind.GREEDY: rounding, Kind.COUPLED: rounding, Kind.SEEDS: max(rounding, draft_rounding, key=_flips)}
     return Report(
@@ -33,8 +33,7 @@ def judge(plan: Plan, outputs: Outputs, *, alpha: float, rounding: Rounding, dra
 
 
 def rules_hardly_speculated(outputs: Outputs) -> list[Rule]:
-    """Rules under which no proposal was made, or the draft failed in most rounds: a comparison would compare the target
-    with itself."""
+    """Rules without any proposal, or whose draft failed in most rounds: a test would compare the target with itself."""
     proposed: Counter[Rule] = Counter()
     surplus: Counter[Rule] = Counter()
     for draw, drawn in outputs.items():
@@ -45,9 +44,9 @@ def rules_hardly_speculated(outputs: Outputs) -> list[Rule]:
 
 
 def judge_equality(test: EqualityTest, outputs: Outputs, rounding: Rounding) -> Equality:
-    """Greedy outputs may part at a near-tie that the reference shows; of sampled ones a small share may part."""
+    """Greedy outputs may differ from a near-tie of the reference on; a small share of sampled outputs may differ."""
     pairs = [(outputs[one], outputs[other]) for one, other in test.pairs]
-    if test.kind is Kind.SEEDS:  # without the draft's answer other noise is used
+    if test.kind is Kind.SEEDS:  # a round without the draft's answer uses other noise
         kept = [pair for pair in pairs if not any(drawn.fallback_count for drawn in pair)]
     else:
         kept = pairs
@@ -91,7 +90,7 @@ def _where(reference: Drawn, other: Drawn, kind: Kind) -> str:
     if kind is not Kind.GREEDY:
         return f"parts at token {position + 1}"
     if position >= len(gaps):
-        return f"parts at token {position + 1}; the server reports no logprobs, so near-ties cannot be told"
+        return f"parts at token {position + 1}; the server reports no logprobs, so near-ties cannot be recognised"
     return f"parts at token {position + 1}, where the two best logprobs differ by {gaps[position]:.2g}"
 
 
@@ -117,7 +116,7 @@ def _compare(tests: Sequence[SampledTest], outputs: Outputs, alpha: float) -> li
         _Table(test=test, length=length, bins=_bins(test, outputs, length)) for test in tests for length in test.lengths
     ]
     results = [g_test(table.bins) for table in tables]
-    # Tables of one bin are no tests. That is known without looking at the difference, so Holm may leave them out.
+    # Tables with one bin test nothing. That is known without looking at the difference, so Holm may leave them out.
     tested = [i for i, result in enumerate(results) if result.df]
     corrected = dict(zip(tested, holm([results[i].p_value for i in tested]), strict=True))
     comparisons = []
@@ -134,7 +133,7 @@ def _compare(tests: Sequence[SampledTest], outputs: Outputs, alpha: float) -> li
                 bins=len(table.bins),
                 test=result,
                 corrected_p_value=p_value,
-                # Holm's strictest level: whatever the other tests find, this one sees no less.
+                # Holm's strictest level: a lower bound of the test's power, whatever the other tests find.
                 detectable_distance=detectable_distance(*sizes, result.df, alpha / max(1, len(tested))),
                 verdict=_verdict(result.df, 0, p_value <= alpha),
             )

@@ -1,4 +1,4 @@
-"""Which requests to make, and what their outputs must have in common."""
+"""Plans the requests, and what their outputs must have in common."""
 
 import math
 import random
@@ -14,33 +14,33 @@ OPTION_SETS: Mapping[str, SamplingOptions] = {
     "top-k": SamplingOptions(top_k=4),
     "penalties": SamplingOptions(top_k=4, repetition_penalty=1.3, presence_penalty=0.5),
 }
-"""The bare model, with many outcomes; a small support, whose few outcomes show small differences; and a distribution
-that depends on what was drawn before, the tokens of the proposal included."""
+"""The model without options, with many outcomes; a small support, whose few outcomes show small differences; and a
+distribution that depends on earlier tokens, including those of the proposal."""
 
 GREEDY_LENGTHS = (0, 1, 3, 8)
-"""Tokens proposed per round in the greedy checks, as far as the server goes along."""
+"""Tokens proposed per round in the greedy checks, up to the server's limit."""
 
 
 class Kind(StrEnum):
     """Why outputs must be equal."""
 
     GREEDY = "greedy"
-    """At temperature 0 nothing is drawn."""
+    """At temperature 0 there is no randomness."""
     COUPLED = "coupled"
     """The coupled rule gives the same output for the same seed, however many tokens are proposed."""
     SEEDS = "seeds"
-    """The same request with the same seed repeats its output."""
+    """The same request with the same seed gives the same output."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """What to look at."""
+    """Settings of a run."""
 
     prompts: tuple[Prompt, ...]
     draws: int
     """Outputs with speculation, and as many without, for each prompt, option set and rule."""
     seed: int
-    """Of the run: all seeds of requests follow from it."""
+    """Seed of the run; it determines the seeds of all requests."""
     rules: tuple[Rule, ...] = tuple(Rule)
     num_speculative_tokens: int = 3
     max_num_speculative_tokens: int = 8
@@ -54,7 +54,7 @@ class Settings:
 
 @dataclass(frozen=True, kw_only=True)
 class SampledTest:
-    """Outputs with and without speculation, which must be distributed alike. All of their seeds differ."""
+    """Outputs with and without speculation, which must have the same distribution. All seeds differ."""
 
     prompt: Prompt
     options: str
@@ -95,7 +95,7 @@ class Plan:
 
 
 def make_plan(settings: Settings) -> Plan:
-    """The plan that the settings and their seed determine."""
+    """The plan for the settings; their seed determines it."""
     generator = random.Random(settings.seed)
     kinds = [_greedy_tests(settings), _seed_tests(settings, generator)]
     if Rule.COUPLED in settings.rules:
@@ -106,7 +106,7 @@ def make_plan(settings: Settings) -> Plan:
 
 
 def _greedy_tests(settings: Settings) -> Iterator[EqualityTest]:
-    """Every rule and length of proposal against the target alone."""
+    """Compares every rule and K with the target alone."""
     references = [
         Draw(
             prompt=prompt,
@@ -168,8 +168,8 @@ def _sequences(settings: Settings, generator: random.Random, rule: Rule, length:
 
 
 def _sampled_tests(settings: Settings, generator: random.Random) -> Iterator[SampledTest]:
-    # The first token, all K of a proposal, and the one that the target adds to them. The first is the target's in any
-    # case, so differences begin with the second.
+    # The first token, the K tokens of a proposal, and the target's next token. The first is always the target's, so
+    # differences begin with the second.
     max_tokens = settings.num_speculative_tokens + 2
     for prompt in settings.prompts:
         for name, sampling in settings.option_sets.items():

@@ -1,4 +1,4 @@
-"""Outcomes of two samples sorted into bins that hold enough of them for a test."""
+"""Sorts the outcomes of two samples into bins that are large enough for a test."""
 
 import math
 from collections.abc import Mapping
@@ -8,25 +8,26 @@ Outcome: TypeAlias = tuple[int, ...]
 """The first tokens of an output."""
 
 MIN_EXPECTED = 5
-"""Outcomes that every bin expects of each sample: below, the chi-square distribution does not hold."""
+"""Least number of outcomes that a bin must expect of each sample: with fewer, the chi-square distribution does not
+hold."""
 
 MAX_BINS = 32
 """More bins spread the same evidence over more degrees of freedom."""
 
 
 class Bin(NamedTuple):
-    """How often the outcomes of a bin came."""
+    """Number of outcomes of each sample in one bin."""
 
     first: int
     second: int
 
 
 def pool(first: Mapping[Outcome, int], second: Mapping[Outcome, int]) -> list[Bin]:
-    """Bins for the counts of two samples, by the counts of both together.
+    """Makes bins for the counts of two samples, by the total counts of both.
 
-    If both samples have one distribution, which of them an outcome came from tells nothing about that total, so bins
-    that are cut by it leave the test valid. Outcomes stand in the order of their last token, then the one before: rare
-    ones are pooled with those that end alike, and each length of output shows its own last position best.
+    If both samples have the same distribution, the totals are independent of which sample an outcome came from, so bins
+    chosen by totals leave the test valid. Outcomes are sorted by their last token, then the one before it: rare ones
+    are pooled with those that end alike, and each length of output shows its own last position best.
     """
     totals = {outcome: first.get(outcome, 0) + second.get(outcome, 0) for outcome in {*first, *second}}
     drawn, fewer = sum(totals.values()), min(sum(first.values()), sum(second.values()))

@@ -1,4 +1,4 @@
-"""How small a difference a test would have seen."""
+"""The smallest difference that a test would have detected."""
 
 import math
 
@@ -6,18 +6,18 @@ from scipy.optimize import root_scalar
 from scipy.stats import chi2, ncx2
 
 POWER = 0.9
-"""Probability with which a difference is to be seen."""
+"""Probability with which a difference should be detected."""
 
 
 def detectable_distance(first_size: int, second_size: int, df: int, level: float, power: float = POWER) -> float | None:
-    """The total variation distance from which on a G-test at `level` sees the difference with probability `power`.
+    """The smallest total variation distance that a G-test at `level` detects with probability `power`.
 
     If the samples of n and m outcomes come from p and q, G is distributed as noncentral chi-square with noncentrality
     n m / (n + m) * sum (p - q)^2 / r, where r is the mean of p and q, weighted by n and m. By Cauchy and Schwarz the
     sum is at least (sum |p - q|)^2 = (2 TV)^2, so TV = sqrt(noncentrality (n + m) / (4 n m)) suffices, however the
-    difference is spread over the bins; one that is concentrated in rare bins is seen much earlier.
+    difference is spread over the bins; a difference concentrated in rare bins is detected much earlier.
     The distance is that of the pooled distributions: differences within a bin do not count.
-    None if the test could not see any.
+    None if the test could not detect any.
     """
     if df < 1:
         return None

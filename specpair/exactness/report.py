@@ -1,4 +1,4 @@
-"""What the tests found."""
+"""The findings of a run."""
 
 import math
 from collections.abc import Sequence
@@ -13,14 +13,14 @@ from specpair.options import Rule
 
 
 class Verdict(StrEnum):
-    """Of one test."""
+    """The result of one test."""
 
     SAME = "same"
     NEAR_TIE = "near-tie"
-    """Outputs part where two tokens are so close that rounding decides."""
+    """Outputs differ from a position on where two tokens are so close that rounding decides."""
     DIFFERENT = "different"
     UNTESTED = "untested"
-    """There was nothing to compare: only one outcome, or the draft did not answer."""
+    """Nothing to compare: only one outcome, or the draft did not answer."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +38,7 @@ class Comparison:
     corrected_p_value: float
     """Holm's, over all comparisons of the run."""
     detectable_distance: float | None
-    """Total variation distance from which on the test would have seen a difference; None if it could not see any."""
+    """Smallest total variation distance that the test would have detected; None if it could not detect any."""
     verdict: Verdict
 
 
@@ -50,21 +50,21 @@ class Equality:
     rule: Rule
     num_speculative_tokens: int
     equal: int
-    """Pairs of outputs that are."""
+    """Pairs of outputs that are equal."""
     near_ties: int
-    """Pairs that part at a near-tie."""
+    """Pairs that differ from a near-tie on."""
     different: int
-    """Pairs that part for no such reason."""
+    """Pairs that differ without a near-tie."""
     skipped: int
     """Pairs that cannot be compared, because the draft did not answer in time."""
     verdict: Verdict
     note: str = ""
-    """Where the first of the different outputs part, and what is odd about it."""
+    """Where the first different pair differs, with details."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Speculated:
-    """What speculation did in the sampled outputs of one rule."""
+    """Counts of speculation in the sampled outputs of one rule."""
 
     rule: Rule
     draft_token_count: int
@@ -79,7 +79,7 @@ class Speculated:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """Of a whole run."""
+    """The findings of a whole run."""
 
     alpha: float
     equalities: Sequence[Equality]
@@ -97,7 +97,8 @@ class Report:
 
     @property
     def detectable_distance(self) -> float | None:
-        """What every comparison that had something to compare would have seen; None if one could see nothing."""
+        """The distance that every comparison with something to compare would have detected; None if one could detect
+        nothing."""
         distances = [entry.detectable_distance for entry in self.tested]
         known = [distance for distance in distances if distance is not None]
         return max(known) if known and len(known) == len(distances) else None

@@ -1,7 +1,7 @@
-"""How far rounding may part outputs that should be equal.
+"""How far outputs that should be equal may differ because of rounding.
 
-Batches of different shape add the same numbers in different order, so that two tokens that are nearly as good may
-change places. A deterministic target does not allow itself that.
+Batches of different shapes add the same numbers in different orders, so two nearly equal tokens may change places. With
+a deterministic target that does not happen.
 """
 
 from dataclasses import dataclass
@@ -12,20 +12,20 @@ class Rounding:
     """What counts as a near-tie."""
 
     gap: float
-    """Greedy outputs may part where the two best logprobs are closer than this."""
+    """Greedy outputs may differ from a position on where the two best logprobs are closer than this."""
     flips: float
-    """Share of sampled outputs that may part: their ties cannot be seen from outside."""
+    """Share of sampled outputs that may differ: their near-ties cannot be recognised from outside."""
 
 
 NONE = Rounding(gap=0.0, flips=0.0)
 SINGLE = Rounding(gap=1e-3, flips=0.02)
 HALF = Rounding(gap=0.25, flips=1.0)
-"""Logits between 16 and 32 are multiples of 1/8 in bfloat16: the places where sampled outputs part are so many that
-their number says nothing."""
+"""Logits between 16 and 32 are multiples of 1/8 in bfloat16: sampled outputs differ so often that the share says
+nothing."""
 
 
 def rounding_of(dtype: str, *, is_deterministic: bool) -> Rounding:
-    """Of a model whose weights have this type."""
+    """The rounding of a model whose weights have this type."""
     if is_deterministic:
         return NONE
     return SINGLE if dtype == "float32" else HALF

@@ -1,14 +1,14 @@
-"""The deterministic model runner: what a token's logits are depends on the tokens before it and on nothing else.
+"""The deterministic model runner: a token's logits depend only on the tokens before it.
 
-Floating-point sums come out differently in differently shaped products, so in the plain runner the last bits of a
-logit depend on what else was in the batch, and a near-tie falls one way or the other. Here every shape depends on the
-token's position alone. Sequences are cut at the multiples of a chunk size, and each chunk is a forward pass of its own
-that always has as many rows: the token at position p is row p mod size. Rows of tokens that are not fed are padding,
-whose keys are not stored and whose logits nobody sees. Attention reads as many keys as the chunk has positions up to
-its end, zeros where none are stored yet.
+Floating-point sums differ between products of different shapes. So in the plain runner the last bits of a logit depend
+on the rest of the batch, and near-ties may fall either way. Here every shape depends only on the token's position.
+Sequences are cut at the multiples of a chunk size, and each chunk is a separate forward pass with a fixed number of
+rows: the token at position p is row p mod size. Rows of tokens that are not fed are padding; their keys are not stored
+and their logits not used. Attention reads as many keys as there are positions up to the chunk's end, with zeros where
+none are stored yet.
 
-So a stored key is the same, bit for bit, whether its token came in a prompt, among proposed tokens, or again after a
-loss; by induction over the positions so is everything computed from it.
+So a stored key is the same, bit for bit, whether its token came in a prompt, in a proposal, or was fed again after the
+cache was lost. By induction over positions, everything computed from it is the same too.
 """
 
 from bisect import bisect_left
@@ -39,13 +39,13 @@ class AlignedRunner:
         self._packed = PackedModel(loaded.model)
         self._chunk_size = chunk_size
         self._last_position = loaded.facts.max_model_len - 1
-        # Other ways to run experts multiply as many rows as happen to be routed to each.
+        # Other implementations multiply as many rows as are routed to each expert, which varies.
         loaded.model.set_experts_implementation("batched_mm")
 
     @torch.inference_mode()
     def forward(self, batch: Batch) -> PassOutput:
         if batch.parents is not None:
-            raise NotSupportedError("trees of tokens are not run with --deterministic")
+            raise NotSupportedError("trees of tokens are not supported with --deterministic")
         outputs: list[PassOutput] = []
         first = 0
         for part in (part for segment in batch.segments for part in aligned_parts(segment, self._chunk_size)):
@@ -61,14 +61,14 @@ class AlignedRunner:
     def _forward_part(
         self, part: Segment, token_ids: list[int], rows: list[int], feature_layers: tuple[int, ...]
     ) -> PassOutput:
-        """What is wanted of the tokens at the indices `rows` of a part that lies within one chunk."""
+        """The output for the tokens at the indices `rows` of a part that lies within one chunk."""
         chunk = part._replace(start=part.start - part.start % self._chunk_size, token_count=self._chunk_size)
         before, after = part.start - chunk.start, chunk.end - part.end
         output = self._packed.run(
             [PADDING_TOKEN] * before + token_ids + [PADDING_TOKEN] * after,
-            # Padding behind the longest sequence has no position in the model.
+            # Padding after the longest sequence has no position in the model.
             [min(position, self._last_position) for position in range(chunk.start, chunk.end)],
-            # The vocabulary's product has a shape as well: all rows, or none.
+            # The product with the vocabulary needs a fixed shape as well: all rows, or none.
             range(chunk.token_count if rows else 0),
             AlignedPlan(self.cache.access([part]), part, chunk, self.device),
             feature_layers,

@@ -1,8 +1,8 @@
-"""Attention by a cache's plan, for every transformers model that goes through its attention interface.
+"""Attention through a cache plan, for every model that uses transformers' attention interface.
 
-A forward pass feeds one packed row of tokens, `[1, tokens]`, in segments of different sequences. The
-function below is registered under the name `specpair`; the model calls it once per layer with the
-projections of all segments and the CachePlan that the runner passed along as a keyword.
+A forward pass feeds one packed row of tokens, `[1, tokens]`, with segments of different sequences. The function below
+is registered under the name `specpair`. The model calls it once per layer with the projections of all segments and the
+CachePlan that the runner passed as a keyword.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from specpair.caches.plan import CachePlan
 from specpair.errors import ModelRefusedError
 
 NAME = "specpair"
-# Keywords that models pass along and that change nothing here.
+# Keywords that models pass and that have no effect here.
 HARMLESS = {
     "position_ids", "use_cache", "output_attentions", "output_hidden_states", "is_causal", "position_embeddings",
     "cache_position", "return_dict", "logits_to_keep", "layer_type", "token_type_ids", "output_router_logits",
@@ -36,12 +36,12 @@ def attention_function(
     cache_plan: CachePlan | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """What transformers calls in each layer: `[1, heads, tokens, size]` in, `[1, tokens, heads, size]` out."""
+    """Called by transformers in each layer: takes `[1, heads, tokens, size]`, returns `[1, tokens, heads, size]`."""
     unknown = sorted(name for name, given in others.items() if given is not None and name not in HARMLESS)
     if unknown:
-        raise ModelRefusedError(f"{type(module).__name__} asks for {', '.join(unknown)}, which is not served")
+        raise ModelRefusedError(f"{type(module).__name__} requires {', '.join(unknown)}, which is not supported")
     if cache_plan is None:
-        raise ModelRefusedError(f"{type(module).__name__} does not pass keywords on to its attention")
+        raise ModelRefusedError(f"{type(module).__name__} does not pass keywords to its attention")
     layer = getattr(module, "layer_idx", None)
     if layer is None:
         raise ModelRefusedError(f"{type(module).__name__} has no layer_idx")
@@ -55,6 +55,6 @@ def attention_function(
 
 
 def register() -> None:
-    """Makes the attention known to transformers; models build no mask for it."""
+    """Registers the attention with transformers; models build no mask for it."""
     AttentionInterface.register(NAME, attention_function)
     AttentionMaskInterface.register(NAME, lambda *args, **keywords: None)

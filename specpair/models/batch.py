@@ -1,4 +1,4 @@
-"""What one forward pass computes, and what comes of it."""
+"""Input and output of one forward pass."""
 
 from dataclasses import dataclass
 from typing import NamedTuple, Self
@@ -14,16 +14,17 @@ class Batch:
     """Tokens of several sequences, packed into one row. Plain lists; the runner turns them into tensors."""
 
     segments: list[Segment]
-    """Whose tokens they are, one after the other."""
+    """The sequences' segments, in the order of their tokens."""
     token_ids: list[int]
     positions: list[int]
-    """Of every token within its sequence."""
+    """Position of each token in its sequence."""
     rows: list[int]
-    """Ascending indices of the tokens whose logits are wanted."""
+    """Ascending indices of the tokens whose logits are needed."""
     parents: list[int | None] | None = None
-    """For each token the index of the token before it; None after what the cache holds. None for chains throughout."""
+    """For each token the index of its parent, or None if it follows the cached tokens. None if all segments are
+    chains."""
     feature_layers: tuple[int, ...] = ()
-    """Decoder layers whose hidden states are wanted."""
+    """Decoder layers whose hidden states are requested."""
 
     @classmethod
     def of_chains(
@@ -33,7 +34,7 @@ class Batch:
         row_counts: list[int],
         feature_layers: tuple[int, ...] = (),
     ) -> Self:
-        """Every token follows the one before it; of each segment the last rows are wanted, as many as its count."""
+        """A batch in which each token follows the previous one; the rows are the last tokens of each segment."""
         return cls(
             segments=segments,
             token_ids=token_ids,
@@ -46,7 +47,7 @@ class Batch:
     def of_trees(
         cls, segments: list[Segment], token_ids: list[int], row_counts: list[int], parents: list[int | None]
     ) -> Self:
-        """The same where segments branch."""
+        """A batch in which segments may branch; the rows are the last tokens of each segment."""
         split = split_parents(segments, parents)
         return cls(
             segments=segments,
@@ -58,13 +59,13 @@ class Batch:
 
 
 class PassOutput(NamedTuple):
-    """What a forward pass says of its rows."""
+    """The output of a forward pass for its rows."""
 
     logits: Tensor
     """`[rows, vocabulary]` float32."""
     features: Tensor | None = None
     """`[layers, rows, hidden]` float32: hidden states after each layer of `feature_layers`, in their order, before any
-    final norm. None if none were asked for."""
+    final norm. None if not requested."""
 
 
 def last_rows(segments: list[Segment], row_counts: list[int]) -> list[int]:

@@ -1,4 +1,4 @@
-"""What `auto` means on a device: which one, in which type, with how many threads and tokens at once."""
+"""Defaults by device: device, dtype, threads, token budget and pass timeout."""
 
 from typing import Any
 
@@ -8,19 +8,19 @@ from specpair.errors import ModelRefusedError
 from specpair.models.fusible import ARCHITECTURES, computes_bfloat16
 
 SMALL_MODEL = 20_000_000
-"""Parameters below which one thread was the faster way, on two cores."""
+"""Below this number of parameters one thread was faster, measured on two cores."""
 CPU_TOKEN_BUDGET = 128
-"""A pass takes as long as it has tokens, and running outputs wait for the prompts of others: at 512 three times as
-long, for prompts that are read a fifth sooner."""
+"""The time of a pass grows with its tokens, and running outputs wait for prompts of others: with 512 three times as
+long, while prompts are read only a fifth sooner."""
 GPU_TOKEN_BUDGET = 512
 CPU_PASS_TIMEOUT = 120.0
-"""Seconds. A pass of a large model on few cores can take ten; on a machine that swaps, several times as long."""
+"""Seconds. A pass of a large model on few cores can take ten; on a swapping machine several times as long."""
 GPU_PASS_TIMEOUT = 30.0
-"""Seconds, of passes that take one at most, kernels that are loaded at their first use included."""
+"""Seconds. A pass takes one second at most, including kernels that are loaded at first use."""
 
 
 def choose_device(wanted: str) -> torch.device:
-    """The device of that name, `auto` being the first GPU, else the CPU. Raises ModelRefusedError."""
+    """The device of that name; `auto` is the first GPU, else the CPU. Raises ModelRefusedError."""
     if wanted == "auto":
         return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
     try:
@@ -33,9 +33,9 @@ def choose_device(wanted: str) -> torch.device:
 
 
 def choose_dtype(wanted: str, settings: Any, device: torch.device) -> torch.dtype:
-    """bf16 where the device computes it fast and the checkpoint is not wider; float32 else.
+    """The requested type. `auto` is bf16 if the device computes it fast and the checkpoint is not wider, else float32.
 
-    On a CPU the fused runner in float32, which reads 16 bits a weight, is the faster and the more exact one.
+    For models of the fused runner on a CPU it is float32: that reads 16 bits per weight, and is faster and more exact.
     """
     if wanted != "auto":
         return getattr(torch, wanted)
@@ -46,10 +46,10 @@ def choose_dtype(wanted: str, settings: Any, device: torch.device) -> torch.dtyp
 
 
 def choose_threads(wanted: int | None, parameter_count: int, device: torch.device) -> int:
-    """What is asked for, else one for a small model on a CPU and all cores for others.
+    """The requested number; by default one thread for a small model on a CPU, all cores for others.
 
-    A product of a small model ends before a second thread has begun, and idle OpenMP threads wait by spinning: on a
-    host that draft, target and coordinator share, they take the processor from whoever has the next move.
+    A product of a small model ends before a second thread starts. Idle OpenMP threads spin: on a host shared by draft,
+    target and coordinator they take processor time from the process whose turn is next.
     """
     if wanted is not None:
         return wanted
@@ -58,7 +58,7 @@ def choose_threads(wanted: int | None, parameter_count: int, device: torch.devic
 
 
 def choose_token_budget(wanted: int | None, device: torch.device) -> int:
-    """Tokens that a forward pass feeds, as `specpair.engine.scheduler` counts them."""
+    """Token budget of a forward pass, as `specpair.engine.scheduler` counts it."""
     if wanted is not None:
         return wanted
     return CPU_TOKEN_BUDGET if device.type == "cpu" else GPU_TOKEN_BUDGET

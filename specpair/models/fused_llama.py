@@ -1,12 +1,12 @@
-"""The Llama family in few and large operators: the same logits as transformers' modules, with less around the products.
+"""The Llama family with few, large operators: the same logits as transformers' modules, with less overhead.
 
-A forward pass of a small model in transformers is mostly Python and small operators. Here query, key and value are one
-product, gate and up another; the rotation is one complex multiplication in place; and weights are packed. For that the
-halves of each head, which are rotated against each other, are interleaved: queries and keys alike, so their products
-stay the same. Norms take in the powers of two by which packed weights are scaled.
+In transformers, a forward pass of a small model is mostly Python and small operators. Here query, key and value are one
+product, gate and up another; the rotary embedding is one complex multiplication in place; and weights are packed. For
+this, the two halves of each head, which are rotated together, are interleaved. Queries and keys are interleaved alike,
+so their products stay the same. Norm weights include the powers of two by which packed weights are scaled.
 
-A model in bf16 has its products and its attention in bf16. Residual, norms and logits are float32 all the same: that
-costs nothing, and logits rounded to eight bits have ties.
+A bf16 model computes products and attention in bf16. Residual, norms and logits are float32: that costs nothing, and
+logits rounded to eight bits would have ties.
 """
 
 import math
@@ -42,7 +42,7 @@ class Layer:
 
 
 class FusedLlama:
-    """A packed copy of a model; `model` itself is not kept. See `specpair.models.fusible`."""
+    """A packed copy of a model; it does not keep `model`. `specpair.models.fusible` says which models it supports."""
 
     def __init__(self, model: PreTrainedModel, facts: ModelFacts):
         inner: Any = model.model
@@ -68,7 +68,7 @@ class FusedLlama:
         plan: CachePlan,
         feature_layers: Sequence[int] = (),
     ) -> PassOutput:
-        """What is wanted of the tokens at the indices `rows`; token_ids and positions `[tokens]`."""
+        """The output for the tokens at the indices `rows`; token_ids and positions are `[tokens]`."""
         residual = self._embedding.index_select(0, token_ids).float()
         rotation = self._rotation.index_select(0, positions)[:, None]
         features: dict[int, Tensor] = {}
@@ -85,7 +85,7 @@ class FusedLlama:
         return PassOutput(logits, torch.stack([features[layer] for layer in feature_layers]) if features else None)
 
     def _attend(self, index: int, layer: Layer, residual: Tensor, rotation: Tensor, plan: CachePlan) -> Tensor:
-        """`[tokens, heads * size]`."""
+        """The attention output `[tokens, heads * size]`, before the output projection."""
         count = len(residual)
         normalised = self._normalise(residual, layer.attention_norm).to(self._dtype)
         projected = layer.query_key_value(normalised).float()
@@ -106,9 +106,9 @@ class FusedLlama:
         return F.silu(gate).mul_(up)
 
     def _normalise(self, x: Tensor, weight: Tensor) -> Tensor:
-        """Root-mean-square norm over the last dimension, in four operators where `rms_norm` has seven.
+        """Root-mean-square norm over the last dimension, with four operators where `rms_norm` has seven.
 
-        sqrt(mean + eps) is hypot(|x|, sqrt(size * eps)) / sqrt(size); the weights have the root of the size in them.
+        sqrt(mean + eps) is hypot(|x|, sqrt(size * eps)) / sqrt(size); the weights include the factor sqrt(size).
         """
         root = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
         return x.div(root.hypot_(self._eps_roots[x.size(-1)])).mul_(weight)
@@ -144,19 +144,19 @@ class FusedLlama:
         return None if norm is None else self._interleave(scaled_norm(norm, 1.0))
 
     def _interleave(self, weight: Tensor) -> Tensor:
-        """Row i of each head goes to 2 i, row i + size / 2 to 2 i + 1."""
+        """Moves row i of each head to 2 i, and row i + size / 2 to 2 i + 1."""
         halves = weight.detach().view(-1, 2, self._head_size // 2, *weight.shape[1:])
         return halves.transpose(1, 2).reshape(weight.shape)
 
 
 def scaled_norm(norm: Any, scale: float) -> Tensor:
-    """A norm's weight as `FusedLlama` multiplies by it, times `scale`."""
+    """A norm's weight in the form that `FusedLlama` uses, times `scale`."""
     weight: Tensor = norm.weight.detach().float()
     return weight * (math.sqrt(weight.numel()) * scale)
 
 
 def rotation_table(inner: Any, max_model_len: int) -> Tensor:
-    """`[positions, size / 2]` complex: what the rotary embedding multiplies each pair by."""
+    """`[positions, size / 2]` complex: the factors by which the rotary embedding multiplies each pair."""
     positions = torch.arange(max_model_len)[None]
     cosine, sine = inner.rotary_emb(torch.empty(0), positions)
     half = cosine.size(-1) // 2

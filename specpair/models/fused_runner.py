@@ -1,4 +1,4 @@
-"""The runner for models that `specpair.models.fused_llama` knows."""
+"""The runner for models that `specpair.models.fused_llama` supports."""
 
 import torch
 

@@ -1,4 +1,4 @@
-"""Which models `FusedLlama` computes."""
+"""Which models `FusedLlama` supports."""
 
 from typing import Any
 
@@ -10,16 +10,16 @@ LENGTH_DEPENDENT_ROPE = {"dynamic", "longrope"}
 
 
 def computes_bfloat16(device: torch.device) -> bool:
-    """Whether the device has units for it."""
+    """Whether the device computes bf16 in hardware."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported()
     return device.type == "cpu" and torch.cpu._is_avx512_bf16_supported()
 
 
 def is_fusible(model: PreTrainedModel) -> bool:
-    """Whether `FusedLlama` computes what this model does: its family, on a CPU, in float32 or in a bf16 that is fast.
+    """Whether `FusedLlama` supports this model: its family, on a CPU, in float32 or hardware bf16.
 
-    Biases of query, key and value are known, as Qwen2 has them; others are not.
+    Biases of query, key and value are supported, as in Qwen2; other biases are not.
     """
     if type(model).__name__ not in ARCHITECTURES:
         return False

@@ -1,4 +1,4 @@
-"""What each layer of a model caches and asks for, seen in a first forward pass."""
+"""Records in a first forward pass what each layer caches and needs."""
 
 import torch
 from torch import Tensor
@@ -10,7 +10,7 @@ from specpair.errors import ModelRefusedError
 
 
 class LayerRecorder(CachePlan):
-    """A plan without a cache, for one sequence from its first token on."""
+    """A plan without a cache, for one whole sequence."""
 
     def __init__(self) -> None:
         self.shapes: dict[int, LayerShape] = {}

@@ -1,4 +1,4 @@
-"""A model made ready to run: loaded, with its cache and its runner, and checked."""
+"""Loads a model, makes its cache and runner, and checks them."""
 
 import logging
 
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 def load_runner(config: EngineConfig) -> tuple[ModelFacts, Runner]:
-    """Model, cache and runner, with the last check before they may serve."""
+    """Loads model, cache and runner, and runs the last checks. Raises ModelRefusedError."""
     loaded = load(config)
     facts = loaded.facts
     torch.set_num_threads(choose_threads(config.threads, facts.parameter_count, facts.device))
@@ -46,14 +46,14 @@ def load_runner(config: EngineConfig) -> tuple[ModelFacts, Runner]:
 
 
 def choose_runner(config: EngineConfig, model: PreTrainedModel) -> type[PlainRunner | FusedRunner | AlignedRunner]:
-    """The way to run the model. Raises ModelRefusedError if it cannot be run in the way that is asked for."""
+    """The runner for the model. Raises ModelRefusedError if the requested runner does not support it."""
     if config.deterministic:
         return AlignedRunner
     if config.runner == "plain" or (config.runner == "auto" and not is_fusible(model)):
         return PlainRunner
     if not is_fusible(model):
         raise ModelRefusedError(
-            f"--runner is fused, but {type(model).__name__} in {model.dtype} on {model.device.type} is not known to it;"
-            " it knows Llama, Mistral, Qwen2 and Qwen3 on a CPU, in float32 or where there are units for it in bfloat16"
+            f"--runner fused does not support {type(model).__name__} in {model.dtype} on {model.device.type}; it"
+            " supports Llama, Mistral, Qwen2 and Qwen3 on a CPU, in float32, or in bfloat16 if the CPU has units for it"
         )
     return FusedRunner

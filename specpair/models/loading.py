@@ -1,8 +1,8 @@
-"""Loads a model that can be served correctly, and refuses every other by name.
+"""Loads models that can be served correctly, and refuses all others with a reason.
 
-Safetensors only, no remote code. What a rollback cannot undo (recurrent state) and what our attention would
-mask wrongly is found twice: by the configuration's own words, and by comparing a forward pass through our
-caches with the model's own (`specpair.models.self_check`).
+Safetensors only, no remote code. Models with state that cannot be rolled back (recurrent), or that our attention would
+mask wrongly, are detected twice: from the configuration, and by comparing a forward pass through our caches with the
+model's own (`specpair.models.self_check`).
 """
 
 import sys
@@ -34,7 +34,7 @@ class LoadedModel(NamedTuple):
 def load(config: EngineConfig) -> LoadedModel:
     """The model of `config`. Raises ModelRefusedError with the reason if it cannot be served."""
     register()
-    if not sys.stderr.isatty():  # a bar in a log is no line of it
+    if not sys.stderr.isatty():  # a progress bar would garble a log
         transformers_logging.disable_progress_bar()
     settings = read_settings(config.model)
     refuse_by_configuration(settings)
@@ -49,9 +49,7 @@ def load(config: EngineConfig) -> LoadedModel:
             attn_implementation=NAME,
         )
     except KeyError as error:
-        raise ModelRefusedError(
-            f"{settings.model_type} does not go through transformers' attention interface"
-        ) from error
+        raise ModelRefusedError(f"{settings.model_type} does not use transformers' attention interface") from error
     except (OSError, ValueError, ImportError) as error:
         raise ModelRefusedError(f"{config.model} cannot be loaded: {first_line(error)}") from error
     cast(torch.nn.Module, model).to(device).eval()
@@ -79,13 +77,13 @@ def read_settings(name: str) -> Any:
     try:
         return AutoConfig.from_pretrained(name, trust_remote_code=False)
     except (OSError, ValueError, KeyError) as error:
-        where = "is no model folder and no reachable Hugging Face id"
+        where = "is neither a model folder nor a reachable Hugging Face id"
         hint = where if not Path(name).exists() else "has no readable configuration"
         raise ModelRefusedError(f"{name} {hint}: {first_line(error)}") from error
 
 
 def record_layers(model: PreTrainedModel) -> LayerRecorder:
-    """What each attention layer caches and asks for, seen in a first forward pass."""
+    """Records in a first forward pass what each attention layer caches and needs."""
     kind = model.config.model_type
     if getattr(model, "_is_stateful", False):
         raise ModelRefusedError(f"{kind} keeps recurrent state, which cannot be rolled back")
@@ -118,7 +116,7 @@ def choose_length(wanted: int | None, settings: Any) -> int:
 
 
 def end_tokens(model: PreTrainedModel) -> list[int]:
-    """Tokens that end a text, by the generation config or else the model's."""
+    """Tokens that end a text, from the generation config, else from the model's."""
     generation = getattr(model, "generation_config", None)
     ids = getattr(generation, "eos_token_id", None)
     if ids is None:
@@ -127,7 +125,7 @@ def end_tokens(model: PreTrainedModel) -> list[int]:
 
 
 def read_tokenizer(name: str) -> TokenizerFiles | None:
-    """The tokenizer as files; None if the model has none in the `tokenizers` library's form."""
+    """The tokenizer as files; None if the model has no tokenizer of the `tokenizers` library."""
     try:
         tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
     except (OSError, ValueError, KeyError, ImportError, TypeError, AttributeError):

@@ -1,4 +1,4 @@
-"""The cache that goes with a model: which kind, and how many blocks."""
+"""Makes the cache for a model: its kind and number of blocks."""
 
 from specpair.caches.cache import KeyValueCache, blocks_for, token_bytes
 from specpair.caches.cache_memory import cache_bytes
@@ -16,7 +16,7 @@ def make_cache(config: EngineConfig, facts: ModelFacts) -> KeyValueCache:
     needed = blocks_for(facts.max_model_len, config.block_size)
     if config.num_blocks is not None and config.num_blocks < needed:
         raise ModelRefusedError(
-            f"--num-blocks is {config.num_blocks}, but one sequence of {facts.max_model_len} tokens takes {needed}"
+            f"--num-blocks is {config.num_blocks}, but one sequence of {facts.max_model_len} tokens needs {needed}"
         )
     block_count = config.num_blocks or choose_block_count(config, facts)
     cache = PagedCache if kind == "paged" else ContiguousCache
@@ -24,7 +24,7 @@ def make_cache(config: EngineConfig, facts: ModelFacts) -> KeyValueCache:
 
 
 def choose_block_count(config: EngineConfig, facts: ModelFacts) -> int:
-    """Blocks for every sequence at full length, or as many as the memory bears that the cache may take."""
+    """Blocks for all sequences at full length, or as many as fit into the memory for the cache."""
     per_block = config.block_size * token_bytes(facts.layers, facts.dtype)
     affordable = int(cache_bytes(facts.device, config.gpu_memory_utilization) // per_block)
     needed_by_one = blocks_for(facts.max_model_len, config.block_size)

@@ -1,4 +1,4 @@
-"""What the engine has to know about a model."""
+"""The facts about a model that the engine needs."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,7 +12,7 @@ from specpair.model_info import TokenizerFiles
 
 @dataclass(frozen=True, kw_only=True)
 class ModelFacts:
-    """Facts alone: the weights are with whoever runs the model."""
+    """Facts without the weights, which the runner holds."""
 
     name: str
     architecture: str
@@ -31,6 +31,6 @@ class ModelFacts:
 
     @property
     def display_name(self) -> str:
-        """The Hugging Face id, or the folder's name: paths are nobody else's business."""
+        """The Hugging Face id, or the folder's name without its path, which must not be shown to clients."""
         path = Path(self.name)
         return path.resolve().name if path.is_dir() else self.name

@@ -1,11 +1,11 @@
-"""Linear layers whose weights are laid out once for products with few rows, as verification and decoding have them.
+"""Linear layers with weights packed once for products with few rows, as in verification and decoding.
 
-On a CPU such a product is bound by reading the weights. FBGEMM's packed half-precision form reads 16 bits a weight
-and multiplies in float32, with kernels made for one to six rows. It is used where that loses nothing: checkpoints are
-mostly bfloat16, whose eight significant bits fit into half precision's eleven once a power of two has moved the weights
-into its range. Weights that do not fit keep their 32 bits in oneDNN's packed form.
+On a CPU such a product is bound by reading the weights. FBGEMM's packed half-precision form reads 16 bits per weight
+and multiplies in float32, with kernels for one to six rows. It is used if it loses no precision. Most checkpoints are
+bfloat16, whose eight significant bits fit into half precision's eleven after scaling the weights by a power of two into
+its range. Weights that do not fit keep their 32 bits in oneDNN's packed form.
 
-Products in bf16, of processors that have units for them, are oneDNN's.
+Products in bf16, on processors with units for it, use oneDNN.
 """
 
 import warnings
@@ -18,11 +18,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 LEAST_SHARED = 500_000
-"""Weights below which a second thread gains less than FBGEMM's shared product costs to begin with."""
+"""Below this number of weights a second thread gains less than the fixed cost of FBGEMM's shared product."""
 LEAST_REORDERED = 160_000
-"""Weights below which a plain product beat oneDNN's, which costs 20 microseconds to begin with."""
+"""Below this number of weights a plain product was faster than oneDNN's, which has a fixed cost of 20 microseconds."""
 HALF_EXPONENT = 15
-"""Half precision holds numbers below 2 to this."""
+"""Half precision holds numbers below 2 to this power."""
 
 Product: TypeAlias = Callable[[Tensor], Tensor]
 
@@ -31,11 +31,11 @@ Product: TypeAlias = Callable[[Tensor], Tensor]
 class PackedLinear:
     """`y = scale * (x W' + b)`, where scale is a power of two that the caller applies.
 
-    Whoever comes before (a norm's weight) or after (a residual sum) can take the scale in for nothing.
+    The operator before (a norm's weight) or after (a residual sum) can include the scale at no cost.
     """
 
     product: Product
-    """From `[rows, in]` to `[rows, out]`, both of the type of the weight, without the scale."""
+    """Maps `[rows, in]` to `[rows, out]`, both of the weight's type, without the scale."""
     scale: float
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -43,7 +43,7 @@ class PackedLinear:
 
 
 def pack(weight: Tensor, bias: Tensor | None = None) -> PackedLinear:
-    """The best form of `weight` `[out, in]`, float32 or bf16; with a bias the scale belongs to the input."""
+    """The best packed form of `weight` `[out, in]`, float32 or bf16; with a bias the scale belongs to the input."""
     if weight.dtype == torch.bfloat16:
         return PackedLinear(reordered(weight, bias), 1.0)
     exponent = HALF_EXPONENT - exponent_of(weight)
@@ -56,10 +56,10 @@ def pack(weight: Tensor, bias: Tensor | None = None) -> PackedLinear:
 
 
 def half_precision(weight: Tensor, bias: Tensor | None) -> Product:
-    """FBGEMM's product, by one thread or by all.
+    """FBGEMM's product, on one thread or on all.
 
-    Only the operator that takes the packed weights as an object shares the work among threads; its Python binding costs
-    15 microseconds a call. The function without that is marked as deprecated: where it is gone, the operator does.
+    Only the operator that takes the packed weights as an object uses several threads; its Python binding costs 15
+    microseconds per call. The faster single-threaded function is deprecated: if it is gone, the operator replaces it.
     """
     is_shared = torch.get_num_threads() > 1 and weight.numel() >= LEAST_SHARED
     if is_shared or not hasattr(torch, "fbgemm_linear_fp16_weight_fp32_activation"):
@@ -84,10 +84,10 @@ def reordered(weight: Tensor, bias: Tensor | None) -> Product:
 
 
 def exponent_of(weight: Tensor) -> int:
-    """The least e with every weight below 2 to the e, in size."""
+    """The smallest e such that the absolute value of every weight is below 2 to the e."""
     return int(torch.frexp(weight.abs().max()).exponent)
 
 
 def offers_half_precision() -> bool:
-    """Whether this build of torch has FBGEMM, which is so on x86."""
+    """Whether this build of torch has FBGEMM, as builds for x86 do."""
     return "fbgemm" in torch.backends.quantized.supported_engines

@@ -1,4 +1,4 @@
-"""A model of transformers, run on packed rows of tokens."""
+"""Runs a transformers model on packed rows of tokens."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -13,7 +13,7 @@ from specpair.models.batch import PassOutput
 
 
 class PackedModel:
-    """The model's own forward pass, with attention by the plan."""
+    """The model's own forward pass, with attention by a cache plan."""
 
     def __init__(self, model: PreTrainedModel):
         self._model = model
@@ -28,7 +28,7 @@ class PackedModel:
         plan: CachePlan,
         feature_layers: Sequence[int] = (),
     ) -> PassOutput:
-        """Logits, and features if asked for, of the tokens at the indices `rows`."""
+        """Logits, and features if requested, of the tokens at the indices `rows`."""
         wanted = self._tensor(rows)
         if not feature_layers:
             return PassOutput(self._logits(token_ids, positions, wanted, plan))
@@ -51,7 +51,7 @@ class PackedModel:
 
 
 def decoder_layers(model: PreTrainedModel) -> Sequence[nn.Module]:
-    """The model's layers, whatever it calls them: the outermost list of as many modules; none if there is no list."""
+    """The model's decoder layers, whatever their name: the outermost list with this many modules; empty if none."""
     count = model.config.get_text_config().num_hidden_layers
     lists = (module for module in model.modules() if isinstance(module, nn.ModuleList))
     return next((list(layers) for layers in lists if len(layers) == count), [])
@@ -59,7 +59,7 @@ def decoder_layers(model: PreTrainedModel) -> Sequence[nn.Module]:
 
 @contextmanager
 def recording(layers: Sequence[nn.Module], rows: Tensor) -> Iterator[dict[int, Tensor]]:
-    """Meanwhile what each layer gives for the tokens at the indices `rows`, by its index in `layers`.
+    """Inside the context, records what each layer gives for the tokens at `rows`, by the index in `layers`.
 
     `[rows, hidden]` float32, copied at once: a later layer may write over it, and the other tokens need not stay.
     """

@@ -1,4 +1,4 @@
-"""The runner for every model that transformers runs."""
+"""The runner for all models that transformers runs."""
 
 import torch
 
@@ -9,7 +9,7 @@ from specpair.models.packed_model import PackedModel
 
 
 class PlainRunner:
-    """Runs the model as transformers has it."""
+    """Runs the model with transformers' own code."""
 
     description = "run by transformers"
 

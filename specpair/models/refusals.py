@@ -1,4 +1,4 @@
-"""Models that cannot be served correctly, by what their configuration and their layers say of themselves."""
+"""Refuses models that cannot be served correctly, judging by their configuration and layers."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ RECURRENT_MARKS = ("mamba", "rwkv", "ssm", "linear_attention", "recurrent", "con
 
 
 def refuse_by_configuration(settings: Any) -> None:
-    """Raises ModelRefusedError for what the configuration itself says cannot be rolled back or masked."""
+    """Raises ModelRefusedError if the configuration says that the model cannot be rolled back or masked."""
     kind = settings.model_type
     if getattr(settings, "is_encoder_decoder", False):
         raise ModelRefusedError(f"{kind} is an encoder-decoder model; only decoder-only models are served")
@@ -26,7 +26,8 @@ def refuse_by_configuration(settings: Any) -> None:
 
 
 def refuse_batch_dependent_positions(settings: Any, max_model_len: int) -> None:
-    """LongRoPE takes its factors from the longest sequence in the batch, so others would change a request's text."""
+    """Raises ModelRefusedError for LongRoPE beyond its original length: its factors depend on the longest sequence in
+    the batch, so other requests would change a request's text."""
     text = settings.get_text_config()
     parameters = getattr(text, "rope_parameters", None) or {}
     by_layer_type = [value for value in parameters.values() if isinstance(value, dict)]
@@ -40,7 +41,8 @@ def refuse_batch_dependent_positions(settings: Any, max_model_len: int) -> None:
 
 
 def refuse_unmasked_windows(text: Any, variants: dict[int, Variant]) -> None:
-    """A layer declared as sliding must say so to its attention, or it would see too much."""
+    """Raises ModelRefusedError if a layer declared as sliding passes no window to its attention, or the reverse: it
+    would be masked wrongly."""
     for layer, declared in enumerate(getattr(text, "layer_types", None) or ()):
         if (declared == "sliding_attention") != (variants[layer].sliding_window is not None):
             raise ModelRefusedError(f"{text.model_type} layer {layer} is declared {declared} but masked otherwise")

@@ -1,4 +1,4 @@
-"""What the engine asks of whoever runs a model."""
+"""The interface of a model runner."""
 
 from typing import Protocol
 
@@ -9,11 +9,11 @@ from specpair.models.batch import Batch, PassOutput
 
 
 class Runner(Protocol):
-    """One model and its cache: everything that happens on the device, short of sampling. Device thread only."""
+    """One model and its cache: everything on the device except sampling. Device thread only."""
 
     cache: KeyValueCache
     device: torch.device
 
     def forward(self, batch: Batch) -> PassOutput:
-        """One pass. Raises NotSupportedError for trees that it does not run."""
+        """Runs one forward pass. Raises NotSupportedError for trees if the runner does not support them."""
         ...

@@ -1,8 +1,8 @@
-"""The last word on whether a model is served correctly: our forward pass against the model's own.
+"""The final check that a model is served correctly: compares our forward pass with the model's own.
 
-Run once at load. Two sequences are fed together in uneven chunks, one is rolled back and fed again; every
-logit must agree with a plain forward pass of transformers over the whole sequence. A deterministic model must
-also give the same bits when the sequences are fed alone and cut elsewhere.
+It runs once at load. Two sequences are fed together in uneven chunks; one is rolled back and fed again. Every logit
+must agree with a plain forward pass of transformers over the whole sequence. A deterministic model must also give the
+same bits when the sequences are fed alone and cut at other positions.
 """
 
 import torch
@@ -36,13 +36,13 @@ def check(loaded: LoadedModel, runner: Runner) -> None:
 
 
 def check_deterministic(loaded: LoadedModel, runner: Runner) -> None:
-    """Raises ModelRefusedError if a logit depends, in its last bit, on how the tokens were cut and batched."""
+    """Raises ModelRefusedError if any bit of a logit depends on how the tokens were cut and batched."""
     ids = random_tokens(loaded, runner)
     alone = torch.stack([fed_in_steps(runner, row) for row in ids.tolist()])
     if not torch.equal(chunked_logits(runner, ids), alone):
         raise ModelRefusedError(
-            f"{loaded.model.config.model_type}: logits depend on the other tokens of a forward pass even where all"
-            " shapes are fixed; it cannot be served with --deterministic"
+            f"{loaded.model.config.model_type}: logits depend on the other tokens of a forward pass even with fixed"
+            " shapes; it cannot be served with --deterministic"
         )
 
 
@@ -51,13 +51,13 @@ def random_tokens(loaded: LoadedModel, runner: Runner) -> Tensor:
     cache = runner.cache
     length = min(LENGTH, loaded.facts.max_model_len, cache.block_count // 2 * cache.block_size)
     if length < LEAST_LENGTH:
-        raise ModelRefusedError(f"a cache of {cache.block_count} blocks is too small to check the model in")
+        raise ModelRefusedError(f"a cache of {cache.block_count} blocks is too small for the check of the model")
     return torch.randint(loaded.facts.vocab_size, (2, length), generator=torch.Generator().manual_seed(0))
 
 
 @torch.inference_mode()
 def plain_logits(loaded: LoadedModel, ids: Tensor) -> Tensor:
-    """`[length, vocabulary]` by the library's own eager attention and masks."""
+    """`[length, vocabulary]`, computed with transformers' own eager attention and masks."""
     loaded.model.set_attn_implementation("eager")
     try:
         output = loaded.model(input_ids=ids[None].to(loaded.facts.device), use_cache=False)
@@ -67,7 +67,7 @@ def plain_logits(loaded: LoadedModel, ids: Tensor) -> Tensor:
 
 
 def chunked_logits(runner: Runner, ids: Tensor) -> Tensor:
-    """`[2, length, vocabulary]` in uneven chunks of both sequences, with a rollback in between."""
+    """`[2, length, vocabulary]`, computed in uneven chunks of both sequences, with a rollback in between."""
     rows: list[list[int]] = ids.tolist()
     holdings = [runner.cache.open([]) for _ in rows]
     try:
@@ -83,7 +83,7 @@ def chunked_logits(runner: Runner, ids: Tensor) -> Tensor:
 
 
 def fed_in_steps(runner: Runner, token_ids: list[int]) -> Tensor:
-    """`[length, vocabulary]`, fed alone, a few tokens at a time."""
+    """`[length, vocabulary]` of a sequence fed alone, a few tokens at a time."""
     holding = runner.cache.open([])
     try:
         steps = [token_ids[start : start + STEP] for start in range(0, len(token_ids), STEP)]
@@ -93,7 +93,7 @@ def fed_in_steps(runner: Runner, token_ids: list[int]) -> Tensor:
 
 
 def run_chunks(runner: Runner, holdings: list[Holding], chunks: list[list[int]]) -> list[Tensor]:
-    """Feeds a chunk of each sequence in one forward pass; the logits of each, `[chunk, vocabulary]`."""
+    """Feeds a chunk of each sequence in one forward pass. Returns the logits of each, `[chunk, vocabulary]`."""
     segments = []
     for holding, chunk in zip(holdings, chunks, strict=True):
         segments.append(Segment(holding, holding.length, len(chunk)))

@@ -1,4 +1,4 @@
-"""Addresses as text."""
+"""Formats addresses."""
 
 
 def join_address(host: str, port: int) -> str:

@@ -1,7 +1,8 @@
-"""From bytes to messages: what is too large, too many or no message at all is refused before it costs anything.
+"""Decodes messages, and refuses those that are too large, hold too many calls or cannot be read.
 
-gRPC reads a message before it asks any handler, on the event loop, and answers what cannot be read with UNKNOWN and the
-text of the exception, which names classes. So here it is read as a mark, and refused as any other bad input.
+gRPC decodes a message on the event loop, before any handler runs. If that fails, gRPC answers UNKNOWN with the text of
+the exception, which names classes. So an unreadable message is decoded as an Unreadable, and refused like other bad
+input.
 """
 
 from collections.abc import Callable
@@ -12,22 +13,22 @@ from specpair.errors import InvalidFieldError
 from specpair.rpc.sizes import DISTRIBUTION_METHODS, MAX_MESSAGE_BYTES, MAX_PLAIN_BYTES, MAX_TOGETHER_CALLS
 
 SMALL_BYTES = 16 * 1024
-"""Up to this size nobody counts: there is not room for many fields, and most messages are as small."""
+"""Messages up to this size are not counted: they cannot hold many fields, and most messages are this small."""
 
 Deserializer = Callable[[bytes], Any]
 
 
 @dataclass(frozen=True)
 class Unreadable:
-    """In the place of a message."""
+    """Takes the place of a message that cannot be read."""
 
     problem: str
     limit: int | None = None
 
 
 def lenient(deserialize: Deserializer | None, method: str) -> Deserializer | None:
-    """Reads as `deserialize` does, and gives an Unreadable where that fails or the message is larger than those of
-    `/package.Service/Method` may be. None leaves the bytes as they are."""
+    """Wraps `deserialize`: gives an Unreadable if it fails, or if the message is too large for the method
+    `/package.Service/Method`. None leaves the bytes as they are."""
     if deserialize is None:
         return None
     most = MAX_MESSAGE_BYTES if method in DISTRIBUTION_METHODS else MAX_PLAIN_BYTES
@@ -37,14 +38,14 @@ def lenient(deserialize: Deserializer | None, method: str) -> Deserializer | Non
             return Unreadable(f"has {len(data)} bytes; at most {most} are read", most)
         try:
             return deserialize(data)
-        except Exception:  # DecodeError, and whatever else the bytes of a stranger provoke
-            return Unreadable("is no message of the type that this method takes")
+        except Exception:  # DecodeError, or anything else that bad bytes cause
+            return Unreadable("is not a message of the type that this method takes")
 
     return read
 
 
 def lenient_calls(deserialize: Deserializer | None, method: str) -> Deserializer | None:
-    """As `lenient`, for messages of several calls."""
+    """Like `lenient`, for messages of several calls."""
     read = lenient(deserialize, method)
     if read is None:
         return None
@@ -58,7 +59,7 @@ def lenient_calls(deserialize: Deserializer | None, method: str) -> Deserializer
 
 
 def strict_answers(deserialize: Deserializer) -> Deserializer:
-    """Reads a message of several answers. Raises ValueError for too many."""
+    """Wraps `deserialize` for messages of several answers. Raises ValueError for too many answers."""
 
     def read(data: bytes) -> Any:
         if has_more_fields(data, MAX_TOGETHER_CALLS):
@@ -69,7 +70,7 @@ def strict_answers(deserialize: Deserializer) -> Deserializer:
 
 
 def readable(message: Any) -> Any:
-    """The message. Raises InvalidFieldError for one that could not be read."""
+    """Returns the message. Raises InvalidFieldError for an Unreadable."""
     if isinstance(message, Unreadable):
         limit = {} if message.limit is None else {"limit": message.limit}
         raise InvalidFieldError("request", message.problem, **limit)
@@ -77,10 +78,10 @@ def readable(message: Any) -> Any:
 
 
 def has_more_fields(data: bytes, most: int) -> bool:
-    """Whether a message has more than `most` fields at its top level, without reading what is in them.
+    """Whether a message has more than `most` fields at its top level, without decoding them.
 
-    An empty call takes two bytes, and the message made of it sixty: 60 MiB of them took 10 s and 2 GiB. Of a small
-    message, and of bytes that are none, nobody knows; groups, which no message of ours has, are too many.
+    An empty call is two bytes on the wire and sixty once decoded: 60 MiB of them took 10 s and 2 GiB. False for small
+    messages and for bytes that are not a message. True for groups, which none of our messages has.
     """
     if len(data) <= SMALL_BYTES:
         return False
@@ -107,7 +108,7 @@ def has_more_fields(data: bytes, most: int) -> bool:
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:
-    """A number and where it ends. Raises IndexError where the bytes end first."""
+    """A number and the position after it. Raises IndexError if the bytes end first."""
     value = shift = 0
     while shift < 70:
         byte = data[position]

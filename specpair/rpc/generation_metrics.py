@@ -1,4 +1,4 @@
-"""The numbers of an output, or of several together, as JSON: the counts are named as vLLM names them."""
+"""The metrics of one output, or of several together, as JSON. Counts have vLLM's names."""
 
 from collections.abc import Iterable, Sequence
 
@@ -18,7 +18,7 @@ ADDED = (
 
 
 def generation_metrics(summary: pb.GenerationSummary) -> dict[str, object]:
-    """Times, speed, and what speculation did."""
+    """Times, speed, and counts of speculative decoding."""
     return {
         "time_to_first_token_us": summary.time_to_first_token_us,
         "total_time_us": summary.total_time_us,
@@ -28,7 +28,7 @@ def generation_metrics(summary: pb.GenerationSummary) -> dict[str, object]:
 
 
 def tokens_per_second(summary: pb.GenerationSummary) -> float:
-    """Output tokens over the whole time of the request; 0 for a request that took none."""
+    """Output tokens over the total time of the request; 0 for a request that took no time."""
     return summary.completion_token_count / summary.total_time_us * 1e6 if summary.total_time_us else 0.0
 
 
@@ -55,7 +55,8 @@ def _speculative_decoding(speculation: pb.SpeculationSummary) -> dict[str, objec
 
 
 def total(summaries: Sequence[pb.GenerationSummary]) -> pb.GenerationSummary:
-    """One summary of several: counts and times of work add up, the clock goes from arrival to the last end."""
+    """Combines summaries: counts and work times add up; the total time is the longest, that to the first token the
+    shortest."""
     if len(summaries) == 1:
         return summaries[0]
     sums = pb.GenerationSummary()

@@ -1,6 +1,6 @@
-"""Proto messages to plain data and back.
+"""Converts proto messages to plain data and back.
 
-What a message leaves out gets its default here; what it holds out of range raises InvalidFieldError.
+Absent fields get their defaults here. Values outside their limits raise InvalidFieldError.
 """
 
 import hashlib
@@ -52,8 +52,8 @@ MAX_SEQUENCE_ID_LENGTH = 128
 
 
 def sampling_from_proto(message: sampling_pb2.SamplingOptions) -> SamplingOptions:
-    """The options; the defaults of SamplingOptions where a field is absent. Raises InvalidFieldError."""
-    for name, limit in TOKEN_LIST_LIMITS.items():  # before they are copied, which takes its time for millions
+    """The options; absent fields get the defaults of SamplingOptions. Raises InvalidFieldError."""
+    for name, limit in TOKEN_LIST_LIMITS.items():  # before the copy, because copying millions of tokens is slow
         check_count(f"sampling.{name}", len(getattr(message, name)), limit)
     given: dict[str, Any] = {name: getattr(message, name) for name in _SINGLE_OPTIONS if message.HasField(name)}
     given |= {name: tuple(getattr(message, name)) for name in TOKEN_LIST_LIMITS}
@@ -67,7 +67,7 @@ def sampling_to_proto(options: SamplingOptions) -> sampling_pb2.SamplingOptions:
 
 
 def sequence_options_from_proto(message: sequence_service_pb2.OpenSequenceRequest) -> SequenceOptions:
-    """What the request fixes for the sequence. Raises InvalidFieldError."""
+    """The options that the request sets for the sequence. Raises InvalidFieldError."""
     optional = ("vocab_size", "lenience", "logprobs")
     return SequenceOptions(
         sampling=sampling_from_proto(message.sampling),
@@ -97,11 +97,11 @@ def open_request(
 
 
 def rule_from_proto(number: int) -> Rule:
-    """The rule; block if unspecified. Raises InvalidFieldError for a number that this version does not know."""
+    """The rule; block if unspecified. Raises InvalidFieldError for an unknown number."""
     try:
         return _RULES[number]
     except KeyError:
-        raise InvalidFieldError("rule", f"{number} is no AcceptanceRule") from None
+        raise InvalidFieldError("rule", f"{number} is not an AcceptanceRule") from None
 
 
 def rule_to_proto(rule: Rule) -> sampling_pb2.AcceptanceRule:
@@ -109,11 +109,11 @@ def rule_to_proto(rule: Rule) -> sampling_pb2.AcceptanceRule:
 
 
 def encoding_from_proto(number: int) -> Encoding:
-    """The encoding; sparse if unspecified. Raises InvalidFieldError for a number that this version does not know."""
+    """The encoding; sparse if unspecified. Raises InvalidFieldError for an unknown number."""
     try:
         return _ENCODINGS[number]
     except KeyError:
-        raise InvalidFieldError("encoding", f"{number} is no DistributionEncoding") from None
+        raise InvalidFieldError("encoding", f"{number} is not a DistributionEncoding") from None
 
 
 def encoding_to_proto(encoding: Encoding) -> sampling_pb2.DistributionEncoding:
@@ -121,13 +121,13 @@ def encoding_to_proto(encoding: Encoding) -> sampling_pb2.DistributionEncoding:
 
 
 def drafter_from_proto(number: int) -> Drafter | None:
-    """The drafter; None if unspecified. Raises InvalidFieldError for a number that this version does not know."""
+    """The drafter; None if unspecified. Raises InvalidFieldError for an unknown number."""
     if number == drafter_pb2.DRAFTER_UNSPECIFIED:
         return None
     try:
         return _DRAFTERS[number]
     except KeyError:
-        raise InvalidFieldError("drafter", f"{number} is no Drafter") from None
+        raise InvalidFieldError("drafter", f"{number} is not a Drafter") from None
 
 
 def drafter_to_proto(drafter: Drafter | None) -> drafter_pb2.Drafter:
@@ -148,12 +148,12 @@ def model_info_to_proto(info: ModelInfo) -> sequence_service_pb2.GetModelInfoRes
 
 
 def body_of(request: Message) -> bytes:
-    """What a repeated call is recognised by: 32 bytes, as the message itself may have megabytes."""
+    """A digest that identifies a repeated call: 32 bytes, while the message may have megabytes."""
     return hashlib.sha256(request.SerializeToString(deterministic=True)).digest()
 
 
 def check_sequence_id(field: str, value: str) -> str:
-    """The id, or InvalidFieldError unless it is 1 to 128 printable characters."""
+    """Returns the id. Raises InvalidFieldError unless it is 1 to 128 printable characters."""
     if not 1 <= len(value) <= MAX_SEQUENCE_ID_LENGTH or not value.isprintable():
         raise InvalidFieldError(
             field, f"must be 1 to {MAX_SEQUENCE_ID_LENGTH} printable characters", limit=MAX_SEQUENCE_ID_LENGTH

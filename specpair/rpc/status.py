@@ -1,7 +1,7 @@
-"""Errors to gRPC statuses and back: the one table, used by unary calls and by streams alike.
+"""Converts errors to gRPC statuses and back, with one table for unary calls and streams.
 
-A status carries a google.rpc.ErrorInfo with the error's reason, so the caller's side raises the class that
-the service raised. What is not in the table never leaves the process with its text.
+A status carries a google.rpc.ErrorInfo with the error's reason, so the client raises the same class as the service.
+The text of an error that is not in the table never leaves the process.
 """
 
 from collections.abc import Iterator
@@ -23,9 +23,9 @@ DOMAIN = "specpair"
 STATUS_DETAILS_KEY = "grpc-status-details-bin"
 REASON_PREFIX = "ERROR_REASON_"
 TRANSPORT_CODE = "code"
-"""Key in the metadata of an error that is gRPC's own, not the peer's."""
+"""Key in the metadata of an error that comes from gRPC itself, not from the peer."""
 
-# Where two classes share a reason, the caller's side raises the first.
+# If two classes share a reason, the client raises the first.
 STATUS_CODES: dict[type[SpecpairError], grpc.StatusCode] = {
     errors.InvalidFieldError: grpc.StatusCode.INVALID_ARGUMENT,
     errors.PromptTooLongError: grpc.StatusCode.INVALID_ARGUMENT,
@@ -51,7 +51,7 @@ STATUS_CODES: dict[type[SpecpairError], grpc.StatusCode] = {
 
 _CLASSES: dict[str, type[SpecpairError]] = {cls.reason: cls for cls in reversed(STATUS_CODES)}
 
-# Statuses that gRPC itself gives, or somebody on the way, without an ErrorInfo.
+# Statuses without an ErrorInfo, from gRPC itself or from a proxy.
 _TRANSPORT_CLASSES: dict[grpc.StatusCode, type[SpecpairError]] = {
     grpc.StatusCode.UNAVAILABLE: errors.PeerUnavailableError,
     grpc.StatusCode.DEADLINE_EXCEEDED: errors.PeerUnavailableError,
@@ -69,17 +69,17 @@ take at most 8 or 16 KiB of those."""
 
 
 def internal_error() -> SpecpairError:
-    """What a caller gets to see of an error that nobody foresaw."""
+    """The error that a client sees in place of an unexpected one."""
     return SpecpairError("internal error")
 
 
 def status_code(error: SpecpairError) -> grpc.StatusCode:
-    """The status of an error: of its class, or of the nearest base in the table."""
+    """The status of the error's class, or of its nearest base in the table."""
     return next(STATUS_CODES[cls] for cls in type(error).__mro__ if cls in STATUS_CODES)
 
 
 def outward(error: SpecpairError) -> SpecpairError:
-    """The error as those outside may read it: what gRPC says of the way to a peer names hosts, and is for the log."""
+    """The error as clients may see it. gRPC's text on a connection to a peer names hosts, so it stays in the log."""
     if TRANSPORT_CODE in error.metadata:
         return _rebuild(type(error), "a service behind this one could not be reached", {})
     if len(error.message) > MOST_MESSAGE_CHARACTERS:
@@ -94,7 +94,7 @@ def _shortened(error: SpecpairError) -> SpecpairError:
 
 
 def rich_status(error: SpecpairError) -> status_pb2.Status:
-    """The status with an ErrorInfo, and a RetryInfo where another try may succeed."""
+    """The status with an ErrorInfo, and a RetryInfo if a retry may succeed."""
     error = outward(error)
     status = status_pb2.Status(code=status_code(error).value[0], message=error.message)
     info = error_details_pb2.ErrorInfo(reason=error.reason, domain=DOMAIN, metadata=error.metadata)
@@ -108,13 +108,13 @@ def rich_status(error: SpecpairError) -> status_pb2.Status:
 
 async def abort(context: grpc.aio.ServicerContext, status: status_pb2.Status) -> NoReturn:
     """Ends a call with a status and its details."""
-    # Part of grpc.aio's context, missing from the published stubs.
+    # Part of grpc.aio's context, but missing from the published stubs.
     await context.abort_with_status(rpc_status.to_status(status))  # pyright: ignore[reportAttributeAccessIssue]
     raise AssertionError("abort_with_status raises")
 
 
 def error_from_rpc(error: grpc.aio.AioRpcError) -> SpecpairError:
-    """What a peer's status means: the error that the peer raised, or what gRPC says about the way to it."""
+    """The error of a peer's status: the one that the peer raised, or gRPC's own about the connection."""
     info, retry = error_details_pb2.ErrorInfo(), error_details_pb2.RetryInfo()
     _read_details(error, info, retry)
     message = error.details() or ""
@@ -130,7 +130,7 @@ def error_from_rpc(error: grpc.aio.AioRpcError) -> SpecpairError:
 
 @contextmanager
 def peer_errors() -> Iterator[None]:
-    """Turns the gRPC errors of the calls inside into the errors that they stand for."""
+    """Converts gRPC errors of the calls inside the context to SpecpairErrors."""
     try:
         yield
     except grpc.aio.AioRpcError as error:
@@ -138,7 +138,7 @@ def peer_errors() -> Iterator[None]:
 
 
 def stream_error(error: SpecpairError) -> stream_error_pb2.StreamError:
-    """The error as a call on a stream reports it."""
+    """The error as the answer to a call on a stream."""
     error = outward(error)
     return stream_error_pb2.StreamError(
         code=status_code(error).value[0],
@@ -149,14 +149,14 @@ def stream_error(error: SpecpairError) -> stream_error_pb2.StreamError:
 
 
 def error_from_stream(error: stream_error_pb2.StreamError) -> SpecpairError:
-    """The error that the peer raised; a SpecpairError for a reason that this version does not know."""
+    """The error that the peer raised; a SpecpairError for an unknown reason."""
     value = error_reason_pb2.DESCRIPTOR.enum_types_by_name["ErrorReason"].values_by_number.get(error.reason)
     reason = value.name.removeprefix(REASON_PREFIX) if value is not None else ""
     return _rebuild(_CLASSES.get(reason, SpecpairError), error.message, dict(error.metadata))
 
 
 def _rebuild(cls: type[SpecpairError], message: str, metadata: dict[str, str]) -> SpecpairError:
-    """An error of the class as it was elsewhere; the class's own __init__ would compose another message."""
+    """An error of the class with the given message; the class's own __init__ would compose another message."""
     error = cls.__new__(cls)
     SpecpairError.__init__(error, message)
     error.metadata = metadata
@@ -164,7 +164,7 @@ def _rebuild(cls: type[SpecpairError], message: str, metadata: dict[str, str]) -
 
 
 def _read_details(error: grpc.aio.AioRpcError, *kinds: Message) -> None:
-    """Fills in what the details of a status have of these kinds; what cannot be read is passed over."""
+    """Fills `kinds` from the details of a status; unreadable details are ignored."""
     for key, value in error.trailing_metadata() or ():
         if key == STATUS_DETAILS_KEY and isinstance(value, bytes):
             with suppress(DecodeError):

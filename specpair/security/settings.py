@@ -17,7 +17,7 @@ class TlsFiles:
     """PEM files of one side of TLS. Raises InvalidFieldError for a key without a certificate, or the reverse."""
 
     cert: str | None = None
-    """The certificate to show, with its chain."""
+    """This side's certificate, with its chain."""
     key: str | None = None
     """Its private key, without a password."""
     ca: str | None = None
@@ -102,7 +102,7 @@ class ChannelSecurity:
             key=Flag("Private key of that certificate (PEM, without a password).", SECURITY, metavar=FILE),
         ),
     ] = None
-    """None speaks plain text; a `ca` of None is `system`."""
+    """None uses plain text; a `ca` of None is `system`."""
     server_name: Annotated[
         str | None,
         Flag(
@@ -113,7 +113,7 @@ class ChannelSecurity:
         ),
     ] = None
     token: str | None = field(default=None, repr=False)
-    """The bearer token to show."""
+    """The bearer token to send."""
     token_file: Annotated[
         str | None,
         Flag(
@@ -126,9 +126,9 @@ class ChannelSecurity:
 
     def __post_init__(self) -> None:
         if self.token is not None and self.token_file is not None:
-            raise InvalidFieldError("token_file", "is given, and so is a token; one of them is enough")
+            raise InvalidFieldError("token_file", "is given together with a token; give only one of them")
         if self.server_name is not None and self.tls is None:
-            raise InvalidFieldError("tls_name", "is given, but nothing of TLS")
+            raise InvalidFieldError("tls_name", "is given without TLS")
 
     @property
     def has_no_token(self) -> bool:

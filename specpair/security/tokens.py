@@ -1,7 +1,7 @@
-"""Bearer tokens: the file of those that a service knows, and the one that a client shows.
+"""Bearer tokens: the tokens file of a server, and the token of a client.
 
-A line of the file is `name:token` or, so that the file is no secret, `name:sha256:` and the digest of the token in hex.
-Empty lines and those that begin with # are skipped. A name may have several tokens: that is how one is replaced.
+A line of the file is `name:token` or, to keep the secret out of the file, `name:sha256:` and the token's digest in hex.
+Empty lines and lines that begin with # are skipped. A name may have several tokens, so that one can be replaced.
 """
 
 import hashlib
@@ -14,12 +14,12 @@ from specpair.security.settings import ChannelSecurity
 from specpair.security.watched_files import WatchedFiles, read_secret_file
 
 MIN_TOKEN_LENGTH = 16
-"""Digests are plain SHA-256: what can be guessed from a list of words would be found from its digest."""
+"""Digests are plain SHA-256, so a token that can be guessed from a word list could be found from its digest."""
 MAX_TOKEN_LENGTH = 4096
 MAX_NAME_LENGTH = 64
 DIGEST_PREFIX = "sha256:"
 AUTHORIZATION = "authorization"
-"""Key of the metadata, and name of the header."""
+"""Key in the gRPC metadata, and name of the HTTP header."""
 SCHEME = "bearer"
 
 logger = logging.getLogger(__name__)
@@ -38,7 +38,7 @@ class TokenTable:
     def name_of(self, token: str) -> str:
         """The client that has this token. Raises UnauthenticatedError.
 
-        How long it takes says nothing of the tokens: digests are compared, all of them, each in constant time.
+        The time it takes reveals nothing about the tokens: it compares all digests, each in constant time.
         """
         digest = digest_of(token)
         names = [name for known, name in self._names_by_digest.items() if hmac.compare_digest(known, digest)]
@@ -50,8 +50,8 @@ class TokenTable:
 class KnownTokens:
     """The tokens of a file, which may change.
 
-    A file that gets empty lets nobody in: whoever empties it wants that, and to keep the tokens instead would keep a
-    door open that somebody closed. At the start, where it can only be a mistake, it is one.
+    A file that becomes empty revokes all tokens: an operator who empties it means that. At the start an empty file is
+    an error, because it can only be a mistake.
     """
 
     def __init__(self, path: str):
@@ -62,11 +62,11 @@ class KnownTokens:
 
     @property
     def table(self) -> TokenTable:
-        """As the file has it now; the same object until that changes."""
+        """The current tokens of the file; the same object until the file changes."""
         return self._watched.current()
 
     def client_of(self, authorization: str | None) -> str:
-        """The name of the client that sent this header, None for none. Raises UnauthenticatedError."""
+        """The name of the client that sent this header (None: no header). Raises UnauthenticatedError."""
         scheme, _, token = (authorization or "").partition(" ")
         if scheme.lower() != SCHEME:
             raise UnauthenticatedError
@@ -78,11 +78,11 @@ def digest_of(token: str) -> bytes:
 
 
 def read_tokens(path: str) -> TokenTable:
-    """Raises InvalidFieldError, which names the line and not what is in it."""
+    """Reads a tokens file. Raises InvalidFieldError, which names the line but not its content."""
     try:
         text = read_secret_file("tokens_file", path).decode()
     except UnicodeDecodeError:
-        raise InvalidFieldError("tokens_file", f"{path} is no text in UTF-8") from None
+        raise InvalidFieldError("tokens_file", f"{path} is not UTF-8 text") from None
     try:
         return parse_tokens(text.splitlines())
     except ValueError as error:
@@ -90,15 +90,15 @@ def read_tokens(path: str) -> TokenTable:
 
 
 def _read_again(path: str) -> TokenTable:
-    """Raises InvalidFieldError."""
+    """Reads a changed tokens file. Raises InvalidFieldError."""
     table = read_tokens(path)
     if table.is_empty:
-        logger.warning("%s holds no token any more: nobody is let in", path)
+        logger.warning("%s holds no token any more: all clients are refused", path)
     return table
 
 
 def parse_tokens(lines: Iterable[str]) -> TokenTable:
-    """Raises ValueError."""
+    """Parses the lines of a tokens file. Raises ValueError."""
     names: dict[bytes, str] = {}
     for number, line in enumerate(map(str.strip, lines), start=1):
         if not line or line.startswith("#"):
@@ -127,12 +127,12 @@ def _parse_digest(text: str) -> bytes:
     except ValueError:
         digest = b""
     if len(digest) != hashlib.sha256().digest_size:
-        raise ValueError("must have the 64 hexadecimal digits of a SHA-256 digest behind sha256:")
+        raise ValueError("must have the 64 hexadecimal digits of a SHA-256 digest after sha256:")
     return digest
 
 
 def checked_token(token: str) -> str:
-    """The token. Raises ValueError for one that could be guessed or not be sent."""
+    """Returns the token. Raises ValueError for a token that could be guessed or cannot be sent."""
     if not MIN_TOKEN_LENGTH <= len(token) <= MAX_TOKEN_LENGTH:
         raise ValueError(f"must have a token of {MIN_TOKEN_LENGTH} to {MAX_TOKEN_LENGTH} characters")
     if not token.isascii() or not token.isprintable() or " " in token:
@@ -141,7 +141,7 @@ def checked_token(token: str) -> str:
 
 
 def read_token(path: str) -> str:
-    """The one token that a file holds. Raises InvalidFieldError."""
+    """The token in a file that holds exactly one. Raises InvalidFieldError."""
     text = read_secret_file("token_file", path).decode("ascii", errors="replace").strip()
     try:
         return checked_token(text)
@@ -150,7 +150,7 @@ def read_token(path: str) -> str:
 
 
 def token_of(security: ChannelSecurity) -> str | None:
-    """The token to show, as the file has it now; None for none. Raises InvalidFieldError."""
+    """The token to send, with the file's current content; None if there is none. Raises InvalidFieldError."""
     if security.token_file is not None:
         return read_token(security.token_file)
     try:
@@ -160,5 +160,5 @@ def token_of(security: ChannelSecurity) -> str | None:
 
 
 def bearer(token: str) -> str:
-    """The header's value."""
+    """The value of the authorization header."""
     return f"Bearer {token}"

@@ -1,4 +1,4 @@
-"""What is made from files, and made again when they change: certificates and tokens are replaced while services run."""
+"""Reloads values from files when the files change: certificates and tokens are replaced while services run."""
 
 import logging
 import os
@@ -15,14 +15,14 @@ Stamp = tuple[tuple[int, int, int] | None, ...]
 
 
 class WatchedFiles(Generic[Value]):
-    """A value and the files that it is made from. May be asked from any thread.
+    """A value and the files that it is loaded from. Thread-safe.
 
-    Files are looked at when the value is asked for: a stat takes microseconds, and nothing has to run in between. Where
-    what changed cannot be used, as while a key is there and its certificate is not, the value before it goes on.
+    Files are checked each time the value is read: a stat takes microseconds, and no background task is needed. If the
+    changed files are unusable, such as a new key whose certificate is not there yet, the previous value stays.
     """
 
     def __init__(self, paths: Sequence[str], load: Callable[[], Value]):
-        """`load` raises InvalidFieldError for files that cannot be used, and so does this."""
+        """Loads the value. `load` raises InvalidFieldError for unusable files, and so does this."""
         self._paths = paths
         self._load = load
         self._lock = threading.Lock()
@@ -30,11 +30,11 @@ class WatchedFiles(Generic[Value]):
         self._value = load()
 
     def current(self) -> Value:
-        """The value of the files as they are; the same object until they change."""
+        """The value for the current files; the same object until they change."""
         with self._lock:
             stamp = self._look()
             if stamp != self._stamp:
-                self._stamp = stamp  # from before it is read: a change meanwhile is seen the next time
+                self._stamp = stamp  # taken before reading, so that a later change is noticed next time
                 self._read_again()
             return self._value
 
@@ -42,16 +42,16 @@ class WatchedFiles(Generic[Value]):
         try:
             self._value = self._load()
         except InvalidFieldError as error:
-            logger.error("a changed file is not used, what it held before stays: %s", error.message)
+            logger.error("a changed file is unusable, keeping its previous content: %s", error.message)
         else:
-            logger.info("read again: %s", ", ".join(self._paths))
+            logger.info("reloaded: %s", ", ".join(self._paths))
 
     def _look(self) -> Stamp:
         return tuple(_stamp(path) for path in self._paths)
 
 
 def _stamp(path: str) -> tuple[int, int, int] | None:
-    """Changes with the file, and when another one takes its place; None without a file."""
+    """Identifies a version of the file, or of a file that replaced it; None without a file."""
     try:
         status = os.stat(path)
     except OSError:
@@ -60,7 +60,7 @@ def _stamp(path: str) -> tuple[int, int, int] | None:
 
 
 def read_secret_file(field: str, path: str) -> bytes:
-    """The bytes of a file. Raises InvalidFieldError, which names the file and nothing of what is in it."""
+    """The bytes of a file. Raises InvalidFieldError, which names the file but not its content."""
     try:
         with open(path, "rb") as file:
             return file.read()

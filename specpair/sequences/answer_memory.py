@@ -1,16 +1,16 @@
-"""What the stored answers of all sequences may take together: those that were not asked for longest are forgotten."""
+"""Limits the memory of all stored answers: drops the oldest answers first."""
 
 from typing import Any
 
 from specpair.sequences.held_sequence import HeldSequence
 
 MAX_STORED_BYTES = 256 * 1024 * 1024
-"""An answer with dense rows can take as much as a message, 64 MiB, and there may be as many answers as sequences."""
+"""An answer with dense rows can be as large as a message, 64 MiB, and every sequence may have one."""
 
 
 class AnswerMemory:
-    """Runs on the event loop. An answer that was forgotten cannot be repeated: its step is stale, and the caller opens
-    the sequence again."""
+    """Runs on the event loop. A dropped answer cannot be repeated: its step is stale, and the caller opens the sequence
+    again."""
 
     def __init__(self, limit: int = MAX_STORED_BYTES):
         self._limit = limit
@@ -19,7 +19,7 @@ class AnswerMemory:
         self._total = 0
 
     def keep(self, held: HeldSequence[Any], size: int) -> None:
-        """Counts the answer of a sequence. The newest answer is always kept."""
+        """Counts a new answer, and drops the oldest ones over the limit. The newest answer is always kept."""
         self.release(held)
         self._sizes[held] = size
         self._total += size
@@ -29,5 +29,5 @@ class AnswerMemory:
             self.release(oldest)
 
     def release(self, held: HeldSequence[Any]) -> None:
-        """The sequence has no stored answer any more."""
+        """Stops counting the answer of a sequence."""
         self._total -= self._sizes.pop(held, 0)

@@ -1,4 +1,4 @@
-"""What keeps keys and values of open sequences."""
+"""The interface of what keeps the KV cache of open sequences."""
 
 from typing import Protocol
 
@@ -6,19 +6,19 @@ from specpair.sequences.sequence import Sequence
 
 
 class CacheOwner(Protocol):
-    """What keeps keys and values of sequences: the engine."""
+    """Keeps the KV cache of sequences: the engine."""
 
     def fork(self, source: Sequence, length: int) -> Sequence:
-        """A sequence of the first `length` tokens of an idle one."""
+        """A sequence with the first `length` tokens of an idle one."""
         ...
 
     def close(self, sequence: Sequence) -> None:
-        """Frees what is kept of a sequence."""
+        """Frees the cache of a sequence."""
         ...
 
 
 class NoCaches:
-    """For sequences that no model reads: there is nothing to keep."""
+    """For sequences without a model: there is no cache."""
 
     def fork(self, source: Sequence, length: int) -> Sequence:
         return Sequence(source.tokens[:length])

@@ -1,4 +1,4 @@
-"""One open sequence of a process: its tokens, its options, the last answer."""
+"""One open sequence of a process: its tokens, options and last answer."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -14,11 +14,11 @@ from specpair.speculation.token_index import TokenIndex
 
 
 class StoredAnswer(Protocol):
-    """What a hot call returned, kept for a repetition."""
+    """The answer of a hot call, kept for a repetition of the call."""
 
     @property
     def byte_count(self) -> int:
-        """About as much memory as it takes."""
+        """Approximate memory in bytes."""
         ...
 
 
@@ -32,39 +32,39 @@ class HeldSequence(Generic[Answer]):
 
     options: SequenceOptions
     opened_with: Any
-    """The request that made it, to know a repetition."""
+    """The request that opened it, to recognise a repetition."""
     prompt_length: int
     cached: Sequence
     length: int
-    """Committed tokens; `cached.tokens` may go on with tokens that are only proposed."""
+    """Number of committed tokens; `cached.tokens` may have proposed tokens after them."""
     is_open: bool = True
     is_spare: bool = False
-    """Nobody waits for it, it is kept in case it is asked for again: it makes room at once."""
+    """Whether no call waits for it: it is kept only in case it is requested again, and is closed first to make room."""
     touched_at: float = 0.0
-    """When a call last concerned it, or was seen at work on it: a reading of the store's clock."""
+    """When a call last used it, or was last seen working on it, by the store's clock."""
     last_step: int = -1
     last_body: Any = None
     answer: "asyncio.Task[Answer] | None" = field(default=None, repr=False)
     prefill: "asyncio.Task[None] | None" = field(default=None, repr=False)
-    """Work ahead of the first call; the sequence may not be changed until it is done."""
+    """Work before the first call. The sequence must not change until it is done."""
 
     _named: NamedTokens | None = field(default=None, repr=False)
     _index: TokenIndex = field(default_factory=TokenIndex, repr=False)
 
     def index(self) -> TokenIndex:
-        """An index of the committed tokens, kept up to date at each call; event loop only."""
+        """An index of the committed tokens, updated at each call. Event loop only."""
         self._index.follow(self.cached.tokens, self.length)
         return self._index
 
     def row_block(self, row_count: int, device: torch.device) -> RowBlock:
-        """What the options make of the logits behind the last `row_count` tokens; for the device thread."""
+        """The data to apply the options to the logits after the last `row_count` tokens. For the device thread."""
         sampling = self.options.sampling
         if self._named is None:
             self._named = NamedTokens.of(sampling, self.cached.tokens[: self.prompt_length], device)
         return RowBlock(sampling, self._named, self.cached.tokens, self.prompt_length, row_count)
 
     def cut(self, length: int) -> None:
-        """The tokens from `length` on are gone; those of the prompt among them are output when they come again."""
+        """Rolls back to `length` tokens. Dropped tokens of the prompt count as output if they are added again."""
         self.length = length
         self._index.truncate(length)
         if length < self.prompt_length:
@@ -77,18 +77,19 @@ class HeldSequence(Generic[Answer]):
 
     @property
     def is_under_work(self) -> bool:
-        """Busy, or working ahead of its first call."""
+        """Whether it is busy, or working before its first call."""
         return self.is_busy or (self.prefill is not None and not self.prefill.done())
 
 
 async def settled(held: HeldSequence[Any]) -> None:
-    """Until the prefill is done; how it ended shows in the call that needs it."""
+    """Waits until the prefill is done. If it failed, the call that needs it will fail."""
     if held.prefill is not None and not held.prefill.done():
         await asyncio.wait([held.prefill])
 
 
 async def wait_for_answer(task: "asyncio.Task[Result]", sequence_id: str) -> Result:
-    """The task's result; it goes on if the caller is cancelled. A closed sequence is not found any more."""
+    """Returns the task's result; the task goes on if the caller is cancelled. Raises SequenceNotFoundError if the
+    sequence was closed."""
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:

@@ -1,4 +1,4 @@
-"""Closes the sequences that nobody touches any more, for as long as a service runs."""
+"""Closes sequences whose lease has ended, as long as the service runs."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -12,7 +12,7 @@ SWEEP_SECONDS = 5.0
 
 @asynccontextmanager
 async def keeping_leases(sequences: OpenSequences[Any]) -> AsyncIterator[None]:
-    """Looks after the leases beside what is done inside."""
+    """Closes expired sequences in the background while the context is open."""
     sweeper = asyncio.create_task(_sweep(sequences))
     try:
         yield

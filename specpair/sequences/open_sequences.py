@@ -1,6 +1,6 @@
-"""The open sequences of a process: whose they are, how many there may be, and how long they stay.
+"""The open sequences of a process: their owners, limits and leases.
 
-A sequence belongs to the client that opened it: for others it does not exist, and the same id is another sequence.
+A sequence belongs to the client that opened it. Other clients cannot see it; the same id is another sequence for them.
 Runs on the event loop.
 """
 
@@ -16,24 +16,24 @@ from specpair.sequences.held_sequence import Answer, HeldSequence
 from specpair.sequences.sequence_limits import NoRoom, SequenceLimits
 
 SHORT_LEASE_SECONDS = 10.0
-"""When all places are taken, a sequence that nobody touched for so long makes room: a coordinator that was restarted
-is not refused for what it left behind. One whose owner is only slow is opened again, at the cost of time."""
+"""At the limit, a sequence unused for this long is closed to make room, so that a restarted coordinator is not refused
+because of sequences it left open. If the owner was only slow, it opens the sequence again, which costs time."""
 
 
 class SequenceKey(NamedTuple):
-    """Which sequence is meant: clients choose their ids without knowing of each other."""
+    """Identifies a sequence: clients choose ids independently of each other."""
 
     client: str
     sequence_id: str
 
 
 def anonymous() -> str:
-    """Where clients have no names."""
+    """The caller if clients have no names."""
     return ""
 
 
 class OpenSequences(Generic[Answer]):
-    """All of them. `Answer` is what their hot call returns."""
+    """All open sequences of a process. `Answer` is what their hot call returns."""
 
     def __init__(
         self,
@@ -45,12 +45,12 @@ class OpenSequences(Generic[Answer]):
         self._caches = caches
         self.limits = limits
         self._caller = caller
-        """Whose call it is."""
+        """Returns the client of the current call."""
         self._clock = clock
         self._held: dict[SequenceKey, HeldSequence[Answer]] = {}
         self._answers = AnswerMemory()
         self.expired_count = 0
-        """Sequences that were closed since nobody touched them."""
+        """Sequences that were closed because they were unused."""
         self.refusals: Counter[NoRoom] = Counter()
         """Sequences that were not opened, by reason."""
 
@@ -65,11 +65,11 @@ class OpenSequences(Generic[Answer]):
         return held
 
     def close(self, sequence_id: str) -> None:
-        """Forgets the sequence and drops its work; closing an unknown one is no error."""
+        """Forgets the sequence and cancels its work. An unknown id is not an error."""
         self._close(self._key(sequence_id))
 
     def drop(self, held: HeldSequence[Answer]) -> None:
-        """Closes this one, whosever it is, if it is still open."""
+        """Closes this sequence of any client, if it is still open."""
         for key, other in self._held.items():
             if other is held:
                 self._close(key)
@@ -80,7 +80,7 @@ class OpenSequences(Generic[Answer]):
             self._close(key)
 
     def expire(self) -> None:
-        """Closes the sequences whose lease has ended. To be called every few seconds."""
+        """Closes the sequences whose lease has ended. Call it every few seconds."""
         limit = self._clock() - self.limits.lease_seconds
         for key in [key for key, held in self._idle_sequences() if held.touched_at <= limit]:
             self._give_up(key)
@@ -89,20 +89,20 @@ class OpenSequences(Generic[Answer]):
         return SequenceKey(self._caller(), sequence_id)
 
     def _check_room(self) -> None:
-        """Raises unless the caller may have another sequence, and there is a place for it, or one whose short lease has
-        ended makes one. The last check: what follows it succeeds."""
+        """Raises CapacityExhaustedError if the caller or the process is at its limit and no sequence can be closed to
+        make room. Call it as the last check, because it may close a sequence."""
         caller, own_limit, limit = self._caller(), self.limits.max_num_seqs_per_client, self.limits.max_num_seqs
         own = {key for key in self._held if key.client == caller}
         if own_limit is not None and len(own) >= own_limit:
-            words = f"{len(own)} sequences of this client are open, the most that one may have"
+            words = f"{len(own)} sequences of this client are open, the most that one client may have"
             self._make_room(own, NoRoom.CLIENT_LIMIT, words, own_limit)
         elif len(self._held) >= limit:
             words = f"{len(self._held)} sequences are open, the most that are allowed"
             self._make_room(self._held.keys(), NoRoom.FULL, words, limit)
 
     def _make_room(self, keys: Set[SequenceKey], refusal: NoRoom, words: str, limit: int) -> None:
-        """Closes one of these that is spare, or else the one that was idle longest. Raises CapacityExhaustedError if no
-        short lease has ended."""
+        """Closes a spare sequence among `keys`, else the longest idle one. Raises CapacityExhaustedError if no short
+        lease has ended."""
         if spare := [key for key in keys if self._held[key].is_spare]:
             return self._close(min(spare, key=lambda key: self._held[key].touched_at))
         idle = [(key, held) for key, held in self._idle_sequences() if key in keys]
@@ -113,7 +113,8 @@ class OpenSequences(Generic[Answer]):
         self._give_up(key)
 
     def _idle_sequences(self) -> list[tuple[SequenceKey, HeldSequence[Answer]]]:
-        """Those without work. The lease of the others begins when their work ends, or a little before."""
+        """The sequences without work. Restarts the lease of all others: it begins when their work ends, or slightly
+        before."""
         idle: list[tuple[SequenceKey, HeldSequence[Answer]]] = []
         for key, held in self._held.items():
             if held.is_under_work:
@@ -123,7 +124,7 @@ class OpenSequences(Generic[Answer]):
         return idle
 
     def _give_up(self, key: SequenceKey) -> None:
-        """Its owner, if there still is one, finds it gone and opens it again."""
+        """Closes an unused sequence. If its owner still needs it, it opens it again."""
         self._close(key)
         self.expired_count += 1
 

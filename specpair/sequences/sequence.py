@@ -1,4 +1,4 @@
-"""A sequence and what a cache holds of it."""
+"""A sequence and its state in the cache."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,25 +11,25 @@ if TYPE_CHECKING:
 class Sequence:
     """Tokens whose keys and values the cache holds or will hold.
 
-    While work is under way the sequence belongs to the device thread, otherwise to the event loop. The
-    loop never touches the cache: it lowers `valid_length`, and the device thread truncates before it feeds.
+    While work is under way the sequence belongs to the device thread, otherwise to the event loop. The loop never
+    touches the cache: it lowers `valid_length`, and the device thread rolls the cache back before it feeds.
     """
 
     tokens: list[int]
     valid_length: int = 0
-    """The cache agrees with `tokens` up to here at most. The loop lowers it; only a forward pass, or an opening for
-    one, raises it."""
+    """The cache agrees with `tokens` at most up to here. The loop lowers it; only the device thread raises it, in a
+    forward pass or when it opens the holding."""
     answered_at: float = 0.0
-    """When its last work ended, by time.perf_counter; 0 before. Device thread only, as `absence`."""
+    """When its last work ended, by time.perf_counter; 0 before that. Device thread only."""
     absence: float | None = None
-    """Usual time from there to the next work, in seconds."""
+    """Usual time from the end of a work to the next one, in seconds. Device thread only."""
     is_suspect: bool = False
-    """It was in a pass that failed, and has come to no answer since. Device thread only."""
+    """Whether it was in a failed pass and has had no answer since. Device thread only."""
     holding: "Holding | None" = None
-    """Device thread only. None before the first work and after the cache was taken away for others."""
+    """Device thread only. None before the first work and after the cache was taken for others."""
 
     def replace_from(self, start: int, token_ids: list[int]) -> None:
-        """Makes the tokens `tokens[:start] + token_ids`, keeping what the cache already holds of them."""
+        """Sets the tokens to `tokens[:start] + token_ids`. What the cache holds of unchanged tokens stays valid."""
         same = start
         for old, new in zip(self.tokens[start:], token_ids, strict=False):
             if old != new:

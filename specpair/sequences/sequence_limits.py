@@ -1,4 +1,4 @@
-"""What a sequence may be, and how many there may be; plain data."""
+"""Limits of sequences: length, vocabulary, number and lease. Plain data."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,32 +13,32 @@ class NoRoom(StrEnum):
     """Why a sequence was not opened."""
 
     FULL = "full"
-    """So many are open that no client may open another."""
+    """The limit of all clients together is reached."""
     CLIENT_LIMIT = "client_limit"
-    """So many of that client's are."""
+    """The client's own limit is reached."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SequenceLimits:
-    """What a sequence may be."""
+    """Limits of the sequences of a process."""
 
     max_model_len: int
     max_num_seqs: int
-    """Sequences open at once, those of all clients."""
+    """Most sequences open at once, of all clients."""
     vocab_size: int
-    """Token ids are below it; 0 without a model: each sequence then says its own."""
+    """Token ids are below it. 0 without a model: then each sequence has its own limit."""
     lease_seconds: float = LEASE_SECONDS
-    """A sequence that nobody touched for so long is closed."""
+    """A sequence that was unused for this long is closed."""
     max_num_seqs_per_client: int | None = None
-    """Sequences of one client; None for no limit but that of all."""
+    """Most sequences of one client; None for no separate limit."""
 
     @property
     def most_of_one_client(self) -> int:
-        """Sequences that whoever asks may have open."""
+        """Most sequences that one client may have open."""
         return min(self.max_num_seqs, self.max_num_seqs_per_client or self.max_num_seqs)
 
     def vocab_size_of(self, options: SequenceOptions) -> int:
-        """What token ids of a sequence are below. Raises InvalidFieldError if nobody says."""
+        """The vocabulary size for a sequence. Raises InvalidFieldError if neither model nor options set it."""
         if self.vocab_size:
             return self.vocab_size
         if options.vocab_size is None:

@@ -1,4 +1,4 @@
-"""The open sequences of a service as metrics, read when they are asked for."""
+"""Metrics of the open sequences of a service, read at each scrape."""
 
 from collections.abc import Iterable, Mapping
 from typing import Protocol
@@ -11,7 +11,7 @@ from specpair.sequences.sequence_limits import NoRoom
 
 
 class CountedSequences(Protocol):
-    """The open sequences, as far as they are counted."""
+    """The counts of open sequences that metrics read."""
 
     @property
     def expired_count(self) -> int: ...
@@ -21,17 +21,17 @@ class CountedSequences(Protocol):
 
 
 class SequenceCollector(Collector):
-    """How many there are, how many were given up, and how many were refused."""
+    """Counts open, expired and refused sequences."""
 
     def __init__(self, sequences: CountedSequences):
         self._sequences = sequences
 
     def collect(self) -> Iterable[Metric]:
         held = self._sequences
-        yield GaugeMetricFamily("specpair_sequences_open", "Sequences that are open.", value=len(held))
+        yield GaugeMetricFamily("specpair_sequences_open", "Open sequences.", value=len(held))
         yield CounterMetricFamily(
             "specpair_expired_sequences",
-            "Sequences that were closed since nobody had touched them for the time of their lease.",
+            "Sequences closed because they were unused for the time of their lease.",
             value=held.expired_count,
         )
         refusals = CounterMetricFamily(

@@ -1,8 +1,8 @@
-"""What calls do to open sequences: draft and target share it.
+"""Operations on open sequences, shared by draft and target.
 
-It holds the contract's position rules: a call names the step and the tokens it counts on; what is held beyond them is
-rolled back; a repeated step is answered from memory. Runs on the event loop; every check comes before the first change,
-so a refused call changes nothing.
+It implements the contract's position rules. A call names its step and the tokens that it assumes; tokens beyond them
+are rolled back; a repeated step is answered from memory. Runs on the event loop. All checks come before the first
+change, so a refused call changes nothing.
 """
 
 import asyncio
@@ -32,7 +32,7 @@ class SequenceStore(OpenSequences[Answer]):
     def open(
         self, sequence_id: str, token_ids: list[int], prompt_length: int, options: SequenceOptions
     ) -> HeldSequence[Answer]:
-        """Registers a sequence; the same id with the same body gives the same sequence."""
+        """Opens a sequence. A repetition with the same id and body returns the same sequence."""
         body = (token_digest(token_ids), prompt_length, options)
         if (known := self._known(sequence_id, body)) is not None:
             return known
@@ -55,18 +55,18 @@ class SequenceStore(OpenSequences[Answer]):
         return held
 
     async def rollback(self, sequence_id: str, length: int) -> int:
-        """Drops the tokens from `length` on; the length now."""
+        """Drops the tokens from `length` on. Returns the new length."""
         held = await self._idle(sequence_id)
         if not 1 <= length <= held.length:
             raise LengthNotReachedError(length, held.length)
         held.cached.replace_from(length, [])
         held.cut(length)
-        held.answer = None  # it speaks of tokens that are gone; its step stays taken
+        held.answer = None  # it belongs to dropped tokens; its step stays used
         self._answers.release(held)
         return length
 
     async def fork(self, sequence_id: str, forked_id: str, length: int | None, sampling: SamplingOptions | None) -> int:
-        """Opens `forked_id` with the first tokens of another sequence; its length."""
+        """Opens `forked_id` with the first tokens of another sequence. Returns its length."""
         body = (sequence_id, length, sampling)
         if (known := self._known(forked_id, body)) is not None:
             return known.length
@@ -79,7 +79,7 @@ class SequenceStore(OpenSequences[Answer]):
         options = held.options if sampling is None else replace(held.options, sampling=sampling)
         options.sampling.check_vocabulary(self.limits.vocab_size_of(options))
         self._check_room()
-        # With the same seed, the steps that decided the shared tokens must not draw again.
+        # With the same seed, steps that drew the shared tokens must not be used again.
         is_same_noise = options.sampling.seed == held.options.sampling.seed
         self._held[self._key(forked_id)] = HeldSequence(
             options=options,
@@ -97,8 +97,8 @@ class SequenceStore(OpenSequences[Answer]):
     ) -> Answer:
         """The answer of one step: computed once, repeated from memory.
 
-        The computation outlives a caller that goes away, so that a retry finds its answer. One that fails
-        leaves the step free to be tried again.
+        The computation goes on if the caller is cancelled, so that a retry finds its answer. After a failure the step
+        can be tried again.
         """
         held = self.get(sequence_id)
         if step == held.last_step and held.answer is not None:
@@ -131,7 +131,7 @@ class SequenceStore(OpenSequences[Answer]):
         return await wait_for_answer(task, sequence_id)
 
     def check_position(self, held: HeldSequence[Answer], base_length: int, appended: list[int], extra: int) -> None:
-        """Raises unless the call's tokens, and `extra` more, can stand at its position."""
+        """Raises unless the call's tokens, and `extra` more, fit at its position."""
         if base_length > held.length:
             raise BaseLengthMismatchError(base_length, held.length)
         if base_length < 1:
@@ -146,7 +146,7 @@ class SequenceStore(OpenSequences[Answer]):
             )
 
     def commit(self, held: HeldSequence[Answer], base_length: int, appended: list[int]) -> None:
-        """Moves the sequence to the caller's position, rolling back what is held beyond it."""
+        """Moves the sequence to the caller's position: rolls back to `base_length`, then appends tokens."""
         held.cached.replace_from(base_length, appended)
         held.cut(base_length)
         held.length = len(held.cached.tokens)
@@ -157,7 +157,7 @@ class SequenceStore(OpenSequences[Answer]):
             raise InvalidFieldError(name, f"holds {worst}; ids are below {limit}", limit=limit - 1)
 
     async def _idle(self, sequence_id: str) -> HeldSequence[Answer]:
-        """The sequence, once nothing works on it; StaleStepError if a call is under way."""
+        """The sequence, after its prefill is done. Raises StaleStepError if a call is under way."""
         held = self.get(sequence_id)
         await settled(held)
         if self._held.get(self._key(sequence_id)) is not held:  # closed meanwhile, and perhaps opened anew
@@ -168,7 +168,7 @@ class SequenceStore(OpenSequences[Answer]):
         return held
 
     def _known(self, sequence_id: str, body: Any) -> HeldSequence[Answer] | None:
-        """The sequence that the same request made before. Raises ConflictingBodyError if it was another request."""
+        """The sequence that the same request opened before, if any. Raises ConflictingBodyError for another body."""
         known = self._held.get(self._key(sequence_id))
         if known is not None:
             if known.opened_with != body:

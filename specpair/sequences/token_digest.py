@@ -1,4 +1,4 @@
-"""A short stand-in for many tokens, to tell whether two lists of them are the same."""
+"""A digest of a list of tokens, to compare two lists."""
 
 import hashlib
 from array import array

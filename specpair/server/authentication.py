@@ -1,4 +1,4 @@
-"""Who calls: a bearer token where tokens are asked for, else the certificate, else nobody knows."""
+"""Authenticates clients: by bearer token if the server has tokens, else by certificate, else anonymous."""
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import Any
@@ -14,16 +14,16 @@ from specpair.server.identity import ANONYMOUS, name_client
 from specpair.server.streams import DrainableRequests
 
 OPEN_METHODS = ("/grpc.health.v1.Health/Check",)
-"""For whoever reaches the port: load balancers and health checks of containers have no secrets, and it tells none. Not
-its Watch, which never ends: strangers could take all calls that a server bears. They get the state of the process,
-whichever service they name."""
+"""Open without a token: load balancers and container health checks have no secrets, and Check reveals none. Not Watch,
+which never ends: unauthenticated clients could use up all calls of the server. Clients without a token get the state of
+the process, whichever service they name."""
 
 
 class Authenticator:
     """Names the clients of one server."""
 
     def __init__(self, security: ServerSecurity):
-        """Raises InvalidFieldError for a file of tokens that cannot be used."""
+        """Raises InvalidFieldError for an unusable tokens file."""
         self._tokens = None if security.tokens_file is None else KnownTokens(security.tokens_file)
 
     def client_of(self, authorization: str | None, certificate_name: str = ANONYMOUS) -> str:
@@ -31,9 +31,9 @@ class Authenticator:
         return certificate_name if self._tokens is None else self._tokens.client_of(authorization)
 
     def standing(self, authorization: str | None, client: str) -> Callable[[], None]:
-        """A check, cheap enough for each message of a stream, that this header is still that client's.
+        """Returns a check that this header still belongs to `client`, cheap enough for each message of a stream.
 
-        It raises UnauthenticatedError once the token is taken away, or given to another client.
+        The check raises UnauthenticatedError once the token was removed or given to another client.
         """
         if (tokens := self._tokens) is None:
             return lambda: None
@@ -51,9 +51,9 @@ class Authenticator:
 
 
 class AuthenticationInterceptor(grpc.aio.ServerInterceptor):
-    """Refuses calls without a known token before their messages are read, and names the client of all others.
+    """Refuses calls without a known token before reading their messages, and sets the client name for all others.
 
-    A stream of requests ends with the first message that comes when its token does not count any more.
+    A stream of requests ends at the first message after its token became invalid.
     """
 
     def __init__(self, authenticator: Authenticator):
@@ -86,14 +86,14 @@ class AuthenticationInterceptor(grpc.aio.ServerInterceptor):
 
 
 def certificate_name(auth_context: Mapping[str, Iterable[bytes]]) -> str:
-    """The common name of a client's certificate, or its first other name; without a certificate ANONYMOUS."""
+    """The common name of a client's certificate, else its first other name; ANONYMOUS without a certificate."""
     names = [*auth_context.get("x509_common_name", ()), *auth_context.get("x509_subject_alternative_name", ())]
     return next((name.decode(errors="replace") for name in names if name), ANONYMOUS)
 
 
 def _answered_unread(handler: Any) -> grpc.RpcMethodHandler:
-    """Answers as if nothing had been asked. What strangers send is not read: it could be large, or never end, and the
-    call with it."""
+    """Answers as for an empty request. The request of an unauthenticated client is not read: it could be large, or
+    never end."""
 
     async def answer(request_iterator: Any, context: grpc.aio.ServicerContext) -> None:
         await context.write(await handler.unary_unary(handler.request_deserializer(b""), context))

@@ -1,4 +1,4 @@
-"""How a service listens."""
+"""Configuration of a server."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal

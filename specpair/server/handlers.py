@@ -1,4 +1,4 @@
-"""Handlers of gRPC calls, whichever of the four kinds they are."""
+"""Handlers of gRPC calls, for all four kinds of calls."""
 
 from collections.abc import Callable
 from contextlib import aclosing
@@ -11,7 +11,7 @@ Behavior = Callable[[Any, grpc.aio.ServicerContext], Any]
 
 
 def with_behavior(handler: Any, change: Callable[[Behavior], Behavior]) -> Any:
-    """A handler of the same kind that does something else."""
+    """A handler of the same kind whose behavior is changed by `change`."""
     coders = (handler.request_deserializer, handler.response_serializer)
     if handler.unary_unary:
         return grpc.unary_unary_rpc_method_handler(change(handler.unary_unary), *coders)
@@ -23,7 +23,7 @@ def with_behavior(handler: Any, change: Callable[[Behavior], Behavior]) -> Any:
 
 
 async def run_streaming(behavior: Behavior, request: Any, context: Any) -> None:
-    """Runs the behavior of a call whose answers are a stream: it writes to the context, or is an asynchronous
+    """Runs the behavior of a call with a response stream: a coroutine that writes to the context, or an asynchronous
     generator."""
     running = behavior(request, context)
     if not hasattr(running, "__aiter__"):

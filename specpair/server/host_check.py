@@ -1,7 +1,7 @@
-"""Whom a request takes this server for.
+"""Checks the Host header of requests.
 
-A page of another site can have its own name point to this machine (DNS rebinding), and a browser then takes our answers
-for that site's. But it says in the Host header which name it asked, and that is none of ours.
+Another site can point its own name to this machine (DNS rebinding). A browser then treats our answers as that site's.
+But the Host header still holds the name that the browser used, which is not one of ours.
 """
 
 import ipaddress
@@ -15,21 +15,20 @@ from specpair.security.settings import TlsFiles
 
 ANY = "*"
 MISDIRECTED = 421
-MESSAGE = "the Host header names another server; --http-allowed-hosts says which names this one has"
+MESSAGE = "the Host header names another server; --http-allowed-hosts sets the names of this one"
 
 
 def host_checked(app: ASGIApp, host: str, allowed: Sequence[str], tls: TlsFiles | None, refusal: Response) -> ASGIApp:
-    """The app behind a check. Under TLS browsers see to it: a name that was made to point here has no certificate of
-    ours."""
+    """The app behind the check. Not needed under TLS: we have no certificate for the other site's name."""
     return app if tls is not None else HostCheck(app, host, allowed, refusal)
 
 
 class HostCheck:
-    """ASGI middleware: refuses whoever asks by a name that is not this server's."""
+    """ASGI middleware that refuses requests whose Host header is not a name of this server."""
 
     def __init__(self, app: ASGIApp, host: str, allowed: Sequence[str], refusal: Response):
-        """`host` is where it listens, `allowed` are the other names it has; `*` takes any. `refusal` is the answer to
-        others."""
+        """`host` is the address it listens on, `allowed` are its other names (`*` allows any). `refusal` answers all
+        other names."""
         self._app = app
         self._refusal = refusal
         self._names = {host.lower(), *(name.lower() for name in allowed)}
@@ -44,16 +43,16 @@ class HostCheck:
 
 
 def host_name(header: str) -> str:
-    """The name in a Host header, without its port, and an IPv6 address without its brackets."""
+    """The name in a Host header, without the port; an IPv6 address without its brackets."""
     if header.startswith("["):
         return header[1:].partition("]")[0].lower()
     return header.partition(":")[0].rstrip(".").lower()
 
 
 def is_local(name: str) -> bool:
-    """Whether no site can have this name: an address, this machine's own name for itself, or none at all.
+    """Whether no site can have this name: an IP address, localhost, or no name at all.
 
-    Browsers always say a name; HTTP/1.0 clients need not.
+    Browsers always send a name; HTTP/1.0 clients need not.
     """
     if name in ("", "localhost") or name.endswith(".localhost"):
         return True

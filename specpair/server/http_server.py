@@ -1,4 +1,4 @@
-"""What every HTTP server of a service has in common: it listens where it is told and leaves signals to the process."""
+"""The common base of all HTTP servers of a service: listening socket, connections, TLS. The process handles signals."""
 
 import socket
 import time
@@ -18,15 +18,15 @@ from specpair.server.server import BindError
 
 BACKLOG = 2048
 CERTIFICATE_NAME = "certificate_name"
-"""Key in the state of a request: the name in the certificate that its client showed."""
+"""Key in the state of a request: the name in the client's certificate."""
 CONNECTIONS = "connections"
 """Key in the state of a request: all connections of the server."""
 CUT = "cut"
-"""Key in the state of a request: a function that cuts its connection off, whatever still waits to be sent."""
+"""Key in the state of a request: a function that aborts its connection, even if data still waits to be sent."""
 
 
 class QuietServer(uvicorn.Server):
-    """uvicorn on the event loop of the process, without signals of its own."""
+    """uvicorn on the event loop of the process, without its own signal handlers."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -34,7 +34,7 @@ class QuietServer(uvicorn.Server):
 
 
 def listen(host: str, port: int, flag: str) -> socket.socket:
-    """A listening socket. Raises BindError, which names the flag that sets the port."""
+    """A listening socket. Raises BindError, which names `flag` as the one that sets the port."""
     try:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         return socket.create_server((host, port), family=family, backlog=BACKLOG)
@@ -43,24 +43,24 @@ def listen(host: str, port: int, flag: str) -> socket.socket:
 
 
 class HttpConnection(AutoHTTPProtocol):
-    """One connection. It tells the application what that cannot see, and makes room for others while it is not used."""
+    """One connection. It gives the application facts about the connection, and may close an idle one to make room."""
 
     connections: set[Any]
-    """All of the server; uvicorn keeps them."""
+    """All connections of the server; uvicorn maintains the set."""
     transport: Any
     cycle: Any
-    """The latest request and its answer; None before the first. uvicorn's."""
+    """uvicorn's latest request and response; None before the first."""
 
     def __init__(self, *arguments: Any, most_connections: int, **options: Any):
-        """Beyond `most_connections`, the one that was silent longest is cut off: whoever opens connections and asks
-        nothing shall not keep those out who ask."""
+        """Beyond `most_connections`, the idle connection that was silent longest is aborted: clients that open
+        connections without sending requests must not keep others out."""
         super().__init__(*arguments, **options)
         self._most_connections = most_connections
         self._heard_at = time.monotonic()
 
     @property
     def is_idle(self) -> bool:
-        """Whether it waits for a request, or for the rest of its head."""
+        """Whether it waits for a request, or for the rest of a request's head."""
         return self.cycle is None or self.cycle.response_complete
 
     def connection_made(self, transport: Any) -> None:
@@ -86,7 +86,7 @@ class HttpConnection(AutoHTTPProtocol):
 
 
 def certificate_name(certificate: Mapping[str, Any]) -> str:
-    """The common name of a certificate as the ssl module describes it, or its first other name."""
+    """The common name of a certificate in the ssl module's form, else its first other name."""
     subject = [pair for part in certificate.get("subject", ()) for pair in part]
     common = [value for key, value in subject if key == "commonName"]
     others = [value for _, value in certificate.get("subjectAltName", ())]
@@ -94,7 +94,7 @@ def certificate_name(certificate: Mapping[str, Any]) -> str:
 
 
 def connection_options(tls: TlsFiles | None, most_connections: int) -> dict[str, Any]:
-    """What uvicorn is told of its connections. Raises InvalidFieldError for files that cannot be used."""
+    """uvicorn's options for connections. Raises InvalidFieldError for unusable files."""
     options: dict[str, Any] = {"http": partial(HttpConnection, most_connections=most_connections)}
     if tls is not None:
         context = http_server_context(tls)

@@ -1,28 +1,28 @@
-"""Who is calling: set where a call comes in, read wherever it matters, such as for quotas and owners of sequences."""
+"""The name of the calling client: set when a call arrives, read for quotas and for the owners of sequences."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
 ANONYMOUS = ""
-"""A client that nobody asked for its name."""
+"""The name of a client that was not authenticated."""
 
 _client: ContextVar[str] = ContextVar("client", default=ANONYMOUS)
 
 
 def client_name() -> str:
-    """The client of the call that the current task works for; tasks inherit it from the one that starts them."""
+    """The client whose call the current task serves. Tasks inherit it from the task that creates them."""
     return _client.get()
 
 
 def name_client(name: str) -> None:
-    """For the rest of the current task: a server does so at the beginning of a call, whose task it is."""
+    """Sets the client for the rest of the current task. A server does so at the beginning of each call."""
     _client.set(name)
 
 
 @contextmanager
 def calling_as(name: str) -> Iterator[None]:
-    """For what is done inside, as in tests."""
+    """Sets the client inside the context, as in tests."""
     token = _client.set(name)
     try:
         yield

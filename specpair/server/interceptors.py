@@ -1,4 +1,4 @@
-"""The one place where exceptions of handlers become statuses."""
+"""Turns the exceptions of handlers into gRPC statuses. No other place does."""
 
 import asyncio
 import logging
@@ -17,7 +17,7 @@ from specpair.server.running_calls import RunningCalls
 from specpair.server.streams import DrainableRequests
 
 ABORT_SECONDS = 1.0
-"""How long a status may wait to be sent: it waits behind what the client did not read, and goes out when it does."""
+"""How long a call waits for its status to be sent. The status waits after data that the client has not read."""
 
 logger = logging.getLogger(__name__)
 
@@ -25,11 +25,11 @@ Error = TypeVar("Error", bound=BaseException)
 
 
 class ErrorInterceptor(grpc.aio.ServerInterceptor):
-    """Turns a SpecpairError into its status, and any other error into INTERNAL, logged here and told to nobody.
+    """Turns a SpecpairError into its status, and any other error into INTERNAL; only the log has its text.
 
-    It also knows the calls under way, refuses new ones when the server drains, and ends those whose client stopped
-    reading. Handlers are coroutine functions or asynchronous generators. AbortError and CancelledError pass: they
-    belong to gRPC.
+    It also tracks the calls under way, refuses new ones while the server drains, and ends calls whose client stopped
+    reading. Handlers are coroutine functions or asynchronous generators. AbortError and CancelledError pass through:
+    they belong to gRPC.
     """
 
     def __init__(self, most_calls: int) -> None:
@@ -78,7 +78,7 @@ class ErrorInterceptor(grpc.aio.ServerInterceptor):
 
 
 def _streaming(behavior: Behavior) -> Behavior:
-    """Writes to the client as long as it reads."""
+    """Ends a streaming call whose client stops reading."""
 
     async def handle(request: Any, context: grpc.aio.ServicerContext) -> None:
         await run_streaming(behavior, request, LimitedContext(context))
@@ -87,7 +87,7 @@ def _streaming(behavior: Behavior) -> Behavior:
 
 
 async def _abort(context: grpc.aio.ServicerContext, error: Exception, method: str) -> None:
-    """Ends the call with the status of an error. Where nobody is left to be told, it ends as if cancelled."""
+    """Ends the call with the status of an error, or as cancelled if the client is gone."""
     if isinstance(error, grpc.aio.AbortError):
         raise error
     if _first(error, grpc.aio.BaseError) is not None:
@@ -107,7 +107,7 @@ async def _abort(context: grpc.aio.ServicerContext, error: Exception, method: st
 
 
 def _first(error: BaseException, kind: type[Error]) -> Error | None:
-    """The error itself if it is of the kind, or the first such among several that happened together."""
+    """The error if it is of the kind, else the first such error in an exception group."""
     if isinstance(error, kind):
         return error
     inner = error.exceptions if isinstance(error, BaseExceptionGroup) else ()
@@ -115,7 +115,7 @@ def _first(error: BaseException, kind: type[Error]) -> Error | None:
 
 
 class LimitedContext:
-    """A ServicerContext whose writes have an end. A write waits as long as the client's buffers are full."""
+    """A ServicerContext whose writes have a timeout. A write waits while the client's buffers are full."""
 
     def __init__(self, context: grpc.aio.ServicerContext):
         self._context = context

@@ -1,10 +1,10 @@
-"""A gRPC server that does not end before it is told to.
+"""A gRPC server that is replaced when grpc.aio ends it.
 
-grpc.aio reads the path of every call in the one loop that all calls come through. A path that is no UTF-8 ends that
-loop, and with it the server: its port is closed, its calls are cancelled, and the process lives on deaf (1.85.1).
-Anyone who reaches the port can send such a call, and nothing of ours runs before it. So a new server takes the place of
-the old one: what is served, sequences and caches, is not touched, and clients call again. As long as the connection of
-that call stays open, grpc.aio does not say that its server has ended; so the port is knocked at as well.
+grpc.aio reads the paths of all calls in one loop. A path that is not UTF-8 ends that loop, and with it the server: the
+port closes and all calls are cancelled, but the process goes on (seen in 1.85.1). Anyone who can reach the port can
+send such a call, and none of our code runs before it. So a new server replaces the old one. Sequences and caches are
+not affected, and clients retry. grpc.aio does not report the end while the connection of that call stays open, so the
+port is probed as well.
 """
 
 import asyncio
@@ -16,16 +16,16 @@ from typing import Any
 import grpc.aio
 
 REOPEN_SECONDS = 5.0
-"""How long the port of the old server may take to get free."""
+"""How long the port of the old server may take to become free."""
 PAUSE_SECONDS = 0.02
 KNOCK_SECONDS = 1.0
-"""Between two looks whether the port is open, and at most for one, or for the end of a server that is deaf."""
+"""Pause between two probes of the port; also the timeout of one probe, and of stopping the old server."""
 
 logger = logging.getLogger(__name__)
 
 
 class LastingServer:
-    """One server after another, on one port of a host."""
+    """A server on one port of a host, replaced by a new one if it ends by itself."""
 
     def __init__(
         self,
@@ -34,8 +34,8 @@ class LastingServer:
         fail: Callable[[str], None],
         host: str = "127.0.0.1",
     ):
-        """`listen` has a server listen on a port, None for the configured one, and returns it; RuntimeError if it is
-        taken. `fail` is told if no new server can be put in place."""
+        """`listen` has a server listen on a port (None: the configured one) and returns the port. It raises
+        RuntimeError if the port is taken. `fail` is called if no new server can be started."""
         self._make = make
         self._listen = listen
         self._fail = fail
@@ -52,9 +52,9 @@ class LastingServer:
         return port
 
     async def stop(self, grace_seconds: float) -> None:
-        """Running calls have so long to finish. May be called again, and before the start."""
+        """Stops; running calls have `grace_seconds` to finish. May be called repeatedly, and before the start."""
         self._is_stopping = True
-        with suppress(UnicodeDecodeError):  # a server that ended by itself says again why
+        with suppress(UnicodeDecodeError):  # a server that ended by itself raises its reason again
             await self._server.stop(grace_seconds)
         if self._keeper is not None:
             await asyncio.wait([self._keeper])  # not cancelled: that would cancel what the server itself waits for
@@ -64,19 +64,19 @@ class LastingServer:
             await self._until_deaf(port)
             if self._is_stopping:
                 break
-            logger.error("gRPC's server ended by itself; a new one takes its place")
+            logger.error("gRPC's server ended by itself; starting a new one")
             try:
                 async with asyncio.timeout(REOPEN_SECONDS):
                     await self._replace(port)
             except TimeoutError:
                 return self._fail("its port is lost")
             except Exception:
-                logger.exception("no new server could be made")
+                logger.exception("no new server could be started")
                 return self._fail("its port is lost")
-        await self._server.stop(0)  # one that was made meanwhile
+        await self._server.stop(0)  # `stop` may have ended an older server
 
     async def _until_deaf(self, port: int) -> None:
-        """Until the server has ended, told or not, or nobody answers at its port."""
+        """Waits until the server has ended, for whatever reason, or its port no longer answers."""
         end = asyncio.ensure_future(self._server.wait_for_termination())
         end.add_done_callback(_retrieve)
         while not end.done() and not self._is_stopping:
@@ -85,13 +85,13 @@ class LastingServer:
                 return
 
     async def _is_open(self, port: int) -> bool:
-        """Whether somebody listens; only who is refused knows better."""
+        """Whether the port is open. Only a refused connection counts as closed."""
         try:
             async with asyncio.timeout(KNOCK_SECONDS):
                 _, writer = await asyncio.open_connection(self._host, port)
         except ConnectionRefusedError:
             return False
-        except OSError:  # no answer in time, or no descriptor to ask with
+        except OSError:  # a timeout, or no file descriptor left for the probe
             return True
         writer.close()
         return True
@@ -99,7 +99,7 @@ class LastingServer:
     async def _replace(self, port: int) -> None:
         end = asyncio.ensure_future(self._server.stop(0))
         end.add_done_callback(_retrieve)
-        await asyncio.wait([end], timeout=KNOCK_SECONDS)  # it waits for the connection that ended it
+        await asyncio.wait([end], timeout=KNOCK_SECONDS)  # the end waits for the connection that caused it
         while True:
             self._server = self._make()
             try:
@@ -111,6 +111,6 @@ class LastingServer:
 
 
 def _retrieve(end: "asyncio.Future[Any]") -> None:
-    """Marks what ended a server as seen."""
+    """Marks the exception that ended a server as retrieved, so that asyncio does not log it."""
     if not end.cancelled():
         end.exception()

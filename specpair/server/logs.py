@@ -1,4 +1,4 @@
-"""Log lines for people (console) or machines (one JSON object per line); `extra` fields appear in both."""
+"""Log lines for people (console) or programs (one JSON object per line); `extra` fields appear in both."""
 
 import json
 import logging
@@ -11,14 +11,14 @@ _STANDARD_ATTRIBUTES = frozenset(vars(logging.makeLogRecord({}))) | {"message", 
 
 
 def configure_logging(log_format: LogFormat, level: LogLevel) -> None:
-    """Sends the log of the whole process to standard error, in place of what was configured before."""
+    """Sends the log of the whole process to standard error. Replaces any earlier configuration."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if log_format == "json" else ConsoleFormatter())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
 
 
 class ConsoleFormatter(logging.Formatter):
-    """`2026-01-31 12:00:00.000+01:00 INFO    specpair.server.server: message key=value`, in the time of the machine."""
+    """`2026-01-31 12:00:00.000+01:00 INFO    specpair.server.server: message key=value`, in local time."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(name)s: %(message)s")
@@ -32,7 +32,7 @@ class ConsoleFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """One object per line: time, level, logger, message, the extra fields, and exception where there is one."""
+    """One object per line: time, level, logger, message, extra fields, and the exception if there is one."""
 
     def format(self, record: logging.LogRecord) -> str:
         entry: dict[str, object] = {
@@ -48,5 +48,5 @@ class JsonFormatter(logging.Formatter):
 
 
 def extra_fields(record: logging.LogRecord) -> dict[str, object]:
-    """What the caller passed as `extra`."""
+    """The fields that the caller passed as `extra`."""
     return {key: value for key, value in vars(record).items() if key not in _STANDARD_ATTRIBUTES}

@@ -1,4 +1,4 @@
-"""What a gRPC server counts of its calls: names and labels as go-grpc-middleware has them."""
+"""Metrics of a gRPC server's calls, with the names and labels of go-grpc-middleware."""
 
 import asyncio
 import time
@@ -11,18 +11,18 @@ from prometheus_client import Counter, Histogram
 from prometheus_client.registry import CollectorRegistry
 
 BUCKETS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 60.0)
-"""Go's default, and below it what calls of small models take; above it what a stream lasts."""
+"""Go's default buckets, extended below for calls of small models and above for streams."""
 METHOD_LABELS = ("grpc_type", "grpc_service", "grpc_method")
 CODES = {code: "".join(word.capitalize() for word in code.name.split("_")) for code in grpc.StatusCode} | {
     grpc.StatusCode.OK: "OK",
     grpc.StatusCode.CANCELLED: "Canceled",
 }
-"""As Go writes them."""
+"""Status codes as Go writes them."""
 CODE_OF_NUMBER: dict[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}
 
 
 class Method(NamedTuple):
-    """What the calls of one method are counted by."""
+    """The labels of one method."""
 
     type: str
     service: str
@@ -30,7 +30,7 @@ class Method(NamedTuple):
 
 
 class RpcMetrics:
-    """Counters of all calls of one server."""
+    """Counters for all calls of one server."""
 
     def __init__(self, registry: CollectorRegistry):
         self._started = Counter(
@@ -38,13 +38,13 @@ class RpcMetrics:
         )
         self._handled = Counter(
             "grpc_server_handled_total",
-            "RPCs completed on the server, whatever came of them.",
+            "RPCs completed on the server, with any status.",
             (*METHOD_LABELS, "grpc_code"),
             registry=registry,
         )
         self._received = Counter(
             "grpc_server_msg_received_total",
-            "Messages received on the server; on a hot stream one message may hold several calls.",
+            "Messages received by the server; on a hot stream one message may hold several calls.",
             METHOD_LABELS,
             registry=registry,
         )
@@ -53,28 +53,28 @@ class RpcMetrics:
         )
         self._handling = Histogram(
             "grpc_server_handling_seconds",
-            "Time from the start of an RPC to its end; of a stream, all that it lasts.",
+            "Time from the start of an RPC to its end; for a stream its whole duration.",
             METHOD_LABELS,
             buckets=BUCKETS,
             registry=registry,
         )
 
     def begin(self, method: Method) -> "CallMetrics":
-        """A call has come."""
+        """Counts the start of a call."""
         self._started.labels(*method).inc()
         return CallMetrics(self, method)
 
     def end(self, method: Method, code: grpc.StatusCode, seconds: float) -> None:
-        """A call is over."""
+        """Counts the end of a call."""
         self._handled.labels(*method, CODES[code]).inc()
         self._handling.labels(*method).observe(seconds)
 
     def received(self, method: Method) -> Counter:
-        """The counter of a method's incoming messages."""
+        """The counter for a method's incoming messages."""
         return self._received.labels(*method)
 
     def sent(self, method: Method) -> Counter:
-        """The counter of a method's outgoing messages."""
+        """The counter for a method's outgoing messages."""
         return self._sent.labels(*method)
 
 
@@ -93,13 +93,14 @@ class CallMetrics:
 
 
 class MetricsInterceptor(grpc.aio.ServerInterceptor):
-    """Counts the calls of known methods; the names that strangers make up are no labels.
+    """Counts the calls of known methods. Unknown method names do not become labels.
 
-    To be the outermost interceptor: it reads the status that the others made of an error.
+    Must be the outermost interceptor: it reads the status that the others set for an error.
     """
 
     def __init__(self, metrics: RpcMetrics, find: Callable[[str], grpc.RpcMethodHandler | None]):
-        """`find` gives what serves `/package.Service/Method`: whatever refuses a call, it is of that kind."""
+        """`find` returns the handler of `/package.Service/Method`. Its kind (unary or stream) holds for refused calls
+        too."""
         self._metrics = metrics
         self._find = find
 
@@ -136,7 +137,7 @@ class MetricsInterceptor(grpc.aio.ServerInterceptor):
             except asyncio.CancelledError:
                 code = code_of_cancelled(context)
                 raise
-            except Exception:  # with its status set by the interceptors inside
+            except Exception:  # the inner interceptors have set its status
                 code = code_of(context, failed=True)
                 raise
             finally:
@@ -146,7 +147,7 @@ class MetricsInterceptor(grpc.aio.ServerInterceptor):
 
 
 class CountingContext:
-    """A ServicerContext that counts the messages that are written."""
+    """A ServicerContext that counts written messages."""
 
     def __init__(self, context: grpc.aio.ServicerContext, sent: Counter):
         self._context = context
@@ -161,7 +162,7 @@ class CountingContext:
 
 
 class CountedRequests:
-    """The requests of a stream, each counted as it comes."""
+    """The requests of a stream, counted as they arrive."""
 
     def __init__(self, requests: AsyncIterator[Any], received: Counter):
         self._requests = requests
@@ -177,28 +178,28 @@ class CountedRequests:
 
 
 def method_of(path: str, handler: grpc.RpcMethodHandler) -> Method:
-    """From `/package.Service/Method`."""
+    """The labels of `/package.Service/Method`."""
     service, _, name = path.removeprefix("/").rpartition("/")
     types = {(False, False): "unary", (True, False): "client_stream", (False, True): "server_stream"}
     return Method(types.get((handler.request_streaming, handler.response_streaming), "bidi_stream"), service, name)
 
 
 def code_of(context: grpc.aio.ServicerContext, *, failed: bool = False) -> grpc.StatusCode:
-    """The status that was set; without one OK, or UNKNOWN after an error."""
+    """The status that was set; if none was set OK, or UNKNOWN after an error."""
     code: Any = context.code()
     known = code if isinstance(code, grpc.StatusCode) else CODE_OF_NUMBER.get(code or 0, grpc.StatusCode.UNKNOWN)
     return grpc.StatusCode.UNKNOWN if failed and known is grpc.StatusCode.OK else known
 
 
 def code_of_cancelled(context: grpc.aio.ServicerContext) -> grpc.StatusCode:
-    """Whether the caller's time was over, or it went away before."""
+    """DEADLINE_EXCEEDED if the caller's deadline has passed, else CANCELLED."""
     remaining = context.time_remaining()
     is_late = remaining is not None and remaining <= 0
     return grpc.StatusCode.DEADLINE_EXCEEDED if is_late else grpc.StatusCode.CANCELLED
 
 
 def _parts(handler: Any) -> tuple[Callable[..., Any], Callable[[Any, Any], Awaitable[Any]]]:
-    """How a handler of its kind is made, and what it does: as the interceptors inside left it, a coroutine function."""
+    """The constructor for a handler of this kind, and its behavior (a coroutine function, after inner interceptors)."""
     if handler.unary_unary:
         return grpc.unary_unary_rpc_method_handler, handler.unary_unary
     if handler.unary_stream:

@@ -1,4 +1,4 @@
-"""`GET /metrics` and `/health` of a service that has no other HTTP: on its own event loop, without threads."""
+"""`GET /metrics` and `/health` for a service without another HTTP server, on the service's event loop."""
 
 import asyncio
 import logging
@@ -24,9 +24,9 @@ from specpair.server.http_server import QuietServer, connection_options, listen,
 from specpair.server.metrics_text import render_in_turns
 
 IDLE_SECONDS = 75
-"""How long a connection may be idle: longer than usual between two scrapes, so that one connection serves them all."""
+"""How long a connection may be idle: longer than the usual scrape interval, so that scrapers can keep a connection."""
 MOST_CONNECTIONS = 32
-"""More than a few scrapers are none."""
+"""There are never more than a few scrapers."""
 STOP_SECONDS = 1
 
 logger = logging.getLogger(__name__)
@@ -36,9 +36,9 @@ logger = logging.getLogger(__name__)
 async def metrics_endpoint(
     registry: CollectorRegistry, config: ServerConfig, is_ready: Callable[[], bool] = lambda: True
 ) -> AsyncIterator[int | None]:
-    """Serves the metrics at /metrics while it is open, and at /health whether the service is ready; gives the port.
+    """Serves /metrics, and /health (whether the service is ready), inside the context; yields the port.
 
-    Metrics want a token where tokens are asked for, health does not. Without a port for them nothing is served. Raises
+    If the server has tokens, /metrics requires one; /health does not. Without a metrics port nothing is served. Raises
     BindError, and InvalidFieldError for certificates and tokens.
     """
     if config.metrics_port is None:
@@ -62,7 +62,7 @@ async def metrics_endpoint(
 
 
 def metrics_app(registry: CollectorRegistry, is_ready: Callable[[], bool], authenticator: Authenticator) -> Starlette:
-    """The metrics, in the format that the Accept header asks for; health as gRPC's health protocol has it."""
+    """Serves the metrics in the format that the Accept header names, and the same health as gRPC's health service."""
 
     async def metrics(request: Request) -> Response:
         try:
@@ -87,7 +87,7 @@ def _config(app: ASGIApp, tls: TlsFiles | None) -> uvicorn.Config:
         log_config=None,
         log_level=logging.WARNING,
         server_header=False,
-        limit_concurrency=2 * MOST_CONNECTIONS,  # those that have to go are still there for a moment
+        limit_concurrency=2 * MOST_CONNECTIONS,  # connections being closed still count for a moment
         timeout_keep_alive=IDLE_SECONDS,
         timeout_graceful_shutdown=STOP_SECONDS,
         **connection_options(tls, MOST_CONNECTIONS),

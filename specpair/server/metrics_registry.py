@@ -1,4 +1,4 @@
-"""The metrics of one process, with what every service says of itself."""
+"""The metrics registry of one process, with the metrics that every service has."""
 
 from typing import Literal
 
@@ -11,8 +11,8 @@ Service = Literal["coordinator", "draft", "target"]
 
 
 def service_registry(service: Service) -> CollectorRegistry:
-    """A registry with the process, its Python and its version; the service adds its own metrics."""
-    disable_created_metrics()  # a second series beside every counter and histogram, which nobody asks for
+    """A registry with process, Python and version metrics; the service adds its own."""
+    disable_created_metrics()  # an unneeded second series for every counter and histogram
     registry = CollectorRegistry()
     ProcessCollector(registry=registry)
     PlatformCollector(registry=registry)

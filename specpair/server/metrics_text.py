@@ -1,4 +1,4 @@
-"""Metrics as text, for whoever scrapes them."""
+"""Metrics as text for scrapers."""
 
 import asyncio
 from collections.abc import Iterable, Iterator
@@ -14,14 +14,14 @@ END = b"# EOF\n"
 def render(registry: CollectorRegistry, accept_header: str = "") -> tuple[bytes, str]:
     """The metrics and their content type: OpenMetrics, with exemplars, if the Accept header names it, else plain text.
 
-    Takes any header. (The library's own choice of an encoder fails on versions that are no numbers.)
+    Accepts any header. (The library's own `choose_encoder` fails on versions that are not numbers.)
     """
     pieces, content_type = _pieces(registry, accept_header)
     return b"".join(pieces), content_type
 
 
 async def render_in_turns(registry: CollectorRegistry, accept_header: str = "") -> tuple[bytes, str]:
-    """The same, with a turn for other tasks behind each metric: all of them together take some milliseconds."""
+    """Like `render`, but yields to other tasks after each metric: all metrics together take some milliseconds."""
     pieces, content_type = _pieces(registry, accept_header)
     text: list[bytes] = []
     for piece in pieces:
@@ -43,7 +43,7 @@ def _openmetrics_pieces(registry: CollectorRegistry) -> Iterator[bytes]:
 
 
 class _One(Collector):
-    """A single metric, as the library wants to be given it."""
+    """A collector of a single metric, as the library requires."""
 
     def __init__(self, metric: Metric):
         self._metric = metric

@@ -1,4 +1,4 @@
-"""The services of one server, which may be added while it runs."""
+"""The services of one server. They may be added while it runs."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -14,8 +14,8 @@ RpcHandlers = Mapping[str, grpc.RpcMethodHandler]
 class ServiceRegistry(grpc.GenericRpcHandler):
     """Finds the handler of a method. Until the registry is complete, unknown methods are answered UNAVAILABLE.
 
-    grpc.aio takes services before the start alone; but a process shall answer health checks while its model loads.
-    It takes what the generated `add_..._to_server` functions pass to a server.
+    grpc.aio accepts services only before the start, but a process must answer health checks while its model loads.
+    The generated `add_..._to_server` functions pass their handlers to this class.
     """
 
     def __init__(self) -> None:
@@ -24,7 +24,7 @@ class ServiceRegistry(grpc.GenericRpcHandler):
         self.is_complete = False
 
     def add_generic_rpc_handlers(self, generic_rpc_handlers: Iterable[grpc.GenericRpcHandler]) -> None:
-        """Part of what the generated code calls; the same methods come by add_registered_method_handlers."""
+        """Called by the generated code; ignored, because add_registered_method_handlers gets the same methods."""
 
     def add_registered_method_handlers(self, service_name: str, method_handlers: RpcHandlers) -> None:
         self.service_names.append(service_name)

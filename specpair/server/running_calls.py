@@ -1,4 +1,4 @@
-"""The calls of a server that are under way, and the end of taking new ones."""
+"""Tracks the calls of a server that are under way, and refuses new ones while it drains."""
 
 import asyncio
 from collections.abc import Iterator
@@ -9,9 +9,10 @@ from specpair.errors import CapacityExhaustedError, ShuttingDownError
 from specpair.server.streams import DrainableRequests
 
 OPEN_WHILE_DRAINING = ("/grpc.",)
-"""Health and reflection are answered to the end, and nobody waits for theirs."""
+"""Health and reflection are answered until the server stops; the shutdown does not wait for them."""
 QUIET_TURNS = 10
-"""Turns of the event loop, not a time alone: a call takes several to be handed over, on a busy machine long ones."""
+"""Turns of the event loop without a new call. Not just a time: handing over a call takes several turns, which are long
+on a busy machine."""
 TURN_SECONDS = 0.001
 
 
@@ -19,12 +20,12 @@ class RunningCalls:
     """Counts calls until the last one has ended. Streams of requests are ended when the server drains."""
 
     def __init__(self, most_calls: int) -> None:
-        """More calls than that at once are refused."""
+        """Calls beyond `most_calls` at once are refused."""
         self._most_calls = most_calls
         self._count = 0
         self._arrival_count = 0
         self._quiet_at: int | None = None
-        """The arrivals before the last quiet moment."""
+        """Number of arrivals at the last look."""
         self._is_draining = False
         self._is_idle = asyncio.Event()
         self._is_idle.set()
@@ -36,12 +37,12 @@ class RunningCalls:
         return self._count
 
     def arrive(self) -> None:
-        """A call came, of whichever method."""
+        """Notes that a call of any method has arrived."""
         self._arrival_count += 1
 
     @contextmanager
     def running(self, method: str) -> Iterator[None]:
-        """Around a call of `/package.Service/Method`."""
+        """Counts a call of `/package.Service/Method` inside the context."""
         if method.startswith(OPEN_WHILE_DRAINING):
             yield
             return
@@ -55,7 +56,7 @@ class RunningCalls:
                 self._is_idle.set()
 
     def check_open(self, method: str) -> None:
-        """For a call that runs. Raises ShuttingDownError, CapacityExhaustedError if the server takes no such calls."""
+        """Checks a counted call. Raises ShuttingDownError while draining, CapacityExhaustedError above the limit."""
         if method.startswith(OPEN_WHILE_DRAINING):
             return
         if self._is_draining:
@@ -65,7 +66,7 @@ class RunningCalls:
 
     @contextmanager
     def drainable(self, requests: DrainableRequests[Any]) -> Iterator[None]:
-        """Around a call with a stream of requests."""
+        """Has `drain` end these requests while the context is open."""
         self._open_streams.add(requests)
         try:
             yield
@@ -73,15 +74,15 @@ class RunningCalls:
             self._open_streams.discard(requests)
 
     def drain(self) -> None:
-        """Takes no new calls and ends the requests of open streams; what was read before is still answered."""
+        """Refuses new calls and ends the requests of open streams; requests read before are still answered."""
         self._is_draining = True
         for requests in tuple(self._open_streams):
             requests.drain()
 
     async def wait_until_quiet(self, within: float) -> None:
-        """Until no call has come for a moment, for at most `within` seconds.
+        """Waits until no call has arrived for a moment, for at most `within` seconds.
 
-        grpc.aio takes one call at a time from gRPC's queue, and what is in it when the server stops ends CANCELLED.
+        grpc.aio takes one call at a time from gRPC's queue. Calls in the queue get CANCELLED when the server stops.
         """
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
@@ -91,7 +92,7 @@ class RunningCalls:
                         await asyncio.sleep(TURN_SECONDS)
 
     async def wait_until_idle(self, within: float) -> None:
-        """Until no call is under way, for at most `within` seconds."""
+        """Waits until no call is under way, for at most `within` seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(within):
                 await self._is_idle.wait()

@@ -1,4 +1,4 @@
-"""SequenceService over any host of sequences: the draft's and the target's alike."""
+"""SequenceService for any host of sequences, the draft's or the target's."""
 
 from collections.abc import AsyncIterator
 from typing import NoReturn, Protocol
@@ -24,10 +24,10 @@ TOKENIZER_CHUNK_BYTES = 1024 * 1024
 
 
 class SequenceHost(Protocol):
-    """What a model process keeps. Checks against the model's limits are the host's own."""
+    """The sequences of a model process. The host checks calls against the model's limits."""
 
     async def open(self, sequence_id: str, token_ids: list[int], prompt_length: int, options: SequenceOptions) -> None:
-        """Registers a sequence; the same id with the same values is no error.
+        """Registers a sequence; repeating the same id with the same values is not an error.
 
         Raises ConflictingBodyError, CapacityExhaustedError, PromptTooLongError, InvalidFieldError.
         """
@@ -47,7 +47,7 @@ class SequenceHost(Protocol):
         ...
 
     async def close(self, sequence_id: str) -> None:
-        """Forgets a sequence; an unknown one is no error."""
+        """Forgets a sequence; an unknown id is not an error."""
         ...
 
     def info(self) -> ModelInfo: ...
@@ -56,7 +56,7 @@ class SequenceHost(Protocol):
 
 
 class SequenceServicer(SequenceServiceServicer):
-    """Decodes, calls the host, encodes."""
+    """Decodes requests, calls the host, encodes responses."""
 
     def __init__(self, host: SequenceHost):
         self._host = host
@@ -122,7 +122,7 @@ class SequenceServicer(SequenceServiceServicer):
 
 
 def _check_length(request: pb.OpenSequenceRequest, max_model_len: int) -> None:
-    """Before the tokens are copied, which takes its time for millions of them."""
+    """Checked before the tokens are copied, because copying millions of them is slow."""
     if len(request.token_ids) >= max_model_len:
         raise PromptTooLongError(len(request.token_ids), max_model_len - 1)
 
@@ -146,7 +146,7 @@ def _forked_sampling(request: pb.ForkSequenceRequest) -> SamplingOptions | None:
 
 def _check_seed(message: sampling_pb2.SamplingOptions) -> None:
     if not message.HasField("seed"):
-        raise InvalidFieldError("sampling.seed", "must be set: draws of a sequence are keyed by it")
+        raise InvalidFieldError("sampling.seed", "must be set: it keys the random draws of a sequence")
 
 
 def _chunks(data: bytes) -> list[bytes]:
@@ -155,7 +155,7 @@ def _chunks(data: bytes) -> list[bytes]:
 
 
 async def _abort_without_tokenizer(context: grpc.aio.ServicerContext) -> NoReturn:
-    """NOT_FOUND, as the contract says of this call alone; the reason stays that text is not supported."""
+    """Aborts with NOT_FOUND, as the contract says for this call alone; the reason stays NOT_SUPPORTED."""
     status = rich_status(NotSupportedError("the model has no tokenizer"))
     status.code = grpc.StatusCode.NOT_FOUND.value[0]
     await abort(context, status)

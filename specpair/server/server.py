@@ -1,4 +1,4 @@
-"""What every service needs to be one: a gRPC server with health and reflection, and a process around it."""
+"""The common base of every service: a gRPC server with health and reflection, and the process around it."""
 
 import asyncio
 import logging
@@ -29,25 +29,25 @@ from specpair.server.stream_quota import StreamQuota, StreamQuotaInterceptor
 from specpair.server.watchdog import Watchdog, exit_at_once
 
 WATCHDOG_MARGIN_SECONDS = 10.0
-"""What the rest of the end may take: last statuses, closing of connections and sequences."""
+"""Time for the rest of the shutdown: last statuses, closing connections and sequences."""
 QUEUED_SECONDS = 1.0
-"""For refusing calls that came, and were not looked at yet; where more and more come, it ends all the same."""
+"""Time to refuse calls that have arrived but were not handled yet. It ends even if calls keep arriving."""
 CLOSING_SECONDS = 0.2
-"""For the last statuses, and for calls of health and reflection, to which nobody sets an end."""
+"""Time for the last statuses, and for health and reflection calls, which have no deadline."""
 PING_INTERVAL_MS = 100
-"""Shortest time between the pings of a client; below what `specpair.client.channel` sends."""
+"""Shortest allowed time between a client's pings; `specpair.client.channel` pings less often."""
 KEEPALIVE_MS = 30_000
-"""Silence after which a client is asked for a sign of life: one that vanished must not keep what it has."""
+"""Silence after which the server pings a client, so that a vanished client does not keep its resources."""
 KEEPALIVE_TIMEOUT_MS = 20_000
 IDLE_MS = 600_000
-"""A connection without calls is closed after so long; clients open another when they need one."""
+"""A connection without calls is closed after this time; clients open a new one when they need it."""
 MAX_CALLS = 4096
-"""Calls at once over all connections; more are RESOURCE_EXHAUSTED before they are looked at. Far more than ever run: it
-bounds what waiting calls and clients that do not read may hold."""
+"""Calls at once over all connections; further calls get RESOURCE_EXHAUSTED. Far more than ever run: the limit bounds
+the memory of waiting calls and of clients that do not read."""
 EXCESS_CALLS = 256
-"""Beyond them, for health and for refusals with their reason; what comes on top is refused by gRPC without one."""
+"""Additional calls for health and for refusals with a reason; beyond these gRPC refuses without a reason."""
 MAX_CALLS_PER_CONNECTION = 1024
-"""HTTP/2 streams at once; a client's library keeps more back until others end."""
+"""HTTP/2 streams at once on one connection; a client's library queues further ones."""
 MAX_METADATA_BYTES = 16 * 1024
 
 logger = logging.getLogger(__name__)
@@ -58,20 +58,20 @@ class BindError(OSError):
 
 
 class ServiceFailedError(Exception):
-    """What the service needs is broken for good: only a new process helps."""
+    """The service cannot recover: only a new process helps."""
 
 
 class ServiceServer:
-    """A gRPC server: errors as statuses, message limits, health (NOT_SERVING until ready), reflection.
+    """A gRPC server with errors as statuses, message limits, health (NOT_SERVING until ready) and reflection.
 
-    The generated `add_..._to_server(servicer, server)` functions take it as their server, before the start or after.
+    The generated `add_..._to_server(servicer, server)` functions accept it as their server, before or after the start.
     """
 
     def __init__(self, config: ServerConfig, metrics: CollectorRegistry | None = None):
-        """Its calls are counted in `metrics`, if given. Raises InvalidFieldError for tokens that cannot be used."""
+        """Counts calls in `metrics`, if given. Raises InvalidFieldError for unusable tokens."""
         self._config = config
         self.is_ready = False
-        """What health says."""
+        """Whether health is SERVING."""
         self._is_stopping = False
         self._registry = ServiceRegistry()
         self._health = health.aio.HealthServicer()  # pyright: ignore[reportAttributeAccessIssue]: stubs lack it
@@ -80,7 +80,7 @@ class ServiceServer:
         self._stopped_together: list[Callable[[], Awaitable[None]]] = []
         self._failure: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         interceptors: list[grpc.aio.ServerInterceptor] = [
-            self._errors,  # outside, since what the other refuses is an error as well
+            self._errors,  # outermost, so that it handles the refusals of the others too
             AuthenticationInterceptor(Authenticator(config.security)),
         ]
         if config.max_streams_per_client is not None:
@@ -97,7 +97,7 @@ class ServiceServer:
             )
 
         self._credentials: grpc.ServerCredentials | None = None
-        """Made once: they follow their files by themselves."""
+        """Made once: they reload their files by themselves."""
         self._server = LastingServer(make, self._listen, self.fail, config.host)
 
     def add_generic_rpc_handlers(self, generic_rpc_handlers: tuple[grpc.GenericRpcHandler, ...]) -> None:
@@ -116,7 +116,7 @@ class ServiceServer:
             raise BindError(f"cannot listen on {self._config.address}: is the address in use?") from None
 
     def _listen(self, server: grpc.aio.Server, port: int | None) -> int:
-        """On the port of the configuration, or another. Raises RuntimeError."""
+        """Has `server` listen on `port`, or on the configured one if None. Raises RuntimeError."""
         address = self._config.address if port is None else join_address(self._config.host, port)
         tls = self._config.security.tls
         if tls is None:
@@ -126,7 +126,7 @@ class ServiceServer:
         return server.add_secure_port(address, self._credentials)
 
     async def set_ready(self, is_ready: bool) -> None:
-        """Turns health to SERVING, for the process and each service, or back; the first time completes the services."""
+        """Sets health of the process and each service. The first True also adds reflection: services are complete."""
         if is_ready and not self._registry.is_complete:
             names = [*self._registry.service_names, reflection.SERVICE_NAME]
             reflection_pb2_grpc.add_ServerReflectionServicer_to_server(reflection.aio.ReflectionServicer(names), self)
@@ -137,33 +137,35 @@ class ServiceServer:
             await self._health.set(name, states.SERVING if is_ready else states.NOT_SERVING)
 
     def fail(self, reason: str) -> None:
-        """What the services need is broken for good. Health turns at once, and `serve` ends, so that whoever looks
-        after the process starts a new one."""
+        """Reports that the services cannot recover. Health becomes NOT_SERVING and `serve` ends, so that a supervisor
+        can start a new process."""
         if not self._failure.done():
             self._failure.set_result(reason)
 
     async def until_failed(self) -> NoReturn:
-        """Raises ServiceFailedError once the services have failed, with health NOT_SERVING."""
+        """Waits until the services fail, sets health to NOT_SERVING and raises ServiceFailedError."""
         reason = await self._failure
         await self.set_ready(False)
         raise ServiceFailedError(reason)
 
     def drain_first(self, drain: Callable[[float], Awaitable[None]]) -> None:
-        """Has `drain` called when the server is told to stop, with the seconds that it may take.
+        """Registers `drain`, called with the grace time in seconds when the server is told to stop.
 
-        Meanwhile new calls are refused with ShuttingDownError, and health says NOT_SERVING.
+        Meanwhile new calls are refused with ShuttingDownError, and health is NOT_SERVING.
         """
         self._drains.append(drain)
 
     def stop_together(self, stop: Callable[[], Awaitable[None]]) -> None:
-        """Has `stop` called, perhaps more than once, when the server stops: when its calls have ended."""
+        """Registers `stop`, called when the server stops, after its calls have ended. It may be called repeatedly."""
         self._stopped_together.append(stop)
 
     async def stop(self) -> None:
         """Refuses new calls and ends idle streams; running calls have the grace time to finish."""
         seconds = self._config.grace_seconds
         if not self._is_stopping:
-            logger.info("stopping: running calls have %g s to end", seconds, extra={"calls": self._errors.calls.count})
+            logger.info(
+                "stopping: running calls have %g s to finish", seconds, extra={"calls": self._errors.calls.count}
+            )
         self.is_ready, self._is_stopping = False, True
         deadline = time.monotonic() + seconds
         await self._health.enter_graceful_shutdown()
@@ -175,7 +177,7 @@ class ServiceServer:
 
 
 def process_service(pid: int) -> str:
-    """A name for the whole process in the health service: whoever started it can tell it from another on its port."""
+    """The process's name in the health service: it tells a process from another one on the same port."""
     return f"process-{pid}"
 
 
@@ -218,7 +220,7 @@ async def serve(
                 logger.info("%s listening on %s", name, join_address(config.host, port))
                 await server.until_failed()
             except ServiceFailedError:
-                watchdog.arm()  # what is broken may not end by itself, either
+                watchdog.arm()  # the broken part may not stop by itself
                 raise
             finally:
                 await server.stop()
@@ -228,7 +230,7 @@ async def serve(
 
 
 def run_service(config: ServerConfig, build: Build, name: str, metrics: CollectorRegistry | None = None) -> None:
-    """A service's whole process: log, server, signals. Exits with status 1 if the service cannot start or go on."""
+    """Runs a service as a process: log, server, signals. Exits with status 1 if the service cannot start or fails."""
     configure_logging(config.log_format, config.log_level)
     watchdog = Watchdog(config.grace_seconds + WATCHDOG_MARGIN_SECONDS)
     try:
@@ -238,13 +240,13 @@ def run_service(config: ServerConfig, build: Build, name: str, metrics: Collecto
         raise SystemExit(1) from None
     except ServiceFailedError as error:
         logger.error("%s ends: %s", name, error)
-        exit_at_once()  # libraries that clean up behind a lost device may hang, or end by a signal
+        exit_at_once()  # libraries that clean up after a lost device may hang or crash
 
 
 def run(main: Callable[[], Awaitable[None]], watchdog: Watchdog) -> None:
     """Runs a coroutine under uvloop; the first SIGINT or SIGTERM cancels it, a second one ends the process.
 
-    If the end takes too long, the watchdog ends the process.
+    If the shutdown takes too long, the watchdog ends the process.
     """
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_run_until_signal(main, watchdog))

@@ -1,4 +1,4 @@
-"""How many streams one client may have open: each holds memory, and a place among the calls, as long as it likes."""
+"""Limits the open streams of one client: each holds memory and one of the server's calls for as long as it likes."""
 
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
@@ -16,25 +16,25 @@ from specpair.server.identity import client_name
 
 
 class StreamQuota:
-    """The open streams of a server, by client. Runs on the event loop."""
+    """Counts the open streams of a server by client. Runs on the event loop."""
 
     def __init__(self, limit: int, registry: CollectorRegistry | None = None):
-        """What is open and what is refused is counted in `registry`, if given."""
+        """Counts open and refused streams in `registry`, if given."""
         self._limit = limit
         self._open: Counter[str] = Counter()
         self._open_gauge = prometheus_client.Gauge(
-            "specpair_streams_open", "Streams that are open: hot streams, watches of the health.", registry=registry
+            "specpair_streams_open", "Open streams: hot streams and health watches.", registry=registry
         )
         self._refusals = prometheus_client.Counter(
             "specpair_stream_refusals",
-            "Streams that were refused, since their client had as many open as one may.",
+            "Streams refused because their client had the most open that one client may have.",
             registry=registry,
         )
         self._open_gauge.set_function(self._open.total)
 
     @contextmanager
     def held(self, client: str) -> Iterator[None]:
-        """Around a stream of this client. Raises CapacityExhaustedError."""
+        """Counts a stream of this client inside the context. Raises CapacityExhaustedError at the limit."""
         if self._open[client] >= self._limit:
             self._refusals.inc()
             words = f"{self._limit} streams of this client are open, the most that one may have"
@@ -49,7 +49,7 @@ class StreamQuota:
 
 
 class StreamQuotaInterceptor(grpc.aio.ServerInterceptor):
-    """Refuses streams, in either direction, beyond the quota. To be inside of what names the client."""
+    """Refuses streams, in either direction, beyond the quota. Must run after the interceptor that names the client."""
 
     def __init__(self, quota: StreamQuota):
         self._quota = quota

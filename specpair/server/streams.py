@@ -1,4 +1,4 @@
-"""The server's side of a hot stream: many calls over one bidirectional stream, answered as they get ready."""
+"""The server's side of a hot stream: many calls over one bidirectional stream, answered as they become ready."""
 
 import asyncio
 import logging
@@ -16,15 +16,15 @@ from specpair.rpc.status import internal_error, stream_error
 from specpair.tracing import continued
 
 MAX_CALLS_PER_STREAM = MAX_TOGETHER_CALLS
-"""Calls of one stream that may be under way; beyond them the stream is not read, and the caller has to wait."""
+"""Most calls of one stream under way at once. At the limit the stream is not read, so the client has to wait."""
 
 MAX_BYTES_PER_STREAM = 2 * MAX_MESSAGE_BYTES
-"""Of requests under way and answers not yet written; beyond them the stream is not read, either."""
+"""Most bytes of requests under way and of unwritten answers. At the limit the stream is not read."""
 
 logger = logging.getLogger(__name__)
 
 MAX_ANSWER_BYTES = MAX_MESSAGE_BYTES - 1024
-"""Of one answer, which has the frame of a message around it."""
+"""Largest size of one answer; the rest is for the message around it."""
 
 Request = TypeVar("Request")
 Response = TypeVar("Response")
@@ -32,9 +32,9 @@ RequestOut = TypeVar("RequestOut", covariant=True)
 
 
 class ByteBudget:
-    """How many bytes may be held at once. Runs on the event loop.
+    """Limits how many bytes are held at once. Runs on the event loop.
 
-    Something larger than the whole budget waits until nothing else is held.
+    A message larger than the whole budget waits until nothing else is held.
     """
 
     def __init__(self, limit: int):
@@ -43,14 +43,14 @@ class ByteBudget:
         self._returned = asyncio.Event()
 
     async def take(self, size: int) -> None:
-        """Waits until there is room."""
+        """Waits until there is room for `size` bytes, and holds them."""
         while self._held and self._held + size > self._limit:
             self._returned.clear()
             await self._returned.wait()
         self._held += size
 
     def add(self, size: int) -> None:
-        """What is there already cannot wait: it makes others wait."""
+        """Holds `size` bytes without waiting, even beyond the limit: they exist already. Others wait instead."""
         self._held += size
 
     def give_back(self, size: int) -> None:
@@ -60,7 +60,7 @@ class ByteBudget:
 
 
 class Call(Protocol[RequestOut]):
-    """A request on the stream, with the id under which it is answered."""
+    """A request on the stream, with the id that its answer repeats."""
 
     @property
     def call_id(self) -> int: ...
@@ -86,12 +86,12 @@ async def serve_calls(
 ) -> None:
     """Answers the calls of one stream: `await serve_calls(requests, context, self._propose, StreamProposalsResponse)`.
 
-    Each call runs in a task of its own; answers that get ready together travel together, since each message costs both
-    sides more than all that is done for a call. A SpecpairError of `handle` is the answer of that call alone, and so is
-    an error that nobody foresaw, without its text. When the caller ends its side, the calls under way are still
-    answered, and so they are when a message cannot be read, whose error then ends the stream; when the stream breaks,
-    they are cancelled. When the server drains, calls that come while others are under way are refused at once.
-    `make_message` makes a message without `answers`.
+    Each call runs in its own task. Answers that are ready together share one message, because a message costs both
+    sides more than the work for a call. A SpecpairError of `handle` becomes the answer of that call alone; so does an
+    unexpected error, without its text. Calls under way are still answered when the client ends its side, and when a
+    message cannot be read (its error then ends the stream). When the stream breaks, they are cancelled. While the
+    server drains, calls that arrive while others are under way are refused at once. `make_message` makes a message
+    without `answers`.
     """
     requests = drainable(request_iterator)
     calls = _Calls(context, handle, make_message, requests)
@@ -107,13 +107,13 @@ async def serve_calls(
                     await calls.places.acquire()
                     group.create_task(calls.answer(call, parcel))
         except SpecpairError as error:
-            unreadable = error  # raised in here it would cancel a write, and gRPC then never sends the status
+            unreadable = error  # raised here it would cancel a write, and gRPC would never send the status
     if unreadable is not None:
         raise unreadable
 
 
 class _Parcel:
-    """A message that came: its bytes are held until all its calls are done, as each keeps the whole message alive."""
+    """A received message. Its bytes are held until all its calls are done: each call keeps the whole message alive."""
 
     def __init__(self, size: int, call_count: int, held: ByteBudget):
         self.size = size
@@ -137,20 +137,20 @@ class _Calls(Generic[Request, Response]):
         requests: "DrainableRequests[Calls[Request]]",
     ):
         self.places = asyncio.Semaphore(MAX_CALLS_PER_STREAM)
-        """Given back when the answer is written: a caller that does not read has to wait."""
+        """A place is given back when the answer is written, so a client that does not read has to wait."""
         self.held = ByteBudget(MAX_BYTES_PER_STREAM)
-        """Of requests under way and of answers that wait to be written."""
+        """Bytes of requests under way and of answers that wait to be written."""
         self._context = context
         self._handle = handle
         self._make_message = make_message
         self._requests = requests
         self._ready: deque[tuple[int, str, Any]] = deque()
-        """Answers to write: the call's id, the field and its value."""
+        """Answers to write: call id, field name and value."""
         self._is_writing = False  # gRPC takes one write at a time
 
     async def answer(self, call: Call[Request], parcel: _Parcel) -> None:
         call_id, (name, value) = call.call_id, await self._outcome(call)
-        del call  # this task may go on writing for others
+        del call  # free it now: this task may go on to write the answers of others
         parcel.call_done()
         self.held.add(value.ByteSize())
         self._ready.append((call_id, name, value))
@@ -160,13 +160,13 @@ class _Calls(Generic[Request, Response]):
             self._is_writing = False
 
     async def _outcome(self, call: Call[Request]) -> tuple[str, Any]:
-        """What became of a call: a field of the answer, and its value."""
+        """The outcome of a call: a field name of the answer, and its value."""
         if self._requests.is_draining:
             return "error", stream_error(ShuttingDownError())
         try:
             with self._requests.held_open(), continued(call.trace_context):
                 response: Any = await self._handle(call.request)
-                if response.ByteSize() > MAX_ANSWER_BYTES:  # it would break the stream for every call on it
+                if response.ByteSize() > MAX_ANSWER_BYTES:  # sending it would break the stream for all its calls
                     return "error", stream_error(too_large(response.ByteSize()))
                 return "response", response
         except SpecpairError as error:
@@ -176,8 +176,8 @@ class _Calls(Generic[Request, Response]):
             return "error", stream_error(internal_error())
 
     async def _write(self) -> None:
-        """Writes what is ready, and what gets ready meanwhile."""
-        await asyncio.sleep(0)  # what one forward pass decided gets ready in one turn of the loop
+        """Writes the answers that are ready, and those that become ready meanwhile."""
+        await asyncio.sleep(0)  # answers of one forward pass become ready in the same turn of the loop
         while self._ready:
             message, size = self._take_together()
             await self._context.write(message)
@@ -186,7 +186,7 @@ class _Calls(Generic[Request, Response]):
                 self.places.release()
 
     def _take_together(self) -> tuple[Any, int]:
-        """A message of at least one answer, and the bytes of its answers."""
+        """A message with at least one answer, and the size of its answers in bytes."""
         message, size = self._make_message(), 0
         while self._ready and len(message.answers) < MAX_TOGETHER_CALLS:
             call_id, name, value = self._ready[0]
@@ -204,10 +204,10 @@ def too_large(size: int) -> SpecpairError:
 
 
 class DrainableRequests(Generic[Request]):
-    """The requests of a stream, which end early when the server wants to stop.
+    """The requests of a stream. The iteration ends early when the server stops.
 
-    Without this a stream that its client keeps open would hold up every shutdown for the whole grace time. They go on
-    while calls of the stream are under way: what comes meanwhile wants to be refused, not left without an answer.
+    Otherwise a stream that its client keeps open would delay every shutdown by the whole grace time. The iteration goes
+    on while calls of the stream are under way, so that new calls are refused instead of left without an answer.
     """
 
     def __init__(self, request_iterator: AsyncIterator[Request]):
@@ -219,7 +219,7 @@ class DrainableRequests(Generic[Request]):
         self._check: Callable[[], None] = lambda: None
 
     def check_each(self, check: Callable[[], None]) -> None:
-        """Has the iteration raise what `check` raises when a request has come."""
+        """Calls `check` after each request; the iteration raises what `check` raises."""
         self._check = check
 
     def __aiter__(self) -> "DrainableRequests[Request]":
@@ -243,7 +243,7 @@ class DrainableRequests(Generic[Request]):
 
     @contextmanager
     def held_open(self) -> Iterator[None]:
-        """Around a call of the stream."""
+        """Marks a call of the stream as under way inside the context."""
         self._under_way += 1
         try:
             yield
@@ -253,7 +253,7 @@ class DrainableRequests(Generic[Request]):
                 self._end()
 
     def drain(self) -> None:
-        """Ends the iteration once no call is under way, at once where somebody waits for the next request."""
+        """Ends the iteration as soon as no call is under way; interrupts a wait for the next request."""
         self.is_draining = True
         if not self._under_way:
             self._end()
@@ -265,7 +265,7 @@ class DrainableRequests(Generic[Request]):
 
 
 def drainable(request_iterator: AsyncIterator[Request]) -> DrainableRequests[Request]:
-    """The requests as they came through the interceptor that drains them, or by themselves."""
+    """The requests, wrapped in DrainableRequests unless an interceptor did so already."""
     if isinstance(request_iterator, DrainableRequests):
         return request_iterator
     return DrainableRequests(request_iterator)

@@ -1,4 +1,4 @@
-"""Ends a process that does not manage to end itself."""
+"""Ends a process whose shutdown hangs."""
 
 import logging
 import os
@@ -11,7 +11,7 @@ logger = logging.getLogger(__name__)
 
 
 class Watchdog:
-    """A timer in a thread of its own: a blocked event loop cannot stop it."""
+    """A timer in its own thread, so that a blocked event loop cannot stop it."""
 
     def __init__(self, timeout_seconds: float):
         self._timer = threading.Timer(timeout_seconds, self.exit, [f"it did not stop within {timeout_seconds:g} s"])
@@ -19,7 +19,7 @@ class Watchdog:
         self.is_armed = False
 
     def arm(self) -> None:
-        """The time begins, unless it has begun."""
+        """Starts the timer, unless it runs already."""
         if not self.is_armed:
             self.is_armed = True
             self._timer.start()

@@ -1,8 +1,8 @@
-"""What a sequence's options do to single logits: allowed and banned tokens, min_tokens, logit bias, penalties.
+"""Applies the options that change single logits: allowed and banned tokens, min_tokens, logit bias, penalties.
 
-The order is vLLM's: masks, bias, repetition, then frequency and presence penalties; temperature and what cuts the
-distribution follow in `sampling`. Each row of a proposal sees the history up to it, drafted tokens included. The cost
-follows the tokens that are named or seen, not the vocabulary; what stays the same for a sequence is made once.
+The order is vLLM's: masks, bias, repetition penalty, then frequency and presence penalties. Temperature, min-p, top-k
+and top-p follow in `sampling`. Each row of a proposal uses the history before it, including drafted tokens. The cost
+depends on the number of named or seen tokens, not on the vocabulary. Data that is constant for a sequence is made once.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from specpair.options import SamplingOptions
 
 
 class NamedTokens(NamedTuple):
-    """The tokens that a sequence's options and prompt name, ready for use: int64 on the model's device."""
+    """The tokens named by a sequence's options and prompt: int64 tensors on the model's device."""
 
     allowed: Tensor
     banned: Tensor
@@ -25,7 +25,7 @@ class NamedTokens(NamedTuple):
     biases: Tensor
     """Float32, one for each of `biased`."""
     prompt: Tensor
-    """Each token of the prompt once; empty unless a repetition penalty wants it."""
+    """Each token of the prompt once; empty without a repetition penalty."""
 
     @classmethod
     def of(cls, options: SamplingOptions, prompt: Sequence[int], device: torch.device | str = "cpu") -> "NamedTokens":
@@ -44,14 +44,14 @@ class NamedTokens(NamedTuple):
 
 
 class RowBlock(NamedTuple):
-    """Rows of logits of one sequence, one behind each of its last prefixes."""
+    """Rows of logits of one sequence, one after each of its last `row_count` prefixes."""
 
     options: SamplingOptions
     named: NamedTokens
     tokens: Sequence[int]
-    """Prompt, output and proposal; the last row has seen all of them, the row before it all but the last one."""
+    """Prompt, output and proposal. The last row has seen all of them, the row before it all but the last token."""
     prompt_length: int
-    """At most what the first row has seen."""
+    """At most `first_length`."""
     row_count: int
 
     @property
@@ -61,20 +61,20 @@ class RowBlock(NamedTuple):
 
 
 class SeenTokens(NamedTuple):
-    """Tokens [E] that rows have seen in the output, with what the options take for it."""
+    """Tokens [E] that rows have seen in the output, with their penalties."""
 
     rows: np.ndarray
     token_ids: np.ndarray
     repetition: np.ndarray
-    """float32: divides what is positive, multiplies what is negative."""
+    """float32: divides positive logits, multiplies negative ones."""
     deduction: np.ndarray
-    """float32: frequency times count, and presence."""
+    """float32: frequency penalty times count, plus presence penalty."""
 
 
 def adjust(logits: Tensor, blocks: Sequence[RowBlock]) -> Tensor:
     """Logits [R, V] with the options of all blocks applied; R is the sum of their row counts.
 
-    The tensor itself if no option changes anything, otherwise a new one.
+    Returns the tensor itself if no option changes a logit, otherwise a new one.
     """
     if not any(block.options.adjusts_logits for block in blocks):
         return logits
@@ -93,7 +93,7 @@ def adjust(logits: Tensor, blocks: Sequence[RowBlock]) -> Tensor:
 
 
 def _apply_named(rows: Tensor, block: RowBlock) -> None:
-    """What holds for all rows [row_count, V] of a block alike, in place; stop tokens are held back row by row."""
+    """Applies what is the same for all rows [row_count, V] of a block, in place. Stop tokens are masked row by row."""
     options, named = block.options, block.named
     if len(named.allowed):
         kept = rows[:, named.allowed]
@@ -115,7 +115,7 @@ def _seen_in_output(first: int, block: RowBlock) -> SeenTokens:
     output = np.asarray(block.tokens[block.prompt_length :], dtype=np.int64)
     token_ids, places = np.unique(output, return_inverse=True)
     rows, columns, counts = _counts_by_row(block, places, len(token_ids))
-    # What the prompt holds as well was divided with it.
+    # Tokens that the prompt has too were penalized with the prompt.
     in_prompt = np.isin(token_ids, block.named.prompt.cpu().numpy())
     repetition = np.where(in_prompt, 1.0, options.repetition_penalty).astype(np.float32)
     deduction = options.frequency_penalty * counts + options.presence_penalty
@@ -143,5 +143,5 @@ def _penalize(logits: Tensor, seen: SeenTokens) -> None:
 
 
 def _repeated(values: Tensor, penalty: Tensor | float) -> Tensor:
-    """Logits of tokens that would be repeated (Keskar et al. 2019, "CTRL")."""
+    """Logits after the repetition penalty (Keskar et al. 2019, "CTRL")."""
     return torch.where(values > 0, values / penalty, values * penalty)

@@ -1,6 +1,7 @@
-"""One code for arrays of numpy, whose operations on a CPU cost half, and tensors, which can be on a device.
+"""Functions that work on numpy arrays and on torch tensors.
 
-What the rules of verification need is called alike in both libraries, but for what is here.
+numpy operations on a CPU take half the time of torch's; tensors can be on a device. The functions that verification
+needs have the same names in both libraries, except those here.
 """
 
 from types import ModuleType
@@ -11,16 +12,16 @@ import torch
 from torch import Tensor
 
 Array: TypeAlias = Any
-"""An array of numpy or a tensor. What goes into a function together is of one kind, and so is what comes out."""
+"""A numpy array or a tensor. All arguments of one call are of the same kind, and so is the result."""
 
 
 def native(tensor: Tensor) -> Array:
-    """The same data: numpy's on a CPU, where it is."""
+    """The same data: as a numpy array on a CPU, else the tensor."""
     return tensor.numpy() if tensor.device.type == "cpu" else tensor
 
 
 def placed(array: np.ndarray, device: torch.device) -> Array:
-    """What goes together with `native` tensors of a device."""
+    """The array in the same form as `native` tensors of the device."""
     return array if device.type == "cpu" else torch.from_numpy(array).to(device)
 
 
@@ -29,12 +30,12 @@ def library(array: Array) -> ModuleType:
 
 
 def counting(count: int, like: Array) -> Array:
-    """0 .. count - 1, int64, where `like` is."""
+    """0 .. count - 1, int64, of the kind and on the device of `like`."""
     return np.arange(count) if isinstance(like, np.ndarray) else torch.arange(count, device=like.device)
 
 
 def empty(shape: tuple[int, ...], like: Array) -> Array:
-    """Float64, whatever was there, where `like` is."""
+    """An uninitialised float64 array of the kind and on the device of `like`."""
     if isinstance(like, np.ndarray):
         return np.empty(shape)
     return torch.empty(shape, dtype=torch.float64, device=like.device)
@@ -49,17 +50,17 @@ def at_most(numbers: Array, most: float) -> Array:
 
 
 def to_doubles(numbers: Array) -> Array:
-    """float64."""
+    """Converts to float64."""
     return numbers.astype(np.float64, copy=False) if isinstance(numbers, np.ndarray) else numbers.double()
 
 
 def to_integers(numbers: Array) -> Array:
-    """int64, rounded towards 0."""
+    """Converts to int64, rounding towards 0."""
     return numbers.astype(np.int64) if isinstance(numbers, np.ndarray) else numbers.long()
 
 
 def largest_of(rows: Array) -> Array:
-    """[N] of rows [N, V]."""
+    """The largest entry [N] of each row [N, V]."""
     return np.maximum.reduce(rows, -1) if isinstance(rows, np.ndarray) else rows.amax(-1)
 
 
@@ -78,5 +79,5 @@ def first_above(ascending: Array, numbers: Array) -> Array:
 
 
 def may_be_set(flags: Array) -> bool:
-    """Whether any flag may be set. On a device the answer is yes: to know better, it would have to be waited for."""
+    """Whether any flag may be set. Always true on a device, because the exact answer would need a synchronisation."""
     return bool(flags.any()) if isinstance(flags, np.ndarray) else True

@@ -1,7 +1,7 @@
-"""One row of a draft in the form in which it travels: integer counts on a small support.
+"""One row of a draft in the form in which it is sent: integer counts on a small support.
 
-`drafting` makes such rows of a model's probabilities, in batches on the model's device. Here they are made one by one
-for drafters that know their few candidates without a model.
+`sparse_rows` makes such rows from a model's probabilities. `count_row` makes them one by one, for drafters without a
+model, which have few candidates.
 """
 
 from collections.abc import Sequence
@@ -29,9 +29,9 @@ class CountRow(NamedTuple):
 
 
 def count_row(token_ids: Sequence[int], weights: Sequence[float]) -> CountRow:
-    """The row of tokens [S] in proportion to weights [S], of which at least one is positive.
+    """The row of tokens [S] with counts in proportion to weights [S], of which at least one is positive.
 
-    Counts are rounded down, a token without a count falls out, and what rounding left goes to the heaviest token.
+    Counts are rounded down, tokens with count 0 are dropped, and the heaviest token gets the remainder.
     """
     if len(token_ids) == 1:
         return CountRow(token_ids, (TOTAL,))
@@ -45,7 +45,7 @@ def count_row(token_ids: Sequence[int], weights: Sequence[float]) -> CountRow:
 
 
 def draw_token(row: CountRow, bits: int) -> int:
-    """The token that `draw_bits` draw. Exact: 24 of the bits choose one of the 2^24 counts."""
+    """The token drawn by bits of `randomness.draw_bits`. Exact: 24 of the bits choose one of the 2^24 counts."""
     left = bits >> (BITS - TOTAL_LOG2)
     for token, count in zip(row.token_ids, row.counts, strict=True):
         left -= count

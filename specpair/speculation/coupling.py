@@ -1,9 +1,10 @@
-"""The coupled rule: draft and target choose with the same noise, and what the target chooses comes out.
+"""The coupled rule: draft and target choose with the same noise, and the output is what the target chooses.
 
-At each position both take argmax of log p + g with noise keyed by (seed, position). A draft token counts while it is
-what the target chooses there; the target's first other choice is the correction, its choice behind a whole block the
-bonus. So the output is the target's own sampling whatever the draft does, token for token: it depends on prompt,
-options and seed alone. Greedy decoding needs no noise, and is judged like this under every rule.
+At each position both take the argmax of log p + g, with noise g keyed by (seed, position). Draft tokens are accepted as
+long as the target chooses the same token. The target's first different choice is the correction; its choice after a
+wholly accepted block is the bonus. So the output is the target's own sampling, token for token, whatever the draft
+does: it depends only on prompt, options and seed. Greedy decoding needs no noise, and is judged like this under every
+rule.
 """
 
 from collections.abc import Sequence
@@ -20,14 +21,14 @@ def verify_coupled(
 ) -> Judgement:
     """Judges a batch of blocks in one pass.
 
-    `target` holds the rows of all sequences one after the other, [sum of (K_b + 1), V]; `seeds` and `positions` name
-    each row. `draft_tokens` [B, K] are padded to K, `lengths` [B] says how many count.
+    `target` holds the rows of all sequences one after the other, [sum of (K_b + 1), V]. `seeds` and `positions` key the
+    noise of each row. `draft_tokens` [B, K] are padded to K; `lengths` [B] are their numbers without padding.
     """
     return verify_choices(choose(target, seeds, positions).numpy(), draft_tokens, lengths)
 
 
 def verify_choices(choices: np.ndarray, draft_tokens: np.ndarray, lengths: np.ndarray) -> Judgement:
-    """Judges blocks by what the target chooses in each of its rows: [sum of (K_b + 1)]. Other arguments as above."""
+    """Judges blocks by the target's choice in each row: `choices` [sum of (K_b + 1)]. Other arguments as above."""
     most = draft_tokens.shape[1]
     rows = packed_rows(lengths.tolist(), max(most, 1))
     agrees = (choices[rows[:, :most]] == draft_tokens) & (np.arange(most) < lengths[:, None])

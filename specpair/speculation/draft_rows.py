@@ -1,9 +1,9 @@
-"""The draft's distributions as verification sees them, and draws from weights.
+"""The draft's distributions in the form that verification uses, and draws from weights.
 
 A proposal is exact only if each token was drawn from exactly the distribution that is sent: the sampled x ~ q(x) of
-Leviathan et al., "Fast Inference from Transformers via Speculative Decoding", Algorithm 1. So the draft first brings
-its row into the form that travels, integer counts on a small support (see `sparse_rows`) or float32 throughout, and
-draws from that.
+Leviathan et al., "Fast Inference from Transformers via Speculative Decoding", Algorithm 1. So the draft first converts
+its row to the form that is sent, integer counts on a small support (see `sparse_rows`) or dense float32, and draws from
+that.
 """
 
 from collections.abc import Sequence
@@ -17,28 +17,28 @@ TOTAL_LOG2 = 24
 """Binary logarithm of the sum of the counts of a sparse row."""
 
 SMALLEST_WEIGHT = 1e-250
-"""Rows of weights without a larger one count as empty: beyond, scaling them would overflow."""
+"""Rows without a larger weight count as empty, because scaling them would overflow."""
 
 
 class DraftRows(NamedTuple):
-    """Distributions as verification sees them, whatever their encoding. Leading dimensions: [rows] or [B, K]."""
+    """Distributions for verification, independent of their encoding. Leading dimensions: [rows] or [B, K]."""
 
     token_ids: Array
-    """[..., S] int64; each token at most once in a row, padding aside."""
+    """[..., S] int64; each token at most once in a row, except for padding."""
     probabilities: Array
     """[..., S] float64; a row sums to 1. Padding has probability 0."""
     drawn: Array
-    """[...] float64: the probability of the token that was drawn from the row; infinite where the row is padding."""
+    """[...] float64: the probability of the token that was drawn from the row; infinite if the row is padding."""
 
     @classmethod
     def of(cls, token_ids: Array, probabilities: Array, drawn_tokens: Array) -> "DraftRows":
-        """With the probabilities of the drawn tokens [...] looked up; infinite, too, for those that have none."""
+        """Looks up the drawn tokens' probabilities [...]; infinite for tokens with probability 0."""
         drawn = (probabilities * (token_ids == drawn_tokens[..., None])).sum(-1)
         return cls(token_ids, probabilities, library(drawn).where(drawn > 0, drawn, np.inf))
 
 
 def stack_blocks(blocks: Sequence[DraftRows]) -> DraftRows:
-    """Blocks of [K_b, S_b], in numpy, as one [B, Kmax, Smax], padded with probability 0."""
+    """Stacks numpy blocks [K_b, S_b] to one [B, Kmax, Smax], padded with probability 0."""
     if len(blocks) == 1:
         return DraftRows(*(part[None] for part in blocks[0]))
     shape = len(blocks), *(max(block.token_ids.shape[axis] for block in blocks) for axis in (0, 1))
@@ -52,10 +52,10 @@ def stack_blocks(blocks: Sequence[DraftRows]) -> DraftRows:
 
 
 def draw(weights: Array, uniforms: Array) -> Array:
-    """Ids [N] drawn in proportion to weights [N, V] by uniforms [N] in [0, 1): inverse of the distribution function.
+    """Draws ids [N] in proportion to weights [N, V] by uniforms [N] in [0, 1), by inversion of the cumulative sum.
 
-    The weights become integers, their largest about 2^61 / V, so that sums are exact, the same on every device, and
-    no token of weight 0 can come out; relative to the largest, a weight is off by less than V / 2^60. One weight of a
+    Weights are scaled to integers, the largest to about 2^61 / V. So sums are exact and the same on every device, and a
+    token of weight 0 is never drawn. Relative to the largest, a weight is off by less than V / 2^60. One weight of a
     row must be above SMALLEST_WEIGHT; a row where none is, or one is NaN, gives some id below V.
     """
     scale = 2.0 ** (61 - (weights.shape[1] - 1).bit_length())

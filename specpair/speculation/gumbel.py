@@ -1,13 +1,13 @@
 """Choosing with Gumbel noise that draft and target share: argmax of log p(x) + g(x) is distributed as p.
 
-The noise g of a token is a pure function of (seed, position, token), so two distributions that are alike choose alike:
+The noise g of a token is a pure function of (seed, position, token), so similar distributions make similar choices:
 they differ with probability at most 2 TV / (1 + TV) (Daliri et al. 2024, "Coupling without Communication and
-Drafter-Invariant Speculative Decoding"). Nothing needs to travel but the tokens.
+Drafter-Invariant Speculative Decoding"). Only the tokens need to be sent.
 
-It is computed as a race: exp(-g) is exponentially distributed, and argmax of log p + g is the token with the smallest
-exp(-g) / p, the first one to come if each comes at rate p. Here exp(-g) = -log(1 - u) with u uniform, 53 bits. Since it
-is at least u, a token can come up to time t only if u <= t p, which the upper 16 bits of u nearly always tell: those
-are drawn for the whole vocabulary, everything else for the few tokens that are left.
+It is computed as a race. exp(-g) is exponentially distributed, and the argmax of log p + g is the token with the
+smallest exp(-g) / p: the first to arrive if each token arrives at rate p. Here exp(-g) = -log(1 - u) with u uniform,
+53 bits. Since that is at least u, a token can arrive by time t only if u <= t p, which the upper 16 bits of u nearly
+always decide. Those bits are drawn for the whole vocabulary, the rest only for the few tokens that are left.
 """
 
 import math
@@ -21,7 +21,7 @@ from torch import Tensor
 from specpair.speculation.randomness import BITS, Domain, device_words, draw_bits, random_bits, random_words
 
 LANE_BITS = 16
-"""Upper bits of a uniform: four of these lanes are a word."""
+"""Upper bits of a uniform; a word has four such lanes."""
 
 LANES = 64 // LANE_BITS
 """Tokens that share a word."""
@@ -29,8 +29,8 @@ LANES = 64 // LANE_BITS
 _LOWER_BITS = BITS - LANE_BITS
 _LANE_ENDS = np.array([[0], [1]])
 _LIMITS = (8.0, 512.0, math.inf)
-"""Times up to which the race is looked at, one after the other until the winner is seen. If the rates sum to 1, it has
-come by time t with probability 1 - exp(-t), and about t tokens have."""
+"""Time limits of the race, tried in order until the winner is found. If the rates sum to 1, the winner arrives by time
+t with probability 1 - exp(-t), and about t tokens do."""
 
 Key = tuple[int, int]
 """Seed and position."""
@@ -44,16 +44,16 @@ class Contenders(NamedTuple):
     tokens: np.ndarray
     """[N] int64."""
     rates: np.ndarray
-    """[N] float64: their p."""
+    """[N] float64: the probabilities p."""
     lanes: np.ndarray
-    """[N] int64: the upper bits of their uniforms."""
+    """[N] int64: the upper bits of the uniforms."""
 
     def select(self, chosen: np.ndarray) -> "Contenders":
         return Contenders(*(part[chosen] for part in self))
 
 
 def choose(probabilities: Tensor, seeds: Sequence[int], positions: Sequence[int]) -> Tensor:
-    """The token that each row [R, V] chooses, argmax of log p + g for its seed and position: int64 [R] on the CPU.
+    """The choice of each row [R, V], the argmax of log p + g for its seed and position: int64 [R] on the CPU.
 
     `seeds` and `positions` (the number of tokens before the chosen one) are below 2^64. Rows need not be normalised;
     one without a positive entry gives 0. A token of probability 0 is never chosen. Only contenders leave the device.
@@ -62,16 +62,16 @@ def choose(probabilities: Tensor, seeds: Sequence[int], positions: Sequence[int]
 
 
 def noise(seeds: Sequence[int], positions: Sequence[int], vocab_size: int) -> Tensor:
-    """All of the noise g [R, V] float64 that `choose` goes by, for whoever wants to see it whole."""
+    """The whole noise g [R, V] float64 that `choose` uses, for inspection."""
     keys = list(zip(seeds, positions, strict=True))
     lower = np.stack([random_bits(seed, Domain.GUMBEL_LOWER, position, vocab_size) for seed, position in keys])
     return -torch.from_numpy(_arrivals(_lanes(keys, vocab_size).astype(np.int64), lower)).log()
 
 
 def _winners(probabilities: Tensor, keys: list[Key], limits: tuple[float, ...]) -> np.ndarray:
-    """The first token of each row [R, V]: int64 [R]. Looks for it up to each of the limits."""
+    """The first token to arrive in each row [R, V]: int64 [R]. Tries the time limits in order."""
     find = _find if probabilities.device.type == "cpu" else _find_on_device
-    with np.errstate(divide="ignore", invalid="ignore"):  # tokens of probability 0 come never, which is nan or inf
+    with np.errstate(divide="ignore", invalid="ignore"):  # tokens of probability 0 never arrive: nan or inf
         found = find(probabilities, keys, limits[0])
         earliest, latest = -np.log1p((found.lanes + _LANE_ENDS) * -(2.0**-LANE_BITS)) / found.rates
         bounds = np.full(len(keys), np.inf)
@@ -102,7 +102,7 @@ def _finish(left: Contenders, keys: list[Key]) -> tuple[np.ndarray, np.ndarray]:
 def _find(probabilities: Tensor, keys: list[Key], limit: float) -> Contenders:
     """The tokens of rows [R, V] on the CPU that may come up to the limit."""
     rates, lanes = probabilities.numpy(), _lanes(keys, probabilities.shape[1])
-    places = (lanes <= rates * (limit * 2.0**LANE_BITS)).ravel().nonzero()[0]  # ten times as fast as by two dimensions
+    places = (lanes <= rates * (limit * 2.0**LANE_BITS)).ravel().nonzero()[0]  # ten times as fast as in 2 dimensions
     rows, tokens = np.divmod(places, rates.shape[1])
     return Contenders(rows, tokens, rates[rows, tokens].astype(np.float64), lanes[rows, tokens].astype(np.int64))
 
@@ -130,6 +130,6 @@ def _lanes(keys: list[Key], width: int) -> np.ndarray:
 
 
 def _arrivals(lanes: np.ndarray, draws: np.ndarray) -> np.ndarray:
-    """exp(-g), float64, of uniforms with these upper bits and the lower ones of these draws; never 0."""
+    """exp(-g), float64, for uniforms with upper bits `lanes` and lower bits from `draws`; never 0."""
     uniforms = ((lanes << _LOWER_BITS) | (draws >> LANE_BITS)) * 2.0**-BITS
     return np.maximum(-np.log1p(-uniforms), 2.0 ** -(BITS + 1))

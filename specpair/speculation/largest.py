@@ -6,10 +6,10 @@ _GROUP = 64
 
 
 def largest(rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Values and indices [R, k] of the k largest of rows [R, V], descending; which of equal ones is open.
+    """Values and indices [R, k] of the k largest of rows [R, V], descending; the choice among equals is undefined.
 
     Over a large vocabulary `topk` alone takes three times as long on a CPU as first choosing the k groups of 64 with
-    the largest maxima: no other group can hold anything larger than all that is found there.
+    the largest maxima. No other group can hold an element of the k largest.
     """
     row_count, width = rows.shape
     if width < 2 * _GROUP * k or width % _GROUP:

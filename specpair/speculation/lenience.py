@@ -1,8 +1,8 @@
-"""Lenience: accepting a little more than is right. LOSSY: the output is no longer the target's own.
+"""Lenience: accepts more draft tokens than is exact. LOSSY: the output is no longer the target's own.
 
 Leviathan et al., "Fast Inference from Transformers via Speculative Decoding", appendix A.5. Sampled: q is multiplied by
 the lenience before it is compared with p, so a token comes at most 1 / lenience times as often as it should. (The
-residual stays max(p - q, 0), which keeps that promise.) Greedy: a token is accepted if its probability, before the
+residual stays max(p - q, 0), which keeps this bound.) Greedy: a token is accepted if its probability, before the
 temperature, is at least lenience times the highest one; the paper's inequality sign is the wrong way round.
 """
 
@@ -19,11 +19,11 @@ class Lenience(NamedTuple):
     greedy: Array
     """[B] bool."""
     closeness: Array
-    """[B, K] float64: probability of each draft token relative to the highest; padding is anything."""
+    """[B, K] float64: probability of each draft token relative to the highest; padding has any value."""
 
 
 def lenient_ratios(ratios: Array, lenience: Lenience) -> Array:
-    """What takes the place of p / q [B, K] in the token rule."""
+    """Replaces the ratios p / q [B, K] in the token rule."""
     xp = library(ratios)
     factors = lenience.factors[:, None]
     greedy = xp.where(factors < 1.0, (lenience.closeness >= factors) * 1.0, ratios)

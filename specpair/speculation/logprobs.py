@@ -1,4 +1,4 @@
-"""Logprobs of tokens, by the model's own distribution, before any sampling option is applied."""
+"""Logprobs of tokens under the model's own distribution, before any sampling option."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,18 +10,18 @@ from specpair.speculation.largest import largest
 
 
 class TokenLogprobs(NamedTuple):
-    """What a model thinks of one token."""
+    """The logprob of one token, and those of the likeliest tokens at its position."""
 
     logprob: float
     top_token_ids: list[int]
-    """The likeliest tokens at its place, most likely first."""
+    """The likeliest tokens at its position, most likely first."""
     top_logprobs: list[float]
 
 
 def token_logprobs(logits: Tensor, token_ids: Sequence[int], top_counts: Sequence[int]) -> list[TokenLogprobs]:
     """For each row of logits [N, V]: the logprob of token_ids[row], and the top_counts[row] likeliest tokens.
 
-    Which of equally likely tokens are named depends on how many are looked for, so each row gets as many as it wants.
+    The choice among equally likely tokens depends on the number requested, so each row is computed with its own number.
     """
     logprobs = logits.log_softmax(-1)
     chosen = logprobs.gather(-1, torch.tensor(token_ids, device=logits.device)[:, None])[:, 0].tolist()

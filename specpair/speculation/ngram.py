@@ -1,8 +1,7 @@
-"""Drafting by counting what followed the last tokens before: n-grams of orders 2 to 4 in a sliding window.
+"""Drafting by n-gram counts: what followed the last tokens earlier, with orders 2 to 4 in a sliding window.
 
-The tokens behind the longest context that the window knows are counted; if it knows none of three tokens it is asked
-for two, then for one. The counts are the draft's distribution, so that sampled output can be proposed as well as
-greedy.
+It counts the tokens after the longest context found in the window: three tokens, else two, else one. The counts are the
+draft's distribution, so that sampled output can be proposed as well as greedy.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,19 +10,19 @@ from specpair.speculation.prediction import Prediction
 from specpair.speculation.token_index import TokenIndex
 
 WINDOW = 512
-"""Tokens, counted from the end of the history, in which contexts are looked for."""
+"""Number of tokens at the end of the history that are searched for contexts."""
 
 MAX_CONTEXT = 3
 """Tokens of context of the highest order, 4."""
 
 MAX_PLACES = 128
-"""Places of the last token that are looked at, the last ones: a text that repeats one token has hundreds."""
+"""Most occurrences of the last token to examine, the latest ones: a text that repeats one token has hundreds."""
 
 ESCAPES = (0.0, 3.0, 1.0, 0.5)
-"""By tokens of context: how many sightings of what was never seen are added to the counts to say how sure they are.
+"""By tokens of context: the number of sightings of unseen tokens that is added to the counts, to estimate confidence.
 
 On held-out sources a context of 1, 2, 3 tokens that was seen once was followed by the same token again in 0.25, 0.49,
-0.70 of the cases; these make it 0.25, 0.5, 0.67.
+0.70 of the cases; these values give 0.25, 0.5, 0.67.
 """
 
 
@@ -35,7 +34,7 @@ class NgramPredictor:
         self._min_context = min_context
 
     def after(self, drafted: list[int]) -> Iterator[Prediction]:
-        """The counts behind the longest known context, then those behind shorter ones."""
+        """The counts after the longest known context, then those after shorter ones."""
         matches = self._matches([*self._index.tokens[-MAX_CONTEXT:], *drafted][-MAX_CONTEXT:])
         for length in range(MAX_CONTEXT, self._min_context - 1, -1):
             followers = [token for matched, token in matches if matched >= length]
@@ -43,8 +42,8 @@ class NgramPredictor:
                 yield counted(followers, ESCAPES[length])
 
     def _matches(self, context: list[int]) -> list[tuple[int, int]]:
-        """Where the last token of the context was followed by another, the last place first: how many tokens of the
-        context stood there, and the follower."""
+        """For each earlier occurrence of the context's last token, the latest first: how many tokens of the context
+        match there, and the token after it."""
         tokens = self._index.tokens
         first, last = max(0, len(tokens) - WINDOW), len(tokens) - 1
         *_, third, second, token = (-1, -1, *context)
@@ -65,7 +64,7 @@ class NgramPredictor:
 
 
 def counted(followers: Sequence[int], escape: float) -> Prediction:
-    """How often each of the tokens [N] is among them; of equally frequent ones the first of them first."""
+    """Counts each token among `followers` [N]; equally frequent ones stay in order of first occurrence."""
     counts: dict[int, int] = {}
     for token in followers:
         counts[token] = counts.get(token, 0) + 1

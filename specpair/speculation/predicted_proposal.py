@@ -1,4 +1,4 @@
-"""Drafting from predictions: the proposal of a drafter without a model, made on the spot.
+"""Drafting from predictions: the proposal of a drafter without a model.
 
 Each token is drawn from exactly the distribution that is sent: brought into the form that travels first, then drawn
 from its counts (docs/exactness.md, rule 1). Where the predictions end, or are not believed in any more, the
@@ -15,25 +15,25 @@ from specpair.speculation.shaping import Candidates, Shaping
 from specpair.speculation.sparse_gumbel import choose_among
 
 COUPLED_CANDIDATES = 16
-"""Under the coupled rule only so many of the heaviest tokens are considered: the noise of each costs microseconds."""
+"""Under the coupled rule only this many of the heaviest tokens are used: the noise of each takes microseconds."""
 
 
 class ProposalTask(NamedTuple):
-    """Where a proposal stands and what it may be."""
+    """Position and limits of a proposal."""
 
     options: SamplingOptions
     rule: Rule
     vocab_size: int
-    """Ids at or above it are never proposed."""
+    """Token ids at or above it are never proposed."""
     prompt_length: int
     length: int
-    """Committed tokens."""
+    """Number of committed tokens."""
     step: int
-    """At which the block will be verified."""
+    """The step that will verify the block."""
     max_tokens: int
-    """Tokens at most."""
+    """Most tokens to propose."""
     min_confidence: float
-    """No token is drawn behind tokens to which the predictions gave together a smaller share; 0 never stops."""
+    """Drafting stops once the product of the drawn tokens' shares is below this; 0 never stops."""
 
 
 class Drawn(NamedTuple):
@@ -41,18 +41,18 @@ class Drawn(NamedTuple):
 
     tokens: list[int]
     rows: list[CountRow]
-    """What each token was drawn from; none under the coupled rule, where nothing of it travels."""
+    """The row from which each token was drawn; empty under the coupled rule, where no rows are sent."""
 
 
 class Shaped(NamedTuple):
-    """A prediction, and what the options left of it."""
+    """A prediction, and the candidates that the options leave."""
 
     prediction: Prediction
     candidates: Candidates
 
 
 def draw_proposal(predictor: Predictor, task: ProposalTask) -> Drawn:
-    """Up to `task.max_tokens` tokens; fewer, even none, where the predictor does not know how to go on."""
+    """Draws up to `task.max_tokens` tokens; fewer, even none, if the predictor has no prediction."""
     shaping = Shaping(task.options, task.vocab_size)
     drawn = Drawn([], [])
     confidence = 1.0
@@ -67,7 +67,7 @@ def draw_proposal(predictor: Predictor, task: ProposalTask) -> Drawn:
 
 
 def best_prediction(predictor: Predictor, shaping: Shaping, task: ProposalTask, drafted: list[int]) -> Shaped | None:
-    """The first prediction of which the options leave a token."""
+    """The first prediction of which the options leave a candidate."""
     holds_back_stops = shaping.holds_back_stops(task.length + len(drafted) - task.prompt_length)
     for prediction in predictor.after(drafted):
         candidates = shaping.shape(prediction, holds_back_stops)
@@ -77,13 +77,13 @@ def best_prediction(predictor: Predictor, shaping: Shaping, task: ProposalTask, 
 
 
 def draw_next(candidates: Candidates, task: ProposalTask, drawn: Drawn) -> int:
-    """The next token as the rule wants it drawn, added with its row."""
+    """Draws the next token as the rule requires, and adds it with its row."""
     offset = len(drawn.tokens)
     if task.rule is Rule.COUPLED:
         token = choose_among(*_heaviest(candidates), task.options.seed, task.length + offset)
     else:
         row = count_row(*candidates)
-        # What is certain needs no draw.
+        # A certain token needs no draw.
         token = row.token_ids[0] if row.is_one_hot else draw_token(row, _bits(task, offset))
         drawn.rows.append(row)
     drawn.tokens.append(token)
@@ -91,12 +91,12 @@ def draw_next(candidates: Candidates, task: ProposalTask, drawn: Drawn) -> int:
 
 
 def share(prediction: Prediction, token: int) -> float:
-    """What the prediction gives to one of its tokens, as it is without options."""
+    """The share of one of its tokens in a prediction, before options."""
     return prediction.weights[prediction.token_ids.index(token)] / prediction.total
 
 
 def _heaviest(candidates: Candidates) -> Candidates:
-    """COUPLED_CANDIDATES of them, of equally heavy ones the first."""
+    """The COUPLED_CANDIDATES heaviest candidates; of equally heavy ones the first."""
     if len(candidates.token_ids) <= COUPLED_CANDIDATES:
         return candidates
     pairs = sorted(zip(*candidates, strict=True), key=lambda pair: -pair[1])[:COUPLED_CANDIDATES]

@@ -1,7 +1,7 @@
-"""Drafting by copying: what followed the longest suffix of the history that the history held before.
+"""Drafting by copying: finds the longest suffix of the history that occurs earlier, and copies what followed it.
 
-Saxena, "Prompt Lookup Decoding" (2023), which looks for suffixes of a fixed length; here the longest is taken, of
-several the last. A copy that reaches the end of the history goes on with its own tokens, so loops are continued.
+Saxena, "Prompt Lookup Decoding" (2023), uses suffixes of a fixed length; here the longest match is used, and the latest
+of several. A copy that reaches the end of the history continues with its own tokens, so loops are continued.
 """
 
 from collections.abc import Iterator
@@ -12,24 +12,25 @@ from specpair.speculation.prediction import Prediction
 from specpair.speculation.token_index import WINDOW, TokenIndex
 
 MAX_MATCH = 32
-"""Tokens of a match beyond which longer ones are not preferred."""
+"""Matches longer than this number of tokens are not preferred."""
 
 MAX_PLACES = 128
-"""Last places of a token that are compared: in a text of few tokens there are thousands, and one is as good."""
+"""Most occurrences of a token to compare, the latest ones: a text with few distinct tokens has thousands, which are
+equally good."""
 
 ESCAPE = 2.0
-"""A copy behind a match of m tokens is believed in to m / (m + ESCAPE).
+"""The confidence in a copy after a match of m tokens is m / (m + ESCAPE).
 
-On held-out sources it was right in 0.24, 0.51, 0.61, 0.78, 0.87 of the cases behind 1, 2, 3, 8, 16 tokens.
+On held-out sources copies were right in 0.24, 0.51, 0.61, 0.78, 0.87 of the cases after 1, 2, 3, 8, 16 tokens.
 """
 
 
 class Match(NamedTuple):
-    """A suffix of the history that it held before."""
+    """An earlier occurrence of a suffix of the history."""
 
     length: int
     end: int
-    """Place in the index of the first token behind it."""
+    """Place in the index of the first token after it."""
 
 
 class LookupPredictor:
@@ -40,7 +41,7 @@ class LookupPredictor:
         self._match = longest_match(index)
 
     def after(self, drafted: list[int]) -> Iterator[Prediction]:
-        """The next token of the copy, alone."""
+        """The next token of the copy as the only candidate."""
         if self._match is None:
             return
         place = self._match.end + len(drafted)
@@ -51,8 +52,8 @@ class LookupPredictor:
 
 
 def longest_match(index: TokenIndex) -> Match | None:
-    """The longest suffix of up to MAX_MATCH tokens that occurs earlier among the last WINDOW tokens; of several the
-    last."""
+    """The longest suffix of up to MAX_MATCH tokens that occurs earlier among the last WINDOW tokens; the latest of
+    several."""
     tokens = index.tokens
     first, last = max(0, len(tokens) - WINDOW), len(tokens) - 1
     best: Match | None = None
@@ -60,7 +61,7 @@ def longest_match(index: TokenIndex) -> Match | None:
     for place in islice(reversed(index.places(tokens[-1])), MAX_PLACES):
         if place < first or length == MAX_MATCH:
             break
-        # Longer than the best so far only if the token before as many agrees.
+        # A match can only be longer than the best so far if the token at that distance agrees.
         if place == last or place - length < first or tokens[place - length] != tokens[last - length]:
             continue
         matched = match_length(tokens, place, first)
@@ -70,7 +71,7 @@ def longest_match(index: TokenIndex) -> Match | None:
 
 
 def match_length(tokens: list[int], place: int, first: int) -> int:
-    """How many tokens up to `place`, not before `first`, are those at the end; at most MAX_MATCH."""
+    """How many tokens up to `place`, not before `first`, equal those at the end; at most MAX_MATCH."""
     length = 1
     last = len(tokens) - 1
     most = min(MAX_MATCH, place - first + 1)

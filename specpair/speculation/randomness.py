@@ -2,11 +2,11 @@
 
 Philox of Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3" (2011), ten rounds. A draw is keyed by the step
 at which its block is verified and not by its position: keyed by position the block rule is biased, because the accepted
-count tells something about draws that would be used again. Drafting and acceptance live in different domains: with
-shared noise both rules are biased.
+count depends on draws that would be used again. Drafting and acceptance use different domains: with shared noise both
+rules are biased.
 
-All draws of a (seed, domain, step) are one stream of Philox4x64 words. numpy has it compiled; on a device the same
-words are made of tensor operations.
+All draws of a (seed, domain, step) are one stream of Philox4x64 words. numpy generates them on a CPU; on a device the
+same words are computed with tensor operations.
 """
 
 import threading
@@ -37,15 +37,15 @@ class Domain(IntEnum):
     RESIDUAL = 3
     """The target's own token: correction or bonus."""
     GUMBEL = 4
-    """Noise over the vocabulary, shared by draft and target: its upper bits."""
+    """Upper bits of the noise over the vocabulary, shared by draft and target."""
     GUMBEL_LOWER = 5
-    """The bits below them."""
+    """Lower bits of that noise."""
     SUPPORT = 6
-    """Which tokens a drafter considers that cannot send all of them."""
+    """The choice of tokens by a drafter that cannot send all of them."""
 
 
 class _Local(threading.local):
-    """A generator for each thread, because setting its state and drawing from it are two calls."""
+    """One generator per thread, because setting the state and drawing are two calls."""
 
     def __init__(self) -> None:
         self.philox: Any = np.random.Philox(0)
@@ -58,7 +58,7 @@ def random_words(seed: int, domain: Domain, step: int, first: int, count: int) -
     """Words first .. first + count - 1 of the stream of (seed, domain, step): uint64 [count].
 
     Words 4 i .. 4 i + 3 are Philox4x64-10 of the counter (i + 1, step, 0, 0) and the key (seed, domain), since numpy
-    counts up before it draws. `seed`, `step` and `first` are below 2^64. It takes 2 us, and 4 ns for each word.
+    increments the counter before it draws. `seed`, `step` and `first` are below 2^64. It takes 2 us, and 4 ns per word.
     """
     lane = first & 3
     philox = _local.philox
@@ -66,7 +66,7 @@ def random_words(seed: int, domain: Domain, step: int, first: int, count: int) -
         "bit_generator": "Philox",
         "state": {"counter": (first >> 2, step, 0, 0), "key": (seed, int(domain))},
         "buffer": (0, 0, 0, 0),
-        "buffer_pos": 4,  # nothing is left of another stream
+        "buffer_pos": 4,  # no words of another stream are left
         "has_uint32": 0,
         "uinteger": 0,
     }
@@ -104,7 +104,7 @@ def philox4x64(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Philox4x64-10: four words for each counter, whose words are int64 tensors of one shape, as unsigned bits.
 
-    The two words that are multiplied stand in one tensor: launching its operations is what a small tensor costs.
+    The two multiplied words share one tensor, because the cost of small tensors is launching operations.
     """
     evens, odds = torch.stack(counter[::2]), torch.stack(counter[1::2])
     multipliers = _column(_MULTIPLIERS, evens)
@@ -126,7 +126,7 @@ def _product(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _upper(numbers: Tensor) -> Tensor:
-    """The upper 32 bits, without the sign that the shift brings in."""
+    """The upper 32 bits, without the sign bits that the shift adds."""
     return (numbers >> 32) & _MASK
 
 

@@ -1,9 +1,8 @@
-"""From logits to the distribution that is sampled: the one pipeline that draft and target share.
+"""Converts logits to the distribution that is sampled; draft and target share this pipeline.
 
-What `adjustments` leaves of the logits, then temperature, min-p, top-k, top-p, in the order that vLLM documents.
-Verification sees only what comes out of here,
-never the bare logits: every way of sampling is standard sampling from an adjusted distribution (Leviathan et al.,
-"Fast Inference from Transformers via Speculative Decoding", section 2.2).
+After `adjustments` it applies temperature, min-p, top-k and top-p, in the order that vLLM documents. Verification uses
+only the result, never the raw logits: every way of sampling is standard sampling from an adjusted distribution
+(Leviathan et al., "Fast Inference from Transformers via Speculative Decoding", section 2.2).
 """
 
 from collections.abc import Sequence
@@ -18,13 +17,13 @@ from specpair.speculation.arrays import Array
 from specpair.speculation.largest import largest
 
 _TOP_P_WIDTHS = (128, 1024)
-"""How many of the most likely tokens are looked at before rows are sorted whole for top-p."""
+"""Numbers of most likely tokens to try for top-p, before whole rows are sorted."""
 
 
 class SamplingRows:
-    """The options of rows of logits, sequence by sequence: sequence b has row_counts[b] rows, which are alike.
+    """The options of rows of logits, by sequence: sequence b has row_counts[b] rows with the same options.
 
-    What holds for the whole batch is known without asking the device, and tensors are made of what is used alone.
+    Properties of the whole batch are known without a device access, and only options in use become tensors.
     """
 
     def __init__(
@@ -38,7 +37,7 @@ class SamplingRows:
         self.scales = False
         """Whether any row that is not greedy has a temperature other than 1."""
         self.largest_top_k = 0
-        """Largest top_k of the rows that are not greedy; 0 if none cuts."""
+        """Largest top_k of the rows that are not greedy; 0 if none uses top_k."""
         self.cuts_top_p = False
         """Whether any row that is not greedy has top_p below 1."""
         self.cuts_min_p = False
@@ -86,19 +85,19 @@ def probabilities(logits: Tensor, rows: SamplingRows) -> Tensor:
     """The distributions [R, V] that rows of logits [R, V] are sampled from: float32, or float64 for float64 logits.
 
     A greedy row becomes one-hot at its largest logit, the first of several. A row that is not finite (see
-    `finite_rows`) comes out as NaN throughout, or if greedy as it may, without touching the others.
+    `finite_rows`) becomes all NaN, or any values if greedy, without affecting other rows.
     """
     dtype = logits.dtype if logits.dtype == torch.float64 else torch.float32
     logits = logits.to(dtype)
     if rows.all_greedy:
         return _one_hot(logits)
     if rows.scales:
-        # Relative to the largest, so that no temperature can make a finite logit overflow.
+        # Relative to the largest logit, so that no temperature makes a finite logit overflow.
         temperature = rows.temperature.to(dtype).clamp_min(torch.finfo(dtype).tiny)
         logits = (logits - logits.amax(-1, keepdim=True)).div_(temperature[:, None])
     if rows.cuts_min_p:
         # exp(logit - largest) is the probability relative to the largest; log 0 is -inf and keeps all. The difference
-        # is the same bits whether the logits were already made relative to the largest or not.
+        # has the same bits whether or not the logits were already made relative to the largest.
         relative = logits - logits.amax(-1, keepdim=True)
         logits = logits.masked_fill(relative < rows.min_p.to(dtype).log()[:, None], -torch.inf)
     if rows.largest_top_k:
@@ -112,19 +111,19 @@ def probabilities(logits: Tensor, rows: SamplingRows) -> Tensor:
 
 
 def finite_rows(logits: Tensor) -> Tensor:
-    """Which of the rows [R, V] can be sampled: bool [R]. NaN, +inf and nothing but -inf cannot; some -inf can."""
+    """Which rows [R, V] can be sampled: bool [R]. Not those with NaN, with +inf, or with only -inf."""
     return logits.amax(-1).isfinite()
 
 
 def came_of_finite(distributions: Array) -> list[bool]:
-    """Which rows [R, V] of `probabilities`, not greedy, came of finite ones."""
+    """Which rows [R, V] of `probabilities`, not greedy, came from finite logits."""
     first = distributions[:, 0]
     return (first == first).tolist()  # NaN equals nothing
 
 
 def likeliest(logits: Tensor) -> tuple[np.ndarray, list[bool]]:
-    """The largest of each row [R, V], the first of several: int64 [R], and which rows are finite: [R]."""
-    if logits.device.type == "cpu":  # where numpy takes a tenth of the time of torch
+    """The largest of each row [R, V], the first of several: int64 [R]; and which rows are finite: [R]."""
+    if logits.device.type == "cpu":  # numpy takes a tenth of torch's time there
         rows = logits.numpy()
         tokens = rows.argmax(-1)  # the first NaN, if there is one
         return tokens, np.isfinite(rows[np.arange(len(rows)), tokens]).tolist()
@@ -139,7 +138,7 @@ def _one_hot(logits: Tensor) -> Tensor:
 
 
 def _keep_top_k(logits: Tensor, top_k: Tensor, largest_top_k: int) -> Tensor:
-    """Masks with -inf what is below the k-th largest of its row; ties with it stay."""
+    """Masks logits below the k-th largest of their row with -inf; ties with it stay."""
     values, _ = largest(logits, min(largest_top_k, logits.shape[-1]))
     last = (top_k.clamp(1, values.shape[-1]) - 1)[:, None]
     threshold = values.gather(-1, last).masked_fill_((top_k == 0)[:, None], -torch.inf)
@@ -147,10 +146,10 @@ def _keep_top_k(logits: Tensor, top_k: Tensor, largest_top_k: int) -> Tensor:
 
 
 def _keep_top_p(rows: Tensor, top_p: Tensor) -> Tensor:
-    """Keeps the smallest set of tokens [R, V] that reaches top_p, of equal ones the first, and normalises.
+    """Keeps the smallest set of tokens of rows [R, V] that reaches top_p, the first of equal ones, and normalises.
 
-    A row comes out the same beside any others, whose top_p decides how many values are looked at: all masses are
-    running sums. A plain sum over a single long row is shared among threads, over many rows it is not.
+    The result of a row does not depend on other rows, whose top_p decides how many values are examined: all masses are
+    running sums. A plain sum over a single long row is split among threads, but not over many rows.
     """
     values, mass = _leading_mass(rows, top_p)
     mass_before = pad(mass[:, :-1], (1, 0))
@@ -167,7 +166,7 @@ def _keep_top_p(rows: Tensor, top_p: Tensor) -> Tensor:
 
 
 def _leading_mass(rows: Tensor, top_p: Tensor) -> tuple[Tensor, Tensor]:
-    """The largest probabilities of each row, descending, enough to reach top_p; and their running sums, float64."""
+    """The largest probabilities of each row, descending, enough to reach top_p, and their running sums in float64."""
     for width in _TOP_P_WIDTHS:
         values, _ = largest(rows, min(width, rows.shape[-1]))
         mass = values.double().cumsum(-1)

@@ -1,8 +1,8 @@
-"""What the options of a request make of a prediction.
+"""Applies the options of a request to a prediction.
 
-A prediction is a distribution that nobody computes from logits, so the options are applied to its weights in the order
-of `sampling`: tokens that may not come, logit bias, temperature, min-p, top-k, top-p. It is a matter of acceptance
-alone: whatever comes out is what is sent and drawn from. Penalties are left out; they need counts of the whole output.
+A prediction has no logits, so the options are applied to its weights, in the order of `sampling`: forbidden tokens,
+logit bias, temperature, min-p, top-k, top-p. This affects only acceptance, not exactness: the result is what is sent
+and drawn from. Penalties are left out, because they need counts of the whole output.
 """
 
 from bisect import bisect_left
@@ -16,12 +16,12 @@ from specpair.speculation.prediction import Prediction
 
 
 class Candidates(NamedTuple):
-    """What may be drawn."""
+    """The tokens that may be drawn."""
 
     token_ids: Sequence[int]
     """[S], at least one."""
     weights: Sequence[float]
-    """[S], of which the largest is above 0."""
+    """[S]; the largest is above 0."""
 
 
 class Shaping:
@@ -35,11 +35,11 @@ class Shaping:
         self._cuts = options.min_p > 0.0 or options.top_k > 0 or options.top_p < 1.0
 
     def holds_back_stops(self, output_length: int) -> bool:
-        """Whether stop tokens may not come behind so many tokens of output."""
+        """Whether stop tokens are forbidden after `output_length` tokens of output."""
         return output_length < self._options.min_tokens and bool(self._options.stop_token_ids)
 
     def shape(self, prediction: Prediction, holds_back_stops: bool) -> Candidates | None:
-        """What the options leave of a prediction; None if none of its tokens may come."""
+        """The candidates that the options leave of a prediction; None if there are none."""
         left = Candidates(prediction.token_ids, prediction.weights)
         if self._lists or holds_back_stops or max(prediction.token_ids) >= self._vocab_size:
             left = self._permitted(left, holds_back_stops)
@@ -54,7 +54,7 @@ class Shaping:
         return self._cut(left) if self._cuts else left
 
     def _permitted(self, candidates: Candidates, holds_back_stops: bool) -> Candidates:
-        """Those that may come."""
+        """The candidates that may be drawn."""
         pairs = [pair for pair in zip(*candidates, strict=True) if self._may_come(pair[0], holds_back_stops)]
         return Candidates([token for token, _ in pairs], [weight for _, weight in pairs])
 
@@ -72,13 +72,13 @@ class Shaping:
         return Candidates(candidates.token_ids, weights)
 
     def _cut(self, candidates: Candidates) -> Candidates:
-        """Those that min-p, top-k and top-p leave, the heaviest first; of equally heavy ones the first."""
+        """The candidates that min-p, top-k and top-p leave, the heaviest first; equally heavy ones keep their order."""
         options = self._options
         pairs = sorted(zip(*candidates, strict=True), key=lambda pair: -pair[1])
         least = options.min_p * pairs[0][1]
         pairs = [pair for pair in pairs if pair[1] >= least][: options.top_k or None]
         mass = list(accumulate(weight for _, weight in pairs))
-        # As many as it takes to reach top_p of what is left.
+        # As many as needed to reach top_p of the remaining mass.
         pairs = pairs[: bisect_left(mass, options.top_p * mass[-1]) + 1]
         return Candidates([token for token, _ in pairs], [weight for _, weight in pairs])
 

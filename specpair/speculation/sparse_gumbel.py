@@ -1,4 +1,4 @@
-"""The choice of `gumbel` among few tokens: the same noise, without a row over the vocabulary."""
+"""The choice of `gumbel` among a few tokens: the same noise, without a row over the vocabulary."""
 
 from collections.abc import Sequence
 from math import inf, log1p
@@ -8,9 +8,9 @@ from specpair.speculation.randomness import BITS, Domain, draw_bits, random_word
 
 
 def choose_among(token_ids: Sequence[int], weights: Sequence[float], seed: int, position: int) -> int:
-    """What `gumbel.choose` chooses for a row with weights [S] at these tokens and 0 elsewhere; one must be above 0.
+    """The choice of `gumbel.choose` for a row with weights [S] at these tokens and 0 elsewhere; one must be above 0.
 
-    As there, the upper bits of the noise leave a token or two, and only for those the others are drawn.
+    As there, the upper bits of the noise leave one or two tokens, and the lower bits are drawn only for those.
     """
     if len(token_ids) == 1:
         return token_ids[0]
@@ -34,7 +34,7 @@ def _arrival(token: int, weight: float, lane: int, seed: int, position: int) -> 
 
 
 def _time(upper: int, bits: int, weight: float) -> float:
-    """When a token comes whose uniform is upper / 2^bits."""
+    """Arrival time of a token whose uniform is upper / 2^bits."""
     if weight == 0.0 or upper == 1 << bits:
         return inf
     return -log1p(-upper * 2.0**-bits) / weight

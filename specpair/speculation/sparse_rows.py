@@ -1,6 +1,6 @@
-"""From a model's probabilities to rows of integer counts on a small support, and draws from those.
+"""Converts a model's probabilities to rows of integer counts on a small support, and draws from them.
 
-Row by row, in numpy: a row leaves some hundred tokens to work on, for which a padded batch gains nothing.
+It works row by row in numpy: a row leaves some hundred tokens, too few for a padded batch to gain anything.
 """
 
 from typing import NamedTuple
@@ -14,21 +14,21 @@ from specpair.speculation.largest import largest
 from specpair.speculation.randomness import BITS
 
 MASS_CUT = 2.0**-8
-"""Mass that a row may leave out: the most that acceptance can lose by it."""
+"""Largest mass that a row may leave out, and so the largest loss of acceptance."""
 
 MAX_SUPPORT = 1024
-"""Most tokens of a row: 8 kB. Rows flatter than that lose more."""
+"""Most tokens of a row: 8 kB. Flatter rows leave out more mass."""
 
 _LEAST = (2.0**-15, 2.0**-18, 2.0**-22, 0.0)
-"""Tokens that are no more likely than this are not looked at, if the others are enough; tried one after the other."""
+"""Thresholds, tried in order: tokens that are not more likely are ignored if the others are enough."""
 
 
 def sparsify(probabilities: Tensor, *, mass_cut: float = MASS_CUT, max_support: int = MAX_SUPPORT) -> list[CountRow]:
     """Keeps the most likely tokens of rows [N, V] until at most `mass_cut` is left out, or `max_support` are kept.
 
-    Of equally likely ones the first are kept. Counts are rounded down, a token without a count falls out, and what
-    rounding left goes to the most likely token: at most S / 2^TOTAL_LOG2 of its mass. A one-hot row becomes one token
-    with the full count, a row of NaN has no tokens. Of a device, only the most likely tokens are fetched.
+    Of equally likely tokens the first are kept. Counts are rounded down, tokens with count 0 are dropped, and the most
+    likely token gets the remainder, at most S / 2^TOTAL_LOG2 of its mass. A one-hot row becomes one token with the full
+    count; a row of NaN has no tokens. From a device only the most likely tokens are fetched.
     """
     if probabilities.device.type == "cpu":
         return [_count_row(row, 1.0 - mass_cut, max_support) for row in probabilities.numpy()]
@@ -36,14 +36,14 @@ def sparsify(probabilities: Tensor, *, mass_cut: float = MASS_CUT, max_support: 
 
 
 def draw_counts(row: CountRow, bits: int) -> int:
-    """The token that 53 random bits draw, as `draw_token` does, from a row that `sparsify` made."""
+    """Draws a token with 53 random bits, like `draw_token`, from a row made by `sparsify`."""
     chosen = np.uint32(bits >> (BITS - TOTAL_LOG2))
     place = np.add.accumulate(row.counts).searchsorted(chosen, side="right")
     return int(np.asarray(row.token_ids)[place])
 
 
 def _fetched(probabilities: Tensor, mass_cut: float, max_support: int) -> list[CountRow]:
-    """The same of rows on a device."""
+    """Like `sparsify` on a CPU, for rows on a device."""
     found = largest(probabilities, min(max_support, probabilities.shape[1]))
     values, token_ids = (part.cpu().numpy() for part in found)
     rows = [_count_row(row, 1.0 - mass_cut, max_support) for row in values]
@@ -62,7 +62,7 @@ class _Support(NamedTuple):
 
 
 def _count_row(row: np.ndarray, mass: float, max_support: int) -> CountRow:
-    """Of probabilities [V], the most likely that reach `mass`, or `max_support` of them; in the order of their ids."""
+    """The most likely tokens of probabilities [V] that reach `mass`, or `max_support` of them, in order of ids."""
     token_ids, values = _candidates(row, mass, max_support)
     if not len(values):
         return CountRow(token_ids, token_ids)
@@ -80,7 +80,7 @@ def _count_row(row: np.ndarray, mass: float, max_support: int) -> CountRow:
 
 
 def _candidates(row: np.ndarray, mass: float, max_support: int) -> tuple[np.ndarray, np.ndarray]:
-    """Ids, ascending, among which are the most likely tokens up to `mass` or `max_support`; their probabilities,
+    """Ascending ids that include the most likely tokens up to `mass` or `max_support`, and their probabilities in
     float64."""
     token_ids, values = np.zeros(0, dtype=np.int64), np.zeros(0)
     for least in _LEAST:
@@ -92,7 +92,7 @@ def _candidates(row: np.ndarray, mass: float, max_support: int) -> tuple[np.ndar
 
 
 def _smallest_support(values: np.ndarray, mass: float, max_support: int) -> _Support:
-    """Of probabilities [N]; only those that need it are sorted."""
+    """The smallest support among probabilities [N] that reaches `mass` or `max_support`; sorts only what it must."""
     surplus = len(values) - max_support
     leading = values.copy()
     if surplus > 0:
@@ -108,7 +108,7 @@ def _smallest_support(values: np.ndarray, mass: float, max_support: int) -> _Sup
 
 
 def _first_largest(values: np.ndarray, support: _Support) -> np.ndarray:
-    """Places of the largest values [N], ascending; of those that tie with the last one, the first stay."""
+    """Ascending places of the largest of values [N]; of ties with the last one, the first are kept."""
     places = (values >= support.least).nonzero()[0]
     surplus = len(places) - support.size
     if surplus:

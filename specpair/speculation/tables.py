@@ -1,6 +1,6 @@
-"""Drafting from a corpus: how often each token comes, and how often it follows another.
+"""Drafting from a corpus: how often each token occurs, and how often it follows another.
 
-A bigram row holds the most frequent successors of its token alone; a token without any goes back to the unigram row.
+A bigram row holds only the most frequent successors of its token; a token without any uses the unigram row.
 """
 
 from collections.abc import Iterator
@@ -14,23 +14,23 @@ MAX_SUCCESSORS = 64
 """Most successors of a token: on the bundled pair's corpus they hold 0.79 of the mass."""
 
 MIN_COUNT = 2
-"""Sightings below which a successor is left out."""
+"""A successor with fewer sightings is left out."""
 
 UNIGRAM_SUPPORT = 256
-"""Tokens of the unigram row. What is left out is spread so thin that acceptance hardly knows it."""
+"""Tokens of the unigram row. The remaining mass is spread so thin that it hardly affects acceptance."""
 
 
 class Tables(NamedTuple):
-    """Counts over a vocabulary V, with E successors in all."""
+    """Counts over a vocabulary of size V, with E successors in total."""
 
     unigram: np.ndarray
     """[V] uint32: sightings of each token."""
     offsets: np.ndarray
-    """[V + 1] uint32: where the successors of each token begin, and where the last ones end."""
+    """[V + 1] uint32: where the successors of each token begin, and the end of the last ones."""
     successors: np.ndarray
     """[E] uint16 or uint32: token ids, each token's most frequent first."""
     counts: np.ndarray
-    """[E] uint32: how often they follow it."""
+    """[E] uint32: how often each successor follows its token."""
 
 
 def count_corpus(tokens: np.ndarray, vocab_size: int) -> Tables:
@@ -64,7 +64,7 @@ class UnigramPredictor:
 
 
 class BigramPredictor:
-    """What follows the last token of a history, then what comes anywhere."""
+    """Predicts the successors of the last token, then the unigram prediction."""
 
     def __init__(self, last: int, tables: Tables, unigram: UnigramPredictor):
         self._last = last
@@ -73,7 +73,7 @@ class BigramPredictor:
 
     def after(self, drafted: list[int]) -> Iterator[Prediction]:
         last = drafted[-1] if drafted else self._last
-        # A target may have more tokens than the tables know.
+        # A target may have more tokens than the tables.
         if last < len(self._tables.unigram):
             row = slice(int(self._tables.offsets[last]), int(self._tables.offsets[last + 1]))
             if row.start < row.stop:

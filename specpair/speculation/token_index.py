@@ -1,16 +1,16 @@
-"""Where each token stands among the last ones of a history: what drafters by repetition look things up in.
+"""An index of token positions among the last tokens of a history, for drafters that look for repetitions.
 
-It follows a history that grows and shrinks at its end, at the cost of the tokens that come and go. Tokens are named by
-their place in `tokens`, which begins somewhere in the history: memory is bounded, whatever the history's length.
+It follows a history that grows and shrinks at its end; an update costs only the tokens added or removed. A place is an
+index into `tokens`, which may begin later than the history, so memory is bounded for any length.
 """
 
 from collections.abc import Sequence
 
 WINDOW = 8192
-"""Last tokens of a history that can be looked up. Up to twice as many are kept, so that seldom any must be dropped."""
+"""Number of last tokens that can be looked up. Up to twice as many are kept, so that the index is rarely rebuilt."""
 
 SLACK = 256
-"""Tokens before the window that are taken in with it, so that a small rollback finds a whole window still."""
+"""Additional tokens before the window, so that a whole window is left after a small rollback."""
 
 
 class TokenIndex:
@@ -23,15 +23,15 @@ class TokenIndex:
         self._places: dict[int, list[int]] = {}
 
     def __len__(self) -> int:
-        """Tokens of the history, those before the index included."""
+        """Length of the history, including tokens before the index."""
         return self._start + len(self.tokens)
 
     def places(self, token: int) -> Sequence[int]:
-        """Where the token stands in `tokens`, ascending; not to be kept."""
+        """Ascending places of the token in `tokens`. Do not keep the result."""
         return self._places.get(token, ())
 
     def follow(self, history: Sequence[int], length: int) -> None:
-        """Takes in the tokens up to `length` of a history whose tokens below `len(self)` it knows."""
+        """Adds the tokens up to `length` of a history whose first `len(self)` tokens it has already."""
         if not self.tokens or length - self._start > 2 * WINDOW:
             self._clear()
             self._start = max(0, length - WINDOW - SLACK)
@@ -40,7 +40,7 @@ class TokenIndex:
             self.tokens.append(token)
 
     def truncate(self, length: int) -> None:
-        """Forgets the tokens from `length` on, if there are any; all of them if no whole window would be left."""
+        """Drops the tokens from `length` on, if any; drops all tokens if no whole window would be left."""
         if length < len(self) and 0 < self._start > length - WINDOW:
             self._clear()
         while len(self) > length:

@@ -1,4 +1,4 @@
-"""Drafting without any knowledge: every token alike. The floor that every other drafter must beat."""
+"""Drafting with the uniform distribution: the baseline that every other drafter must beat."""
 
 from collections.abc import Iterator
 
@@ -6,15 +6,15 @@ from specpair.speculation.prediction import Prediction
 from specpair.speculation.randomness import BITS, Domain, draw_bits
 
 SUPPORT = 64
-"""Tokens of a row: a whole vocabulary would make it the dearest of all proposals."""
+"""Tokens of a row: a whole vocabulary would make it the most expensive of all proposals."""
 
 
 class UniformPredictor:
     """Predictions over a vocabulary, with the noise of one step.
 
-    A row holds the tokens from a random one on, past the end of the vocabulary from its beginning. Where it begins is
-    drawn by itself, so every token is proposed as often as any other; what is sent is the row, from which the token
-    was drawn.
+    A row holds consecutive tokens from a random first one, wrapping around at the end of the vocabulary. The first
+    token has its own random draw, so all tokens are proposed equally often. The row is sent, and the token is drawn
+    from it.
     """
 
     def __init__(self, vocab_size: int, seed: int, step: int):

@@ -1,9 +1,9 @@
-"""Which draft tokens count, and what the target says instead of the first that does not.
+"""Verification: which draft tokens are accepted, and the target's next token.
 
 Token rule: Leviathan et al., "Fast Inference from Transformers via Speculative Decoding", Algorithm 1; Stratos,
 "Speculative Decoding", section 1.1. Block rule: Sun et al., "Block Verification Accelerates Speculative Decoding"
 (2024), Algorithm 2. Both leave the output distributed as the target's own; greedy decoding is the case of a one-hot
-target row. Here p is `target` and q is `draft`, as in Leviathan et al.
+target row. p is `target` and q is `draft`, as in Leviathan et al.
 
 Shapes: B sequences; sequence b has K_b draft tokens and K_b + 1 rows of the target; K is the largest K_b, S the widest
 support of the draft, V the vocabulary. Random draws are keyed by step (see `randomness`), and a block must never be
@@ -39,7 +39,7 @@ class Block(NamedTuple):
     lengths: Array
     """[B] int64: K_b, 0 allowed."""
     draft: DraftRows
-    """[B, K, S]: what each token was drawn from. Padding has probability 0 throughout."""
+    """[B, K, S]: the distributions from which the tokens were drawn. Padding has probability 0 throughout."""
     rows: Array
     """[B, K] int64: the target's row that judges each token; for padding the sequence's own last one."""
     rule: Rule
@@ -49,16 +49,16 @@ class Block(NamedTuple):
 
 
 class Thresholds(NamedTuple):
-    """What the rules make of a block before any random number is drawn."""
+    """The quantities that the rules compute before any random number is used."""
 
     acceptance: Array
-    """[B, K] float64: h_i, the probability that decides on draft token i. 0 for padding."""
+    """[B, K] float64: h_i, the acceptance threshold of draft token i. 0 for padding."""
     scales: Array
-    """[B, K + 1] float64: what multiplies the target's row in the residual after n accepted tokens, n = 0 .. K."""
+    """[B, K + 1] float64: the factor of the target's row in the residual after n accepted tokens, n = 0 .. K."""
 
 
 class Judgement(NamedTuple):
-    """What a round commits: the accepted tokens, then the next token."""
+    """The result of verification: the accepted tokens, then the next token."""
 
     accepted_counts: Array
     """[B] int64, at most K_b."""
@@ -70,12 +70,12 @@ def verify(target: Array, block: Block, accept_uniforms: Array, next_uniforms: A
     """Judges a batch of blocks in one pass.
 
     `target` holds the rows of all sequences one after the other, [sum of (K_b + 1), V], normalised, float32 or wider.
-    `accept_uniforms` [B, K] and `next_uniforms` [B] are in [0, 1). All are arrays of numpy, or tensors on one device,
-    and so is the result.
+    `accept_uniforms` [B, K] and `next_uniforms` [B] are in [0, 1). All are numpy arrays, or tensors on one device, and
+    so is the result.
     """
     if block.tokens.shape[1] == 0:
         return Judgement(block.lengths, draw(target, next_uniforms))
-    with np.errstate(all="ignore"):  # rows that are not finite come out as they may
+    with np.errstate(all="ignore"):  # rows that are not finite may give any result
         thresholds = acceptance_thresholds(target, block)
         accepted_counts = count_accepted(thresholds.acceptance, block, accept_uniforms)
         weights = residual_weights(target, block, thresholds, accepted_counts)
@@ -100,8 +100,8 @@ def acceptance_thresholds(target: Array, block: Block) -> Thresholds:
 def count_accepted(acceptance: Array, block: Block, uniforms: Array) -> Array:
     """Accepted counts [B] from thresholds [B, K] and uniforms [B, K].
 
-    Token rule: tokens before the first u_i >= h_i. Block rule: the last i with u_i < h_i. The comparison is strict, so
-    that a threshold of 0 is never met.
+    Token rule: the tokens before the first u_i >= h_i. Block rule: the last i with u_i < h_i. The comparison is strict,
+    so that a threshold of 0 never accepts.
     """
     accepted = uniforms < acceptance
     if block.rule is Rule.TOKEN:
@@ -110,10 +110,10 @@ def count_accepted(acceptance: Array, block: Block, uniforms: Array) -> Array:
 
 
 def residual_weights(target: Array, block: Block, thresholds: Thresholds, accepted_counts: Array) -> Array:
-    """What the next token is drawn from: max(scale * p - q, 0) [B, V] float64, not normalised.
+    """The residual, from which the next token is drawn: max(scale * p - q, 0) [B, V] float64, not normalised.
 
     p and q are the rows after n = accepted_counts tokens. After a whole block there is no q: the bonus token comes from
-    the last row of the target. A residual without mass, which only rounding can leave, gives way to the target's row.
+    the target's last row. If the residual has no mass, which only rounding can cause, the target's row replaces it.
     """
     xp, width = library(target), target.shape[1]
     sequences = counting(len(accepted_counts), target)
@@ -128,7 +128,7 @@ def residual_weights(target: Array, block: Block, thresholds: Thresholds, accept
     weights[:, width] = 1.0  # for padding
     flat = weights.reshape(-1)
     places = (sequences * (width + 1))[:, None] + xp.where(draft_mass > 0, support, width)
-    # max(a - b, 0) = a - min(a, b): what is taken away is 0 outside the support.
+    # max(a - b, 0) = a - min(a, b): the deduction is 0 outside the support.
     taken = xp.minimum(flat[places], draft_mass)
     flat[places] -= taken
     is_empty = largest_of(weights[:, :width]) <= SMALLEST_WEIGHT
@@ -138,7 +138,7 @@ def residual_weights(target: Array, block: Block, thresholds: Thresholds, accept
 
 
 def packed_rows(lengths: Sequence[int], most: int) -> np.ndarray:
-    """`Block.rows` [B, most] of proposals of these lengths; `most` is at least as large, and at least 1."""
+    """`Block.rows` [B, most] for proposals of these lengths; `most` is at least their maximum and at least 1."""
     rows: list[list[int]] = []
     start = 0
     for length in lengths:
@@ -151,8 +151,8 @@ def packed_rows(lengths: Sequence[int], most: int) -> np.ndarray:
 def _joint_probabilities(ratios: Array) -> Array:
     """P_1 .. P_K [B, K] of ratios p(x) / q(x) [B, K]: P_0 = 1 and P_i = min(1, P_{i-1} r_i).
 
-    Without a loop: the product of r_1 .. r_i over the largest such product so far, P_0 included. As logarithms,
-    because products of ratios can overflow.
+    Computed without a loop: the product of r_1 .. r_i divided by the largest such product so far, including P_0. Uses
+    logarithms, because products of ratios can overflow.
     """
     xp = library(ratios)
     products = xp.log(ratios).cumsum(-1)
@@ -162,7 +162,7 @@ def _joint_probabilities(ratios: Array) -> Array:
 def _overlaps(target_mass: Array, block: Block, joint: Array) -> Array:
     """sum_x min(P_{i-1} p_i(x), q_i(x)) [B, K - 1] for i = 2 .. K, from p on the draft's support [B, K - 1, S].
 
-    A running sum: what the padding to the widest support adds to it is zeros, which leave its last bit alone.
+    Uses a running sum: padding to the widest support adds only zeros, which do not change its last bit.
     """
     shared = library(joint).minimum(target_mass * joint[:, :-1, None], block.draft.probabilities[:, 1:])
     return shared.cumsum(-1)[..., -1]
@@ -171,8 +171,8 @@ def _overlaps(target_mass: Array, block: Block, joint: Array) -> Array:
 def _block_thresholds(joint: Array, overlaps: Array) -> Array:
     """h_1 .. h_K [B, K]: h_i = S / (S + 1 - P_i) with S = sum_x max(P_i p_{i+1} - q_{i+1}, 0), and h_K = P_K.
 
-    S is P_i - sum_x min(P_i p, q), since p sums to 1; there is no q_{K+1}, so there S is P_K and the formula gives P_K
-    by itself. 0 / 0 counts as 1: then P_i is 1 and nothing can be lost.
+    S is P_i - sum_x min(P_i p, q), since p sums to 1. There is no q_{K+1}, so for i = K S is P_K and the formula gives
+    P_K. 0 / 0 counts as 1: then P_i is 1 and nothing can be lost.
     """
     residual = joint + 0.0
     residual[:, :-1] = at_least(joint[:, :-1] - overlaps, 0.0)

@@ -1,5 +1,4 @@
-"""What speculation can gain, by calculation: acceptance, tokens per round, speed, operations, the best K, the bound.
+"""The theoretical gain of speculation: acceptance, tokens per round, speedup, operations, the best K, the bound.
 
-Plain Python throughout, so that every process may use it; only drawing (`plot`) needs matplotlib, and loads it when it
-draws.
+Plain Python, so that every process may use it. Only `plot` needs matplotlib, and imports it when it draws.
 """

@@ -1,9 +1,9 @@
-"""How often a draft token counts, from the two distributions at its position.
+"""The probability that a draft token is accepted, from the two distributions at its position.
 
 `target` and `draft` are probabilities over one vocabulary in one order, after all sampling options: p and q of
 Leviathan et al., "Fast Inference from Transformers via Speculative Decoding" (2023), and of Stratos, "Speculative
-Decoding". What comes out is a probability. Everything raises InvalidDistributionError for what is no distribution, or
-does not match.
+Decoding". Results are probabilities. All functions raise InvalidDistributionError for arguments that are not
+distributions or do not match.
 """
 
 import math
@@ -17,14 +17,15 @@ from specpair.options import Rule, check_lenience
 Distribution: TypeAlias = Sequence[float]
 
 SUM_TOLERANCE = 1e-4
-"""How far from 1 a sum may be: float32 rows of 100,000 tokens are off by more than 1e-6, thirds typed by hand too."""
+"""How far a sum may be from 1: float32 rows of 100,000 tokens are off by more than 1e-6, and so are thirds typed by
+hand."""
 
 
 def token_acceptance(target: Distribution, draft: Distribution, lenience: float = 1.0) -> float:
     """Token rule: beta = sum_x min(p(x), q(x)) = 1 - D_LK(p, q), Theorem 3.5.
 
-    With a lenience l below 1, sum_x min(p(x) / l, q(x)), appendix A.5. The first token of a block fares no better under
-    any rule that is exact; the block rule accepts at least as many tokens in all.
+    With a lenience l below 1, sum_x min(p(x) / l, q(x)), appendix A.5. No exact rule accepts the first token of a block
+    more often; the block rule accepts at least as many tokens in total.
     """
     check_pair(target, draft)
     check_lenience(lenience, Rule.TOKEN)
@@ -42,8 +43,8 @@ def coupled_acceptance(target: Distribution, draft: Distribution) -> float:
 
     Exactly sum_x 1 / sum_y max(p(y) / p(x), q(y) / q(x)): the noise is a race of exponential clocks, and x wins both if
     the clock of every y rings after that of x times the larger ratio. At least (1 - TV) / (1 + TV): Daliri et al.,
-    "Coupling without Communication and Drafter-Invariant Speculative Decoding" (2024). In order of falling p / q the
-    maximum is p's up to x and q's behind it, so sorting does for the inner sum.
+    "Coupling without Communication and Drafter-Invariant Speculative Decoding" (2024). In descending order of p / q the
+    maximum is p's up to x and q's after it, so sorting makes the inner sums running sums.
     """
     check_pair(target, draft)
     pairs = [pair for pair in zip(target, draft, strict=True) if any(pair)]
@@ -58,7 +59,7 @@ def coupled_acceptance(target: Distribution, draft: Distribution) -> float:
 
 
 def coupled_bound(target: Distribution, draft: Distribution) -> float:
-    """(1 - TV) / (1 + TV): what the coupled rule accepts at least, whatever the distributions of that distance."""
+    """(1 - TV) / (1 + TV): the least acceptance of the coupled rule for any distributions at that distance."""
     distance = total_variation(target, draft)
     return (1 - distance) / (1 + distance)
 
@@ -76,7 +77,7 @@ def greedy_acceptance(target: Distribution, draft: Distribution) -> float:
 
 
 def independent_acceptance(target: Distribution, draft: Distribution) -> float:
-    """Both draw for themselves, and the token counts if it is the same: sum_x p(x) q(x)."""
+    """Both draw independently, and the token is accepted if both drew the same: sum_x p(x) q(x)."""
     check_pair(target, draft)
     return _probability(p * q for p, q in zip(target, draft, strict=True))
 
@@ -88,8 +89,8 @@ def rejection_acceptance(target: Distribution, draft: Distribution) -> float:
 
 
 def candidates_acceptance(target: Distribution, drafts: Sequence[Distribution]) -> float:
-    """The chance that one of several candidates for a position counts, each judged on the residual that those before it
-    left: iterative speculative sampling, Stratos, section 2."""
+    """The probability that one of several candidates for a position is accepted, each judged on the residual after
+    those before it: iterative speculative sampling, Stratos, section 2."""
     rejected, remaining = 1.0, target
     for draft in drafts:
         rejected *= 1 - token_acceptance(remaining, draft)
@@ -98,8 +99,8 @@ def candidates_acceptance(target: Distribution, drafts: Sequence[Distribution]) 
 
 
 def residual(target: Distribution, draft: Distribution) -> list[float]:
-    """norm(max(p - q, 0)): what the target's token is drawn from after a rejection (section 2.3). The target's own
-    distribution where nothing can be rejected."""
+    """norm(max(p - q, 0)): the distribution of the target's token after a rejection (section 2.3). The target's own
+    distribution if nothing can be rejected."""
     check_pair(target, draft)
     excess = [max(p - q, 0.0) for p, q in zip(target, draft, strict=True)]
     total = math.fsum(excess)
@@ -107,7 +108,7 @@ def residual(target: Distribution, draft: Distribution) -> list[float]:
 
 
 def check_pair(target: Distribution, draft: Distribution) -> None:
-    """Raises InvalidDistributionError unless both are distributions over as many tokens."""
+    """Raises InvalidDistributionError unless both are distributions over the same number of tokens."""
     check_distribution("target", target)
     check_distribution("draft", draft)
     if len(target) != len(draft):
@@ -127,10 +128,10 @@ def check_distribution(field: str, probabilities: Distribution) -> None:
 
 
 def _argmax(probabilities: Distribution) -> int:
-    """The first of the likeliest."""
+    """The first of the likeliest tokens."""
     return max(range(len(probabilities)), key=lambda i: probabilities[i])
 
 
 def _probability(terms: Iterable[float]) -> float:
-    """Their sum, which rounding may have carried above 1."""
+    """The sum of the terms, at most 1 despite rounding."""
     return min(1.0, math.fsum(terms))

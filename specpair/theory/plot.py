@@ -1,4 +1,4 @@
-"""Predicted speedups as curves, measured ones as points on top. Loads matplotlib only when something is drawn.
+"""Plots predicted speedups as curves and measured ones as points. Imports matplotlib only to draw.
 
 points = read_points(Path("bench/results/comparison-bundled.json").read_text())
 save(plot_over_num_speculative_tokens(series_curves(points), points, longest=8), Path("speedup.svg"))
@@ -36,7 +36,7 @@ def series_curves(points: Iterable[Point]) -> list[Curve]:
 
 
 def plot_over_num_speculative_tokens(curves: Sequence[Curve], points: Iterable[Point], *, longest: int) -> "Figure":
-    """Speedup over K = 0 .. longest, the best K of each curve marked.
+    """Speedup over K = 0 .. longest, with the best K of each curve marked.
 
     Points have the colour of the curve of their label. Each stands at its measured speedup, with a line to the
     prediction from its own acceptance and cost ratio.
@@ -79,7 +79,7 @@ def plot_over_acceptance(
 
 
 def save(figure: "Figure", path: Path) -> None:
-    """Writes the figure in the format that the suffix names; an SVG of the same figure is the same file every time."""
+    """Writes the figure in the format of the suffix. An SVG of the same figure is always the same file."""
     from matplotlib import rc_context
 
     metadata = {"Date": None} if path.suffix == ".svg" else None

@@ -1,6 +1,6 @@
-"""Measured points, as benches write them and plots read them.
+"""Measured points, written by benches and read by plots.
 
-A JSON file holds a list of objects, or an object with that list under "points" (so that a result may say more). Other
+A JSON file holds a list of objects, or an object with that list under "points" (so that a result may hold more). Other
 keys are ignored. Each object has
 
     label                   the series it belongs to, such as "T = 0, model draft"
@@ -25,7 +25,7 @@ from specpair.theory.speedup import MAX_NUM_SPECULATIVE_TOKENS, MAX_RATIO
 
 @dataclass(frozen=True, kw_only=True)
 class Point:
-    """One setting of a bench: what theory expected of it and what came. Raises InvalidFieldError for wrong values."""
+    """One setting of a bench: predicted and measured speedup. Raises InvalidFieldError for wrong values."""
 
     label: str
     num_speculative_tokens: int
@@ -36,13 +36,13 @@ class Point:
 
     def __post_init__(self) -> None:
         if not isinstance(self.label, str):
-            raise InvalidFieldError("label", "is no text")
+            raise InvalidFieldError("label", "is not text")
         if not isinstance(self.num_speculative_tokens, int):
-            raise InvalidFieldError("num_speculative_tokens", "is no whole number")
+            raise InvalidFieldError("num_speculative_tokens", "is not a whole number")
         for name in ("num_speculative_tokens", "acceptance", "cost_ratio", "predicted", "measured"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float):
-                raise InvalidFieldError(name, "is no number")
+                raise InvalidFieldError(name, "is not a number")
             check_range(name, value, 0, _LIMITS.get(name, MAX_RATIO))
 
 
@@ -51,7 +51,7 @@ _KEYS = tuple(Point.__dataclass_fields__)
 
 
 def points_document(points: Iterable[Point]) -> list[dict[str, Any]]:
-    """What a bench writes."""
+    """The JSON document that a bench writes."""
     return [asdict(point) for point in points]
 
 
@@ -60,7 +60,7 @@ def read_points(text: str) -> list[Point]:
     try:
         document = json.loads(text)
     except ValueError as error:
-        raise InvalidFieldError("points", f"is no valid JSON: {error}") from None
+        raise InvalidFieldError("points", f"is not valid JSON: {error}") from None
     if isinstance(document, dict):
         document = document.get("points")
     if not isinstance(document, list):
@@ -69,7 +69,7 @@ def read_points(text: str) -> list[Point]:
 
 
 def by_label(points: Iterable[Point]) -> dict[str, list[Point]]:
-    """The series, in the order of their first points; each by rising K."""
+    """The series in order of their first points, each sorted by K."""
     series: dict[str, list[Point]] = {}
     for point in points:
         series.setdefault(point.label, []).append(point)
@@ -77,7 +77,7 @@ def by_label(points: Iterable[Point]) -> dict[str, list[Point]]:
 
 
 def typical(points: Iterable[Point]) -> tuple[float, float]:
-    """Median acceptance and cost ratio of some points; of those that propose something, if any do."""
+    """Median acceptance and cost ratio of the points with K > 0, or of all points if there are none."""
     known = list(points)
     known = [point for point in known if point.num_speculative_tokens] or known
     return median(point.acceptance for point in known), median(point.cost_ratio for point in known)
@@ -85,7 +85,7 @@ def typical(points: Iterable[Point]) -> tuple[float, float]:
 
 def _point(index: int, entry: Any) -> Point:
     if not isinstance(entry, dict):
-        raise InvalidFieldError(f"points[{index}]", "is no object")
+        raise InvalidFieldError(f"points[{index}]", "is not an object")
     if missing := [key for key in _KEYS if key not in entry]:
         raise InvalidFieldError(f"points[{index}]", f"has no {missing[0]}")
     try:

@@ -1,4 +1,4 @@
-"""Figures that were published, beside what the formulas give for their inputs.
+"""Published figures, compared with the results of the formulas for the same inputs.
 
 Leviathan et al., "Fast Inference from Transformers via Speculative Decoding" (2023), Tables 1 and 4; the worked example
 of Shekhar, "Speculative Decoding".
@@ -18,7 +18,7 @@ class Agreement(StrEnum):
 
     EQUAL = "equal"
     WITHIN_ROUNDING = "within rounding"
-    """Not from the inputs as printed, but from some that round to them."""
+    """Not for the inputs as printed, but for some that round to them."""
     DIFFERENT = "different"
 
 
@@ -83,7 +83,7 @@ class WalltimeRow(NamedTuple):
 
 
 class ExampleCase(NamedTuple):
-    """A case of the worked example: so many of the drafted tokens are accepted in every round."""
+    """A case of the worked example: every round accepts `accepted_count` of the drafted tokens."""
 
     name: str
     accepted_count: int
@@ -91,7 +91,7 @@ class ExampleCase(NamedTuple):
 
     @property
     def tokens_per_round(self) -> float:
-        """Equation (1) for a profile of certainties: the first tokens always count, the next never."""
+        """Equation (1) for a profile of certainties: the first tokens are always accepted, the next never."""
         rejected_count = EXAMPLE_NUM_SPECULATIVE_TOKENS - self.accepted_count
         return expected_tokens([1.0] * self.accepted_count + [0.0] * rejected_count, EXAMPLE_NUM_SPECULATIVE_TOKENS)
 
@@ -102,12 +102,12 @@ class ExampleCase(NamedTuple):
 
     @property
     def plain_seconds(self) -> float:
-        """For the whole answer without speculation."""
+        """Time of the whole answer without speculation."""
         return EXAMPLE_ANSWER_TOKENS * EXAMPLE_TARGET_MS / 1000
 
     @property
     def seconds(self) -> float:
-        """For the whole answer with speculation."""
+        """Time of the whole answer with speculation."""
         return self.plain_seconds / self.speedup
 
     @property

@@ -1,19 +1,19 @@
-"""What speculation gains over the target alone: tokens per round, time, operations, reads; and the best K.
+"""The gain of speculation over the target alone: tokens per round, time, operations, reads; and the best K.
 
-Leviathan et al., "Fast Inference from Transformers via Speculative Decoding" (2023), section 3. Its names, and ours:
+Leviathan et al., "Fast Inference from Transformers via Speculative Decoding" (2023), section 3. Its names and ours:
 
     alpha   acceptance               gamma (K)   num_speculative_tokens
     c       cost_ratio               c-hat       operations_ratio
 
-`acceptance` is one number, the chance of every draft token alike (the paper's i.i.d. assumption), or a profile: the
-chances of the first, second, ... token of a proposal, each given that those before it were accepted. A profile that was
-measured needs no assumption; it knows proposals up to its own length.
+`acceptance` is one number, the same probability for every draft token (the paper's i.i.d. assumption), or a profile:
+the probabilities of the first, second, ... token of a proposal, each given that those before it were accepted. A
+measured profile needs no assumption; it covers proposals up to its own length.
 
-Times are in units of one target step for one token. A round of K > 0 takes 1 + c K + `overhead`: what a round costs
-beyond K draft steps and one such step (network, a wider target pass). Where a target pass grows by v with each row, v
-adds to c. A round of K = 0 is the target alone, and takes 1.
+Times are in units of one target step for one token. A round of K > 0 takes 1 + c K + `overhead`; the overhead is the
+cost beyond K draft steps and one target step (network, a wider target pass). If a target pass grows by v with each row,
+v adds to c. A round of K = 0 is the target alone and takes 1.
 
-Everything raises InvalidFieldError for a value outside its limits.
+All functions raise InvalidFieldError for a value outside its limits.
 """
 
 import math
@@ -30,7 +30,7 @@ Acceptance: TypeAlias = float | Sequence[float]
 MAX_NUM_SPECULATIVE_TOKENS = 1024
 MAX_RATIO = 1e6
 SEARCH_LIMIT = 64
-"""Longest proposal that `optimum` thinks of unless told otherwise."""
+"""Default limit of K for `optimum`."""
 
 
 class Optimum(NamedTuple):
@@ -58,7 +58,7 @@ def round_cost(num_speculative_tokens: int, cost_ratio: float, overhead: float =
 
 
 def speedup(tokens_per_round: float, num_speculative_tokens: int, cost_ratio: float, overhead: float = 0.0) -> float:
-    """Improvement in walltime of rounds that gave so many tokens in the mean, whatever their acceptance."""
+    """Improvement in walltime of rounds with `tokens_per_round` tokens on average, whatever their acceptance."""
     cost = round_cost(num_speculative_tokens, cost_ratio, overhead)
     check_range("tokens_per_round", tokens_per_round, 0.0, num_speculative_tokens + 1)
     return tokens_per_round / cost
@@ -67,7 +67,7 @@ def speedup(tokens_per_round: float, num_speculative_tokens: int, cost_ratio: fl
 def walltime_factor(
     acceptance: Acceptance, num_speculative_tokens: int, cost_ratio: float, overhead: float = 0.0
 ) -> float:
-    """Expected improvement in walltime: Theorem 3.8, (1 - a^(K+1)) / ((1 - a) (c K + 1)), with the overhead in it."""
+    """Expected improvement in walltime: Theorem 3.8, (1 - a^(K+1)) / ((1 - a) (c K + 1)), overhead included."""
     tokens = expected_tokens(acceptance, num_speculative_tokens)
     return tokens / round_cost(num_speculative_tokens, cost_ratio, overhead)
 
@@ -85,9 +85,9 @@ def reads_factor(acceptance: Acceptance, num_speculative_tokens: int) -> float:
 
 
 def optimum(acceptance: Acceptance, cost_ratio: float, overhead: float = 0.0, *, limit: int = SEARCH_LIMIT) -> Optimum:
-    """The K of 0 .. limit with the largest walltime factor, the smallest if several have it (section 3.5).
+    """The K of 0 .. limit with the largest walltime factor, the smallest of equals (section 3.5).
 
-    All are looked at: with an overhead 0 can beat 1 while some longer proposal beats both. A profile limits K to its
+    It tries every K: with an overhead, 0 can beat 1 while some longer proposal beats both. A profile limits K to its
     length.
     """
     check_range("limit", limit, 0, MAX_NUM_SPECULATIVE_TOKENS)
@@ -104,7 +104,7 @@ def optimum(acceptance: Acceptance, cost_ratio: float, overhead: float = 0.0, *,
 
 
 def longest_known(acceptance: Acceptance, limit: int) -> int:
-    """The largest K of at most `limit` for which the acceptance is known: a profile ends somewhere."""
+    """The largest K up to `limit` for which the acceptance is known: a profile has a finite length."""
     return min(limit, len(acceptance)) if isinstance(acceptance, Sequence) else limit
 
 
@@ -117,9 +117,9 @@ def oracle_tokens(acceptance: float) -> float:
 def oracle_walltime_factor(acceptance: float, cost_ratio: float, overhead: float = 0.0) -> float:
     """Improvement in walltime if the number N of tokens that will be accepted were known before each round.
 
-    A bound for every way of choosing K that verifies what it proposes (section 3.5 and its footnote). Proposing exactly
-    N is best, or nothing where N is too small to pay: N + 1 tokens take min(1 + c N + overhead, N + 1). Over geometric
-    N that is the value below; without overhead and for c < 1 it is 1 / (1 - a + a c).
+    A bound for every way of choosing K that verifies its proposals (section 3.5 and its footnote). Proposing exactly N
+    is best, or nothing if N is too small to pay: N + 1 tokens take min(1 + c N + overhead, N + 1). Over geometric N
+    that is the value below; without overhead and for c < 1 it is 1 / (1 - a + a c).
     """
     oracle_tokens(acceptance)
     round_cost(1, cost_ratio, overhead)
@@ -134,11 +134,11 @@ def oracle_walltime_factor(acceptance: float, cost_ratio: float, overhead: float
 
 
 def profile_from_counts(round_count: int, accepted_per_position: Sequence[int]) -> list[float]:
-    """The profile of `round_count` rounds of one K: of the rounds that came as far as a position, those that passed it.
+    """The profile of `round_count` rounds of one K: for each position, the share of rounds reaching it that accept it.
 
-    `accepted_per_position[i]` counts the rounds that accepted more than i tokens. What no round reached is 0. A profile
-    holds for shorter proposals too, under every rule: even the block rule accepts the first i tokens as often whether
-    or not others follow.
+    `accepted_per_position[i]` counts the rounds that accepted more than i tokens. Positions that no round reached are
+    0. A profile holds for shorter proposals too, under every rule: even the block rule accepts the first i tokens
+    equally often whether or not others follow.
     """
     reached = [round_count, *accepted_per_position]
     for i, (before, after) in enumerate(zip(reached, accepted_per_position, strict=False)):
@@ -147,7 +147,7 @@ def profile_from_counts(round_count: int, accepted_per_position: Sequence[int]) 
 
 
 def _survival(acceptance: Acceptance, num_speculative_tokens: int) -> Iterator[float]:
-    """The chances that at least 0, 1, .. K tokens are accepted."""
+    """The probabilities that at least 0, 1, .. K tokens are accepted."""
     if isinstance(acceptance, Sequence):
         chances = iter(acceptance[:num_speculative_tokens])
     else:

@@ -1,8 +1,8 @@
-"""Distributions to bytes and back.
+"""Encodes distributions to messages and decodes them.
 
-What arrives is not trusted: every length is checked before it is used, and whatever is wrong raises
-InvalidDistributionError naming the field. A drafted token of probability 0 is refused, because no honest draft can
-have drawn it.
+Received messages are not trusted: every length is checked before it is used, and any mistake raises
+InvalidDistributionError, which names the field. A drafted token with probability 0 is refused, because an honest draft
+cannot have drawn it.
 """
 
 import math
@@ -27,14 +27,14 @@ from specpair.wire.tensors import FLOAT32, encode_tensor
 
 MAX_TOTAL_LOG2 = 30
 SUM_TOLERANCE = 1e-4
-"""How far the sum of a dense row may be from 1; decoding normalises it."""
+"""How far the sum of a dense row may be from 1. Decoding normalises the row."""
 
 _FIELD = "proposal.distributions"
 _UINT32 = np.dtype("<u4")
 
 
 def encode_counts(rows: Sequence[CountRow]) -> Distributions:
-    """Rows of counts, at least one; one-hot if all of them are."""
+    """Encodes rows of counts, at least one; as one-hot if all rows are."""
     if all(row.is_one_hot for row in rows):
         return encode_one_hot()
     sparse = SparseDistributions(
@@ -47,26 +47,26 @@ def encode_counts(rows: Sequence[CountRow]) -> Distributions:
 
 
 def encode_dense(probabilities: Tensor) -> Distributions:
-    """Rows of probabilities [N, V], float32."""
+    """Encodes rows of probabilities [N, V], float32."""
     return Distributions(dense=DenseDistributions(probabilities=encode_tensor(probabilities)))
 
 
 def encode_one_hot() -> Distributions:
-    """All mass on the drafted tokens."""
+    """Encodes rows with all mass on the drafted tokens."""
     return Distributions(one_hot=OneHotDistributions())
 
 
 def decoded_dense(probabilities: Tensor) -> Tensor:
-    """The rows [N, V] that `decode` makes of `encode_dense(probabilities)`, normalised in float64: draw from these.
+    """The rows [N, V] that `decode` gives for `encode_dense(probabilities)`, normalised in float64: draw from these.
 
-    By a running sum, whose bits depend neither on the number of rows nor on threads.
+    Uses a running sum, whose bits depend neither on the number of rows nor on threads.
     """
     rows = probabilities.float().double()
     return rows / rows.cumsum(-1)[..., -1:]
 
 
 def decode(distributions: Distributions | None, token_ids: list[int], vocab_size: int) -> DraftRows:
-    """The rows [K, S] that tokens [K] were drawn from, in numpy. Absent or unset counts as one-hot.
+    """The rows [K, S] from which tokens [K] were drawn, in numpy. An absent or unset message means one-hot.
 
     Raises InvalidDistributionError.
     """
@@ -80,7 +80,7 @@ def decode(distributions: Distributions | None, token_ids: list[int], vocab_size
 
 
 def _drafted_tokens(token_ids: list[int], vocab_size: int) -> np.ndarray:
-    """The drafted tokens [K] as int64, all of them in the vocabulary."""
+    """The drafted tokens [K] as int64. Refuses ids outside the vocabulary."""
     for token_id in (min(token_ids, default=0), max(token_ids, default=0)):
         if not 0 <= token_id < vocab_size:
             raise InvalidDistributionError(
@@ -109,7 +109,7 @@ def _decode_sparse(message: SparseDistributions, drafted: np.ndarray, vocab_size
 
 
 def _support_sizes(message: SparseDistributions, row_count: int, vocab_size: int) -> np.ndarray:
-    """Support sizes [K] int64, within limits; total_log2 is checked beside them."""
+    """Support sizes [K] int64, checked against their limits. Checks total_log2 too."""
     if message.total_log2 > MAX_TOTAL_LOG2:
         raise _sparse_error("total_log2", f"is {message.total_log2}; it is at most {MAX_TOTAL_LOG2}")
     if len(message.support_sizes) != row_count:
@@ -121,15 +121,15 @@ def _support_sizes(message: SparseDistributions, row_count: int, vocab_size: int
 
 
 def _numbers(data: bytes, count: int, field: str) -> np.ndarray:
-    """uint32 numbers [count], still where they came."""
+    """uint32 numbers [count], a view of `data`."""
     if len(data) != count * _UINT32.itemsize:
-        raise _sparse_error(field, f"has {len(data)} bytes; support_sizes ask for {count * _UINT32.itemsize}")
+        raise _sparse_error(field, f"has {len(data)} bytes; support_sizes require {count * _UINT32.itemsize}")
     return np.frombuffer(data, dtype=_UINT32)
 
 
 def _check_unique(token_ids: np.ndarray, firsts: np.ndarray) -> None:
-    """Refuses a token that is named twice in a row, which would count twice in what the target subtracts. Rows begin at
-    `firsts`; those of the model ascend, and others are sorted to see it."""
+    """Refuses a row that has a token twice: the target would subtract it twice. Rows begin at `firsts`. A model's rows
+    ascend and need no sorting; others are sorted for the check."""
     if not _falls(token_ids, firsts).any():
         return
     rows = np.repeat(np.arange(len(firsts)), np.diff(firsts, append=len(token_ids)))
@@ -138,7 +138,7 @@ def _check_unique(token_ids: np.ndarray, firsts: np.ndarray) -> None:
 
 
 def _falls(token_ids: np.ndarray, firsts: np.ndarray) -> np.ndarray:
-    """Where tokens within a row do not ascend."""
+    """Marks where tokens within a row do not ascend."""
     falls = token_ids[1:] <= token_ids[:-1]
     falls[firsts[1:] - 1] = False
     return falls
@@ -158,8 +158,8 @@ def _padded(flat: np.ndarray, sizes: np.ndarray) -> np.ndarray:
 
 
 def _probabilities_of(drafted: np.ndarray, token_ids: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """What rows [K, S] give to the tokens [K] that are said to come from them. Refuses a row that gives nothing."""
-    places = (token_ids == drafted[:, None]).argmax(-1)  # padding stands behind what it could be taken for
+    """The probability of each drafted token [K] in its row [K, S]. Refuses rows where it is 0."""
+    places = (token_ids == drafted[:, None]).argmax(-1)  # the first match: padding comes after the real entry
     sequence = np.arange(len(drafted))
     drawn = rows[sequence, places]
     _check_drafted((token_ids[sequence, places] == drafted) & (drawn > 0))
@@ -167,7 +167,7 @@ def _probabilities_of(drafted: np.ndarray, token_ids: np.ndarray, rows: np.ndarr
 
 
 def _check_drafted(possible: np.ndarray) -> None:
-    """Refuses rows of which one gives the token that is said to come from it no probability: possible [K] bool."""
+    """Raises unless every drafted token has a probability above 0: `possible` [K] bool."""
     if not possible.all():
         raise InvalidDistributionError(_FIELD, "gives a drafted token no probability")
 
@@ -183,7 +183,7 @@ def _decode_dense(message: TensorMessage, drafted: np.ndarray, vocab_size: int) 
         )
     size = math.prod(shape) * FLOAT32.itemsize
     if len(message.data) != size:
-        raise InvalidDistributionError(f"{field}.data", f"has {len(message.data)} bytes; the shape asks for {size}")
+        raise InvalidDistributionError(f"{field}.data", f"has {len(message.data)} bytes; the shape requires {size}")
     rows = np.frombuffer(message.data, dtype=FLOAT32).reshape(shape)
     if not _are_distributions(rows):
         raise InvalidDistributionError(f"{field}.data", f"has a row that does not sum to 1 within {SUM_TOLERANCE}")
@@ -194,7 +194,7 @@ def _decode_dense(message: TensorMessage, drafted: np.ndarray, vocab_size: int) 
 
 
 def _are_distributions(rows: np.ndarray) -> bool:
-    """Whether rows [K, V] are non-negative and sum to 1. NaN fails every comparison, and so is refused."""
+    """Whether rows [K, V] are non-negative and sum to 1. False for NaN, which fails every comparison."""
     with np.errstate(invalid="ignore"):
         return bool((rows >= 0).all() and (np.abs(rows.sum(-1, dtype=np.float64) - 1.0) <= SUM_TOLERANCE).all())
 

@@ -1,4 +1,4 @@
-"""Tensors to messages."""
+"""Encodes tensors as messages."""
 
 import numpy as np
 from torch import Tensor
@@ -10,6 +10,6 @@ FLOAT32 = np.dtype("<f4")
 
 
 def encode_tensor(tensor: Tensor) -> TensorMessage:
-    """Any shape, as float32."""
+    """Encodes a tensor of any shape as float32."""
     data = tensor.float().cpu().numpy().astype(FLOAT32, copy=False).tobytes()
     return TensorMessage(type=TENSOR_TYPE_FLOAT32, shape=tensor.shape, data=data)

@@ -157,4 +157,4 @@ def test_up_with_a_prompt_completes_and_stops() -> None:
 def test_a_model_that_is_not_there_stops_everything(tmp_path: Path) -> None:
     done = run("up", "--prompt", "x", "--target", str(tmp_path / "nothing"))
     assert done.returncode != 0
-    assert "no model folder" in done.stderr
+    assert "neither a model folder" in done.stderr

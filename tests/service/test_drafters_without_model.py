@@ -50,10 +50,12 @@ async def test_without_a_model_it_says_so(without_model: RunningModel) -> None:
 
 async def test_drafters_that_are_not_there_are_refused(without_model: RunningModel) -> None:
     for drafter, needs in ((Drafter.MODEL, "a draft model"), (Drafter.BIGRAM, "a table of counts")):
-        with refused(InvalidFieldError, f"drafter: {drafter} needs {needs}, and there is none; there are ngram, ") as e:
+        with refused(
+            InvalidFieldError, f"drafter: {drafter} needs {needs}, and there is none; available are ngram, "
+        ) as e:
             await open_sequence(without_model, "s", [1], drafter=drafter_to_proto(drafter))
         assert e.value.metadata["available"] == "ngram, prompt-lookup, uniform"
-    with refused(InvalidFieldError, "drafter: 77 is no Drafter"):
+    with refused(InvalidFieldError, "drafter: 77 is not a Drafter"):
         await open_sequence(without_model, "s", [1], drafter=77)
 
 
@@ -79,7 +81,7 @@ async def test_limits_without_a_model(without_model: RunningModel) -> None:
         await open_sequence(without_model, "s", [1, 10])
     with refused(InvalidFieldError, "prompt: has 40 tokens; at most 39"):
         await open_sequence(without_model, "s", [1] * 40)
-    with refused(InvalidFieldError, "encoding: is dense, for which a vocabulary of 268435456 is too large"):
+    with refused(InvalidFieldError, "encoding: is dense, but a vocabulary of 268435456 is too large for that"):
         await open_sequence(without_model, "s", [1], vocab_size=2**28, encoding=ENCODINGS["dense"])
     await open_sequence(without_model, "s", [1, 2, 1])
     with refused(InvalidFieldError, "appended_token_ids: holds 10"):

@@ -242,7 +242,7 @@ def test_positions_that_depend_on_the_batch_are_refused(tmp_path: Path) -> None:
 
 def test_a_cache_that_holds_not_even_one_sequence_is_refused(tmp_path: Path) -> None:
     make_model(tmp_path)
-    with pytest.raises(ModelRefusedError, match="--num-blocks is 8, but one sequence of 128 tokens takes 32"):
+    with pytest.raises(ModelRefusedError, match="--num-blocks is 8, but one sequence of 128 tokens needs 32"):
         load_runner(engine_config(tmp_path, num_blocks=8))
 
 

@@ -240,7 +240,7 @@ async def test_models(pair: RunningPair, client: AsyncOpenAI) -> None:
         ({"logit_bias": {"1": 101}}, "logit_bias", "between -100"),
         ({"extra_body": {"rule": "guess"}}, "rule", "block"),
         ({"extra_body": {"num_speculative_tokens": 17}}, "num_speculative_tokens", "between 0 and 16"),
-        ({"extra_body": {"lenience": 0.5, "rule": "block"}}, "lenience", "wants the token rule"),
+        ({"extra_body": {"lenience": 0.5, "rule": "block"}}, "lenience", "requires the token rule"),
     ],
 )
 async def test_errors_name_the_parameter(client: AsyncOpenAI, changes: Any, parameter: str, words: str) -> None:

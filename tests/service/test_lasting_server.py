@@ -25,7 +25,7 @@ async def test_a_server_is_replaced_when_it_ends(caplog: pytest.LogCaptureFixtur
                 pb.ProposeTokensRequest(step=step), timeout=10, wait_for_ready=True
             )
             assert answer.step == step
-    assert caplog.text.count("a new one takes its place") == 3
+    assert caplog.text.count("starting a new one") == 3
     socket.create_server(("127.0.0.1", port)).close()  # nobody listens any more
 
 

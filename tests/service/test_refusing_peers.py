@@ -162,7 +162,7 @@ async def test_a_mistake_in_tls_is_named_while_the_start_waits(
     security = PairSecurity(models=ServerSecurity(tls=authority.tls("server")), peers=right)
     async with running_target(engine_config(target_folder), security) as target:
         mistakes = {
-            ChannelSecurity(tls=TlsFiles(ca=str(stranger.path))): "certificate is of no authority that is trusted here",
+            ChannelSecurity(tls=TlsFiles(ca=str(stranger.path))): "no trusted authority issued it",
             ChannelSecurity(): "perhaps it speaks TLS",
         }
         for wrong, words in mistakes.items():

@@ -79,7 +79,7 @@ async def test_a_client_that_reads_nothing_loses_its_call(
         assert isinstance(error_from_rpc(caught.value), ClientStalledError)
     assert handler.written < 200, "what nobody reads is not written for long"
     assert [record.levelname for record in caplog.records] == ["WARNING"]
-    assert "took nothing" in caplog.text
+    assert "read nothing" in caplog.text
 
 
 async def test_a_client_that_reads_slowly_keeps_its_call(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -172,6 +172,6 @@ async def test_no_secret_is_logged_or_shown(tmp_path: Path, caplog: pytest.LogCa
             async with secured.http() as client:
                 shown = (await client.get("/metrics")).text + (await client.get("/openapi.json")).text
     logged = caplog.text + "".join(str(vars(record)) for record in caplog.records)
-    assert "a changed file is not used" in logged, "the log was not seen"
+    assert "a changed file is unusable" in logged, "the log was not seen"
     for secret in (CLIENT_TOKEN, SERVICE_TOKEN, "x" * 32, "PRIVATE KEY"):
         assert secret not in logged and secret not in shown

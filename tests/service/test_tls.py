@@ -68,11 +68,11 @@ async def test_mistakes_are_named(tmp_path: Path) -> None:
         draft_server() as (_, plain_port),
     ):
         mistakes = [
-            (port, trusting(stranger), "is of no authority that is trusted here"),
+            (port, trusting(stranger), "no trusted authority issued it"),
             (named_port, trusting(authority), "has another name"),
             (plain_port, trusting(authority), "speaks plain text"),
             (port, PLAIN, "perhaps it speaks TLS"),
-            (mutual_port, trusting(authority), "perhaps it wants a certificate"),
+            (mutual_port, trusting(authority), "perhaps it requires a certificate"),
         ]
         for asked, security, hint in mistakes:
             details = await refusal(asked, security)
@@ -225,7 +225,7 @@ async def test_a_command_that_does_not_trust_the_server_says_so_in_one_line(tmp_
         )
         async with asyncio.timeout(60):
             _, errors = await process.communicate()
-    problem = "TLS: the server's certificate is of no authority that is trusted here, or too old"
+    problem = "TLS: the server's certificate has expired, or no trusted authority issued it"
     assert errors.decode() == f"specpair: 127.0.0.1:{port} does not answer: UNAVAILABLE; {problem}\n"
 
 

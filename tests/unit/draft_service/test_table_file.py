@@ -51,7 +51,7 @@ def test_what_is_written_is_read(path: Path, tables: Tables) -> None:
 
 @pytest.mark.parametrize("other", [("a", "c", "b"), ("a", "b"), ("a", "b", "c", "d"), ("a", "b", "C")])
 def test_another_vocabulary_is_refused(path: Path, other: tuple[str, ...]) -> None:
-    with pytest.raises(ModelRefusedError, match="counted with another tokenizer"):
+    with pytest.raises(ModelRefusedError, match="made with another tokenizer"):
         read_tables(path, tokenizer(*other))
 
 

@@ -91,7 +91,7 @@ async def test_a_drafter_must_be_one_that_the_draft_has() -> None:
     assert (await read_beside(draft, drafter="DRAFTER_NGRAM")).drafter is Drafter.NGRAM
     with pytest.raises(InvalidFieldError, match="drafter: is bigram; the draft has model, ngram"):
         await read_beside(draft, drafter="DRAFTER_BIGRAM")
-    with pytest.raises(InvalidFieldError, match="drafter: 99 is no Drafter"):
+    with pytest.raises(InvalidFieldError, match="drafter: 99 is not a Drafter"):
         await read(drafter=99)
 
 
@@ -166,7 +166,7 @@ async def test_the_longest_prompt_leaves_one_token() -> None:
         ({"stop_strings": ["x"] * 17}, "stop_strings: has 17 entries; at most 16"),
         ({"stop_strings": ["x", ""]}, r"stop_strings\[1\] length: is 0; it must be between 1 and 256"),
         ({"stop_strings": ["x" * 257]}, r"stop_strings\[0\] length: is 257"),
-        ({"sampling": {"stop_token_ids": [1] * 65}}, "sampling.stop_token_ids: has 65 entries; at most 64 are taken"),
+        ({"sampling": {"stop_token_ids": [1] * 65}}, "sampling.stop_token_ids: has 65 entries; at most 64 are allowed"),
         ({"sampling": {"stop_token_ids": [5000]}}, "sampling.stop_token_ids: holds 5000; ids are below 4096"),
         ({"sampling": {"temperature": float("nan")}}, "sampling.temperature: is nan"),
         ({"sampling": {"top_p": 0.0}}, "sampling.top_p: is 0;"),
@@ -179,15 +179,15 @@ async def test_the_longest_prompt_leaves_one_token() -> None:
         ({"lenience": 0.0}, "lenience: is 0; it must be above 0 and at most 1"),
         ({"lenience": 1.5}, "lenience: is 1.5; it must be above 0 and at most 1"),
         ({"lenience": float("nan")}, "lenience: is nan"),
-        ({"lenience": 0.5, "rule": "ACCEPTANCE_RULE_BLOCK"}, "lenience: is 0.5; below 1 it wants the token rule"),
-        ({"lenience": 0.5, "rule": "ACCEPTANCE_RULE_COUPLED"}, "lenience: is 0.5; below 1 it wants the token rule"),
+        ({"lenience": 0.5, "rule": "ACCEPTANCE_RULE_BLOCK"}, "lenience: is 0.5; below 1 it requires the token rule"),
+        ({"lenience": 0.5, "rule": "ACCEPTANCE_RULE_COUPLED"}, "lenience: is 0.5; below 1 it requires the token rule"),
         ({"n": 0}, "n: is 0; it must be between 1 and 32"),
         ({"n": 33}, "n: is 33; it must be between 1 and 32"),
         ({"n": 3, "best_of": 2}, "best_of: is 2; it must be between 3 and 32"),
         ({"best_of": 33}, "best_of: is 33; it must be between 1 and 32"),
         ({"logprobs": 21}, "logprobs: is 21; it must be between 0 and 20"),
         ({"prompt_logprobs": 21}, "prompt_logprobs: is 21; it must be between 0 and 20"),
-        ({"rule": 99}, "rule: 99 is no AcceptanceRule"),
+        ({"rule": 99}, "rule: 99 is not an AcceptanceRule"),
         ({"encoding": 99}, "encoding: 99 is no"),
         ({"chat": {"messages": []}}, "chat.messages count: is 0"),
         ({"chat": {"messages": [{"role": "root", "content": "x"}]}}, r"chat.messages\[0\].role: is 'root'"),

@@ -124,7 +124,7 @@ def parted(
             None,
             SINGLE,
             Verdict.DIFFERENT,
-            "parts at token 2; the server reports no logprobs, so near-ties cannot be told",
+            "parts at token 2; the server reports no logprobs, so near-ties cannot be recognised",
         ),
     ],
 )

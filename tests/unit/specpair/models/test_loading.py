@@ -71,7 +71,7 @@ def test_pickled_weights_are_refused(tmp_path: Path) -> None:
 
 
 def test_unknown_model_is_a_clear_error(tmp_path: Path) -> None:
-    with pytest.raises(ModelRefusedError, match="no model folder"):
+    with pytest.raises(ModelRefusedError, match="neither a model folder"):
         load_runner(engine_config(tmp_path / "nothing"))
 
 

@@ -92,5 +92,5 @@ def test_trees_and_chains_share_a_pass(tmp_path: Path) -> None:
 
 def test_a_deterministic_model_runs_no_trees(tmp_path: Path) -> None:
     runner = load(tmp_path, "llama", deterministic=True)
-    with pytest.raises(NotSupportedError, match="trees of tokens are not run with --deterministic"):
+    with pytest.raises(NotSupportedError, match="trees of tokens are not supported with --deterministic"):
         runner.forward(tree_batch(runner, after_prompt(runner)))

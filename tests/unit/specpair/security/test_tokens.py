@@ -50,7 +50,7 @@ def test_a_file_without_tokens_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InvalidFieldError, match=r"tokens_file: .*/missing cannot be read: No such file"):
         KnownTokens(str(tmp_path / "missing"))
     (tmp_path / "bytes").write_bytes(b"\xff\xfe")
-    with pytest.raises(InvalidFieldError, match="no text"):
+    with pytest.raises(InvalidFieldError, match="not UTF-8 text"):
         KnownTokens(str(tmp_path / "bytes"))
 
 
@@ -83,7 +83,7 @@ def test_a_change_that_cannot_be_used_changes_nothing(tmp_path: Path, caplog: py
     with caplog.at_level(logging.DEBUG):
         for _ in range(3):
             assert known.client_of(f"Bearer {ALICE}") == "alice"
-    assert caplog.text.count("a changed file is not used") == 1 and "broken-secret" not in caplog.text
+    assert caplog.text.count("a changed file is unusable") == 1 and "broken-secret" not in caplog.text
     path.unlink()
     assert known.client_of(f"Bearer {ALICE}") == "alice"
     written(path, f"carol:{ALICE}")
@@ -97,7 +97,7 @@ def test_an_emptied_file_lets_nobody_in(tmp_path: Path, caplog: pytest.LogCaptur
         written(path, nothing)
         with pytest.raises(UnauthenticatedError):
             known.client_of(f"Bearer {ALICE}")
-    assert caplog.text.count("holds no token any more: nobody is let in") == 2
+    assert caplog.text.count("holds no token any more: all clients are refused") == 2
     written(path, f"alice:{ALICE}")
     assert known.client_of(f"Bearer {ALICE}") == "alice"
 

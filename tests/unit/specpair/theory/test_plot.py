@@ -88,14 +88,14 @@ def test_the_keys_are_those_that_were_agreed() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"measured": None}, "points[0].measured: is no number"),
-        ({"measured": True}, "points[0].measured: is no number"),
+        ({"measured": None}, "points[0].measured: is not a number"),
+        ({"measured": True}, "points[0].measured: is not a number"),
         ({"measured": float("nan")}, "points[0].measured: is nan"),
         ({"predicted": -1}, "points[0].predicted: is -1; it must be between 0 and 1000000.0"),
         ({"acceptance": 1.01}, "points[0].acceptance: is 1.01; it must be between 0 and 1"),
-        ({"num_speculative_tokens": 2.5}, "points[0].num_speculative_tokens: is no whole number"),
+        ({"num_speculative_tokens": 2.5}, "points[0].num_speculative_tokens: is not a whole number"),
         ({"num_speculative_tokens": -1}, "points[0].num_speculative_tokens: is -1"),
-        ({"label": 7}, "points[0].label: is no text"),
+        ({"label": 7}, "points[0].label: is not text"),
     ],
 )
 def test_a_wrong_value_is_named_with_its_point(change: dict[str, object], message: str) -> None:
@@ -107,10 +107,10 @@ def test_a_wrong_value_is_named_with_its_point(change: dict[str, object], messag
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("[", "points: is no valid JSON"),
+        ("[", "points: is not valid JSON"),
         ("3", "points: is neither a list nor an object"),
         ('{"rows": []}', "points: is neither a list nor an object"),
-        ("[3]", "points[0]: is no object"),
+        ("[3]", "points[0]: is not an object"),
         ('[{"label": "x"}]', "points[0]: has no num_speculative_tokens"),
     ],
 )
