@@ -197,7 +197,7 @@ def test_every_control_has_a_name_and_narrow_windows_suffice(page: Page) -> None
         "Emulation.setDeviceMetricsOverride", {"width": 360, "height": 800, "deviceScaleFactor": 1, "mobile": False}
     )
     try:
-        assert page.browser.execute_script("return document.documentElement.scrollWidth") == 360
+        page.wait(lambda: page.browser.execute_script("return document.documentElement.scrollWidth") == 360)
     finally:
         page.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
         page.browser.set_window_size(1180, 1500)
