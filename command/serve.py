@@ -26,6 +26,9 @@ HTTP_PORT = 8000
 DRAFT_METRICS_PORT = 9051
 TARGET_METRICS_PORT = 9052
 STREAMS_PER_CLIENT = 64
+SPIN_COUNT = "10000"
+"""Turns for which an OpenMP thread spins before it sleeps, some tens of microseconds; with 2,000 most waits are longer,
+and a pass takes twice as long (docs/decisions/engine.md)."""
 PEER = "peer_"
 """Prefix of the options for the coordinator's connections to draft and target."""
 RUNNING = options(ServerConfig, only=("grace_seconds", "log_format", "log_level"))
@@ -110,10 +113,11 @@ def serve_target(**values: Any) -> None:
 def needing_torch() -> Iterator[None]:
     """Goes around the import of a service. Only that import loads torch: other commands start without it.
 
-    OpenMP threads sleep while they wait for each other, instead of spinning: draft, target and coordinator often share
-    processors, and a spinning thread would take the processor from the thread that it waits for.
+    OpenMP threads that wait for each other spin, but not for long: draft, target and coordinator often share
+    processors, and a spinning thread takes the processor from the thread that it waits for.
     """
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    if "OMP_WAIT_POLICY" not in os.environ:
+        os.environ.setdefault("GOMP_SPINCOUNT", SPIN_COUNT)
     try:
         yield
     except ModuleNotFoundError as error:

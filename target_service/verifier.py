@@ -6,6 +6,7 @@ Only verdicts, and additional results that were requested, leave the device.
 import torch
 from torch import Tensor
 
+from specpair.engine.device_thread import DeviceThread
 from specpair.engine.host import ModelHost
 from specpair.engine.work import Work
 from specpair.engine_config import EngineConfig
@@ -23,8 +24,8 @@ from target_service.verify_work import Verdict, VerifyCall, VerifyWork
 class Verifier(ModelHost[Verdict]):
     """The target model with its sequences."""
 
-    def __init__(self, config: EngineConfig, facts: ModelFacts, runner: Runner):
-        super().__init__(config, facts, runner)
+    def __init__(self, config: EngineConfig, facts: ModelFacts, runner: Runner, device: DeviceThread):
+        super().__init__(config, facts, runner, device)
         self._scorer = Scorer(self.engine, self.sequences, self.token_budget)
 
     async def verify(self, call: VerifyCall, body: object) -> Verdict:

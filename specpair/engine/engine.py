@@ -9,12 +9,12 @@ import asyncio
 import contextlib
 import logging
 import queue
-import threading
 from collections.abc import Callable
 from typing import TypeAlias
 
 import torch
 
+from specpair.engine.device_thread import DeviceThread
 from specpair.engine.failures import check_device
 from specpair.engine.statistics import EngineStatistics
 from specpair.engine.turns import Advance, Turns
@@ -31,7 +31,8 @@ Job: TypeAlias = Callable[[], None]
 class Engine:
     """Runs works on a device thread. All methods are called on the event loop."""
 
-    def __init__(self, runner: Runner, advance: Advance, *, token_budget: int, short: int):
+    def __init__(self, device: DeviceThread, runner: Runner, advance: Advance, *, token_budget: int, short: int):
+        """`device` loaded the runner; the engine ends it."""
         self.cache = runner.cache
         """Read only: the device thread owns it."""
         self.statistics = EngineStatistics()
@@ -47,8 +48,8 @@ class Engine:
         self.broken: asyncio.Future[str] = self._loop.create_future()
         """Done, with the reason, when the device thread ended by itself or was given up. From then on every call fails,
         and only a new process helps."""
-        self._thread = threading.Thread(target=self._run, name="device", daemon=True)
-        self._thread.start()
+        self._device = device
+        self._device.run_last(self._run)
 
     async def run(self, work: Work) -> None:
         """Runs the work and waits for it. Raises its error. If cancelled, the work is dropped at the next turn."""
@@ -100,7 +101,7 @@ class Engine:
         self._closed = True
         self._inbox.put(None)
         if not self.broken.done():
-            await asyncio.to_thread(self._thread.join)
+            await self._device.join()
 
     def _hand_over(self) -> None:
         """Hands over all new works at once, so that works of one message share a forward pass."""

@@ -1,6 +1,5 @@
 """The state of a model process: the engine with its model, and the open sequences."""
 
-import asyncio
 import uuid
 from abc import ABC, abstractmethod
 from contextlib import AbstractAsyncContextManager
@@ -9,6 +8,7 @@ from typing import Generic, Self
 from prometheus_client.registry import CollectorRegistry
 from torch import Tensor
 
+from specpair.engine.device_thread import DeviceThread
 from specpair.engine.device_watch import Dependent, watching_device
 from specpair.engine.engine import Engine
 from specpair.engine.metrics import EngineCollector
@@ -18,6 +18,7 @@ from specpair.model_info import ModelInfo, TokenizerFiles
 from specpair.models.device_defaults import choose_pass_timeout, choose_token_budget
 from specpair.models.load_runner import load_runner
 from specpair.models.model_facts import ModelFacts
+from specpair.models.parallel_work import leave_parallel_work
 from specpair.models.runner import Runner
 from specpair.options import SamplingOptions, SequenceOptions
 from specpair.sequences.held_sequence import Answer
@@ -28,13 +29,14 @@ from specpair.sequences.sequence_store import SequenceStore
 class ModelHost(ABC, Generic[Answer]):
     """Created by `start`, ended by `stop`. Each service subclasses it with its hot call."""
 
-    def __init__(self, config: EngineConfig, facts: ModelFacts, runner: Runner):
+    def __init__(self, config: EngineConfig, facts: ModelFacts, runner: Runner, device: DeviceThread):
         self.config = config
         self.facts = facts
         self.instance_id = uuid.uuid4().hex
         self.max_num_speculative_tokens = min(config.max_num_speculative_tokens, facts.max_model_len - 1)
         self.token_budget = choose_token_budget(config.max_num_batched_tokens, facts.device)
         self.engine = Engine(
+            device,
             runner,
             self.advance,
             token_budget=self.token_budget,
@@ -52,9 +54,15 @@ class ModelHost(ABC, Generic[Answer]):
 
     @classmethod
     async def start(cls, config: EngineConfig) -> Self:
-        """Loads and checks the model in a thread. Raises ModelRefusedError with the reason."""
-        facts, runner = await asyncio.to_thread(load_runner, config)
-        return cls(config, facts, runner)
+        """Loads and checks the model on its device thread. Raises ModelRefusedError with the reason."""
+        device = DeviceThread()
+        try:
+            facts, runner = await device.call(load_runner, config)
+        except BaseException:
+            device.end()
+            raise
+        leave_parallel_work()
+        return cls(config, facts, runner, device)
 
     @staticmethod
     @abstractmethod

@@ -14,6 +14,7 @@ from specpair.models.fusible import is_fusible
 from specpair.models.loading import load
 from specpair.models.model_cache import make_cache
 from specpair.models.model_facts import ModelFacts
+from specpair.models.parallel_work import claim_parallel_work
 from specpair.models.plain_runner import PlainRunner
 from specpair.models.runner import Runner
 from specpair.models.self_check import check, check_deterministic
@@ -25,7 +26,7 @@ def load_runner(config: EngineConfig) -> tuple[ModelFacts, Runner]:
     """Loads model, cache and runner, and runs the last checks. Raises ModelRefusedError."""
     loaded = load(config)
     facts = loaded.facts
-    torch.set_num_threads(choose_threads(config.threads, facts.parameter_count, facts.device))
+    claim_parallel_work(choose_threads(config.threads, facts.parameter_count, facts.device))
     kind = choose_runner(config, loaded.model)
     runner = kind(loaded, make_cache(config, facts))
     check(loaded, runner)

@@ -18,6 +18,7 @@ from torch import Tensor
 from specpair.caches.cache import KeyValueCache, LayerShape, blocks_for
 from specpair.caches.contiguous_cache import ContiguousCache
 from specpair.caches.paged_cache import PagedCache
+from specpair.engine.device_thread import DeviceThread
 from specpair.engine.engine import Engine
 from specpair.engine.work import Work
 from specpair.errors import CapacityExhaustedError, ForwardFailedError
@@ -142,7 +143,7 @@ async def run(engine: Engine, sequence: Sequence, row_count: int) -> list[int]:
 
 
 async def serve_all(runner: Any, given_loads: list[Load], budget: int) -> list[list[int]]:
-    engine = Engine(runner, advance, token_budget=budget, short=6)
+    engine = Engine(DeviceThread(), runner, advance, token_budget=budget, short=6)
     try:
         async with asyncio.timeout(TIMEOUT):
             outputs = await asyncio.gather(*(serve(engine, load) for load in given_loads))
@@ -183,7 +184,7 @@ def test_the_oldest_gets_on_whatever_the_others_want(kind: str) -> None:
 
     async def main() -> None:
         runner: Any = ChecksumRunner(make_cache(kind, 20))
-        engine = Engine(runner, advance, token_budget=8, short=6)
+        engine = Engine(DeviceThread(), runner, advance, token_budget=8, short=6)
         ended = asyncio.Event()
 
         async def never_ending(first: int) -> int:
@@ -224,7 +225,7 @@ def test_what_a_cancelled_work_holds_is_there_for_others_at_once(kind: str) -> N
 
     async def main() -> None:
         runner: Any = ChecksumRunner(make_cache(kind, 4))
-        engine = Engine(runner, advance, token_budget=2, short=1)
+        engine = Engine(DeviceThread(), runner, advance, token_budget=2, short=1)
         left = Sequence([1] * 8)
         leaving = asyncio.create_task(run(engine, left, 1))
         forward, gone = runner.forward, threading.Event()
@@ -252,7 +253,7 @@ def test_what_a_cancelled_work_holds_is_there_for_others_at_once(kind: str) -> N
 @pytest.mark.parametrize("kind", CACHES)
 def test_what_cannot_ever_fit_is_refused(kind: str) -> None:
     async def main() -> None:
-        engine = Engine(ChecksumRunner(make_cache(kind, 4)), advance, token_budget=64, short=6)  # type: ignore[arg-type]
+        engine = Engine(DeviceThread(), ChecksumRunner(make_cache(kind, 4)), advance, token_budget=64, short=6)  # type: ignore[arg-type]
         with pytest.raises(CapacityExhaustedError):
             await run(engine, Sequence([1] * 9), 1)
         assert await run(engine, Sequence([1] * 8), 1) == [next_token([1] * 8)]

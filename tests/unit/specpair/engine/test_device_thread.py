@@ -1,0 +1,79 @@
+"""The device thread, and that no other thread of a service has a pool of OpenMP threads."""
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from specpair.engine.device_thread import DeviceThread
+
+ROOT = Path(__file__).parents[4]
+SERVE = """
+import asyncio, os, sys, threading
+import torch
+
+from specpair.engine_config import EngineConfig
+from target_service.verifier import Verifier
+
+LARGE = torch.ones(1 << 20)
+
+def native_threads():
+    return len(os.listdir("/proc/self/task")) - threading.active_count()
+
+async def main():
+    before = native_threads()
+    verifier = await Verifier.start(EngineConfig(model="models/bundled/target", threads=2))
+    await verifier.score(list(range(1, 60)), 0)
+    in_pool = native_threads() - before
+    LARGE.sin()
+    await asyncio.gather(*(asyncio.to_thread(LARGE.sin) for _ in range(4)))
+    in_all = native_threads() - before
+    shared = []
+    verifier.engine.ask(lambda: shared.append(torch.get_num_threads()))
+    await verifier.stop()
+    print(*shared, in_pool, in_all)
+
+asyncio.run(main())
+"""
+
+
+async def test_functions_run_in_turn_on_one_thread_that_ends() -> None:
+    device = DeviceThread()
+    threads = [await device.call(threading.current_thread) for _ in range(2)]
+    assert threads[0] is threads[1] is not threading.current_thread()
+    with pytest.raises(ZeroDivisionError):
+        await device.call(lambda: 1 // 0)
+    last: list[threading.Thread] = []
+    device.run_last(lambda: last.append(threading.current_thread()))
+    await device.join()
+    assert last == threads[:1] and not threads[0].is_alive()
+
+
+async def test_a_caller_that_left_does_not_end_the_thread() -> None:
+    device, go = DeviceThread(), threading.Event()
+    call = asyncio.ensure_future(device.call(go.wait))
+    await asyncio.sleep(0)
+    call.cancel()
+    go.set()
+    assert await device.call(lambda: 5) == 5
+    device.end()
+    await device.join()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="counts threads in /proc")
+def test_only_the_device_thread_shares_operators_among_threads() -> None:
+    environment = {**os.environ, "OMP_NUM_THREADS": "2"}
+    done = subprocess.run(
+        [sys.executable, "-c", SERVE], cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    shared, in_pool, in_all = map(int, done.stdout.split())
+    assert shared == 2, "the device thread may use both"
+    assert in_pool == 2, (
+        "one that OpenMP added for the device thread, and one of XNNPACK, which torch starts and leaves"
+    )
+    assert in_all == in_pool, "the event loop and the threads beside it compute alone"
