@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from dataclasses import dataclass
 from inspect import Parameter
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ from rich.console import Console
 from command.bundled import BUNDLED, model_to_load, resolve_model
 from command.failures import INTERRUPTED, WRONG_USE, CommandError, friendly
 from command.flags.option import Options, configured, options, parameters
-from command.flags.shared import NoColorOption
+from command.flags.shared import ChatOption, NoColorOption
 from command.flags.signature import takes
 from command.generation.generate import run_generation
 from command.generation.request import completion_request
@@ -29,6 +30,7 @@ from command.pair.local_pair import (
     run_children,
     unless_dead,
 )
+from command.pair.speedup import measure_speedup
 from command.serve import COORDINATOR_PORT, DRAFT_METRICS_PORT, DRAFT_PORT, HTTP_PORT, TARGET_METRICS_PORT, TARGET_PORT
 from coordinator.config import CoordinatorConfig
 from coordinator.http_config import HttpConfig
@@ -86,6 +88,21 @@ def own_parameters(name: str) -> list[Parameter]:
     return parameters(own_options(name), help=help, has_variables=False, **unset)
 
 
+@dataclass(frozen=True, kw_only=True)
+class Once:
+    """What is done with `--prompt`, before everything stops."""
+
+    request: pb.GenerateTokensRequest
+    is_plain: bool
+    has_speedup: bool
+
+    async def run(self, address: str, console: Console) -> None:
+        """Streams the completion to standard output; then measures the speedup and prints it as one line."""
+        await run_generation(address, self.request, is_plain=self.is_plain)
+        if self.has_speedup:
+            typer.echo((await measure_speedup(address, self.request, console)).line())
+
+
 @friendly
 @takes(
     parameters(DRAFT | BOTH | SHARE | TARGET | COORDINATOR),
@@ -125,6 +142,14 @@ def up(
     prompt: Annotated[
         str | None, typer.Option("--prompt", help="Generate one completion of this text, then stop everything.")
     ] = None,
+    chat: ChatOption = False,
+    speedup: Annotated[
+        bool,
+        typer.Option(
+            "--speedup",
+            help="With --prompt: then run it with and without speculation, in turns, and print the speedup.",
+        ),
+    ] = False,
     no_color: NoColorOption = False,
     **values: Any,
 ) -> None:
@@ -134,17 +159,20 @@ def up(
     service with `specpair serve`.
     """
     check_exposure(values["host"], configured(ServerSecurity, values))
-    request = None
+    once = None
     if prompt is not None:
         if values["tokens_file"] is not None:
             raise CommandError("--prompt is sent without a token: leave --tokens-file out", WRONG_USE)
-        request = completion_request(prompt, **request_fields(values))
-    values |= chosen_ports(values, is_once=request is not None)
+        request = completion_request(prompt, is_chat=chat, **request_fields(values))
+        once = Once(request=request, is_plain=no_color, has_speedup=speedup)
+    elif chat or speedup:
+        raise CommandError("--chat and --speedup require --prompt", WRONG_USE)
+    values |= chosen_ports(values, is_once=once is not None)
     plans = plan_services(values, model_to_load(draft, values["drafter"]), resolve_model(target, "target"))
     url = f"http://{reachable_address(values['host'], port)}" if (port := values["http_port"]) else None
     console = Console(stderr=True, highlight=False, no_color=no_color or None)
     grace_seconds = values["grace_seconds"]
-    asyncio.run(_run(plans, console, request, url, grace_seconds=grace_seconds, is_quiet=quiet, is_plain=no_color))
+    asyncio.run(_run(plans, console, once, url, grace_seconds=grace_seconds, is_quiet=quiet))
 
 
 def plan_services(values: dict[str, Any], draft: str | None, target: str) -> list[ServicePlan]:
@@ -177,28 +205,27 @@ def _flags(given: Options, values: dict[str, Any], prefix: str = "") -> dict[str
 async def _run(
     plans: list[ServicePlan],
     console: Console,
-    request: pb.GenerateTokensRequest | None,
+    once: Once | None,
     url: str | None,
     *,
     grace_seconds: float,
     is_quiet: bool,
-    is_plain: bool,
 ) -> None:
     """Everything from start to stop; `url` is that of HTTP. A signal stops the services in order at any point."""
-    on_line = ignore_line if is_quiet or request is not None else line_printer(console)
+    on_line = ignore_line if is_quiet or once is not None else line_printer(console)
     address = plans[-1].address
     _cancel_on_signals()
     try:
         async with run_children(plans, on_line, grace_seconds) as children:
             await unless_dead(children, announce(children, console))
-            if request is not None:
-                return await unless_dead(children, run_generation(address, request, is_plain=is_plain))
+            if once is not None:
+                return await unless_dead(children, once.run(address, console))
             if url is not None:
                 console.print(f"OpenAI-compatible API at {url}/v1, page at {url}/", soft_wrap=True)
             console.print(f"ready; try: specpair generate --address {address} 'def main'", soft_wrap=True)
             await unless_dead(children, asyncio.Event().wait())
     except asyncio.CancelledError:
-        if request is not None:
+        if once is not None:
             raise typer.Exit(INTERRUPTED) from None
         console.print("stopped", style="dim")
 
