@@ -65,7 +65,7 @@ def has_modules(names: list[str]) -> bool:
 
 TOOLS: dict[str, Callable[[], bool]] = {
     **{package: lambda names=names: has_modules(names) for package, names in PACKAGES.items()},
-    **{name: lambda name=name: shutil.which(name) is not None for name in ("node", "npm", "openssl", "g++")},
+    **{name: lambda name=name: shutil.which(name) is not None for name in ("node", "npm", "openssl")},
     **{name: lambda name=name: shutil.which(name) is not None for name in ("prometheus", "promtool")},
     "chromium": has_chromium,
     "docker": has_engine,

@@ -78,13 +78,6 @@ def as_awq(weight: Tensor) -> Tensors:
     return {**packed, "scales": scales.T.half()}
 
 
-def as_bitnet(weight: Tensor) -> Tensors:
-    """-1, 0 or 1, four in each byte."""
-    scale = weight.abs().mean()
-    parts = ((weight / scale).round().clamp(-1, 1) + 1).byte().view(4, -1, weight.size(1))
-    return {"weight": parts[0] | parts[1] << 2 | parts[2] << 4 | parts[3] << 6, "weight_scale": scale[None]}
-
-
 def compressed(kind: str, bits: int, name: str, inputs: Settings | None = None, **weights: Any) -> Settings:
     """The settings of compressed-tensors."""
     scheme = {"num_bits": bits, "type": kind, "symmetric": True, **weights}
@@ -104,7 +97,6 @@ def by_token(kind: str) -> Settings:
 
 WRITTEN: dict[str, tuple[Settings, Callable[[Tensor], Tensors]]] = {
     "fp8": ({"quant_method": "fp8", "weight_block_size": [GROUP, GROUP], "activation_scheme": "dynamic"}, as_fp8),
-    "bitnet": ({"quant_method": "bitnet"}, as_bitnet),
     "int8 compressed": (
         compressed("int", 8, "int-quantized", by_token("int"), strategy="channel"),
         lambda weight: by_channel(weight, 127, torch.int8),

@@ -18,7 +18,7 @@ def read_weights(
     # Without a device bitsandbytes takes the first GPU.
     placed = {"device_map": {"": device}} if quantized and is_installed("accelerate") else {}
     try:
-        model, report = AutoModelForCausalLM.from_pretrained(
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
             name,
             config=settings,
             dtype=dtype,
@@ -32,5 +32,6 @@ def read_weights(
         raise ModelRefusedError(f"{settings.model_type} does not use transformers' attention interface") from error
     except (OSError, ValueError, ImportError, RuntimeError) as error:
         raise ModelRefusedError(f"{name} cannot be loaded: {first_line(error)}") from error
+    model, report = loaded
     refuse_incomplete(name, report, is_quantized=quantized is not None)
     return model

@@ -12,17 +12,17 @@ WIDTH = 16
 class ScaledByAll(nn.Linear):
     """Rounds its input to 8 bits by the largest value of all rows."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        scale = x.abs().max() / 127
-        return super().forward((x / scale).round() * scale)
+    def forward(self, input: Tensor) -> Tensor:
+        scale = input.abs().max() / 127
+        return super().forward((input / scale).round() * scale)
 
 
 class ScaledByRow(nn.Linear):
     """Rounds its input to 8 bits by the largest value of each row."""
 
-    def forward(self, x: Tensor) -> Tensor:
-        scale = x.abs().amax(-1, keepdim=True) / 127
-        return super().forward((x / scale).round() * scale)
+    def forward(self, input: Tensor) -> Tensor:
+        scale = input.abs().amax(-1, keepdim=True) / 127
+        return super().forward((input / scale).round() * scale)
 
 
 class ModelOf(nn.Module):

@@ -57,7 +57,6 @@ FP4: dict[str, Any] = {
 COMPRESSED = "compressed-tensors"
 SERVED = [
     ("fp8", written("fp8"), FUSED, 0.98, "accelerate"),
-    ("bitnet", written("bitnet"), PLAIN, 0.2, "accelerate, g++"),
     (COMPRESSED, written("int8 compressed"), PLAIN, 0.98, COMPRESSED),
     (COMPRESSED, written("fp8 compressed"), PLAIN, 0.98, COMPRESSED),
     (COMPRESSED, written("int4 compressed"), FUSED, 0.75, COMPRESSED),
@@ -73,7 +72,7 @@ SERVED = [
     ("auto-round", written("auto-round"), PLAIN, 0.75, "auto-round"),
 ]
 """Format, how a checkpoint is made, the runner, the least correlation with the plain model's logits, what it needs."""
-CASES = [pytest.param(*row[:-1], marks=pytest.mark.needs(*row[-1].split(", ")), id=f"{i} {row[0]}") for i, row in enumerate(SERVED)]
+CASES = [pytest.param(*row[:-1], marks=pytest.mark.needs(row[-1]), id=f"{i} {row[0]}") for i, row in enumerate(SERVED)]
 
 
 @pytest.fixture(scope="module")
