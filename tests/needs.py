@@ -6,6 +6,7 @@ import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -47,7 +48,23 @@ def has_cuda() -> bool:
     return torch.cuda.is_available()
 
 
+PACKAGES = {
+    "accelerate": ["accelerate"],
+    "auto-round": ["auto_round", "datasets"],
+    "bitsandbytes": ["bitsandbytes", "accelerate"],
+    "compressed-tensors": ["compressed_tensors"],
+    "gptqmodel": ["gptqmodel", "optimum", "accelerate"],
+    "torchao": ["torchao", "accelerate"],
+}
+"""Quantisation formats of transformers, with the modules that each needs."""
+
+
+def has_modules(names: list[str]) -> bool:
+    return all(find_spec(name) is not None for name in names)
+
+
 TOOLS: dict[str, Callable[[], bool]] = {
+    **{package: lambda names=names: has_modules(names) for package, names in PACKAGES.items()},
     **{name: lambda name=name: shutil.which(name) is not None for name in ("node", "npm", "openssl")},
     **{name: lambda name=name: shutil.which(name) is not None for name in ("prometheus", "promtool")},
     "chromium": has_chromium,

@@ -35,13 +35,15 @@ def choose_device(wanted: str) -> torch.device:
 def choose_dtype(wanted: str, settings: Any, device: torch.device) -> torch.dtype:
     """The requested type. `auto` is bf16 if the device computes it fast and the checkpoint is not wider, else float32.
 
-    For models of the fused runner on a CPU it is float32: that reads 16 bits per weight, and is faster and more exact.
+    For models of the fused runner on a CPU it is float32: that reads 16 bits per weight, and is faster and more exact;
+    not for a quantised checkpoint, whose weights times their scales have more bits.
     """
     if wanted != "auto":
         return getattr(torch, wanted)
     stored = getattr(settings, "dtype", None) or torch.float32
     is_half = stored in (torch.bfloat16, torch.float16)
-    is_fused = device.type == "cpu" and not ARCHITECTURES.isdisjoint(settings.architectures or ())
+    is_quantized = getattr(settings, "quantization_config", None) is not None
+    is_fused = device.type == "cpu" and not is_quantized and not ARCHITECTURES.isdisjoint(settings.architectures or ())
     return torch.bfloat16 if is_half and computes_bfloat16(device) and not is_fused else torch.float32
 
 

@@ -3,6 +3,7 @@
 from typing import Any
 
 import torch
+from torch import nn
 from transformers import PreTrainedModel
 
 ARCHITECTURES = {"LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM"}
@@ -25,12 +26,28 @@ def is_fusible(model: PreTrainedModel) -> bool:
         return False
     config: Any = model.config
     inner: Any = model.model
-    others = [module for layer in inner.layers for module in (layer.self_attn.o_proj, *layer.mlp.children())]
+    heads = [getattr(layer.self_attn, name) for layer in inner.layers for name in ("q_proj", "k_proj", "v_proj")]
+    others = [
+        module
+        for layer in inner.layers
+        for module in (layer.self_attn.o_proj, layer.mlp.gate_proj, layer.mlp.up_proj, layer.mlp.down_proj)
+    ]
     rope = getattr(config, "rope_parameters", None) or {}
     return (
         model.device.type == "cpu"
+        and all(is_plain_linear(module) for module in (*heads, *others, model.lm_head))
         and (model.dtype == torch.float32 or (model.dtype == torch.bfloat16 and computes_bfloat16(model.device)))
         and config.hidden_act == "silu"
         and all(getattr(module, "bias", None) is None for module in others)
         and rope.get("rope_type", "default") not in LENGTH_DEPENDENT_ROPE
+    )
+
+
+def is_plain_linear(module: Any) -> bool:
+    """Whether the module is an ordinary linear layer: quantised ones have another class, `forward` or weight."""
+    return (
+        type(module) is nn.Linear
+        and "forward" not in vars(module)
+        and type(module.weight.data) is torch.Tensor
+        and module.weight.dtype.itemsize > 1
     )

@@ -33,12 +33,13 @@ def load_runner(config: EngineConfig) -> tuple[ModelFacts, Runner]:
     if config.deterministic:
         check_deterministic(loaded, runner)
     log.info(
-        "loaded %s: %.1f M parameters, %s on %s, %s, %d threads, %d cache blocks of %d tokens",
+        "loaded %s: %.1f M parameters, %s on %s, %s%s, %d threads, %d cache blocks of %d tokens",
         facts.display_name,
         facts.parameter_count / 1e6,
         str(facts.dtype).removeprefix("torch."),
         facts.device,
         kind.description,
+        "" if facts.quantization == "none" else f", {facts.quantization} weights",
         torch.get_num_threads(),
         runner.cache.block_count,
         runner.cache.block_size,

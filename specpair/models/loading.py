@@ -5,23 +5,36 @@ mask wrongly, are detected twice: from the configuration, and by comparing a for
 model's own (`specpair.models.self_check`).
 """
 
+import logging
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import torch
-from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+from transformers import AutoConfig, AutoTokenizer, PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
 from specpair.engine_config import EngineConfig
 from specpair.errors import ModelRefusedError
 from specpair.model_info import TokenizerFiles
-from specpair.models.attention import NAME, register
+from specpair.models.attention import register
 from specpair.models.device_defaults import choose_device, choose_dtype
+from specpair.models.fusible import is_fusible
 from specpair.models.layer_recorder import LayerRecorder
 from specpair.models.model_facts import ModelFacts
+from specpair.models.own_rows import isolate_rows
 from specpair.models.packed_model import decoder_layers
-from specpair.models.refusals import refuse_batch_dependent_positions, refuse_by_configuration, refuse_unmasked_windows
+from specpair.models.quantized_checkpoint import QuantizedCheckpoint
+from specpair.models.refusals import (
+    first_line,
+    refuse_batch_dependent_positions,
+    refuse_by_configuration,
+    refuse_unmasked_windows,
+)
+from specpair.models.skeleton import make_skeleton, product_widths
+from specpair.models.weights import read_weights
+
+log = logging.getLogger(__name__)
 
 
 class LoadedModel(NamedTuple):
@@ -29,6 +42,8 @@ class LoadedModel(NamedTuple):
 
     model: PreTrainedModel
     facts: ModelFacts
+    is_coarse: bool = False
+    """Whether its products round their inputs to fewer bits than its type has."""
 
 
 def load(config: EngineConfig) -> LoadedModel:
@@ -39,27 +54,24 @@ def load(config: EngineConfig) -> LoadedModel:
     settings = read_settings(config.model)
     refuse_by_configuration(settings)
     device = choose_device(config.device)
-    try:
-        model = AutoModelForCausalLM.from_pretrained(
-            config.model,
-            config=settings,
-            dtype=choose_dtype(config.dtype, settings, device),
-            use_safetensors=True,
-            trust_remote_code=False,
-            attn_implementation=NAME,
-        )
-    except KeyError as error:
-        raise ModelRefusedError(f"{settings.model_type} does not use transformers' attention interface") from error
-    except (OSError, ValueError, ImportError) as error:
-        raise ModelRefusedError(f"{config.model} cannot be loaded: {first_line(error)}") from error
+    dtype = choose_dtype(config.dtype, settings, device)
+    if quantized := QuantizedCheckpoint.of(settings):
+        quantized.refuse_unserved(device)
+        dtype = quantized.choose_dtype(config.dtype, settings.dtype or torch.float32, dtype)
+        quantized.prepare()
+    model = read_weights(config.model, settings, dtype, device, quantized)
     cast(torch.nn.Module, model).to(device).eval()
     recorder = record_layers(model)
+    skeleton = model if quantized is None else make_skeleton(settings)
+    if quantized and (count := isolate_rows(model, product_widths(skeleton))):
+        log.info("%d products of %s depend on other rows: each row is computed alone", count, quantized.name)
     max_model_len = choose_length(config.max_model_len, settings)
     refuse_batch_dependent_positions(settings, max_model_len)
     facts = ModelFacts(
         name=config.model,
         architecture=type(model).__name__,
-        parameter_count=model.num_parameters(),
+        parameter_count=skeleton.num_parameters(),
+        quantization=quantized.name if quantized else "none",
         dtype=model.dtype,
         device=model.device,
         layers=recorder.shapes,
@@ -70,7 +82,8 @@ def load(config: EngineConfig) -> LoadedModel:
         eos_token_ids=end_tokens(model),
         tokenizer=read_tokenizer(config.model),
     )
-    return LoadedModel(model, facts)
+    # A format that was turned into ordinary weights rounds nothing.
+    return LoadedModel(model, facts, quantized is not None and quantized.is_coarse and not is_fusible(model))
 
 
 def read_settings(name: str) -> Any:
@@ -140,8 +153,3 @@ def read_tokenizer(name: str) -> TokenizerFiles | None:
         bos_token=str(tokenizer.bos_token or ""),
         eos_token=str(tokenizer.eos_token or ""),
     )
-
-
-def first_line(error: BaseException) -> str:
-    lines = str(error).strip().splitlines()
-    return lines[0] if lines else type(error).__name__

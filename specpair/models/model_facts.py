@@ -28,6 +28,8 @@ class ModelFacts:
     max_model_len: int
     eos_token_ids: list[int]
     tokenizer: TokenizerFiles | None
+    quantization: str = "none"
+    """The format of the checkpoint's quantised weights, such as `compressed-tensors`; none if they are not."""
 
     @property
     def display_name(self) -> str:

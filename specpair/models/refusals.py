@@ -46,3 +46,21 @@ def refuse_unmasked_windows(text: Any, variants: dict[int, Variant]) -> None:
     for layer, declared in enumerate(getattr(text, "layer_types", None) or ()):
         if (declared == "sliding_attention") != (variants[layer].sliding_window is not None):
             raise ModelRefusedError(f"{text.model_type} layer {layer} is declared {declared} but masked otherwise")
+
+
+def refuse_incomplete(name: str, report: dict[str, Any], *, is_quantized: bool) -> None:
+    """Raises ModelRefusedError if transformers' loading report names weights that are not in the checkpoint: random
+    ones would be served. In a quantised one no tensor may be left over either: without its scale a weight is wrong.
+    """
+    faults = {"missing_keys": "is not in it", "unexpected_keys": "has no place in the model"}
+    for kind, fault in faults.items():
+        names = sorted(report[kind]) if kind == "missing_keys" or is_quantized else []
+        if names:
+            others = f", nor {len(names) - 1} more" if len(names) > 1 else ""
+            raise ModelRefusedError(f"{name} cannot be loaded: {names[0]} {fault}{others}")
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, else its type."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

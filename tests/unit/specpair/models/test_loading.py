@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 import transformers as hf
+from safetensors.torch import load_file, save_file
 
 from specpair.caches import plan
 from specpair.caches.attention import Variant, attend
@@ -68,6 +69,23 @@ def test_pickled_weights_are_refused(tmp_path: Path) -> None:
     weights.unlink()
     with pytest.raises(ModelRefusedError, match="cannot be loaded"):
         load_runner(engine_config(tmp_path))
+
+
+def test_a_missing_weight_is_refused(tmp_path: Path) -> None:
+    """transformers would fill its place at random."""
+    weights = make_model(tmp_path) / "model.safetensors"
+    tensors = load_file(weights)
+    del tensors["model.layers.1.mlp.up_proj.weight"]
+    save_file(tensors, weights, metadata={"format": "pt"})
+    with pytest.raises(ModelRefusedError, match=r"layers\.1\.mlp\.up_proj\.weight is not in it"):
+        load_runner(engine_config(tmp_path))
+
+
+def test_a_left_over_tensor_is_ignored(tmp_path: Path) -> None:
+    """Some checkpoints hold what other programs need."""
+    weights = make_model(tmp_path) / "model.safetensors"
+    save_file({**load_file(weights), "another.weight": torch.zeros(2)}, weights, metadata={"format": "pt"})
+    load_runner(engine_config(tmp_path))
 
 
 def test_unknown_model_is_a_clear_error(tmp_path: Path) -> None:

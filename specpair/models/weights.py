@@ -1,0 +1,37 @@
+"""Reads the weights of a model from safetensors, quantised or not."""
+
+from typing import Any
+
+import torch
+from transformers import AutoModelForCausalLM, PreTrainedModel
+
+from specpair.errors import ModelRefusedError
+from specpair.models.attention import NAME
+from specpair.models.quantized_checkpoint import QuantizedCheckpoint, is_installed
+from specpair.models.refusals import first_line, refuse_incomplete
+
+
+def read_weights(
+    name: str, settings: Any, dtype: torch.dtype, device: torch.device, quantized: QuantizedCheckpoint | None
+) -> PreTrainedModel:
+    """The model with all its weights. Raises ModelRefusedError if it cannot be loaded, or lacks some of them."""
+    # Without a device bitsandbytes takes the first GPU.
+    placed = {"device_map": {"": device}} if quantized and is_installed("accelerate") else {}
+    try:
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
+            name,
+            config=settings,
+            dtype=dtype,
+            use_safetensors=True,
+            trust_remote_code=False,
+            attn_implementation=NAME,
+            output_loading_info=True,
+            **placed,
+        )
+    except KeyError as error:
+        raise ModelRefusedError(f"{settings.model_type} does not use transformers' attention interface") from error
+    except (OSError, ValueError, ImportError, RuntimeError) as error:
+        raise ModelRefusedError(f"{name} cannot be loaded: {first_line(error)}") from error
+    model, report = loaded
+    refuse_incomplete(name, report, is_quantized=quantized is not None)
+    return model
