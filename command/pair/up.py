@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from command.bundled import BUNDLED, model_to_load, resolve_model
+from command.draft_files import model_to_load
 from command.failures import INTERRUPTED, WRONG_USE, CommandError, friendly
 from command.flags.option import Options, configured, options, parameters
 from command.flags.shared import NoColorOption
@@ -33,7 +33,8 @@ from command.serve import COORDINATOR_PORT, DRAFT_METRICS_PORT, DRAFT_PORT, HTTP
 from coordinator.config import CoordinatorConfig
 from coordinator.http_config import HttpConfig
 from draft_service.config import DraftConfig
-from specpair.engine_config import EngineConfig
+from specpair.engine_config import MODEL_KINDS, EngineConfig
+from specpair.named_models import BUNDLED, resolve_model
 from specpair.security.settings import ServerSecurity, check_exposure
 from specpair.server.config import ServerConfig
 from specpair.v1 import coordinator_service_pb2 as pb
@@ -113,12 +114,12 @@ def up(
         typer.Option(
             "--draft",
             envvar="SPECPAIR_DRAFT_MODEL",
-            help="Draft: a folder, Hugging Face id or bundled. Default: bundled if the drafter needs a model.",
+            help=f"Draft: {MODEL_KINDS}. Default: bundled if the drafter needs a model.",
         ),
     ] = None,
     target: Annotated[
         str,
-        typer.Option("--target", envvar="SPECPAIR_TARGET_MODEL", help="Target: a folder, Hugging Face id or bundled."),
+        typer.Option("--target", envvar="SPECPAIR_TARGET_MODEL", help=f"Target: {MODEL_KINDS}."),
     ] = BUNDLED,
     *,
     quiet: Annotated[bool, typer.Option("--quiet", help="Do not print the services' logs.")] = False,

@@ -46,3 +46,9 @@ def refuse_unmasked_windows(text: Any, variants: dict[int, Variant]) -> None:
     for layer, declared in enumerate(getattr(text, "layer_types", None) or ()):
         if (declared == "sliding_attention") != (variants[layer].sliding_window is not None):
             raise ModelRefusedError(f"{text.model_type} layer {layer} is declared {declared} but masked otherwise")
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, else its type."""
+    lines = str(error).strip().splitlines()
+    return lines[0] if lines else type(error).__name__

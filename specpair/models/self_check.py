@@ -26,13 +26,22 @@ def check(loaded: LoadedModel, runner: Runner) -> None:
     ids = random_tokens(loaded, runner)
     expected = torch.stack([plain_logits(loaded, row) for row in ids])
     actual = chunked_logits(runner, ids)
-    scale = expected.abs().max().clamp(min=1.0)
-    difference = ((actual - expected).abs().max() / scale).item()
+    difference = largest_difference(actual, expected)
     if not difference <= TOLERANCE.get(loaded.facts.dtype, 0.15):
         raise ModelRefusedError(
             f"{loaded.model.config.model_type}: logits through the cache differ from the model's own"
             f" by {difference:.2g} of their range; its attention cannot be served correctly"
         )
+
+
+def largest_difference(actual: Tensor, expected: Tensor) -> float:
+    """The largest difference relative to the largest expected logit; NaN unless the same logits are -inf, which are
+    those of tokens that the model never gives."""
+    absent = expected.isneginf()
+    if not torch.equal(actual.isneginf(), absent):
+        return float("nan")
+    scale = expected.masked_fill(absent, 0.0).abs().max().clamp(min=1.0)
+    return ((actual - expected).masked_fill(absent, 0.0).abs().max() / scale).item()
 
 
 def check_deterministic(loaded: LoadedModel, runner: Runner) -> None:

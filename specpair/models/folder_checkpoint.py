@@ -1,0 +1,55 @@
+"""A model in transformers' format: a local folder or a Hugging Face id."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+
+from specpair.errors import ModelRefusedError
+from specpair.models.checkpoint import EMBEDDING
+from specpair.models.refusals import first_line
+
+
+class FolderCheckpoint:
+    """Safetensors only, no remote code."""
+
+    def __init__(self, name: str):
+        self._name = name
+
+    def settings(self) -> Any:
+        try:
+            return AutoConfig.from_pretrained(self._name, trust_remote_code=False)
+        except (OSError, ValueError, KeyError) as error:
+            where = "is neither a model folder nor a GGUF file nor a reachable Hugging Face id"
+            hint = where if not Path(self._name).exists() else "has no readable configuration"
+            raise ModelRefusedError(f"{self._name} {hint}: {first_line(error)}") from error
+
+    def model(self, settings: Any, dtype: torch.dtype, attention: str) -> PreTrainedModel:
+        try:
+            return AutoModelForCausalLM.from_pretrained(
+                self._name,
+                config=settings,
+                dtype=dtype,
+                use_safetensors=True,
+                trust_remote_code=False,
+                attn_implementation=attention,
+            )
+        except (OSError, ValueError, ImportError) as error:
+            raise ModelRefusedError(f"{self._name} cannot be loaded: {first_line(error)}") from error
+
+    def tokenizer(self) -> Any:
+        return AutoTokenizer.from_pretrained(self._name, trust_remote_code=False)
+
+    def embedding(self) -> Tensor:
+        try:
+            for file in sorted(Path(self._name).glob("*.safetensors")):
+                with safe_open(file, framework="pt") as tensors:
+                    names = tensors.keys()
+                    if EMBEDDING in names:
+                        return tensors.get_tensor(EMBEDDING)
+        except (OSError, SafetensorError) as error:
+            raise ModelRefusedError(f"{self._name} cannot be read: {first_line(error)}") from error
+        raise ModelRefusedError(f"{self._name} has no {EMBEDDING} to lend")
