@@ -11,11 +11,11 @@ WITH_MODEL = (Drafter.MODEL, Drafter.NGRAM_MODEL)
 WITH_TABLE = (Drafter.UNIGRAM, Drafter.BIGRAM)
 
 
-def model_to_load(model: str | None, drafter: Drafter) -> str | None:
-    """The named model; without a name, the bundled one if the drafter needs a model."""
+def model_to_load(model: str | None, drafter: Drafter, usual: str = BUNDLED) -> str | None:
+    """The named model; without a name, the `usual` one if the drafter needs a model."""
     if model is not None:
         return resolve_model(model, "draft")
-    return resolve_model(BUNDLED, "draft") if drafter in WITH_MODEL else None
+    return resolve_model(usual, "draft") if drafter in WITH_MODEL else None
 
 
 def table_to_load(table: str | None, model: str | None, drafter: Drafter) -> str | None:

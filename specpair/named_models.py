@@ -31,6 +31,11 @@ def resolve_model(model: str, role: Role) -> str:
     return smollm2_file() if (model, role) == (SMOLLM2, "target") else model_folder(model, role)
 
 
+def partner(model: str | None) -> str:
+    """The name under which the other half of a pair is found, if it is not named."""
+    return model if model in NAMES else BUNDLED
+
+
 def model_folder(name: str, role: Role) -> str:
     """The folder of a model in this repository."""
     folder = MODELS / name / role

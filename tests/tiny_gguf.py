@@ -21,26 +21,13 @@ TEMPLATE = (
     "{% if add_generation_prompt %}<|im_start|>{% endif %}"
 )
 NORMAL_TOKEN, CONTROL_TOKEN = 1, 3
-NAMES = {
-    "model.embed_tokens": "token_embd",
-    "model.norm": "output_norm",
-    "lm_head": "output",
-    "model.layers": "blk",
-    "input_layernorm": "attn_norm",
-    "post_attention_layernorm": "ffn_norm",
-    "self_attn.q_proj": "attn_q",
-    "self_attn.k_proj": "attn_k",
-    "self_attn.v_proj": "attn_v",
-    "self_attn.o_proj": "attn_output",
-    "mlp.gate_proj": "ffn_gate",
-    "mlp.up_proj": "ffn_up",
-    "mlp.down_proj": "ffn_down",
-}
+ARCHITECTURES = {"llama": gguf.MODEL_ARCH.LLAMA, "qwen2": gguf.MODEL_ARCH.QWEN2, "qwen3": gguf.MODEL_ARCH.QWEN3}
 
 
-def make_llama(folder: Path, **changes: Any) -> Path:
-    """A tiny Llama whose rows are whole blocks of quantised weights, with the vocabulary of the files."""
-    return make_model(folder, vocab_size=len(TOKENS), intermediate_size=64, **{"tie_word_embeddings": True, **changes})
+def make_llama(folder: Path, kind: str = "llama", **changes: Any) -> Path:
+    """A tiny Llama, or one like it, whose rows are whole blocks of quantised weights, with the files' vocabulary."""
+    shape = {"vocab_size": len(TOKENS), "intermediate_size": 64, "tie_word_embeddings": True}
+    return make_model(folder, kind, **{**shape, **changes})
 
 
 def write_gguf(
@@ -51,11 +38,11 @@ def write_gguf(
     metadata: Mapping[str, Any] | None = None,
     tensors: Mapping[str, np.ndarray | None] | None = None,
 ) -> Path:
-    """Writes the Llama in `model_folder` to `path`, its matrices in `type`. Entries of `metadata` and `tensors` are
+    """Writes the model in `model_folder` to `path`, its matrices in `type`. Entries of `metadata` and `tensors` are
     added or replaced; those that are None are left out."""
     model = load_plain(model_folder)
     entries = {**described(model.config), **(metadata or {})}
-    writer = gguf.GGUFWriter(path, entries.pop("general.architecture", "llama"))
+    writer = gguf.GGUFWriter(path, entries.pop("general.architecture", model.config.model_type))
     for key, value in entries.items():
         add_entry(writer, key, value)
     for name, weights in {**converted(model), **(tensors or {})}.items():
@@ -69,19 +56,21 @@ def write_gguf(
 
 
 def described(config: Any) -> dict[str, Any]:
-    """The metadata of a Llama with the tokenizer of these files."""
+    """The metadata of a model with the tokenizer of these files."""
+    kind = config.model_type
     return {
         "general.name": "tiny",
-        "llama.context_length": config.max_position_embeddings,
-        "llama.block_count": config.num_hidden_layers,
-        "llama.embedding_length": config.hidden_size,
-        "llama.feed_forward_length": config.intermediate_size,
-        "llama.attention.head_count": config.num_attention_heads,
-        "llama.attention.head_count_kv": config.num_key_value_heads,
-        "llama.attention.layer_norm_rms_epsilon": config.rms_norm_eps,
-        "llama.rope.freq_base": config.rope_parameters["rope_theta"],
-        "llama.rope.dimension_count": config.head_dim,
-        "llama.vocab_size": config.vocab_size,
+        f"{kind}.context_length": config.max_position_embeddings,
+        f"{kind}.block_count": config.num_hidden_layers,
+        f"{kind}.embedding_length": config.hidden_size,
+        f"{kind}.feed_forward_length": config.intermediate_size,
+        f"{kind}.attention.head_count": config.num_attention_heads,
+        f"{kind}.attention.head_count_kv": config.num_key_value_heads,
+        f"{kind}.attention.layer_norm_rms_epsilon": config.rms_norm_eps,
+        f"{kind}.rope.freq_base": config.rope_parameters["rope_theta"],
+        f"{kind}.rope.dimension_count": head_size(config),
+        f"{kind}.attention.key_length": head_size(config),
+        f"{kind}.vocab_size": config.vocab_size,
         "tokenizer.ggml.model": "gpt2",
         "tokenizer.ggml.pre": "smollm",
         "tokenizer.ggml.tokens": TOKENS,
@@ -111,18 +100,29 @@ def add_tensor(writer: gguf.GGUFWriter, name: str, weights: np.ndarray, type: Ty
 
 
 def converted(model: Any) -> dict[str, np.ndarray]:
-    """The weights by their names in GGUF; queries and keys rotate neighbours there, halves in transformers."""
+    """The weights by their names in GGUF."""
     config = model.config
-    heads = {"attn_q": config.num_attention_heads, "attn_k": config.num_key_value_heads}
+    names = gguf.get_tensor_name_map(ARCHITECTURES[config.model_type], config.num_hidden_layers)
     tensors: dict[str, np.ndarray] = {}
     for name, weight in model.state_dict().items():
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue
-        for ours, theirs in NAMES.items():
-            name = name.replace(ours, theirs)
+        part, _, end = name.rpartition(".")
         values = weight.float().numpy()
-        for part, count in heads.items():
-            if f".{part}." in name:
-                values = values.reshape(count, 2, -1, values.shape[1]).swapaxes(1, 2).reshape(values.shape)
-        tensors[name] = np.ascontiguousarray(values)
+        if config.model_type == "llama":
+            values = turned(values, part, config)
+        tensors[f"{names.get_name(part)}.{end}"] = np.ascontiguousarray(values)
     return tensors
+
+
+def turned(weights: np.ndarray, part: str, config: Any) -> np.ndarray:
+    """Queries and keys with their rows as llama.cpp's Llama has them: it rotates neighbours, transformers halves."""
+    heads = {"q_proj": config.num_attention_heads, "k_proj": config.num_key_value_heads}
+    count = heads.get(part.rpartition(".")[2])
+    if count is None:
+        return weights
+    return weights.reshape(count, 2, -1, weights.shape[1]).swapaxes(1, 2).reshape(weights.shape)
+
+
+def head_size(config: Any) -> int:
+    return getattr(config, "head_dim", None) or config.hidden_size // config.num_attention_heads

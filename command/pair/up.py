@@ -34,7 +34,7 @@ from coordinator.config import CoordinatorConfig
 from coordinator.http_config import HttpConfig
 from draft_service.config import DraftConfig
 from specpair.engine_config import MODEL_KINDS, EngineConfig
-from specpair.named_models import BUNDLED, resolve_model
+from specpair.named_models import partner, resolve_model
 from specpair.security.settings import ServerSecurity, check_exposure
 from specpair.server.config import ServerConfig
 from specpair.v1 import coordinator_service_pb2 as pb
@@ -114,13 +114,17 @@ def up(
         typer.Option(
             "--draft",
             envvar="SPECPAIR_DRAFT_MODEL",
-            help=f"Draft: {MODEL_KINDS}. Default: bundled if the drafter needs a model.",
+            help=f"Draft: {MODEL_KINDS}. Default, if one is needed: that of the target's name, else bundled.",
         ),
     ] = None,
     target: Annotated[
-        str,
-        typer.Option("--target", envvar="SPECPAIR_TARGET_MODEL", help=f"Target: {MODEL_KINDS}."),
-    ] = BUNDLED,
+        str | None,
+        typer.Option(
+            "--target",
+            envvar="SPECPAIR_TARGET_MODEL",
+            help=f"Target: {MODEL_KINDS}. Default: that of the draft's name, else bundled.",
+        ),
+    ] = None,
     *,
     quiet: Annotated[bool, typer.Option("--quiet", help="Do not print the services' logs.")] = False,
     prompt: Annotated[
@@ -141,7 +145,9 @@ def up(
             raise CommandError("--prompt is sent without a token: leave --tokens-file out", WRONG_USE)
         request = completion_request(prompt, **request_fields(values))
     values |= chosen_ports(values, is_once=request is not None)
-    plans = plan_services(values, model_to_load(draft, values["drafter"]), resolve_model(target, "target"))
+    target = target or partner(draft)
+    loaded = model_to_load(draft, values["drafter"], usual=partner(target))
+    plans = plan_services(values, loaded, resolve_model(target, "target"))
     url = f"http://{reachable_address(values['host'], port)}" if (port := values["http_port"]) else None
     console = Console(stderr=True, highlight=False, no_color=no_color or None)
     grace_seconds = values["grace_seconds"]

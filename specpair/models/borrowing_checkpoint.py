@@ -11,14 +11,14 @@ import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import PreTrainedModel
 
 from specpair.errors import ModelRefusedError
+from specpair.models.assembled_model import assemble
 from specpair.models.checkpoint import EMBEDDING, Checkpoint
 from specpair.models.refusals import first_line
 
 WEIGHTS = "model.safetensors"
-HEAD = "lm_head.weight"
 
 
 class BorrowingCheckpoint:
@@ -37,18 +37,12 @@ class BorrowingCheckpoint:
         wanted = (settings.vocab_size, settings.hidden_size)
         if embedding.shape != wanted:
             raise ModelRefusedError(f"{self._folder} borrows embeddings {wanted}, but is lent {tuple(embedding.shape)}")
-        lent = {EMBEDDING: embedding} | ({HEAD: embedding} if settings.tie_word_embeddings else {})
         try:
-            model = AutoModelForCausalLM.from_config(
-                settings, dtype=dtype, attn_implementation=attention, trust_remote_code=False
-            )
-            loading = model.load_state_dict(lent | load_file(self._folder / WEIGHTS), strict=False)
-        except (OSError, ValueError, RuntimeError, SafetensorError) as error:
+            return assemble(settings, {EMBEDDING: embedding, **load_file(self._folder / WEIGHTS)}, dtype, attention)
+        except ModelRefusedError as error:
+            raise ModelRefusedError(f"{self._folder} cannot be served: {error.message}") from error
+        except (OSError, ValueError, SafetensorError) as error:
             raise ModelRefusedError(f"{self._folder} cannot be loaded: {first_line(error)}") from error
-        for problem, names in (("no", loading.missing_keys), ("a superfluous", loading.unexpected_keys)):
-            if names:
-                raise ModelRefusedError(f"{self._folder} has {problem} {names[0]}")
-        return model
 
     def tokenizer(self) -> Any:
         return self._lender.tokenizer()

@@ -1,29 +1,25 @@
-"""A model in a GGUF file, read by transformers and dequantised: from then on it is a model like any other."""
+"""A model in a GGUF file, dequantised: from then on it is a model like any other."""
 
 import contextlib
-import io
-import os
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-import numpy as np
 import torch
-from gguf import GGMLQuantizationType, dequantize
 from torch import Tensor
-from transformers import AutoConfig, AutoModelForCausalLM, GgufConfig, PreTrainedModel
+from transformers import PreTrainedModel
 
 from specpair.errors import ModelRefusedError
-from specpair.models.gguf_header import StoredTensor, read_header
-from specpair.models.gguf_settings import complete_settings, refuse_unread_weights
+from specpair.models.assembled_model import assemble
+from specpair.models.gguf_header import read_header
+from specpair.models.gguf_llama import family_settings, family_weights, is_family
+from specpair.models.gguf_reader import alone, read_model, read_settings
+from specpair.models.gguf_settings import complete_settings, refuse_endless_layers
+from specpair.models.gguf_tensor import POSITION_FACTORS, read_tensor
 from specpair.models.gguf_tokenizer import read_gguf_tokenizer
 from specpair.models.refusals import first_line
 
-FILE = "model.gguf"
 EMBEDDING = "token_embd.weight"
-POSITION_FACTORS = "rope_freqs.weight"
 
 
 class GgufCheckpoint:
@@ -38,43 +34,39 @@ class GgufCheckpoint:
         self._is_rounded = not is_exact
 
     def settings(self) -> Any:
-        with self._refusing(), self._alone() as folder:
-            settings = AutoConfig.from_pretrained(folder, gguf_file=FILE)
+        with self._refusing():
+            refuse_endless_layers(self._header)
+            settings = family_settings(self._header) if is_family(self._header) else read_settings(self._path)
             complete_settings(settings, self._header)
             return settings
 
     def model(self, settings: Any, dtype: torch.dtype, attention: str) -> PreTrainedModel:
-        with self._refusing(), self._alone() as folder, quiet():
-            refuse_unread_weights(settings, self._header)
-            model, loading = AutoModelForCausalLM.from_pretrained(
-                folder,
-                gguf_file=FILE,
-                config=settings,
-                dtype=settings.dtype if self._is_rounded else dtype,
-                quantization_config=GgufConfig(dequantize=True),
-                attn_implementation=attention,
-                output_loading_info=True,
-            )
-            if missing := sorted(loading["missing_keys"]):
-                raise ModelRefusedError(f"it has no {missing[0]}")
+        stored = settings.dtype if self._is_rounded else dtype
+        with self._refusing():
+            if is_family(self._header):
+                weights = family_weights(self._path, self._header, settings)
+                model = assemble(settings, weights, stored, attention)
+            else:
+                model = read_model(self._path, self._header, settings, stored, attention)
             self._scale_positions(model)
-        return model.to(dtype)
+        for weight in model.parameters():  # not the frequencies of positions, which bfloat16 would round
+            weight.data = weight.data.to(dtype)
+        return model
 
     def tokenizer(self) -> Any:
-        with self._alone() as folder:
-            return read_gguf_tokenizer(folder, FILE, self._header)
+        with alone(self._path) as folder:
+            return read_gguf_tokenizer(folder, self._header)
 
     def embedding(self) -> Tensor:
         with self._refusing():
             stored = self._header.tensors.get(EMBEDDING)
             if stored is None:
                 raise ModelRefusedError(f"it has no {EMBEDDING} to lend")
-            weights = self._read(stored)
+            weights = read_tensor(self._path, stored)
         return weights.bfloat16() if self._is_rounded else weights
 
     def _scale_positions(self, model: PreTrainedModel) -> None:
-        """Divides the frequencies of the rotary embedding by the file's factors, which transformers leaves out. Llama 3
-        has them."""
+        """Applies the file's factors to the rotary embedding, which transformers leaves out."""
         stored = self._header.tensors.get(POSITION_FACTORS)
         if stored is None:
             return
@@ -82,21 +74,7 @@ class GgufCheckpoint:
         frequencies = getattr(rotary, "inv_freq", None)
         if frequencies is None or frequencies.numel() != stored.weight_count:
             raise ModelRefusedError(f"{type(model).__name__} has no place for its {POSITION_FACTORS}")
-        frequencies.div_(self._read(stored))
-
-    def _read(self, stored: StoredTensor) -> Tensor:
-        """A tensor's weights as float32."""
-        data = np.memmap(self._path, mode="r", offset=stored.start, shape=(stored.byte_count,))
-        if stored.type is GGMLQuantizationType.F32:
-            return torch.from_numpy(data.view(np.float32).reshape(stored.shape).copy())
-        return torch.from_numpy(dequantize(data.reshape(*stored.shape[:-1], -1), stored.type))
-
-    @contextlib.contextmanager
-    def _alone(self) -> Iterator[str]:
-        """A folder in which only this file is: transformers would also read what lies beside it."""
-        with TemporaryDirectory() as folder:
-            os.symlink(self._path.resolve(), Path(folder) / FILE)
-            yield folder
+        frequencies.div_(read_tensor(self._path, stored))
 
     @contextlib.contextmanager
     def _refusing(self) -> Iterator[None]:
@@ -107,10 +85,3 @@ class GgufCheckpoint:
             raise ModelRefusedError(f"{self._path} cannot be served: {error.message}") from error
         except Exception as error:  # what a library raises at a forged file could be anything
             raise ModelRefusedError(f"{self._path} cannot be read: {first_line(error)}") from error
-
-
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """Keeps the progress bars of the reader out of a log."""
-    with contextlib.nullcontext() if sys.stderr.isatty() else contextlib.redirect_stderr(io.StringIO()):
-        yield

@@ -18,6 +18,7 @@ from specpair.models.refusals import first_line
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
+ARCHITECTURE = "general.architecture"
 ALIGNMENT = "general.alignment"
 USUAL_ALIGNMENT = 32
 MAX_DIMENSIONS = 4

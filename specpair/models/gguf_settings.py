@@ -8,13 +8,11 @@ from transformers import AutoModelForCausalLM
 from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES
 
 from specpair.errors import ModelRefusedError
-from specpair.models.gguf_header import GgufHeader
+from specpair.models.gguf_header import ARCHITECTURE, GgufHeader
+from specpair.models.gguf_tensor import POSITION_FACTORS
 
-ARCHITECTURE = "general.architecture"
 END_OF_TURN = "tokenizer.ggml.eot_token_id"
 HEAD = "output.weight"
-POSITIONS = {"rope_freqs.weight"}
-"""Tensors that are not weights of the model."""
 FLOATS = {
     GGMLQuantizationType.F32: torch.float32,
     GGMLQuantizationType.F16: torch.float16,
@@ -47,18 +45,22 @@ def refuse_scaled_positions(settings: Any, header: GgufHeader) -> None:
         raise ModelRefusedError(f"its positions are scaled ({scaling}), which is not read from GGUF files")
 
 
+def refuse_endless_layers(header: GgufHeader) -> None:
+    """Raises ModelRefusedError for more layers than tensors: a configuration of transformers lists its layers."""
+    count = header.metadata.get(f"{header.metadata.get(ARCHITECTURE)}.block_count", 0)
+    if count > len(header.tensors):
+        raise ModelRefusedError(f"it names {count} layers and has {len(header.tensors)} tensors")
+
+
 def refuse_unread_weights(settings: Any, header: GgufHeader) -> None:
     """Raises ModelRefusedError unless the model of `settings` has exactly as many weights as the file.
 
     A model with more would get random ones, and one with fewer would leave some out. The model is only sketched for
     this, so that no configuration can ask for more memory than the file has weights.
     """
-    layers = settings.num_hidden_layers
-    if layers > len(header.tensors):
-        raise ModelRefusedError(f"it names {layers} layers and has {len(header.tensors)} tensors")
     with torch.device("meta"):
         expected = AutoModelForCausalLM.from_config(settings).num_parameters()
-    left_out = POSITIONS | ({HEAD} if settings.tie_word_embeddings else set())
+    left_out = {POSITION_FACTORS} | ({HEAD} if settings.tie_word_embeddings else set())
     stored = sum(tensor.weight_count for name, tensor in header.tensors.items() if name not in left_out)
     if stored != expected:
         raise ModelRefusedError(f"it has {stored} weights, but {settings.model_type} of its configuration {expected}")

@@ -4,6 +4,7 @@ from tokenizers import pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from specpair.models.gguf_header import GgufHeader
+from specpair.models.gguf_reader import FILE
 
 SPLITS = "tokenizer.ggml.pre"
 DIGITS_ALONE = {"codeshell", "command-r", "exaone", "minerva-7b", "refact", "smollm", "starcoder"}
@@ -11,9 +12,9 @@ DIGITS_ALONE = {"codeshell", "command-r", "exaone", "minerva-7b", "refact", "smo
 With the right split "   5" begins with one token of three spaces."""
 
 
-def read_gguf_tokenizer(folder: str, file: str, header: GgufHeader) -> PreTrainedTokenizerFast:
-    """The tokenizer of `file`, the only file in `folder`."""
-    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder, gguf_file=file)
+def read_gguf_tokenizer(folder: str, header: GgufHeader) -> PreTrainedTokenizerFast:
+    """The tokenizer of the file that is alone in `folder`."""
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder, gguf_file=FILE)
     if header.metadata.get(SPLITS) in DIGITS_ALONE:
         tokenizer.backend_tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
             [

@@ -87,5 +87,5 @@ async def test_greedy_output_is_that_of_transformers(tmp_path: Path) -> None:
             assert [output.token_ids for output in outputs] == expected
             speculation = [output.summary.speculation for output in outputs]
             accepted = sum(one.accepted_token_count for one in speculation)
-            assert 0 < accepted < sum(one.proposed_token_count for one in speculation)
+            assert 0 < accepted < sum(one.draft_token_count for one in speculation)
         await pair.check_clean()

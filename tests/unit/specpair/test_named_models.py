@@ -7,7 +7,12 @@ import pytest
 
 from specpair import named_models
 from specpair.errors import ModelRefusedError
-from specpair.named_models import WHEEL_FILE, resolve_model
+from specpair.named_models import WHEEL_FILE, partner, resolve_model
+
+
+@pytest.mark.parametrize(("named", "other"), [(None, "bundled"), ("smollm2", "smollm2"), ("some/model", "bundled")])
+def test_the_other_half_of_a_named_pair_has_its_name(named: str | None, other: str) -> None:
+    assert partner(named) == other
 
 
 def test_a_name_of_no_model_stays_as_it_is() -> None:

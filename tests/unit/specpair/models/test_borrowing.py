@@ -55,6 +55,15 @@ def test_the_lenders_embeddings_are_input_and_output(
     assert torch.allclose(chunked_logits(served, IDS), expected_logits(tmp_path), atol=2e-4)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_borrowed_and_own_weights_have_the_requested_type(dtype: str, tmp_path: Path) -> None:
+    """The frequencies of positions stay float32, as in every model."""
+    target = make_llama(tmp_path / "target")
+    model: Any = load(engine_config(make_borrower(tmp_path / "draft", target), dtype=dtype)).model
+    assert {weight.dtype for weight in model.parameters()} == {getattr(torch, dtype)}
+    assert torch.equal(model.model.rotary_emb.inv_freq, load_plain(target).model.rotary_emb.inv_freq)
+
+
 def test_the_lenders_tokenizer_is_the_borrowers(tmp_path: Path) -> None:
     file = write_gguf(tmp_path / "target.gguf", make_llama(tmp_path / "target"))
     own, lent = (load(engine_config(model)).facts for model in (make_borrower(tmp_path / "draft", file), file))
@@ -91,8 +100,8 @@ def test_a_missing_or_superfluous_weight_is_named(tmp_path: Path) -> None:
     weights = load_file(make_borrower(tmp_path / "draft", "../target") / "model.safetensors")
     file = tmp_path / "draft" / "model.safetensors"
     save_file({**weights, "model.unheard_of.weight": torch.zeros(2)}, file)
-    assert "has a superfluous model.unheard_of.weight" in refusal(file.parent)
+    assert "it has a superfluous model.unheard_of.weight" in refusal(file.parent)
     save_file({name: weight for name, weight in weights.items() if name != "model.norm.weight"}, file)
-    assert "has no model.norm.weight" in refusal(file.parent)
+    assert "it has no model.norm.weight" in refusal(file.parent)
     file.write_bytes(b"broken")
     assert "cannot be loaded" in refusal(file.parent)

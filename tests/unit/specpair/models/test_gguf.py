@@ -14,7 +14,9 @@ from torch import Tensor
 
 from coordinator.requests.tokenizer import Tokenizer
 from specpair.errors import ModelRefusedError
-from specpair.models import find_checkpoint
+from specpair.models import find_checkpoint, gguf_llama
+from specpair.models.gguf_header import read_header
+from specpair.models.gguf_reader import read_model, read_settings
 from specpair.models.load_runner import load_runner
 from specpair.models.loading import LoadedModel, load
 from specpair.models.self_check import chunked_logits
@@ -28,6 +30,13 @@ LLAMA_3 = {"rope_type": "llama3", "rope_theta": 10000.0, "factor": 8.0, "low_fre
            "high_freq_factor": 4.0, "original_max_position_embeddings": 32}  # fmt: skip
 
 
+@pytest.fixture(params=["own reader", "reader of transformers"])
+def reader(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Llamas have a reader of their own. Without it the one of transformers reads them, like all others."""
+    if request.param == "reader of transformers":
+        monkeypatch.setattr(gguf_llama, "FAMILY", ())
+
+
 def tiny(folder: Path, type: Type = Type.F32, **changes: Any) -> Path:
     """A GGUF file of a tiny Llama, in a folder of its own."""
     return write_gguf(folder / "tiny.gguf", make_llama(folder / "source"), type, **changes)
@@ -37,11 +46,23 @@ def weights(loaded: LoadedModel, name: str) -> Tensor:
     return loaded.model.state_dict()[name]
 
 
+def with_biases(folder: Path) -> Path:
+    """The model with random biases where it has any, which are zero in a fresh one."""
+    model = load_plain(folder)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("bias"):
+                parameter.normal_(generator=torch.Generator().manual_seed(3))
+    model.save_pretrained(folder)
+    return folder
+
+
 @torch.no_grad()
 def expected_logits(folder: Path) -> Tensor:
     return load_plain(folder)(IDS).logits
 
 
+@pytest.mark.usefixtures("reader")
 @pytest.mark.parametrize("runner", ["plain", "fused"])
 @pytest.mark.parametrize("is_tied", [True, False], ids=["tied", "untied"])
 def test_logits_are_those_of_the_model_that_was_converted(runner: str, is_tied: bool, tmp_path: Path) -> None:
@@ -51,6 +72,31 @@ def test_logits_are_those_of_the_model_that_was_converted(runner: str, is_tied: 
     assert torch.allclose(chunked_logits(served, IDS), expected_logits(source), atol=2e-4)
 
 
+@pytest.mark.parametrize("kind", ["llama", "qwen2"])
+def test_both_readers_give_the_same_configuration_and_weights(kind: str, tmp_path: Path) -> None:
+    source = with_biases(make_llama(tmp_path / "source", kind))
+    file = write_gguf(tmp_path / "model.gguf", source, Type.Q8_0)
+    header = read_header(file)
+    settings, theirs = gguf_llama.family_settings(header), read_settings(file)
+    left_out = {"_name_or_path", "unk_token_id"}
+    assert {key: value for key, value in theirs.to_dict().items() if key not in left_out}.items() <= (
+        settings.to_dict().items()
+    )
+    expected = read_model(file, header, theirs, torch.float32, "eager").state_dict()
+    actual = gguf_llama.family_weights(file, header, settings)
+    assert actual.keys() == expected.keys() - {"lm_head.weight"}
+    assert all(torch.equal(actual[name], expected[name]) for name in actual)
+
+
+@pytest.mark.parametrize("kind", ["qwen2", "qwen3"])
+def test_other_architectures_are_read_too(kind: str, tmp_path: Path) -> None:
+    source = with_biases(make_llama(tmp_path / "source", kind))
+    facts, served = load_runner(engine_config(write_gguf(tmp_path / "model.gguf", source)))
+    assert torch.allclose(chunked_logits(served, IDS), expected_logits(source), atol=2e-4)
+    assert facts.architecture.lower().startswith(kind)
+
+
+@pytest.mark.usefixtures("reader")
 @pytest.mark.parametrize("type", QUANTISED)
 @pytest.mark.parametrize("dtype", ["float32", "auto", "bfloat16"])
 def test_quantised_weights_are_rounded_to_bfloat16_unless_float32_is_asked_for(
@@ -64,8 +110,11 @@ def test_quantised_weights_are_rounded_to_bfloat16_unless_float32_is_asked_for(
     assert torch.equal(weights(loaded, "model.layers.1.mlp.up_proj.weight").float(), wanted)
     assert loaded.facts.dtype == {"float32": torch.float32, "bfloat16": torch.bfloat16}.get(dtype, loaded.facts.dtype)
     assert not hasattr(loaded.model.config, "quantization_config")
+    frequencies: Any = loaded.model.get_submodule("model.rotary_emb").inv_freq
+    assert torch.equal(frequencies, load_plain(tmp_path / "source").model.rotary_emb.inv_freq)
 
 
+@pytest.mark.usefixtures("reader")
 @pytest.mark.parametrize("type", [Type.F32, Type.F16, Type.BF16])
 def test_float_weights_keep_their_bits(type: Type, tmp_path: Path) -> None:
     file = tiny(tmp_path, type)
@@ -74,6 +123,7 @@ def test_float_weights_keep_their_bits(type: Type, tmp_path: Path) -> None:
     assert torch.equal(weights(load(engine_config(file, dtype="auto")), "model.embed_tokens.weight").float(), exact)
 
 
+@pytest.mark.usefixtures("reader")
 def test_scaled_frequencies_of_llama_3_are_used(tmp_path: Path) -> None:
     """The converter writes them as a tensor of factors, which transformers leaves out."""
     source = make_llama(tmp_path / "source", rope_parameters=LLAMA_3)
@@ -127,10 +177,12 @@ def test_clients_see_the_files_name_without_its_path(tmp_path: Path) -> None:
     assert load(engine_config(tiny(tmp_path))).facts.display_name == "tiny.gguf"
 
 
-def test_loading_draws_nothing_into_a_log(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    file = tiny(tmp_path)
+@pytest.mark.usefixtures("reader")
+@pytest.mark.parametrize("type", [Type.F32, Type.Q8_0])
+def test_loading_draws_nothing_into_a_log(type: Type, tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    file = tiny(tmp_path, type)
     capfd.readouterr()
-    load(engine_config(file))
+    load(engine_config(file, dtype="bfloat16"))
     assert capfd.readouterr() == ("", "")
 
 
@@ -146,15 +198,17 @@ VECTOR = np.zeros(32, dtype=np.float32)
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "an unknown architecture": ({"metadata": {"general.architecture": "unheard-of"}}, "unheard-of is not supported"),
     "recurrent layers": ({"metadata": {"general.architecture": "lfm2"}}, "cannot be read"),
-    "a missing tensor": ({"tensors": {"blk.0.ffn_up.weight": None}}, "weights, but llama of its configuration"),
-    "a tensor more": ({"tensors": {"blk.0.attn_q.bias": VECTOR}}, "weights, but llama of its configuration"),
-    "a renamed tensor": (
-        {"tensors": {"blk.0.attn_norm.weight": None, "blk.0.unheard_of.weight": VECTOR}},
-        "it has no model.layers.0.input_layernorm.weight",
+    "a missing tensor": ({"tensors": {"blk.0.ffn_up.weight": None}}, "has no model.layers.0.mlp.up_proj.weight"),
+    "a tensor more": (
+        {"tensors": {"blk.0.attn_q.bias": VECTOR}},
+        "has a superfluous model.layers.0.self_attn.q_proj.bias",
     ),
-    "another width": ({"metadata": {"llama.feed_forward_length": 32}}, "weights, but llama of its configuration"),
+    "a tensor that is not known": ({"tensors": {"blk.0.other.weight": VECTOR}}, "has a superfluous blk.0.other.weight"),
+    "no embeddings": ({"tensors": {"token_embd.weight": None}}, "cannot be read"),
+    "another width": ({"metadata": {"llama.feed_forward_length": 32}}, "size mismatch"),
+    "no length": ({"metadata": {"llama.context_length": None}}, "does not say its llama.context_length"),
     "endless layers": ({"metadata": {"llama.block_count": 2**31}}, "it names 2147483648 layers"),
-    "endless width": ({"metadata": {"llama.embedding_length": 2**30}}, "weights, but llama of its configuration"),
+    "endless width": ({"metadata": {"llama.embedding_length": 2**30}}, "size mismatch"),
     "no heads": ({"metadata": {"llama.attention.head_count": 0}}, "cannot be read"),
     "scaled positions": (
         {"metadata": {"llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": 4.0}},
@@ -168,6 +222,30 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
 def test_what_cannot_be_served_is_refused_by_name(case: str, tmp_path: Path) -> None:
     changes, reason = REFUSED[case]
     assert reason in refusal(tiny(tmp_path, **changes))
+
+
+UNREAD: dict[str, dict[str, Any]] = {
+    "a missing tensor": {"tensors": {"blk.0.ffn_up.weight": None}},
+    "a tensor more": {"tensors": {"blk.0.attn_q.bias": VECTOR}},
+    "another width": {"metadata": {"llama.feed_forward_length": 32}},
+    "endless width": {"metadata": {"llama.embedding_length": 2**30}},
+}
+
+
+@pytest.mark.parametrize("case", UNREAD)
+def test_transformers_leaves_no_weight_out_and_makes_none_up(
+    case: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where its reader is used: a weight that the file lacks would be random."""
+    monkeypatch.setattr(gguf_llama, "FAMILY", ())
+    assert "weights, but llama of its configuration" in refusal(tiny(tmp_path, **UNREAD[case]))
+
+
+def test_a_weight_of_another_name_is_not_made_up_either(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """There are as many weights as there should be."""
+    monkeypatch.setattr(gguf_llama, "FAMILY", ())
+    changes = {"blk.0.attn_norm.weight": None, "blk.0.unheard_of.weight": VECTOR}
+    assert "it has no model.layers.0.input_layernorm.weight" in refusal(tiny(tmp_path, tensors=changes))
 
 
 def test_a_file_that_was_cut_off_is_refused_wherever_it_ends(tmp_path: Path) -> None:
