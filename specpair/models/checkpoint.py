@@ -6,6 +6,8 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+LENDER = "embeddings_of"
+"""Entry of a configuration: who lends the embeddings and the tokenizer."""
 EMBEDDING = "model.embed_tokens.weight"
 """Name of the input embeddings in the models that lend and borrow them."""
 

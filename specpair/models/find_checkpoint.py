@@ -5,13 +5,12 @@ from pathlib import Path
 
 from specpair.errors import ModelRefusedError
 from specpair.models.borrowing_checkpoint import BorrowingCheckpoint
-from specpair.models.checkpoint import Checkpoint
+from specpair.models.checkpoint import LENDER, Checkpoint
 from specpair.models.folder_checkpoint import FolderCheckpoint
 from specpair.named_models import resolve_model
 
 GGUF = ".gguf"
 GGUF_READERS = ("gguf", "accelerate")
-LENDER = "embeddings_of"
 
 
 def find_checkpoint(model: str, *, is_exact: bool = False) -> Checkpoint:

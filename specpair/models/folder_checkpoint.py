@@ -9,7 +9,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from specpair.errors import ModelRefusedError
-from specpair.models.checkpoint import EMBEDDING
+from specpair.models.checkpoint import EMBEDDING, LENDER
 from specpair.models.refusals import first_line
 
 
@@ -28,6 +28,8 @@ class FolderCheckpoint:
             raise ModelRefusedError(f"{self._name} {hint}: {first_line(error)}") from error
 
     def model(self, settings: Any, dtype: torch.dtype, attention: str) -> PreTrainedModel:
+        if hasattr(settings, LENDER):  # find_checkpoint sees to local folders
+            raise ModelRefusedError(f"{self._name} borrows embeddings, which only a model in a local folder can")
         try:
             return AutoModelForCausalLM.from_pretrained(
                 self._name,

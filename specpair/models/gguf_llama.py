@@ -23,7 +23,6 @@ SETTINGS = {
     "embedding_length": "hidden_size",
     "attention.head_count": "num_attention_heads",
     "attention.head_count_kv": "num_key_value_heads",
-    "attention.key_length": "head_dim",
     "attention.layer_norm_rms_epsilon": "rms_norm_eps",
     "rope.freq_base": "rope_theta",
 }
@@ -57,14 +56,15 @@ def family_settings(header: GgufHeader) -> Any:
     """The configuration, as transformers has it. Raises ModelRefusedError if the file leaves something out."""
     metadata, kind = header.metadata, header.metadata[ARCHITECTURE]
     found = {ours: metadata.get(f"{kind}.{theirs}") for theirs, ours in SETTINGS.items()}
-    if kind == "llama":
-        found["head_dim"] = found["head_dim"] or metadata.get("llama.rope.dimension_count")
     found["num_key_value_heads"] = found["num_key_value_heads"] or found["num_attention_heads"]
-    found["head_dim"] = found["head_dim"] or found["hidden_size"] // found["num_attention_heads"]
     if absent := [theirs for theirs, ours in SETTINGS.items() if found[ours] is None]:
         raise ModelRefusedError(f"it does not say its {kind}.{absent[0]}")
+    head_size = metadata.get(f"{kind}.attention.key_length", found["hidden_size"] // found["num_attention_heads"])
+    if (rotated := metadata.get(f"{kind}.rope.dimension_count", head_size)) != head_size:
+        raise ModelRefusedError(f"it rotates {rotated} of {head_size} dimensions of a head, which {kind} does not")
     return AutoConfig.for_model(
         kind,
+        head_dim=head_size,
         vocab_size=header.tensors["token_embd.weight"].shape[0],
         tie_word_embeddings=HEAD not in header.tensors,
         **{ours: metadata.get(f"tokenizer.ggml.{theirs}") for theirs, ours in TOKENS.items()},

@@ -10,6 +10,7 @@ from safetensors.torch import load_file, save_file
 
 from specpair.errors import ModelRefusedError
 from specpair.models import find_checkpoint
+from specpair.models.folder_checkpoint import FolderCheckpoint
 from specpair.models.load_runner import load_runner
 from specpair.models.loading import load
 from specpair.models.self_check import chunked_logits
@@ -88,6 +89,13 @@ def test_who_lends_nothing_is_named(tmp_path: Path) -> None:
     broken = tmp_path / "empty" / "model.safetensors"
     broken.write_bytes(b"broken")
     assert "empty cannot be read" in refusal(make_borrower(tmp_path / "draft", "../empty"))
+
+
+def test_a_model_of_the_hub_cannot_borrow(tmp_path: Path) -> None:
+    """It could name any file of this machine; and its embeddings would be random."""
+    folder = FolderCheckpoint(str(make_borrower(tmp_path / "draft", "../target")))
+    with pytest.raises(ModelRefusedError, match="only a model in a local folder can"):
+        folder.model(folder.settings(), torch.float32, "eager")
 
 
 def test_embeddings_of_another_size_are_refused(tmp_path: Path) -> None:

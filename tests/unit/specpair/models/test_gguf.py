@@ -210,6 +210,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "endless layers": ({"metadata": {"llama.block_count": 2**31}}, "it names 2147483648 layers"),
     "endless width": ({"metadata": {"llama.embedding_length": 2**30}}, "size mismatch"),
     "no heads": ({"metadata": {"llama.attention.head_count": 0}}, "cannot be read"),
+    "half a rotation": ({"metadata": {"llama.rope.dimension_count": 4}}, "rotates 4 of 8 dimensions"),
     "scaled positions": (
         {"metadata": {"llama.rope.scaling.type": "yarn", "llama.rope.scaling.factor": 4.0}},
         "positions are scaled (yarn)",
@@ -309,7 +310,7 @@ def test_a_forged_file_is_refused_at_once(case: str, tmp_path: Path) -> None:
     assert reason in refusal(file)
 
 
-def test_files_of_other_versions_of_the_text_are_refused_or_served(tmp_path: Path) -> None:
+def test_a_file_with_wrong_bytes_is_refused_or_served(tmp_path: Path) -> None:
     """Any byte of a header may be wrong: whatever the readers make of it, it is a refusal or a model."""
     whole = tiny(tmp_path).read_bytes()
     draw = np.random.default_rng(0)

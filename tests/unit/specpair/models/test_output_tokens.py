@@ -64,7 +64,7 @@ def test_other_families_are_reduced_too(kind: str, tmp_path: Path) -> None:
 
 def test_parameters_that_no_pass_multiplies_do_not_count(tmp_path: Path) -> None:
     """They decide about the number of threads."""
-    tied = {"tie_word_embeddings": True}
+    tied: dict[str, Any] = {"tie_word_embeddings": True}
     whole = load(engine_config(make_model(tmp_path / "whole", **tied))).facts.parameter_count
     facts = load(engine_config(reduced(tmp_path / "reduced", **tied))).facts
     assert facts.parameter_count == whole - (64 - len(LISTED)) * 32
