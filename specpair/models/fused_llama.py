@@ -23,7 +23,7 @@ from specpair.caches.attention import Variant
 from specpair.caches.plan import CachePlan
 from specpair.models.batch import PassOutput
 from specpair.models.model_facts import ModelFacts
-from specpair.models.output_tokens import ReducedHead
+from specpair.models.output_tokens import output_tokens_of
 from specpair.models.packed_linear import PackedLinear, pack
 
 
@@ -59,7 +59,7 @@ class FusedLlama:
         self._layers = [self._pack_layer(layer, facts.variants[i]) for i, layer in enumerate(inner.layers)]
         head: Any = model.lm_head
         self._head = pack(head.weight.detach().float(), None if head.bias is None else head.bias.detach().float())
-        self._output_tokens = head.output_tokens if isinstance(head, ReducedHead) else None
+        self._output_tokens = output_tokens_of(head)
         self._norm = scaled_norm(inner.norm, self._head.scale)
 
     def forward(

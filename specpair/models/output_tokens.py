@@ -8,11 +8,12 @@ from itertools import pairwise
 from typing import Any, cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from specpair.errors import ModelRefusedError
+
+NAME = "output_tokens"
 
 
 class OutputTokens(nn.Module):
@@ -30,30 +31,33 @@ class OutputTokens(nn.Module):
         return rows.index_copy_(-1, self.token_ids, logits)
 
 
-class ReducedHead(nn.Module):
-    """The rows of a head that belong to the tokens that are given."""
-
-    def __init__(self, head: nn.Linear, token_ids: Tensor):
-        super().__init__()
-        bias = head.bias
-        self.weight = nn.Parameter(head.weight.detach()[token_ids], requires_grad=False)
-        self.bias = None if bias is None else nn.Parameter(bias.detach()[token_ids], requires_grad=False)
-        self.output_tokens = OutputTokens(token_ids, head.out_features)
-
-    def forward(self, hidden: Tensor) -> Tensor:
-        """Logits `[..., vocabulary]` for `[..., hidden]`."""
-        return self.output_tokens(F.linear(hidden, self.weight, self.bias))
-
-
 def reduce_head(model: PreTrainedModel, settings: Any) -> None:
-    """Reduces the head to `output_token_ids` of the configuration, if it has them. Raises ModelRefusedError."""
+    """Reduces the head to `output_token_ids` of the configuration, if it has them. Raises ModelRefusedError.
+
+    The new head is a linear layer like any other, with fewer rows. Whoever calls it gets rows of full width, by a hook;
+    whoever takes its weights finds in `output_tokens_of` what spreads the products.
+    """
     listed = getattr(settings, "output_token_ids", None)
     if listed is None:
         return
     head: Any = model.get_output_embeddings()
     if not isinstance(head, nn.Linear):
         raise ModelRefusedError(f"{settings.model_type} has no head of which output_token_ids could choose rows")
-    model.set_output_embeddings(ReducedHead(head, checked_ids(listed, head.out_features)))
+    token_ids = checked_ids(listed, head.out_features)
+    reduced = nn.Linear(head.in_features, len(token_ids), bias=head.bias is not None, device="meta")
+    reduced.weight = nn.Parameter(head.weight.detach()[token_ids], requires_grad=False)
+    if head.bias is not None:
+        reduced.bias = nn.Parameter(head.bias.detach()[token_ids], requires_grad=False)
+    output_tokens = OutputTokens(token_ids, head.out_features)
+    reduced.add_module(NAME, output_tokens)
+    reduced.register_forward_hook(lambda module, inputs, logits: output_tokens(logits))
+    model.set_output_embeddings(reduced)
+    model.config.tie_word_embeddings = False
+
+
+def output_tokens_of(head: Any) -> OutputTokens | None:
+    """The tokens that a head gives; None if it gives all."""
+    return getattr(head, NAME, None)
 
 
 def checked_ids(listed: Any, vocab_size: int) -> Tensor:
@@ -68,6 +72,6 @@ def checked_ids(listed: Any, vocab_size: int) -> Tensor:
 def count_parameters(model: PreTrainedModel) -> int:
     """The parameters; without the embeddings if a reduced head has rows of its own, as a pass only looks them up."""
     count = model.num_parameters()
-    if isinstance(model.get_output_embeddings(), ReducedHead):
+    if output_tokens_of(model.get_output_embeddings()) is not None:
         count -= cast(nn.Embedding, model.get_input_embeddings()).weight.numel()
     return count
