@@ -20,7 +20,6 @@ from torch import Tensor
 from bench.passes import feed
 from bench.prompts import held_out_prompts
 from bench.report import save
-from command.bundled import BUNDLED, resolve_model
 from specpair.caches.holding import Holding
 from specpair.engine_config import EngineConfig
 from specpair.models.aligned_runner import CHUNK_SIZE, AlignedRunner
@@ -28,6 +27,7 @@ from specpair.models.load_runner import choose_runner
 from specpair.models.loading import load as load_model
 from specpair.models.model_cache import make_cache
 from specpair.models.runner import Runner
+from specpair.named_models import BUNDLED, resolve_model
 
 Dtype = Literal["float32", "bfloat16"]
 PROMPT_TOKENS = 64

@@ -27,7 +27,7 @@ from bench.prompts import long_prompt
 from bench.ratios import Estimate, Pairs, ratio
 from bench.report import Section, Table
 from specpair.models.device_defaults import choose_device, choose_dtype
-from specpair.models.loading import read_settings
+from specpair.models.find_checkpoint import find_checkpoint
 
 ROWS: dict[Role, tuple[int, ...]] = {"target": (1, 2, 3, 5, 8, 16), "draft": (1,)}
 CONTEXTS = (128, 1024)
@@ -73,7 +73,7 @@ class PlainModel:
 
     def __init__(self, name: str, options: BenchOptions):
         self.device = choose_device(options.device)
-        settings = read_settings(name)
+        settings = find_checkpoint(name).settings()
         dtype = choose_dtype(options.dtype, settings, self.device)
         self._stored_dtype: torch.dtype = getattr(settings, "dtype", None) or torch.float32
         logging.disable_progress_bar()

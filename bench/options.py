@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Literal
 
 from bench.expansion import SIZES, Expansion, expansion_of
-from command.bundled import BUNDLED, resolve_model
+from specpair.named_models import BUNDLED, resolve_model
 
 Dtype = Literal["auto", "float32", "bfloat16"]
 Role = Literal["draft", "target"]

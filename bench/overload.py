@@ -22,9 +22,9 @@ from bench.options import SEED, BenchOptions
 from bench.processes import descriptor_count, resident_mib
 from bench.prompts import token_prompts
 from bench.report import save
-from command.bundled import BUNDLED, resolve_model
 from command.failures import CommandError
 from command.pair.child import Child
+from specpair.named_models import BUNDLED, resolve_model
 from specpair.v1 import coordinator_service_pb2 as pb
 
 PROMPT_TOKENS = 64

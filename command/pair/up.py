@@ -9,7 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from command.bundled import BUNDLED, model_to_load, resolve_model
+from command.draft_files import model_to_load
 from command.failures import INTERRUPTED, WRONG_USE, CommandError, friendly
 from command.flags.option import Options, configured, options, parameters
 from command.flags.shared import ChatOption, NoColorOption
@@ -35,7 +35,8 @@ from command.serve import COORDINATOR_PORT, DRAFT_METRICS_PORT, DRAFT_PORT, HTTP
 from coordinator.config import CoordinatorConfig
 from coordinator.http_config import HttpConfig
 from draft_service.config import DraftConfig
-from specpair.engine_config import EngineConfig
+from specpair.engine_config import MODEL_KINDS, EngineConfig
+from specpair.named_models import partner, resolve_model
 from specpair.security.settings import ServerSecurity, check_exposure
 from specpair.server.config import ServerConfig
 from specpair.v1 import coordinator_service_pb2 as pb
@@ -130,13 +131,17 @@ def up(
         typer.Option(
             "--draft",
             envvar="SPECPAIR_DRAFT_MODEL",
-            help="Draft: a folder, Hugging Face id or bundled. Default: bundled if the drafter needs a model.",
+            help=f"Draft: {MODEL_KINDS}. Default, if one is needed: that of the target's name, else bundled.",
         ),
     ] = None,
     target: Annotated[
-        str,
-        typer.Option("--target", envvar="SPECPAIR_TARGET_MODEL", help="Target: a folder, Hugging Face id or bundled."),
-    ] = BUNDLED,
+        str | None,
+        typer.Option(
+            "--target",
+            envvar="SPECPAIR_TARGET_MODEL",
+            help=f"Target: {MODEL_KINDS}. Default: that of the draft's name, else bundled.",
+        ),
+    ] = None,
     *,
     quiet: Annotated[bool, typer.Option("--quiet", help="Do not print the services' logs.")] = False,
     prompt: Annotated[
@@ -168,7 +173,9 @@ def up(
     elif chat or speedup:
         raise CommandError("--chat and --speedup require --prompt", WRONG_USE)
     values |= chosen_ports(values, is_once=once is not None)
-    plans = plan_services(values, model_to_load(draft, values["drafter"]), resolve_model(target, "target"))
+    target = target or partner(draft)
+    loaded = model_to_load(draft, values["drafter"], usual=partner(target))
+    plans = plan_services(values, loaded, resolve_model(target, "target"))
     url = f"http://{reachable_address(values['host'], port)}" if (port := values["http_port"]) else None
     console = Console(stderr=True, highlight=False, no_color=no_color or None)
     grace_seconds = values["grace_seconds"]

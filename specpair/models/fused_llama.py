@@ -23,6 +23,7 @@ from specpair.caches.attention import Variant
 from specpair.caches.plan import CachePlan
 from specpair.models.batch import PassOutput
 from specpair.models.model_facts import ModelFacts
+from specpair.models.output_tokens import output_tokens_of
 from specpair.models.packed_linear import PackedLinear, pack
 
 
@@ -58,6 +59,7 @@ class FusedLlama:
         self._layers = [self._pack_layer(layer, facts.variants[i]) for i, layer in enumerate(inner.layers)]
         head: Any = model.lm_head
         self._head = pack(head.weight.detach().float(), None if head.bias is None else head.bias.detach().float())
+        self._output_tokens = output_tokens_of(head)
         self._norm = scaled_norm(inner.norm, self._head.scale)
 
     def forward(
@@ -82,6 +84,8 @@ class FusedLlama:
         if len(rows) != len(residual):
             residual = residual[rows]
         logits = self._head(self._normalise(residual, self._norm))
+        if self._output_tokens is not None:
+            logits = self._output_tokens(logits)
         return PassOutput(logits, torch.stack([features[layer] for layer in feature_layers]) if features else None)
 
     def _attend(self, index: int, layer: Layer, residual: Tensor, rotation: Tensor, plan: CachePlan) -> Tensor:

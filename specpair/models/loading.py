@@ -1,27 +1,29 @@
 """Loads models that can be served correctly, and refuses all others with a reason.
 
-Safetensors only, no remote code. Models with state that cannot be rolled back (recurrent), or that our attention would
-mask wrongly, are detected twice: from the configuration, and by comparing a forward pass through our caches with the
-model's own (`specpair.models.self_check`).
+Safetensors and GGUF only, no remote code. Models with state that cannot be rolled back (recurrent), or that our
+attention would mask wrongly, are detected twice: from the configuration, and by comparing a forward pass through our
+caches with the model's own (`specpair.models.self_check`).
 """
 
 import logging
 import sys
-from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import torch
-from transformers import AutoConfig, AutoTokenizer, PreTrainedModel
+from transformers import PreTrainedModel
 from transformers.utils import logging as transformers_logging
 
 from specpair.engine_config import EngineConfig
 from specpair.errors import ModelRefusedError
 from specpair.model_info import TokenizerFiles
-from specpair.models.attention import register
+from specpair.models.attention import NAME, register
+from specpair.models.checkpoint import Checkpoint
 from specpair.models.device_defaults import choose_device, choose_dtype
+from specpair.models.find_checkpoint import find_checkpoint
 from specpair.models.fusible import is_fusible
 from specpair.models.layer_recorder import LayerRecorder
 from specpair.models.model_facts import ModelFacts
+from specpair.models.output_tokens import count_parameters, reduce_head
 from specpair.models.own_rows import isolate_rows
 from specpair.models.packed_model import decoder_layers
 from specpair.models.quantized_checkpoint import QuantizedCheckpoint
@@ -32,7 +34,6 @@ from specpair.models.refusals import (
     refuse_unmasked_windows,
 )
 from specpair.models.skeleton import make_skeleton, product_widths
-from specpair.models.weights import read_weights
 
 log = logging.getLogger(__name__)
 
@@ -51,7 +52,8 @@ def load(config: EngineConfig) -> LoadedModel:
     register()
     if not sys.stderr.isatty():  # a progress bar would garble a log
         transformers_logging.disable_progress_bar()
-    settings = read_settings(config.model)
+    checkpoint = find_checkpoint(config.model, is_exact=config.dtype == "float32")
+    settings = checkpoint.settings()
     refuse_by_configuration(settings)
     device = choose_device(config.device)
     dtype = choose_dtype(config.dtype, settings, device)
@@ -59,7 +61,11 @@ def load(config: EngineConfig) -> LoadedModel:
         quantized.refuse_unserved(device)
         dtype = quantized.choose_dtype(config.dtype, settings.dtype or torch.float32, dtype)
         quantized.prepare()
-    model = read_weights(config.model, settings, dtype, device, quantized)
+    try:
+        model = checkpoint.model(settings, dtype, device, NAME)
+    except KeyError as error:
+        raise ModelRefusedError(f"{settings.model_type} does not use transformers' attention interface") from error
+    reduce_head(model, settings)
     cast(torch.nn.Module, model).to(device).eval()
     recorder = record_layers(model)
     skeleton = model if quantized is None else make_skeleton(settings)
@@ -70,7 +76,7 @@ def load(config: EngineConfig) -> LoadedModel:
     facts = ModelFacts(
         name=config.model,
         architecture=type(model).__name__,
-        parameter_count=skeleton.num_parameters(),
+        parameter_count=count_parameters(skeleton),
         quantization=quantized.name if quantized else "none",
         dtype=model.dtype,
         device=model.device,
@@ -80,19 +86,10 @@ def load(config: EngineConfig) -> LoadedModel:
         vocab_size=settings.get_text_config().vocab_size,
         max_model_len=max_model_len,
         eos_token_ids=end_tokens(model),
-        tokenizer=read_tokenizer(config.model),
+        tokenizer=read_tokenizer(checkpoint),
     )
     # A format that was turned into ordinary weights rounds nothing.
     return LoadedModel(model, facts, quantized is not None and quantized.is_coarse and not is_fusible(model))
-
-
-def read_settings(name: str) -> Any:
-    try:
-        return AutoConfig.from_pretrained(name, trust_remote_code=False)
-    except (OSError, ValueError, KeyError) as error:
-        where = "is neither a model folder nor a reachable Hugging Face id"
-        hint = where if not Path(name).exists() else "has no readable configuration"
-        raise ModelRefusedError(f"{name} {hint}: {first_line(error)}") from error
 
 
 def record_layers(model: PreTrainedModel) -> LayerRecorder:
@@ -137,11 +134,11 @@ def end_tokens(model: PreTrainedModel) -> list[int]:
     return [ids] if isinstance(ids, int) else sorted(ids or [])
 
 
-def read_tokenizer(name: str) -> TokenizerFiles | None:
+def read_tokenizer(checkpoint: Checkpoint) -> TokenizerFiles | None:
     """The tokenizer as files; None if the model has no tokenizer of the `tokenizers` library."""
     try:
-        tokenizer = AutoTokenizer.from_pretrained(name, trust_remote_code=False)
-    except (OSError, ValueError, KeyError, ImportError, TypeError, AttributeError):
+        tokenizer = checkpoint.tokenizer()
+    except (OSError, ValueError, LookupError, ImportError, TypeError, AttributeError):
         return None
     backend = getattr(tokenizer, "backend_tokenizer", None)
     if backend is None:

@@ -33,6 +33,7 @@ class ModelFacts:
 
     @property
     def display_name(self) -> str:
-        """The Hugging Face id, or the folder's name without its path, which must not be shown to clients."""
+        """The Hugging Face id, or the name of the folder or file without its path, which must not be shown to
+        clients."""
         path = Path(self.name)
-        return path.resolve().name if path.is_dir() else self.name
+        return path.resolve().name if path.exists() else self.name

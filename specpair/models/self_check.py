@@ -29,8 +29,7 @@ def check(loaded: LoadedModel, runner: Runner) -> None:
     ids = random_tokens(loaded, runner)
     expected = torch.stack([plain_logits(loaded, row) for row in ids])
     actual = chunked_logits(runner, ids)
-    scale = expected.abs().max().clamp(min=1.0)
-    difference = ((actual - expected).abs().max() / scale).item()
+    difference = largest_difference(actual, expected)
     if not difference <= tolerance_of(loaded):
         raise ModelRefusedError(
             f"{loaded.model.config.model_type}: logits through the cache differ from the model's own"
@@ -41,6 +40,16 @@ def check(loaded: LoadedModel, runner: Runner) -> None:
 def tolerance_of(loaded: LoadedModel) -> float:
     """The largest difference that is rounding, relative to the largest logit."""
     return COARSE_TOLERANCE if loaded.is_coarse else TOLERANCE.get(loaded.facts.dtype, 0.15)
+
+
+def largest_difference(actual: Tensor, expected: Tensor) -> float:
+    """The largest difference relative to the largest expected logit; NaN unless the same logits are -inf, which are
+    those of tokens that the model never gives."""
+    absent = expected.isneginf()
+    if not torch.equal(actual.isneginf(), absent):
+        return float("nan")
+    scale = expected.masked_fill(absent, 0.0).abs().max().clamp(min=1.0)
+    return ((actual - expected).masked_fill(absent, 0.0).abs().max() / scale).item()
 
 
 def check_deterministic(loaded: LoadedModel, runner: Runner) -> None:

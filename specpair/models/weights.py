@@ -6,15 +6,14 @@ import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from specpair.errors import ModelRefusedError
-from specpair.models.attention import NAME
 from specpair.models.quantized_checkpoint import QuantizedCheckpoint, is_installed
 from specpair.models.refusals import first_line, refuse_incomplete
 
 
-def read_weights(
-    name: str, settings: Any, dtype: torch.dtype, device: torch.device, quantized: QuantizedCheckpoint | None
-) -> PreTrainedModel:
-    """The model with all its weights. Raises ModelRefusedError if it cannot be loaded, or lacks some of them."""
+def read_weights(name: str, settings: Any, dtype: torch.dtype, device: torch.device, attention: str) -> PreTrainedModel:
+    """The model with all its weights. Raises ModelRefusedError if it cannot be loaded, or lacks some of them, and
+    KeyError if it does not use transformers' attention interface."""
+    quantized = QuantizedCheckpoint.of(settings)
     # Without a device bitsandbytes takes the first GPU.
     placed = {"device_map": {"": device}} if quantized and is_installed("accelerate") else {}
     try:
@@ -24,12 +23,10 @@ def read_weights(
             dtype=dtype,
             use_safetensors=True,
             trust_remote_code=False,
-            attn_implementation=NAME,
+            attn_implementation=attention,
             output_loading_info=True,
             **placed,
         )
-    except KeyError as error:
-        raise ModelRefusedError(f"{settings.model_type} does not use transformers' attention interface") from error
     except (OSError, ValueError, ImportError, RuntimeError) as error:
         raise ModelRefusedError(f"{name} cannot be loaded: {first_line(error)}") from error
     model, report = loaded

@@ -24,7 +24,7 @@ LAYERS = (
         "specpair.version",
         "specpair.running_slope",
     ),
-    ("specpair.options", "specpair.tracing", "specpair.security"),
+    ("specpair.options", "specpair.tracing", "specpair.security", "specpair.named_models"),
     ("specpair.model_info", "specpair.theory", "specpair.exactness", "specpair.speculation", "specpair.caches"),
     ("specpair.wire", "specpair.rpc", "specpair.sequences"),
     ("specpair.client", "specpair.server", "specpair.engine_config"),

@@ -6,6 +6,8 @@ rule of docs/exactness.md inside the running service, and the same test must see
 """
 
 import asyncio
+import json
+import shutil
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, replace
@@ -85,6 +87,18 @@ async def served(folders: tuple[Path, Path]) -> AsyncIterator[Served]:
         await pair.check_clean()
 
 
+@pytest.fixture(scope="module")
+async def reduced(folders: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Served]:
+    """The pair with a draft that never gives token 2."""
+    target, draft = folders
+    folder = Path(shutil.copytree(draft, tmp_path_factory.mktemp("reduced") / "draft"))
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "output_token_ids": [0, 1, 3]}))
+    async with running_pair(engine_config(target), engine_config(folder)) as pair:
+        yield Served(pair, load_plain(target))
+        await pair.check_clean()
+
+
 async def draw(
     pair: RunningPair, options: SamplingOptions, samples: int = SAMPLES, **fields: Any
 ) -> Counter[tuple[int, ...]]:
@@ -157,6 +171,17 @@ async def test_joint_distribution(served: Served, rule: str, encoding: str) -> N
     counts = await draw(served.pair, PLAIN, rule=RULES[rule], encoding=ENCODINGS[encoding])
     for length in (2, 3, 4):
         assert p_value(counts, served.model, PLAIN, length) > 1e-3, f"{length} tokens"
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize(
+    ("rule", "encoding"), [("token", "sparse"), ("block", "sparse"), ("coupled", "sparse"), ("token", "dense")]
+)
+async def test_joint_distribution_with_a_reduced_draft(reduced: Served, rule: str, encoding: str) -> None:
+    """The token that the draft never gives comes as often as the target writes it."""
+    counts = await draw(reduced.pair, PLAIN, ENOUGH_FOR_CONTROLS, rule=RULES[rule], encoding=ENCODINGS[encoding])
+    for length in (1, 2, 3):
+        assert p_value(counts, reduced.model, PLAIN, length) > 1e-3, f"{length} tokens"
 
 
 @pytest.mark.timeout(600)

@@ -10,7 +10,7 @@ import pytest
 
 from bench.case import Case, Peer
 from bench.transformers_model import TransformersModel
-from command.bundled import BUNDLED, resolve_model
+from specpair.named_models import BUNDLED, resolve_model
 from tests.tiny_models import generate_greedily, load_plain, make_model, make_variation
 
 ROOT = Path(__file__).parents[3]

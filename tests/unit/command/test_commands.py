@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from command.bundled import resolve_model
-from command.failures import CommandError
 from command.main import app
 from coordinator.config import number_or_auto
 from specpair.flags import listed
@@ -99,17 +97,6 @@ def test_an_absent_coordinator_is_one_line_and_status_1(arguments: list[str]) ->
     status, stdout, stderr = run(*arguments, "--address", NOWHERE)
     assert status == 1 and stdout == ""
     assert stderr == f"specpair: the coordinator at {NOWHERE} cannot be reached; `specpair up` starts one\n"
-
-
-def test_the_bundled_pair_is_found_or_its_absence_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    assert resolve_model("some/model", "draft") == "some/model"
-    monkeypatch.setattr("specpair.__file__", str(tmp_path / "specpair" / "__init__.py"))
-    with pytest.raises(CommandError, match="not part of this installation"):
-        resolve_model("bundled", "draft")
-    folder = tmp_path / "models" / "bundled" / "draft"
-    folder.mkdir(parents=True)
-    (folder / "config.json").write_text("{}")
-    assert resolve_model("bundled", "draft") == str(folder)
 
 
 def test_up_reports_a_service_that_dies_with_the_end_of_its_log(tmp_path: Path) -> None:

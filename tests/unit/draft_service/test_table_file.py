@@ -9,7 +9,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from tokenizers import Tokenizer, models
 
-from command.bundled import model_to_load, table_to_load
+from command.draft_files import model_to_load, table_to_load
 from command.failures import CommandError
 from draft_service.config import TABLE_NAME
 from draft_service.table_file import FORMAT, read_tables, write_tables

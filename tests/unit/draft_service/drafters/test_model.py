@@ -16,6 +16,7 @@ from specpair.options import Encoding, Rule, SamplingOptions, SequenceOptions
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.sequences.sequence import Sequence
 from specpair.speculation.draft_rows import DraftRows
+from specpair.speculation.sampling import SamplingRows, probabilities
 from specpair.wire.distributions import decode, encode_counts, encode_dense
 from target_service import verifier
 from target_service.verify_work import VerifyCall, VerifyWork
@@ -155,3 +156,24 @@ def test_the_target_alone_draws_the_bonus_of_a_block_of_nothing(kind: str) -> No
     assert work.path == [] and work.sequence.tokens == [*PROMPT, work.next_token]
     if KINDS[kind].sampling.is_greedy:
         assert work.next_token == int(np.argmax(logits.numpy()))
+
+
+LISTED = [1, 8, 21, 22, 49]
+OTHERS = [token for token in range(VOCABULARY) if token not in LISTED]
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "hiding" not in kind])
+def test_a_reduced_vocabulary_is_drawn_from_and_sent_as_a_whole_distribution(kind: str) -> None:
+    """Tokens that the draft never gives have a logit of -inf; the others share all of the mass, in every form."""
+    options = KINDS[kind]
+    work, logits = propose(options, 3), random_logits(3, 3)
+    listed = probabilities(logits[:, LISTED], SamplingRows([options.sampling], [3])).numpy()
+    logits[:, OTHERS] = -torch.inf
+    for step in range(3):
+        drafter.advance([work], logits[step : step + 1].clone())
+    assert work.done and set(work.tokens) <= set(LISTED)
+    if options.rule is not Rule.COUPLED:
+        rows = np.zeros((3, VOCABULARY))
+        np.add.at(rows, (np.arange(3)[:, None], sent(work).token_ids), sent(work).probabilities)
+        assert np.abs(rows.sum(-1) - 1.0).max() < 1e-12
+        assert np.abs(rows[:, LISTED] - listed).max() < 2.0**-8

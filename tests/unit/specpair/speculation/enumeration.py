@@ -78,13 +78,15 @@ def enumerate_round(
     *,
     spoil: Wrong = lambda thresholds: thresholds,
     lengths: Tensor | None = None,
+    sent: Model | None = None,
 ) -> Outcome:
-    """Of K = len(draft) drafted tokens, of which only the first `lengths` [V^K] of each block are sent."""
+    """Of K = len(draft) drafted tokens, of which only the first `lengths` [V^K] of each block are sent. `sent` are the
+    distributions that come with them, for negative controls; by default those from which they were drawn."""
     vocab_size, longest = draft[0].shape[1], len(draft)
     tokens = all_blocks(vocab_size, longest)
     lengths = torch.full((len(tokens),), longest) if lengths is None else lengths
     row_indices = torch.from_numpy(packed_rows(lengths.tolist(), longest))
-    block = Block(tokens, lengths, _draft_rows(draft, tokens, lengths), row_indices, rule)
+    block = Block(tokens, lengths, _draft_rows(sent or draft, tokens, lengths), row_indices, rule)
     rows = _packed_rows(target, tokens, lengths)
     thresholds = spoil(acceptance_thresholds(rows, block))
     emitted = [torch.zeros(vocab_size ** (n + 1), dtype=torch.float64) for n in range(longest + 1)]

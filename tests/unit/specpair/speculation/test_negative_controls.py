@@ -65,6 +65,19 @@ def test_dropping_a_drawn_token_is_biased(rule):
     assert bias(rule, lengths=_lengths_until_improbable(draft, 0.3)) > 0.01
 
 
+@rules
+def test_a_reduced_vocabulary_whose_distribution_is_not_renormalised_is_biased(rule):
+    """Tokens drawn from those that the draft gives, but sent with a distribution in which these have less than all of
+    the mass: what they have among all tokens, or the whole distribution of the draft."""
+    target, whole = pair()
+    left = [level * torch.tensor([1.0, 1.0, 0.0], dtype=torch.float64) for level in whole]
+    drawn = [level / level.sum(-1, keepdim=True) for level in left]
+    wanted = joint_distribution(target)
+    assert total_variation(enumerate_round(target, drawn, rule).joint, wanted) < EXACT
+    for sent in (left, whole):
+        assert total_variation(enumerate_round(target, drawn, rule, sent=sent).joint, wanted) > 0.01
+
+
 def _lengths_until_improbable(draft: Model, least: float) -> Tensor:
     vocab_size, longest = draft[0].shape[1], len(draft)
     tokens = all_blocks(vocab_size, longest)

@@ -1,35 +1,21 @@
-"""Where the bundled pair is, and what is loaded from it by default."""
+"""What a draft service loads: the named model and table, else the bundled ones where its drafter needs them."""
 
 from pathlib import Path
-from typing import Literal
 
-import specpair
 from command.failures import CommandError
 from draft_service.config import TABLE_NAME
+from specpair.named_models import BUNDLED, resolve_model
 from specpair.options import Drafter
 
-BUNDLED = "bundled"
 WITH_MODEL = (Drafter.MODEL, Drafter.NGRAM_MODEL)
 WITH_TABLE = (Drafter.UNIGRAM, Drafter.BIGRAM)
 
-Role = Literal["draft", "target"]
 
-
-def resolve_model(model: str, role: Role) -> str:
-    """The folder of the bundled model for `bundled`; any other name unchanged."""
-    if model != BUNDLED:
-        return model
-    folder = Path(specpair.__file__).resolve().parents[1] / "models" / BUNDLED / role
-    if not (folder / "config.json").is_file():
-        raise CommandError("the bundled pair is not part of this installation; name a folder or a Hugging Face id")
-    return str(folder)
-
-
-def model_to_load(model: str | None, drafter: Drafter) -> str | None:
-    """The named model; without a name, the bundled one if the drafter needs a model."""
+def model_to_load(model: str | None, drafter: Drafter, usual: str = BUNDLED) -> str | None:
+    """The named model; without a name, the `usual` one if the drafter needs a model."""
     if model is not None:
         return resolve_model(model, "draft")
-    return resolve_model(BUNDLED, "draft") if drafter in WITH_MODEL else None
+    return resolve_model(usual, "draft") if drafter in WITH_MODEL else None
 
 
 def table_to_load(table: str | None, model: str | None, drafter: Drafter) -> str | None:

