@@ -136,8 +136,8 @@ class Simulation:
     def __init__(self, machine: Machine, seed: int = 0):
         self.machine = machine
         self.now = 0.0
-        self.pace = 1.0
-        """Factor of all times."""
+        self.pace: Callable[[float], float] = lambda now: 1.0
+        """Factor of all times, by the time."""
         self.token_count = 0
         self.round_count = 0
         self.on_finish: Callable[[Output], None] = lambda output: None
@@ -191,7 +191,7 @@ class Simulation:
         factor = max(self._random.gauss(1.0, machine.noise), 0.3)
         if self._random.random() < machine.stall_chance:
             factor *= machine.stall_factor
-        return time * factor * self.pace
+        return time * factor * self.pace(self.now)
 
     def _half_a_call(self) -> float:
         return self._noisy(self.machine.call_time / 2)
@@ -240,12 +240,14 @@ class Simulation:
             return
         batch, openings, self._openings = list(self._drafting), self._openings, []
         rows = sum(output.text.prompt for output in openings)
-        for output in batch:
-            if not output.draft_compute_start:
-                rows += self._catch_up(output)
-                output.draft_compute_start = self.now
+        begins = [output for output in batch if not output.draft_compute_start]
+        for output in begins:
+            rows += self._catch_up(output)
+            output.draft_compute_start = self.now
         sequences = len(batch) + len(openings)
         time = self.machine.step_time + self.machine.step_row_time * (sequences - 1) + self.machine.feed_row_time * rows
+        if begins:
+            time += self.machine.start_time
         self._draft.work(self._noisy(time), lambda: self._end_step(batch, openings))
 
     def _catch_up(self, output: Output) -> int:
