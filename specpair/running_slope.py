@@ -15,8 +15,8 @@ class RunningSlope:
         self.memory = memory
         """Number of samples to average over; may be changed at any time."""
         self.mean_memory = mean_memory or memory
-        """Number of samples for the means alone. If it is small, a sample is compared with those just before it, so that
-        a drift of y does not pass for an effect of x."""
+        """Number of samples for the means alone. If it is small, a sample is compared with those just before it, so
+        that a drift of y does not pass for an effect of x."""
         self._x = 0.0
         self._y = 0.0
 
