@@ -37,7 +37,7 @@ PIECES: Mapping[str, Sequence[tuple[object, str, Any]]] = {
     "the output's own acceptance: the group's": [(acceptance, "GROUP_WEIGHT", NEVER)],
     "the group's acceptance: a constant": [(acceptance.GroupAcceptance, "add", lambda *_: None)],
     "acceptance by position: one rate": [(acceptance.OutputAcceptance, "rates", lambda self: (self._rate(0),) * 3)],
-    "the draft's confidence": [(output_length, "CONFIDENCE_SHARE", 0.0)],
+    "the draft's confidence": [(output_length, "CONFIDENCE_POWER", NEVER)],
     "the margin to begin": [(output_length, "ON_MARGIN", 1.0)],
     "probes": [(probe_budget.ProbeBudget, "affords", lambda *_: False)],
     "a share that shrinks while probes fail": [(probe_budget, "SHARE_FACTOR", 1.0)],

@@ -17,6 +17,8 @@ from coordinator.adaptive import Decision, RoundOutcome
 LONGEST = 16
 USUAL_BACKLOG = 32
 """Tokens that a draft can read with a proposal without notable extra time."""
+CONFIDENCE_POWER = 2.0
+"""The draft's probability of a token is this power of its acceptance chance, as measured on the bundled pair."""
 
 
 class SimulatedRound(NamedTuple):
@@ -218,7 +220,7 @@ class Simulation:
             if output.text.has_confidence:
                 chance = self._random.betavariate(chance + 0.01, 1.01 - chance)
             output.chances.append(chance)
-            confidence *= chance
+            confidence *= chance**CONFIDENCE_POWER
             if confidence < min_confidence:
                 break
         output.wanted = len(output.chances)
