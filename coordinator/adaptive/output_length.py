@@ -22,9 +22,9 @@ ROWS_MARGIN = 16
 """A pass with more tokens than twice the outputs' rows and this margin also fed a prompt; the factor leaves room for
 rows of outputs that have just ended."""
 CONFIDENCE_POWER = 2.0
-"""A greedy draft stops once the probability of its tokens together is below this power of the acceptance chance at which
-a token pays: their acceptance chance is about the square root of their probability (bundled pair: 0.33 at 0.1, 0.14 at
-0.01). For sampled tokens the two are hardly related."""
+"""A greedy draft stops once the probability of its tokens together is below this power of the acceptance chance at
+which a token pays: their acceptance chance is about the square root of their probability (bundled pair: 0.33 at 0.1,
+0.14 at 0.01). For sampled tokens the two are hardly related."""
 
 
 class Decision(NamedTuple):
