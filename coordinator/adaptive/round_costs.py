@@ -10,11 +10,12 @@ REST_MEMORY = 10
 """Rounds of each output over which the rest of a round is averaged; few, to follow the machine's speed."""
 DRAFT_MEMORY = 64
 """Proposals over which the draft's time is averaged."""
-ROW_MEMORY = 256
-"""Rounds of each output from which the cost of a row is learned: it changes little, and samples are noisy."""
+ROW_MEMORY = 100
+"""Rounds of each output from which the cost of a row is learned: many, because samples are noisy, but a phase in which
+other work slows the machine has to pass."""
 ROW_PRIOR = 0.02
 """Time of one more row, as a share of a pass, until it is measured."""
-ROW_WEIGHT = 12.0
+ROW_WEIGHT = 20.0
 """The weight of ROW_PRIOR, as a sum of squared deviations."""
 STEP_WEIGHT = 4.0
 """The weight of the mean time for a token, as the prior of what one more token takes."""
@@ -29,7 +30,8 @@ MOST_LATE = 4.0
 SHARE_MEMORY = 8
 """Rounds of each output over which the share of those with proposals is followed."""
 MINORITY = 0.25
-"""Up to this share of rounds with proposals, they are compared with the plain rounds around them (`_ratio`)."""
+"""Up to this share of rounds with proposals, they are compared with the plain rounds around them (`_ratio`); not with
+a single output, whose draft and target never work at the same time."""
 RATIO_MEMORY = 48
 RATIO_PRIOR = 8
 """Weight of the initial ratio of 1, in samples."""
@@ -92,7 +94,7 @@ class RoundCosts:
         rest = outcome.elapsed - outcome.draft_elapsed - self._row() * outcome.drafted_count
         rest = max(rest, LEAST_REST * outcome.elapsed)
         if outcome.asked:
-            if self.plain_count and self._share.value <= MINORITY:
+            if load > 1 and self.plain_count and self._share.value <= MINORITY:
                 self._ratio.add(min(rest / self._rest.value, MOST_RATIO))
             rest /= self._ratio.value
         add_usual(self._rest, rest)

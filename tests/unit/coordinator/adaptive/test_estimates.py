@@ -111,11 +111,14 @@ def test_a_machine_that_was_slow_makes_rows_no_dearer() -> None:
     assert costs.times().row == pytest.approx(2.0, rel=0.25)
 
 
-def test_a_draft_that_slows_the_target_down_is_seen_among_plain_rounds() -> None:
+@pytest.mark.parametrize(("load", "base"), [(1, 102.0), (2, 132.0)])
+def test_a_draft_that_slows_the_target_down_is_seen_among_plain_rounds(load: int, base: float) -> None:
+    """With one output the two never work at once: what looks like it is a machine that was slow for a moment."""
     costs = RoundCosts()
     for i in range(1500):
-        costs.add(proposing_round(1, 130.0, 7.0, 0.0) if i % 10 == 9 else plain_round(100.0), load=1, most_rows=20)
-    assert costs.times().base == pytest.approx(132.0, rel=0.03)
+        is_proposing = i % 10 == 9
+        costs.add(proposing_round(1, 130.0, 7.0, 0.0) if is_proposing else plain_round(100.0), load=load, most_rows=20)
+    assert costs.times().base == pytest.approx(base, rel=0.05)
 
 
 @pytest.mark.parametrize("at", [1, 3, 20])
