@@ -17,8 +17,8 @@ ROW_PRIOR = 0.02
 """Time of one more row, as a share of a pass, until it is measured."""
 ROW_WEIGHT = 20.0
 """The weight of ROW_PRIOR, as a sum of squared deviations."""
-STEP_WEIGHT = 4.0
-"""The weight of the mean time for a token, as the prior of what one more token takes."""
+STEP_WEIGHT = 0.06
+"""The weight of the mean time for a token, as the prior of what one more token takes: a mean squared deviation."""
 NEIGHBOURS = 2
 """Rounds of each output with which a pass or a draft is compared to learn what a row or a step takes: few, because the
 machine's speed changes, and blocks are shorter where it has just been slow."""
@@ -87,6 +87,7 @@ class RoundCosts:
             return
         self._rest.memory = REST_MEMORY * load
         self._rows.memory = self._pass.memory = ROW_MEMORY * load
+        self._steps.memory = DRAFT_MEMORY * load
         self._rows.mean_memory = self._steps.mean_memory = NEIGHBOURS * load
         self._add_pass(outcome.batch_token_count, outcome.verify_compute)
         self._share.memory = SHARE_MEMORY * load
@@ -128,7 +129,7 @@ class RoundCosts:
 
     def _step_time(self) -> float:
         """What one more token takes: less than the mean, since the first also pays for the start of the call."""
-        return self._steps.slope(self._step.value, STEP_WEIGHT)
+        return self._steps.slope(self._step.value, STEP_WEIGHT * self._steps.memory)
 
     def _row(self) -> float:
         return self._rows.slope(ROW_PRIOR * self._pass.value, ROW_WEIGHT)
