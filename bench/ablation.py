@@ -1,7 +1,8 @@
 """What each piece of adaptive K gains, by simulation: the controller without the piece, against the whole.
 
-108 simulated pairs: all combinations of acceptance, the draft's cost, a row's cost and the load. The length of outputs,
-the network, contention and unrest are random for each pair. All variants get the same pairs, texts and seeds.
+120 simulated pairs: all combinations of acceptance, the draft's cost, a row's cost and the load, with random lengths of
+outputs, network, contention and unrest; and 12 with the costs of a measured pair, one output at a time. All variants
+get the same pairs, texts and seeds.
 """
 
 import argparse
@@ -28,19 +29,22 @@ PIECES: Mapping[str, Sequence[tuple[object, str, Any]]] = {
     "what others lose by rows": [(Contribution, "others_rate", 0.0)],
     "measured rows: a constant": [(round_costs, "ROW_WEIGHT", NEVER)],
     "passes that fed a prompt left out: all count": [(output_length, "ROWS_MARGIN", 10**9)],
+    "the start of a draft call apart: the mean for a token": [(round_costs, "STEP_WEIGHT", NEVER)],
+    "costs by neighbouring rounds: by all": [(round_costs, "NEIGHBOURS", 256)],
     "levels of load": [(Load, "level", 0)],
     "the ratio of the rests": [(round_costs, "MINORITY", -1.0)],
     "the limit on stalls": [(round_costs, "MOST_LATE", NEVER)],
     "the output's own acceptance: the group's": [(acceptance, "GROUP_WEIGHT", NEVER)],
     "the group's acceptance: a constant": [(acceptance.GroupAcceptance, "add", lambda *_: None)],
     "acceptance by position: one rate": [(acceptance.OutputAcceptance, "rates", lambda self: (self._rate(0),) * 3)],
-    "the draft's confidence": [(output_length, "CONFIDENCE_SHARE", 0.0)],
+    "the draft's confidence": [(output_length, "CONFIDENCE_POWER", NEVER)],
     "the margin to begin": [(output_length, "ON_MARGIN", 1.0)],
     "probes": [(probe_budget.ProbeBudget, "affords", lambda *_: False)],
     "a share that shrinks while probes fail": [(probe_budget, "SHARE_FACTOR", 1.0)],
     "the trial without proposals": [(plain_trial.PlainTrial, "add", lambda *_, **__: None)],
     "the trial's growing pauses": [(plain_trial, "FIRST_INTERVAL", 128), (plain_trial, "LAST_INTERVAL", 128)],
     "the trial's trimmed means": [(plain_trial, "TRIM", 0.0)],
+    "the trial's growing holds: 256 rounds": [(plain_trial, "FIRST_HOLD", 256), (plain_trial, "LAST_HOLD", 256)],
     "the trial's settling": [(plain_trial, "SETTLING", 0)],
     "the trial's wait after a clear gain": [(plain_trial, "CLEAR_GAIN", NEVER)],
 }

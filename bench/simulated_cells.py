@@ -3,9 +3,10 @@
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 
-from bench.simulated_machine import Machine, Rates, Text
+from bench.simulated_machine import MEASURED, Machine, Rates, Text
 from bench.simulated_pair import Output, Policy, Simulation
 
 PASS_TIME = 10_000.0
@@ -30,8 +31,8 @@ class Cell:
     has_confidence: bool
     comes_and_goes: bool
     """Whether the number of outputs changes between 1 and the load."""
-    drifts: bool
-    """Whether the speed of the machine changes."""
+    steady: float | None
+    """Passes for which the machine keeps its speed; None if it never changes."""
     machine: Machine
 
     def text(self, seed: int, index: int) -> Text:
@@ -59,13 +60,32 @@ class Cell:
 
 
 def cells() -> Iterator[Cell]:
-    draw = random.Random(2)
+    """Drawn pairs, and the measured one with outputs of several kinds."""
+    yield from drawn_cells()
+    for has_confidence, length, steady in product((False, True), (48, 96), (None, 40.0, 400.0)):
+        yield Cell(
+            acceptance=0.6,
+            load=1,
+            length=length,
+            spread=0.1,
+            rises=True,
+            changes=False,
+            has_confidence=has_confidence,
+            comes_and_goes=False,
+            steady=steady,
+            machine=MEASURED,
+        )
+
+
+def drawn_cells() -> Iterator[Cell]:
+    draw, further = random.Random(2), random.Random(3)
     for rate, step, row, load in product((0.2, 0.5, 0.7, 0.9), (0.02, 0.1, 0.3), (0.0, 0.05, 0.15), (1, 4, 16)):
         is_wild = draw.random() < 0.25
         machine = Machine(
             pass_time=PASS_TIME,
             row_time=row * PASS_TIME,
             step_time=step * PASS_TIME,
+            start_time=further.choice((0.0, 0.5, 2.0)) * step * PASS_TIME,
             step_row_time=0.03 * step * PASS_TIME,
             feed_row_time=0.03 * step * PASS_TIME,
             call_time=draw.choice((0.03, 0.03, 0.4)) * PASS_TIME,
@@ -83,7 +103,7 @@ def cells() -> Iterator[Cell]:
             changes=draw.random() < 0.25,
             has_confidence=draw.random() < 0.5,
             comes_and_goes=load > 1 and draw.random() < 0.35,
-            drifts=draw.random() < 0.3,
+            steady=further.choice((40.0, 400.0)) if draw.random() < 0.3 else None,
             machine=machine,
         )
 
@@ -92,12 +112,13 @@ def rate_of(cell: Cell, make_policy: MakePolicy, seed: int, tokens: int) -> floa
     """Tokens per second, after a warm-up of a quarter as many tokens."""
     simulation = Simulation(cell.machine, seed=seed)
     started = ended = 0
+    if cell.steady is not None:
+        phase = cell.steady * cell.machine.pass_time
+        simulation.pace = lambda now: speed_of(seed, int(now / phase))
 
     def fill(_: Output | None = None) -> None:
         nonlocal started, ended
         ended += _ is not None
-        if cell.drifts:
-            simulation.pace = random.Random(f"{seed} {ended // (2 * cell.load)}").choice((0.7, 1.0, 1.4))
         wanted = random.Random(f"{seed} {simulation.now // (60 * PASS_TIME)}").randint(1, cell.load)
         while started - ended < (wanted if cell.comes_and_goes else cell.load):
             started += 1
@@ -107,3 +128,9 @@ def rate_of(cell: Cell, make_policy: MakePolicy, seed: int, tokens: int) -> floa
     fill()
     simulation.run(tokens=tokens // 4)
     return tokens / simulation.run(tokens=tokens) * 1e6
+
+
+@cache
+def speed_of(seed: int, phase: int) -> float:
+    """The factor of all times in a phase of a machine whose speed changes."""
+    return random.Random(f"{seed} {phase}").choice((0.7, 1.0, 1.0, 1.5))

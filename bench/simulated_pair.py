@@ -17,6 +17,8 @@ from coordinator.adaptive import Decision, RoundOutcome
 LONGEST = 16
 USUAL_BACKLOG = 32
 """Tokens that a draft can read with a proposal without notable extra time."""
+CONFIDENCE_POWER = 2.0
+"""The draft's probability of a token is this power of its acceptance chance, as measured on the bundled pair."""
 
 
 class SimulatedRound(NamedTuple):
@@ -136,8 +138,8 @@ class Simulation:
     def __init__(self, machine: Machine, seed: int = 0):
         self.machine = machine
         self.now = 0.0
-        self.pace = 1.0
-        """Factor of all times."""
+        self.pace: Callable[[float], float] = lambda now: 1.0
+        """Factor of all times, by the time."""
         self.token_count = 0
         self.round_count = 0
         self.on_finish: Callable[[Output], None] = lambda output: None
@@ -191,7 +193,7 @@ class Simulation:
         factor = max(self._random.gauss(1.0, machine.noise), 0.3)
         if self._random.random() < machine.stall_chance:
             factor *= machine.stall_factor
-        return time * factor * self.pace
+        return time * factor * self.pace(self.now)
 
     def _half_a_call(self) -> float:
         return self._noisy(self.machine.call_time / 2)
@@ -218,7 +220,7 @@ class Simulation:
             if output.text.has_confidence:
                 chance = self._random.betavariate(chance + 0.01, 1.01 - chance)
             output.chances.append(chance)
-            confidence *= chance
+            confidence *= chance**CONFIDENCE_POWER
             if confidence < min_confidence:
                 break
         output.wanted = len(output.chances)
@@ -240,12 +242,14 @@ class Simulation:
             return
         batch, openings, self._openings = list(self._drafting), self._openings, []
         rows = sum(output.text.prompt for output in openings)
-        for output in batch:
-            if not output.draft_compute_start:
-                rows += self._catch_up(output)
-                output.draft_compute_start = self.now
+        begins = [output for output in batch if not output.draft_compute_start]
+        for output in begins:
+            rows += self._catch_up(output)
+            output.draft_compute_start = self.now
         sequences = len(batch) + len(openings)
         time = self.machine.step_time + self.machine.step_row_time * (sequences - 1) + self.machine.feed_row_time * rows
+        if begins:
+            time += self.machine.start_time
         self._draft.work(self._noisy(time), lambda: self._end_step(batch, openings))
 
     def _catch_up(self, output: Output) -> int:

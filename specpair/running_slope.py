@@ -4,9 +4,9 @@
 class RunningSlope:
     """Least squares with exponential decay, through the means."""
 
-    __slots__ = ("_x", "_y", "count", "covariance", "memory", "variance")
+    __slots__ = ("_x", "_y", "count", "covariance", "mean_memory", "memory", "variance")
 
-    def __init__(self, memory: int):
+    def __init__(self, memory: int, mean_memory: int | None = None):
         self.count = 0
         self.covariance = 0.0
         """Decayed sum of the products of the deviations of x and y."""
@@ -14,12 +14,15 @@ class RunningSlope:
         """Decayed sum of squared deviations of x."""
         self.memory = memory
         """Number of samples to average over; may be changed at any time."""
+        self.mean_memory = mean_memory or memory
+        """Number of samples for the means alone. If it is small, a sample is compared with those just before it, so
+        that a drift of y does not pass for an effect of x."""
         self._x = 0.0
         self._y = 0.0
 
     def add(self, x: float, y: float) -> None:
         self.count += 1
-        weight = 1.0 / min(self.count, self.memory)
+        weight = 1.0 / min(self.count, self.mean_memory)
         off_x, off_y = x - self._x, y - self._y
         self._x += weight * off_x
         self._y += weight * off_y

@@ -10,8 +10,9 @@ ROUNDS = 8
 """Rounds of each output in a trial."""
 SETTLING = 2
 """The first of them, left out: passes may still hold proposals of other outputs."""
-HOLD = 256
-"""Rounds of each output for which proposals stay off after they lost a trial."""
+FIRST_HOLD, LAST_HOLD = 32, 2048
+"""Rounds of each output for which proposals stay off after they lost a trial; doubled with each trial lost in a row,
+because a single one may only show that the machine's speed has changed."""
 MARGIN = 0.98
 CLEAR_GAIN = 1.25
 """Gain above which the next trial can wait longest."""
@@ -33,6 +34,7 @@ class PlainTrial:
         self._interval = FIRST_INTERVAL
         self._since = 0
         self._left = 0
+        self._hold = FIRST_HOLD
         self._held = 0
         self._plain: list[float] = []
         """Times of the rounds of a trial."""
@@ -70,9 +72,11 @@ class PlainTrial:
     def _judge(self, load: int) -> None:
         gain = fmean(self._tokens) / trimmed_mean(self._elapsed) * trimmed_mean(self._plain)
         if gain < MARGIN:
-            self._held = HOLD * load
+            self._held = self._hold * load
+            self._hold = min(2 * self._hold, LAST_HOLD)
             self._interval = FIRST_INTERVAL
         else:
+            self._hold = FIRST_HOLD
             self._interval = LAST_INTERVAL if gain > CLEAR_GAIN else min(2 * self._interval, LAST_INTERVAL)
         self._tokens.clear()
         self._elapsed.clear()

@@ -1,9 +1,11 @@
 """Adaptive K in simulated pairs: not slower than without proposals, near the best fixed K, and it follows the text."""
 
 from collections.abc import Callable
+from statistics import fmean
 
 import pytest
 
+from bench.simulated_machine import MEASURED as MEASURED_MACHINE
 from bench.simulated_machine import Machine, Rates, Text
 from bench.simulated_pair import FixedLength, Output, Policy, Simulation
 from coordinator.adaptive import LengthController
@@ -41,10 +43,10 @@ def same(rate: float) -> Callable[[int], Rates]:
 
 
 def rate_of(
-    machine: Machine, text: Text, load: int, make_policy: Callable[[Simulation], Callable[[], Policy]]
+    machine: Machine, text: Text, load: int, make_policy: Callable[[Simulation], Callable[[], Policy]], seed: int = 1
 ) -> float:
     """Tokens per second of a pair that always has so many outputs."""
-    simulation = Simulation(machine, seed=1)
+    simulation = Simulation(machine, seed=seed)
     policies = make_policy(simulation)
     keep_busy(simulation, lambda: Output(text, policies()), load)
     simulation.run(tokens=WARM_UP)
@@ -75,6 +77,16 @@ def test_near_the_best_fixed_length(acceptance: float) -> None:
     best = max(rate_of(machine, text, 1, fixed(length)) for length in FIXED)
     assert best > 1.2 * rate_of(machine, text, 1, fixed(0))
     assert rate_of(machine, text, 1, adaptive) >= 0.93 * best
+
+
+@pytest.mark.parametrize("has_confidence", [False, True])
+def test_near_the_best_fixed_length_at_measured_costs(has_confidence: bool) -> None:
+    text = Text(length=96, prompt=16, rates=lambda token_count: (0.54, 0.72, 0.76), has_confidence=has_confidence)
+
+    def rate(make_policy: Callable[[Simulation], Callable[[], Policy]]) -> float:
+        return fmean(rate_of(MEASURED_MACHINE, text, 1, make_policy, seed) for seed in range(8))
+
+    assert rate(adaptive) >= 0.97 * max(rate(fixed(length)) for length in FIXED)
 
 
 def test_follows_a_text_that_changes() -> None:

@@ -1,0 +1,42 @@
+"""Trials without proposals: how long proposals stay off after a lost one."""
+
+from coordinator.adaptive.plain_trial import FIRST_HOLD, FIRST_INTERVAL, ROUNDS, PlainTrial
+
+
+def propose(trial: PlainTrial, elapsed: float = 1.0) -> None:
+    """Rounds with proposals, of two tokens each, until a trial begins."""
+    while not trial.is_on:
+        trial.add(2.0, elapsed, 1, was_asked=True)
+
+
+def off(trial: PlainTrial, elapsed: float) -> int:
+    """Plain rounds until proposals are on again."""
+    count = 0
+    while trial.is_on:
+        trial.add(1.0, elapsed, 1, was_asked=False)
+        count += 1
+    return count
+
+
+def test_each_trial_lost_in_a_row_holds_twice_as_long() -> None:
+    trial, counts = PlainTrial(), list[int]()
+    for _ in range(3):
+        propose(trial)
+        counts.append(off(trial, 0.3) - ROUNDS)
+    assert counts == [FIRST_HOLD, 2 * FIRST_HOLD, 4 * FIRST_HOLD]
+
+
+def test_a_trial_that_was_won_ends_the_growth() -> None:
+    trial = PlainTrial()
+    for elapsed, expected in ((0.3, FIRST_HOLD), (1.0, 0), (0.3, FIRST_HOLD)):
+        propose(trial)
+        assert off(trial, elapsed) == ROUNDS + expected
+
+
+def test_a_clear_gain_makes_the_next_trial_wait() -> None:
+    trial = PlainTrial()
+    propose(trial)
+    assert off(trial, 1.0) == ROUNDS
+    for _ in range(8 * FIRST_INTERVAL):
+        trial.add(2.0, 1.0, 1, was_asked=True)
+    assert not trial.is_on
