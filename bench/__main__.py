@@ -60,7 +60,7 @@ async def measure(wanted: Sequence[str], options: BenchOptions, progress: Progre
                 progress.say(f"[bold]{name}[/]")
                 report.add(await section_in_arena(name)(arena))
 
-        await in_arena(options, progress, work, with_transformers="comparison" in shared)
+        await in_arena(options, progress, work, with_peers="comparison" in shared)
     if "drafters" in wanted:
         progress.say("[bold]n-gram drafter alone[/]")
         report.add(await in_arena(without_draft_model(options), progress, measure_repetitive))
