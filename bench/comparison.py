@@ -33,10 +33,15 @@ SPEED_COLUMNS = {
     "to_generate|x generate": "{}",
     "to_assisted|x best assisted": "{}",
     "to_plain|x K=0": "{}",
-    "to_fixed|x best K": "{}",
     "predicted|predicted": "{:.2f}",
     "share_of_prediction|measured / predicted": "{}",
     "same_text|same text": "{:.0%}",
+}
+BEST_COLUMNS = {
+    "case": "{}",
+    "tokens_per_second|tokens/s": "{:.1f}",
+    "to_fixed|x best K": "{}",
+    "to_assisted|x best assisted": "{}",
 }
 ROUND_COLUMNS = {
     "case": "{}",
@@ -110,9 +115,12 @@ def process_facts(arena: Arena) -> dict[str, Any]:
 
 def notes_of(facts: Mapping[str, Any]) -> list[str]:
     """What the figures do not show."""
-    if facts.get("transformers_process", {}).get("device", "cpu") == "cpu":
-        return []
-    return ["on a GPU the passes of transformers are not timed separately: its whole rounds are under other"]
+    is_untimed = facts.get("transformers_process", {}).get("device", "cpu") != "cpu"
+    notes = {
+        "on a GPU the passes of transformers are not timed separately: its whole rounds are under other": is_untimed,
+        "llama.cpp does not tell the times of its passes: its whole rounds are under other": "llama_server" in facts,
+    }
+    return [note for note, holds in notes.items() if holds]
 
 
 def blocks(options: BenchOptions) -> list[list[Case]]:
@@ -129,9 +137,10 @@ def tables_of(options: BenchOptions, block: list[Case], rows: Sequence[Row]) -> 
     own = [row for row in rows if (row.temperature, row.batch_size) == (temperature, batch_size)]
     title = f"T = {temperature:g}, batch {batch_size}, {options.label}"
     flat = [{**vars(row), **{llama_column(weights): value for weights, value in row.to_llama.items()}} for row in own]
-    to_llama = {f"{llama_column(weights)}|x best llama {weights}": "{}" for weights in own[0].to_llama}
+    to_llama = {f"{llama_column(weights)}|x best llama.cpp {weights}": "{}" for weights in own[0].to_llama}
     return [
-        Table(title=f"{title}: speed", columns={**SPEED_COLUMNS, **to_llama}, rows=flat),
+        Table(title=f"{title}: speed", columns=SPEED_COLUMNS, rows=own),
+        Table(title=f"{title}: against the best of each kind", columns={**BEST_COLUMNS, **to_llama}, rows=flat),
         Table(title=f"{title}: parts of a round", columns=ROUND_COLUMNS, rows=own),
     ]
 

@@ -33,6 +33,8 @@ class Row:
     batch_size: int
     num_speculative_tokens: int | None
     """None if the peer decides."""
+    weights: Weights | None
+    """llama.cpp: what it computes with."""
     tokens_per_second: float
     """Median over prompts and repetitions."""
     to_generate: Estimate | None
@@ -93,8 +95,8 @@ def bases_of(block: Sequence[Case], measurements: Sequence[Measurement]) -> Base
 
     plain = block[0].plain()
     own = fastest(lambda case: case.peer is Peer.SPECPAIR and case.num_speculative_tokens is not None)
-    kinds = {case.weights for case in block if case.weights is not None}
-    llama = {weights: fastest(lambda case, weights=weights: case.weights is weights) for weights in sorted(kinds)}
+    kinds = dict.fromkeys(case.weights for case in block if case.weights is not None)
+    llama = {weights: fastest(lambda case, weights=weights: case.weights is weights) for weights in kinds}
     return Bases(
         generate=fastest(lambda case: case.peer is Peer.GENERATE),
         assisted=fastest(lambda case: case.peer is Peer.ASSISTED),
@@ -125,6 +127,7 @@ def row_of(case: Case, bases: Bases, measurements: Sequence[Measurement]) -> Row
         temperature=case.temperature,
         batch_size=case.batch_size,
         num_speculative_tokens=k,
+        weights=case.weights,
         tokens_per_second=median_speed(case, measurements),
         to_generate=multiple_of(bases.generate),
         to_assisted=multiple_of(bases.assisted),

@@ -7,6 +7,7 @@ from pathlib import Path
 from bench.case import Weights
 from bench.llama_server import llama_server_program
 
+MAGIC = b"GGUF"
 WRITTEN = (Weights.BF16, Weights.Q8_0)
 
 
@@ -49,9 +50,14 @@ def add_llama_options(parser: argparse.ArgumentParser) -> None:
 def gguf_path(text: str) -> str:
     """Raises ArgumentTypeError if it is no GGUF file."""
     path = Path(text)
-    if not path.is_file() or path.open("rb").read(4) != b"GGUF":
+    if not path.is_file() or first_bytes(path, len(MAGIC)) != MAGIC:
         raise argparse.ArgumentTypeError(f"{text} is not a GGUF file")
     return str(path.absolute())
+
+
+def first_bytes(path: Path, count: int) -> bytes:
+    with path.open("rb") as opened:
+        return opened.read(count)
 
 
 def read_llama_options(arguments: argparse.Namespace, target: str) -> LlamaOptions | None:

@@ -62,16 +62,13 @@ def said(partings: Sequence[Parting], rows: Sequence[Row]) -> list[str]:
     """A sentence for each kind of weights of llama.cpp whose greedy texts were compared."""
     compared = [row for row in rows if row.peer == Peer.LLAMA and row.num_speculative_tokens == 0]
     return [
-        f"{row.case}: {row.same_text:.0%} of its greedy texts are those of specpair at K = 0; the others part "
-        + (
-            ", ".join(map(place, (one for one in partings if row.case.startswith(f"{row.peer} {one.weights} "))))
-            or "nowhere"
-        )
+        f"{row.case}: {row.same_text:.0%} of its greedy texts are those of specpair at K = 0"
+        + "".join(f"; one parts {place(parting)}" for parting in partings if parting.weights is row.weights)
         for row in compared
         if row.same_text is not None and row.batch_size == 1
     ]
 
 
 def place(parting: Parting) -> str:
-    gap = "at no near-tie" if parting.gap is None else f"at a gap of {parting.gap:.3f}"
+    gap = "at no near-tie" if parting.gap is None else f"at a gap of {parting.gap:.3f} nats"
     return f"after {parting.at} tokens {gap}"

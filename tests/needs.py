@@ -50,6 +50,7 @@ def has_cuda() -> bool:
 TOOLS: dict[str, Callable[[], bool]] = {
     **{name: lambda name=name: shutil.which(name) is not None for name in ("node", "npm", "openssl")},
     **{name: lambda name=name: shutil.which(name) is not None for name in ("prometheus", "promtool")},
+    "llama-server": lambda: shutil.which("llama-server") is not None,
     "chromium": has_chromium,
     "docker": has_engine,
     "docker compose": has_compose,
