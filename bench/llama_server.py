@@ -123,13 +123,19 @@ async def running(program: str, plans: Sequence[ServerPlan]) -> AsyncIterator[li
     try:
         for plan in plans:
             servers.append(await LlamaServer.launch(program, plan))
-            await unless_dead([servers[-1]], servers[-1].wait_until_ready())
-            if plan.draft is not None and not await servers[-1].speculates():
-                raise CommandError("llama-server refused the draft: its vocabulary must be the target's")
+        await unless_dead(list(servers), load(servers, plans))
         yield servers
     finally:
         with killing_on_signals(list(servers)):
             await asyncio.gather(*(server.stop(GRACE_SECONDS) for server in servers))
+
+
+async def load(servers: Sequence[LlamaServer], plans: Sequence[ServerPlan]) -> None:
+    """Until all have their models. Raises CommandError if one does not take its draft."""
+    await asyncio.gather(*(server.wait_until_ready() for server in servers))
+    for server, plan in zip(servers, plans, strict=True):
+        if plan.draft is not None and not await server.speculates():
+            raise CommandError("llama-server refused the draft: its vocabulary must be the target's")
 
 
 def llama_server_program(text: str) -> str:
