@@ -20,7 +20,7 @@ from bench.arena import Arena, in_arena
 from bench.options import BenchOptions, add_options, read_options
 from bench.progress import Progress
 from bench.report import Report, Section
-from command.failures import CommandError
+from command.failures import INTERRUPTED, CommandError
 
 IN_ARENA = ("comparison", "drafters", "streams", "growth")
 """Sections that share one start of the services."""
@@ -43,6 +43,8 @@ def main() -> None:
         asyncio.run(measure(wanted, options, Progress(), report))
     except CommandError as error:
         raise SystemExit(f"error: {error}") from error
+    except KeyboardInterrupt as error:  # by now everything that was started is stopped
+        raise SystemExit(INTERRUPTED) from error
     finally:
         report.finish()
 

@@ -32,9 +32,8 @@ def add_llama_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--llama-weights",
-        type=Weights,
         nargs="+",
-        choices=WRITTEN,
+        choices=[weights.value for weights in WRITTEN],
         metavar="W",
         default=WRITTEN,
         help="how its weights are stored: bf16, Q8_0 (default: both)",
@@ -65,4 +64,4 @@ def read_llama_options(arguments: argparse.Namespace, target: str) -> LlamaOptio
     if arguments.llama_server is None:
         return None
     gguf = arguments.llama_gguf or (target if target.endswith(".gguf") else None)
-    return LlamaOptions(server=arguments.llama_server, weights=tuple(arguments.llama_weights), gguf=gguf)
+    return LlamaOptions(server=arguments.llama_server, weights=tuple(map(Weights, arguments.llama_weights)), gguf=gguf)
