@@ -7,6 +7,7 @@ from pathlib import Path
 from bench.case import Weights
 from bench.llama_server import llama_server_program
 
+GGUF = ".gguf"
 MAGIC = b"GGUF"
 WRITTEN = (Weights.BF16, Weights.Q8_0)
 
@@ -63,5 +64,5 @@ def read_llama_options(arguments: argparse.Namespace, target: str) -> LlamaOptio
     """None if llama.cpp is not measured."""
     if arguments.llama_server is None:
         return None
-    gguf = arguments.llama_gguf or (target if target.endswith(".gguf") else None)
+    gguf = arguments.llama_gguf or (target if target.endswith(GGUF) else None)
     return LlamaOptions(server=arguments.llama_server, weights=tuple(map(Weights, arguments.llama_weights)), gguf=gguf)

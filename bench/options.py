@@ -7,8 +7,10 @@ from pathlib import Path
 from typing import Literal
 
 from bench.expansion import SIZES, Expansion, expansion_of
-from bench.llama_options import LlamaOptions, add_llama_options, read_llama_options
+from bench.llama_options import GGUF, LlamaOptions, add_llama_options, read_llama_options
 from command.bundled import BUNDLED, resolve_model
+from command.failures import CommandError
+from specpair.errors import SpecpairError
 
 Dtype = Literal["auto", "float32", "bfloat16"]
 Role = Literal["draft", "target"]
@@ -50,7 +52,7 @@ class BenchOptions:
     is_chat: bool = False
     """Prompts are questions in the target's chat template, each of its own length."""
     has_transformers: bool = True
-    """`transformers` is compared too. It cannot load the draft of a pair that holds conversations."""
+    """`transformers` is compared too. It does not load a pair that holds conversations."""
     llama: LlamaOptions | None = None
     """llama.cpp as a peer; None if it is not measured."""
     has_static_cache: bool = False
@@ -155,10 +157,11 @@ def read_options(arguments: argparse.Namespace) -> BenchOptions:
     if arguments.expand is not None and arguments.pair != BUNDLED:
         raise SystemExit("error: --expand is for the bundled pair")
     expansion = None if arguments.expand is None else expansion_of(arguments.expand, arguments.dtype)
-    target = str(expansion.folder) if expansion else resolve_model(arguments.target or arguments.pair, "target")
+    target = str(expansion.folder) if expansion else found(arguments.target or arguments.pair, "target")
+    converses = arguments.pair != BUNDLED or target.endswith(GGUF)
     return BenchOptions(
         target=target,
-        draft=resolve_model(arguments.draft or arguments.pair, "draft"),
+        draft=found(arguments.draft or arguments.pair, "draft"),
         label=arguments.label or label_of(arguments, expansion),
         note=expansion and expansion.note,
         dtype=arguments.dtype,
@@ -175,12 +178,20 @@ def read_options(arguments: argparse.Namespace) -> BenchOptions:
         is_saved=not (is_quick or arguments.no_save),
         quantization=arguments.quantization,
         draft_quantization=arguments.draft_quantization,
-        is_chat=arguments.pair != BUNDLED,
-        has_transformers=arguments.pair == BUNDLED and not arguments.without_transformers,
+        is_chat=converses,
+        has_transformers=not converses and not arguments.without_transformers,
         llama=read_llama_options(arguments, target),
         has_static_cache=arguments.static_cache,
         is_json=arguments.json,
     )
+
+
+def found(model: str, role: Role) -> str:
+    """Where the model is; ends the program if a model with a name is not installed."""
+    try:
+        return resolve_model(model, role)
+    except (CommandError, SpecpairError) as error:
+        raise SystemExit(f"error: {error}") from error
 
 
 def label_of(arguments: argparse.Namespace, expansion: Expansion | None) -> str:
