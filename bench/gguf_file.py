@@ -75,13 +75,12 @@ def add_vocabulary(writer: gguf.GGUFWriter, size: int) -> None:
 
 
 def tensors(folder: Path, config: Any) -> Iterator[tuple[str, np.ndarray]]:
-    """llama.cpp's names and the values in float32. Tied output weights are left out, as llama.cpp expects."""
+    """llama.cpp's names and the values in float32. Without output weights llama.cpp takes the embeddings, as
+    `transformers` does for the same checkpoint."""
     names = gguf.get_tensor_name_map(gguf.MODEL_ARCH.LLAMA, config.num_hidden_layers)
     for file in sorted(folder.glob("model*.safetensors")):
         with safe_open(file, framework="pt") as opened:
             for name in opened.keys():  # noqa: SIM118 - it is no mapping
-                if name == "lm_head.weight" and config.tie_word_embeddings:
-                    continue
                 if (its_name := names.get_name(name, try_suffixes=(".weight", ".bias"))) is None:
                     raise CommandError(f"{folder} has {name}, which a Llama model of llama.cpp does not have")
                 yield its_name, in_its_order(name, opened.get_tensor(name).float().numpy(), config)
