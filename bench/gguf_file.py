@@ -29,7 +29,9 @@ STORED = {
 
 
 def write_gguf(folder: Path, path: Path, weights: Weights) -> None:
-    """Writes the checkpoint in `folder` to `path`. Raises CommandError for a model that is no plain Llama."""
+    """Writes the checkpoint in `folder` to `path`. Raises CommandError if there is none, or no plain Llama."""
+    if not (folder / "config.json").is_file():
+        raise CommandError(f"{folder} is not a folder with a model, which llama.cpp is given as a file")
     config: Any = AutoConfig.from_pretrained(folder)
     check_kind(folder, config)
     matrix_type, file_type = STORED[weights]

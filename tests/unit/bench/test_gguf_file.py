@@ -75,6 +75,11 @@ def test_another_kind_of_model_is_refused(tmp_path: Path) -> None:
         write_gguf(folder, tmp_path / "model.gguf", Weights.BF16)
 
 
+def test_a_name_that_is_no_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CommandError, match="not a folder"):
+        write_gguf(Path("organisation/model"), tmp_path / "model.gguf", Weights.BF16)
+
+
 def test_scaled_positions_are_refused(tmp_path: Path) -> None:
     rope = {"rope_type": "linear", "factor": 2.0, "rope_theta": 10000.0}
     folder = make_model(tmp_path / "scaled", rope_parameters=rope)
