@@ -20,7 +20,7 @@ from bench.arena import Arena, in_arena
 from bench.options import BenchOptions, add_options, read_options
 from bench.progress import Progress
 from bench.report import Report, Section
-from command.failures import CommandError
+from command.failures import INTERRUPTED, CommandError
 
 IN_ARENA = ("comparison", "drafters", "streams", "growth")
 """Sections that share one start of the services."""
@@ -43,6 +43,8 @@ def main() -> None:
         asyncio.run(measure(wanted, options, Progress(), report))
     except CommandError as error:
         raise SystemExit(f"error: {error}") from error
+    except KeyboardInterrupt as error:  # by now everything that was started is stopped
+        raise SystemExit(INTERRUPTED) from error
     finally:
         report.finish()
 
@@ -60,7 +62,7 @@ async def measure(wanted: Sequence[str], options: BenchOptions, progress: Progre
                 progress.say(f"[bold]{name}[/]")
                 report.add(await section_in_arena(name)(arena))
 
-        await in_arena(options, progress, work, with_transformers="comparison" in shared)
+        await in_arena(options, progress, work, with_peers="comparison" in shared)
     if "drafters" in wanted:
         progress.say("[bold]n-gram drafter alone[/]")
         report.add(await in_arena(without_draft_model(options), progress, measure_repetitive))

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from bench.options import BenchOptions, add_options, read_options
 from bench.progress import Progress
 from bench.report import Report, Section
-from command.failures import CommandError
+from command.failures import INTERRUPTED, CommandError
 
 Measure = Callable[[BenchOptions, Progress], Awaitable[list[Section]]]
 
@@ -29,4 +29,6 @@ def run_alone(name: str, description: str | None, measure: Measure) -> None:
         asyncio.run(run())
     except CommandError as error:
         raise SystemExit(f"error: {error}") from error
+    except KeyboardInterrupt as error:  # by now everything that was started is stopped
+        raise SystemExit(INTERRUPTED) from error
     report.finish()

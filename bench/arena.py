@@ -1,17 +1,18 @@
-"""What compared cases run on: the services of a pair and a transformers process over the same weights."""
+"""What compared cases run on: the services of a pair, and peers over the same weights."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from bench.case import Peer
 from bench.interleaving import group, measure
+from bench.llama_peer import LlamaPeer, llama_peer
 from bench.local import with_local_pair
 from bench.measurement import Measurement, Output, Turn
 from bench.options import BenchOptions
 from bench.progress import Progress
-from bench.prompts import token_prompts
+from bench.prompts import chat_prompts, token_prompts
 from bench.specpair_peer import generate
 from bench.transformers_peer import TransformersPeer, transformers_peer
 from specpair.v1 import coordinator_service_pb2 as pb
@@ -30,6 +31,8 @@ class Arena:
     stub: CoordinatorServiceStub
     transformers: TransformersPeer | None
     """None if nothing is compared with it."""
+    llama: LlamaPeer | None
+    """None if nothing is compared with it."""
 
     async def run(self, turn: Turn) -> Output:
         """One turn; while one side works, the other waits and takes no processor time."""
@@ -37,10 +40,14 @@ class Arena:
 
     async def generate(self, turn: Turn, prompts: list[list[int]]) -> Output:
         """A turn with the given prompts."""
-        if turn.case.peer is Peer.SPECPAIR:
-            return await generate(self.stub, turn.case, prompts, self.options.max_tokens, turn.seed)
+        case, max_tokens = turn.case, self.options.max_tokens
+        if case.peer is Peer.SPECPAIR:
+            return await generate(self.stub, case, prompts, max_tokens, turn.seed)
+        if case.peer is Peer.LLAMA:
+            assert self.llama is not None, "the servers were not asked for"
+            return await self.llama.generate(case, prompts, max_tokens, turn.seed)
         assert self.transformers is not None, "the process was not asked for"
-        return await self.transformers.generate(turn.case, prompts, self.options.max_tokens, turn.seed)
+        return await self.transformers.generate(case, prompts, max_tokens, turn.seed)
 
     async def measure(self, order: Sequence[Turn]) -> list[Measurement]:
         return await measure(order, self.run, self.progress)
@@ -52,20 +59,34 @@ class Arena:
 async def in_arena(
     options: BenchOptions,
     progress: Progress,
-    work: Callable[[Arena], Awaitable[Result]],
+    work: Callable[[Arena], Coroutine[Any, Any, Result]],
     *,
-    with_transformers: bool = False,
+    with_peers: bool = False,
     prompts: list[list[int]] | None = None,
 ) -> Result:
-    """Starts the services, runs the work, stops the services. Without `prompts` it takes the held-out ones.
+    """Starts the services, and with `with_peers` the peers that the options name; runs the work; stops them all.
 
-    Raises CommandError if a service ends.
+    Without `prompts` it takes the held-out ones. Raises CommandError if a service or a server ends.
     """
-    texts = token_prompts(options.target, options.prompt_tokens) if prompts is None else prompts
+    texts = prompts_of(options) if prompts is None else prompts
     async with AsyncExitStack() as stack:
-        peer = await stack.enter_async_context(transformers_peer(options)) if with_transformers else None
+        transformers = llama = None
+        if with_peers and options.has_transformers:
+            transformers = await stack.enter_async_context(transformers_peer(options))
+        if with_peers and options.llama is not None:
+            llama = await stack.enter_async_context(llama_peer(options, progress, max(map(len, texts))))
 
         async def work_there(stub: CoordinatorServiceStub) -> Result:
-            return await work(Arena(options=options, progress=progress, prompts=texts, stub=stub, transformers=peer))
+            arena = Arena(
+                options=options, progress=progress, prompts=texts, stub=stub, transformers=transformers, llama=llama
+            )
+            return await (work(arena) if llama is None else llama.while_alive(work(arena)))
 
         return await with_local_pair(options, work_there)
+
+
+def prompts_of(options: BenchOptions) -> list[list[int]]:
+    """The held-out prompts as tokens."""
+    if options.is_chat:
+        return chat_prompts(options.target)
+    return token_prompts(options.target, options.prompt_tokens)

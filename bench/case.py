@@ -17,6 +17,22 @@ class Peer(StrEnum):
     """`transformers` assisted generation: draft and target in one process."""
     SPECPAIR = "specpair"
     """The three services."""
+    LLAMA = "llama.cpp"
+    """llama-server: target and, if it speculates, draft in one process."""
+
+
+class Weights(StrEnum):
+    """llama.cpp: how the matrices are stored."""
+
+    BF16 = "bf16"
+    Q8_0 = "Q8_0"
+    """8 bits, with a 16-bit scale for each 32."""
+    FILE = "GGUF"
+    """As they are in a GGUF file that somebody else wrote."""
+
+
+OWN_LENGTH = {Peer.ASSISTED: "default", Peer.SPECPAIR: "adaptive", Peer.LLAMA: "while sure"}
+"""The names of peers that choose the number of tokens themselves."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,15 +49,17 @@ class Case:
     """specpair: the drafter; None is the draft service's default."""
     rule: Rule = Rule.BLOCK
     """specpair: how proposals are judged."""
+    weights: Weights | None = None
+    """llama.cpp: what it computes with."""
 
     @property
     def name(self) -> str:
         """The name in tables."""
         if self.peer in (Peer.GENERATE, Peer.GENERATE_STATIC):
             return self.peer.value
-        own = "adaptive" if self.peer is Peer.SPECPAIR else "default"
-        k = own if self.num_speculative_tokens is None else f"K={self.num_speculative_tokens}"
-        return " ".join(filter(None, [self.peer.value, k, self.drafter and self.drafter.value]))
+        k = OWN_LENGTH[self.peer] if self.num_speculative_tokens is None else f"K={self.num_speculative_tokens}"
+        details = [self.weights and self.weights.value, k, self.drafter and self.drafter.value]
+        return " ".join(filter(None, [self.peer.value, *details]))
 
     @property
     def block(self) -> tuple[float, int]:

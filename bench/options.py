@@ -7,10 +7,14 @@ from pathlib import Path
 from typing import Literal
 
 from bench.expansion import SIZES, Expansion, expansion_of
-from specpair.named_models import BUNDLED, resolve_model
+from bench.llama_options import GGUF, LlamaOptions, add_llama_options, read_llama_options
+from specpair.errors import SpecpairError
+from specpair.named_models import BUNDLED, NAMES, resolve_model
 
 Dtype = Literal["auto", "float32", "bfloat16"]
 Role = Literal["draft", "target"]
+PAIRS = NAMES
+"""Pairs with a name of their own; all but the bundled one hold conversations."""
 SEED = 0
 """Seed of the order of turns; outputs are seeded by prompt and repetition."""
 
@@ -40,6 +44,16 @@ class BenchOptions:
     is_quick: bool = False
     is_saved: bool = True
     """Results are saved under bench/results."""
+    quantization: str | None = None
+    """specpair: `--quantization` of the target service."""
+    draft_quantization: str | None = None
+    """The same of the draft service."""
+    is_chat: bool = False
+    """Prompts are questions in the target's chat template, each of its own length."""
+    has_transformers: bool = True
+    """`transformers` is compared too. It does not load a pair that holds conversations."""
+    llama: LlamaOptions | None = None
+    """llama.cpp as a peer; None if it is not measured."""
     has_static_cache: bool = False
     """`transformers` generate is also measured with its static cache."""
     is_json: bool = False
@@ -51,21 +65,26 @@ class BenchOptions:
 
     def described(self) -> dict[str, object]:
         """The description of the run in a result: the pair by its label, since paths differ between machines."""
-        left_out = ("target", "draft", "service_flags", "draft_flags", "is_json", "is_saved")
+        left_out = ("target", "draft", "llama", "service_flags", "draft_flags", "is_json", "is_saved")
         return {name: value for name, value in asdict(self).items() if name not in left_out}
 
     def model_flags(self, role: Role) -> dict[str, object]:
         """Flags of `specpair serve <role>`."""
         model = self.draft if role == "draft" else self.target
-        flags = {"--model": model, "--dtype": self.dtype, "--device": self.device, **self.service_flags}
+        bits = self.draft_quantization if role == "draft" else self.quantization
+        own = {"--model": model, "--dtype": self.dtype, "--device": self.device}
+        flags = {**own, **({"--quantization": bits} if bits else {}), **self.service_flags}
         return {**flags, **self.draft_flags} if role == "draft" else flags
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """The options of every section."""
     pair = parser.add_argument_group("the pair")
-    pair.add_argument("--target", default=BUNDLED, help="folder or Hugging Face id (default: the bundled target)")
-    pair.add_argument("--draft", default=BUNDLED, help="folder or Hugging Face id (default: the bundled draft)")
+    pair.add_argument(
+        "--pair", choices=PAIRS, default=BUNDLED, help=f"a pair with a name: {', '.join(PAIRS)} (default {BUNDLED})"
+    )
+    pair.add_argument("--target", help="folder or Hugging Face id (default: the target of the pair)")
+    pair.add_argument("--draft", help="folder or Hugging Face id (default: the draft of the pair)")
     pair.add_argument(
         "--expand",
         choices=SIZES,
@@ -78,6 +97,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     pair.add_argument(
         "--device", default="auto", help="device of both models and of the peers: auto, cpu, cuda or cuda:N"
     )
+    pair.add_argument("--quantization", metavar="BITS", help="specpair's target with such weights: int8, int4")
+    pair.add_argument("--draft-quantization", metavar="BITS", help="specpair's draft with such weights")
     pair.add_argument("--threads", type=int, metavar="N", help="OMP_NUM_THREADS of every process (default: not set)")
     work = parser.add_argument_group("the work")
     work.add_argument("--prompts", type=positive, metavar="N", help="number of held-out prompts (default 4)")
@@ -101,6 +122,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="run everything once, in a minute or two: checks that it runs; its figures mean nothing and are not saved",
     )
+    work.add_argument("--without-transformers", action="store_true", help="do not compare with transformers")
+    add_llama_options(parser)
+    parser.add_argument("--label", metavar="TEXT", help="the name of the result (default: made from the pair)")
     parser.add_argument(
         "--json", action="store_true", help="only the JSON line on standard output, tables on standard error"
     )
@@ -129,11 +153,15 @@ def read_options(arguments: argparse.Namespace) -> BenchOptions:
     if arguments.threads is not None:
         os.environ["OMP_NUM_THREADS"] = str(arguments.threads)
     is_quick = arguments.quick
+    if arguments.expand is not None and arguments.pair != BUNDLED:
+        raise SystemExit("error: --expand is for the bundled pair")
     expansion = None if arguments.expand is None else expansion_of(arguments.expand, arguments.dtype)
+    target = str(expansion.folder) if expansion else found(arguments.target or arguments.pair, "target")
+    converses = arguments.pair != BUNDLED or target.endswith(GGUF)
     return BenchOptions(
-        target=str(expansion.folder) if expansion else resolve_model(arguments.target, "target"),
-        draft=resolve_model(arguments.draft, "draft"),
-        label=label_of(arguments, expansion),
+        target=target,
+        draft=found(arguments.draft or arguments.pair, "draft"),
+        label=arguments.label or label_of(arguments, expansion),
         note=expansion and expansion.note,
         dtype=arguments.dtype,
         device=arguments.device,
@@ -147,13 +175,27 @@ def read_options(arguments: argparse.Namespace) -> BenchOptions:
         batch_sizes=tuple(arguments.batches or ((1, 4) if is_quick else (1, 4, 16))),
         is_quick=is_quick,
         is_saved=not (is_quick or arguments.no_save),
+        quantization=arguments.quantization,
+        draft_quantization=arguments.draft_quantization,
+        is_chat=converses,
+        has_transformers=not converses and not arguments.without_transformers,
+        llama=read_llama_options(arguments, target),
         has_static_cache=arguments.static_cache,
         is_json=arguments.json,
     )
 
 
+def found(model: str, role: Role) -> str:
+    """Where the model is; ends the program if a model with a name is not installed."""
+    try:
+        return resolve_model(model, role)
+    except SpecpairError as error:
+        raise SystemExit(f"error: {error}") from error
+
+
 def label_of(arguments: argparse.Namespace, expansion: Expansion | None) -> str:
-    """A name for the pair that is valid in file names, with the device if one was given."""
-    pair = expansion.label if expansion else Path(arguments.target).name.lower()
+    """A name for the pair that is valid in file names, with what else was given about it."""
+    pair = expansion.label if expansion else Path(arguments.target or arguments.pair).name.lower()
     device = arguments.device.replace(":", "")
-    return pair if device in ("auto", "cpu") else f"{pair}-{device}"
+    details = [device not in ("auto", "cpu") and device, arguments.quantization, arguments.llama_server and "llama"]
+    return "-".join([pair, *filter(None, details)])

@@ -2,11 +2,10 @@
 
 import asyncio
 import time
-from dataclasses import dataclass
-from itertools import pairwise
 
 from bench.case import Case
 from bench.measurement import Counts, Output
+from bench.received import Received, output_of
 from specpair.rpc.messages import drafter_to_proto, rule_to_proto
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
@@ -15,35 +14,15 @@ TIMEOUT = 600.0
 """Seconds after which a request fails, and with it the run."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Stream:
-    """One output as received. Times are readings of time.perf_counter."""
-
-    token_ids: list[int]
-    first_count: int
-    """Tokens of the first message."""
-    arrivals: list[float]
-    """Times of the messages that had tokens."""
-    summary: pb.GenerationSummary
-
-
 async def generate(
     stub: CoordinatorServiceStub, case: Case, prompts: list[list[int]], max_tokens: int, seed: int
 ) -> Output:
     """One request for each prompt, all at the same time; the seeds count up from `seed`."""
     started = time.perf_counter()
     requests = [request_for(case, prompt, max_tokens, seed + i) for i, prompt in enumerate(prompts)]
-    streams = await asyncio.gather(*(receive(stub, request) for request in requests))
-    first_at = min(stream.arrivals[0] for stream in streams)
-    return Output(
-        token_ids=[stream.token_ids for stream in streams],
-        first_token_seconds=first_at - started,
-        tokens=sum(len(stream.token_ids) - stream.first_count for stream in streams),
-        seconds=max(stream.arrivals[-1] for stream in streams) - first_at,
-        output_seconds=sum(stream.arrivals[-1] - stream.arrivals[0] for stream in streams),
-        round_seconds=[after - before for stream in streams for before, after in pairwise(stream.arrivals)],
-        counts=Counts.total(counts_of(stream.summary.speculation) for stream in streams),
-    )
+    answers = await asyncio.gather(*(receive(stub, request) for request in requests))
+    counts = Counts.total(counts_of(summary.speculation) for _, summary in answers)
+    return output_of([received for received, _ in answers], started, counts)
 
 
 def request_for(case: Case, prompt: list[int], max_tokens: int, seed: int) -> pb.GenerateTokensRequest:
@@ -62,8 +41,10 @@ def request_for(case: Case, prompt: list[int], max_tokens: int, seed: int) -> pb
     return request
 
 
-async def receive(stub: CoordinatorServiceStub, request: pb.GenerateTokensRequest) -> Stream:
-    """One output, timed as its messages arrive."""
+async def receive(
+    stub: CoordinatorServiceStub, request: pb.GenerateTokensRequest
+) -> tuple[Received, pb.GenerationSummary]:
+    """One output, timed as its messages arrive, and its summary."""
     counts: list[int] = []
     arrivals: list[float] = []
     token_ids: list[int] = []
@@ -75,7 +56,8 @@ async def receive(stub: CoordinatorServiceStub, request: pb.GenerateTokensReques
             token_ids += [token.id for token in response.tokens]
         if response.HasField("summary"):
             summary = response.summary
-    return Stream(token_ids=token_ids, first_count=counts[0], arrivals=arrivals, summary=summary)
+    received = Received(token_ids=token_ids, count=len(token_ids), first_count=counts[0], arrivals=arrivals)
+    return received, summary
 
 
 def counts_of(speculation: pb.SpeculationSummary) -> Counts:

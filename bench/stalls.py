@@ -20,7 +20,7 @@ from bench.options import BenchOptions, add_options, positive, read_options
 from bench.progress import Progress
 from bench.prompts import long_prompt, token_prompts
 from bench.report import Report, Section, Table
-from bench.specpair_peer import Stream, receive, request_for
+from bench.specpair_peer import receive, request_for
 from command.failures import CommandError
 
 STREAMS = 4
@@ -125,7 +125,7 @@ async def take_turn(stub: Any, prompts: list[list[int]], long_ids: list[int], k:
         await asyncio.gather(*(stream.has_begun.wait() for stream in streams))
         await asyncio.sleep(HEAD_START_SECONDS)
         sent = time.perf_counter()
-        done: Stream = await receive(stub, request_for(case, long_ids, 1, 0))
+        done, _ = await receive(stub, request_for(case, long_ids, 1, 0))
         await asyncio.gather(*(stream.next_message() for stream in streams))
     finally:
         await asyncio.gather(*(stream.stop() for stream in streams))

@@ -72,6 +72,7 @@ TOOLS: dict[str, Callable[[], bool]] = {
     **{package: lambda names=names: has_modules(names) for package, names in PACKAGES.items()},
     **{name: lambda name=name: shutil.which(name) is not None for name in ("node", "npm", "openssl")},
     **{name: lambda name=name: shutil.which(name) is not None for name in ("prometheus", "promtool")},
+    "llama-server": lambda: shutil.which("llama-server") is not None,
     "chromium": has_chromium,
     "docker": has_engine,
     "docker compose": has_compose,

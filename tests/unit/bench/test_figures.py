@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 
 from bench.case import Case, Peer
-from bench.comparison import best_assisted, points_of, rows_of
+from bench.comparison_rows import bases_of, points_of, rows_of
 from bench.drafters import verdict
 from bench.figures import Acceptance, Prediction, RoundMeans, equivalent_acceptance, same_text
 from bench.interleaving import group, turns
@@ -100,8 +100,9 @@ def test_rows_compare_within_a_block() -> None:
         *measured(FIVE, 250, 5.0, ROUNDS),
     ]
     block = [GENERATE, ASSISTED, ASSISTED_DEFAULT, PLAIN, FIVE]
-    assert best_assisted(block, measurements) == ASSISTED_DEFAULT
+    assert bases_of(block, measurements).assisted == ASSISTED_DEFAULT
     row = rows_of(block, measurements)[-1]
+    assert row.to_generate is not None
     assert (row.to_plain.value, row.to_generate.value) == pytest.approx((2.0, 1.0))
     assert row.to_assisted is not None
     assert row.to_assisted.value == pytest.approx(50 / 125)
