@@ -2,10 +2,10 @@
 
 import json
 import math
-import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from time import monotonic
 
 import numpy as np
 import torch
@@ -121,11 +121,11 @@ class Trainer:
 
     def run(self, corpus: Corpus, held_out: list[Talk]) -> None:
         """Trains until the plan's time is over; checkpoints and measurements in between do not count."""
-        clock = reported = checked = time.monotonic()
+        clock = reported = checked = monotonic()
         losses: list[float] = []
         for batch in self.batches(corpus):
             losses.append(self.step(batch))
-            now = time.monotonic()
+            now = monotonic()
             self.progress.seconds += now - clock
             self.progress.steps += 1
             self.progress.answer_tokens += len(batch.places)
@@ -135,10 +135,10 @@ class Trainer:
             if over or now - checked > 60 * self.plan.check_minutes:
                 self.keep()
                 self.check(held_out)
-                checked = time.monotonic()
+                checked = monotonic()
             if over:
                 return
-            clock = time.monotonic()
+            clock = monotonic()
 
     def report(self, losses: list[float]) -> list[float]:
         rate = self.progress.answer_tokens / self.progress.seconds
