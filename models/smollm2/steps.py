@@ -80,7 +80,8 @@ def train(layers: list[int], plan: Plan, publish_to: Path) -> None:
     torch.manual_seed(0)
     trainer = Trainer(new_draft(layers), output_token_ids(), RUN, plan)
     trainer.run(Corpus(DATA), held_out_talks())
-    publish(layers, publish_to)
+    if trainer.together.first:
+        publish(layers, publish_to)
 
 
 def publish(layers: list[int], folder: Path) -> None:

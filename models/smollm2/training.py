@@ -16,6 +16,7 @@ from models.smollm2.batches import Batch, Corpus, Talk, columns_of, join
 from models.smollm2.draft import Draft
 from models.smollm2.loss import DistillationLoss, Weights
 from models.smollm2.measure import measure
+from models.smollm2.together import Together
 
 REPORT_SECONDS = 60.0
 WARM_UP = 25
@@ -64,7 +65,8 @@ class Trainer:
             Muon([p for p in parameters if p.ndim == 2], lr=plan.learning_rate, dtype=torch.bfloat16),
             torch.optim.AdamW([p for p in parameters if p.ndim != 2], lr=plan.learning_rate, weight_decay=0.0),
         ]
-        self.progress = Progress()
+        self.progress, self.together = Progress(), Together()
+        self.clock = monotonic()
         self.checkpoint = folder / "checkpoint.pt"
         if self.checkpoint.exists():
             self.resume()
@@ -100,6 +102,9 @@ class Trainer:
         chosen = hidden.flatten(0, 1)[batch.places].float()
         loss: Tensor = DistillationLoss.apply(chosen, self.head, batch.teacher, self.weights())
         loss.backward()
+        now = monotonic()
+        took, tokens = self.together.average(self.draft.trained().values(), now - self.clock, len(batch.places))
+        self.clock = now
         torch.nn.utils.clip_grad_norm_(self.draft.trained().values(), 1.0)
         factor = min(1.0, self.progress.steps / WARM_UP + 0.02, max(0.0, (1 - self.done) / self.plan.falling))
         for optimizer in self.optimizers:
@@ -107,6 +112,9 @@ class Trainer:
                 group["lr"] = self.plan.learning_rate * factor
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
+        self.progress.seconds += took
+        self.progress.steps += 1
+        self.progress.answer_tokens += tokens
         if not math.isfinite(loss.item()):
             raise SystemExit(f"the loss of step {self.progress.steps} is {loss.item()}")
         return loss.item()
@@ -115,30 +123,28 @@ class Trainer:
         """Epoch after epoch, each over all shards that exist by then."""
         while True:
             corpus.refresh()
-            print(f"epoch over {len(corpus.talks)} conversations, {corpus.answer_tokens} answer tokens", flush=True)
-            for talks in corpus.epoch(np.random.default_rng(self.progress.steps), self.plan.rows):
-                yield join(talks, self.columns)
+            if self.together.first:
+                print(f"epoch over {len(corpus.talks)} conversations, {corpus.answer_tokens} answer tokens", flush=True)
+            groups = corpus.epoch(np.random.default_rng(self.progress.steps), self.plan.rows)
+            for index, talks in enumerate(groups):
+                if index % self.together.size == self.together.rank:
+                    yield join(talks, self.columns)
 
     def run(self, corpus: Corpus, held_out: list[Talk]) -> None:
-        """Trains until the plan's time is over; checkpoints and measurements in between do not count."""
-        clock = reported = checked = monotonic()
+        """Trains until the plan's time is over, with checkpoints and measurements in between."""
+        self.clock = reported = checked = monotonic()
         losses: list[float] = []
         for batch in self.batches(corpus):
             losses.append(self.step(batch))
-            now = monotonic()
-            self.progress.seconds += now - clock
-            self.progress.steps += 1
-            self.progress.answer_tokens += len(batch.places)
-            over = self.done >= 1
-            if now - reported > REPORT_SECONDS:
+            over, now = self.done >= 1, monotonic()
+            if self.together.first and now - reported > REPORT_SECONDS:
                 reported, losses = now, self.report(losses)
-            if over or now - checked > 60 * self.plan.check_minutes:
+            if self.together.first and (over or now - checked > 60 * self.plan.check_minutes):
                 self.keep()
                 self.check(held_out)
-                checked = monotonic()
+                checked = self.clock = monotonic()
             if over:
                 return
-            clock = monotonic()
 
     def report(self, losses: list[float]) -> list[float]:
         rate = self.progress.answer_tokens / self.progress.seconds
