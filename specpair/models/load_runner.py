@@ -1,43 +1,53 @@
 """Loads a model, makes its cache and runner, and checks them."""
 
 import logging
+from dataclasses import replace
 
 import torch
 from transformers import PreTrainedModel
 
 from specpair.engine_config import EngineConfig
 from specpair.errors import ModelRefusedError
+from specpair.model_info import NOT_QUANTISED
 from specpair.models.aligned_runner import AlignedRunner
 from specpair.models.device_defaults import choose_threads
+from specpair.models.divergence import measure
 from specpair.models.fused_runner import FusedRunner
 from specpair.models.fusible import is_fusible
 from specpair.models.loading import load
 from specpair.models.model_cache import make_cache
 from specpair.models.model_facts import ModelFacts
 from specpair.models.plain_runner import PlainRunner
+from specpair.models.refusals import refuse_quantization
 from specpair.models.runner import Runner
 from specpair.models.self_check import check, check_deterministic
+from specpair.models.weight_format import FORMATS, restore_stored
 
 log = logging.getLogger(__name__)
 
 
 def load_runner(config: EngineConfig) -> tuple[ModelFacts, Runner]:
     """Loads model, cache and runner, and runs the last checks. Raises ModelRefusedError."""
+    refuse_quantization(config)
     loaded = load(config)
     facts = loaded.facts
     torch.set_num_threads(choose_threads(config.threads, facts.parameter_count, facts.device))
     kind = choose_runner(config, loaded.model)
     runner = kind(loaded, make_cache(config, facts))
+    if config.quantization != NOT_QUANTISED:
+        facts = replace(facts, divergence=measure(loaded, runner))
+        restore_stored(loaded.model, FORMATS[config.quantization])
     check(loaded, runner)
-    if config.deterministic:
+    if facts.is_deterministic:
         check_deterministic(loaded, runner)
     log.info(
-        "loaded %s: %.1f M parameters, %s on %s, %s, %d threads, %d cache blocks of %d tokens",
+        "loaded %s: %.1f M parameters, %s on %s, %s%s, %d threads, %d cache blocks of %d tokens",
         facts.display_name,
         facts.parameter_count / 1e6,
         str(facts.dtype).removeprefix("torch."),
         facts.device,
         kind.description,
+        describe_weights(facts),
         torch.get_num_threads(),
         runner.cache.block_count,
         runner.cache.block_size,
@@ -47,13 +57,29 @@ def load_runner(config: EngineConfig) -> tuple[ModelFacts, Runner]:
 
 def choose_runner(config: EngineConfig, model: PreTrainedModel) -> type[PlainRunner | FusedRunner | AlignedRunner]:
     """The runner for the model. Raises ModelRefusedError if the requested runner does not support it."""
-    if config.deterministic:
+    is_quantised = config.quantization != NOT_QUANTISED
+    if config.deterministic and not is_quantised:
         return AlignedRunner
-    if config.runner == "plain" or (config.runner == "auto" and not is_fusible(model)):
+    is_free = config.runner == "auto" and not is_quantised
+    if config.runner == "plain" or (is_free and not is_fusible(model)):
         return PlainRunner
     if not is_fusible(model):
+        wanted = f"--quantization {config.quantization}" if is_quantised else "--runner fused"
         raise ModelRefusedError(
-            f"--runner fused does not support {type(model).__name__} in {model.dtype} on {model.device.type}; it"
+            f"{wanted} does not support {type(model).__name__} in {model.dtype} on {model.device.type}; it"
             " supports Llama, Mistral, Qwen2 and Qwen3 on a CPU, in float32, or in bfloat16 if the CPU has units for it"
         )
     return FusedRunner
+
+
+def describe_weights(facts: ModelFacts) -> str:
+    """What the log says of quantised weights; empty if they are as in the checkpoint."""
+    if facts.quantization == NOT_QUANTISED:
+        return ""
+    divergence = facts.divergence
+    if divergence is None:
+        return f", {facts.quantization} weights, divergence not measured without a tokenizer"
+    return (
+        f", {facts.quantization} weights that diverge by {divergence.mean_kl:.4f} nats from the checkpoint's and"
+        f" agree with {divergence.greedy_agreement:.1%} of its greedy choices over {divergence.token_count} tokens"
+    )

@@ -15,7 +15,7 @@ from transformers.utils import logging as transformers_logging
 
 from specpair.engine_config import EngineConfig
 from specpair.errors import ModelRefusedError
-from specpair.model_info import TokenizerFiles
+from specpair.model_info import NOT_QUANTISED, TokenizerFiles
 from specpair.models.attention import NAME, register
 from specpair.models.device_defaults import choose_device, choose_dtype
 from specpair.models.layer_recorder import LayerRecorder
@@ -61,6 +61,8 @@ def load(config: EngineConfig) -> LoadedModel:
         architecture=type(model).__name__,
         parameter_count=model.num_parameters(),
         dtype=model.dtype,
+        is_deterministic=config.deterministic or config.quantization != NOT_QUANTISED,
+        quantization=config.quantization,
         device=model.device,
         layers=recorder.shapes,
         variants=recorder.variants,

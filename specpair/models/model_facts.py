@@ -7,7 +7,7 @@ import torch
 
 from specpair.caches.attention import Variant
 from specpair.caches.cache import LayerShape
-from specpair.model_info import TokenizerFiles
+from specpair.model_info import NOT_QUANTISED, Divergence, TokenizerFiles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,6 +18,12 @@ class ModelFacts:
     architecture: str
     parameter_count: int
     dtype: torch.dtype
+    is_deterministic: bool = False
+    """Whether a token's logits have the same bits in every forward pass: always if the weights are quantised."""
+    quantization: str = NOT_QUANTISED
+    """How the runner holds the weights: a key of `specpair.models.weight_format.FORMATS`."""
+    divergence: Divergence | None = None
+    """Between the model as it is served and its checkpoint; None if the weights are not quantised, or not measured."""
     device: torch.device
     layers: dict[int, LayerShape]
     variants: dict[int, Variant]

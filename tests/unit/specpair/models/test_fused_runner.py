@@ -14,7 +14,7 @@ from specpair.models.fused_runner import FusedRunner
 from specpair.models.fusible import computes_bfloat16
 from specpair.models.load_runner import load_runner
 from specpair.models.loading import load
-from specpair.models.packed_linear import offers_half_precision, pack
+from specpair.models.packed_linear import offers_fbgemm, pack
 from specpair.models.plain_runner import PlainRunner
 from specpair.models.self_check import chunked_logits, plain_logits
 from tests.services import engine_config
@@ -67,7 +67,7 @@ def test_logits_are_those_of_transformers(
     assert torch.allclose(chunked_logits(runner, ids()), expected, atol=2e-4)
 
 
-@pytest.mark.skipif(not offers_half_precision(), reason="FBGEMM is for x86")
+@pytest.mark.skipif(not offers_fbgemm(), reason="FBGEMM is for x86")
 @pytest.mark.parametrize("is_gone", [False, True], ids=["functions", "operators"])
 def test_weights_of_16_bits_are_multiplied_in_32(
     is_gone: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -83,7 +83,7 @@ def test_weights_of_16_bits_are_multiplied_in_32(
     assert torch.allclose(chunked_logits(runner, ids()), expected, atol=2e-4)
 
 
-@pytest.mark.skipif(not offers_half_precision(), reason="FBGEMM is for x86")
+@pytest.mark.skipif(not offers_fbgemm(), reason="FBGEMM is for x86")
 @pytest.mark.parametrize("size", [1e-30, 1e-4, 1.0, 3e4, 1e30])
 def test_half_precision_loses_nothing_of_bfloat16(size: float) -> None:
     """Any range of weights: a power of two moves it. The product is as good as float32 can be."""
