@@ -98,11 +98,12 @@ class EngineConfig:
     ] = 0.9
     max_num_speculative_tokens: MaxNumSpeculativeTokens = 16
     runner: Annotated[
-        Literal["auto", "fused", "plain"],
+        Literal["auto", "native", "fused", "plain"],
         Flag(
-            "How forward passes run. fused: few large operators and packed weights, for Llama, Mistral, Qwen2 and "
-            "Qwen3 on a CPU, in float32 or hardware bfloat16. plain: the code of transformers. auto: fused where it "
-            "is supported, else plain.",
+            "How forward passes run. native: one compiled call, for Llama, Mistral, Qwen2 and Qwen3 on a CPU, in "
+            "float32 or hardware bfloat16; compiled at first use, which needs a C compiler. fused: the same models "
+            "without a compiler, by few large operators and packed weights. plain: the code of transformers. auto: "
+            "the first of these that is supported.",
             MODEL,
         ),
     ] = "auto"

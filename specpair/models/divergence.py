@@ -4,6 +4,8 @@ The text is in no training set: half of it is English, half Python. It is short,
 figure tells one format from another, and a broken one from both.
 """
 
+from typing import NamedTuple
+
 import torch
 from tokenizers import Tokenizer
 from torch import Tensor
@@ -20,15 +22,23 @@ CHUNK = 64
 """Tokens of a forward pass."""
 
 
-def measure(loaded: LoadedModel, runner: Runner) -> Divergence | None:
-    """The divergence of the runner from the loaded model; None if the model has no tokenizer.
+class HeldOut(NamedTuple):
+    """What the checkpoint says of the text."""
 
-    Raises ModelRefusedError through the runner only.
-    """
+    token_ids: list[int]
+    logits: Tensor
+    """`[tokens, vocabulary]`."""
+
+
+def held_out_logits(loaded: LoadedModel) -> HeldOut | None:
+    """The logits of the loaded model, whose weights are still those of the checkpoint; None without a tokenizer."""
     token_ids = held_out_tokens(loaded)
-    if not token_ids:
-        return None
-    return divergence_of(plain_logits(loaded, torch.tensor(token_ids)), served_logits(runner, token_ids))
+    return HeldOut(token_ids, plain_logits(loaded, torch.tensor(token_ids))) if token_ids else None
+
+
+def measure(original: HeldOut, runner: Runner) -> Divergence:
+    """How far the runner is from the checkpoint."""
+    return divergence_of(original.logits, served_logits(runner, original.token_ids))
 
 
 def held_out_tokens(loaded: LoadedModel) -> list[int]:

@@ -54,7 +54,7 @@ class FusedLlama:
         self._key_heads: int = config.num_key_value_heads
         self._head_size: int = inner.layers[0].self_attn.head_dim
         self._dtype = model.dtype
-        self._format = FORMATS[facts.quantization]
+        self._format = FORMATS[facts.packing]
         self._embedding: Tensor = inner.embed_tokens.weight.detach()
         self._rotation = rotation_table(inner, facts.max_model_len)
         self._layers = [self._pack_layer(layer, facts.variants[i]) for i, layer in enumerate(inner.layers)]

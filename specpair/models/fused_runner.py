@@ -20,7 +20,7 @@ class FusedRunner:
         self.cache = cache
         self.device = loaded.facts.device
         self._fused = FusedLlama(loaded.model, loaded.facts)
-        self._is_quantised = loaded.facts.quantization != NOT_QUANTISED
+        self._is_quantised = loaded.facts.packing != NOT_QUANTISED
 
     @torch.inference_mode()
     def forward(self, batch: Batch) -> PassOutput:

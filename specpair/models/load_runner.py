@@ -2,6 +2,7 @@
 
 import logging
 from dataclasses import replace
+from typing import TypeAlias
 
 import torch
 from transformers import PreTrainedModel
@@ -11,12 +12,13 @@ from specpair.errors import ModelRefusedError
 from specpair.model_info import NOT_QUANTISED
 from specpair.models.aligned_runner import AlignedRunner
 from specpair.models.device_defaults import choose_threads
-from specpair.models.divergence import measure
+from specpair.models.divergence import held_out_logits, measure
 from specpair.models.fused_runner import FusedRunner
 from specpair.models.fusible import is_fusible
-from specpair.models.loading import load
+from specpair.models.loading import LoadedModel, load
 from specpair.models.model_cache import make_cache
 from specpair.models.model_facts import ModelFacts
+from specpair.models.native_runner import NativeRunner, can_run_natively
 from specpair.models.plain_runner import PlainRunner
 from specpair.models.refusals import refuse_quantization
 from specpair.models.runner import Runner
@@ -25,6 +27,8 @@ from specpair.models.weight_format import FORMATS, restore_stored
 
 log = logging.getLogger(__name__)
 
+Kind: TypeAlias = type[PlainRunner | FusedRunner | NativeRunner | AlignedRunner]
+
 
 def load_runner(config: EngineConfig) -> tuple[ModelFacts, Runner]:
     """Loads model, cache and runner, and runs the last checks. Raises ModelRefusedError."""
@@ -32,21 +36,17 @@ def load_runner(config: EngineConfig) -> tuple[ModelFacts, Runner]:
     loaded = load(config)
     facts = loaded.facts
     torch.set_num_threads(choose_threads(config.threads, facts.parameter_count, facts.device))
-    kind = choose_runner(config, loaded.model)
-    runner = kind(loaded, make_cache(config, facts))
-    if config.quantization != NOT_QUANTISED:
-        facts = replace(facts, divergence=measure(loaded, runner))
-        restore_stored(loaded.model, FORMATS[config.quantization])
-    check(loaded, runner)
-    if facts.is_deterministic:
-        check_deterministic(loaded, runner)
+    texts = held_out_logits(loaded) if facts.packing != NOT_QUANTISED else None
+    runner = checked_runner(config, loaded)
+    if texts is not None:
+        facts = replace(facts, divergence=measure(texts, runner))
     log.info(
         "loaded %s: %.1f M parameters, %s on %s, %s%s, %d threads, %d cache blocks of %d tokens",
         facts.display_name,
         facts.parameter_count / 1e6,
         str(facts.dtype).removeprefix("torch."),
         facts.device,
-        kind.description,
+        runner.description,
         describe_weights(facts),
         torch.get_num_threads(),
         runner.cache.block_count,
@@ -55,31 +55,61 @@ def load_runner(config: EngineConfig) -> tuple[ModelFacts, Runner]:
     return facts, runner
 
 
-def choose_runner(config: EngineConfig, model: PreTrainedModel) -> type[PlainRunner | FusedRunner | AlignedRunner]:
-    """The runner for the model. Raises ModelRefusedError if the requested runner does not support it."""
+def checked_runner(config: EngineConfig, loaded: LoadedModel) -> Runner:
+    """The first of the runners for the model that passes the last checks. Raises ModelRefusedError if none does."""
+    *preferred, last = choose_runners(config, loaded.model)
+    for kind in preferred:
+        try:
+            return checked(kind, config, loaded)
+        except ModelRefusedError as error:
+            log.warning("not %s: %s", kind.description, error)
+    return checked(last, config, loaded)
+
+
+def checked(kind: Kind, config: EngineConfig, loaded: LoadedModel) -> Runner:
+    """A runner that passed the last checks. Raises ModelRefusedError."""
+    facts = loaded.facts
+    runner = kind(loaded, make_cache(config, facts))
+    if facts.packing != NOT_QUANTISED:
+        restore_stored(loaded.model, FORMATS[facts.packing])
+    check(loaded, runner)
+    if facts.is_deterministic:
+        check_deterministic(loaded, runner)
+    return runner
+
+
+def choose_runners(config: EngineConfig, model: PreTrainedModel) -> list[Kind]:
+    """The runners for the model, the fastest first. Raises ModelRefusedError if the requested one does not support
+    it."""
     is_quantised = config.quantization != NOT_QUANTISED
     if config.deterministic and not is_quantised:
-        return AlignedRunner
+        return [AlignedRunner]
     is_free = config.runner == "auto" and not is_quantised
     if config.runner == "plain" or (is_free and not is_fusible(model)):
-        return PlainRunner
+        return [PlainRunner]
     if not is_fusible(model):
-        wanted = f"--quantization {config.quantization}" if is_quantised else "--runner fused"
+        wanted = f"--quantization {config.quantization}" if is_quantised else f"--runner {config.runner}"
         raise ModelRefusedError(
             f"{wanted} does not support {type(model).__name__} in {model.dtype} on {model.device.type}; it"
             " supports Llama, Mistral, Qwen2 and Qwen3 on a CPU, in float32, or in bfloat16 if the CPU has units for it"
         )
-    return FusedRunner
+    if config.runner == "fused":
+        return [FusedRunner]
+    if can_run_natively(config, model):
+        return [NativeRunner, FusedRunner] if config.runner == "auto" else [NativeRunner]
+    if config.runner == "native":
+        raise ModelRefusedError("--runner native needs a C compiler, on Linux, and a contiguous cache")
+    return [FusedRunner]
 
 
 def describe_weights(facts: ModelFacts) -> str:
     """What the log says of quantised weights; empty if they are as in the checkpoint."""
     if facts.quantization == NOT_QUANTISED:
         return ""
-    divergence = facts.divergence
-    if divergence is None:
-        return f", {facts.quantization} weights, divergence not measured without a tokenizer"
+    if facts.divergence is None:
+        return f", {facts.quantization} weights"
     return (
-        f", {facts.quantization} weights that diverge by {divergence.mean_kl:.4f} nats from the checkpoint's and"
-        f" agree with {divergence.greedy_agreement:.1%} of its greedy choices over {divergence.token_count} tokens"
+        f", {facts.quantization} weights that diverge by {facts.divergence.mean_kl:.4f} nats from the checkpoint's and"
+        f" agree with {facts.divergence.greedy_agreement:.1%} of its greedy choices over"
+        f" {facts.divergence.token_count} tokens"
     )

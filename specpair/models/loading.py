@@ -62,6 +62,7 @@ def load(config: EngineConfig) -> LoadedModel:
         parameter_count=model.num_parameters(),
         dtype=model.dtype,
         is_deterministic=config.deterministic or config.quantization != NOT_QUANTISED,
+        packing=config.quantization,
         quantization=config.quantization,
         device=model.device,
         layers=recorder.shapes,

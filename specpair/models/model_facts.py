@@ -20,8 +20,10 @@ class ModelFacts:
     dtype: torch.dtype
     is_deterministic: bool = False
     """Whether a token's logits have the same bits in every forward pass: always if the weights are quantised."""
+    packing: str = NOT_QUANTISED
+    """In how many bits the runner holds the weights: a key of `specpair.models.weight_format.FORMATS`."""
     quantization: str = NOT_QUANTISED
-    """How the runner holds the weights: a key of `specpair.models.weight_format.FORMATS`."""
+    """The packing, or what a quantised checkpoint says of itself."""
     divergence: Divergence | None = None
     """Between the model as it is served and its checkpoint; None if the weights are not quantised, or not measured."""
     device: torch.device

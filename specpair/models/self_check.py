@@ -40,7 +40,7 @@ def check(loaded: LoadedModel, runner: Runner) -> None:
 
 def tolerance_of(loaded: LoadedModel) -> float:
     """The largest difference that is rounding, relative to the largest logit."""
-    return max(TOLERANCE.get(loaded.facts.dtype, 0.15), FORMATS[loaded.facts.quantization].tolerance)
+    return max(TOLERANCE.get(loaded.facts.dtype, 0.15), FORMATS[loaded.facts.packing].tolerance)
 
 
 def check_deterministic(loaded: LoadedModel, runner: Runner) -> None:
@@ -48,8 +48,8 @@ def check_deterministic(loaded: LoadedModel, runner: Runner) -> None:
     ids = random_tokens(loaded, runner)
     alone = torch.stack([fed_in_steps(runner, row) for row in ids.tolist()])
     if not torch.equal(chunked_logits(runner, ids), alone):
-        is_quantised = loaded.facts.quantization != NOT_QUANTISED
-        option = f"--quantization {loaded.facts.quantization}" if is_quantised else "--deterministic"
+        is_quantised = loaded.facts.packing != NOT_QUANTISED
+        option = f"--quantization {loaded.facts.packing}" if is_quantised else "--deterministic"
         raise ModelRefusedError(
             f"{loaded.model.config.model_type}: logits depend on the other tokens of a forward pass even with fixed"
             f" shapes; it cannot be served with {option}"

@@ -60,7 +60,7 @@ def test_logits_are_those_of_transformers(
 ) -> None:
     """In uneven chunks of two sequences, with a rollback; float32 weights take oneDNN's form where they are packed."""
     monkeypatch.setattr(packed_linear, "LEAST_REORDERED", least_reordered)
-    config = engine_config(tiny(tmp_path, kind), cache=cache)
+    config = engine_config(tiny(tmp_path, kind), cache=cache, runner="fused")
     _, runner = load_runner(config)
     assert isinstance(runner, FusedRunner)
     expected = torch.stack([plain_logits(load(config), row) for row in ids()])
@@ -77,7 +77,7 @@ def test_weights_of_16_bits_are_multiplied_in_32(
         monkeypatch.delattr(torch, "fbgemm_linear_fp16_weight_fp32_activation")
     folder = with_biases(make_model(tmp_path / "wide", "qwen2"))
     hf.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).save_pretrained(tmp_path / "narrow")
-    config = engine_config(tmp_path / "narrow")
+    config = engine_config(tmp_path / "narrow", runner="fused")
     _, runner = load_runner(config)
     expected = torch.stack([plain_logits(load(config), row) for row in ids()])
     assert torch.allclose(chunked_logits(runner, ids()), expected, atol=2e-4)
@@ -130,7 +130,7 @@ def test_in_bf16_it_is_closer_to_the_model_than_transformers_in_bf16(kind: str, 
     """The model itself is its float32 form: what is stored as bf16, computed exactly."""
     folder = tiny(tmp_path / "wide", kind)
     hf.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).save_pretrained(tmp_path / "narrow")
-    config = engine_config(tmp_path / "narrow", dtype="bfloat16", cache=cache)
+    config = engine_config(tmp_path / "narrow", dtype="bfloat16", cache=cache, runner="fused")
     _, runner = load_runner(config)
     assert isinstance(runner, FusedRunner)
     exact = load(engine_config(tmp_path / "narrow", dtype="float32"))
