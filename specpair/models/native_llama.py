@@ -22,12 +22,14 @@ from transformers import PreTrainedModel
 from specpair.caches.attention import split_parents, tree_mask
 from specpair.models.batch import Batch, PassOutput
 from specpair.models.model_facts import ModelFacts
+from specpair.models.native_coarse import packed_bytes, packed_nibbles
 from specpair.models.native_structures import Layer, Model, Pass, Product, Segment
+from specpair.models.weight_format import FORMATS, Packing
 
 PANEL = 32
 """Outputs of a panel of packed weights."""
 GATE_WIDTH = PANEL // 2
-FLOAT_WEIGHTS, HALF_WEIGHTS, HALF_WEIGHTS_AND_ROWS = range(3)
+FLOAT_WEIGHTS, HALF_WEIGHTS, HALF_WEIGHTS_AND_ROWS, BYTE_WEIGHTS, NIBBLE_WEIGHTS = range(5)
 SCORE_ROUND = 16
 QUERIES = 4
 """Queries that are attended to together."""
@@ -42,6 +44,7 @@ class NativeLlama:
         self._held: list[Any] = []
         """Keeps alive what the structures point to."""
         self._dtype = model.dtype
+        self._format = FORMATS[facts.packing]
         self._row_bytes = model.dtype.itemsize
         inner: Any = model.model
         config: Any = model.config
@@ -66,7 +69,7 @@ class NativeLlama:
             cosine=self._pointer(cosine),
             sine=self._pointer(sine),
             norm=self._pointer(inner.norm.weight.detach().float()),
-            head=self._product(head.weight, head.bias),
+            head=self._product(head.weight, head.bias, self._format.head),
             layers=ctypes.addressof(layers),
         )
         own = self._model
@@ -147,20 +150,38 @@ class NativeLlama:
     def _norm(self, norm: Any) -> int | None:
         return None if norm is None else self._pointer(norm.weight.detach().float())
 
-    def _product(self, weight: Tensor, bias: Tensor | None = None) -> Product:
+    def _product(self, weight: Tensor, bias: Tensor | None = None, packing: Packing | None = None) -> Product:
         weight = weight.detach()
+        packing = packing or self._format.layers
+        if packing.bits < 16:
+            return self._coarse_product(weight, bias, packing)
         narrow = weight if weight.dtype == torch.bfloat16 else narrowest(weight)
         kind = FLOAT_WEIGHTS if narrow.dtype != torch.bfloat16 else HALF_WEIGHTS
         if self._dtype == torch.bfloat16:
             kind = HALF_WEIGHTS_AND_ROWS
-        long_bias = None if bias is None else F.pad(bias.detach().float(), (0, padded(len(bias), PANEL) - len(bias)))
         return Product(
             weights=self._pointer(panels(narrow)),
-            bias=None if long_bias is None else self._pointer(long_bias),
+            bias=self._bias(bias),
             ins=weight.size(1),
             outs=weight.size(0),
             kind=kind,
         )
+
+    def _coarse_product(self, weight: Tensor, bias: Tensor | None, packing: Packing) -> Product:
+        packed = (packed_bytes if packing.bits == 8 else packed_nibbles)(weight)
+        return Product(
+            weights=self._pointer(packed.weights),
+            bias=self._bias(bias),
+            ins=weight.size(1),
+            outs=weight.size(0),
+            kind=BYTE_WEIGHTS if packing.bits == 8 else NIBBLE_WEIGHTS,
+            scales=None if packed.scales is None else self._pointer(packed.scales),
+            is_bf16=self._dtype == torch.bfloat16,
+        )
+
+    def _bias(self, bias: Tensor | None) -> int | None:
+        """In whole panels."""
+        return None if bias is None else self._pointer(F.pad(bias.detach().float(), (0, -len(bias) % PANEL)))
 
     def _pointer(self, tensor: Tensor) -> int:
         held = tensor.contiguous()

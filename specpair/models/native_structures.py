@@ -7,7 +7,12 @@ from typing import Any
 class Product(Structure):
     """Packed weights."""
 
-    _fields_ = [("weights", c_void_p), ("bias", c_void_p), ("ins", c_int64), ("outs", c_int64), ("kind", c_int64)]
+    _fields_ = [
+        *[(name, c_void_p) for name in ("weights", "bias")],
+        *[(name, c_int64) for name in ("ins", "outs", "kind")],
+        ("scales", c_void_p),
+        ("is_bf16", c_int64),
+    ]
 
 
 class Layer(Structure):

@@ -16,6 +16,8 @@ from specpair.models.packed_linear import PackedLinear
 class Packing:
     """How one weight is held."""
 
+    bits: int
+    """Of a weight; 16 stands for as they are in the checkpoint."""
     pack: Callable[[Tensor, Tensor | None], PackedLinear]
     """Makes the product with a weight `[out, in]` and a bias."""
     stored: Callable[[Tensor], Tensor]
@@ -33,9 +35,9 @@ class WeightFormat:
     """Largest difference of a logit from that of the stored weights, relative to the largest logit."""
 
 
-AS_THEY_ARE = Packing(pack=packed_linear.pack, stored=lambda weight: weight)
-INT8 = Packing(pack=int8_linear.pack, stored=int8_linear.stored)
-INT4 = Packing(pack=int4_linear.pack, stored=int4_linear.stored)
+AS_THEY_ARE = Packing(bits=16, pack=packed_linear.pack, stored=lambda weight: weight)
+INT8 = Packing(bits=8, pack=int8_linear.pack, stored=int8_linear.stored)
+INT4 = Packing(bits=4, pack=int4_linear.pack, stored=int4_linear.stored)
 
 FORMATS = {
     "none": WeightFormat(layers=AS_THEY_ARE, head=AS_THEY_ARE),

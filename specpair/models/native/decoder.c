@@ -4,6 +4,7 @@ All threads of the pass go through the same phases, with a barrier after each. E
 a fixed order that does not depend on the other tokens of the pass, nor on the number of threads. */
 
 #include "attention.h"
+#include "bytes.h"
 #include "product.h"
 #include "vectors.h"
 
@@ -186,19 +187,19 @@ static void run_layer(const struct Model *model, const struct Pass *pass, int64_
     struct Target gated = {pass->gated, layer->down.in, model->is_bf16};
     normalise_all(model, pass, layer->attention_norm, thread, threads);
     barrier(threads);
-    multiply(STORE, &layer->query_key_value, pass->inputs, pass->input_stride, count, projected, thread, threads);
+    multiply_any(STORE, &layer->query_key_value, pass->inputs, pass->input_stride, count, projected, thread, threads);
     barrier(threads);
     place(model, pass, index, thread, threads);
     barrier(threads);
     attend_all(model, pass, index, thread, threads);
     barrier(threads);
-    multiply(ADD, &layer->output, pass->inputs, pass->input_stride, count, residual, thread, threads);
+    multiply_any(ADD, &layer->output, pass->inputs, pass->input_stride, count, residual, thread, threads);
     barrier(threads);
     normalise_all(model, pass, layer->mlp_norm, thread, threads);
     barrier(threads);
-    multiply(GATE, &layer->gate_up, pass->inputs, pass->input_stride, count, gated, thread, threads);
+    multiply_any(GATE, &layer->gate_up, pass->inputs, pass->input_stride, count, gated, thread, threads);
     barrier(threads);
-    multiply(ADD, &layer->down, pass->gated, layer->down.in, count, residual, thread, threads);
+    multiply_any(ADD, &layer->down, pass->gated, layer->down.in, count, residual, thread, threads);
     barrier(threads);
     keep_features(model, pass, index, thread, threads);
 }
@@ -212,7 +213,7 @@ static void run(const struct Model *model, const struct Pass *pass, int thread, 
                   offset(pass->inputs, model->is_bf16, r * pass->input_stride), model->is_bf16);
     barrier(threads);
     struct Target logits = {pass->logits, model->head.out, 0};
-    multiply(STORE, &model->head, pass->inputs, pass->input_stride, pass->row_count, logits, thread, threads);
+    multiply_any(STORE, &model->head, pass->inputs, pass->input_stride, pass->row_count, logits, thread, threads);
 }
 
 int omp_get_thread_num(void);
@@ -226,3 +227,6 @@ __attribute__((visibility("default"))) void specpair_forward(const struct Model 
 #pragma omp parallel num_threads((int)pass->thread_count)
     run(model, pass, omp_get_thread_num(), omp_get_num_threads());
 }
+
+/* Whether weights of 8 and 4 bits are supported on this processor. */
+__attribute__((visibility("default"))) int specpair_multiplies_bytes(void) { return MULTIPLIES_BYTES; }

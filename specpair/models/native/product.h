@@ -17,7 +17,7 @@ and in any company. */
 #define ROWS 2
 #endif
 
-enum { FLOAT_WEIGHTS, HALF_WEIGHTS, HALF_WEIGHTS_AND_ROWS };
+enum { FLOAT_WEIGHTS, HALF_WEIGHTS, HALF_WEIGHTS_AND_ROWS, BYTE_WEIGHTS, NIBBLE_WEIGHTS };
 enum { STORE, ADD, GATE };
 
 struct Product {
@@ -26,6 +26,8 @@ struct Product {
     int64_t in;          /* inputs, even */
     int64_t out;         /* outputs, without the padding of the last panel */
     int64_t kind;        /* type of weights and rows */
+    const float *scales; /* of weights of 8 bits: [panels * 32] */
+    int64_t is_bf16;     /* of rows, if the kind does not say so */
 };
 
 struct Target {
