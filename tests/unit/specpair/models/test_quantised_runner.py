@@ -9,11 +9,13 @@ import torch
 
 from specpair.errors import ModelRefusedError
 from specpair.models import fused_runner, int8_linear, load_runner, refusals
+from specpair.models.aligned_runner import AlignedRunner
 from specpair.models.divergence import divergence_of
 from specpair.models.fused_runner import FusedRunner
 from specpair.models.fusible import computes_bfloat16
 from specpair.models.load_runner import describe_weights
 from specpair.models.loading import load
+from specpair.models.native_library import native_library
 from specpair.models.packed_linear import PackedLinear, offers_fbgemm
 from specpair.models.self_check import chunked_logits, fed_in_steps, plain_logits, random_tokens, run_chunks
 from specpair.models.weight_format import FORMATS, restore_stored
@@ -26,30 +28,39 @@ pytestmark = pytest.mark.skipif(not offers_fbgemm(), reason="FBGEMM is for x86")
 
 BUNDLED = Path(__file__).parents[4] / "models" / "bundled"
 QUANTISED = ("int8", "int4")
+FUSED = {"runner": "fused", "cache": "contiguous"}
+WAYS = [{"runner": "fused", "cache": "paged"}, FUSED]
+if native_library() is not None and native_library().specpair_multiplies_bytes():
+    WAYS.append({"runner": "native", "cache": "contiguous"})
 
 
-@pytest.mark.parametrize("cache", ["contiguous", "paged"])
+@pytest.mark.parametrize("way", WAYS, ids=str)
 @pytest.mark.parametrize("quantization", QUANTISED)
 @pytest.mark.parametrize("kind", KINDS)
-def test_bits_depend_on_the_tokens_before_them_alone(kind: str, quantization: str, cache: str, tmp_path: Path) -> None:
+def test_bits_depend_on_the_tokens_before_them_alone(
+    kind: str, quantization: str, way: dict[str, str], tmp_path: Path
+) -> None:
     """In uneven chunks of two sequences with a rollback, and alone in steps of three."""
-    config = engine_config(tiny(tmp_path, kind), quantization=quantization, cache=cache)
+    config = engine_config(tiny(tmp_path, kind), quantization=quantization, **way)
     facts, runner = load_runner.load_runner(config)
-    assert isinstance(runner, FusedRunner) and facts.is_deterministic and facts.quantization == quantization
+    assert facts.is_deterministic and facts.quantization == quantization
     ids = random_tokens(load(config), runner)
     alone = torch.stack([fed_in_steps(runner, row) for row in ids.tolist()])
     assert torch.equal(chunked_logits(runner, ids), alone)
 
 
+@pytest.mark.parametrize("way", WAYS[1:], ids=str)
 @pytest.mark.parametrize("quantization", QUANTISED)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_logits_are_those_of_the_stored_weights(kind: str, dtype: str, quantization: str, tmp_path: Path) -> None:
+def test_logits_are_those_of_the_stored_weights(
+    kind: str, dtype: str, quantization: str, way: dict[str, str], tmp_path: Path
+) -> None:
     """And closer to them than to those of the checkpoint."""
     if dtype == "bfloat16" and not computes_bfloat16(torch.device("cpu")):
         pytest.skip("this processor has no units for bf16")
     folder = tiny(tmp_path, kind)
-    _, runner = load_runner.load_runner(engine_config(folder, quantization=quantization, dtype=dtype))
+    _, runner = load_runner.load_runner(engine_config(folder, quantization=quantization, dtype=dtype, **way))
     loaded = load(engine_config(folder, dtype=dtype))
     cast(torch.nn.Module, loaded.model).float()  # the reference computes what is stored in this type exactly
     ids = random_tokens(loaded, runner)
@@ -66,7 +77,7 @@ def test_attention_of_several_rows_at_once_is_refused(tmp_path: Path, monkeypatc
     folder = make_model(tmp_path)
     monkeypatch.setattr(FusedRunner, "_plan", lambda self, batch: self.cache.plan(batch.segments, batch.parents))
     with pytest.raises(ModelRefusedError, match="cannot be served with --quantization int8"):
-        load_runner.load_runner(engine_config(folder, quantization="int8"))
+        load_runner.load_runner(engine_config(folder, quantization="int8", **FUSED))
 
 
 def test_a_wrong_product_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,13 +90,13 @@ def test_a_wrong_product_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(int8_linear, "pack_with", wrong)
     monkeypatch.setattr(int8_linear, "saturates", lambda: False)
     with pytest.raises(ModelRefusedError, match="logits through the cache differ"):
-        load_runner.load_runner(engine_config(make_model(tmp_path), quantization="int8"))
+        load_runner.load_runner(engine_config(make_model(tmp_path), quantization="int8", **FUSED))
 
 
-@pytest.mark.parametrize("cache", ["contiguous", "paged"])
+@pytest.mark.parametrize("way", WAYS[:2], ids=str)
 @pytest.mark.parametrize("kind", ["llama", "qwen2_sliding"])
-def test_rows_of_a_tree_have_the_bits_of_its_paths(kind: str, cache: str, tmp_path: Path) -> None:
-    config = engine_config(make_model(tmp_path, kind), quantization="int8", cache=cache)
+def test_rows_of_a_tree_have_the_bits_of_its_paths(kind: str, way: dict[str, str], tmp_path: Path) -> None:
+    config = engine_config(make_model(tmp_path, kind), quantization="int8", **way)
     runner = load_runner.load_runner(config)[1]
     rows = runner.forward(tree_batch(runner, after_prompt(runner))).logits
     chains = [run_chunks(runner, [runner.cache.open([])], [[*PROMPT, LAST, *path]])[0][-1] for path in PATHS]
@@ -107,21 +118,24 @@ def test_what_cannot_be_quantised_is_refused(tmp_path: Path, monkeypatch: pytest
 def test_a_quantised_model_is_deterministic_with_and_without_the_flag(tmp_path: Path) -> None:
     config = engine_config(make_model(tmp_path), quantization="int4", deterministic=True)
     facts, runner = load_runner.load_runner(config)
-    assert isinstance(runner, FusedRunner) and facts.is_deterministic
+    assert not isinstance(runner, AlignedRunner) and facts.is_deterministic
 
 
 def test_only_a_quantised_model_attends_by_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """By rows takes longer: sixteen bits do without."""
     monkeypatch.delattr(fused_runner, "RowwisePlan")
-    facts, _ = load_runner.load_runner(engine_config(make_model(tmp_path), cache="contiguous"))
+    facts, _ = load_runner.load_runner(engine_config(make_model(tmp_path), **FUSED))
     assert not facts.is_deterministic and describe_weights(facts) == ""
 
 
-def test_the_divergence_is_measured_and_logged(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("runner", [way["runner"] for way in WAYS[1:]])
+def test_the_divergence_is_measured_and_logged(runner: str, caplog: pytest.LogCaptureFixture) -> None:
     found = {}
     for quantization in QUANTISED:
         with caplog.at_level("INFO", logger="specpair.models.load_runner"):
-            facts, _ = load_runner.load_runner(engine_config(BUNDLED / "draft", quantization=quantization))
+            facts, _ = load_runner.load_runner(
+                engine_config(BUNDLED / "draft", quantization=quantization, runner=runner)
+            )
         assert facts.divergence is not None and facts.divergence.token_count == 256
         assert f"{quantization} weights that diverge by {facts.divergence.mean_kl:.4f} nats" in caplog.text
         found[quantization] = facts.divergence
