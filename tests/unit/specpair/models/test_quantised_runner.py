@@ -2,20 +2,23 @@
 
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import torch
 
 from specpair.errors import ModelRefusedError
-from specpair.models import fused_runner, int8_linear, load_runner, refusals
+from specpair.models import fused_runner, int8_linear, load_runner, native_runner, refusals
 from specpair.models.aligned_runner import AlignedRunner
 from specpair.models.divergence import divergence_of
 from specpair.models.fused_runner import FusedRunner
 from specpair.models.fusible import computes_bfloat16
 from specpair.models.load_runner import describe_weights
 from specpair.models.loading import load
+from specpair.models.model_cache import make_cache
 from specpair.models.native_library import native_library
+from specpair.models.native_runner import NativeRunner
 from specpair.models.packed_linear import PackedLinear, offers_fbgemm
 from specpair.models.self_check import chunked_logits, fed_in_steps, plain_logits, random_tokens, run_chunks
 from specpair.models.weight_format import FORMATS, restore_stored
@@ -91,6 +94,35 @@ def test_a_wrong_product_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(int8_linear, "saturates", lambda: False)
     with pytest.raises(ModelRefusedError, match="logits through the cache differ"):
         load_runner.load_runner(engine_config(make_model(tmp_path), quantization="int8", **FUSED))
+
+
+@pytest.mark.parametrize("way", WAYS[1:], ids=str)
+@pytest.mark.parametrize("quantization", QUANTISED)
+def test_nan_reaches_the_logits_of_its_own_sequence_alone(
+    quantization: str, way: dict[str, str], tmp_path: Path
+) -> None:
+    """Rounding must not turn it into a number: the services look for it."""
+    config = engine_config(make_model(tmp_path, tie_word_embeddings=False), quantization=quantization, **way)
+    loaded = load(config)
+    with torch.no_grad():
+        cast(Any, loaded.model).model.embed_tokens.weight[7, 3] = float("nan")
+    (kind,) = load_runner.choose_runners(config, loaded.model)
+    runner = kind(loaded, make_cache(config, loaded.facts))
+    poisoned, clean = run_chunks(runner, [runner.cache.open([]), runner.cache.open([])], [[5, 7, 9], [5, 6, 9]])
+    assert bool(clean.isfinite().all()) and bool(poisoned[0].isfinite().all())
+    assert bool(poisoned[1:].isnan().all())
+
+
+def test_without_products_of_bytes_the_native_runner_is_not_chosen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Processors without VNNI use FBGEMM, which has other kernels for them."""
+    config = engine_config(make_model(tmp_path), quantization="int8")
+    model = load(config).model
+    for can, kinds in ((1, [NativeRunner, FusedRunner]), (0, [FusedRunner])):
+        library = SimpleNamespace(specpair_multiplies_bytes=lambda can=can: can)
+        monkeypatch.setattr(native_runner, "native_library", lambda library=library: library)
+        assert load_runner.choose_runners(config, model) == kinds
 
 
 @pytest.mark.parametrize("way", WAYS[:2], ids=str)
