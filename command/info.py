@@ -12,9 +12,10 @@ from rich.table import Table
 from command.connection import coordinator_at
 from command.failures import FAILED, friendly
 from command.flags.shared import DEFAULT_ADDRESS, AddressOption, JsonOption, NoColorOption
+from specpair.model_info import NOT_QUANTISED
 from specpair.rpc.messages import model_info_from_proto
 from specpair.v1 import coordinator_service_pb2 as pb
-from specpair.v1.sequence_service_pb2 import GetModelInfoResponse
+from specpair.v1.sequence_service_pb2 import Divergence, GetModelInfoResponse
 
 TIMEOUT = 10.0
 
@@ -90,8 +91,19 @@ def _facts(model: GetModelInfoResponse) -> dict[str, str]:
 def _model_facts(model: GetModelInfoResponse) -> dict[str, str]:
     return {
         "model": f"{model.model_name} ({model.architecture})",
-        "weights": f"{model.parameter_count / 1e6:.1f} M, {model.dtype}, vocabulary {model.vocab_size}",
+        "weights": f"{model.parameter_count / 1e6:.1f} M, {_weights(model)}, vocabulary {model.vocab_size}",
+        **({"divergence": _divergence(model.divergence)} if model.HasField("divergence") else {}),
         "device": f"{model.device}, {model.cache} cache",
         "cache blocks free": f"{model.free_block_count} of {model.block_count}, {model.block_size} tokens each",
         "deterministic": "yes" if model.deterministic else "no",
     }
+
+
+def _weights(model: GetModelInfoResponse) -> str:
+    """The type that is computed in, and how the weights are held if not in that type."""
+    quantization = model_info_from_proto(model).quantization
+    return model.dtype if quantization == NOT_QUANTISED else f"{quantization} ({model.dtype})"
+
+
+def _divergence(divergence: Divergence) -> str:
+    return f"{divergence.mean_kl:.4f} nats from the checkpoint, {divergence.greedy_agreement:.1%} of greedy choices"

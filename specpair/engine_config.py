@@ -100,14 +100,23 @@ class EngineConfig:
     ] = 0.9
     max_num_speculative_tokens: MaxNumSpeculativeTokens = 16
     runner: Annotated[
-        Literal["auto", "fused", "plain"],
+        Literal["auto", "native", "fused", "plain"],
         Flag(
-            "How forward passes run. fused: few large operators and packed weights, for Llama, Mistral, Qwen2 and "
-            "Qwen3 on a CPU, in float32 or hardware bfloat16. plain: the code of transformers. auto: fused where it "
-            "is supported, else plain.",
+            "How forward passes run. native: one compiled call, for Llama, Mistral, Qwen2 and Qwen3 on a CPU, in "
+            "float32 or hardware bfloat16; compiled at first use, which needs a C compiler. fused: the same models "
+            "without a compiler, by few large operators and packed weights. plain: the code of transformers. auto: "
+            "the first of these that is supported.",
             MODEL,
         ),
     ] = "auto"
+    quantization: Annotated[
+        Literal["none", "int8", "int4"],
+        Flag(
+            "Hold the weights in 8 or 4 bits, for Llama, Mistral, Qwen2 and Qwen3 on an x86 CPU. Faster, and another "
+            "model: `specpair info` shows how far it is from its checkpoint. int4 keeps 8 bits for the output head.",
+            MODEL,
+        ),
+    ] = "none"
     threads: Annotated[
         int | None,
         Range(1, 1024, "none"),

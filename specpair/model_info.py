@@ -4,6 +4,19 @@ from dataclasses import dataclass
 
 from specpair.options import Drafter
 
+NOT_QUANTISED = "none"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Divergence:
+    """How far a model with quantised weights is from its checkpoint, on a text that no training has seen."""
+
+    mean_kl: float
+    """Kullback-Leibler divergence of the next token's distribution from the checkpoint's, in nats, mean over tokens."""
+    greedy_agreement: float
+    """Share of tokens after which both find the same token the most likely, 0 to 1."""
+    token_count: int
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelInfo:
@@ -27,6 +40,10 @@ class ModelInfo:
     sequence_count: int
     eos_token_ids: tuple[int, ...]
     deterministic: bool
+    quantization: str = NOT_QUANTISED
+    """How the weights are held: `int8`, `int4`, or `none` for as they are in the checkpoint."""
+    divergence: Divergence | None = None
+    """From the checkpoint, where it was measured."""
     drafters: tuple[Drafter, ...] = ()
     """Draft: the available drafters, the default one first."""
 

@@ -72,7 +72,7 @@ HTTP = options(HttpConfig, only=("port",))
 def own_options(name: str) -> Options:
     """The options that draft and target each have; their names begin with the service's."""
     prefix = f"{name}_"
-    return options(EngineConfig, prefix, only=("device",)) | options(
+    return options(EngineConfig, prefix, only=("device", "quantization")) | options(
         ServerConfig, prefix, only=("port", "metrics_port")
     )
 
@@ -82,6 +82,7 @@ def own_parameters(name: str) -> list[Parameter]:
     port, metrics = USUAL_PORTS[f"{name}_port"], USUAL_PORTS[f"{name}_metrics_port"]
     help = {
         f"{name}_device": f"Device of the {name}: auto, cpu, cuda or cuda:N.",
+        f"{name}_quantization": f"Hold the weights of the {name} in 8 or 4 bits, on a CPU; see docs/usage.md.",
         f"{name}_port": f"Port of the {name}; {port}, or a free one with --prompt.",
         f"{name}_metrics_port": f"Port of the {name}'s /metrics; {metrics}, or none with --prompt. 0 switches it off.",
     }

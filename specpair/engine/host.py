@@ -5,6 +5,7 @@ from abc import ABC, abstractmethod
 from contextlib import AbstractAsyncContextManager
 from typing import Generic, Self
 
+from prometheus_client import Gauge
 from prometheus_client.registry import CollectorRegistry
 from torch import Tensor
 
@@ -90,8 +91,16 @@ class ModelHost(ABC, Generic[Answer]):
         self.sequences.close(sequence_id)
 
     def add_metrics(self, registry: CollectorRegistry) -> None:
-        """Registers the engine's metrics."""
+        """Registers the engine's metrics and what is served."""
         registry.register(EngineCollector(self.engine))
+        info = self.info()
+        served = Gauge(
+            "specpair_model_info",
+            "The model and how its weights are held; always 1.",
+            ["model", "dtype", "quantization"],
+            registry=registry,
+        )
+        served.labels(info.model_name, info.dtype, info.quantization).set(1)
 
     def watching_device(self, dependent: Dependent) -> AbstractAsyncContextManager[None]:
         """Inside the context, the health of `dependent` follows the device's."""
@@ -112,6 +121,8 @@ class ModelHost(ABC, Generic[Answer]):
             max_num_speculative_tokens=self.max_num_speculative_tokens,
             max_num_seqs=self.sequences.limits.most_of_one_client,
             dtype=str(self.facts.dtype).removeprefix("torch."),
+            quantization=self.facts.quantization,
+            divergence=self.facts.divergence,
             device=str(self.facts.device),
             cache=self.engine.cache.name,
             block_size=self.engine.cache.block_size,
@@ -119,7 +130,7 @@ class ModelHost(ABC, Generic[Answer]):
             free_block_count=self.engine.cache.free_block_count,
             sequence_count=len(self.sequences),
             eos_token_ids=tuple(self.facts.eos_token_ids),
-            deterministic=self.config.deterministic,
+            deterministic=self.facts.is_deterministic,
         )
 
     def tokenizer(self) -> TokenizerFiles | None:

@@ -24,7 +24,8 @@ from specpair.caches.plan import CachePlan
 from specpair.models.batch import PassOutput
 from specpair.models.model_facts import ModelFacts
 from specpair.models.output_tokens import output_tokens_of
-from specpair.models.packed_linear import PackedLinear, pack
+from specpair.models.packed_linear import PackedLinear
+from specpair.models.weight_format import FORMATS
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -54,11 +55,13 @@ class FusedLlama:
         self._key_heads: int = config.num_key_value_heads
         self._head_size: int = inner.layers[0].self_attn.head_dim
         self._dtype = model.dtype
+        self._format = FORMATS[facts.packing]
         self._embedding: Tensor = inner.embed_tokens.weight.detach()
         self._rotation = rotation_table(inner, facts.max_model_len)
         self._layers = [self._pack_layer(layer, facts.variants[i]) for i, layer in enumerate(inner.layers)]
         head: Any = model.lm_head
-        self._head = pack(head.weight.detach().float(), None if head.bias is None else head.bias.detach().float())
+        bias = None if head.bias is None else head.bias.detach().float()
+        self._head = self._format.head.pack(head.weight.detach().float(), bias)
         self._output_tokens = output_tokens_of(head)
         self._norm = scaled_norm(inner.norm, self._head.scale)
 
@@ -119,21 +122,22 @@ class FusedLlama:
 
     def _pack_layer(self, layer: Any, variant: Variant) -> Layer:
         attention, mlp = layer.self_attn, layer.mlp
+        pack = self._format.layers.pack
         query_key_value = pack(
             torch.cat([self._interleave(attention.q_proj.weight), self._interleave(attention.k_proj.weight),
                        attention.v_proj.weight.detach()]),
             self._joined_bias(attention),
         )  # fmt: skip
-        gate_up = pack(torch.cat([mlp.gate_proj.weight.detach(), mlp.up_proj.weight.detach()]))
+        gate_up = pack(torch.cat([mlp.gate_proj.weight.detach(), mlp.up_proj.weight.detach()]), None)
         return Layer(
             attention_norm=scaled_norm(layer.input_layernorm, query_key_value.scale),
             query_key_value=query_key_value,
             query_norm=self._head_norm(attention, "q_norm"),
             key_norm=self._head_norm(attention, "k_norm"),
-            output=pack(attention.o_proj.weight.detach()),
+            output=pack(attention.o_proj.weight.detach(), None),
             mlp_norm=scaled_norm(layer.post_attention_layernorm, gate_up.scale),
             gate_up=gate_up,
-            down=pack(mlp.down_proj.weight.detach()),
+            down=pack(mlp.down_proj.weight.detach(), None),
             variant=variant,
         )
 

@@ -3,6 +3,9 @@
 import torch
 
 from specpair.caches.cache import KeyValueCache
+from specpair.caches.plan import CachePlan
+from specpair.caches.rowwise_plan import RowwisePlan
+from specpair.model_info import NOT_QUANTISED
 from specpair.models.batch import Batch, PassOutput
 from specpair.models.fused_llama import FusedLlama
 from specpair.models.loading import LoadedModel
@@ -17,9 +20,16 @@ class FusedRunner:
         self.cache = cache
         self.device = loaded.facts.device
         self._fused = FusedLlama(loaded.model, loaded.facts)
+        self._is_quantised = loaded.facts.packing != NOT_QUANTISED
 
     @torch.inference_mode()
     def forward(self, batch: Batch) -> PassOutput:
         token_ids, positions = torch.tensor(batch.token_ids), torch.tensor(batch.positions)
-        plan = self.cache.plan(batch.segments, batch.parents)
+        plan = self._plan(batch)
         return self._fused.forward(token_ids, positions, batch.rows, plan, batch.feature_layers)
+
+    def _plan(self, batch: Batch) -> CachePlan:
+        """Quantised inputs need attention by rows: they would make steps of the last bits in which passes differ."""
+        if not self._is_quantised:
+            return self.cache.plan(batch.segments, batch.parents)
+        return RowwisePlan(self.cache.access(batch.segments), batch.segments, batch.parents)

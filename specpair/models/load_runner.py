@@ -1,45 +1,54 @@
 """Loads a model, makes its cache and runner, and checks them."""
 
 import logging
+from dataclasses import replace
+from typing import TypeAlias
 
 import torch
 from transformers import PreTrainedModel
 
 from specpair.engine_config import EngineConfig
 from specpair.errors import ModelRefusedError
+from specpair.model_info import NOT_QUANTISED
 from specpair.models.aligned_runner import AlignedRunner
 from specpair.models.device_defaults import choose_threads
+from specpair.models.divergence import held_out_logits, measure
 from specpair.models.fused_runner import FusedRunner
 from specpair.models.fusible import is_fusible
-from specpair.models.loading import load
+from specpair.models.loading import LoadedModel, load
 from specpair.models.model_cache import make_cache
 from specpair.models.model_facts import ModelFacts
+from specpair.models.native_runner import NativeRunner, can_run_natively
 from specpair.models.parallel_work import claim_parallel_work
 from specpair.models.plain_runner import PlainRunner
+from specpair.models.refusals import refuse_quantization
 from specpair.models.runner import Runner
 from specpair.models.self_check import check, check_deterministic
+from specpair.models.weight_format import FORMATS, restore_stored
 
 log = logging.getLogger(__name__)
+
+Kind: TypeAlias = type[PlainRunner | FusedRunner | NativeRunner | AlignedRunner]
 
 
 def load_runner(config: EngineConfig) -> tuple[ModelFacts, Runner]:
     """Loads model, cache and runner, and runs the last checks. Raises ModelRefusedError."""
+    refuse_quantization(config)
     loaded = load(config)
     facts = loaded.facts
     claim_parallel_work(choose_threads(config.threads, facts.parameter_count, facts.device))
-    kind = choose_runner(config, loaded.model)
-    runner = kind(loaded, make_cache(config, facts))
-    check(loaded, runner)
-    if config.deterministic:
-        check_deterministic(loaded, runner)
+    texts = held_out_logits(loaded) if facts.packing != NOT_QUANTISED else None
+    runner = checked_runner(config, loaded)
+    if texts is not None:
+        facts = replace(facts, divergence=measure(texts, runner))
     log.info(
         "loaded %s: %.1f M parameters, %s on %s, %s%s, %d threads, %d cache blocks of %d tokens",
         facts.display_name,
         facts.parameter_count / 1e6,
         str(facts.dtype).removeprefix("torch."),
         facts.device,
-        kind.description,
-        "" if facts.quantization == "none" else f", {facts.quantization} weights",
+        runner.description,
+        describe_weights(facts),
         torch.get_num_threads(),
         runner.cache.block_count,
         runner.cache.block_size,
@@ -47,15 +56,61 @@ def load_runner(config: EngineConfig) -> tuple[ModelFacts, Runner]:
     return facts, runner
 
 
-def choose_runner(config: EngineConfig, model: PreTrainedModel) -> type[PlainRunner | FusedRunner | AlignedRunner]:
-    """The runner for the model. Raises ModelRefusedError if the requested runner does not support it."""
-    if config.deterministic:
-        return AlignedRunner
-    if config.runner == "plain" or (config.runner == "auto" and not is_fusible(model)):
-        return PlainRunner
+def checked_runner(config: EngineConfig, loaded: LoadedModel) -> Runner:
+    """The first of the runners for the model that passes the last checks. Raises ModelRefusedError if none does."""
+    *preferred, last = choose_runners(config, loaded.model)
+    for kind in preferred:
+        try:
+            return checked(kind, config, loaded)
+        except ModelRefusedError as error:
+            log.warning("not %s: %s", kind.description, error)
+    return checked(last, config, loaded)
+
+
+def checked(kind: Kind, config: EngineConfig, loaded: LoadedModel) -> Runner:
+    """A runner that passed the last checks. Raises ModelRefusedError."""
+    facts = loaded.facts
+    runner = kind(loaded, make_cache(config, facts))
+    if facts.packing != NOT_QUANTISED:
+        restore_stored(loaded.model, FORMATS[facts.packing])
+    check(loaded, runner)
+    if facts.is_deterministic:
+        check_deterministic(loaded, runner)
+    return runner
+
+
+def choose_runners(config: EngineConfig, model: PreTrainedModel) -> list[Kind]:
+    """The runners for the model, the fastest first. Raises ModelRefusedError if the requested one does not support
+    it."""
+    is_quantised = config.quantization != NOT_QUANTISED
+    if config.deterministic and not is_quantised:
+        return [AlignedRunner]
+    is_free = config.runner == "auto" and not is_quantised
+    if config.runner == "plain" or (is_free and not is_fusible(model)):
+        return [PlainRunner]
     if not is_fusible(model):
+        wanted = f"--quantization {config.quantization}" if is_quantised else f"--runner {config.runner}"
         raise ModelRefusedError(
-            f"--runner fused does not support {type(model).__name__} in {model.dtype} on {model.device.type}; it"
+            f"{wanted} does not support {type(model).__name__} in {model.dtype} on {model.device.type}; it"
             " supports Llama, Mistral, Qwen2 and Qwen3 on a CPU, in float32, or in bfloat16 if the CPU has units for it"
         )
-    return FusedRunner
+    if config.runner == "fused":
+        return [FusedRunner]
+    if can_run_natively(config, model):
+        return [NativeRunner, FusedRunner] if config.runner == "auto" else [NativeRunner]
+    if config.runner == "native":
+        raise ModelRefusedError("--runner native needs a C compiler, on Linux, and a contiguous cache")
+    return [FusedRunner]
+
+
+def describe_weights(facts: ModelFacts) -> str:
+    """What the log says of quantised weights; empty if they are as in the checkpoint."""
+    if facts.quantization == NOT_QUANTISED:
+        return ""
+    if facts.divergence is None:
+        return f", {facts.quantization} weights"
+    return (
+        f", {facts.quantization} weights that diverge by {facts.divergence.mean_kl:.4f} nats from the checkpoint's and"
+        f" agree with {facts.divergence.greedy_agreement:.1%} of its greedy choices over"
+        f" {facts.divergence.token_count} tokens"
+    )

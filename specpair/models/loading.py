@@ -15,7 +15,7 @@ from transformers.utils import logging as transformers_logging
 
 from specpair.engine_config import EngineConfig
 from specpair.errors import ModelRefusedError
-from specpair.model_info import TokenizerFiles
+from specpair.model_info import NOT_QUANTISED, TokenizerFiles
 from specpair.models.attention import NAME, register
 from specpair.models.checkpoint import Checkpoint
 from specpair.models.device_defaults import choose_device, choose_dtype
@@ -77,8 +77,10 @@ def load(config: EngineConfig) -> LoadedModel:
         name=config.model,
         architecture=type(model).__name__,
         parameter_count=count_parameters(skeleton),
-        quantization=quantized.name if quantized else "none",
         dtype=model.dtype,
+        is_deterministic=config.deterministic or config.quantization != NOT_QUANTISED,
+        packing=config.quantization,
+        quantization=quantized.name if quantized and config.quantization == NOT_QUANTISED else config.quantization,
         device=model.device,
         layers=recorder.shapes,
         variants=recorder.variants,

@@ -7,7 +7,7 @@ import torch
 
 from specpair.caches.attention import Variant
 from specpair.caches.cache import LayerShape
-from specpair.model_info import TokenizerFiles
+from specpair.model_info import NOT_QUANTISED, Divergence, TokenizerFiles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -18,6 +18,14 @@ class ModelFacts:
     architecture: str
     parameter_count: int
     dtype: torch.dtype
+    is_deterministic: bool = False
+    """Whether a token's logits have the same bits in every forward pass: always if the weights are quantised."""
+    packing: str = NOT_QUANTISED
+    """In how many bits the runner holds the weights: a key of `specpair.models.weight_format.FORMATS`."""
+    quantization: str = NOT_QUANTISED
+    """The packing, or what a quantised checkpoint says of itself."""
+    divergence: Divergence | None = None
+    """Between the model as it is served and its checkpoint; None if the weights are not quantised, or not measured."""
     device: torch.device
     layers: dict[int, LayerShape]
     variants: dict[int, Variant]
@@ -28,8 +36,6 @@ class ModelFacts:
     max_model_len: int
     eos_token_ids: list[int]
     tokenizer: TokenizerFiles | None
-    quantization: str = "none"
-    """The format of the checkpoint's quantised weights, such as `compressed-tensors`; none if they are not."""
 
     @property
     def display_name(self) -> str:

@@ -48,7 +48,7 @@ def pack(weight: Tensor, bias: Tensor | None = None) -> PackedLinear:
         return PackedLinear(reordered(weight, bias), 1.0)
     exponent = HALF_EXPONENT - exponent_of(weight)
     scaled = torch.ldexp(weight, torch.tensor(exponent))
-    if offers_half_precision() and torch.equal(scaled.half().float(), scaled):
+    if offers_fbgemm() and torch.equal(scaled.half().float(), scaled):
         return PackedLinear(half_precision(scaled, bias), 2.0**-exponent)
     if weight.numel() >= LEAST_REORDERED and torch.backends.mkldnn.is_available():
         return PackedLinear(reordered(weight, bias), 1.0)
@@ -88,6 +88,6 @@ def exponent_of(weight: Tensor) -> int:
     return int(torch.frexp(weight.abs().max()).exponent)
 
 
-def offers_half_precision() -> bool:
+def offers_fbgemm() -> bool:
     """Whether this build of torch has FBGEMM, as builds for x86 do."""
     return "fbgemm" in torch.backends.quantized.supported_engines

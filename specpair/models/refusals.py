@@ -3,7 +3,9 @@
 from typing import Any
 
 from specpair.caches.attention import Variant
+from specpair.engine_config import EngineConfig
 from specpair.errors import ModelRefusedError
+from specpair.models.packed_linear import offers_fbgemm
 
 SERVED_LAYERS = {"full_attention", "sliding_attention", "attention"}
 RECURRENT_MARKS = ("mamba", "rwkv", "ssm", "linear_attention", "recurrent", "conv_L_cache", "lightning")
@@ -23,6 +25,17 @@ def refuse_by_configuration(settings: Any) -> None:
     marks = [mark for mark in RECURRENT_MARKS if mark in kind.lower() or hasattr(text, mark)]
     if marks:
         raise ModelRefusedError(f"{kind} keeps recurrent state ({', '.join(marks)}), which cannot be rolled back")
+
+
+def refuse_quantization(config: EngineConfig) -> None:
+    """Raises ModelRefusedError if the configuration rules out the weights that it asks for."""
+    if config.quantization == "none":
+        return
+    wanted = f"--quantization {config.quantization}"
+    if config.runner == "plain":
+        raise ModelRefusedError(f"{wanted} is for the fused runner, and cannot be combined with --runner plain")
+    if not offers_fbgemm():
+        raise ModelRefusedError(f"{wanted} needs FBGEMM, which this build of torch does not have; builds for x86 do")
 
 
 def refuse_batch_dependent_positions(settings: Any, max_model_len: int) -> None:

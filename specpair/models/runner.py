@@ -11,6 +11,8 @@ from specpair.models.batch import Batch, PassOutput
 class Runner(Protocol):
     """One model and its cache: everything on the device except sampling. Device thread only."""
 
+    description: str
+    """How forward passes run, for the log."""
     cache: KeyValueCache
     device: torch.device
 

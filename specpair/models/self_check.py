@@ -1,8 +1,9 @@
 """The final check that a model is served correctly: compares our forward pass with the model's own.
 
 It runs once at load. Two sequences are fed together in uneven chunks; one is rolled back and fed again. Every logit
-must agree with a plain forward pass of transformers over the whole sequence. A deterministic model must also give the
-same bits when the sequences are fed alone and cut at other positions.
+must agree with a plain forward pass of transformers over the whole sequence, with the weights that are served where
+these are quantised. A deterministic model must also give the same bits when the sequences are fed alone and cut at
+other positions.
 """
 
 import torch
@@ -10,10 +11,12 @@ from torch import Tensor
 
 from specpair.caches.holding import Holding, Segment
 from specpair.errors import ModelRefusedError
+from specpair.model_info import NOT_QUANTISED
 from specpair.models.attention import NAME
 from specpair.models.batch import Batch
 from specpair.models.loading import LoadedModel
 from specpair.models.runner import Runner
+from specpair.models.weight_format import FORMATS
 
 LENGTH = 24
 LEAST_LENGTH = 6
@@ -39,7 +42,8 @@ def check(loaded: LoadedModel, runner: Runner) -> None:
 
 def tolerance_of(loaded: LoadedModel) -> float:
     """The largest difference that is rounding, relative to the largest logit."""
-    return COARSE_TOLERANCE if loaded.is_coarse else TOLERANCE.get(loaded.facts.dtype, 0.15)
+    rounding = COARSE_TOLERANCE if loaded.is_coarse else TOLERANCE.get(loaded.facts.dtype, 0.15)
+    return max(rounding, FORMATS[loaded.facts.packing].tolerance)
 
 
 def largest_difference(actual: Tensor, expected: Tensor) -> float:
@@ -57,9 +61,11 @@ def check_deterministic(loaded: LoadedModel, runner: Runner) -> None:
     ids = random_tokens(loaded, runner)
     alone = torch.stack([fed_in_steps(runner, row) for row in ids.tolist()])
     if not torch.equal(chunked_logits(runner, ids), alone):
+        is_quantised = loaded.facts.packing != NOT_QUANTISED
+        option = f"--quantization {loaded.facts.packing}" if is_quantised else "--deterministic"
         raise ModelRefusedError(
             f"{loaded.model.config.model_type}: logits depend on the other tokens of a forward pass even with fixed"
-            " shapes; it cannot be served with --deterministic"
+            f" shapes; it cannot be served with {option}"
         )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from specpair.errors import InvalidFieldError
-from specpair.model_info import ModelInfo
+from specpair.model_info import NOT_QUANTISED, Divergence, ModelInfo
 from specpair.options import TOKEN_LIST_LIMITS, Drafter, Encoding, Rule, SamplingOptions, SequenceOptions, check_count
 from specpair.v1 import drafter_pb2, sampling_pb2, sequence_service_pb2
 
@@ -138,7 +138,13 @@ def model_info_from_proto(message: sequence_service_pb2.GetModelInfoResponse) ->
     values: dict[str, Any] = {field.name: getattr(message, field.name) for field in fields(ModelInfo)}
     values["eos_token_ids"] = tuple(message.eos_token_ids)
     values["drafters"] = tuple(_DRAFTERS[number] for number in message.drafters if number in _DRAFTERS)
+    values["quantization"] = message.quantization or NOT_QUANTISED
+    values["divergence"] = _divergence(message.divergence) if message.HasField("divergence") else None
     return ModelInfo(**values)
+
+
+def _divergence(message: sequence_service_pb2.Divergence) -> Divergence:
+    return Divergence(**{field.name: getattr(message, field.name) for field in fields(Divergence)})
 
 
 def model_info_to_proto(info: ModelInfo) -> sequence_service_pb2.GetModelInfoResponse:

@@ -13,7 +13,7 @@ class GetModelInfoRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetModelInfoResponse(_message.Message):
-    __slots__ = ("instance_id", "model_name", "architecture", "parameter_count", "vocab_size", "max_model_len", "max_num_speculative_tokens", "max_num_seqs", "dtype", "device", "cache", "block_size", "block_count", "free_block_count", "sequence_count", "eos_token_ids", "deterministic", "drafters")
+    __slots__ = ("instance_id", "model_name", "architecture", "parameter_count", "vocab_size", "max_model_len", "max_num_speculative_tokens", "max_num_seqs", "dtype", "device", "cache", "block_size", "block_count", "free_block_count", "sequence_count", "eos_token_ids", "deterministic", "drafters", "quantization", "divergence")
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_NAME_FIELD_NUMBER: _ClassVar[int]
     ARCHITECTURE_FIELD_NUMBER: _ClassVar[int]
@@ -32,6 +32,8 @@ class GetModelInfoResponse(_message.Message):
     EOS_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     DETERMINISTIC_FIELD_NUMBER: _ClassVar[int]
     DRAFTERS_FIELD_NUMBER: _ClassVar[int]
+    QUANTIZATION_FIELD_NUMBER: _ClassVar[int]
+    DIVERGENCE_FIELD_NUMBER: _ClassVar[int]
     instance_id: str
     model_name: str
     architecture: str
@@ -50,7 +52,19 @@ class GetModelInfoResponse(_message.Message):
     eos_token_ids: _containers.RepeatedScalarFieldContainer[int]
     deterministic: bool
     drafters: _containers.RepeatedScalarFieldContainer[_drafter_pb2.Drafter]
-    def __init__(self, instance_id: _Optional[str] = ..., model_name: _Optional[str] = ..., architecture: _Optional[str] = ..., parameter_count: _Optional[int] = ..., vocab_size: _Optional[int] = ..., max_model_len: _Optional[int] = ..., max_num_speculative_tokens: _Optional[int] = ..., max_num_seqs: _Optional[int] = ..., dtype: _Optional[str] = ..., device: _Optional[str] = ..., cache: _Optional[str] = ..., block_size: _Optional[int] = ..., block_count: _Optional[int] = ..., free_block_count: _Optional[int] = ..., sequence_count: _Optional[int] = ..., eos_token_ids: _Optional[_Iterable[int]] = ..., deterministic: _Optional[bool] = ..., drafters: _Optional[_Iterable[_Union[_drafter_pb2.Drafter, str]]] = ...) -> None: ...
+    quantization: str
+    divergence: Divergence
+    def __init__(self, instance_id: _Optional[str] = ..., model_name: _Optional[str] = ..., architecture: _Optional[str] = ..., parameter_count: _Optional[int] = ..., vocab_size: _Optional[int] = ..., max_model_len: _Optional[int] = ..., max_num_speculative_tokens: _Optional[int] = ..., max_num_seqs: _Optional[int] = ..., dtype: _Optional[str] = ..., device: _Optional[str] = ..., cache: _Optional[str] = ..., block_size: _Optional[int] = ..., block_count: _Optional[int] = ..., free_block_count: _Optional[int] = ..., sequence_count: _Optional[int] = ..., eos_token_ids: _Optional[_Iterable[int]] = ..., deterministic: _Optional[bool] = ..., drafters: _Optional[_Iterable[_Union[_drafter_pb2.Drafter, str]]] = ..., quantization: _Optional[str] = ..., divergence: _Optional[_Union[Divergence, _Mapping]] = ...) -> None: ...
+
+class Divergence(_message.Message):
+    __slots__ = ("mean_kl", "greedy_agreement", "token_count")
+    MEAN_KL_FIELD_NUMBER: _ClassVar[int]
+    GREEDY_AGREEMENT_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    mean_kl: float
+    greedy_agreement: float
+    token_count: int
+    def __init__(self, mean_kl: _Optional[float] = ..., greedy_agreement: _Optional[float] = ..., token_count: _Optional[int] = ...) -> None: ...
 
 class GetTokenizerRequest(_message.Message):
     __slots__ = ()

@@ -30,6 +30,17 @@ def test_the_table_shows_what_proposes_and_no_model_where_there_is_none() -> Non
     assert "0 tokens proposed per round" in shown(pair)
 
 
+def test_the_table_shows_quantised_weights_and_their_divergence() -> None:
+    model = {"model_name": "tiny", "architecture": "LlamaForCausalLM", "vocab_size": 64, "dtype": "float32"}
+    quantised = {**model, "quantization": "int8", "divergence": {"mean_kl": 0.00421, "greedy_agreement": 0.938}}
+    pair = pb.GetPairInfoResponse(draft={**model, "quantization": "none"}, target=quantised)  # type: ignore[arg-type]
+    table = shown(pair)
+    assert "M, float32, vocabulary 64" in table and "M, int8 (float32), vocabulary 64" in table
+    assert table.count("0.0042 nats from the checkpoint, 93.8% of greedy choices") == 1
+    pair.draft.ClearField("quantization")  # a service from before the field
+    assert "M, float32, vocabulary 64" in shown(pair)
+
+
 def test_a_pair_is_ready_only_with_both_models() -> None:
     pair = pb.GetPairInfoResponse(draft={}, target={})
     assert is_ready(pair)

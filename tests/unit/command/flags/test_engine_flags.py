@@ -63,6 +63,20 @@ def test_the_share_of_a_gpu_reaches_the_engine(service: str, monkeypatch: pytest
 @pytest.mark.parametrize(
     ("flags", "draft", "target"),
     [
+        ([], "none", "none"),
+        (["--target-quantization", "int8"], "none", "int8"),
+        (["--target-quantization", "int8", "--draft-quantization", "int4"], "int4", "int8"),
+    ],
+)
+def test_up_quantises_each_model_as_asked(
+    flags: list[str], draft: str, target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert planned("--quantization", flags, monkeypatch) == {"draft": draft, "target": target}
+
+
+@pytest.mark.parametrize(
+    ("flags", "draft", "target"),
+    [
         ([], "0.18", "0.72"),
         (["--gpu-memory-utilization", "0.5"], "0.1", "0.4"),
         (["--target-device", "cuda:0", "--draft-device", "cuda:1"], "0.9", "0.9"),
@@ -70,6 +84,11 @@ def test_the_share_of_a_gpu_reaches_the_engine(service: str, monkeypatch: pytest
     ],
 )
 def test_up_divides_a_gpu(flags: list[str], draft: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert planned("--gpu-memory-utilization", flags, monkeypatch) == {"draft": draft, "target": target}
+
+
+def planned(name: str, flags: list[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
+    """The value of a flag that `specpair up` gives to each model service."""
     plans: list[ServicePlan] = []
 
     async def keep(given: list[ServicePlan], *_: Any, **__: Any) -> None:
@@ -79,9 +98,4 @@ def test_up_divides_a_gpu(flags: list[str], draft: str, target: str, monkeypatch
     monkeypatch.setattr(command.pair.up, "_run", keep)
     result = CliRunner().invoke(app, ["up", *flags])
     assert result.exit_code == 0, result.output
-    found = {
-        plan.name: plan.arguments[plan.arguments.index("--gpu-memory-utilization") + 1]
-        for plan in plans
-        if plan.name != "coordinator"
-    }
-    assert found == {"draft": draft, "target": target}
+    return {plan.name: plan.arguments[plan.arguments.index(name) + 1] for plan in plans if plan.name != "coordinator"}

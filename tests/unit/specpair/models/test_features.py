@@ -10,6 +10,7 @@ from torch import nn
 from specpair.caches.holding import Segment
 from specpair.models.batch import Batch
 from specpair.models.load_runner import load_runner
+from specpair.models.native_library import native_library
 from specpair.models.packed_model import recording
 from tests.services import engine_config
 from tests.tiny_models import load_plain, make_model
@@ -18,6 +19,7 @@ IDS = [5, 17, 3, 44, 8, 21, 60, 2, 33, 12, 31, 7, 50, 9, 1, 2, 3, 4, 5, 6]
 WAYS: dict[str, dict[str, Any]] = {
     "plain": {"runner": "plain"},
     "fused": {"runner": "fused"},
+    "native": {"runner": "native"},
     "deterministic": {"deterministic": True},
 }
 
@@ -26,8 +28,10 @@ WAYS: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("way", WAYS)
 def test_features_are_hidden_states(way: str, kind: str, tmp_path: Path) -> None:
     """Of the last layer first, which transformers gives with the final norm applied; then of the first."""
-    if way == "fused" and kind != "llama":
-        pytest.skip("not known to the fused runner")
+    if way in ("fused", "native") and kind != "llama":
+        pytest.skip("not known to this runner")
+    if way == "native" and native_library() is None:
+        pytest.skip("needs a compiler")
     facts, runner = load_runner(engine_config(make_model(tmp_path, kind), **WAYS[way]))
     last = len(facts.layers) - 1
     holdings = [runner.cache.open([]) for _ in range(2)]

@@ -14,7 +14,7 @@ from specpair.models.fused_runner import FusedRunner
 from specpair.models.fusible import computes_bfloat16
 from specpair.models.load_runner import load_runner
 from specpair.models.loading import load
-from specpair.models.packed_linear import offers_half_precision, pack
+from specpair.models.packed_linear import offers_fbgemm, pack
 from specpair.models.plain_runner import PlainRunner
 from specpair.models.self_check import chunked_logits, plain_logits
 from tests.services import engine_config
@@ -60,14 +60,14 @@ def test_logits_are_those_of_transformers(
 ) -> None:
     """In uneven chunks of two sequences, with a rollback; float32 weights take oneDNN's form where they are packed."""
     monkeypatch.setattr(packed_linear, "LEAST_REORDERED", least_reordered)
-    config = engine_config(tiny(tmp_path, kind), cache=cache)
+    config = engine_config(tiny(tmp_path, kind), cache=cache, runner="fused")
     _, runner = load_runner(config)
     assert isinstance(runner, FusedRunner)
     expected = torch.stack([plain_logits(load(config), row) for row in ids()])
     assert torch.allclose(chunked_logits(runner, ids()), expected, atol=2e-4)
 
 
-@pytest.mark.skipif(not offers_half_precision(), reason="FBGEMM is for x86")
+@pytest.mark.skipif(not offers_fbgemm(), reason="FBGEMM is for x86")
 @pytest.mark.parametrize("is_gone", [False, True], ids=["functions", "operators"])
 def test_weights_of_16_bits_are_multiplied_in_32(
     is_gone: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -77,13 +77,13 @@ def test_weights_of_16_bits_are_multiplied_in_32(
         monkeypatch.delattr(torch, "fbgemm_linear_fp16_weight_fp32_activation")
     folder = with_biases(make_model(tmp_path / "wide", "qwen2"))
     hf.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).save_pretrained(tmp_path / "narrow")
-    config = engine_config(tmp_path / "narrow")
+    config = engine_config(tmp_path / "narrow", runner="fused")
     _, runner = load_runner(config)
     expected = torch.stack([plain_logits(load(config), row) for row in ids()])
     assert torch.allclose(chunked_logits(runner, ids()), expected, atol=2e-4)
 
 
-@pytest.mark.skipif(not offers_half_precision(), reason="FBGEMM is for x86")
+@pytest.mark.skipif(not offers_fbgemm(), reason="FBGEMM is for x86")
 @pytest.mark.parametrize("size", [1e-30, 1e-4, 1.0, 3e4, 1e30])
 def test_half_precision_loses_nothing_of_bfloat16(size: float) -> None:
     """Any range of weights: a power of two moves it. The product is as good as float32 can be."""
@@ -130,7 +130,7 @@ def test_in_bf16_it_is_closer_to_the_model_than_transformers_in_bf16(kind: str, 
     """The model itself is its float32 form: what is stored as bf16, computed exactly."""
     folder = tiny(tmp_path / "wide", kind)
     hf.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.bfloat16).save_pretrained(tmp_path / "narrow")
-    config = engine_config(tmp_path / "narrow", dtype="bfloat16", cache=cache)
+    config = engine_config(tmp_path / "narrow", dtype="bfloat16", cache=cache, runner="fused")
     _, runner = load_runner(config)
     assert isinstance(runner, FusedRunner)
     exact = load(engine_config(tmp_path / "narrow", dtype="float32"))

@@ -56,10 +56,10 @@ def test_wrong_attention_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         return attend(query, keys, values, None, variant)
 
     make_model(tmp_path)
-    load_runner(engine_config(tmp_path))
+    load_runner(engine_config(tmp_path, runner="fused"))
     monkeypatch.setattr(plan, "attend", unmasked)
     with pytest.raises(ModelRefusedError, match="logits through the cache differ"):
-        load_runner(engine_config(tmp_path))
+        load_runner(engine_config(tmp_path, runner="fused"))
 
 
 def test_pickled_weights_are_refused(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from specpair.caches.holding import Holding, Segment
 from specpair.errors import NotSupportedError
 from specpair.models.batch import Batch
 from specpair.models.load_runner import load_runner
+from specpair.models.native_library import native_library
 from specpair.models.runner import Runner
 from specpair.models.self_check import run_chunks
 from tests.services import engine_config
@@ -30,6 +31,8 @@ WAYS = [
     ("llama", "fused"),
     ("qwen2_sliding", "plain"),
     ("qwen2_sliding", "fused"),
+    ("llama", "native"),
+    ("qwen2_sliding", "native"),
     ("gemma2", "plain"),
 ]
 
@@ -59,6 +62,8 @@ def tree_batch(runner: Runner, holding: Holding) -> Batch:
 @pytest.mark.parametrize("cache", ["contiguous", "paged"])
 @pytest.mark.parametrize(("kind", "way"), WAYS)
 def test_rows_of_a_tree_are_those_of_its_paths(kind: str, way: str, cache: str, tmp_path: Path) -> None:
+    if way == "native" and (cache == "paged" or native_library() is None):
+        pytest.skip("needs a compiler and a contiguous cache")
     runner = load(tmp_path, kind, runner=way, cache=cache)
     rows = runner.forward(tree_batch(runner, after_prompt(runner))).logits
     expected = torch.stack([chain(runner, [*PROMPT, LAST, *path]) for path in PATHS])

@@ -1,0 +1,250 @@
+"""The Llama family as one compiled call per forward pass.
+
+In a pass of a small model the products take a third of the time; operators, and Python between them, take the rest.
+Here a pass is one call, whose threads meet after each phase. Each row's sums have a fixed order, so its bits depend
+neither on the other rows of the pass nor on how its sequence was cut: greedy outputs are the same for every number of
+proposed tokens.
+
+Weights of 16 bits stay so. A bf16 model multiplies bf16 by bf16 with float32 sums, and keeps everything between
+products in float32. A float32 model with weights that are bfloat16 numbers, as most checkpoints have, multiplies them
+by float32.
+"""
+
+import ctypes
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from specpair.caches.attention import split_parents, tree_mask
+from specpair.models.batch import Batch, PassOutput
+from specpair.models.model_facts import ModelFacts
+from specpair.models.native_coarse import packed_bytes, packed_nibbles
+from specpair.models.native_structures import Layer, Model, Pass, Product, Segment
+from specpair.models.output_tokens import output_tokens_of
+from specpair.models.weight_format import FORMATS, Packing
+
+PANEL = 32
+"""Outputs of a panel of packed weights."""
+GATE_WIDTH = PANEL // 2
+FLOAT_WEIGHTS, HALF_WEIGHTS, HALF_WEIGHTS_AND_ROWS, BYTE_WEIGHTS, NIBBLE_WEIGHTS = range(5)
+SCORE_ROUND = 16
+QUERIES = 4
+"""Queries that are attended to together."""
+
+
+class NativeLlama:
+    """A packed copy of a model; it does not keep `model`. `specpair.models.fusible` says which models it supports."""
+
+    def __init__(self, model: PreTrainedModel, facts: ModelFacts, library: Any):
+        self._call = library.specpair_forward
+        self._call.restype = None
+        self._held: list[Any] = []
+        """Keeps alive what the structures point to."""
+        self._dtype = model.dtype
+        self._format = FORMATS[facts.packing]
+        self._row_bytes = model.dtype.itemsize
+        inner: Any = model.model
+        config: Any = model.config
+        head: Any = model.lm_head
+        self._output_tokens = output_tokens_of(head)
+        layers = (Layer * len(inner.layers))(*[self._layer(layer, facts, i) for i, layer in enumerate(inner.layers)])
+        self.embedding = narrowest(inner.embed_tokens.weight.detach()).contiguous()
+        """`[vocabulary, hidden]`, bf16 if that loses nothing, else float32."""
+        cosine, sine = rotation(inner, facts.max_model_len)
+        self._hold(layers)
+        self._model = Model(
+            layer_count=len(inner.layers),
+            hidden=config.hidden_size,
+            heads=config.num_attention_heads,
+            key_heads=config.num_key_value_heads,
+            head_size=inner.layers[0].self_attn.head_dim,
+            intermediate=padded(config.intermediate_size, GATE_WIDTH),
+            is_bf16=self._dtype == torch.bfloat16,
+            eps=config.rms_norm_eps,
+            is_embedding_bf16=self.embedding.dtype == torch.bfloat16,
+            embedding=self.embedding.data_ptr(),
+            cosine=self._pointer(cosine),
+            sine=self._pointer(sine),
+            norm=self._pointer(inner.norm.weight.detach().float()),
+            head=self._product(head.weight, head.bias, self._format.head),
+            layers=ctypes.addressof(layers),
+        )
+        own = self._model
+        self._input_width = max(own.hidden, own.heads * own.head_size)
+        self._projected_width = padded((own.heads + 2 * own.key_heads) * own.head_size, PANEL)
+
+    def forward(self, batch: Batch, segments: Any, mask_owners: Sequence[Tensor], longest: int) -> PassOutput:
+        """The output for `batch.rows`; `segments` are those of the batch as structures, the longest of which ends at
+        `longest`; they point into `mask_owners`."""
+        threads = torch.get_num_threads()
+        count, row_count, own = len(batch.token_ids), len(batch.rows), self._model
+        numbers = torch.tensor([*batch.token_ids, *batch.positions, *batch.rows])
+        logits = torch.empty(row_count, own.head.outs)
+        features, places = self._features(batch)
+        score_count = padded(longest, SCORE_ROUND) + SCORE_ROUND
+        rows = max(count, row_count)
+        residual = torch.empty(count, own.hidden)
+        projected = torch.empty(count, self._projected_width)
+        inputs = torch.empty(rows, self._input_width, dtype=self._dtype)
+        gated = torch.empty(count, own.intermediate, dtype=self._dtype)
+        scores = torch.empty(threads, QUERIES, score_count)
+        first = numbers.data_ptr()
+        self._call(
+            ctypes.byref(own),
+            ctypes.byref(
+                Pass(
+                    token_count=count,
+                    segment_count=len(segments),
+                    row_count=row_count,
+                    thread_count=threads,
+                    token_ids=first,
+                    positions=first + 8 * count,
+                    rows=first + 16 * count,
+                    segments=ctypes.addressof(segments),
+                    logits=logits.data_ptr(),
+                    features=None if features is None else features.data_ptr(),
+                    feature_places=None if places is None else places.data_ptr(),
+                    residual=residual.data_ptr(),
+                    projected=projected.data_ptr(),
+                    inputs=inputs.data_ptr(),
+                    gated=gated.data_ptr(),
+                    scores=scores.data_ptr(),
+                    score_count=score_count,
+                    input_stride=self._input_width,
+                    projected_stride=self._projected_width,
+                )
+            ),
+        )
+        return PassOutput(logits if self._output_tokens is None else self._output_tokens(logits), features)
+
+    def _features(self, batch: Batch) -> tuple[Tensor | None, Tensor | None]:
+        """Memory for the hidden states, and the place of each layer among them."""
+        if not batch.feature_layers:
+            return None, None
+        places = torch.full((self._model.layer_count,), -1)
+        for place, layer in enumerate(batch.feature_layers):
+            places[layer] = place
+        return torch.empty(len(batch.feature_layers), len(batch.rows), self._model.hidden), places
+
+    def _layer(self, layer: Any, facts: ModelFacts, index: int) -> Layer:
+        attention, mlp = layer.self_attn, layer.mlp
+        projections = [attention.q_proj, attention.k_proj, attention.v_proj]
+        bias = None if projections[0].bias is None else torch.cat([one.bias.detach() for one in projections])
+        variant = facts.variants[index]
+        return Layer(
+            attention_norm=self._norm(layer.input_layernorm),
+            query_key_value=self._product(torch.cat([one.weight.detach() for one in projections]), bias),
+            query_norm=self._norm(getattr(attention, "q_norm", None)),
+            key_norm=self._norm(getattr(attention, "k_norm", None)),
+            output=self._product(attention.o_proj.weight),
+            mlp_norm=self._norm(layer.post_attention_layernorm),
+            gate_up=self._product(gate_and_up(mlp.gate_proj.weight.detach(), mlp.up_proj.weight.detach())),
+            down=self._product(widened(mlp.down_proj.weight.detach(), GATE_WIDTH)),
+            scaling=variant.scaling,
+            window=variant.sliding_window or 0,
+        )
+
+    def _norm(self, norm: Any) -> int | None:
+        return None if norm is None else self._pointer(norm.weight.detach().float())
+
+    def _product(self, weight: Tensor, bias: Tensor | None = None, packing: Packing | None = None) -> Product:
+        weight = weight.detach()
+        packing = packing or self._format.layers
+        if packing.bits < 16:
+            return self._coarse_product(weight, bias, packing)
+        narrow = weight if weight.dtype == torch.bfloat16 else narrowest(weight)
+        kind = FLOAT_WEIGHTS if narrow.dtype != torch.bfloat16 else HALF_WEIGHTS
+        if self._dtype == torch.bfloat16:
+            kind = HALF_WEIGHTS_AND_ROWS
+        return Product(
+            weights=self._pointer(panels(narrow)),
+            bias=self._bias(bias),
+            ins=weight.size(1),
+            outs=weight.size(0),
+            kind=kind,
+        )
+
+    def _coarse_product(self, weight: Tensor, bias: Tensor | None, packing: Packing) -> Product:
+        packed = (packed_bytes if packing.bits == 8 else packed_nibbles)(weight)
+        return Product(
+            weights=self._pointer(packed.weights),
+            bias=self._bias(bias),
+            ins=weight.size(1),
+            outs=weight.size(0),
+            kind=BYTE_WEIGHTS if packing.bits == 8 else NIBBLE_WEIGHTS,
+            scales=None if packed.scales is None else self._pointer(packed.scales),
+            is_bf16=self._dtype == torch.bfloat16,
+        )
+
+    def _bias(self, bias: Tensor | None) -> int | None:
+        """In whole panels."""
+        return None if bias is None else self._pointer(F.pad(bias.detach().float(), (0, -len(bias) % PANEL)))
+
+    def _pointer(self, tensor: Tensor) -> int:
+        held = tensor.contiguous()
+        self._hold(held)
+        return held.data_ptr()
+
+    def _hold(self, owner: Any) -> None:
+        self._held.append(owner)
+
+
+def segments_of(batch: Batch) -> tuple[Any, list[Tensor]]:
+    """The segments of the batch as structures, and the masks of its trees, which must stay alive."""
+    made = (Segment * len(batch.segments))()
+    parents = None if batch.parents is None else split_parents(batch.segments, batch.parents)
+    masks: list[Tensor] = []
+    first = 0
+    for index, segment in enumerate(batch.segments):
+        (stack,) = segment.holding.storage.stacks
+        own = made[index]
+        own.keys, own.values, own.capacity = stack.keys.data_ptr(), stack.values.data_ptr(), stack.keys.size(2)
+        own.start, own.count, own.first = segment.start, segment.token_count, first
+        first += segment.token_count
+        if parents is not None:
+            masks.append(tree_mask(segment, parents[index], None)[:, segment.start :].contiguous())
+            own.mask = masks[-1].data_ptr()
+    return made, masks
+
+
+def panels(weight: Tensor) -> Tensor:
+    """`[out, in]` as `native/product.h` reads it: panels of 32 outputs, padded with 0."""
+    outs, ins = weight.shape
+    whole = F.pad(weight, (0, 0, 0, padded(outs, PANEL) - outs))
+    if weight.dtype == torch.bfloat16:
+        return whole.view(-1, PANEL, ins // 2, 2).transpose(1, 2).contiguous()
+    return whole.view(-1, PANEL, ins).transpose(1, 2).contiguous()
+
+
+def gate_and_up(gate: Tensor, up: Tensor) -> Tensor:
+    """Half a panel of gate, half a panel of up, and so on: a panel holds what is multiplied."""
+    size = padded(len(gate), GATE_WIDTH)
+    halves = [F.pad(one, (0, 0, 0, size - len(one))).view(-1, GATE_WIDTH, one.size(1)) for one in (gate, up)]
+    return torch.stack(halves, 1).view(2 * size, gate.size(1))
+
+
+def widened(weight: Tensor, multiple: int) -> Tensor:
+    """`[out, in]` with inputs padded by zeros to a multiple."""
+    return F.pad(weight, (0, padded(weight.size(1), multiple) - weight.size(1)))
+
+
+def narrowest(weight: Tensor) -> Tensor:
+    """As bf16 if that loses nothing, else float32."""
+    narrow = weight.bfloat16()
+    return narrow if torch.equal(narrow.to(weight.dtype), weight) else weight.float()
+
+
+def rotation(inner: Any, max_model_len: int) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of the rotary embedding, `[positions, size / 2]`."""
+    cosine, sine = inner.rotary_emb(torch.empty(0), torch.arange(max_model_len)[None])
+    half = cosine.size(-1) // 2
+    return cosine[0, :, :half].contiguous(), sine[0, :, :half].contiguous()
+
+
+def padded(count: int, multiple: int) -> int:
+    """The next multiple."""
+    return -(-count // multiple) * multiple

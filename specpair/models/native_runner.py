@@ -1,0 +1,39 @@
+"""The runner for models that `specpair.models.native_llama` supports, with a contiguous cache."""
+
+import torch
+from transformers import PreTrainedModel
+
+from specpair.caches.cache import KeyValueCache
+from specpair.engine_config import EngineConfig
+from specpair.model_info import NOT_QUANTISED
+from specpair.models.batch import Batch, PassOutput
+from specpair.models.fusible import is_fusible
+from specpair.models.loading import LoadedModel
+from specpair.models.native_library import native_library
+from specpair.models.native_llama import NativeLlama, segments_of
+
+
+class NativeRunner:
+    """Runs a packed copy of the model, and does not keep the model itself."""
+
+    description = "compiled"
+
+    def __init__(self, loaded: LoadedModel, cache: KeyValueCache):
+        """`can_run_natively` must be true."""
+        self.cache = cache
+        self.device = loaded.facts.device
+        self._native = NativeLlama(loaded.model, loaded.facts, native_library())
+
+    @torch.inference_mode()
+    def forward(self, batch: Batch) -> PassOutput:
+        segments, masks = segments_of(batch)
+        longest = max(segment.end for segment in batch.segments)
+        return self._native.forward(batch, segments, masks, longest)
+
+
+def can_run_natively(config: EngineConfig, model: PreTrainedModel) -> bool:
+    """Whether there is a compiled library, and the runner supports model and cache."""
+    if config.cache == "paged" or not is_fusible(model):
+        return False
+    library = native_library()
+    return library is not None and (config.quantization == NOT_QUANTISED or bool(library.specpair_multiplies_bytes()))

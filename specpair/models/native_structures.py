@@ -1,0 +1,74 @@
+"""The structures of `native/`, in the same order. Every number takes eight bytes."""
+
+from ctypes import Structure, c_double, c_int64, c_void_p
+from typing import Any
+
+
+class Product(Structure):
+    """Packed weights."""
+
+    _fields_ = [
+        *[(name, c_void_p) for name in ("weights", "bias")],
+        *[(name, c_int64) for name in ("ins", "outs", "kind")],
+        ("scales", c_void_p),
+        ("is_bf16", c_int64),
+    ]
+
+
+class Layer(Structure):
+    """One decoder layer."""
+
+    _fields_ = [
+        ("attention_norm", c_void_p),
+        ("query_key_value", Product),
+        ("query_norm", c_void_p),
+        ("key_norm", c_void_p),
+        ("output", Product),
+        ("mlp_norm", c_void_p),
+        ("gate_up", Product),
+        ("down", Product),
+        ("scaling", c_double),
+        ("window", c_int64),
+    ]
+
+
+class Model(Structure):
+    """A whole model."""
+
+    _fields_ = [
+        *[(name, c_int64) for name in ("layer_count", "hidden", "heads", "key_heads", "head_size", "intermediate")],
+        ("is_bf16", c_int64),
+        ("eps", c_double),
+        ("is_embedding_bf16", c_int64),
+        *[(name, c_void_p) for name in ("embedding", "cosine", "sine", "norm")],
+        ("head", Product),
+        ("layers", c_void_p),
+    ]
+
+
+class Segment(Structure):
+    """Tokens of one sequence."""
+
+    _fields_ = [
+        ("keys", c_void_p),
+        ("values", c_void_p),
+        *[(name, c_int64) for name in ("capacity", "start", "count", "first")],
+        ("mask", c_void_p),
+    ]
+
+
+class Pass(Structure):
+    """Input, output and memory of one forward pass."""
+
+    _fields_ = [
+        *[(name, c_int64) for name in ("token_count", "segment_count", "row_count", "thread_count")],
+        *[(name, c_void_p) for name in ("token_ids", "positions", "rows", "segments")],
+        *[(name, c_void_p) for name in ("logits", "features", "feature_places")],
+        *[(name, c_void_p) for name in ("residual", "projected", "inputs", "gated", "scores")],
+        *[(name, c_int64) for name in ("score_count", "input_stride", "projected_stride")],
+    ]
+
+
+def fields_of(structure: type[Structure]) -> list[Any]:
+    """The fields, for a check against the C source."""
+    return [name for name, *_ in structure._fields_]

@@ -1,0 +1,199 @@
+"""The compiled runner gives the logits of transformers, and each row the same bits in any company."""
+
+import re
+from ctypes import Structure
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers as hf
+from torch import Tensor
+
+from specpair.caches.holding import Holding, Segment
+from specpair.engine_config import EngineConfig
+from specpair.errors import ModelRefusedError
+from specpair.models import load_runner as loading_runners
+from specpair.models import native_library as building
+from specpair.models import native_structures
+from specpair.models.batch import Batch
+from specpair.models.fused_runner import FusedRunner
+from specpair.models.fusible import computes_bfloat16
+from specpair.models.load_runner import load_runner
+from specpair.models.loading import load
+from specpair.models.native_library import SOURCE, native_library
+from specpair.models.native_runner import NativeRunner
+from specpair.models.runner import Runner
+from specpair.models.self_check import chunked_logits, fed_in_steps, plain_logits, run_chunks
+from tests.services import engine_config
+from tests.tiny_models import make_model
+from tests.unit.specpair.models.test_fused_runner import KINDS, ids, tiny
+
+needs_compiler = pytest.mark.skipif(native_library() is None, reason="needs a C compiler")
+needs_bf16 = pytest.mark.skipif(
+    not computes_bfloat16(torch.device("cpu")), reason="this processor has no units for bf16"
+)
+WIDE: dict[str, Any] = {"hidden_size": 96, "intermediate_size": 200, "num_attention_heads": 3, "num_key_value_heads": 1}
+"""Several panels, a head of 32, and sizes that are no multiples of a panel."""
+
+
+def narrow(folder: Path, kind: str, **changes: Any) -> Path:
+    """A checkpoint in bf16."""
+    wide = make_model(folder / "wide", kind, **changes) if changes else tiny(folder / "wide", kind)
+    hf.AutoModelForCausalLM.from_pretrained(wide, dtype=torch.bfloat16).save_pretrained(folder / "narrow")
+    return folder / "narrow"
+
+
+@needs_compiler
+@pytest.mark.parametrize("kind", KINDS)
+def test_logits_are_those_of_transformers(kind: str, tmp_path: Path) -> None:
+    """In uneven chunks of two sequences, with a rollback; weights of 32 bits."""
+    config = engine_config(tiny(tmp_path, kind))
+    _, runner = load_runner(config)
+    assert isinstance(runner, NativeRunner)
+    expected = torch.stack([plain_logits(load(config), row) for row in ids()])
+    assert torch.allclose(chunked_logits(runner, ids()), expected, atol=2e-4)
+
+
+@needs_compiler
+@pytest.mark.parametrize("kind", ["llama", "qwen2"])
+def test_weights_of_16_bits_are_multiplied_in_32(kind: str, tmp_path: Path) -> None:
+    config = engine_config(narrow(tmp_path, kind), dtype="float32")
+    _, runner = load_runner(config)
+    expected = torch.stack([plain_logits(load(config), row) for row in ids()])
+    assert torch.allclose(chunked_logits(runner, ids()), expected, atol=2e-4)
+
+
+@needs_compiler
+@needs_bf16
+@pytest.mark.parametrize("kind", KINDS)
+def test_in_bf16_it_is_closer_to_the_model_than_transformers_in_bf16(kind: str, tmp_path: Path) -> None:
+    config = engine_config(narrow(tmp_path, kind), dtype="bfloat16")
+    _, runner = load_runner(config)
+    assert isinstance(runner, NativeRunner)
+    exact = load(engine_config(tmp_path / "narrow", dtype="float32"))
+    expected = torch.stack([plain_logits(exact, row) for row in ids()])
+    theirs = torch.stack([plain_logits(load(config), row) for row in ids()])
+    ours = chunked_logits(runner, ids())
+    assert (ours - expected).pow(2).mean() < 1.2 * (theirs - expected).pow(2).mean()
+    assert (ours - expected).abs().max() < 0.05 * expected.abs().max()
+
+
+@needs_compiler
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=needs_bf16)])
+@pytest.mark.parametrize("kind", ["llama", "qwen2_sliding", "qwen3", "wide"])
+def test_a_row_has_the_same_bits_in_any_company(kind: str, dtype: str, threads: int, tmp_path: Path) -> None:
+    """Token by token, a few at a time, all at once, and beside another sequence; by one thread and by two."""
+    folder = narrow(tmp_path, "llama", **WIDE) if kind == "wide" else narrow(tmp_path, kind)
+    before = torch.get_num_threads()
+    try:
+        _, runner = load_runner(engine_config(folder, dtype=dtype, threads=threads))
+        assert isinstance(runner, NativeRunner)
+        row = ids(40)[0].tolist()
+        alone = one_by_one(runner, row)
+        torch.set_num_threads(3 - threads)
+        assert torch.equal(fed_in_steps(runner, row), alone)
+        assert torch.equal(fed(runner, runner.cache.open([]), row), alone)
+        other = ids(40)[1].tolist()
+        together = run_chunks(runner, [runner.cache.open([]), runner.cache.open([])], [other[:33], row])
+        assert torch.equal(together[1], alone)
+    finally:
+        torch.set_num_threads(before)
+
+
+def fed(runner: Runner, holding: Holding, token_ids: list[int]) -> Tensor:
+    return run_chunks(runner, [holding], [token_ids])[0]
+
+
+def one_by_one(runner: Runner, token_ids: list[int]) -> Tensor:
+    holding = runner.cache.open([])
+    return torch.cat([fed(runner, holding, [token]) for token in token_ids])
+
+
+@needs_compiler
+def test_a_row_that_is_not_finite_harms_no_other(tmp_path: Path) -> None:
+    """Neither the tokens before it nor another sequence."""
+    _, runner = load_runner(engine_config(make_model(tmp_path)))
+    assert isinstance(runner, NativeRunner)
+    first, second = ids(20)
+    clean = run_chunks(runner, [runner.cache.open([]), runner.cache.open([])], [first.tolist(), second.tolist()])
+    poisoned = next(token for token in range(64) if token not in [*first.tolist(), *second.tolist()])
+    runner._native.embedding[poisoned] = float("nan")
+    broken = [*first.tolist()[:10], poisoned, *first.tolist()[11:]]
+    rows = run_chunks(runner, [runner.cache.open([]), runner.cache.open([])], [broken, second.tolist()])
+    assert torch.equal(rows[0][:10], clean[0][:10]) and torch.equal(rows[1], clean[1])
+    assert not rows[0][10:].isfinite().any()
+
+
+@needs_compiler
+def test_only_wanted_rows_are_computed(tmp_path: Path) -> None:
+    _, runner = load_runner(engine_config(make_model(tmp_path)))
+    holdings = [runner.cache.open([]) for _ in range(2)]
+    first, second = (row.tolist() for row in ids(9))
+    for holding in holdings:
+        runner.cache.append(holding, 9)
+    segments = [Segment(holding, 0, 9) for holding in holdings]
+    wanted = runner.forward(Batch.of_chains(segments, first + second, [2, 0])).logits
+    assert torch.equal(wanted, fed(runner, runner.cache.open([]), first)[-2:])
+    segments = [Segment(runner.cache.open([]), 0, 9)]
+    runner.cache.append(segments[0].holding, 9)
+    assert runner.forward(Batch.of_chains(segments, first, [0])).logits.shape == (0, 64)
+
+
+@pytest.mark.parametrize("name", ["Product", "Layer", "Model", "Segment", "Pass"])
+def test_structures_are_those_of_the_source(name: str) -> None:
+    """The same fields in the same order, and none of another size than eight bytes."""
+    source = "".join(file.read_text() for file in SOURCE.iterdir())
+    body = re.sub(r"/\*.*?\*/", "", re.search(rf"struct {name} {{(.*?)\n}};", source, re.S)[1], flags=re.S)  # type: ignore[index]
+    declared = [re.findall(r"\w+", one)[-1] for part in body.split(";") for one in part.split(",") if one.strip()]
+    structure: type[Structure] = getattr(native_structures, name)
+    renamed = {"in": "ins", "out": "outs"}
+    assert [renamed.get(field, field) for field in declared] == [field for field, *_ in structure._fields_]
+    assert not re.search(r"\bint\b|int32_t|\bfloat [^*]", body)
+
+
+def test_without_a_compiler_the_fused_runner_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(building.shutil, "which", lambda name: None)
+    native_library.cache_clear()
+    try:
+        config = engine_config(make_model(tmp_path))
+        assert isinstance(load_runner(config)[1], FusedRunner)
+        with pytest.raises(ModelRefusedError, match="--runner native needs a C compiler"):
+            load_runner(engine_config(tmp_path, runner="native"))
+    finally:
+        native_library.cache_clear()
+
+
+@needs_compiler
+def test_a_compiler_that_fails_is_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(building, "FLAGS", ("-no-such-flag",))
+    monkeypatch.setattr(building, "folder", lambda: tmp_path)
+    native_library.cache_clear()
+    try:
+        assert isinstance(load_runner(engine_config(make_model(tmp_path / "model")))[1], FusedRunner)
+    finally:
+        native_library.cache_clear()
+
+
+def test_a_cache_folder_that_others_may_write_to_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    building.folder().chmod(0o777)
+    with pytest.raises(PermissionError, match="only this user"):
+        building.folder()
+
+
+@needs_compiler
+def test_a_runner_that_fails_its_check_gives_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = loading_runners.check
+
+    def check(loaded: Any, runner: Runner) -> None:
+        if isinstance(runner, NativeRunner):
+            raise ModelRefusedError("wrong")
+        real(loaded, runner)
+
+    monkeypatch.setattr(loading_runners, "check", check)
+    config: EngineConfig = engine_config(make_model(tmp_path))
+    assert isinstance(load_runner(config)[1], FusedRunner)
+    with pytest.raises(ModelRefusedError, match="wrong"):
+        load_runner(engine_config(tmp_path, runner="native"))
