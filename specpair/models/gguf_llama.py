@@ -55,7 +55,7 @@ def is_family(header: GgufHeader) -> bool:
 def family_settings(header: GgufHeader) -> Any:
     """The configuration, as transformers has it. Raises ModelRefusedError if the file leaves something out."""
     metadata, kind = header.metadata, header.metadata[ARCHITECTURE]
-    found = {ours: metadata.get(f"{kind}.{theirs}") for theirs, ours in SETTINGS.items()}
+    found: dict[str, Any] = {ours: metadata.get(f"{kind}.{theirs}") for theirs, ours in SETTINGS.items()}
     found["num_key_value_heads"] = found["num_key_value_heads"] or found["num_attention_heads"]
     if absent := [theirs for theirs, ours in SETTINGS.items() if found[ours] is None]:
         raise ModelRefusedError(f"it does not say its {kind}.{absent[0]}")

@@ -37,7 +37,7 @@ def read_model(path: Path, header: GgufHeader, settings: Any, dtype: torch.dtype
     """The model, dequantised. Raises ModelRefusedError if the file has other weights than the model."""
     refuse_unread_weights(settings, header)
     with alone(path) as folder, quiet():
-        model, loading = AutoModelForCausalLM.from_pretrained(
+        loaded: Any = AutoModelForCausalLM.from_pretrained(
             folder,
             gguf_file=FILE,
             config=settings,
@@ -46,6 +46,7 @@ def read_model(path: Path, header: GgufHeader, settings: Any, dtype: torch.dtype
             attn_implementation=attention,
             output_loading_info=True,
         )
+    model, loading = loaded
     if missing := sorted(loading["missing_keys"]):
         raise ModelRefusedError(f"it has no {missing[0]}")
     return model

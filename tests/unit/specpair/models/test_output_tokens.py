@@ -76,17 +76,17 @@ def test_ids_that_do_not_ascend_within_the_vocabulary_are_refused(listed: Any, t
         load(engine_config(reduced(tmp_path, listed)))
 
 
-def test_the_self_check_sees_a_token_in_the_wrong_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_self_check_sees_a_token_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A runner that gives another token a logit is not served."""
     folder = reduced(tmp_path)
     load_runner(engine_config(folder))
     spread = output_tokens.OutputTokens.forward
 
-    def shifted(self: output_tokens.OutputTokens, logits: torch.Tensor) -> torch.Tensor:
+    def generous(self: output_tokens.OutputTokens, logits: torch.Tensor) -> torch.Tensor:
         """Rows of the runner have no batch dimension, those of transformers have one."""
         rows = spread(self, logits)
-        return rows.roll(1, -1) if logits.dim() == 2 else rows
+        return rows.index_fill(-1, torch.tensor([1]), 0.0) if logits.dim() == 2 else rows
 
-    monkeypatch.setattr(output_tokens.OutputTokens, "forward", shifted)
+    monkeypatch.setattr(output_tokens.OutputTokens, "forward", generous)
     with pytest.raises(ModelRefusedError, match="logits through the cache differ"):
         load_runner(engine_config(folder))
