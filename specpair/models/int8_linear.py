@@ -37,7 +37,12 @@ def stored(weight: Tensor) -> Tensor:
 
 def pack(weight: Tensor, bias: Tensor | None = None) -> PackedLinear:
     """Products with `weight` `[out, in]`: inputs of any floating type, outputs float32."""
-    return pack_with(weight, bias, REDUCED_INPUT_STEPS if saturates() else INPUT_STEPS)
+    return pack_with(weight, bias, input_steps())
+
+
+def input_steps() -> int:
+    """Steps between 0 and a row's largest absolute value on this processor."""
+    return REDUCED_INPUT_STEPS if saturates() else INPUT_STEPS
 
 
 def pack_with(weight: Tensor, bias: Tensor | None, input_steps: int) -> PackedLinear:
@@ -59,6 +64,12 @@ def pack_with(weight: Tensor, bias: Tensor | None, input_steps: int) -> PackedLi
         return y if added is None else y.add_(added)
 
     return PackedLinear(product, 1.0)
+
+
+def rounded_rows(x: Tensor, input_steps: int) -> Tensor:
+    """`x` as a product sees it: each row, along the last dimension, in whole steps of its own largest value."""
+    steps = x.float().abs().amax(-1, keepdim=True).clamp_min_(LEAST_LARGEST) / input_steps
+    return ((x / steps).round_() * steps).to(x.dtype)
 
 
 @cache
