@@ -51,7 +51,7 @@ def pack_with(weight: Tensor, bias: Tensor | None, input_steps: int) -> PackedLi
     zeros = torch.zeros(len(steps), dtype=torch.long)
     with warnings.catch_warnings():  # quantised tensors are deprecated; this one only carries the weight to FBGEMM
         warnings.simplefilter("ignore", UserWarning)
-        quantised = torch._make_per_channel_quantized_tensor(numbers, steps.double(), zeros, 0)
+        quantised = torch.ops.aten._make_per_channel_quantized_tensor(numbers, steps.double(), zeros, 0)
     packed = torch.ops.quantized.linear_prepack(quantised, None)
     operator = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32.default
     scale, middle = 1.0 / input_steps, input_steps + 1
