@@ -12,6 +12,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass
 from statistics import median
+from typing import Any
 
 import torch
 from transformers.utils import logging
@@ -98,11 +99,11 @@ def measure_quantization(options: BenchOptions, progress: Progress) -> Section:
     return Section(name="quantization", tables=tables, figures=figures)
 
 
-def configuration(options: BenchOptions, quantization: str) -> EngineConfig:
+def configuration(options: BenchOptions, quantization: Any) -> EngineConfig:
     return EngineConfig(
         model=options.target, dtype=options.dtype, device=options.device, threads=wanted_threads(), max_num_seqs=1,
         quantization=quantization,
-    )  # type: ignore[arg-type]  # fmt: skip
+    )  # fmt: skip
 
 
 def timed_runner(options: BenchOptions, quantization: str) -> TimedRunner:

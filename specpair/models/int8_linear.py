@@ -37,7 +37,12 @@ def stored(weight: Tensor) -> Tensor:
 
 def pack(weight: Tensor, bias: Tensor | None = None) -> PackedLinear:
     """Products with `weight` `[out, in]`: inputs of any floating type, outputs float32."""
-    return pack_with(weight, bias, REDUCED_INPUT_STEPS if saturates() else INPUT_STEPS)
+    return pack_with(weight, bias, input_steps())
+
+
+def input_steps() -> int:
+    """Steps between 0 and a row's largest absolute value on this processor."""
+    return REDUCED_INPUT_STEPS if saturates() else INPUT_STEPS
 
 
 def pack_with(weight: Tensor, bias: Tensor | None, input_steps: int) -> PackedLinear:
@@ -46,7 +51,7 @@ def pack_with(weight: Tensor, bias: Tensor | None, input_steps: int) -> PackedLi
     zeros = torch.zeros(len(steps), dtype=torch.long)
     with warnings.catch_warnings():  # quantised tensors are deprecated; this one only carries the weight to FBGEMM
         warnings.simplefilter("ignore", UserWarning)
-        quantised = torch._make_per_channel_quantized_tensor(numbers, steps.double(), zeros, 0)
+        quantised = torch.ops.aten._make_per_channel_quantized_tensor(numbers, steps.double(), zeros, 0)
     packed = torch.ops.quantized.linear_prepack(quantised, None)
     operator = torch.ops.quantized.linear_with_input_q_dq_qweight_dq_output_fp32.default
     scale, middle = 1.0 / input_steps, input_steps + 1
@@ -59,6 +64,12 @@ def pack_with(weight: Tensor, bias: Tensor | None, input_steps: int) -> PackedLi
         return y if added is None else y.add_(added)
 
     return PackedLinear(product, 1.0)
+
+
+def rounded_rows(x: Tensor, input_steps: int) -> Tensor:
+    """`x` as a product sees it: each row, along the last dimension, in whole steps of its own largest value."""
+    steps = x.float().abs().amax(-1, keepdim=True).clamp_min_(LEAST_LARGEST) / input_steps
+    return ((x / steps).round_() * steps).to(x.dtype)
 
 
 @cache

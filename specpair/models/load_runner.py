@@ -24,7 +24,7 @@ from specpair.models.plain_runner import PlainRunner
 from specpair.models.refusals import refuse_quantization
 from specpair.models.runner import Runner
 from specpair.models.self_check import check, check_deterministic
-from specpair.models.weight_format import FORMATS, restore_stored
+from specpair.models.weight_format import FORMATS, restore_stored, rounding_inputs
 
 log = logging.getLogger(__name__)
 
@@ -71,9 +71,12 @@ def checked(kind: Kind, config: EngineConfig, loaded: LoadedModel) -> Runner:
     """A runner that passed the last checks. Raises ModelRefusedError."""
     facts = loaded.facts
     runner = kind(loaded, make_cache(config, facts))
-    if facts.packing != NOT_QUANTISED:
+    if isinstance(runner, FusedRunner | NativeRunner) and facts.packing != NOT_QUANTISED:
         restore_stored(loaded.model, FORMATS[facts.packing])
-    check(loaded, runner)
+        with rounding_inputs(loaded.model, FORMATS[facts.packing], runner.rounding):
+            check(loaded, runner)
+    else:
+        check(loaded, runner)
     if facts.is_deterministic:
         check_deterministic(loaded, runner)
     return runner

@@ -46,3 +46,10 @@ def packed_nibbles(weight: Tensor) -> CoarseWeights:
         by_panel = numbers.view(-1, PANEL, groups).transpose(1, 2).contiguous()
         parts.append(by_panel.view(torch.uint8))
     return CoarseWeights(torch.cat(parts, -1).contiguous(), None)
+
+
+def rounded_groups(x: Tensor, group: int) -> Tensor:
+    """`x` as a product sees it: each group of a row's inputs in whole steps of its own largest value."""
+    filled = F.pad(x, (0, -x.size(-1) % group))
+    groups = int8_linear.rounded_rows(filled.unflatten(-1, (-1, group)), int8_linear.INPUT_STEPS)
+    return groups.flatten(-2)[..., : x.size(-1)]

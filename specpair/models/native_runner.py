@@ -1,6 +1,7 @@
 """The runner for models that `specpair.models.native_llama` supports, with a contiguous cache."""
 
 import torch
+from torch import Tensor
 from transformers import PreTrainedModel
 
 from specpair.caches.cache import KeyValueCache
@@ -9,6 +10,7 @@ from specpair.model_info import NOT_QUANTISED
 from specpair.models.batch import Batch, PassOutput
 from specpair.models.fusible import is_fusible
 from specpair.models.loading import LoadedModel
+from specpair.models.native_coarse import BYTE_GROUP, NIBBLE_GROUP, rounded_groups
 from specpair.models.native_library import native_library
 from specpair.models.native_llama import NativeLlama, segments_of
 
@@ -23,6 +25,11 @@ class NativeRunner:
         self.cache = cache
         self.device = loaded.facts.device
         self._native = NativeLlama(loaded.model, loaded.facts, native_library())
+
+    @staticmethod
+    def rounding(x: Tensor, bits: int) -> Tensor:
+        """The inputs of a product with weights of 8 or 4 bits, rounded as they are here."""
+        return rounded_groups(x, BYTE_GROUP if bits == 8 else NIBBLE_GROUP)
 
     @torch.inference_mode()
     def forward(self, batch: Batch) -> PassOutput:

@@ -94,6 +94,7 @@ async def test_labels_are_bounded(load: Load) -> None:
         label: set() for label in BOUNDED
     }
     others = {"le", "version", "service", "address", "grpc_type", "grpc_service", "grpc_method", "grpc_code"}
+    others |= {"model", "dtype", "quantization"}  # one value each: what the process serves
     assert seen.keys() - BOUNDED.keys() == others
 
 

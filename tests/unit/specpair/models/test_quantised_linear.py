@@ -54,7 +54,9 @@ def test_a_row_has_the_same_bits_alone_and_among_sixteen(packing: Packing, shape
 def test_one_scale_for_all_rows_is_seen() -> None:
     """Negative control: FBGEMM's own dynamic product."""
     weight, steps = int8_linear.rounded(numbers(96, 64))
-    quantised = torch._make_per_channel_quantized_tensor(weight, steps.double(), torch.zeros(96, dtype=torch.long), 0)
+    quantised = torch.ops.aten._make_per_channel_quantized_tensor(
+        weight, steps.double(), torch.zeros(96, dtype=torch.long), 0
+    )
     packed = torch.ops.quantized.linear_prepack(quantised, None)
     assert depends_on_company(lambda x: torch.ops.quantized.linear_dynamic(x, packed), sixteen_rows(64))
 

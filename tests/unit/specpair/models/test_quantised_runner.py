@@ -33,7 +33,7 @@ BUNDLED = Path(__file__).parents[4] / "models" / "bundled"
 QUANTISED = ("int8", "int4")
 FUSED = {"runner": "fused", "cache": "contiguous"}
 WAYS = [{"runner": "fused", "cache": "paged"}, FUSED]
-if native_library() is not None and native_library().specpair_multiplies_bytes():
+if (library := native_library()) is not None and library.specpair_multiplies_bytes():
     WAYS.append({"runner": "native", "cache": "contiguous"})
 
 
