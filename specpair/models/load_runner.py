@@ -15,7 +15,7 @@ from specpair.models.fusible import is_fusible
 from specpair.models.loading import LoadedModel, load
 from specpair.models.model_cache import make_cache
 from specpair.models.model_facts import ModelFacts
-from specpair.models.native_runner import NativeRunner, can_run_natively
+from specpair.models.native_runner import NativeRunner, can_run_natively, is_fastest_natively
 from specpair.models.plain_runner import PlainRunner
 from specpair.models.runner import Runner
 from specpair.models.self_check import check, check_deterministic
@@ -78,7 +78,7 @@ def choose_runners(config: EngineConfig, model: PreTrainedModel) -> list[Kind]:
             f" {model.device.type}; it supports Llama, Mistral, Qwen2 and Qwen3 on a CPU, in float32, or in bfloat16 if"
             " the CPU has units for it"
         )
-    if config.runner == "fused":
+    if config.runner == "fused" or (config.runner == "auto" and not is_fastest_natively(model)):
         return [FusedRunner]
     if can_run_natively(config, model):
         return [NativeRunner, FusedRunner] if config.runner == "auto" else [NativeRunner]

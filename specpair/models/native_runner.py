@@ -1,5 +1,7 @@
 """The runner for models that `specpair.models.native_llama` supports, with a contiguous cache."""
 
+from typing import Any
+
 import torch
 from transformers import PreTrainedModel
 
@@ -10,6 +12,10 @@ from specpair.models.fusible import is_fusible
 from specpair.models.loading import LoadedModel
 from specpair.models.native_library import native_library
 from specpair.models.native_llama import NativeLlama, segments_of
+
+
+LARGE_LAYER = 5_000_000
+"""Parameters of a layer from which float32 passes of five rows were faster by FBGEMM's products than by ours."""
 
 
 class NativeRunner:
@@ -33,3 +39,15 @@ class NativeRunner:
 def can_run_natively(config: EngineConfig, model: PreTrainedModel) -> bool:
     """Whether there is a compiled library, and the runner supports model and cache."""
     return config.cache != "paged" and is_fusible(model) and native_library() is not None
+
+
+def is_fastest_natively(model: PreTrainedModel) -> bool:
+    """Whether to prefer this runner to the fused one.
+
+    Not for float32 passes of wide layers, whose time is that of the products; and not for bf16 on processors with AMX,
+    which the fused runner's products use.
+    """
+    if model.dtype == torch.bfloat16:
+        return not torch.cpu._is_amx_tile_supported()
+    layer: Any = model.base_model.layers[0]
+    return sum(parameter.numel() for parameter in layer.parameters()) < LARGE_LAYER
