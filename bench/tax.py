@@ -1,9 +1,9 @@
 """`python -m bench.tax`: the time of a round outside the forward passes, through the three processes.
 
 A small pair with random weights generates without speculation and with K = 4, at T = 1, for vocabularies of 4,096,
-49,152 and 128,256 tokens. A round is the time from message to message at the client. Its forward passes are timed in this process
-with the same runner, in turns with the requests, and subtracted. The rest is RPC, encoding, scheduling, sampling,
-verification and Python.
+49,152 and 128,256 tokens. A round is the time from message to message at the client. Its forward passes are timed in
+this process with the same runner, in turns with the requests, and subtracted. The rest is RPC, encoding, scheduling,
+sampling, verification and Python.
 """
 
 import random

@@ -13,7 +13,6 @@ from specpair.models.loading import LoadedModel
 from specpair.models.native_library import native_library
 from specpair.models.native_llama import NativeLlama, segments_of
 
-
 LARGE_LAYER = 5_000_000
 """Parameters of a layer from which float32 passes of five rows were faster by FBGEMM's products than by ours."""
 
