@@ -18,7 +18,7 @@ from specpair.models.fusible import is_fusible
 from specpair.models.loading import LoadedModel, load
 from specpair.models.model_cache import make_cache
 from specpair.models.model_facts import ModelFacts
-from specpair.models.native_runner import NativeRunner, can_run_natively
+from specpair.models.native_runner import NativeRunner, can_run_natively, is_fastest_natively
 from specpair.models.parallel_work import claim_parallel_work
 from specpair.models.plain_runner import PlainRunner
 from specpair.models.refusals import refuse_quantization
@@ -97,7 +97,7 @@ def choose_runners(config: EngineConfig, model: PreTrainedModel) -> list[Kind]:
             f"{wanted} does not support {type(model).__name__} in {model.dtype} on {model.device.type}; it"
             " supports Llama, Mistral, Qwen2 and Qwen3 on a CPU, in float32, or in bfloat16 if the CPU has units for it"
         )
-    if config.runner == "fused":
+    if config.runner == "fused" or (is_free and not is_fastest_natively(model)):
         return [FusedRunner]
     if can_run_natively(config, model):
         return [NativeRunner, FusedRunner] if config.runner == "auto" else [NativeRunner]

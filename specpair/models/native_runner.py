@@ -1,5 +1,7 @@
 """The runner for models that `specpair.models.native_llama` supports, with a contiguous cache."""
 
+from typing import Any
+
 import torch
 from torch import Tensor
 from transformers import PreTrainedModel
@@ -13,6 +15,9 @@ from specpair.models.loading import LoadedModel
 from specpair.models.native_coarse import BYTE_GROUP, NIBBLE_GROUP, rounded_groups
 from specpair.models.native_library import native_library
 from specpair.models.native_llama import NativeLlama, segments_of
+
+LARGE_LAYER = 5_000_000
+"""Parameters of a layer from which float32 passes of five rows were faster by FBGEMM's products than by ours."""
 
 
 class NativeRunner:
@@ -44,3 +49,15 @@ def can_run_natively(config: EngineConfig, model: PreTrainedModel) -> bool:
         return False
     library = native_library()
     return library is not None and (config.quantization == NOT_QUANTISED or bool(library.specpair_multiplies_bytes()))
+
+
+def is_fastest_natively(model: PreTrainedModel) -> bool:
+    """Whether to prefer this runner to the fused one for weights that are not quantised.
+
+    Not for float32 passes of wide layers, whose time is that of the products; and not for bf16 on processors with AMX,
+    which the fused runner's products use.
+    """
+    if model.dtype == torch.bfloat16:
+        return not torch.cpu._is_amx_tile_supported()
+    layer: Any = model.base_model.layers[0]
+    return sum(parameter.numel() for parameter in layer.parameters()) < LARGE_LAYER

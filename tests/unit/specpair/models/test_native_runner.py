@@ -15,7 +15,7 @@ from specpair.engine_config import EngineConfig
 from specpair.errors import ModelRefusedError
 from specpair.models import load_runner as loading_runners
 from specpair.models import native_library as building
-from specpair.models import native_structures
+from specpair.models import native_runner, native_structures
 from specpair.models.batch import Batch
 from specpair.models.fused_runner import FusedRunner
 from specpair.models.fusible import computes_bfloat16
@@ -151,6 +151,14 @@ def test_structures_are_those_of_the_source(name: str) -> None:
     renamed = {"in": "ins", "out": "outs"}
     assert [renamed.get(field, field) for field in declared] == [field for field, *_ in structure._fields_]
     assert not re.search(r"\bint\b|int32_t|\bfloat [^*]", body)
+
+
+@needs_compiler
+def test_wide_layers_in_float32_stay_with_the_fused_runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native_runner, "LARGE_LAYER", 100)
+    make_model(tmp_path)
+    assert isinstance(load_runner(engine_config(tmp_path))[1], FusedRunner)
+    assert isinstance(load_runner(engine_config(tmp_path, runner="native"))[1], NativeRunner)
 
 
 def test_without_a_compiler_the_fused_runner_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
