@@ -22,7 +22,7 @@ def smollm2_file() -> str:
 def load_smollm2() -> PreTrainedModel:
     """The model as transformers runs it, with 16-bit weights."""
     checkpoint = find_checkpoint(smollm2_file())
-    return checkpoint.model(checkpoint.settings(), torch.bfloat16, "eager")
+    return checkpoint.model(checkpoint.settings(), torch.bfloat16, torch.device("cpu"), "eager")
 
 
 def make_draft(folder: Path, model: PreTrainedModel) -> Path:

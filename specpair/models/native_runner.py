@@ -59,5 +59,6 @@ def is_fastest_natively(model: PreTrainedModel) -> bool:
     """
     if model.dtype == torch.bfloat16:
         return not torch.cpu._is_amx_tile_supported()
-    layer: Any = model.base_model.layers[0]
+    inner: Any = model.base_model
+    layer = inner.layers[0]
     return sum(parameter.numel() for parameter in layer.parameters()) < LARGE_LAYER
