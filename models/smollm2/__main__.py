@@ -27,7 +27,7 @@ def main() -> None:
     train.add_argument("--lr", type=float, default=1e-2, help="peak learning rate (default 0.01)")
     train.add_argument("--rows", type=int, default=16, help="conversations of a step (default 16)")
     train.add_argument("--overlap", type=float, default=0.7, help="share of the overlap in the later loss")
-    train.add_argument("--heat", type=float, default=0.5, help="temperature of that overlap in greedy answers")
+    train.add_argument("--heat", type=float, default=0.5, help="temperature of that overlap in cold answers")
     for command in (train, commands.add_parser("publish", help="write the last checkpoint as a draft")):
         command.add_argument(
             "--layers", type=layer_list, default=[0, 1], metavar="I,J", help="begun with (default 0,1)"

@@ -97,11 +97,11 @@ def join(talks: list[Talk], columns_of: Tensor) -> Batch:
     top_ids = torch.from_numpy(np.concatenate([talk.top_ids for talk in talks]).astype(np.int64))
     logs = torch.from_numpy(np.concatenate([talk.top_logs for talk in talks])).float()
     columns = columns_of[top_ids]
-    greedy = np.repeat([talk.temperature == 0 for talk in talks], [len(talk.places) for talk in talks])
+    cold = np.repeat([talk.temperature < 1 for talk in talks], [len(talk.places) for talk in talks])
     teacher = Teacher(
         columns=columns.clamp_min(0),
         probabilities=logs.exp() * (columns >= 0),
-        greedy=torch.from_numpy(greedy),
+        cold=torch.from_numpy(cold),
     )
     return Batch(token_ids=token_ids, places=torch.from_numpy(places), teacher=teacher)
 

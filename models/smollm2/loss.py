@@ -21,8 +21,8 @@ class Teacher:
     """Of its likeliest tokens among the output tokens, int64 `[rows, 64]`; any for a token that is not among them."""
     probabilities: Tensor
     """Theirs at temperature 1, float32; 0 for a token that is not among them."""
-    greedy: Tensor
-    """Whether the position belongs to an answer at temperature 0, bool `[rows]`."""
+    cold: Tensor
+    """Whether the position belongs to an answer at a temperature below 1, bool `[rows]`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,7 +32,7 @@ class Weights:
     overlap: float
     """Share of 1 - overlap in the loss; the rest is the Kullback-Leibler divergence."""
     heat: float
-    """Temperature of both models at which the overlap of greedy answers is taken."""
+    """Temperature of both models at which the overlap of cold answers is taken."""
 
 
 def sharpened(probabilities: Tensor, heat: Tensor) -> Tensor:
@@ -50,7 +50,7 @@ def row_losses(logits: Tensor, teacher: Teacher, weights: Weights) -> tuple[Tens
     norm = logits.logsumexp(-1, keepdim=True)
     log_q = kept - norm
     divergence = (p * (p.clamp_min(1e-9).log() - mass.clamp_min(1e-9).log() - log_q)).sum()
-    heat = torch.where(teacher.greedy, weights.heat, 1.0)[:, None]
+    heat = torch.where(teacher.cold, weights.heat, 1.0)[:, None]
     share = 1 - weights.overlap
     if not weights.overlap:
         gradient = (logits - norm).exp_().mul_(mass * share)
@@ -75,7 +75,7 @@ class DistillationLoss(torch.autograd.Function):
         for start in range(0, len(hidden), ROWS):
             rows = slice(start, start + ROWS)
             part = Teacher(
-                columns=teacher.columns[rows], probabilities=teacher.probabilities[rows], greedy=teacher.greedy[rows]
+                columns=teacher.columns[rows], probabilities=teacher.probabilities[rows], cold=teacher.cold[rows]
             )
             logits = (hidden[rows].bfloat16() @ head.mT).float()
             lost, shared, gradient = row_losses(logits, part, weights)

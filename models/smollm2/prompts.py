@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerFast
 from models.smollm2.target import END, SYSTEM
 
 HERE = Path(__file__).parent
-OWN_SHARE = 0.5
+OWN_SHARE = 0.65
 """Share of conversations whose user turn the target writes itself."""
 BARE_SHARE = 0.5
 """Share of those that begin with nothing but the header of a user turn; the others begin with an opening."""
@@ -24,7 +24,8 @@ OTHER_SYSTEMS = (
     "You are a patient teacher.",
 )
 TEMPERATURES = (0.0, 1.0, 0.7)
-TEMPERATURE_SHARES = (0.5, 0.38, 0.12)
+TEMPERATURE_SHARES = (0.25, 0.35, 0.4)
+"""Greedy answers repeat themselves and each other: a draft learns them by heart. So most answers are sampled."""
 TURN_TEMPERATURE = 0.8
 """Of user turns; at 1 most of them make no sense."""
 LONGEST_ANSWER, LONGEST_SECOND, LONGEST_TURN = 200, 90, 60

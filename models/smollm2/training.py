@@ -19,6 +19,7 @@ from models.smollm2.measure import measure
 from models.smollm2.together import Together
 
 REPORT_SECONDS = 60.0
+WEIGHT_DECAY = 0.1
 WARM_UP = 25
 """Steps over which the learning rate rises."""
 
@@ -37,7 +38,7 @@ class Plan:
     overlap: float
     """Share of the overlap in the loss of the last part."""
     heat: float
-    """Temperature of the overlap of greedy answers."""
+    """Temperature of the overlap of answers at temperatures below 1: they teach what the draft is for at 0."""
     falling: float = 0.6
     """Part of the run over which the learning rate falls to zero."""
     overlap_from: float = 0.3
@@ -62,7 +63,12 @@ class Trainer:
         self.columns = columns_of(output_token_ids, len(draft.embeddings))
         parameters = draft.trained().values()
         self.optimizers: list[torch.optim.Optimizer] = [
-            Muon([p for p in parameters if p.ndim == 2], lr=plan.learning_rate, dtype=torch.bfloat16),
+            Muon(
+                [p for p in parameters if p.ndim == 2],
+                lr=plan.learning_rate,
+                weight_decay=WEIGHT_DECAY,
+                dtype=torch.bfloat16,
+            ),
             torch.optim.AdamW([p for p in parameters if p.ndim != 2], lr=plan.learning_rate, weight_decay=0.0),
         ]
         self.progress, self.together = Progress(), Together()
@@ -78,6 +84,8 @@ class Trainer:
                 parameter.copy_(state["draft"][name])
         for optimizer, kept in zip(self.optimizers, state["optimizers"], strict=True):
             optimizer.load_state_dict(kept)
+        for group in self.optimizers[0].param_groups:
+            group["weight_decay"] = WEIGHT_DECAY
         self.progress = Progress(**state["progress"])
         print(f"resumed at step {self.progress.steps}", flush=True)
 

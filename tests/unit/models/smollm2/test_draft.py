@@ -56,7 +56,7 @@ def test_padding_on_the_right_changes_nothing(tiny: Tiny) -> None:
 def test_a_batch_has_the_positions_before_the_answer() -> None:
     batch = join([talk(1.0), talk(0.0)], columns_of(OUTPUTS, 96))
     assert batch.places.tolist() == [1, 2, 3, 6, 7, 8]
-    assert batch.teacher.greedy.tolist() == [False] * 3 + [True] * 3
+    assert batch.teacher.cold.tolist() == [False] * 3 + [True] * 3
     assert batch.teacher.probabilities[0].tolist() == pytest.approx([0.6, 0], abs=1e-3)
     assert batch.teacher.columns[0, 0] == OUTPUTS.index(5)
 

@@ -14,7 +14,7 @@ def teacher() -> Teacher:
     columns = torch.stack([torch.randperm(OUTPUTS, generator=generator)[:KEPT] for _ in range(ROWS)])
     probabilities = torch.rand(ROWS, KEPT, generator=generator).softmax(-1) * 0.9
     probabilities[:, 5] = 0  # a token that the draft cannot say
-    return Teacher(columns=columns, probabilities=probabilities, greedy=torch.arange(ROWS) % 2 == 0)
+    return Teacher(columns=columns, probabilities=probabilities, cold=torch.arange(ROWS) % 2 == 0)
 
 
 def plain_loss(logits: Tensor, teacher: Teacher, weights: Weights) -> Tensor:
@@ -22,7 +22,7 @@ def plain_loss(logits: Tensor, teacher: Teacher, weights: Weights) -> Tensor:
     p = torch.zeros(ROWS, OUTPUTS).scatter_add(1, teacher.columns, teacher.probabilities)
     mass = p.sum(-1, keepdim=True)
     divergence = torch.where(p > 0, p * ((p / mass).clamp_min(1e-9).log() - logits.log_softmax(-1)), 0.0).sum()
-    heat = torch.where(teacher.greedy, weights.heat, 1.0)[:, None]
+    heat = torch.where(teacher.cold, weights.heat, 1.0)[:, None]
     sharp = p ** (1 / heat)
     sharp = sharp / sharp.sum(-1, keepdim=True) * mass
     overlap = torch.minimum(sharp, (logits / heat).softmax(-1)).sum()
@@ -43,7 +43,7 @@ def test_gradient_is_autograds(weights: Weights) -> None:
 def test_a_draft_that_is_the_teacher_loses_nothing() -> None:
     columns = torch.arange(OUTPUTS).expand(ROWS, -1)
     logits = torch.randn(ROWS, OUTPUTS)
-    same = Teacher(columns=columns, probabilities=logits.softmax(-1), greedy=torch.zeros(ROWS, dtype=torch.bool))
+    same = Teacher(columns=columns, probabilities=logits.softmax(-1), cold=torch.zeros(ROWS, dtype=torch.bool))
     divergence, overlap, _ = row_losses(logits.clone(), same, Weights(overlap=0.5, heat=0.5))
     assert divergence.item() == pytest.approx(0, abs=1e-4)
     assert overlap.item() == pytest.approx(ROWS, abs=1e-3)

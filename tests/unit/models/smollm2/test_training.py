@@ -10,7 +10,7 @@ import torch
 from models.smollm2 import training
 from models.smollm2.batches import Corpus, Talk, read_talks
 from models.smollm2.draft import make_draft
-from models.smollm2.shards import ANSWER, GIVEN, Record, write_shard
+from models.smollm2.shards import ANSWER, GIVEN, TURN, Record, write_shard
 from models.smollm2.training import Plan, Trainer
 
 from .conftest import Tiny
@@ -63,6 +63,18 @@ def test_a_run_learns_and_a_longer_one_goes_on(
     curve = [json.loads(line) for line in (tmp_path / "run" / "curve.jsonl").read_text().splitlines()]
     assert [point["steps"] for point in curve] == [first.progress.steps, again.progress.steps]
     assert curve[-1]["agreement"] > 0.5
+
+
+def test_talks_have_their_answers_and_no_turns(tmp_path: Path) -> None:
+    turn = record(3)
+    turn.kinds[2:5] = [TURN] * 3
+    turn.top_ids.insert(0, np.array([77, 78], dtype=np.uint16))
+    turn.top_logs.insert(0, turn.top_logs[0])
+    write_shard(tmp_path / "0.npz", [record(0), turn, record(1)])
+    talks = read_talks(tmp_path / "0.npz")
+    assert [talk.places.tolist() for talk in talks] == [[2, 3, 4, 5, 6, 7], [4, 5, 6, 7], [2, 3, 4, 5, 6, 7]]
+    for talk in talks:
+        assert talk.top_ids[:, 0].tolist() == talk.token_ids[talk.places + 1].tolist()
 
 
 def test_new_shards_join_at_the_next_epoch(corpus: tuple[Corpus, list[Talk]]) -> None:
