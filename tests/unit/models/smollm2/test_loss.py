@@ -37,6 +37,7 @@ def test_gradient_is_autograds(weights: Weights) -> None:
     plain.backward()
     divergence, overlap, gradient = row_losses(logits.detach().clone(), teacher(), weights)
     assert torch.allclose((1 - weights.overlap) * divergence - weights.overlap * overlap, plain, atol=1e-4)
+    assert logits.grad is not None
     assert torch.allclose(gradient, logits.grad, atol=1e-5)
 
 
