@@ -59,8 +59,9 @@ class ModelHost(ABC, Generic[Answer]):
         device = DeviceThread()
         try:
             facts, runner = await device.call(load_runner, config)
-        except BaseException:
+        except BaseException:  # also a stop while the model loads: torch aborts a process that ends in the middle
             device.end()
+            await device.join()
             raise
         leave_parallel_work()
         return cls(config, facts, runner, device)

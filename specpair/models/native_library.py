@@ -33,10 +33,20 @@ def native_library() -> Any | None:
         log.info("no C compiler for the native runner; forward passes take longer without it")
         return None
     try:
-        return ctypes.CDLL(str(built(compiler)))
-    except (OSError, subprocess.SubprocessError) as error:
+        return loaded(compiler)
+    except (OSError, RuntimeError, subprocess.SubprocessError) as error:  # RuntimeError: there is no home folder
         log.warning("the native runner cannot be built: %s", error)
         return None
+
+
+def loaded(compiler: str) -> Any:
+    """The library; a file that is damaged is built again. Raises OSError, RuntimeError, SubprocessError."""
+    path = built(compiler)
+    try:
+        return ctypes.CDLL(str(path))
+    except OSError:
+        path.unlink(missing_ok=True)
+        return ctypes.CDLL(str(built(compiler)))
 
 
 def built(compiler: str) -> Path:

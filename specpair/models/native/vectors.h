@@ -101,10 +101,11 @@ INLINE void *offset(const void *from, int is_bf16, int64_t count) {
     return (char *)from + (is_bf16 ? 2 : 4) * count;
 }
 
-/* exp x, to about two units in the last place; 0 below -87. Polynomial of Cephes' expf. */
+/* exp x, to about two units in the last place; 0 below -87, e^88 above 88. Polynomial of Cephes' expf. */
 INLINE floats exponential(floats x) {
     const float shift = 12582912.0f; /* 1.5 * 2^23: adding it rounds to whole numbers */
     integers is_tiny = x < same(-87.0f);
+    x = either(x > same(88.0f), same(88.0f), x); /* beyond, the exponent would run into the sign */
     floats whole = (x * 1.44269504088896341f + shift) - shift;
     floats rest = x - whole * 0.693359375f + whole * 2.12194440e-4f;
     floats sum = same(1.9875691500e-4f);

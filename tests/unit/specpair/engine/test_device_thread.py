@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from specpair.engine import host as hosting
 from specpair.engine.device_thread import DeviceThread
+from specpair.engine_config import EngineConfig
+from target_service.verifier import Verifier
 
 ROOT = Path(__file__).parents[4]
 SERVE = """
@@ -62,6 +65,27 @@ async def test_a_caller_that_left_does_not_end_the_thread() -> None:
     assert await device.call(lambda: 5) == 5
     device.end()
     await device.join()
+
+
+async def test_a_stop_while_the_model_loads_waits_for_the_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process that ends while torch computes on a daemon thread aborts."""
+    begun, go, ended = threading.Event(), threading.Event(), threading.Event()
+
+    def load(config: EngineConfig) -> None:
+        begun.set()
+        go.wait()
+        ended.set()
+
+    monkeypatch.setattr(hosting, "load_runner", load)
+    start = asyncio.ensure_future(Verifier.start(EngineConfig(model="any")))
+    await asyncio.to_thread(begun.wait)
+    start.cancel()
+    await asyncio.sleep(0.05)
+    assert not start.done()
+    go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await start
+    assert ended.is_set()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts threads in /proc")

@@ -21,6 +21,7 @@ from specpair.models.fused_runner import FusedRunner
 from specpair.models.fusible import computes_bfloat16
 from specpair.models.load_runner import load_runner
 from specpair.models.loading import load
+from specpair.models.model_cache import make_cache
 from specpair.models.native_library import SOURCE, native_library
 from specpair.models.native_runner import NativeRunner
 from specpair.models.runner import Runner
@@ -100,6 +101,21 @@ def test_a_row_has_the_same_bits_in_any_company(kind: str, dtype: str, threads: 
         assert torch.equal(together[1], alone)
     finally:
         torch.set_num_threads(before)
+
+
+@needs_compiler
+@pytest.mark.parametrize("factor", [80.0, 1e3, 1e4])
+def test_gates_that_are_closed_tightly_let_nothing_through(factor: float, tmp_path: Path) -> None:
+    config = engine_config(tiny(tmp_path, "llama"))
+    loaded = load(config)
+    decoder: Any = loaded.model.model
+    with torch.no_grad():
+        for layer in decoder.layers:
+            layer.mlp.gate_proj.weight.mul_(factor)
+    token_ids = ids()[0]
+    expected = plain_logits(loaded, token_ids)
+    actual = one_by_one(NativeRunner(loaded, make_cache(config, loaded.facts)), token_ids.tolist())
+    assert (actual - expected).abs().max() < 1e-3 * expected.abs().max().clamp(min=1.0)
 
 
 def fed(runner: Runner, holding: Holding, token_ids: list[int]) -> Tensor:
