@@ -1,7 +1,7 @@
 """The configuration of one engine: plain data, without torch."""
 
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Literal, NamedTuple
 
 from specpair.flags import MODEL, SPECULATION, Flag, Range
 from specpair.options import check_fields
@@ -9,6 +9,7 @@ from specpair.sequences.sequence_limits import LEASE_SECONDS
 
 MODEL_KINDS = "a local folder, a GGUF file, a Hugging Face id, `bundled` or `smollm2`"
 """What names a model, for help texts."""
+MOST_PACE_SECONDS = 10.0
 SequenceLength = Range(2, 2**24)
 MaxNumSeqs = Annotated[int, Range(1, 65536), Flag("Most sequences open at once.", MODEL)]
 MaxNumSeqsPerClient = Annotated[
@@ -37,6 +38,30 @@ def thread_count(text: str) -> int:
     if not first.isdecimal() or int(first) < 1:
         raise ValueError(f"{text} is not a number of threads")
     return int(first)
+
+
+class Pace(NamedTuple):
+    """The least time of a forward pass."""
+
+    seconds: float
+    row_seconds: float = 0.0
+    """In addition, for each token that is fed."""
+
+    def of_pass(self, token_count: int) -> float:
+        """Seconds of a pass that feeds so many tokens, of all its sequences together."""
+        return self.seconds + self.row_seconds * token_count
+
+
+def pace_of(text: str) -> Pace:
+    """Milliseconds of a pass, or of a pass and of each row: `20` or `20,0.5`. Raises ValueError."""
+    words = text.split(",")
+    try:
+        numbers = [float(word) / 1000 for word in words]
+    except ValueError:
+        numbers = []
+    if not 1 <= len(numbers) <= 2 or not all(0 <= number <= MOST_PACE_SECONDS for number in numbers):
+        raise ValueError(f"{text} is not MS or MS,MS_PER_ROW, each from 0 to {MOST_PACE_SECONDS * 1000:.0f}")
+    return Pace(*numbers)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,6 +161,17 @@ class EngineConfig:
             MODEL,
         ),
     ] = False
+    pace: Annotated[
+        Pace | None,
+        Flag(
+            "For benchmarks only: milliseconds that a forward pass takes at least, and milliseconds more for each "
+            "token that it feeds. The time that is left is slept, which imitates a slower device without using a "
+            "processor. A draft runs a pass for each token that it proposes. Not set by default.",
+            MODEL,
+            metavar="MS[,MS_PER_ROW]",
+            parse=pace_of,
+        ),
+    ] = None
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -16,9 +16,11 @@ import torch
 
 from specpair.engine.device_thread import DeviceThread
 from specpair.engine.failures import check_device
+from specpair.engine.pacing import Pacing
 from specpair.engine.statistics import EngineStatistics
 from specpair.engine.turns import Advance, Turns
 from specpair.engine.work import Work, settle_futures
+from specpair.engine_config import Pace
 from specpair.errors import ShuttingDownError
 from specpair.models.runner import Runner
 from specpair.sequences.sequence import Sequence
@@ -31,14 +33,29 @@ Job: TypeAlias = Callable[[], None]
 class Engine:
     """Runs works on a device thread. All methods are called on the event loop."""
 
-    def __init__(self, device: DeviceThread, runner: Runner, advance: Advance, *, token_budget: int, short: int):
+    def __init__(
+        self,
+        device: DeviceThread,
+        runner: Runner,
+        advance: Advance,
+        *,
+        token_budget: int,
+        short: int,
+        pace: Pace | None = None,
+    ):
         """`device` loaded the runner; the engine ends it."""
         self.cache = runner.cache
         """Read only: the device thread owns it."""
         self.statistics = EngineStatistics()
         """Read only, too."""
         self._turns = Turns(  # device thread only
-            runner, advance, self.statistics, self._tell, token_budget=token_budget, short=short
+            runner,
+            advance,
+            self.statistics,
+            self._tell,
+            token_budget=token_budget,
+            short=short,
+            pacing=None if pace is None else Pacing(pace),
         )
         self._inbox: queue.SimpleQueue[list[Work] | Job | None] = queue.SimpleQueue()
         self._new_works: list[Work] = []

@@ -42,6 +42,7 @@ class ModelHost(ABC, Generic[Answer]):
             self.advance,
             token_budget=self.token_budget,
             short=self.max_num_speculative_tokens + 2,
+            pace=config.pace,
         )
         self.pass_timeout = choose_pass_timeout(config.pass_timeout, facts.device)
         limits = SequenceLimits(

@@ -11,6 +11,7 @@ from specpair.caches.out_of_memory import is_out_of_memory
 from specpair.engine.failures import check_device
 from specpair.engine.gathering import Gathering
 from specpair.engine.holdings import Holdings, is_holding
+from specpair.engine.pacing import Pacing
 from specpair.engine.pass_clock import pass_clock
 from specpair.engine.passes import run_pass
 from specpair.engine.scheduler import Chunk, schedule
@@ -42,6 +43,7 @@ class Turns:
         *,
         token_budget: int,
         short: int,
+        pacing: Pacing | None = None,
     ):
         self.runner = runner
         self.advance = advance
@@ -51,6 +53,7 @@ class Turns:
         self._tell = tell
         self._token_budget = token_budget
         self._short = short
+        self._pacing = pacing
         self._clock = pass_clock(runner.device)
         self._gathering = Gathering()
         self._holdings = Holdings(runner.cache, statistics)
@@ -103,6 +106,8 @@ class Turns:
     def _pass(self, chunks: list[Chunk]) -> None:
         """Runs one forward pass and has the service process the logits."""
         self._clock.begin()
+        if self._pacing is not None:
+            self._pacing.begin()
         try:
             output = run_pass(self.runner, chunks)
         except Exception as error:
@@ -111,6 +116,8 @@ class Turns:
         row_count, token_count = len(output.logits), sum(chunk.token_count for chunk in chunks)
         complete = [chunk.work for chunk in chunks if chunk.completes]
         self._advance_or_fail(complete, output.logits)
+        if self._pacing is not None:
+            self._pacing.end(token_count)
         self._clock.end(lambda seconds: self._note_pass(len(chunks), token_count, row_count, seconds))
         self._finish([work for work in complete if work.done])
         self._clock.settle()

@@ -1,0 +1,35 @@
+"""Makes forward passes take at least a given time, to imitate a slower device in benchmarks.
+
+The time of a pass includes what is done with its logits, such as drawing a token: on a GPU both are one piece of work.
+The rest of the time the device thread sleeps, so that several paced processes can share a processor.
+"""
+
+import time
+from collections.abc import Callable
+
+from specpair.engine_config import Pace
+
+
+class Pacing:
+    """The pace of one engine's passes. Device thread only."""
+
+    def __init__(
+        self,
+        pace: Pace,
+        clock: Callable[[], float] = time.perf_counter,
+        sleep: Callable[[float], None] = time.sleep,
+    ):
+        self._pace = pace
+        self._clock = clock
+        self._sleep = sleep
+        self._began = 0.0
+
+    def begin(self) -> None:
+        """Called when a pass begins."""
+        self._began = self._clock()
+
+    def end(self, token_count: int) -> None:
+        """Sleeps until the pass, which fed `token_count` tokens, has taken its time."""
+        left = self._began + self._pace.of_pass(token_count) - self._clock()
+        if left > 0.0:
+            self._sleep(left)

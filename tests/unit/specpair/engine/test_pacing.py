@@ -1,0 +1,103 @@
+"""Paced passes take at least their time: the rest is slept, and work counts towards it."""
+
+import asyncio
+import time
+
+import pytest
+import torch
+from torch import Tensor
+
+from specpair.caches.cache import LayerShape
+from specpair.caches.contiguous_cache import ContiguousCache
+from specpair.engine.device_thread import DeviceThread
+from specpair.engine.engine import Engine
+from specpair.engine.pacing import Pacing
+from specpair.engine.work import Work
+from specpair.engine_config import Pace, pace_of
+from specpair.models.batch import Batch, PassOutput
+from specpair.sequences.sequence import Sequence
+
+PACE_SECONDS = 0.02
+ROW_SECONDS = 0.005
+STEPS = 3
+VOCABULARY = 8
+
+
+class Time:
+    """A clock that only work and sleep move."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.slept: list[float] = []
+
+    def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.now += seconds
+
+
+@pytest.mark.parametrize(
+    ("work", "tokens", "slept"),
+    [(0.0, 1, [0.025]), (0.008, 1, [0.017]), (0.008, 4, [0.032]), (0.025, 1, []), (0.5, 4, [])],
+)
+def test_what_a_pass_has_not_worked_is_slept(work: float, tokens: int, slept: list[float]) -> None:
+    clock = Time()
+    pacing = Pacing(Pace(PACE_SECONDS, ROW_SECONDS), lambda: clock.now, clock.sleep)
+    for _ in range(2):  # the second pass begins anew
+        clock.slept.clear()
+        pacing.begin()
+        clock.now += work
+        pacing.end(tokens)
+        assert clock.slept == pytest.approx(slept)
+
+
+class FlatRunner:
+    """All tokens are equally likely; a pass takes no time."""
+
+    device = torch.device("cpu")
+    description = "flat"
+
+    def __init__(self) -> None:
+        self.cache = ContiguousCache({0: LayerShape(1, 1, 1)}, 64, 4, torch.float32, self.device)
+
+    def forward(self, batch: Batch) -> PassOutput:
+        return PassOutput(torch.zeros(len(batch.rows), VOCABULARY))
+
+
+def draw_zeros(works: list[Work], logits: Tensor) -> None:
+    """As a draft: one pass for each of STEPS tokens."""
+    for work in works:
+        work.sequence.tokens.append(0)
+        work.done = len(work.sequence.tokens) == 1 + STEPS
+
+
+async def seconds_of(pace: Pace | None, sequence_count: int) -> tuple[float, list[float], int]:
+    """Seconds of works that run together; the compute time of each; passes."""
+    engine = Engine(DeviceThread(), FlatRunner(), draw_zeros, token_budget=64, short=6, pace=pace)
+    try:
+        works = [Work(sequence=Sequence([1]), row_count=1) for _ in range(sequence_count)]
+        started = time.perf_counter()
+        await asyncio.gather(*(engine.run(work) for work in works))
+        seconds = time.perf_counter() - started
+        return seconds, [work.compute_time for work in works], sum(engine.statistics.forward_time.counts)
+    finally:
+        await engine.stop()
+
+
+@pytest.mark.parametrize("sequence_count", [1, 4])
+def test_each_pass_of_an_engine_takes_its_time_whatever_its_batch(sequence_count: int) -> None:
+    """A sequence's time shows it too: what waits inside of a pass is not its queue."""
+    seconds, computed, passes = asyncio.run(seconds_of(Pace(PACE_SECONDS, ROW_SECONDS), sequence_count))
+    assert passes == STEPS
+    assert min(seconds, *computed) >= STEPS * (PACE_SECONDS + ROW_SECONDS * sequence_count)
+
+
+def test_a_pace_is_given_in_milliseconds() -> None:
+    assert pace_of("20") == Pace(0.02, 0.0)
+    assert pace_of("1.5,0.25") == Pace(0.0015, 0.00025)
+    assert Pace(0.02, 0.001).of_pass(4) == pytest.approx(0.024)
+
+
+@pytest.mark.parametrize("text", ["", "fast", "1,2,3", "-1", "1,-1", "nan", "inf", "20,", "99999"])
+def test_what_is_no_pace_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="MS_PER_ROW"):
+        pace_of(text)
