@@ -1,0 +1,1 @@
+"""`python -m bench.apart`: working ahead, measured on imitated devices."""

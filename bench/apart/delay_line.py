@@ -1,0 +1,162 @@
+"""A link that takes time: a TCP proxy that passes bytes on later, in order and without a limit on how many.
+
+`delay_line` runs it as a process of its own, so that what it costs is not taken from the services' or the client's
+time. It sleeps between bytes. It takes no part in what is sent: it does not know messages, and drops nothing.
+"""
+
+import asyncio
+import os
+import selectors
+import sys
+from collections import deque
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+LOOPBACK = "127.0.0.1"
+READY = b"ready\n"
+
+
+class Delay:
+    """How late bytes arrive, in each direction."""
+
+    seconds = 0.0
+
+
+class Direction(asyncio.Protocol):
+    """One end of a connection: what arrives here leaves at the other end after the delay."""
+
+    def __init__(self, delay: Delay):
+        self._delay = delay
+        self._loop = asyncio.get_running_loop()
+        self._waiting: deque[tuple[float, bytes]] = deque()
+        """When to send what, in order; empty bytes are the end."""
+        self._is_armed = False
+        self._transport: asyncio.Transport | None = None
+        self._other: Direction | None = None
+
+    def join(self, other: "Direction") -> None:
+        """Both ends exist: what waited for the other end begins to leave."""
+        self._other = other
+        self._arm()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._put(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._put(b"")
+
+    def send(self, data: bytes) -> None:
+        if self._transport is None or self._transport.is_closing():
+            return
+        if data:
+            self._transport.write(data)
+        else:
+            self._transport.close()
+
+    def _put(self, data: bytes) -> None:
+        self._waiting.append((self._loop.time() + self._delay.seconds, data))
+        self._arm()
+
+    def _arm(self) -> None:
+        """Sets the timer for the first bytes: one timer for all keeps their order."""
+        if self._waiting and self._other is not None and not self._is_armed:
+            self._is_armed = True
+            self._loop.call_at(self._waiting[0][0], self._pass_on)
+
+    def _pass_on(self) -> None:
+        self._is_armed = False
+        assert self._other is not None
+        now = self._loop.time()
+        while self._waiting and self._waiting[0][0] <= now:
+            self._other.send(self._waiting.popleft()[1])
+        self._arm()
+
+
+class DelayLine:
+    """The running process. Made by `delay_line`."""
+
+    def __init__(self, process: asyncio.subprocess.Process, address: str):
+        self._process = process
+        self.address = address
+        """Where it listens, as `host:port`."""
+
+    async def set_round_trip(self, seconds: float) -> None:
+        """From now on bytes take half of this each way; returns when that is so."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(f"{seconds / 2!r}\n".encode())
+        await self._process.stdin.drain()
+        await self._read_ready()
+
+    async def _read_ready(self) -> None:
+        assert self._process.stdout is not None
+        if await self._process.stdout.readline() != READY:
+            raise ConnectionError("the delay line has ended")
+
+
+@asynccontextmanager
+async def delay_line(port: int, upstream_port: int) -> AsyncIterator[DelayLine]:
+    """A link from a port to another one, both on the loopback interface, at first without a delay."""
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "bench.apart.delay_line", str(port), str(upstream_port)),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        start_new_session=True,  # Ctrl-C goes to us alone
+    )
+    line = DelayLine(process, f"{LOOPBACK}:{port}")
+    try:
+        await line.set_round_trip(0.0)
+        yield line
+    finally:
+        assert process.stdin is not None
+        process.stdin.close()
+        await process.wait()
+
+
+async def run(port: int, upstream_port: int) -> None:
+    """Passes bytes on until standard input ends. A line there is a delay in seconds, answered once it is in force."""
+    loop, delay, tasks = asyncio.get_running_loop(), Delay(), set[asyncio.Task[None]]()
+
+    def accepted() -> Direction:
+        near = Direction(delay)
+        task = loop.create_task(connect(near, delay, upstream_port))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+        return near
+
+    await loop.create_server(accepted, LOOPBACK, port)
+    commands = asyncio.StreamReader()
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(commands), sys.stdin)
+    while line := await commands.readline():
+        delay.seconds = float(line)
+        os.write(sys.stdout.fileno(), READY)
+
+
+async def connect(near: Direction, delay: Delay, upstream_port: int) -> None:
+    """The other end of an accepted connection; without one, the connection is closed."""
+    far = Direction(delay)
+    try:
+        await asyncio.get_running_loop().create_connection(lambda: far, LOOPBACK, upstream_port)
+    except OSError:
+        near.send(b"")
+        return
+    near.join(far)
+    far.join(near)
+
+
+def precise_loop() -> asyncio.SelectorEventLoop:
+    """Its timers are exact to tens of microseconds: `select` takes any timeout, `epoll` whole milliseconds."""
+    return asyncio.SelectorEventLoop(selectors.SelectSelector())
+
+
+def main() -> None:
+    port, upstream_port = map(int, sys.argv[1:])
+    with suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=precise_loop) as runner:
+        runner.run(run(port, upstream_port))
+
+
+if __name__ == "__main__":
+    main()
