@@ -11,14 +11,15 @@ target on one device, as llama.cpp has them.
 
 import asyncio
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
-from bench.apart.arithmetic import nearest, synchronous_bound
+from bench.apart.arithmetic import nearest
 from bench.apart.cells import KS, TRIED, Cell, Pair, order_of
 from bench.apart.disturbed_models import NOISES, draft_folder, target_folder
 from bench.apart.paced_pair import PacedModels, PacedPair, with_paced_pair
 from bench.apart.plan import Plan, read_plan
-from bench.apart.rows import COLUMNS, SYNCHRONOUS, Row, Ways, measured_profile, rows_of
+from bench.apart.probe import Probe
+from bench.apart.rows import COLUMNS, HEADINGS, SYNCHRONOUS, Row, Ways, rows_of
 from bench.interleaving import group
 from bench.measurement import Measurement, Output, Turn
 from bench.report import Report, Section, Table, measured
@@ -57,6 +58,7 @@ async def measure(plan: Plan) -> Section:
         name="apart",
         tables=[Table(title=title, columns=COLUMNS, rows=rows)],
         figures={"rows": rows, "matrix": plan.matrix, "far": plan.far, "noises": noises},
+        notes=[HEADINGS],
     )
 
 
@@ -72,36 +74,35 @@ async def rows_of_pair(plan: Plan, pair: Pair, advance: Callable[[str], None]) -
     async def work(paced: PacedPair) -> list[Row]:
         rows: list[Row] = []
         for rule in plan.matrix.rules_at(pair.temperature):
-            profile = await acceptance_profile(plan, paced, pair, rule)
+            probes = {size: await probe(plan, paced, pair, rule, size) for size in plan.matrix.batch_sizes}
             for cell in plan.matrix.cells_of(pair, rule):
                 advance(cell.name)
-                rows += await rows_of_cell(plan, paced, cell, profile)
+                rows += await rows_of_cell(plan, paced, cell, probes[cell.batch_size])
         return rows
 
     return await with_paced_pair(models, plan.far, work)
 
 
-async def acceptance_profile(plan: Plan, paced: PacedPair, pair: Pair, rule: Rule) -> list[float]:
-    """The acceptance at each position, measured in a large batch without a round trip."""
-    cell = Cell(pair=pair, rule=rule, round_trip_ms=0.0, batch_size=max(plan.matrix.batch_sizes))
+async def probe(plan: Plan, paced: PacedPair, pair: Pair, rule: Rule, batch_size: int) -> Probe:
+    """Synchronous rounds without a round trip."""
+    cell = Cell(pair=pair, rule=rule, round_trip_ms=0.0, batch_size=batch_size)
     await paced.set_round_trip(0.0)
-    order = order_of([cell.probe()], PROBE_GROUPS, 1)
-    return measured_profile({(turn.prompt, turn.repetition): await run(plan, paced, turn) for turn in order})
+    measurements = await measured_in_turns(plan, paced, order_of(cell.probes(), PROBE_GROUPS, 1))
+    return Probe.of(cell.probes(), measurements)
 
 
-async def rows_of_cell(plan: Plan, paced: PacedPair, cell: Cell, profile: list[float]) -> list[Row]:
+async def rows_of_cell(plan: Plan, paced: PacedPair, cell: Cell, probe: Probe) -> list[Row]:
     """All ways in turns."""
-    ways = ways_of(cell, profile)
+    best = probe.best_k(cell.round_trip_ms)
+    ways: Ways = {SYNCHRONOUS: [cell.synchronous(k) for k in nearest(KS, best, TRIED)]}
     await paced.set_round_trip(cell.round_trip_ms)
     cases = [case for own in ways.values() for case in own]
     order = order_of(cases, plan.groups(cell.batch_size), plan.options.repetitions)
-    return rows_of(cell, ways, [Measurement(turn=turn, output=await run(plan, paced, turn)) for turn in order])
+    return rows_of(cell, ways, await measured_in_turns(plan, paced, order))
 
 
-def ways_of(cell: Cell, profile: list[float]) -> Ways:
-    """Each way at the few K that are nearest to the best one by calculation."""
-    best = synchronous_bound(profile, cell.devices).num_speculative_tokens
-    return {SYNCHRONOUS: [cell.synchronous(k) for k in nearest(KS, best, TRIED)]}
+async def measured_in_turns(plan: Plan, paced: PacedPair, order: Iterable[Turn]) -> list[Measurement]:
+    return [Measurement(turn=turn, output=await run(plan, paced, turn)) for turn in order]
 
 
 async def run(plan: Plan, paced: PacedPair, turn: Turn) -> Output:

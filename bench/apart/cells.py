@@ -14,7 +14,8 @@ KS = (1, 2, 3, 4, 6, 8, 10, 12, 16)
 """The list in which the best K is searched."""
 TRIED = 3
 """How many of them are measured: those nearest to the calculated best."""
-PROBE_K = KS[-1]
+PROBE_KS = (4, 16)
+"""Proposals that show the acceptance at each position, and how a round grows with K."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,9 +99,9 @@ class Cell:
             rule=self.rule,
         )
 
-    def probe(self) -> Case:
-        """One long proposal after the other: the acceptance at each position."""
-        return self.synchronous(PROBE_K)
+    def probes(self) -> list[Case]:
+        """The longest last."""
+        return [self.synchronous(k) for k in PROBE_KS]
 
 
 def order_of(cases: Sequence[Case], groups: int, repetitions: int) -> Iterator[Turn]:
@@ -115,4 +116,4 @@ def order_of(cases: Sequence[Case], groups: int, repetitions: int) -> Iterator[T
 
 def quick(matrix: Matrix) -> Matrix:
     """A part that shows whether everything runs, in less than three minutes."""
-    return replace(matrix, step_ms=matrix.step_ms[:1], round_trip_ms=(0.0, 5.0))
+    return replace(matrix, step_ms=matrix.step_ms[:1], round_trip_ms=(5.0,))

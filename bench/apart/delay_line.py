@@ -31,6 +31,8 @@ class Direction(asyncio.Protocol):
         self._waiting: deque[tuple[float, bytes]] = deque()
         """When to send what, in order; empty bytes are the end."""
         self._is_armed = False
+        self._has_received_end = False
+        self._has_sent_end = False
         self._transport: asyncio.Transport | None = None
         self._other: Direction | None = None
 
@@ -46,16 +48,36 @@ class Direction(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         self._put(data)
 
+    def eof_received(self) -> bool:
+        """Whether the connection stays open: what is under way to this end must still arrive."""
+        self._receive_end()
+        return not self._has_sent_end
+
     def connection_lost(self, exc: Exception | None) -> None:
-        self._put(b"")
+        self._receive_end()
 
     def send(self, data: bytes) -> None:
+        """Called by the other end, at the time when the bytes leave here."""
         if self._transport is None or self._transport.is_closing():
             return
         if data:
             self._transport.write(data)
-        else:
+            return
+        self._has_sent_end = True
+        if self._has_received_end:
             self._transport.close()
+        else:
+            self._transport.write_eof()
+
+    def close(self) -> None:
+        """Called if there is no other end."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def _receive_end(self) -> None:
+        if not self._has_received_end:
+            self._has_received_end = True
+            self._put(b"")
 
     def _put(self, data: bytes) -> None:
         self._waiting.append((self._loop.time() + self._delay.seconds, data))
@@ -141,7 +163,7 @@ async def connect(near: Direction, delay: Delay, upstream_port: int) -> None:
     try:
         await asyncio.get_running_loop().create_connection(lambda: far, LOOPBACK, upstream_port)
     except OSError:
-        near.send(b"")
+        near.close()
         return
     near.join(far)
     far.join(near)

@@ -7,7 +7,7 @@ from statistics import median
 from bench.apart.arithmetic import Best, co_located_bound, profile_of, synchronous_bound
 from bench.apart.cells import Cell
 from bench.case import Case
-from bench.figures import Acceptance, counts_of, equivalent_acceptance, of_case, speeds, token_count
+from bench.figures import Acceptance, counts_of, equivalent_acceptance, of_case, token_count
 from bench.measurement import Measurement, Output
 from bench.ratios import Estimate, ratio
 
@@ -16,20 +16,25 @@ COLUMNS = {
     "temperature|T": "{:g}",
     "rule": "{}",
     "batch_size|batch": "{}",
-    "step_ms|step ms": "{:g}",
-    "round_trip_ms|round trip ms": "{:g}",
-    "acceptance|accepted": "{:.2f}",
+    "step_ms|step": "{:g}",
+    "round_trip_ms|RTT": "{:g}",
+    "acceptance|alpha": "{:.2f}",
     "way": "{}",
-    "num_speculative_tokens|best K": "{}",
-    "tokens_per_second|tokens/s": "{:.1f}",
-    "tokens_per_round|tokens a round": "{:.2f}",
-    "round_ms|round ms": "{:.2f}",
-    "overhead_ms|of it overhead": "{:.2f}",
+    "num_speculative_tokens|K": "{}",
+    "tokens_per_second|tok/s": "{:.0f}",
+    "tokens_per_round|tok/round": "{:.2f}",
+    "round_ms|round": "{:.1f}",
+    "overhead_ms|over": "{:.1f}",
     "ratio_to_synchronous|x synchronous": "{}",
-    "bound_tokens_per_second|bound tokens/s": "{:.1f}",
+    "bound_tokens_per_second|bound": "{:.0f}",
     "to_bound|x bound": "{:.2f}",
-    "co_located_tokens_per_second|one device tokens/s": "{:.1f}",
+    "co_located_tokens_per_second|one device": "{:.0f}",
 }
+HEADINGS = (
+    "step, RTT (round trip), round, over: milliseconds; over is what a synchronous round takes beyond verify + K step +"
+    " round trip; alpha: the acceptance, equal at all positions, that gives the tokens per round; bound: Theorem 3.8"
+    " with the round trip, tokens/s; one device: the same without a round trip, as llama.cpp drafts"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,14 +56,14 @@ class Row:
     tried: dict[int, float]
     """Tokens per second at each K that was measured."""
     tokens_per_second: float
-    """Of all outputs together: the median over the turns."""
+    """Of all outputs together, as long as all of them run: the median over the turns."""
     tokens_per_round: float
     round_ms: float
     """From message to message: the median over the turns of their medians."""
     overhead_ms: float | None
     """A synchronous round minus what it takes by calculation."""
-    ratio_to_synchronous: Estimate
-    """In the same turns, against the best synchronous K."""
+    ratio_to_synchronous: Estimate | None
+    """In the same turns, against the best synchronous K; None for that itself."""
     bound_tokens_per_second: float
     """Theorem 3.8 with the round trip: no synchronous K exceeds it."""
     bound_k: int
@@ -101,7 +106,7 @@ def rows_of(cell: Cell, ways: Ways, measurements: Sequence[Measurement]) -> list
                 tokens_per_round=tokens_per_round,
                 round_ms=round_ms,
                 overhead_ms=round_ms - cell.devices.round_ms(k) if way == SYNCHRONOUS else None,
-                ratio_to_synchronous=ratio(speeds(outputs), base),
+                ratio_to_synchronous=None if way == SYNCHRONOUS else ratio(speeds(outputs), base),
                 bound_tokens_per_second=bound.tokens_per_second,
                 bound_k=bound.num_speculative_tokens,
                 to_bound=speed / bound.tokens_per_second,
@@ -138,3 +143,11 @@ def measured_profile(outputs: Mapping[tuple[int, int], Output]) -> list[float]:
 
 def median_round_ms(outputs: Mapping[tuple[int, int], Output]) -> float:
     return median(1000 * median(output.round_seconds) for output in outputs.values())
+
+
+def speeds(outputs: Mapping[tuple[int, int], Output]) -> dict[tuple[int, int], float]:
+    """Tokens per second of the outputs of a turn, each over its own time, added up.
+
+    At the end of a turn some outputs have ended and others have not. That time would count against short turns.
+    """
+    return {key: len(one.token_ids) * one.tokens / one.output_seconds for key, one in outputs.items()}
