@@ -7,7 +7,7 @@ from statistics import median
 from bench.apart.arithmetic import Best, co_located_bound, profile_of, synchronous_bound
 from bench.apart.cells import Cell
 from bench.case import Case
-from bench.figures import Acceptance, counts_of, equivalent_acceptance, of_case, token_count
+from bench.figures import Acceptance, RoundMeans, counts_of, equivalent_acceptance, of_case, token_count
 from bench.measurement import Measurement, Output
 from bench.ratios import Estimate, ratio
 
@@ -64,6 +64,8 @@ class Row:
     """A synchronous round minus what it takes by calculation."""
     ratio_to_synchronous: Estimate | None
     """In the same turns, against the best synchronous K; None for that itself."""
+    parts: RoundMeans
+    """Where the time of a round goes, by the services' own clocks; the passes include their pace."""
     bound_tokens_per_second: float
     """Theorem 3.8 with the round trip: no synchronous K exceeds it."""
     bound_k: int
@@ -89,7 +91,8 @@ def rows_of(cell: Cell, ways: Ways, measurements: Sequence[Measurement]) -> list
         outputs = of_case(measurements, best)
         k = best.num_speculative_tokens
         assert k is not None
-        tokens_per_round = Acceptance.of(counts_of(outputs), token_count(outputs)).tokens_per_round
+        counts = counts_of(outputs)
+        tokens_per_round = Acceptance.of(counts, token_count(outputs)).tokens_per_round
         speed, round_ms = median(speeds(outputs).values()), median_round_ms(outputs)
         rows.append(
             Row(
@@ -107,6 +110,7 @@ def rows_of(cell: Cell, ways: Ways, measurements: Sequence[Measurement]) -> list
                 round_ms=round_ms,
                 overhead_ms=round_ms - cell.devices.round_ms(k) if way == SYNCHRONOUS else None,
                 ratio_to_synchronous=None if way == SYNCHRONOUS else ratio(speeds(outputs), base),
+                parts=RoundMeans.of(counts, sum(output.output_seconds for output in outputs.values())),
                 bound_tokens_per_second=bound.tokens_per_second,
                 bound_k=bound.num_speculative_tokens,
                 to_bound=speed / bound.tokens_per_second,
