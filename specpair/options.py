@@ -40,6 +40,14 @@ class Rule(StrEnum):
     COUPLED = "coupled"
 
 
+class WorkAhead(StrEnum):
+    """Whether the draft prepares proposals for likely outcomes while the target verifies."""
+
+    AUTO = "auto"
+    ON = "on"
+    OFF = "off"
+
+
 class Encoding(StrEnum):
     """How the draft's distributions are sent."""
 

@@ -11,6 +11,20 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class WorkAheadMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    WORK_AHEAD_MODE_UNSPECIFIED: _ClassVar[WorkAheadMode]
+    WORK_AHEAD_MODE_AUTO: _ClassVar[WorkAheadMode]
+    WORK_AHEAD_MODE_ON: _ClassVar[WorkAheadMode]
+    WORK_AHEAD_MODE_OFF: _ClassVar[WorkAheadMode]
+
+class AheadOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    AHEAD_OUTCOME_UNSPECIFIED: _ClassVar[AheadOutcome]
+    AHEAD_OUTCOME_HIT: _ClassVar[AheadOutcome]
+    AHEAD_OUTCOME_LATE: _ClassVar[AheadOutcome]
+    AHEAD_OUTCOME_MISS: _ClassVar[AheadOutcome]
+
 class TokenOrigin(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     TOKEN_ORIGIN_UNSPECIFIED: _ClassVar[TokenOrigin]
@@ -26,6 +40,14 @@ class FinishReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     FINISH_REASON_UNSPECIFIED: _ClassVar[FinishReason]
     FINISH_REASON_STOP: _ClassVar[FinishReason]
     FINISH_REASON_LENGTH: _ClassVar[FinishReason]
+WORK_AHEAD_MODE_UNSPECIFIED: WorkAheadMode
+WORK_AHEAD_MODE_AUTO: WorkAheadMode
+WORK_AHEAD_MODE_ON: WorkAheadMode
+WORK_AHEAD_MODE_OFF: WorkAheadMode
+AHEAD_OUTCOME_UNSPECIFIED: AheadOutcome
+AHEAD_OUTCOME_HIT: AheadOutcome
+AHEAD_OUTCOME_LATE: AheadOutcome
+AHEAD_OUTCOME_MISS: AheadOutcome
 TOKEN_ORIGIN_UNSPECIFIED: TokenOrigin
 TOKEN_ORIGIN_ACCEPTED: TokenOrigin
 TOKEN_ORIGIN_CORRECTION: TokenOrigin
@@ -38,7 +60,7 @@ FINISH_REASON_STOP: FinishReason
 FINISH_REASON_LENGTH: FinishReason
 
 class GenerateTokensRequest(_message.Message):
-    __slots__ = ("text", "token_ids", "chat", "sampling", "max_tokens", "stop_strings", "ignore_eos", "num_speculative_tokens", "rule", "encoding", "include_rejected", "lenience", "n", "best_of", "logprobs", "prompt_logprobs", "echo", "drafter", "include_rounds", "resumed_token_ids")
+    __slots__ = ("text", "token_ids", "chat", "sampling", "max_tokens", "stop_strings", "ignore_eos", "num_speculative_tokens", "rule", "encoding", "include_rejected", "lenience", "n", "best_of", "logprobs", "prompt_logprobs", "echo", "drafter", "include_rounds", "resumed_token_ids", "work_ahead")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     CHAT_FIELD_NUMBER: _ClassVar[int]
@@ -59,6 +81,7 @@ class GenerateTokensRequest(_message.Message):
     DRAFTER_FIELD_NUMBER: _ClassVar[int]
     INCLUDE_ROUNDS_FIELD_NUMBER: _ClassVar[int]
     RESUMED_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
+    WORK_AHEAD_FIELD_NUMBER: _ClassVar[int]
     text: str
     token_ids: TokenIds
     chat: Chat
@@ -79,7 +102,8 @@ class GenerateTokensRequest(_message.Message):
     drafter: _drafter_pb2.Drafter
     include_rounds: bool
     resumed_token_ids: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, text: _Optional[str] = ..., token_ids: _Optional[_Union[TokenIds, _Mapping]] = ..., chat: _Optional[_Union[Chat, _Mapping]] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingOptions, _Mapping]] = ..., max_tokens: _Optional[int] = ..., stop_strings: _Optional[_Iterable[str]] = ..., ignore_eos: _Optional[bool] = ..., num_speculative_tokens: _Optional[int] = ..., rule: _Optional[_Union[_sampling_pb2.AcceptanceRule, str]] = ..., encoding: _Optional[_Union[_sampling_pb2.DistributionEncoding, str]] = ..., include_rejected: _Optional[bool] = ..., lenience: _Optional[float] = ..., n: _Optional[int] = ..., best_of: _Optional[int] = ..., logprobs: _Optional[int] = ..., prompt_logprobs: _Optional[int] = ..., echo: _Optional[bool] = ..., drafter: _Optional[_Union[_drafter_pb2.Drafter, str]] = ..., include_rounds: _Optional[bool] = ..., resumed_token_ids: _Optional[_Iterable[int]] = ...) -> None: ...
+    work_ahead: WorkAheadMode
+    def __init__(self, text: _Optional[str] = ..., token_ids: _Optional[_Union[TokenIds, _Mapping]] = ..., chat: _Optional[_Union[Chat, _Mapping]] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingOptions, _Mapping]] = ..., max_tokens: _Optional[int] = ..., stop_strings: _Optional[_Iterable[str]] = ..., ignore_eos: _Optional[bool] = ..., num_speculative_tokens: _Optional[int] = ..., rule: _Optional[_Union[_sampling_pb2.AcceptanceRule, str]] = ..., encoding: _Optional[_Union[_sampling_pb2.DistributionEncoding, str]] = ..., include_rejected: _Optional[bool] = ..., lenience: _Optional[float] = ..., n: _Optional[int] = ..., best_of: _Optional[int] = ..., logprobs: _Optional[int] = ..., prompt_logprobs: _Optional[int] = ..., echo: _Optional[bool] = ..., drafter: _Optional[_Union[_drafter_pb2.Drafter, str]] = ..., include_rounds: _Optional[bool] = ..., resumed_token_ids: _Optional[_Iterable[int]] = ..., work_ahead: _Optional[_Union[WorkAheadMode, str]] = ...) -> None: ...
 
 class TokenIds(_message.Message):
     __slots__ = ("ids",)
@@ -120,18 +144,20 @@ class GenerateTokensResponse(_message.Message):
     def __init__(self, tokens: _Optional[_Iterable[_Union[GeneratedToken, _Mapping]]] = ..., text: _Optional[str] = ..., rejected: _Optional[_Iterable[_Union[GeneratedToken, _Mapping]]] = ..., summary: _Optional[_Union[GenerationSummary, _Mapping]] = ..., choice_index: _Optional[int] = ..., prompt_tokens: _Optional[_Iterable[_Union[GeneratedToken, _Mapping]]] = ..., round: _Optional[_Union[RoundReport, _Mapping]] = ...) -> None: ...
 
 class RoundReport(_message.Message):
-    __slots__ = ("step", "proposed", "draft", "verify", "batch_token_count")
+    __slots__ = ("step", "proposed", "draft", "verify", "batch_token_count", "ahead")
     STEP_FIELD_NUMBER: _ClassVar[int]
     PROPOSED_FIELD_NUMBER: _ClassVar[int]
     DRAFT_FIELD_NUMBER: _ClassVar[int]
     VERIFY_FIELD_NUMBER: _ClassVar[int]
     BATCH_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    AHEAD_FIELD_NUMBER: _ClassVar[int]
     step: int
     proposed: _containers.RepeatedCompositeFieldContainer[ProposedToken]
     draft: CallTimes
     verify: CallTimes
     batch_token_count: int
-    def __init__(self, step: _Optional[int] = ..., proposed: _Optional[_Iterable[_Union[ProposedToken, _Mapping]]] = ..., draft: _Optional[_Union[CallTimes, _Mapping]] = ..., verify: _Optional[_Union[CallTimes, _Mapping]] = ..., batch_token_count: _Optional[int] = ...) -> None: ...
+    ahead: AheadOutcome
+    def __init__(self, step: _Optional[int] = ..., proposed: _Optional[_Iterable[_Union[ProposedToken, _Mapping]]] = ..., draft: _Optional[_Union[CallTimes, _Mapping]] = ..., verify: _Optional[_Union[CallTimes, _Mapping]] = ..., batch_token_count: _Optional[int] = ..., ahead: _Optional[_Union[AheadOutcome, str]] = ...) -> None: ...
 
 class ProposedToken(_message.Message):
     __slots__ = ("id", "text", "accepted", "target_probability", "draft_probability")
@@ -194,7 +220,7 @@ class GenerationSummary(_message.Message):
     def __init__(self, finish_reason: _Optional[_Union[FinishReason, str]] = ..., prompt_token_count: _Optional[int] = ..., completion_token_count: _Optional[int] = ..., seed: _Optional[int] = ..., speculation: _Optional[_Union[SpeculationSummary, _Mapping]] = ..., time_to_first_token_us: _Optional[int] = ..., total_time_us: _Optional[int] = ..., cumulative_logprob: _Optional[float] = ..., resumed_token_count: _Optional[int] = ...) -> None: ...
 
 class SpeculationSummary(_message.Message):
-    __slots__ = ("round_count", "draft_round_count", "draft_token_count", "accepted_token_count", "drafted_per_position", "accepted_per_position", "acceptance_rate", "tokens_per_round", "draft_time_us", "verify_time_us", "network_time_us", "fallback_count", "rule", "lenience", "lossy", "drafter", "adaptive")
+    __slots__ = ("round_count", "draft_round_count", "draft_token_count", "accepted_token_count", "drafted_per_position", "accepted_per_position", "acceptance_rate", "tokens_per_round", "draft_time_us", "verify_time_us", "network_time_us", "fallback_count", "rule", "lenience", "lossy", "drafter", "adaptive", "ahead_hit_count", "ahead_late_count", "ahead_miss_count")
     ROUND_COUNT_FIELD_NUMBER: _ClassVar[int]
     DRAFT_ROUND_COUNT_FIELD_NUMBER: _ClassVar[int]
     DRAFT_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -212,6 +238,9 @@ class SpeculationSummary(_message.Message):
     LOSSY_FIELD_NUMBER: _ClassVar[int]
     DRAFTER_FIELD_NUMBER: _ClassVar[int]
     ADAPTIVE_FIELD_NUMBER: _ClassVar[int]
+    AHEAD_HIT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    AHEAD_LATE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    AHEAD_MISS_COUNT_FIELD_NUMBER: _ClassVar[int]
     round_count: int
     draft_round_count: int
     draft_token_count: int
@@ -229,7 +258,10 @@ class SpeculationSummary(_message.Message):
     lossy: bool
     drafter: _drafter_pb2.Drafter
     adaptive: bool
-    def __init__(self, round_count: _Optional[int] = ..., draft_round_count: _Optional[int] = ..., draft_token_count: _Optional[int] = ..., accepted_token_count: _Optional[int] = ..., drafted_per_position: _Optional[_Iterable[int]] = ..., accepted_per_position: _Optional[_Iterable[int]] = ..., acceptance_rate: _Optional[float] = ..., tokens_per_round: _Optional[float] = ..., draft_time_us: _Optional[int] = ..., verify_time_us: _Optional[int] = ..., network_time_us: _Optional[int] = ..., fallback_count: _Optional[int] = ..., rule: _Optional[_Union[_sampling_pb2.AcceptanceRule, str]] = ..., lenience: _Optional[float] = ..., lossy: _Optional[bool] = ..., drafter: _Optional[_Union[_drafter_pb2.Drafter, str]] = ..., adaptive: _Optional[bool] = ...) -> None: ...
+    ahead_hit_count: int
+    ahead_late_count: int
+    ahead_miss_count: int
+    def __init__(self, round_count: _Optional[int] = ..., draft_round_count: _Optional[int] = ..., draft_token_count: _Optional[int] = ..., accepted_token_count: _Optional[int] = ..., drafted_per_position: _Optional[_Iterable[int]] = ..., accepted_per_position: _Optional[_Iterable[int]] = ..., acceptance_rate: _Optional[float] = ..., tokens_per_round: _Optional[float] = ..., draft_time_us: _Optional[int] = ..., verify_time_us: _Optional[int] = ..., network_time_us: _Optional[int] = ..., fallback_count: _Optional[int] = ..., rule: _Optional[_Union[_sampling_pb2.AcceptanceRule, str]] = ..., lenience: _Optional[float] = ..., lossy: _Optional[bool] = ..., drafter: _Optional[_Union[_drafter_pb2.Drafter, str]] = ..., adaptive: _Optional[bool] = ..., ahead_hit_count: _Optional[int] = ..., ahead_late_count: _Optional[int] = ..., ahead_miss_count: _Optional[int] = ...) -> None: ...
 
 class GetPairInfoRequest(_message.Message):
     __slots__ = ()

@@ -10,23 +10,39 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ProposeTokensRequest(_message.Message):
-    __slots__ = ("sequence_id", "step", "base_length", "appended_token_ids", "num_speculative_tokens", "min_confidence")
+    __slots__ = ("sequence_id", "step", "base_length", "appended_token_ids", "num_speculative_tokens", "min_confidence", "work_ahead", "has_proposal")
     SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     BASE_LENGTH_FIELD_NUMBER: _ClassVar[int]
     APPENDED_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     NUM_SPECULATIVE_TOKENS_FIELD_NUMBER: _ClassVar[int]
     MIN_CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
+    WORK_AHEAD_FIELD_NUMBER: _ClassVar[int]
+    HAS_PROPOSAL_FIELD_NUMBER: _ClassVar[int]
     sequence_id: str
     step: int
     base_length: int
     appended_token_ids: _containers.RepeatedScalarFieldContainer[int]
     num_speculative_tokens: int
     min_confidence: float
-    def __init__(self, sequence_id: _Optional[str] = ..., step: _Optional[int] = ..., base_length: _Optional[int] = ..., appended_token_ids: _Optional[_Iterable[int]] = ..., num_speculative_tokens: _Optional[int] = ..., min_confidence: _Optional[float] = ...) -> None: ...
+    work_ahead: WorkAhead
+    has_proposal: bool
+    def __init__(self, sequence_id: _Optional[str] = ..., step: _Optional[int] = ..., base_length: _Optional[int] = ..., appended_token_ids: _Optional[_Iterable[int]] = ..., num_speculative_tokens: _Optional[int] = ..., min_confidence: _Optional[float] = ..., work_ahead: _Optional[_Union[WorkAhead, _Mapping]] = ..., has_proposal: _Optional[bool] = ...) -> None: ...
+
+class WorkAhead(_message.Message):
+    __slots__ = ("max_outcomes", "num_speculative_tokens", "min_confidence", "max_length")
+    MAX_OUTCOMES_FIELD_NUMBER: _ClassVar[int]
+    NUM_SPECULATIVE_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    MIN_CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
+    MAX_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    max_outcomes: int
+    num_speculative_tokens: int
+    min_confidence: float
+    max_length: int
+    def __init__(self, max_outcomes: _Optional[int] = ..., num_speculative_tokens: _Optional[int] = ..., min_confidence: _Optional[float] = ..., max_length: _Optional[int] = ...) -> None: ...
 
 class ProposeTokensResponse(_message.Message):
-    __slots__ = ("instance_id", "step", "proposal", "queue_time_us", "compute_time_us", "batch_size", "drafter", "rollback_time_ns")
+    __slots__ = ("instance_id", "step", "proposal", "queue_time_us", "compute_time_us", "batch_size", "drafter", "rollback_time_ns", "was_prepared")
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     PROPOSAL_FIELD_NUMBER: _ClassVar[int]
@@ -35,6 +51,7 @@ class ProposeTokensResponse(_message.Message):
     BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
     DRAFTER_FIELD_NUMBER: _ClassVar[int]
     ROLLBACK_TIME_NS_FIELD_NUMBER: _ClassVar[int]
+    WAS_PREPARED_FIELD_NUMBER: _ClassVar[int]
     instance_id: str
     step: int
     proposal: _proposal_pb2.Proposal
@@ -43,7 +60,8 @@ class ProposeTokensResponse(_message.Message):
     batch_size: int
     drafter: _drafter_pb2.Drafter
     rollback_time_ns: int
-    def __init__(self, instance_id: _Optional[str] = ..., step: _Optional[int] = ..., proposal: _Optional[_Union[_proposal_pb2.Proposal, _Mapping]] = ..., queue_time_us: _Optional[int] = ..., compute_time_us: _Optional[int] = ..., batch_size: _Optional[int] = ..., drafter: _Optional[_Union[_drafter_pb2.Drafter, str]] = ..., rollback_time_ns: _Optional[int] = ...) -> None: ...
+    was_prepared: bool
+    def __init__(self, instance_id: _Optional[str] = ..., step: _Optional[int] = ..., proposal: _Optional[_Union[_proposal_pb2.Proposal, _Mapping]] = ..., queue_time_us: _Optional[int] = ..., compute_time_us: _Optional[int] = ..., batch_size: _Optional[int] = ..., drafter: _Optional[_Union[_drafter_pb2.Drafter, str]] = ..., rollback_time_ns: _Optional[int] = ..., was_prepared: _Optional[bool] = ...) -> None: ...
 
 class StreamProposalsRequest(_message.Message):
     __slots__ = ("calls",)
@@ -62,10 +80,30 @@ class ProposalCall(_message.Message):
     def __init__(self, call_id: _Optional[int] = ..., request: _Optional[_Union[ProposeTokensRequest, _Mapping]] = ..., trace_context: _Optional[str] = ...) -> None: ...
 
 class StreamProposalsResponse(_message.Message):
-    __slots__ = ("answers",)
+    __slots__ = ("answers", "ahead_blocks")
     ANSWERS_FIELD_NUMBER: _ClassVar[int]
+    AHEAD_BLOCKS_FIELD_NUMBER: _ClassVar[int]
     answers: _containers.RepeatedCompositeFieldContainer[ProposalAnswer]
-    def __init__(self, answers: _Optional[_Iterable[_Union[ProposalAnswer, _Mapping]]] = ...) -> None: ...
+    ahead_blocks: _containers.RepeatedCompositeFieldContainer[AheadBlock]
+    def __init__(self, answers: _Optional[_Iterable[_Union[ProposalAnswer, _Mapping]]] = ..., ahead_blocks: _Optional[_Iterable[_Union[AheadBlock, _Mapping]]] = ...) -> None: ...
+
+class AheadBlock(_message.Message):
+    __slots__ = ("sequence_id", "step", "base_length", "accepted_count", "next_token_id", "proposal", "compute_time_us")
+    SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    BASE_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    NEXT_TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
+    PROPOSAL_FIELD_NUMBER: _ClassVar[int]
+    COMPUTE_TIME_US_FIELD_NUMBER: _ClassVar[int]
+    sequence_id: str
+    step: int
+    base_length: int
+    accepted_count: int
+    next_token_id: int
+    proposal: _proposal_pb2.Proposal
+    compute_time_us: int
+    def __init__(self, sequence_id: _Optional[str] = ..., step: _Optional[int] = ..., base_length: _Optional[int] = ..., accepted_count: _Optional[int] = ..., next_token_id: _Optional[int] = ..., proposal: _Optional[_Union[_proposal_pb2.Proposal, _Mapping]] = ..., compute_time_us: _Optional[int] = ...) -> None: ...
 
 class ProposalAnswer(_message.Message):
     __slots__ = ("call_id", "response", "error")

@@ -11,7 +11,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class VerifyProposalRequest(_message.Message):
-    __slots__ = ("sequence_id", "step", "base_length", "appended_token_ids", "proposal", "include_probabilities", "feature_layers")
+    __slots__ = ("sequence_id", "step", "base_length", "appended_token_ids", "proposal", "include_probabilities", "feature_layers", "condition")
     SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     BASE_LENGTH_FIELD_NUMBER: _ClassVar[int]
@@ -19,6 +19,7 @@ class VerifyProposalRequest(_message.Message):
     PROPOSAL_FIELD_NUMBER: _ClassVar[int]
     INCLUDE_PROBABILITIES_FIELD_NUMBER: _ClassVar[int]
     FEATURE_LAYERS_FIELD_NUMBER: _ClassVar[int]
+    CONDITION_FIELD_NUMBER: _ClassVar[int]
     sequence_id: str
     step: int
     base_length: int
@@ -26,7 +27,18 @@ class VerifyProposalRequest(_message.Message):
     proposal: _proposal_pb2.Proposal
     include_probabilities: bool
     feature_layers: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, sequence_id: _Optional[str] = ..., step: _Optional[int] = ..., base_length: _Optional[int] = ..., appended_token_ids: _Optional[_Iterable[int]] = ..., proposal: _Optional[_Union[_proposal_pb2.Proposal, _Mapping]] = ..., include_probabilities: _Optional[bool] = ..., feature_layers: _Optional[_Iterable[int]] = ...) -> None: ...
+    condition: Condition
+    def __init__(self, sequence_id: _Optional[str] = ..., step: _Optional[int] = ..., base_length: _Optional[int] = ..., appended_token_ids: _Optional[_Iterable[int]] = ..., proposal: _Optional[_Union[_proposal_pb2.Proposal, _Mapping]] = ..., include_probabilities: _Optional[bool] = ..., feature_layers: _Optional[_Iterable[int]] = ..., condition: _Optional[_Union[Condition, _Mapping]] = ...) -> None: ...
+
+class Condition(_message.Message):
+    __slots__ = ("step", "accepted_count", "next_token_id")
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_COUNT_FIELD_NUMBER: _ClassVar[int]
+    NEXT_TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
+    step: int
+    accepted_count: int
+    next_token_id: int
+    def __init__(self, step: _Optional[int] = ..., accepted_count: _Optional[int] = ..., next_token_id: _Optional[int] = ...) -> None: ...
 
 class VerifyProposalResponse(_message.Message):
     __slots__ = ("instance_id", "step", "accepted_count", "next_token_id", "length", "queue_time_us", "compute_time_us", "logprobs", "batch_token_count", "target_probabilities", "draft_probabilities", "rollback_time_ns", "accepted_path", "features", "next_proposal")

@@ -43,6 +43,7 @@ SAMPLES: list[SpecpairError] = [
     errors.PeerUnavailableError("the draft did not answer"),
     errors.StartingError(),
     errors.ClientStalledError(60),
+    errors.ConditionNotMetError(),
     errors.ShuttingDownError(),
     errors.UnauthenticatedError(),
     errors.VocabularyMismatchError("token 5 differs", token_id=5, draft="a", target="b"),
