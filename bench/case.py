@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from specpair.options import Drafter, Rule
+from specpair.options import Drafter, Rule, WorkAhead
 
 
 class Peer(StrEnum):
@@ -49,6 +49,8 @@ class Case:
     """specpair: the drafter; None is the draft service's default."""
     rule: Rule = Rule.BLOCK
     """specpair: how proposals are judged."""
+    work_ahead: WorkAhead | None = None
+    """specpair: whether the draft works ahead; None leaves it to the server."""
     weights: Weights | None = None
     """llama.cpp: what it computes with."""
 

@@ -21,6 +21,12 @@ class Counts:
     accepted_per_position: tuple[int, ...] = ()
     fallbacks: int = 0
     """Rounds without proposals because the draft did not answer."""
+    ahead_hits: int = 0
+    """Rounds whose proposal was prepared while the round before was verified."""
+    ahead_late: int = 0
+    """Rounds whose proposal was still being made when the verdict came."""
+    ahead_misses: int = 0
+    """Rounds for which the draft had prepared other proposals."""
     draft_seconds: float = 0.0
     """In the draft's forward passes and sampling."""
     verify_seconds: float = 0.0
@@ -36,6 +42,9 @@ class Counts:
             drafted_per_position=add_places(self.drafted_per_position, other.drafted_per_position),
             accepted_per_position=add_places(self.accepted_per_position, other.accepted_per_position),
             fallbacks=self.fallbacks + other.fallbacks,
+            ahead_hits=self.ahead_hits + other.ahead_hits,
+            ahead_late=self.ahead_late + other.ahead_late,
+            ahead_misses=self.ahead_misses + other.ahead_misses,
             draft_seconds=self.draft_seconds + other.draft_seconds,
             verify_seconds=self.verify_seconds + other.verify_seconds,
             network_seconds=self.network_seconds + other.network_seconds,

@@ -38,6 +38,8 @@ def request_for(case: Case, prompt: list[int], max_tokens: int, seed: int) -> pb
         request.num_speculative_tokens = case.num_speculative_tokens
     if case.drafter is not None:
         request.drafter = drafter_to_proto(case.drafter)
+    if case.work_ahead is not None:
+        request.work_ahead = pb.WorkAheadMode.Value(f"WORK_AHEAD_MODE_{case.work_ahead.name}")
     return request
 
 
@@ -68,6 +70,9 @@ def counts_of(speculation: pb.SpeculationSummary) -> Counts:
         drafted_per_position=tuple(speculation.drafted_per_position),
         accepted_per_position=tuple(speculation.accepted_per_position),
         fallbacks=speculation.fallback_count,
+        ahead_hits=speculation.ahead_hit_count,
+        ahead_late=speculation.ahead_late_count,
+        ahead_misses=speculation.ahead_miss_count,
         draft_seconds=speculation.draft_time_us / 1e6,
         verify_seconds=speculation.verify_time_us / 1e6,
         network_seconds=speculation.network_time_us / 1e6,

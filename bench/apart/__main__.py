@@ -16,10 +16,13 @@ from collections.abc import Callable, Iterable
 from bench.apart.arithmetic import nearest
 from bench.apart.cells import KS, TRIED, Cell, Pair, order_of
 from bench.apart.disturbed_models import NOISES, draft_folder, target_folder
+from bench.apart.hits import COLUMNS as HIT_COLUMNS
+from bench.apart.hits import HitRow, hit_row
+from bench.apart.hits import K as HIT_K
 from bench.apart.paced_pair import PacedModels, PacedPair, with_paced_pair
 from bench.apart.plan import Plan, read_plan
 from bench.apart.probe import Probe
-from bench.apart.rows import COLUMNS, HEADINGS, SYNCHRONOUS, Row, Ways, rows_of
+from bench.apart.rows import COLUMNS, HEADINGS, Row, Ways, rows_of
 from bench.interleaving import group
 from bench.measurement import Measurement, Output, Turn
 from bench.report import Report, Section, Table, measured
@@ -27,6 +30,8 @@ from bench.specpair_peer import generate
 from command.failures import INTERRUPTED, CommandError
 from specpair.options import Rule
 
+HIT_PROMPTS = 2
+"""Prompts on which hits are counted, as a multiple of those of a cell."""
 PROBE_GROUPS = 2
 """Groups of prompts that show the acceptance of a draft."""
 
@@ -49,38 +54,58 @@ def main() -> None:
 async def measure(plan: Plan) -> Section:
     """The section of the report."""
     rows: list[Row] = []
+    hits: list[HitRow] = []
     with plan.progress.over(plan.matrix.cell_count(), "cells") as advance:
         for pair in plan.matrix.pairs():
-            rows += await rows_of_pair(plan, pair, advance)
+            own_rows, own_hits = await measure_pair(plan, pair, advance)
+            rows += own_rows
+            hits += own_hits
     title = f"verify {plan.matrix.verify_ms:g} ms, {' and '.join(plan.far)} apart from the coordinator"
     noises = [{"acceptance": a, "temperature": t, "noise": noise} for (a, t), noise in NOISES.items()]
     return Section(
         name="apart",
-        tables=[Table(title=title, columns=COLUMNS, rows=rows)],
-        figures={"rows": rows, "matrix": plan.matrix, "far": plan.far, "noises": noises},
+        tables=[Table(title=title, columns=COLUMNS, rows=rows), *hit_tables(hits)],
+        figures={"rows": rows, "hits": hits, "matrix": plan.matrix, "far": plan.far, "noises": noises},
         notes=[HEADINGS],
     )
 
 
-async def rows_of_pair(plan: Plan, pair: Pair, advance: Callable[[str], None]) -> list[Row]:
-    """All cells of a pair, which is started once."""
+async def measure_pair(plan: Plan, pair: Pair, advance: Callable[[str], None]) -> tuple[list[Row], list[HitRow]]:
+    """All cells of a pair, which is started once, and its hit rates."""
     models = PacedModels(
         target=target_folder(),
         draft=draft_folder(pair.acceptance, pair.temperature),
         verify_ms=pair.verify_ms,
         step_ms=pair.step_ms,
     )
+    rows: list[Row] = []
+    hits: list[HitRow] = []
 
-    async def work(paced: PacedPair) -> list[Row]:
-        rows: list[Row] = []
+    async def work(paced: PacedPair) -> None:
         for rule in plan.matrix.rules_at(pair.temperature):
             probes = {size: await probe(plan, paced, pair, rule, size) for size in plan.matrix.batch_sizes}
             for cell in plan.matrix.cells_of(pair, rule):
                 advance(cell.name)
-                rows += await rows_of_cell(plan, paced, cell, probes[cell.batch_size])
-        return rows
+                rows.extend(await rows_of_cell(plan, paced, cell, probes[cell.batch_size]))
+            hits.append(await hits_of_pair(plan, paced, pair, rule))
 
-    return await with_paced_pair(models, plan.far, work)
+    await with_paced_pair(models, plan.far, work)
+    return rows, hits
+
+
+async def hits_of_pair(plan: Plan, paced: PacedPair, pair: Pair, rule: Rule) -> HitRow:
+    """At the longest round trip, so that no time is missing."""
+    cell = Cell(pair=pair, rule=rule, round_trip_ms=max(plan.matrix.round_trip_ms), batch_size=1)
+    await paced.set_round_trip(cell.round_trip_ms)
+    prompts = plan.prompts[: HIT_PROMPTS * plan.options.prompts]
+    return await hit_row(paced.stub, cell, prompts, plan.options.max_tokens)
+
+
+def hit_tables(hits: list[HitRow]) -> list[Table]:
+    """A table, unless no round worked ahead."""
+    rows = [row.shown() for row in hits if any(row.rounds)]
+    title = f"share of right proposals ready, K={HIT_K} (rounds), by the accepted tokens of the round before"
+    return [Table(title=title, columns=HIT_COLUMNS, rows=rows)] if rows else []
 
 
 async def probe(plan: Plan, paced: PacedPair, pair: Pair, rule: Rule, batch_size: int) -> Probe:
@@ -94,7 +119,7 @@ async def probe(plan: Plan, paced: PacedPair, pair: Pair, rule: Rule, batch_size
 async def rows_of_cell(plan: Plan, paced: PacedPair, cell: Cell, probe: Probe) -> list[Row]:
     """All ways in turns."""
     best = probe.best_k(cell.round_trip_ms)
-    ways: Ways = {SYNCHRONOUS: [cell.synchronous(k) for k in nearest(KS, best, TRIED)]}
+    ways: Ways = {way: [cell.case(way, k) for k in nearest(KS, best, count)] for way, count in TRIED.items()}
     await paced.set_round_trip(cell.round_trip_ms)
     cases = [case for own in ways.values() for case in own]
     order = order_of(cases, plan.groups(cell.batch_size), plan.options.repetitions)

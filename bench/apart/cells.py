@@ -8,12 +8,12 @@ from bench.apart.arithmetic import Devices
 from bench.case import Case, Peer
 from bench.measurement import Turn
 from bench.options import SEED
-from specpair.options import Rule
+from specpair.options import Rule, WorkAhead
 
 KS = (1, 2, 3, 4, 6, 8, 10, 12, 16)
 """The list in which the best K is searched."""
-TRIED = 3
-"""How many of them are measured: those nearest to the calculated best."""
+TRIED = {WorkAhead.OFF: 3, WorkAhead.ON: 3, WorkAhead.AUTO: 1}
+"""How many of them are measured for each way: those nearest to the best synchronous one by calculation."""
 PROBE_KS = (4, 16)
 """Proposals that show the acceptance at each position, and how a round grows with K."""
 
@@ -89,19 +89,20 @@ class Cell:
             f" {pair.step_ms:g} ms, round trip {self.round_trip_ms:g} ms"
         )
 
-    def synchronous(self, num_speculative_tokens: int) -> Case:
-        """Draft and target in turns."""
+    def case(self, way: WorkAhead, num_speculative_tokens: int) -> Case:
+        """One way to generate the cell's outputs; OFF has draft and target work in turns."""
         return Case(
             peer=Peer.SPECPAIR,
             temperature=self.pair.temperature,
             batch_size=self.batch_size,
             num_speculative_tokens=num_speculative_tokens,
             rule=self.rule,
+            work_ahead=way,
         )
 
     def probes(self) -> list[Case]:
         """The longest last."""
-        return [self.synchronous(k) for k in PROBE_KS]
+        return [self.case(WorkAhead.OFF, k) for k in PROBE_KS]
 
 
 def order_of(cases: Sequence[Case], groups: int, repetitions: int) -> Iterator[Turn]:

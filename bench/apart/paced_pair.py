@@ -3,7 +3,6 @@
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
-from typing import TypeVar
 
 from rich.console import Console
 
@@ -23,8 +22,6 @@ from specpair.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
 
 THREADS = 1
 """Of each model: the passes are small, and both models share the processors with everything else."""
-
-Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,14 +49,13 @@ class PacedPair:
 
 
 async def with_paced_pair(
-    models: PacedModels, far: tuple[str, ...], measure: Callable[[PacedPair], Awaitable[Result]]
-) -> Result:
+    models: PacedModels, far: tuple[str, ...], measure: Callable[[PacedPair], Awaitable[None]]
+) -> None:
     """Starts the services, with a delay line to each one named in `far` (draft, target); measures; stops them.
 
     Raises CommandError if a service ends.
     """
     plans = {role: plan_model(role, models) for role in ("draft", "target")}
-    results: list[Result] = []
     async with AsyncExitStack() as stack:
         lines = {role: await stack.enter_async_context(line_to(plans[role])) for role in far}
         addresses = {
@@ -71,10 +67,9 @@ async def with_paced_pair(
 
         async def connect_and_measure() -> None:
             async with coordinator_at(coordinator.address) as stub:
-                results.append(await measure(PacedPair(stub=stub, links=tuple(lines.values()))))
+                await measure(PacedPair(stub=stub, links=tuple(lines.values())))
 
         await unless_dead(children, connect_and_measure())
-    return results[0]
 
 
 def plan_model(role: str, models: PacedModels) -> ServicePlan:

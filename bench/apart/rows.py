@@ -8,8 +8,9 @@ from bench.apart.arithmetic import Best, co_located_bound, profile_of, synchrono
 from bench.apart.cells import Cell
 from bench.case import Case
 from bench.figures import Acceptance, RoundMeans, counts_of, equivalent_acceptance, of_case, token_count
-from bench.measurement import Measurement, Output
+from bench.measurement import Counts, Measurement, Output
 from bench.ratios import Estimate, ratio
+from specpair.options import WorkAhead
 
 COLUMNS = {
     "draft": "{:g}",
@@ -25,11 +26,13 @@ COLUMNS = {
     "tokens_per_round|tok/round": "{:.2f}",
     "round_ms|round": "{:.1f}",
     "overhead_ms|over": "{:.1f}",
+    "hit_rate|hits": "{:.2f}",
     "ratio_to_synchronous|x synchronous": "{}",
     "bound_tokens_per_second|bound": "{:.0f}",
     "to_bound|x bound": "{:.2f}",
     "co_located_tokens_per_second|one device": "{:.0f}",
 }
+NAMES = {WorkAhead.OFF: "synchronous", WorkAhead.AUTO: "ahead, auto", WorkAhead.ON: "ahead"}
 HEADINGS = (
     "step, RTT (round trip), round, over: milliseconds; over is what a synchronous round takes beyond verify + K step +"
     " round trip; alpha: the acceptance, equal at all positions, that gives the tokens per round; bound: Theorem 3.8"
@@ -62,6 +65,9 @@ class Row:
     """From message to message: the median over the turns of their medians."""
     overhead_ms: float | None
     """A synchronous round minus what it takes by calculation."""
+    hit_rate: float | None
+    """Share of the rounds with work ahead whose proposal was there, or being made, when it was needed; None if the
+    draft never worked ahead."""
     ratio_to_synchronous: Estimate | None
     """In the same turns, against the best synchronous K; None for that itself."""
     parts: RoundMeans
@@ -75,14 +81,13 @@ class Row:
     co_located_k: int
 
 
-Ways = Mapping[str, Sequence[Case]]
-"""The cases of each way to generate, which differ in K. The first is the synchronous way."""
-SYNCHRONOUS = "synchronous"
+Ways = Mapping[WorkAhead, Sequence[Case]]
+"""The cases of each way to generate, which differ in K. OFF is among them."""
 
 
 def rows_of(cell: Cell, ways: Ways, measurements: Sequence[Measurement]) -> list[Row]:
     """A row for each way."""
-    synchronous = ways[SYNCHRONOUS]
+    synchronous = ways[WorkAhead.OFF]
     base = speeds(of_case(measurements, best_of(synchronous, measurements)))
     bound, beside = bounds_of(cell, synchronous, measurements)
     rows: list[Row] = []
@@ -102,14 +107,15 @@ def rows_of(cell: Cell, ways: Ways, measurements: Sequence[Measurement]) -> list
                 batch_size=cell.batch_size,
                 **vars(cell.devices),
                 acceptance=equivalent_acceptance(tokens_per_round, k),
-                way=way,
+                way=NAMES[way],
                 num_speculative_tokens=k,
                 tried=tried_of(cases, measurements),
                 tokens_per_second=speed,
                 tokens_per_round=tokens_per_round,
                 round_ms=round_ms,
-                overhead_ms=round_ms - cell.devices.round_ms(k) if way == SYNCHRONOUS else None,
-                ratio_to_synchronous=None if way == SYNCHRONOUS else ratio(speeds(outputs), base),
+                overhead_ms=round_ms - cell.devices.round_ms(k) if way is WorkAhead.OFF else None,
+                hit_rate=hit_rate(counts),
+                ratio_to_synchronous=None if way is WorkAhead.OFF else ratio(speeds(outputs), base),
                 parts=RoundMeans.of(counts, sum(output.output_seconds for output in outputs.values())),
                 bound_tokens_per_second=bound.tokens_per_second,
                 bound_k=bound.num_speculative_tokens,
@@ -119,6 +125,11 @@ def rows_of(cell: Cell, ways: Ways, measurements: Sequence[Measurement]) -> list
             )
         )
     return rows
+
+
+def hit_rate(counts: Counts) -> float | None:
+    hits = counts.ahead_hits + counts.ahead_late
+    return hits / (hits + counts.ahead_misses) if hits + counts.ahead_misses else None
 
 
 def best_of(cases: Sequence[Case], measurements: Sequence[Measurement]) -> Case:

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from bench.apart.cells import Cell, Matrix, order_of, quick
-from specpair.options import Rule
+from specpair.options import Rule, WorkAhead
 
 
 def test_every_pair_is_started_once_and_every_cell_is_measured_once() -> None:
@@ -32,18 +32,18 @@ def test_the_quick_part_has_both_drafts_temperatures_rules_and_batches() -> None
 
 def test_every_case_has_every_turn_in_a_shuffled_order() -> None:
     cell = some_cell()
-    cases = [cell.synchronous(k) for k in (2, 4, 8)]
+    cases = [cell.case(WorkAhead.OFF, k) for k in (2, 4, 8)]
     order = list(order_of(cases, groups=5, repetitions=2))
     assert Counter((turn.case, turn.prompt, turn.repetition) for turn in order) == {
         (case, prompt, repetition): 1 for case in cases for prompt in range(5) for repetition in range(2)
     }
     firsts = {turn.case for turn in order[:: len(cases)]}
     assert len(firsts) > 1, "no case is always first"
-    assert cases == [cell.synchronous(k) for k in (2, 4, 8)]
+    assert cases == [cell.case(WorkAhead.OFF, k) for k in (2, 4, 8)]
 
 
 def test_a_case_is_what_its_cell_says() -> None:
-    case = some_cell().synchronous(6)
+    case = some_cell().case(WorkAhead.OFF, 6)
     assert (case.temperature, case.rule, case.batch_size, case.num_speculative_tokens) == (1.0, Rule.BLOCK, 8, 6)
 
 
