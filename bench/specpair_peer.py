@@ -6,10 +6,16 @@ import time
 from bench.case import Case
 from bench.measurement import Counts, Output
 from bench.received import Received, output_of
+from specpair.options import WorkAhead
 from specpair.rpc.messages import drafter_to_proto, rule_to_proto
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
 
+WORK_AHEAD_MODES = {
+    WorkAhead.AUTO: pb.WORK_AHEAD_MODE_AUTO,
+    WorkAhead.ON: pb.WORK_AHEAD_MODE_ON,
+    WorkAhead.OFF: pb.WORK_AHEAD_MODE_OFF,
+}
 TIMEOUT = 600.0
 """Seconds after which a request fails, and with it the run."""
 
@@ -39,7 +45,7 @@ def request_for(case: Case, prompt: list[int], max_tokens: int, seed: int) -> pb
     if case.drafter is not None:
         request.drafter = drafter_to_proto(case.drafter)
     if case.work_ahead is not None:
-        request.work_ahead = pb.WorkAheadMode.Value(f"WORK_AHEAD_MODE_{case.work_ahead.name}")
+        request.work_ahead = WORK_AHEAD_MODES[case.work_ahead]
     return request
 
 

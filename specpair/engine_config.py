@@ -164,9 +164,9 @@ class EngineConfig:
     pace: Annotated[
         Pace | None,
         Flag(
-            "For benchmarks only: milliseconds that a forward pass takes at least, and milliseconds more for each "
-            "token that it feeds. The time that is left is slept, which imitates a slower device without using a "
-            "processor. A draft runs a pass for each token that it proposes. Not set by default.",
+            "For benchmarks only: milliseconds that a forward pass takes at least, with what is done with its "
+            "logits, and milliseconds more for each token that it feeds. The time that is left is slept, which "
+            "imitates a slower device without using a processor. A draft runs a pass for each token that it proposes.",
             MODEL,
             metavar="MS[,MS_PER_ROW]",
             parse=pace_of,

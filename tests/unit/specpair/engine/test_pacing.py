@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from specpair.caches.cache import LayerShape
+from specpair.caches.cache import KeyValueCache, LayerShape
 from specpair.caches.contiguous_cache import ContiguousCache
 from specpair.engine.device_thread import DeviceThread
 from specpair.engine.engine import Engine
@@ -57,7 +57,7 @@ class FlatRunner:
     description = "flat"
 
     def __init__(self) -> None:
-        self.cache = ContiguousCache({0: LayerShape(1, 1, 1)}, 64, 4, torch.float32, self.device)
+        self.cache: KeyValueCache = ContiguousCache({0: LayerShape(1, 1, 1)}, 64, 4, torch.float32, self.device)
 
     def forward(self, batch: Batch) -> PassOutput:
         return PassOutput(torch.zeros(len(batch.rows), VOCABULARY))
