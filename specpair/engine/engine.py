@@ -53,13 +53,18 @@ class Engine:
 
     async def run(self, work: Work) -> None:
         """Runs the work and waits for it. Raises its error. If cancelled, the work is dropped at the next turn."""
+        await self.submit(work)
+
+    def submit(self, work: Work) -> "asyncio.Future[None]":
+        """Takes the work, which is handed over together with others of this turn of the event loop. The future is done
+        when it is finished, and has its error; cancel it to drop the work."""
         if self._closed:
             raise ShuttingDownError
         work.future = self._loop.create_future()
         if not self._new_works:
             self._loop.call_soon(self._hand_over)
         self._new_works.append(work)
-        await work.future
+        return work.future
 
     def fork(self, source: Sequence, length: int) -> Sequence:
         """A sequence of the first `length` tokens that shares or copies the cache. `source` must be idle."""

@@ -8,6 +8,7 @@ import torch
 
 from specpair.errors import SequenceNotFoundError
 from specpair.options import SequenceOptions
+from specpair.sequences.conditional_calls import WaitingCall
 from specpair.sequences.sequence import Sequence
 from specpair.speculation.adjustments import NamedTokens, RowBlock
 from specpair.speculation.token_index import TokenIndex
@@ -47,6 +48,10 @@ class HeldSequence(Generic[Answer]):
     answer: "asyncio.Task[Answer] | None" = field(default=None, repr=False)
     prefill: "asyncio.Task[None] | None" = field(default=None, repr=False)
     """Work before the first call. The sequence must not change until it is done."""
+    waiting: list[WaitingCall[Answer]] = field(default_factory=list, repr=False)
+    """Calls that depend on the answer that is being computed. The device thread may read a copy."""
+    work: "asyncio.Future[None] | None" = field(default=None, repr=False)
+    """The engine's work for a call that began before its task first ran; cancelled with the sequence."""
 
     _named: NamedTokens | None = field(default=None, repr=False)
     _index: TokenIndex = field(default_factory=TokenIndex, repr=False)
