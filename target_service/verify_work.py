@@ -55,11 +55,9 @@ class VerdictCondition:
     accepted_count: int
     next_token: int
 
-    def is_met_by(self, answer: "Verdict") -> bool:
-        return self.is_outcome(len(answer.path), answer.next_token)
-
-    def is_outcome(self, accepted_count: int, next_token: int) -> bool:
-        return (accepted_count, next_token) == (self.accepted_count, self.next_token)
+    def is_met_by(self, answer: "Verdict | VerifyWork") -> bool:
+        """The work is asked on the device thread, which knows the verdict first."""
+        return (len(answer.path), answer.next_token) == (self.accepted_count, self.next_token)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -45,6 +45,8 @@ class Work:
     """Layers whose hidden states are requested with the logits."""
     features: Tensor | None = None
     """`[layers, row_count, hidden]` float32 of the last rows, if requested; set before `advance`."""
+    is_followed: bool = False
+    """Whether the sequence's next call is here already and begins with this answer; set by `advance`."""
 
     def fail(self, error: Exception, *, spares_cache: bool = False) -> None:
         """Finishes the work with an error."""

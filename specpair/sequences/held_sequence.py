@@ -76,6 +76,10 @@ class HeldSequence(Generic[Answer]):
             self.prompt_length = length
             self._named = None
 
+    def is_followed(self, answer: Any) -> bool:
+        """Whether a call waits for this answer. For the device thread, too."""
+        return any(call.condition.is_met_by(answer) for call in tuple(self.waiting))
+
     @property
     def is_busy(self) -> bool:
         return self.answer is not None and not self.answer.done()
