@@ -48,8 +48,13 @@ class TargetServicer(TargetServiceServicer):
         await serve_calls(request_iterator, context, self._verify, pb.StreamVerificationsResponse)
 
     async def _verify(self, request: pb.VerifyProposalRequest) -> pb.VerifyProposalResponse:
-        proposed = len(request.proposal.token_ids)
-        with span("verify", "server", sequence=request.sequence_id, step=request.step, proposed=proposed) as traced:
+        described = {
+            "sequence": request.sequence_id,
+            "step": request.step,
+            "proposed": len(request.proposal.token_ids),
+            "conditional": request.HasField("condition"),
+        }
+        with span("verify", "server", **described) as traced:
             response = await self._answer(request)
             traced.set(
                 accepted=response.accepted_count,
@@ -131,8 +136,6 @@ class TargetServicer(TargetServiceServicer):
 def take_condition(request: pb.VerifyProposalRequest) -> VerdictCondition:
     """Removes the condition from the request: what is left is the ordinary call of the step, with its body."""
     found = request.condition
-    if found.step >= request.step:
-        raise InvalidFieldError("condition.step", f"is {found.step}; it must be below the step", limit=request.step - 1)
     condition = VerdictCondition(step=found.step, accepted_count=found.accepted_count, next_token=found.next_token_id)
     request.ClearField("condition")
     return condition
@@ -175,5 +178,16 @@ def check_call(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:
     check_count("appended_token_ids", len(request.appended_token_ids), verifier.sequences.limits.max_model_len)
     check_count("proposal.token_ids", len(request.proposal.token_ids), verifier.max_num_speculative_tokens)
     check_features(request.feature_layers, verifier.facts.feature_layer_count)
+    if request.HasField("condition"):
+        check_condition(request, verifier)
     if request.proposal.parent_indices:
         raise NotSupportedError("proposal.parent_indices: this version does not verify trees of tokens")
+
+
+def check_condition(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:
+    """Raises InvalidFieldError for a condition that cannot be met."""
+    condition, vocab_size = request.condition, verifier.sequences.limits.vocab_size
+    if condition.step >= request.step:
+        raise InvalidFieldError("condition.step", f"is {condition.step}; it must be below the step, {request.step}")
+    check_range("condition.accepted_count", condition.accepted_count, 0, verifier.max_num_speculative_tokens)
+    check_range("condition.next_token_id", condition.next_token_id, 0, vocab_size - 1)

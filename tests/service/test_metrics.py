@@ -15,6 +15,7 @@ from coordinator.admission.places import Refusal
 from coordinator.metrics.http_metrics import MODEL, OTHER, PAGE, PATHS
 from specpair.options import Drafter, Rule
 from specpair.sequences import sequence_limits
+from specpair.sequences.conditional_calls import ConditionOutcome
 from tests.service.metrics_load import TRACE_ID, Load, loaded_pair, total
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -25,7 +26,7 @@ BOUNDED = {
     "rule": {rule.value for rule in Rule},
     "position": {str(position) for position in range(64)},
     "part": {"draft", "verify", "network", "rollback"},
-    "outcome": {"finished", "failed", "cancelled"},
+    "outcome": {"finished", "failed", "cancelled", *(outcome.value for outcome in ConditionOutcome)},
     "finished_reason": {"stop", "length"},
     "reason": {reason.value for reasons in (Refusal, sequence_limits.NoRoom) for reason in reasons},
     "state": {"used", "shared", "kept", "free"},
@@ -69,11 +70,11 @@ def is_ours(family: Metric) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("service", "section"),
-    [("coordinator", "Coordinator"), ("draft", "Draft and target"), ("target", "Draft and target")],
+    ("service", "sections"),
+    [("coordinator", ["Coordinator"]), ("draft", ["Draft and target"]), ("target", ["Draft and target", "Target"])],
 )
-async def test_names_types_and_labels_are_documented(load: Load, service: str, section: str) -> None:
-    assert exported(load.texts[service]) == documented(section, "All three")
+async def test_names_types_and_labels_are_documented(load: Load, service: str, sections: list[str]) -> None:
+    assert exported(load.texts[service]) == documented(*sections, "All three")
 
 
 @pytest.mark.needs("promtool")
