@@ -96,7 +96,7 @@ class Proposals:
         self.acceptance.add(judged)
         assert self._length is not None
         self._length.add(judged)
-        self._pair.metrics.rounds.add(judged)
+        self._pair.metrics.add_round(judged)
         is_speculating = self._draft is not None and self._request.num_speculative_tokens != 0
         self._pair.metrics.speedup.add(judged, self._length.plain_time if is_speculating else None, now)
 
