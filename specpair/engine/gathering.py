@@ -20,6 +20,10 @@ FIRST_COUNT = 5
 MOST_LATE = 4.0
 """A pass or an absence counts as at most this many times the expected time."""
 LEAST_COST = 1e-5
+SPARE = 0.1
+"""Most by which rows in the background may lengthen a pass that somebody waits for, relative to the pass."""
+MOST_SPARE = 256
+"""Most such rows where they seem to cost nothing."""
 LATE = 2.0
 """After this many usual absences a pass no longer waits for a sequence: it may have ended."""
 
@@ -44,8 +48,18 @@ class Gathering:
             seconds = min(seconds, MOST_LATE * max(self._costs.intercept(slope) + slope * token_count, LEAST_COST))
         self._costs.add(token_count, seconds)
 
+    def spare_rows(self, token_count: int) -> int:
+        """Rows that lengthen a pass of `token_count` tokens by at most `SPARE`; 0 while the costs are unknown."""
+        if self._costs.count < FIRST_COUNT:
+            return 0
+        slope = self._costs.slope(0.0, PRIOR_WEIGHT)
+        seconds = max(self._costs.intercept(slope), 0.0) + slope * token_count
+        return MOST_SPARE if MOST_SPARE * slope <= SPARE * seconds else int(SPARE * seconds / slope)
+
     def arrive(self, works: Several[Work]) -> None:
         for work in works:
+            if work.is_background:
+                continue
             sequence = work.sequence
             self._expected.pop(sequence, None)
             if sequence.answered_at:
@@ -57,6 +71,8 @@ class Gathering:
         """Notes that these works were answered."""
         fixed_cost = self.fixed_cost
         for work in works:
+            if work.is_background:
+                continue
             sequence = work.sequence
             sequence.answered_at = now
             if sequence.absence is not None and sequence.absence < fixed_cost:
@@ -67,10 +83,10 @@ class Gathering:
         self._expected.pop(sequence, None)
 
     def patience(self, works: Several[Work], now: float) -> float:
-        """Seconds that works may wait for others; 0 if one of them has started already."""
+        """Seconds that works may wait for others; 0 if one of them has started already, or is in the background."""
         if not self._expected:
             return 0.0
         self._expected = {sequence: until for sequence, until in self._expected.items() if until > now}
-        if not self._expected or any(work.started_at for work in works):
+        if not self._expected or any(work.started_at or work.is_background for work in works):
             return 0.0
         return max(self._expected.values()) - now
