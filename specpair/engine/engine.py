@@ -57,7 +57,7 @@ class Engine:
 
     def submit(self, work: Work) -> "asyncio.Future[None]":
         """Takes the work, which is handed over together with others of this turn of the event loop. The future is done
-        when it is finished, and has its error; cancel it to drop the work."""
+        when it is finished, and has its error; cancel it to drop the work at the next turn."""
         if self._closed:
             raise ShuttingDownError
         work.future = self._loop.create_future()
@@ -75,6 +75,10 @@ class Engine:
     def close(self, sequence: Sequence) -> None:
         """Frees the blocks of a sequence. Cancel its work first, if there is any."""
         self._inbox.put(lambda: self._turns.release(sequence))
+
+    def discard(self, sequences: list[Sequence]) -> None:
+        """Frees the blocks of sequences whose content nobody asks for again. Cancel their works first."""
+        self._inbox.put(lambda: self._turns.discard(sequences))
 
     async def check_integrity(self) -> None:
         """Asserts the cache's invariants on the device thread, after everything that was queued before."""

@@ -26,6 +26,10 @@ MOST_LATE = 4.0
 LEAST_COST = 1e-5
 LEAST_FOLLOWED_WAIT = 0.002
 """Seconds that a pass waits at least for a call that is here already: the event loop has only to hand it over."""
+SPARE = 0.1
+"""Most by which rows in the background may lengthen a pass that somebody waits for, relative to the pass."""
+MOST_SPARE = 256
+"""Most such rows where they seem to cost nothing."""
 LATE = 2.0
 """After this many usual absences a pass no longer waits for a sequence: it may have ended."""
 
@@ -52,8 +56,18 @@ class Gathering:
             seconds = min(seconds, MOST_LATE * max(self._costs.intercept(slope) + slope * token_count, LEAST_COST))
         self._costs.add(token_count, seconds)
 
+    def spare_rows(self, token_count: int) -> int:
+        """Rows that lengthen a pass of `token_count` tokens by at most `SPARE`; 0 while the costs are unknown."""
+        if self._costs.count < FIRST_COUNT:
+            return 0
+        slope = self._costs.slope(0.0, PRIOR_WEIGHT)
+        seconds = max(self._costs.intercept(slope), 0.0) + slope * token_count
+        return MOST_SPARE if MOST_SPARE * slope <= SPARE * seconds else int(SPARE * seconds / slope)
+
     def arrive(self, works: Several[Work]) -> None:
         for work in works:
+            if work.is_background:
+                continue
             sequence = work.sequence
             self.forget(sequence)
             if sequence.answered_at and not sequence.is_followed:
@@ -67,6 +81,8 @@ class Gathering:
         followed_count = sum(work.is_followed for work in works)
         worth = fixed_cost * (1 - followed_count / len(works)) if followed_count else fixed_cost
         for work in works:
+            if work.is_background:
+                continue
             sequence = work.sequence
             sequence.answered_at, sequence.is_followed = now, work.is_followed
             if work.is_followed:
@@ -80,12 +96,14 @@ class Gathering:
         self._followed.pop(sequence, None)
 
     def patience(self, works: Several[Work], now: float) -> float:
-        """Seconds that works may wait for others. If one of them has started already, they wait for calls that are here
-        and for no others."""
+        """Seconds that works may wait for others; 0 if one of them is in the background. If one of them has started
+        already, they wait for calls that are here and for no others."""
         if not self._expected and not self._followed:
             return 0.0
         self._expected = {sequence: until for sequence, until in self._expected.items() if until > now}
         self._followed = {sequence: until for sequence, until in self._followed.items() if until > now}
+        if any(work.is_background for work in works):
+            return 0.0
         ends = [*self._followed.values()]
         if not any(work.started_at for work in works):
             ends += self._expected.values()

@@ -58,8 +58,20 @@ class Turns:
         """Whether the last turn ran a suspect."""
 
     def add(self, works: list[Work]) -> None:
+        for work in works:
+            if work.parent is not None and not work.future.done():
+                self._take_over(work, work.parent)
         self.works += works
         self._gathering.arrive(works)
+
+    def _take_over(self, work: Work, parent: Sequence) -> None:
+        """Gives a work the cached prefix of its parent; if that fails, it has none."""
+        work.parent = None
+        try:
+            self._holdings.fork(parent, work.sequence, work.room)
+        except Exception as error:
+            check_device(error)
+            log.exception("a cache could not be forked")
 
     def patience(self) -> float | None:
         """Seconds to wait for more works before the next turn; None, without limit, if there is no work."""
@@ -73,16 +85,25 @@ class Turns:
         self._gathering.forget(sequence)
         self._holdings.release(sequence)
 
+    def discard(self, sequences: list[Sequence]) -> None:
+        """Frees the blocks of sequences, without keeping their content."""
+        for sequence in sequences:
+            self._gathering.forget(sequence)
+            self._holdings.discard(sequence)
+
     def turn(self) -> None:
         """Runs one turn: a forward pass, if any work can be fed."""
         self._drop_cancelled()
-        works = self._prepared(self._company())
+        works = self._prepared(self._with_spare(self._company()))
         wanted = schedule(works, self._token_budget, self._short)
-        if chunks := self._holdings.reserve(wanted, self.works):
+        chunks = self._holdings.reserve(wanted, self.works)
+        if roomless := [work for work in self.works if work.is_background and work.done]:
+            self._finish(roomless)
+        if chunks:
             note_start(chunks)
             self._pass(chunks)
-        elif wanted:
-            self._refuse(min((chunk.work for chunk in wanted), key=self.works.index))
+        elif waiting := [chunk.work for chunk in wanted if not chunk.work.done]:
+            self._refuse(min(waiting, key=self.works.index))
 
     def _drop_cancelled(self) -> None:
         """Drops works whose caller is gone; others may take their cache even before it is released."""
@@ -99,6 +120,15 @@ class Turns:
         others = [work for work in self.works if not work.sequence.is_suspect]
         self._ran_suspect = not (self._ran_suspect and others)
         return suspects[:1] if self._ran_suspect else others
+
+    def _with_spare(self, works: list[Work]) -> list[Work]:
+        """The works for which somebody waits, with as many others as hardly lengthen the pass; else all others."""
+        waited_for = [work for work in works if not work.is_background]
+        if not waited_for or len(waited_for) == len(works):
+            return works
+        token_count = min(sum(work.pending for work in waited_for), self._token_budget)
+        background = [work for work in works if work.is_background]
+        return waited_for + background[: self._gathering.spare_rows(token_count)]
 
     def _pass(self, chunks: list[Chunk]) -> None:
         """Runs one forward pass and has the service process the logits."""
@@ -141,7 +171,7 @@ class Turns:
         """Handles a failed pass. It wrote only at the positions of its own tokens, so the rest of the caches is valid.
 
         If it had several works, each is retried alone, so that one bad work does not fail the others. A work that ran
-        alone fails.
+        alone fails, and so does one for which nobody waits.
         """
         check_device(error)
         log.error("a forward pass of %d sequences failed", len(chunks), exc_info=error)
@@ -150,20 +180,26 @@ class Turns:
             sequence.is_suspect = True
             assert sequence.holding is not None
             sequence.valid_length = min(sequence.valid_length, sequence.holding.length - token_count)
-        if len(chunks) == 1:
-            self._fail(chunks[0].work, error)
+        for work, *_ in chunks:
+            if len(chunks) == 1 or work.is_background:
+                self._fail(work, error)
 
     def _fail(self, work: Work, cause: Exception) -> None:
         work.fail(ForwardFailedError(), spares_cache=is_out_of_memory(cause))
         self._finish([work])
 
     def _prepared(self, works: list[Work]) -> list[Work]:
-        """Prepares the caches of works. Returns the works that can be fed; the others fail."""
+        """Prepares the caches of works. Returns the works that can be fed; the others fail, among them those in the
+        background without the cache of their prompt."""
         prepared: list[Work] = []
         for work in works:
             try:
                 self._holdings.prepare(work)
-                prepared.append(work)
+                if work.is_background and work.pending > self._short:
+                    self._holdings.end(work)
+                    self._finish([work])
+                else:
+                    prepared.append(work)
             except Exception as error:
                 check_device(error)
                 log.exception("a cache could not be prepared")
@@ -180,7 +216,7 @@ class Turns:
         now = time.perf_counter()
         for work in works:
             work.finished_at = now
-            if work.started_at:
+            if work.started_at and not work.is_background:
                 self._statistics.queue_time.add(work.queue_time)
             if work.error is None:
                 work.sequence.is_suspect = False

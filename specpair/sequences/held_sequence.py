@@ -68,6 +68,14 @@ class HeldSequence(Generic[Answer]):
             self._named = NamedTokens.of(sampling, self.cached.tokens[: self.prompt_length], device)
         return RowBlock(sampling, self._named, self.cached.tokens, self.prompt_length, row_count)
 
+    def branch(self, cached: Sequence) -> "HeldSequence[Answer]":
+        """A sequence that is not open, with the same options and prompt, for work on other tokens after the prompt."""
+        branch: HeldSequence[Answer] = HeldSequence(
+            self.options, None, self.prompt_length, cached, len(cached.tokens), is_open=False
+        )
+        branch._named = self._named
+        return branch
+
     def cut(self, length: int) -> None:
         """Rolls back to `length` tokens. Dropped tokens of the prompt count as output if they are added again."""
         self.length = length

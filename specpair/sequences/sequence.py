@@ -28,6 +28,8 @@ class Sequence:
     """Whether the call after its last work was here before that ended. Device thread only."""
     is_suspect: bool = False
     """Whether it was in a failed pass and has had no answer since. Device thread only."""
+    is_branch: bool = False
+    """Whether it was made ahead of a call that may not come: it is the first to lose its cache."""
     holding: "Holding | None" = None
     """Device thread only. None before the first work and after the cache was taken for others."""
 

@@ -12,12 +12,14 @@ always decide. Those bits are drawn for the whole vocabulary, the rest only for 
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from specpair.speculation.outlook import Outlook
 from specpair.speculation.randomness import BITS, Domain, device_words, draw_bits, random_bits, random_words
 
 LANE_BITS = 16
@@ -59,6 +61,27 @@ def choose(probabilities: Tensor, seeds: Sequence[int], positions: Sequence[int]
     one without a positive entry gives 0. A token of probability 0 is never chosen. Only contenders leave the device.
     """
     return torch.from_numpy(_winners(probabilities, list(zip(seeds, positions, strict=True)), _LIMITS))
+
+
+def first_arrivals(probabilities: Tensor, seeds: Sequence[int], positions: Sequence[int], count: int) -> list[Outlook]:
+    """The first tokens to arrive in each row [R, V], at most `count`: the likeliest choices of a similar row.
+
+    They are ordered by the upper bits of their times alone, and those that come late are missing, so the list may be
+    short and is no draw: it is for guesses.
+    """
+    keys = list(zip(seeds, positions, strict=True))
+    find = _find if probabilities.device.type == "cpu" else _find_on_device
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = find(probabilities, keys, _LIMITS[0])
+        speeds = found.rates / -np.log1p((found.lanes + 0.5) * -(2.0**-LANE_BITS))
+    order = np.lexsort((-speeds, found.rows))
+    tokens, speeds = found.tokens[order], speeds[order]
+    ends = np.searchsorted(found.rows[order], np.arange(len(keys) + 1)).tolist()
+    return [_outlook(tokens[i : min(i + count, j)], speeds[i : min(i + count, j)]) for i, j in pairwise(ends)]
+
+
+def _outlook(tokens: np.ndarray, speeds: np.ndarray) -> Outlook:
+    return Outlook(tokens.tolist(), (speeds / speeds.sum()).tolist())
 
 
 def noise(seeds: Sequence[int], positions: Sequence[int], vocab_size: int) -> Tensor:
