@@ -108,7 +108,7 @@ class RequestOptions:
     work_ahead: Annotated[
         WorkAhead | None,
         Flag(
-            "Whether the draft prepares proposals while the target verifies; it changes no token. Default: the server's.",
+            "Whether the draft prepares proposals during verification; it changes no token. Default: the server's.",
             SPECULATION,
         ),
     ] = None

@@ -2,7 +2,6 @@
 
 from collections import deque
 
-from coordinator.adaptive.ahead_outcome import AheadOutcome
 from coordinator.adaptive.outcome import RoundOutcome
 from coordinator.adaptive.plain_trial import trimmed_mean
 

@@ -64,8 +64,8 @@ class AheadCollector(Collector):
     def collect(self) -> Iterable[Metric]:
         blocks = CounterMetricFamily(
             "specpair_ahead_blocks",
-            "Prepared proposals that the draft sent: used, unused because the verdict was another one, or stale because "
-            "their round was over.",
+            "Prepared proposals that the draft sent: used, unused because the verdict was another one, or stale "
+            "because their round was over.",
             labels=["fate"],
         )
         verifications = CounterMetricFamily(

@@ -89,8 +89,8 @@ class DraftSession:
     ) -> Proposed | None:
         """Up to `count` proposed tokens after the history; None if no draft can propose now.
 
-        With a `preparation` the draft then works ahead. If it did so in the step before and prepared the right proposal,
-        that is returned at once, or when it comes. The draft is called all the same, so that it knows the new tokens.
+        With a `preparation` the draft then works ahead. If it did so in the step before, and prepared the right
+        proposal, that is returned at once, or when it comes. The draft is called all the same, to know the new tokens.
         """
         key = self.blocks.key(step, history)
         block = None if key is None else self.blocks.take(key)

@@ -236,7 +236,7 @@ VerificationCaller = StreamCaller[target_pb2.VerifyProposalRequest, target_pb2.V
 def proposal_caller(
     channel: grpc.aio.Channel, take_block: Callable[[draft_pb2.AheadBlock], None] | None = None
 ) -> ProposalCaller:
-    """Calls of DraftService.ProposeTokens over one stream. `take_block` gets each prepared proposal; it must not raise."""
+    """Calls of DraftService.ProposeTokens over one stream. `take_block` gets prepared proposals; it must not raise."""
 
     def take_pushed(message: draft_pb2.StreamProposalsResponse) -> None:
         if take_block is not None:

@@ -45,6 +45,7 @@ async def run(options: Options, folder: Path) -> tuple[dict[str, Any], list[str]
         draft_count=options.drafts,
         target_flags=[] if options.may_differ else ["--deterministic"],
         model_flags=["--sequence-lease", str(lease), *limits],
+        coordinator_flags=["--work-ahead", options.work_ahead],
     )
     cases = make_cases(options.seed, options.cases, pair.vocab_size, options.max_tokens)
     async with running_cluster(config) as cluster:

@@ -1,17 +1,10 @@
 """Working ahead: proposals and verdicts that come before they are asked for change the times, never a token."""
 
-import asyncio
-
-import pytest
-
 from coordinator.adaptive.ahead_outcome import AheadOutcome
 from coordinator.outputs.generation import Generation
-from coordinator.peers.ahead_blocks import BlockFate
 from coordinator.peers.early_calls import EarlyResult
-from specpair.errors import ConditionNotMetError, InvalidDistributionError, SpecpairError, StaleStepError
 from specpair.options import WorkAhead
-from specpair.v1.draft_service_pb2 import AheadBlock
-from tests.unit.coordinator.pair_bench import AWAY, Bench, bench
+from tests.unit.coordinator.pair_bench import bench
 
 ON = {"work_ahead": WorkAhead.ON}
 
