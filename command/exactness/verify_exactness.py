@@ -95,8 +95,9 @@ def verify_exactness(
     top-k and with penalties. A test that finds no difference reports how large a difference it would have detected.
 
     Greedy outputs must be equal for every rule and number of proposed tokens. Outputs of the coupled rule must be
-    equal for equal seeds. A repeated request must repeat its output; with --work-ahead on, so must the
-    same request without it. Where rounding may decide between two tokens, a difference is reported as a near-tie; a deterministic server has none.
+    equal for equal seeds. A repeated request must repeat its output; with --work-ahead on, so must the same request
+    without it. Where rounding may decide between two tokens, a difference is reported as a near-tie; a deterministic
+    server has none.
 
     Exits with status 0 if no difference was found, 1 if one was found, 2 if nothing could be tested, for example on a
     server that does not speculate.
