@@ -35,8 +35,8 @@ class AheadTrial:
         """Whether the draft is to work ahead in the next round."""
         self._is_known = False
         """Whether a prior was formed from the first rounds."""
-        self._usual = False
-        """Whether to work ahead outside trials."""
+        self.pays = False
+        """Whether it was found to be faster; outside trials, it is on then."""
         self._interval = FIRST_INTERVAL
         self._count = 0
         """Rounds since the last trial, or in the present one."""
@@ -60,12 +60,12 @@ class AheadTrial:
         elif self._is_trying and self._count >= ROUNDS * load:
             self._judge()
         elif not self._is_trying and self._count >= self._interval * load and self._may_gain:
-            self._is_trying, self.is_on, self._count = True, not self._usual, 0
+            self._is_trying, self.is_on, self._count = True, not self.pays, 0
             self._times[self.is_on].clear()
 
     @property
     def _may_gain(self) -> bool:
-        return self._usual or trimmed_mean(self._waits) >= LEAST_WAIT
+        return self.pays or trimmed_mean(self._waits) >= LEAST_WAIT
 
     def _note(self, outcome: RoundOutcome, tokens: float, load: int) -> None:
         is_ahead = outcome.ahead is not None
@@ -79,17 +79,17 @@ class AheadTrial:
 
     def _begin(self) -> None:
         self._is_known = True
-        self._usual = self.is_on = trimmed_mean(self._ways) >= FAR
+        self.pays = self.is_on = trimmed_mean(self._ways) >= FAR
         self._count = 0
 
     def _judge(self) -> None:
-        usual, other = self._times[self._usual], self._times[not self._usual]
+        usual, other = self._times[self.pays], self._times[not self.pays]
         self._is_trying, self._count = False, 0
         if usual and other:
             gain = trimmed_mean(usual) / trimmed_mean(other)
             if gain > MARGIN:
-                self._usual, self._interval = not self._usual, FIRST_INTERVAL
+                self.pays, self._interval = not self.pays, FIRST_INTERVAL
             else:
                 factor = 1 if gain > 1.0 else 2 if gain > CLOSE else 4 if gain > CLEAR else 8
                 self._interval = min(factor * self._interval, LAST_INTERVAL)
-        self.is_on = self._usual
+        self.is_on = self.pays
