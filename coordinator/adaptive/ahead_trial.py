@@ -8,8 +8,8 @@ from coordinator.adaptive.plain_trial import trimmed_mean
 FIRST_ROUNDS = 4
 """Rounds of each output without it, to see how far away the draft is."""
 FAR = 0.1
-"""Share of a round that is the way to the draft and back, above which working ahead begins without a trial: the way
-is certain to be saved, while what the draft computes meanwhile may cost the target time on a shared device."""
+"""Share of a round that is the way to the draft and back, above which the first trial comes at once: the way is certain
+to be saved, while what the draft computes meanwhile may cost the target time on a shared device."""
 LEAST_WAIT = 0.04
 """Share of a round that is waiting for the draft, below which there is nothing to gain and no trial."""
 ROUNDS = 10
@@ -34,7 +34,7 @@ class AheadTrial:
         self.is_on = False
         """Whether the draft is to work ahead in the next round."""
         self._is_known = False
-        """Whether a prior was formed from the first rounds."""
+        """Whether the first rounds have shown how far away the draft is."""
         self.pays = False
         """Whether it was found to be faster; outside trials, it is on then."""
         self._interval = FIRST_INTERVAL
@@ -60,8 +60,7 @@ class AheadTrial:
         elif self._is_trying and self._count >= ROUNDS * load:
             self._judge()
         elif not self._is_trying and self._count >= self._interval * load and self._may_gain:
-            self._is_trying, self.is_on, self._count = True, not self.pays, 0
-            self._times[self.is_on].clear()
+            self._try()
 
     @property
     def _may_gain(self) -> bool:
@@ -78,9 +77,13 @@ class AheadTrial:
             self._ways.append(way / outcome.elapsed)
 
     def _begin(self) -> None:
-        self._is_known = True
-        self.pays = self.is_on = trimmed_mean(self._ways) >= FAR
-        self._count = 0
+        self._is_known, self._count = True, 0
+        if trimmed_mean(self._ways) >= FAR:
+            self._try()
+
+    def _try(self) -> None:
+        self._is_trying, self.is_on, self._count = True, not self.pays, 0
+        self._times[self.is_on].clear()
 
     def _judge(self) -> None:
         usual, other = self._times[self.pays], self._times[not self.pays]
