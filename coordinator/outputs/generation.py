@@ -156,6 +156,8 @@ class Generation:
             begun = await self.proposals.next_round(step, self._history, self._longest_block())
             verdict = await self._verify(begun)
             traced.set(proposed=begun.drafted_count, accepted=verdict.accepted_count)
+            if begun.ahead is not None:
+                traced.set(ahead=begun.ahead.value)
         self.proposals.end(begun, verdict)
         return self._commit(begun)
 
