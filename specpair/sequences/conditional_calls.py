@@ -66,19 +66,17 @@ class WaitingCall(Generic[Result]):
     )
     """The answer that is being computed, or the refusal."""
 
-    def settle(self, step: "asyncio.Task[Result]", sequence_id: str, is_open: bool) -> None:
-        """Begins with the call, or refuses it, now that `step` has ended."""
+    def begin_or_refuse(self, answer: Result) -> None:
+        """Begins with the call if this answer meets its condition."""
         if self.outcome.done():  # the caller is gone
             return
-        self.outcome.set_result(self._settled(step, sequence_id, is_open))
+        self.outcome.set_result(self._begun() if self.condition.is_met_by(answer) else ConditionNotMetError())
 
-    def _settled(
-        self, step: "asyncio.Task[Result]", sequence_id: str, is_open: bool
-    ) -> "asyncio.Task[Result] | Exception":
-        if step.cancelled() or not is_open:
-            return SequenceNotFoundError(sequence_id)
-        if step.exception() is not None or not self.condition.is_met_by(step.result()):
-            return ConditionNotMetError()
+    def refuse(self, reason: Exception) -> None:
+        if not self.outcome.done():
+            self.outcome.set_result(reason)
+
+    def _begun(self) -> "asyncio.Task[Result] | Exception":
         try:
             return self.context.run(self.begin)
         except Exception as error:

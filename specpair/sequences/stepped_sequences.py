@@ -8,7 +8,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from specpair.errors import CapacityExhaustedError, ConditionNotMetError, ConflictingBodyError, StaleStepError
+from specpair.errors import (
+    CapacityExhaustedError,
+    ConditionNotMetError,
+    ConflictingBodyError,
+    SequenceNotFoundError,
+    StaleStepError,
+)
 from specpair.sequences.cache_owner import CacheOwner
 from specpair.sequences.conditional_calls import Condition, ConditionalCalls, ConditionOutcome, WaitingCall
 from specpair.sequences.held_sequence import Answer, HeldSequence, settled, wait_for_answer
@@ -82,7 +88,7 @@ class SteppedSequences(OpenSequences[Answer]):
         assert held.answer is not None
         try:
             if held.answer.done():
-                call.settle(held.answer, sequence_id, held.is_open)
+                call.begin_or_refuse(held.answer.result())
                 outcome = call.outcome.result()
             else:
                 with calls.waiting(held.waiting, call, self._caller(), size):
@@ -132,8 +138,14 @@ class SteppedSequences(OpenSequences[Answer]):
         held.waiting = waiting = []
 
         def decide(task: "asyncio.Task[Answer]") -> None:
+            is_gone = held.last_step < step or (held.last_step == step and held.answer is not task)
             for call in tuple(waiting):
-                call.settle(task, sequence_id, held.is_open)
+                if task.cancelled() or not held.is_open:
+                    call.refuse(SequenceNotFoundError(sequence_id))
+                elif is_gone:  # it failed, or was rolled back at once
+                    call.refuse(ConditionNotMetError())
+                else:
+                    call.begin_or_refuse(task.result())
 
         task.add_done_callback(decide)
         return task
