@@ -1,10 +1,12 @@
 """The draft model in its engine. Imported only if there is a model, because its imports take seconds."""
 
+from prometheus_client.registry import CollectorRegistry
 from torch import Tensor
 
 from draft_service.ahead.ahead import WorkAhead
 from draft_service.ahead.branching_caches import BranchingCaches
 from draft_service.ahead.drafter import AheadDrafter
+from draft_service.ahead.metrics import AheadCollector
 from draft_service.drafters.interface import Proposer
 from draft_service.drafters.model import advance
 from draft_service.drafters.ngram_model import NgramModelDrafter
@@ -32,6 +34,10 @@ class DraftModel(ModelHost[Drafted]):
             Drafter.MODEL: AheadDrafter(self.engine, self.ahead),
             Drafter.NGRAM_MODEL: NgramModelDrafter(self.engine),
         }
+
+    def add_metrics(self, registry: CollectorRegistry) -> None:
+        super().add_metrics(registry)
+        registry.register(AheadCollector(self.ahead))
 
     @staticmethod
     def advance(works: list[Work], logits: Tensor) -> None:

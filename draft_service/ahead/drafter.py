@@ -2,7 +2,8 @@
 
 from collections.abc import Awaitable
 
-from draft_service.ahead.ahead import WorkAhead, finished
+from draft_service.ahead.ahead import WorkAhead
+from draft_service.ahead.branch import finished
 from draft_service.drafters.model import ModelDrafter, WorkRunner
 from draft_service.proposal import AheadOrder, Deliver, Drafted, ProposeCall
 from specpair.sequences.held_sequence import HeldSequence

@@ -23,7 +23,7 @@ from specpair.speculation.adjustments import adjust
 from specpair.speculation.arrays import native, placed
 from specpair.speculation.count_row import TOTAL, CountRow
 from specpair.speculation.draft_rows import draw
-from specpair.speculation.gumbel import choose, first_arrivals
+from specpair.speculation.gumbel import choose, choose_and_look
 from specpair.speculation.outlook import WIDTH, Outlook, of_logits
 from specpair.speculation.randomness import BITS, Domain, random_bits
 from specpair.speculation.sampling import SamplingRows, came_of_finite, finite_rows, likeliest, probabilities
@@ -224,10 +224,12 @@ def sample_coupled(works: list[ProposeWork], adjusted: Tensor) -> None:
     rows = distributions(works, adjusted)
     seeds = [work.options.sampling.seed for work in works]
     positions = [len(work.sequence.tokens) for work in works]
-    choices, finite = choose(rows, seeds, positions), came_of_finite(native(rows))
-    note_outlooks(
-        works, lambda some: first_arrivals(rows[some], [seeds[i] for i in some], [positions[i] for i in some], WIDTH)
-    )
+    if any(work.looks for work in works):
+        choices, outlooks = choose_and_look(rows, seeds, positions, WIDTH)
+        note_outlooks(works, lambda some: [outlooks[i] for i in some])
+    else:
+        choices = choose(rows, seeds, positions)
+    finite = came_of_finite(native(rows))
     for work, token, is_finite in zip(works, choices.tolist(), finite, strict=True):
         if is_finite:
             take(work, token)

@@ -26,6 +26,9 @@ Advance: TypeAlias = Callable[[list[Work], Tensor], None]
 """Processes the logits `[sum of row_count, vocabulary]` of works whose tokens are all fed. For each work it sets
 `done`, or `error` and `done`, or appends tokens to the sequence and sets `row_count` for the next pass."""
 
+FORK_SECONDS = 0.001
+"""Time of a turn after which no further cache is forked in it."""
+
 Tell: TypeAlias = Callable[[Callable[[], object]], None]
 """Calls a function on the event loop."""
 
@@ -58,20 +61,8 @@ class Turns:
         """Whether the last turn ran a suspect."""
 
     def add(self, works: list[Work]) -> None:
-        for work in works:
-            if work.parent is not None and not work.future.done():
-                self._take_over(work, work.parent)
         self.works += works
         self._gathering.arrive(works)
-
-    def _take_over(self, work: Work, parent: Sequence) -> None:
-        """Gives a work the cached prefix of its parent; if that fails, it has none."""
-        work.parent = None
-        try:
-            self._holdings.fork(parent, work.sequence, work.room)
-        except Exception as error:
-            check_device(error)
-            log.exception("a cache could not be forked")
 
     def patience(self) -> float | None:
         """Seconds to wait for more works before the next turn; None, without limit, if there is no work."""
@@ -123,12 +114,37 @@ class Turns:
 
     def _with_spare(self, works: list[Work]) -> list[Work]:
         """The works for which somebody waits, with as many others as hardly lengthen the pass; else all others."""
-        waited_for = [work for work in works if not work.is_background]
-        if not waited_for or len(waited_for) == len(works):
-            return works
-        token_count = min(sum(work.pending for work in waited_for), self._token_budget)
         background = [work for work in works if work.is_background]
-        return waited_for + background[: self._gathering.spare_rows(token_count)]
+        if not background:
+            return works
+        waited_for = [work for work in works if not work.is_background]
+        if not waited_for:
+            return self._with_cache(background)
+        token_count = min(sum(work.pending for work in waited_for), self._token_budget)
+        begun = [work for work in background if work.parent is None]
+        return waited_for + begun[: self._gathering.spare_rows(token_count)]
+
+    def _with_cache(self, background: list[Work]) -> list[Work]:
+        """Those that have the cache of their parent, or get it now. A copy takes time in which somebody may begin to
+        wait, so the others may have to wait for the next turn."""
+        started = time.perf_counter()
+        ready: list[Work] = []
+        for work in background:
+            if work.parent is not None and time.perf_counter() - started < FORK_SECONDS:
+                self._take_over(work, work.parent)
+            if work.parent is None and not work.done:
+                ready.append(work)
+        return ready
+
+    def _take_over(self, work: Work, parent: Sequence) -> None:
+        """Gives a work what its parent has in the cache."""
+        work.parent = None
+        try:
+            self._holdings.fork(parent, work.sequence, work.room)
+        except Exception as error:
+            check_device(error)
+            log.exception("a cache could not be forked")
+            self._fail(work, error)
 
     def _pass(self, chunks: list[Chunk]) -> None:
         """Runs one forward pass and has the service process the logits."""
