@@ -6,7 +6,7 @@ from typing import Annotated
 from coordinator.http_config import HttpConfig
 from specpair.errors import InvalidFieldError
 from specpair.flags import SPECULATION, Flag, Range
-from specpair.options import check_fields, check_range
+from specpair.options import WorkAhead, check_fields, check_range
 from specpair.security.settings import PLAIN, ChannelSecurity
 from specpair.server.config import ServerConfig
 
@@ -82,6 +82,14 @@ class CoordinatorConfig:
     max_num_speculative_tokens: Annotated[
         int, Range(0, MAX_SPECULATIVE_TOKENS), Flag("Most tokens that may be proposed per round.", SPECULATION)
     ] = 16
+    work_ahead: Annotated[
+        WorkAhead,
+        Flag(
+            "Whether the draft prepares proposals for likely outcomes while the target verifies, unless a request says "
+            "so itself: on, off, or auto for where it is measured to be faster. It changes no token.",
+            SPECULATION,
+        ),
+    ] = WorkAhead.AUTO
     max_requests: Annotated[int, Range(1, 65536, "none"), Flag("Most outputs generated at once.")] = 64
     """A request for n outputs counts as n."""
     max_requests_per_client: Annotated[

@@ -11,7 +11,7 @@ from prometheus_client.registry import CollectorRegistry
 from coordinator.adaptive import LengthController
 from coordinator.background import BackgroundTasks
 from coordinator.config import CoordinatorConfig
-from coordinator.metrics import CoordinatorMetrics, InstanceReading, ServiceReadings
+from coordinator.metrics import AheadReadings, CoordinatorMetrics, InstanceReading, ServiceReadings
 from coordinator.peers import Drafts, Pool, Targets, connect_drafts, connect_targets
 from specpair.client.secured_channel import check_channel_security
 
@@ -58,6 +58,7 @@ def _metrics(
     metrics.watch_target(lambda: targets.is_there)
     if drafts is not None:
         metrics.watch_draft(lambda: drafts.is_there)
+        metrics.watch_ahead(lambda: AheadReadings(drafts.block_counts, targets.early_counts))
     services = {"target": targets} if drafts is None else {"target": targets, "draft": drafts}
     metrics.watch_instances({name: _readings(pool) for name, pool in services.items()})
     return metrics

@@ -11,7 +11,7 @@ from specpair.engine_config import (
     SequenceLease,
     SequenceLength,
 )
-from specpair.flags import SPECULATION, Flag
+from specpair.flags import SPECULATION, Flag, Range
 from specpair.options import Drafter, check_fields
 from specpair.sequences.sequence_limits import LEASE_SECONDS
 
@@ -52,6 +52,15 @@ class DraftConfig:
     max_num_seqs_per_client: MaxNumSeqsPerClient = None
     sequence_lease: SequenceLease = LEASE_SECONDS
     max_num_speculative_tokens: MaxNumSpeculativeTokens = 16
+    max_ahead_rows: Annotated[
+        int,
+        Range(0, 4096),
+        Flag(
+            "Most proposals that the draft model prepares at a time for steps that may come, all sequences together; "
+            "each is a row of its forward passes. 0: it does not work ahead.",
+            SPECULATION,
+        ),
+    ] = 64
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import uuid
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -10,10 +11,10 @@ from typing import TYPE_CHECKING, Self
 from draft_service.config import DraftConfig
 from draft_service.drafters import make_drafters, why_not
 from draft_service.drafters.interface import Proposer
-from draft_service.proposal import Drafted, ProposeCall
+from draft_service.proposal import AheadOrder, Deliver, Drafted, ProposeCall
 from draft_service.table_file import read_tables
 from specpair.engine_config import EngineConfig
-from specpair.errors import InvalidFieldError, ModelRefusedError
+from specpair.errors import InvalidFieldError, ModelRefusedError, SequenceNotFoundError
 from specpair.model_info import ModelInfo, TokenizerFiles
 from specpair.options import Drafter, Encoding, Rule, SamplingOptions, SequenceOptions, check_range
 from specpair.rpc.sizes import MAX_MESSAGE_BYTES
@@ -50,6 +51,8 @@ class DraftHost:
         self.sequences = (
             SequenceStore[Drafted](NoCaches(), own_limits(config), client_name) if model is None else model.sequences
         )
+        if model is not None:
+            model.ahead.max_rows = config.max_ahead_rows
         self._drafters = make_drafters({} if model is None else model.drafters(), tables)
         self._default = config.drafter
         if config.drafter not in self._drafters:
@@ -105,6 +108,8 @@ class DraftHost:
             )
 
     async def rollback(self, sequence_id: str, length: int) -> int:
+        held = self.sequences.get(sequence_id)
+        self._proposer(held.options).forget(held)
         return await self.sequences.rollback(sequence_id, length)
 
     async def fork(
@@ -129,11 +134,26 @@ class DraftHost:
 
         async def compute(held: HeldSequence[Drafted]) -> Drafted:
             self.sequences.check_position(held, call.base_length, call.appended, 1)
-            self.sequences.commit(held, call.base_length, call.appended)
-            room = self.sequences.limits.max_model_len - held.length
-            return await self._proposer(held.options).propose(held, replace(call, count=min(call.count, room)))
+            room = self.sequences.limits.max_model_len - call.base_length - len(call.appended)
+            return await self._propose(held, replace(call, count=min(call.count, room)))
 
         return await self.sequences.step(call.sequence_id, call.step, body, compute)
+
+    async def _propose(self, held: HeldSequence[Drafted], call: ProposeCall) -> Drafted:
+        proposer = self._proposer(held.options)
+        prepared = proposer.prepared(held, call)
+        if prepared is None:
+            self.sequences.commit(held, call.base_length, call.appended)
+        elif (drafted := await prepared) is not None:
+            return drafted
+        return await proposer.propose(held, call)
+
+    def work_ahead(self, call: ProposeCall, drafted: Drafted, order: AheadOrder, deliver: Deliver) -> None:
+        """Prepares the step after a call that was answered with `drafted`, in the background, and delivers what it
+        prepared. Nothing happens if the sequence went on meanwhile."""
+        with suppress(SequenceNotFoundError):
+            held = self.sequences.get(call.sequence_id)
+            self._proposer(held.options).work_ahead(held, call, drafted, order, deliver)
 
     def info(self) -> ModelInfo:
         info = self._own_info() if self.model is None else self.model.info()

@@ -1,23 +1,43 @@
 """The draft model in its engine. Imported only if there is a model, because its imports take seconds."""
 
+from prometheus_client.registry import CollectorRegistry
 from torch import Tensor
 
+from draft_service.ahead.ahead import WorkAhead
+from draft_service.ahead.branching_caches import BranchingCaches
+from draft_service.ahead.drafter import AheadDrafter
+from draft_service.ahead.metrics import AheadCollector
 from draft_service.drafters.interface import Proposer
-from draft_service.drafters.model import ModelDrafter, advance
+from draft_service.drafters.model import advance
 from draft_service.drafters.ngram_model import NgramModelDrafter
 from draft_service.proposal import Drafted
 from specpair.engine.host import ModelHost
 from specpair.engine.work import Work
 from specpair.options import Drafter
+from specpair.sequences.cache_owner import CacheOwner
 from specpair.server.identity import client_name
 
 
 class DraftModel(ModelHost[Drafted]):
     """The draft model with its sequences."""
 
+    ahead: WorkAhead
+    """What it prepares for calls that have not come."""
+
+    def cache_owner(self) -> CacheOwner:
+        self.ahead = WorkAhead(self.engine)
+        return BranchingCaches(self.engine, self.ahead)
+
     def drafters(self) -> dict[Drafter, Proposer]:
         """The drafters that need the model."""
-        return {Drafter.MODEL: ModelDrafter(self.engine), Drafter.NGRAM_MODEL: NgramModelDrafter(self.engine)}
+        return {
+            Drafter.MODEL: AheadDrafter(self.engine, self.ahead),
+            Drafter.NGRAM_MODEL: NgramModelDrafter(self.engine),
+        }
+
+    def add_metrics(self, registry: CollectorRegistry) -> None:
+        super().add_metrics(registry)
+        registry.register(AheadCollector(self.ahead))
 
     @staticmethod
     def advance(works: list[Work], logits: Tensor) -> None:

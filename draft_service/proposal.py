@@ -1,11 +1,13 @@
 """A call to a drafter and its proposal. Plain data."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from torch import Tensor
 
 from specpair.options import Drafter
 from specpair.speculation.count_row import CountRow
+from specpair.speculation.outlook import Outlook
 
 ANSWER_BYTES = 1024
 COUNT_BYTES = 8
@@ -24,6 +26,22 @@ class ProposeCall:
     """Tokens to propose at most."""
     min_confidence: float = 0.0
     """Drafting stops once the drafter's confidence in the tokens so far is below this; 0 never stops."""
+    has_proposal: bool = False
+    """The caller has the proposal already: it was prepared and sent."""
+    looks: bool = False
+    """Whether work ahead will follow, which needs the outlooks of the rows."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AheadOrder:
+    """What to prepare for the step after a call, checked for form."""
+
+    max_outcomes: int
+    count: int
+    """Tokens to propose at most for each outcome."""
+    min_confidence: float
+    max_length: int
+    """Longest that the sequence may become with a prepared proposal."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,9 +64,32 @@ class Drafted:
     """Sequences in the largest forward pass; 0 if no model ran."""
     rollback_time: float = 0.0
     """Seconds that the cache took for the rollback."""
+    outlooks: tuple[Outlook, ...] = ()
+    """What else each row had to offer, if the drafter works ahead."""
+    was_prepared: bool = False
+    """Whether it was made, or begun, before the call."""
 
     @property
     def byte_count(self) -> int:
         """Approximate memory in bytes."""
         sparse = sum(COUNT_BYTES * len(row.token_ids) for row in self.counts)
         return ANSWER_BYTES + sparse + sum(row.nbytes for row in self.dense)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PreparedBlock:
+    """A proposal for a step that was not asked for yet, for one outcome of the step before."""
+
+    sequence_id: str
+    step: int
+    base_length: int
+    """Committed tokens before the proposal of the step before."""
+    accepted_count: int
+    next_token_id: int
+    drafted: Drafted
+    is_current: Callable[[], bool]
+    """Whether it may still be of use."""
+
+
+Deliver = Callable[[PreparedBlock], None]
+"""Sends a prepared proposal to the caller, if possible."""

@@ -5,18 +5,17 @@ from collections.abc import AsyncIterator
 
 import grpc
 import grpc.aio
-import torch
 
+from draft_service.deliveries import Deliveries, encode
 from draft_service.host import DraftHost
-from draft_service.proposal import Drafted, ProposeCall
-from specpair.options import check_count
+from draft_service.proposal import AheadOrder, ProposeCall
+from specpair.options import check_count, check_range
 from specpair.rpc.messages import body_of, check_sequence_id, drafter_to_proto
+from specpair.server.pushes import Pushes
 from specpair.server.streams import serve_calls
 from specpair.tracing import span
 from specpair.v1 import draft_service_pb2 as pb
-from specpair.v1 import proposal_pb2
 from specpair.v1.draft_service_pb2_grpc import DraftServiceServicer
-from specpair.wire.distributions import encode_counts, encode_dense
 
 
 class DraftServicer(DraftServiceServicer):
@@ -33,12 +32,20 @@ class DraftServicer(DraftServiceServicer):
     async def StreamProposals(
         self, request_iterator: AsyncIterator[pb.StreamProposalsRequest], context: grpc.aio.ServicerContext
     ) -> None:
-        await serve_calls(request_iterator, context, self._propose, pb.StreamProposalsResponse)
+        pushes = Pushes("ahead_blocks")
+        deliveries = Deliveries(pushes)
 
-    async def _propose(self, request: pb.ProposeTokensRequest) -> pb.ProposeTokensResponse:
+        async def propose(request: pb.ProposeTokensRequest) -> pb.ProposeTokensResponse:
+            return await self._propose(request, deliveries)
+
+        await serve_calls(request_iterator, context, propose, pb.StreamProposalsResponse, pushes)
+
+    async def _propose(
+        self, request: pb.ProposeTokensRequest, deliveries: Deliveries | None = None
+    ) -> pb.ProposeTokensResponse:
         count = request.num_speculative_tokens
         with span("propose", "server", sequence=request.sequence_id, step=request.step, k=count) as traced:
-            response = await self._answer(request)
+            response = await self._answer(request, deliveries)
             traced.set(
                 proposed=len(response.proposal.token_ids),
                 batch_sequences=response.batch_size,
@@ -47,10 +54,17 @@ class DraftServicer(DraftServiceServicer):
             )
             return response
 
-    async def _answer(self, request: pb.ProposeTokensRequest) -> pb.ProposeTokensResponse:
+    async def _answer(
+        self, request: pb.ProposeTokensRequest, deliveries: Deliveries | None
+    ) -> pb.ProposeTokensResponse:
         check_sequence_id("sequence_id", request.sequence_id)
         limit = self._host.sequences.limits.max_model_len
         check_count("appended_token_ids", len(request.appended_token_ids), limit)
+        order = self._order(request) if deliveries is not None else None
+        body = pb.ProposeTokensRequest()
+        body.CopyFrom(request)
+        body.ClearField("work_ahead")
+        body.ClearField("has_proposal")
         call = ProposeCall(
             sequence_id=request.sequence_id,
             step=request.step,
@@ -58,26 +72,36 @@ class DraftServicer(DraftServiceServicer):
             appended=list(request.appended_token_ids),
             count=request.num_speculative_tokens,
             min_confidence=request.min_confidence,
+            has_proposal=request.has_proposal,
+            looks=order is not None,
         )
-        drafted = await self._host.propose(call, body_of(request))
+        drafted = await self._host.propose(call, body_of(body))
+        if order is not None and deliveries is not None:  # once the answer is on its way
+            loop = asyncio.get_running_loop()
+            loop.call_later(0.0, self._host.work_ahead, call, drafted, order, deliveries.deliver)
         return pb.ProposeTokensResponse(
             instance_id=self._host.instance_id,
             step=request.step,
-            proposal=await encode(drafted),
+            proposal=None if request.has_proposal else await encode(drafted),
             queue_time_us=round(drafted.queue_time * 1e6),
             compute_time_us=round(drafted.compute_time * 1e6),
             batch_size=drafted.batch_size,
             drafter=drafter_to_proto(drafted.drafter),
             rollback_time_ns=round(drafted.rollback_time * 1e9),
+            was_prepared=drafted.was_prepared,
         )
 
-
-async def encode(drafted: Drafted) -> proposal_pb2.Proposal:
-    """The proposal as a message. Dense ones can be megabytes and are encoded in a thread."""
-    if drafted.dense:
-        distributions = await asyncio.to_thread(lambda: encode_dense(torch.stack(drafted.dense)))
-    elif drafted.counts:
-        distributions = encode_counts(drafted.counts)
-    else:
-        distributions = None
-    return proposal_pb2.Proposal(token_ids=drafted.tokens, distributions=distributions)
+    def _order(self, request: pb.ProposeTokensRequest) -> AheadOrder | None:
+        if not request.HasField("work_ahead"):
+            return None
+        wanted = request.work_ahead
+        most = self._host.max_num_speculative_tokens
+        check_range("work_ahead.max_outcomes", wanted.max_outcomes, 1, 2**32 - 1)
+        check_range("work_ahead.num_speculative_tokens", wanted.num_speculative_tokens, 1, most)
+        check_range("work_ahead.min_confidence", wanted.min_confidence, 0.0, 1.0)
+        return AheadOrder(
+            max_outcomes=wanted.max_outcomes,
+            count=wanted.num_speculative_tokens,
+            min_confidence=wanted.min_confidence,
+            max_length=min(wanted.max_length, self._host.sequences.limits.max_model_len),
+        )

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from contextvars import ContextVar, Token
 from typing import Any, Literal, Protocol
 
-from specpair.errors import NotSupportedError, SpecpairError
+from specpair.errors import ConditionNotMetError, NotSupportedError, SpecpairError
 
 MAX_TRACE_CONTEXT_LENGTH = 55
 """Characters of a traceparent; longer values are ignored."""
@@ -45,10 +45,19 @@ class Span(Protocol):
         """Sets attributes; their names get the prefix `specpair.`."""
 
 
+class OpenSpan(Span, Protocol):
+    """A span that ends when it is told to."""
+
+    def end(self) -> None: ...
+
+
 class _NoSpan:
     """The span while tracing is off."""
 
     def set(self, **attributes: Attribute) -> None:
+        pass
+
+    def end(self) -> None:
         pass
 
 
@@ -61,8 +70,12 @@ class _Recorded:
     def set(self, **attributes: Attribute) -> None:
         self._span.set_attributes({f"specpair.{name}": value for name, value in attributes.items()})
 
+    def end(self) -> None:
+        self._span.end()
 
-_OFF: AbstractContextManager[Span] = nullcontext(_NoSpan())
+
+_NO_SPAN = _NoSpan()
+_OFF: AbstractContextManager[Span] = nullcontext(_NO_SPAN)
 
 _tracer: Any = None
 """None while tracing is off."""
@@ -91,6 +104,17 @@ def tracing(service: str, exporter: Any = None) -> Iterator[None]:
 def span(name: str, kind: SpanKind = "internal", **attributes: Attribute) -> AbstractContextManager[Span]:
     """A child of the current span; it is the current span inside the context."""
     return _OFF if _tracer is None else _recording(name, kind, attributes)
+
+
+def open_span(name: str, **attributes: Attribute) -> OpenSpan:
+    """A child of the current span, for work in the background: it never is the current span."""
+    if _tracer is None:
+        return _NO_SPAN
+    from opentelemetry.context import Context
+
+    recorded = _Recorded(_tracer.start_span(name, context=_context.get() or Context()))
+    recorded.set(**attributes)
+    return recorded
 
 
 def continued(trace_context: str) -> AbstractContextManager[object]:
@@ -137,6 +161,9 @@ def _recording(name: str, kind: SpanKind, attributes: dict[str, Attribute]) -> I
     id_token = set_trace_id(format(context.trace_id, "032x") if context.trace_flags.sampled else None)
     try:
         yield recorded
+    except ConditionNotMetError:  # most calls that are sent in case of a verdict end so: no error
+        recorded.set(condition_met=False)
+        raise
     except Exception as error:
         reason = error.reason if isinstance(error, SpecpairError) else type(error).__name__
         made.set_status(trace.Status(trace.StatusCode.ERROR, reason))

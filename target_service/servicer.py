@@ -1,6 +1,7 @@
 """TargetService over gRPC: decodes requests, calls the verifier, encodes responses."""
 
 import asyncio
+import functools
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TypeVar
 
@@ -11,16 +12,15 @@ from specpair.errors import InvalidFieldError, NotSupportedError
 from specpair.options import MAX_LOGPROBS, check_count, check_range
 from specpair.rpc.messages import body_of, check_sequence_id
 from specpair.server.streams import serve_calls
-from specpair.speculation.draft_rows import DraftRows
 from specpair.speculation.logprobs import TokenLogprobs
 from specpair.tracing import span
-from specpair.v1 import features_pb2, logprobs_pb2, proposal_pb2
+from specpair.v1 import features_pb2, logprobs_pb2
 from specpair.v1 import target_service_pb2 as pb
 from specpair.v1.target_service_pb2_grpc import TargetServiceServicer
 from specpair.wire.distributions import decode
 from specpair.wire.tensors import encode_tensor
 from target_service.verifier import Verifier
-from target_service.verify_work import Verdict, VerifyCall
+from target_service.verify_work import ConditionalRequest, Verdict, VerdictCondition, VerifyCall
 
 MADE_ON_THE_LOOP_BYTES = 1 << 20
 """A larger (dense) proposal is decoded in a thread: it would block the event loop for milliseconds."""
@@ -48,8 +48,13 @@ class TargetServicer(TargetServiceServicer):
         await serve_calls(request_iterator, context, self._verify, pb.StreamVerificationsResponse)
 
     async def _verify(self, request: pb.VerifyProposalRequest) -> pb.VerifyProposalResponse:
-        proposed = len(request.proposal.token_ids)
-        with span("verify", "server", sequence=request.sequence_id, step=request.step, proposed=proposed) as traced:
+        described = {
+            "sequence": request.sequence_id,
+            "step": request.step,
+            "proposed": len(request.proposal.token_ids),
+            "conditional": request.HasField("condition"),
+        }
+        with span("verify", "server", **described) as traced:
             response = await self._answer(request)
             traced.set(
                 accepted=response.accepted_count,
@@ -61,18 +66,10 @@ class TargetServicer(TargetServiceServicer):
 
     async def _answer(self, request: pb.VerifyProposalRequest) -> pb.VerifyProposalResponse:
         check_call(request, self._verifier)
-        call = VerifyCall(
-            sequence_id=request.sequence_id,
-            step=request.step,
-            base_length=request.base_length,
-            appended=list(request.appended_token_ids),
-            proposed=list(request.proposal.token_ids),
-            draft=await beside_the_loop(request, lambda: self._decode(request.proposal)),
-            include_probabilities=request.include_probabilities,
-            feature_layers=tuple(request.feature_layers),
-        )
-        body = await beside_the_loop(request, lambda: body_of(request))
-        verdict = await self._verifier.verify(call, body)
+        if request.HasField("condition"):
+            verdict = await self._verdict_if(request)
+        else:
+            verdict = await self._verdict(request)
         return pb.VerifyProposalResponse(
             instance_id=self._verifier.instance_id,
             step=request.step,
@@ -87,7 +84,7 @@ class TargetServicer(TargetServiceServicer):
             draft_probabilities=verdict.draft_probabilities,
             rollback_time_ns=round(verdict.rollback_time * 1e9),
             accepted_path=verdict.path,
-            features=encode_features(call, verdict),
+            features=encode_features(request.feature_layers, verdict),
         )
 
     async def ScoreTokens(
@@ -101,9 +98,47 @@ class TargetServicer(TargetServiceServicer):
         entries = await asyncio.to_thread(lambda: [encode_logprobs(entry) for entry in scores])
         return pb.ScoreTokensResponse(instance_id=self._verifier.instance_id, logprobs=entries)
 
-    def _decode(self, proposal: proposal_pb2.Proposal) -> DraftRows:
-        vocab_size = self._verifier.sequences.limits.vocab_size
-        return decode(proposal.distributions, list(proposal.token_ids), vocab_size)
+    async def _verdict(self, request: pb.VerifyProposalRequest) -> Verdict:
+        call = await beside_the_loop(request, lambda: self._decode(request))
+        body = await beside_the_loop(request, lambda: body_of(request))
+        return await self._verifier.verify(call, body)
+
+    async def _verdict_if(self, request: pb.VerifyProposalRequest) -> Verdict:
+        condition = take_condition(request)
+        body = functools.cache(lambda: body_of(request))
+        is_large = request.proposal.ByteSize() > MADE_ON_THE_LOOP_BYTES
+        if is_large:
+            await asyncio.to_thread(body)
+        conditional = ConditionalRequest(
+            sequence_id=request.sequence_id,
+            step=request.step,
+            size=request.ByteSize(),
+            is_large=is_large,
+            body=body,
+            decode=lambda: self._decode(request),
+        )
+        return await self._verifier.verify_if(condition, conditional)
+
+    def _decode(self, request: pb.VerifyProposalRequest) -> VerifyCall:
+        proposal, vocab_size = request.proposal, self._verifier.sequences.limits.vocab_size
+        return VerifyCall(
+            sequence_id=request.sequence_id,
+            step=request.step,
+            base_length=request.base_length,
+            appended=list(request.appended_token_ids),
+            proposed=list(proposal.token_ids),
+            draft=decode(proposal.distributions, list(proposal.token_ids), vocab_size),
+            include_probabilities=request.include_probabilities,
+            feature_layers=tuple(request.feature_layers),
+        )
+
+
+def take_condition(request: pb.VerifyProposalRequest) -> VerdictCondition:
+    """Removes the condition from the request: what is left is the ordinary call of the step, with its body."""
+    found = request.condition
+    condition = VerdictCondition(step=found.step, accepted_count=found.accepted_count, next_token=found.next_token_id)
+    request.ClearField("condition")
+    return condition
 
 
 async def beside_the_loop(request: pb.VerifyProposalRequest, make: Callable[[], Made]) -> Made:
@@ -119,11 +154,11 @@ def encode_logprobs(entry: TokenLogprobs) -> logprobs_pb2.TokenLogprobs:
     )
 
 
-def encode_features(call: VerifyCall, verdict: Verdict) -> features_pb2.Features | None:
+def encode_features(layers: Sequence[int], verdict: Verdict) -> features_pb2.Features | None:
     """The requested hidden states; None if there are none."""
     if verdict.features is None:
         return None
-    return features_pb2.Features(layers=call.feature_layers, states=encode_tensor(verdict.features))
+    return features_pb2.Features(layers=layers, states=encode_tensor(verdict.features))
 
 
 def check_features(layers: Sequence[int], layer_count: int) -> None:
@@ -143,5 +178,16 @@ def check_call(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:
     check_count("appended_token_ids", len(request.appended_token_ids), verifier.sequences.limits.max_model_len)
     check_count("proposal.token_ids", len(request.proposal.token_ids), verifier.max_num_speculative_tokens)
     check_features(request.feature_layers, verifier.facts.feature_layer_count)
+    if request.HasField("condition"):
+        check_condition(request, verifier)
     if request.proposal.parent_indices:
         raise NotSupportedError("proposal.parent_indices: this version does not verify trees of tokens")
+
+
+def check_condition(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:
+    """Raises InvalidFieldError for a condition that cannot be met."""
+    condition, vocab_size = request.condition, verifier.sequences.limits.vocab_size
+    if condition.step >= request.step:
+        raise InvalidFieldError("condition.step", f"is {condition.step}; it must be below the step, {request.step}")
+    check_range("condition.accepted_count", condition.accepted_count, 0, verifier.max_num_speculative_tokens)
+    check_range("condition.next_token_id", condition.next_token_id, 0, vocab_size - 1)

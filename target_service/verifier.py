@@ -3,6 +3,9 @@
 Only verdicts, and additional results that were requested, leave the device.
 """
 
+import asyncio
+from collections.abc import Awaitable, Callable
+
 import torch
 from torch import Tensor
 
@@ -18,7 +21,7 @@ from specpair.speculation.logprobs import TokenLogprobs
 from target_service.judging import advance_verification, sent_probabilities
 from target_service.scorer import Scorer
 from target_service.scoring import ScoreWork
-from target_service.verify_work import Verdict, VerifyCall, VerifyWork
+from target_service.verify_work import ConditionalRequest, Verdict, VerdictCondition, VerifyCall, VerifyWork
 
 
 class Verifier(ModelHost[Verdict]):
@@ -40,11 +43,30 @@ class Verifier(ModelHost[Verdict]):
         """Logprobs of all tokens but the first. The cache is kept for sequences with the same prefix."""
         return await self._scorer.score(token_ids, top_count)
 
+    async def verify_if(self, condition: VerdictCondition, request: ConditionalRequest) -> Verdict:
+        """The verdict on a call that depends on another one. Raises ConditionNotMetError if that is not as stated, and
+        has changed nothing then."""
+
+        def begin(held: HeldSequence[Verdict]) -> Callable[[], Awaitable[Verdict]]:
+            if request.is_large:
+                return lambda: self._judge_later(held, request)
+            work = self._submit(held, request.decode())
+            return lambda: self._verdict(held, work)
+
+        return await self.sequences.step_if(
+            condition, request.sequence_id, request.step, request.body, begin, request.size
+        )
+
+    async def _judge_later(self, held: HeldSequence[Verdict], request: ConditionalRequest) -> Verdict:
+        return await self._judge(held, await asyncio.to_thread(request.decode))
+
     async def _judge(self, held: HeldSequence[Verdict], call: VerifyCall) -> Verdict:
+        return await self._verdict(held, self._submit(held, call))
+
+    def _submit(self, held: HeldSequence[Verdict], call: VerifyCall) -> VerifyWork:
+        """Moves the sequence to the position of the call, and has the engine judge the proposal."""
         self.sequences.check_position(held, call.base_length, call.appended, len(call.proposed))
         self.sequences.commit(held, call.base_length, call.appended)
-        committed = held.length
-        held.cached.replace_from(committed, call.proposed)
         work = VerifyWork(
             sequence=held.cached,
             row_count=len(call.proposed) + 1,
@@ -52,8 +74,19 @@ class Verifier(ModelHost[Verdict]):
             held=held,
             call=call,
         )
+        held.cached.replace_from(held.length, call.proposed)
         try:
-            await self.engine.run(work)
+            held.work = self.engine.submit(work)
+        except Exception:
+            held.cached.replace_from(held.length, [])
+            raise
+        return work
+
+    async def _verdict(self, held: HeldSequence[Verdict], work: VerifyWork) -> Verdict:
+        """Waits for the verdict."""
+        call, committed = work.call, held.length
+        try:
+            await work.future
         except Exception:
             held.cached.replace_from(committed, [])
             raise

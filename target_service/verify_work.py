@@ -1,5 +1,6 @@
 """A verification call, its verdict, and the engine's work between them."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from torch import Tensor
@@ -29,6 +30,34 @@ class VerifyCall:
     include_probabilities: bool = False
     feature_layers: tuple[int, ...] = ()
     """Layers whose hidden states are requested."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ConditionalRequest:
+    """A call that depends on a verdict. Most of them are dropped, so it is decoded only when it is needed."""
+
+    sequence_id: str
+    step: int
+    size: int
+    """Bytes."""
+    is_large: bool
+    """Whether `decode` takes so long that it belongs in a thread."""
+    body: Callable[[], bytes]
+    """What identifies a repetition."""
+    decode: Callable[[], VerifyCall]
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerdictCondition:
+    """The verdict that a call depends on."""
+
+    step: int
+    accepted_count: int
+    next_token: int
+
+    def is_met_by(self, answer: "Verdict | VerifyWork") -> bool:
+        """The work is asked on the device thread, which knows the verdict first."""
+        return (len(answer.path), answer.next_token) == (self.accepted_count, self.next_token)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ from typing import Any
 
 from specpair.errors import CapacityExhaustedError
 from specpair.exactness.draws import Draw, Drawn
-from specpair.rpc.messages import rule_to_proto, sampling_to_proto
+from specpair.rpc.messages import rule_to_proto, sampling_to_proto, work_ahead_to_proto
 from specpair.rpc.status import peer_errors
 from specpair.v1 import coordinator_service_pb2 as pb
 
@@ -60,6 +60,7 @@ async def draw_one(stub: Any, draw: Draw) -> Drawn:
         round_count=speculation.round_count,
         draft_token_count=speculation.draft_token_count,
         accepted_token_count=speculation.accepted_token_count,
+        ahead_count=speculation.ahead_hit_count + speculation.ahead_late_count,
         fallback_count=speculation.fallback_count,
     )
 
@@ -71,6 +72,7 @@ def request_of(draw: Draw) -> pb.GenerateTokensRequest:
         max_tokens=draw.max_tokens,
         num_speculative_tokens=draw.num_speculative_tokens,
         rule=rule_to_proto(draw.rule),
+        work_ahead=work_ahead_to_proto(draw.work_ahead),
         ignore_eos=True,
         logprobs=2 if draw.wants_gaps else None,
     )

@@ -8,11 +8,11 @@ from command.exactness.draws import draw_all, draw_one
 from command.failures import CommandError
 from specpair.errors import NotSupportedError
 from specpair.exactness.draws import Draw, Drawn, Prompt
-from specpair.exactness.judgement import judge, rules_hardly_speculated
+from specpair.exactness.judgement import judge, rules_hardly_speculated, worked_ahead
 from specpair.exactness.plan import Settings, make_plan
 from specpair.exactness.report import Report
 from specpair.exactness.rounding import rounding_of
-from specpair.options import Rule, SamplingOptions, check_range
+from specpair.options import Rule, SamplingOptions, WorkAhead, check_range
 from specpair.rpc.status import peer_errors
 from specpair.v1 import coordinator_service_pb2 as pb
 
@@ -34,6 +34,7 @@ class Wishes:
     rules: tuple[Rule, ...]
     draws: int
     seed: int
+    work_ahead: WorkAhead | None = None
 
 
 async def settings_for(stub: Any, pair: pb.GetPairInfoResponse, wishes: Wishes) -> Settings:
@@ -48,6 +49,7 @@ async def settings_for(stub: Any, pair: pb.GetPairInfoResponse, wishes: Wishes) 
         seed=wishes.seed,
         rules=wishes.rules,
         num_speculative_tokens=min(USUAL_LENGTH, limit) if length is None else length,
+        work_ahead=wishes.work_ahead,
         max_num_speculative_tokens=limit,
     )
 
@@ -71,6 +73,8 @@ async def verify(
     for name, draws in (("checks of equality", plan.equality_draws()), ("sampled outputs", plan.sampled_draws())):
         outputs |= await draw_all(stub, draws, concurrency, show(name, len(draws)))
         _check_speculation(outputs)
+    if settings.work_ahead is WorkAhead.ON and not worked_ahead(outputs):
+        raise CommandError("the draft prepared no proposal that was used: there is nothing to verify")
     target, draft = (
         rounding_of(model.dtype, is_deterministic=model.deterministic) for model in (pair.target, pair.draft)
     )

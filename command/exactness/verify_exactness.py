@@ -19,7 +19,7 @@ from command.flags.shared import DEFAULT_ADDRESS, AddressOption, JsonOption, NoC
 from command.generation.request import checked_text
 from specpair.errors import InvalidFieldError, SpecpairError
 from specpair.flags import SPECULATION
-from specpair.options import Rule, check_range
+from specpair.options import Rule, WorkAhead, check_range
 
 if TYPE_CHECKING:  # they need scipy, which no other command needs
     from command.exactness.run import Wishes
@@ -51,6 +51,16 @@ CountOption = Annotated[
     ),
 ]
 
+AheadOption = Annotated[
+    WorkAhead | None,
+    typer.Option(
+        "--work-ahead",
+        help="Whether the draft prepares proposals while the target verifies. With on, outputs are also compared with "
+        "those without it. Default: the server's.",
+        rich_help_panel=SPECULATION,
+    ),
+]
+
 
 @friendly
 def verify_exactness(
@@ -72,6 +82,7 @@ def verify_exactness(
     seed: Annotated[
         int | None, typer.Option("--seed", help="Repeats an earlier run. Default: random; the report names it.")
     ] = None,
+    work_ahead: AheadOption = None,
     concurrency: Annotated[int, typer.Option("--concurrency", help="Requests running at once.")] = CONCURRENCY,
     address: AddressOption = DEFAULT_ADDRESS,
     json: JsonOption = False,
@@ -84,8 +95,9 @@ def verify_exactness(
     top-k and with penalties. A test that finds no difference reports how large a difference it would have detected.
 
     Greedy outputs must be equal for every rule and number of proposed tokens. Outputs of the coupled rule must be
-    equal for equal seeds. A repeated request must repeat its output. Where rounding may decide between two tokens, a
-    difference is reported as a near-tie; a deterministic server has none.
+    equal for equal seeds. A repeated request must repeat its output; with --work-ahead on, so must the same request
+    without it. Where rounding may decide between two tokens, a difference is reported as a near-tie; a deterministic
+    server has none.
 
     Exits with status 0 if no difference was found, 1 if one was found, 2 if nothing could be tested, for example on a
     server that does not speculate.
@@ -101,6 +113,7 @@ def verify_exactness(
             rules=tuple(dict.fromkeys(rule or Rule)),
             draws=draws,
             seed=secrets.randbits(53) if seed is None else seed,
+            work_ahead=work_ahead,
         )
         settings, report = asyncio.run(_run(address, wishes, alpha, concurrency))
     except (CommandError, SpecpairError) as error:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from command.flags.option import field_values, options, parameters
 from specpair.flags import SPECULATION, Flag
-from specpair.options import Drafter, Encoding, Rule
+from specpair.options import Drafter, Encoding, Rule, WorkAhead
 
 SAMPLING = "Sampling"
 OUTPUT = "Output"
@@ -104,6 +104,13 @@ class RequestOptions:
     ] = None
     encoding: Annotated[
         Encoding | None, Flag("How distributions are sent; both are exact. Default: sparse.", SPECULATION)
+    ] = None
+    work_ahead: Annotated[
+        WorkAhead | None,
+        Flag(
+            "Whether the draft prepares proposals during verification; it changes no token. Default: the server's.",
+            SPECULATION,
+        ),
     ] = None
     lenience: Annotated[
         float | None,

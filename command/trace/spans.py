@@ -7,8 +7,15 @@ from command.trace.chrome_trace import Sample, Span, Track, chrome_trace
 from specpair.v1 import coordinator_service_pb2 as pb
 
 COORDINATOR, DRAFT, TARGET, NETWORK = "coordinator", "draft", "target", "network"
+AHEAD = "ahead"
+"""The draft's work on proposals that it prepared while the target verified the round before."""
 ACCEPTANCE = "acceptance rate"
 OPENING = "read prompt, open sequences"
+_OUTCOMES = {
+    pb.AHEAD_OUTCOME_HIT: "hit",
+    pb.AHEAD_OUTCOME_LATE: "late",
+    pb.AHEAD_OUTCOME_MISS: "miss",
+}
 _ORIGINS = {
     pb.TOKEN_ORIGIN_ACCEPTED: "accepted",
     pb.TOKEN_ORIGIN_CORRECTION: "correction",
@@ -44,7 +51,8 @@ class OutputSpans:
         """Every track that may be used, in the order of the document."""
         return [
             self._track(COORDINATOR, "rounds"),
-            *(self._track(service, part) for service in (DRAFT, TARGET) for part in ("queue", "compute")),
+            *(self._track(DRAFT, part) for part in ("queue", "compute", AHEAD)),
+            *(self._track(TARGET, part) for part in ("queue", "compute")),
             *(self._track(NETWORK, service) for service in (DRAFT, TARGET)),
         ]
 
@@ -63,6 +71,8 @@ class OutputSpans:
             yield Span(track=track, name=name, start_us=start, duration_us=calls[-1].end_us - start, args=args)
             for call in calls:
                 yield from self._call_spans(call, _call_args(call.service, response.round))
+            if _is_ahead(response.round):
+                yield self._ahead_span(response.round)
 
     def samples(self) -> Iterator[Sample]:
         """The acceptance rate so far, after each round that had proposals."""
@@ -73,6 +83,16 @@ class OutputSpans:
             if response.round.proposed:
                 name = ACCEPTANCE + self._suffix
                 yield Sample(process=COORDINATOR, name=name, at_us=calls[-1].end_us, value=accepted / proposed)
+
+    def _ahead_span(self, round_: pb.RoundReport) -> Span:
+        """The draft's work on a proposal, beside what the target did."""
+        return Span(
+            track=self._track(DRAFT, AHEAD),
+            name="propose",
+            start_us=round_.draft.start_us,
+            duration_us=round_.draft.elapsed_us,
+            args=_call_args(DRAFT, round_),
+        )
 
     def _track(self, process: str, thread: str) -> Track:
         return Track(process, thread + self._suffix)
@@ -116,7 +136,7 @@ def trace_document(responses: Sequence[pb.GenerateTokensResponse]) -> dict[str, 
 
 
 def _place_calls(rounds: Sequence[pb.RoundReport]) -> list[list[_Call]]:
-    """The calls of each round, one after the other.
+    """The calls of each round, one after the other, without those whose answers came ahead.
 
     Start and length are rounded separately, so a call may end a microsecond after the start of the next one.
     """
@@ -125,11 +145,17 @@ def _place_calls(rounds: Sequence[pb.RoundReport]) -> list[list[_Call]]:
     for round_ in rounds:
         calls: list[_Call] = []
         for service, times in ((DRAFT, round_.draft), (TARGET, round_.verify)):
-            if service == TARGET or round_.HasField("draft"):
+            if service == TARGET or (round_.HasField("draft") and not _is_ahead(round_)):
                 calls.append(_Call(service, max(times.start_us, end), times))
                 end = calls[-1].end_us
         placed.append(calls)
     return placed
+
+
+def _is_ahead(round_: pb.RoundReport) -> bool:
+    """Whether the proposal was prepared while the round before was verified; the round waited for no call then."""
+    is_prepared = round_.ahead in (pb.AHEAD_OUTCOME_HIT, pb.AHEAD_OUTCOME_LATE)
+    return is_prepared and round_.HasField("draft")
 
 
 def _accepted_count(round_: pb.RoundReport) -> int:
@@ -158,6 +184,8 @@ def _proposed_args(token: pb.ProposedToken) -> dict[str, Any]:
 
 def _call_args(service: str, round_: pb.RoundReport) -> dict[str, Any]:
     args = {"round": round_.step, "proposed": len(round_.proposed)}
+    if service == DRAFT and round_.ahead in _OUTCOMES:
+        args["ahead"] = _OUTCOMES[round_.ahead]
     if service == TARGET:
         args |= {"accepted": _accepted_count(round_), "batch_token_count": round_.batch_token_count}
     return args

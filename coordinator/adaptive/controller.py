@@ -3,6 +3,7 @@
 from collections import defaultdict
 
 from coordinator.adaptive.acceptance import GroupAcceptance
+from coordinator.adaptive.ahead_trial import AheadTrial
 from coordinator.adaptive.load import Load
 from coordinator.adaptive.output_length import OutputLength, Shared, Workload
 from coordinator.adaptive.probe_budget import ProbeBudget
@@ -20,6 +21,7 @@ class LengthController:
         self._workloads: dict[Drafter | None, dict[int, Workload]] = defaultdict(lambda: defaultdict(Workload))
         self._groups: dict[object, GroupAcceptance] = defaultdict(GroupAcceptance)
         self._budgets: dict[object, ProbeBudget] = defaultdict(ProbeBudget)
+        self._aheads: dict[object, dict[int, AheadTrial]] = defaultdict(lambda: defaultdict(AheadTrial))
 
     def enter(self, drafter: Drafter | None, rule: Rule, temperature: float, fixed: int | None) -> OutputLength:
         """Registers a new output, which proposes `fixed` tokens or, if None, as many as pay. It must call `leave`."""
@@ -29,5 +31,6 @@ class LengthController:
             workloads=self._workloads[drafter],
             acceptance=self._groups[key],
             budget=self._budgets[key],
+            ahead=self._aheads[key],
         )
         return OutputLength(shared, fixed=fixed, is_greedy=temperature == 0.0)

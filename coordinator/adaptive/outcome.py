@@ -2,6 +2,8 @@
 
 from typing import Protocol
 
+from coordinator.adaptive.ahead_outcome import AheadOutcome
+
 
 class RoundOutcome(Protocol):
     """A finished round. Times are in seconds.
@@ -37,7 +39,7 @@ class RoundOutcome(Protocol):
 
     @property
     def draft_elapsed(self) -> float:
-        """From the call to the draft to its answer; 0 in a plain round."""
+        """How long the round waited for its proposal: 0 in a plain round, and if it was prepared in time."""
         ...
 
     @property
@@ -56,4 +58,14 @@ class RoundOutcome(Protocol):
     @property
     def is_usual(self) -> bool:
         """Whether its times are typical: no sequence was opened in it and no call failed."""
+        ...
+
+    @property
+    def ahead(self) -> AheadOutcome | None:
+        """What working ahead gave; None if the draft was not working ahead."""
+        ...
+
+    @property
+    def works_ahead(self) -> bool:
+        """Whether the draft worked ahead while the target judged it."""
         ...

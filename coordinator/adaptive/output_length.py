@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from coordinator.adaptive.acceptance import GroupAcceptance, OutputAcceptance
+from coordinator.adaptive.ahead_trial import AheadTrial
 from coordinator.adaptive.block_length import best_block, block_time, expected_tokens, others_loss
 from coordinator.adaptive.load import Contribution, Load
 from coordinator.adaptive.outcome import RoundOutcome
@@ -56,6 +57,8 @@ class Shared:
     """By level of load."""
     acceptance: GroupAcceptance
     budget: ProbeBudget
+    ahead: Mapping[int, AheadTrial]
+    """By level of load."""
 
     @property
     def workload(self) -> Workload:
@@ -98,9 +101,31 @@ class OutputLength:
         self._contribution.set_row_count(decision.length + 1)
         return decision
 
+    def use(self, decision: Decision) -> None:
+        """The round follows an earlier decision instead of the last one."""
+        self._is_probe = False
+        self._expected = expected_tokens(decision.length, self._acceptance.rates())
+        self._contribution.set_row_count(decision.length + 1)
+
+    @property
+    def is_probing(self) -> bool:
+        """Whether the last decision was a probe, which says nothing about the next."""
+        return self._is_probe
+
+    @property
+    def works_ahead(self) -> bool:
+        """Whether it pays that the draft works ahead, or is to be tried."""
+        return self._trial_ahead.is_on
+
+    @property
+    def _trial_ahead(self) -> AheadTrial:
+        return self._shared.ahead[self._shared.load.level]
+
     def add(self, outcome: RoundOutcome) -> None:
         """Learns from the outcome of the round."""
         shared, workload = self._shared, self._shared.workload
+        tokens = expected_tokens(outcome.asked, self._acceptance.rates())
+        self._trial_ahead.add(outcome, tokens, shared.load.output_count)
         workload.costs.add(outcome, shared.load.output_count, most_rows=ROWS_MARGIN + 2 * shared.load.row_count)
         if outcome.asked:
             self._acceptance.add(outcome.asked, outcome.accepted_count)

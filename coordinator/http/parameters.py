@@ -28,6 +28,7 @@ from specpair.options import (
     MIN_REPETITION_PENALTY,
     Drafter,
     Rule,
+    WorkAhead,
 )
 
 MAX_PROMPTS = 128
@@ -200,6 +201,11 @@ class GenerationParameters(BaseModel):
     )
     rule: Rule | None = Field(None, description="How proposals are judged. Default block.")
     drafter: Drafter | None = Field(None, description="What proposes tokens. Default: the draft service's own choice.")
+    work_ahead: WorkAhead | None = Field(
+        None,
+        description="Whether the draft prepares proposals while the target verifies. It changes no token. Default: the "
+        "server decides.",
+    )
     lenience: float | None = described(0, 1, "Lossy below 1, which requires the token rule. Default 1: exact.")
     include_rounds: bool | None = Field(None, description="Reports how each round went.")
 

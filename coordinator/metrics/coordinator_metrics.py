@@ -6,6 +6,8 @@ from prometheus_client import Gauge
 from prometheus_client.registry import CollectorRegistry
 
 from coordinator.config import MAX_SPECULATIVE_TOKENS
+from coordinator.metrics.ahead_metrics import AheadCollector, AheadMetrics, AheadReadings
+from coordinator.metrics.finished_round import FinishedRound
 from coordinator.metrics.instance_collector import InstanceCollector, ServiceReadings
 from coordinator.metrics.queue_metrics import QueueMetrics
 from coordinator.metrics.request_metrics import RequestMetrics
@@ -23,8 +25,18 @@ class CoordinatorMetrics:
         self.queue = QueueMetrics(self.registry)
         self.requests = RequestMetrics(self.registry)
         self.rounds = RoundMetrics(self.registry, longest)
+        self.ahead = AheadMetrics(self.registry)
         self.speedup = SpeedupEstimate()
         self.registry.register(SpeedupCollector(self.speedup))
+
+    def add_round(self, ended: FinishedRound) -> None:
+        """Counts a judged round."""
+        self.rounds.add(ended)
+        self.ahead.add(ended)
+
+    def watch_ahead(self, read: Callable[[], AheadReadings]) -> None:
+        """Adds the metrics of what the pair's services did ahead; not called without a draft."""
+        self.registry.register(AheadCollector(read))
 
     def watch_instances(self, services: Mapping[str, ServiceReadings]) -> None:
         """Adds the metrics of the instances of each service."""

@@ -3,6 +3,7 @@
 from enum import StrEnum
 from typing import Protocol
 
+from coordinator.adaptive.ahead_outcome import AheadOutcome
 from specpair.options import Drafter, Rule
 
 
@@ -39,3 +40,9 @@ class FinishedRound(Protocol):
     def network_time(self) -> float: ...
     @property
     def rollback_time(self) -> float: ...
+    @property
+    def ahead(self) -> AheadOutcome | None: ...
+    @property
+    def accepted_before(self) -> int: ...
+    @property
+    def hidden_time(self) -> float: ...

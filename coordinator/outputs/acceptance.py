@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass, field
 
+from coordinator.adaptive.ahead_outcome import AheadOutcome
 from coordinator.outputs.round import Round
 
 
@@ -19,6 +20,8 @@ class Acceptance:
     accepted_per_position: list[int] = field(default_factory=list)
     fallback_count: int = 0
     """Rounds without a proposal because the draft failed."""
+    ahead_counts: dict[AheadOutcome, int] = field(default_factory=lambda: dict.fromkeys(AheadOutcome, 0))
+    """Rounds by what working ahead gave, if the draft was working ahead."""
     draft_time: float = 0.0
     verify_time: float = 0.0
     network_time: float = 0.0
@@ -27,6 +30,8 @@ class Acceptance:
         """One round, with or without proposals."""
         self.round_count += 1
         self.fallback_count += ended.has_fallen_back
+        if ended.ahead is not None:
+            self.ahead_counts[ended.ahead] += 1
         self._add_times(ended)
         drafted_count, accepted_count = ended.drafted_count, ended.accepted_count
         if not drafted_count:

@@ -8,6 +8,7 @@ from collections.abc import AsyncGenerator
 
 from coordinator.deadline import NEVER, Deadline
 from coordinator.outputs.acceptance import Acceptance
+from coordinator.outputs.early_verification import EarlyVerification
 from coordinator.outputs.output import Output
 from coordinator.outputs.output_part import Origin, OutputPart
 from coordinator.outputs.proposals import Proposals
@@ -24,6 +25,7 @@ from specpair.errors import (
     SpecpairError,
 )
 from specpair.tracing import span
+from specpair.v1.proposal_pb2 import Proposal
 
 logger = logging.getLogger(__name__)
 
@@ -82,6 +84,7 @@ class Generation:
         if pair.draft is not None:
             times = (config.draft_timeout, config.draft_cooldown)
             self._draft = DraftSession(pair.draft, self.sequence_id, prompt_length, options, *times, deadline=deadline)
+        self._early = None if self._draft is None else EarlyVerification(request, self._target, self._draft.blocks)
         self.proposals = Proposals(request, pair, self._draft)
 
     @property
@@ -153,6 +156,8 @@ class Generation:
             begun = await self.proposals.next_round(step, self._history, self._longest_block())
             verdict = await self._verify(begun)
             traced.set(proposed=begun.drafted_count, accepted=verdict.accepted_count)
+            if begun.ahead is not None:
+                traced.set(ahead=begun.ahead.value)
         self.proposals.end(begun, verdict)
         return self._commit(begun)
 
@@ -177,11 +182,21 @@ class Generation:
     async def _judge(self, begun: Round) -> Verdict:
         """The target's verdict. Raises SpecpairError if it does not fit the proposal."""
         proposal = begun.proposed.proposal if begun.proposed is not None and begun.drafted_count else None
-        verdict = await self._target.verify(begun.step, self._history, proposal)
+        verdict = await self._ask_target(begun, proposal)
         committed_count = verdict.accepted_count + 1
         if self.has_logprobs and len(verdict.logprobs) != committed_count:
             raise SpecpairError(f"the target sent {len(verdict.logprobs)} logprobs for {committed_count} tokens")
         return verdict
+
+    async def _ask_target(self, begun: Round, proposal: Proposal | None) -> Verdict:
+        """The verdict. If the draft works ahead, what it prepares meanwhile is sent after the call."""
+        if self._early is None or not begun.works_ahead:
+            return await self._target.verify(begun.step, self._history, proposal)
+        self._early.begin(begun, len(self._history))
+        try:
+            return await self._target.verify(begun.step, self._history, proposal, self._early.follow)
+        finally:
+            self._early.end()
 
     def _longest_block(self) -> int:
         """The largest number of tokens to propose now. It depends on lengths alone, never on drawn tokens.

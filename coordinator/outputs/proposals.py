@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from coordinator.adaptive import Decision, OutputLength
 from coordinator.outputs.acceptance import Acceptance
+from coordinator.outputs.preparations import Preparations
 from coordinator.outputs.round import Round
 from coordinator.pair import Pair
 from coordinator.peers import DraftSession, Proposed, Verdict
@@ -35,6 +36,11 @@ class Proposals:
         """None before `begin`."""
         self._latest_end = time.perf_counter()
         """When the last round ended."""
+        self._latest_accepted = 0
+        """Tokens that the last round accepted."""
+        self._preparations = Preparations(request)
+        self._next: Decision | None = None
+        """The decision for the next round, if it was made in advance: the draft is preparing proposals by it."""
 
     @property
     def is_adaptive(self) -> bool:
@@ -68,9 +74,11 @@ class Proposals:
     async def next_round(self, step: int, history: Sequence[int], longest: int) -> Round:
         """A round with at most `longest` proposed tokens; none if none pay or the draft has none."""
         begun = Round(step=step, rule=self._request.rule, began_at=time.perf_counter())
-        decision = self._decide(begun, history, longest)
+        begun.accepted_before = self._latest_accepted
+        newest = self._decide(begun, history, longest)
+        decision, self._next = self._in_force(newest, longest), None
         if decision.length:
-            await self._ask(begun, history, decision)
+            await self._ask(begun, history, decision, newest)
         begun.drafter = self.asked_drafter
         return begun
 
@@ -84,11 +92,11 @@ class Proposals:
         """Ends the round and counts it."""
         now = time.perf_counter()
         judged.end(verdict, now, self._latest_end)
-        self._latest_end = now
+        self._latest_end, self._latest_accepted = now, judged.accepted_count
         self.acceptance.add(judged)
         assert self._length is not None
         self._length.add(judged)
-        self._pair.metrics.rounds.add(judged)
+        self._pair.metrics.add_round(judged)
         is_speculating = self._draft is not None and self._request.num_speculative_tokens != 0
         self._pair.metrics.speedup.add(judged, self._length.plain_time if is_speculating else None, now)
 
@@ -107,11 +115,29 @@ class Proposals:
             begun.has_failed = True
         return decision
 
-    async def _ask(self, begun: Round, history: Sequence[int], decision: Decision) -> None:
-        assert self._draft is not None
+    def _in_force(self, newest: Decision, longest: int) -> Decision:
+        """The decision for this round: the one made in advance, by which the draft may have prepared its proposal.
+
+        It holds on a miss as well, so that no length depends on what was prepared or how fast.
+        """
+        assert self._length is not None
+        if self._next is None or self._draft is None or not self._draft.is_ready:
+            return newest
+        decision = self._next._replace(length=min(self._next.length, longest))
+        self._length.use(decision)
+        return decision
+
+    async def _ask(self, begun: Round, history: Sequence[int], decision: Decision, newest: Decision) -> None:
+        """Gets the proposal by `decision`; the draft then works ahead by the `newest` one, if that pays."""
+        assert self._draft is not None and self._length is not None
         begun.asked_count, begun.min_confidence = decision.length, decision.min_confidence
         self.asked_drafter = self.drafter or self.asked_drafter
-        begun.take(await self._draft.propose(begun.step, history, decision.length, decision.min_confidence))
+        preparation = self._preparations.after(begun, len(history), newest, self.drafter, self._length)
+        if preparation is not None:
+            begun.prepared_count, self._next = preparation.count, newest
+        begun.take(
+            await self._draft.propose(begun.step, history, decision.length, decision.min_confidence, preparation)
+        )
         if begun.answer is not None and (problem := _problem(begun.answer, decision.length)) is not None:
             self.refuse(begun, problem)
 

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from coordinator.adaptive.ahead_outcome import AheadOutcome
 from coordinator.metrics import RoundKind
 from coordinator.peers import CallTimes, Proposed, Verdict
 from specpair.options import Drafter, Rule
@@ -25,6 +26,10 @@ class Round:
     drafter: Drafter | None = None
     """The drafter that the output asked last; None if it asked none, or the draft's choice is unknown."""
     min_confidence: float = 0.0
+    prepared_count: int = 0
+    """Tokens of each proposal that the draft prepares for the next round; 0 if it does not work ahead."""
+    accepted_before: int = 0
+    """Tokens that the round before accepted."""
     answer: Proposed | None = None
     """The draft's answer, used or not; None if it was not asked or failed."""
     proposed: Proposed | None = None
@@ -83,14 +88,29 @@ class Round:
         self.network_time = max(outside - self.rollback_time, 0.0)
 
     @property
+    def ahead(self) -> AheadOutcome | None:
+        """What working ahead gave; None without a usable proposal, or if the draft was not working ahead."""
+        return None if self.proposed is None else self.proposed.ahead
+
+    @property
+    def works_ahead(self) -> bool:
+        """Whether the draft works ahead while the target judges it."""
+        return self.prepared_count > 0
+
+    @property
+    def hidden_time(self) -> float:
+        """Seconds of the draft's computation for which the round did not wait."""
+        return 0.0 if self.proposed is None else self.proposed.hidden
+
+    @property
     def asked(self) -> int:
         """Tokens that the draft was asked for, if its answer was usable; else 0."""
         return 0 if self.proposed is None else self.asked_count
 
     @property
     def draft_elapsed(self) -> float:
-        """From the call to the draft to its answer; 0 without a usable answer."""
-        return 0.0 if self.proposed is None else self.proposed.times.elapsed
+        """How long the round waited for its proposal; 0 without a usable answer."""
+        return 0.0 if self.proposed is None else self.proposed.waiting
 
     @property
     def batch_token_count(self) -> int:

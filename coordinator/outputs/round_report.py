@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from coordinator.adaptive.ahead_outcome import AheadOutcome
 from coordinator.outputs.round import Round
 from coordinator.peers import CallTimes
 
@@ -25,6 +26,8 @@ class RoundReport:
     """None without a proposed token."""
     verify: CallTimes
     batch_token_count: int
+    ahead: AheadOutcome | None
+    """What working ahead gave; None if the draft was not working ahead."""
 
     @classmethod
     def of(cls, judged: Round, arrival: float) -> "RoundReport":
@@ -40,4 +43,5 @@ class RoundReport:
             draft=proposed.times if proposed is not None and judged.drafted_count else None,
             verify=verdict.times,
             batch_token_count=verdict.batch_token_count,
+            ahead=judged.ahead,
         )

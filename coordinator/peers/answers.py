@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from coordinator.adaptive.ahead_outcome import AheadOutcome
 from specpair.errors import SpecpairError
 from specpair.v1 import features_pb2, logprobs_pb2, proposal_pb2, target_service_pb2
 
@@ -25,6 +26,12 @@ class CallTimes(NamedTuple):
     def outside(self) -> float:
         """Time that was not computation: network, queue, rollback."""
         return max(self.elapsed - self.compute, 0.0)
+
+    def counted_from(self, moment: float) -> "CallTimes":
+        """The same as if the call had been made at `moment`, or when its computation began if that was before."""
+        end = self.started_at + self.elapsed
+        start = max(min(moment, end - self.compute), self.started_at)
+        return self._replace(started_at=start, elapsed=end - start, queue=0.0)
 
 
 class SaysTimes(Protocol):
@@ -59,10 +66,26 @@ class Proposed:
     times: CallTimes
     is_usual: bool = True
     """Whether its time is typical: no sequence was opened for it, and the draft had few tokens to catch up."""
+    was_prepared: bool = False
+    """Whether the draft had prepared it, or had begun to, when it was called."""
+    ahead: AheadOutcome | None = None
+    """What working ahead gave; None if the draft was not working ahead."""
+    waited: float | None = None
+    """Seconds that the round waited for it, if it came ahead of the answer; else that is the time of the call."""
 
     @property
     def token_ids(self) -> Sequence[int]:
         return self.proposal.token_ids
+
+    @property
+    def waiting(self) -> float:
+        """Seconds that the round waited for it."""
+        return self.times.elapsed if self.waited is None else self.waited
+
+    @property
+    def hidden(self) -> float:
+        """Seconds of its computation for which no round waited."""
+        return max(self.times.compute - self.waiting, 0.0) if self.ahead is not None else 0.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from coordinator.config import CoordinatorConfig
+from coordinator.peers.ahead_blocks import BlockFate, BlockInbox
 from coordinator.peers.breaker import Breaker
 from coordinator.peers.draft_peer import DraftPeer
 from coordinator.peers.drafts import DraftLink, Drafts
@@ -57,8 +58,10 @@ def _targets(config: CoordinatorConfig) -> Targets:
 
 
 def _drafts(config: CoordinatorConfig, model: TargetModel) -> Drafts:
+    block_counts = dict.fromkeys(BlockFate, 0)
+
     def make(address: str, news: News) -> DraftLink:
         breaker = Breaker(config.draft_cooldown, config.draft_timeout)
-        return DraftLink(DraftPeer(address, config.peer_security), breaker, news, model)
+        return DraftLink(DraftPeer(address, config.peer_security, BlockInbox(block_counts)), breaker, news, model)
 
-    return Drafts(config.draft_addresses, make)
+    return Drafts(config.draft_addresses, make, block_counts)

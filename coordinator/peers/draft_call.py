@@ -6,6 +6,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from coordinator.peers.ahead_blocks import AheadBlocks, Preparation
 from coordinator.peers.answers import Proposed
 from coordinator.peers.draft_opening import DraftOpening
 from coordinator.peers.draft_trial import DraftTrial
@@ -22,6 +23,7 @@ class DraftCall:
     """The arguments of one call to a draft, and the objects that record its outcome."""
 
     opening: DraftOpening
+    blocks: AheadBlocks
     trial: DraftTrial
     recoveries: dict[Recovery, int]
     link: DraftLink
@@ -30,9 +32,13 @@ class DraftCall:
     count: int
     """Most tokens to propose."""
     min_confidence: float = 0.0
+    preparation: Preparation | None = None
+    """What the draft shall prepare for the next step; None if it shall not work ahead."""
+    has_proposal: bool = False
+    """Whether a prepared proposal is used: the call only tells the draft so."""
 
     async def answer(self) -> Proposed | None:
-        """The draft's answer; None if the call failed."""
+        """The draft's answer; None if the call failed, or had nothing to ask of a sequence that was opened again."""
         is_catching_up = not self.opening.is_usual(len(self.history))
         start = time.monotonic()
         try:
@@ -47,7 +53,7 @@ class DraftCall:
             self.trial.leave_alone(error)
         return None
 
-    async def _propose(self) -> Proposed:
+    async def _propose(self) -> Proposed | None:
         opening = self.opening
         await opening.finish()
         async with opening.lock:
@@ -58,17 +64,32 @@ class DraftCall:
                     self.recoveries[Recovery.REOPENED] += 1
                     logger.info("reopening at the draft: %s", error.message, extra={"sequence_id": opening.sequence_id})
             await opening.reopen(self.link, self.history)
-            return await self._ask()
+            return None if self.has_proposal else await self._ask()
 
     async def _ask(self) -> Proposed:
         opening, held, length = self.opening, self.opening.held_length, len(self.history)  # it may grow meanwhile
         is_usual = opening.is_usual(length)
         opening.use()
+        self._expect_blocks(length)
         proposed = await self.link.peer.propose(
-            opening.name, self.step, held, self.history[held:], self.count, self.trial.within, self.min_confidence
+            opening.name,
+            self.step,
+            held,
+            self.history[held:],
+            self.count,
+            self.trial.within,
+            self.min_confidence,
+            self.preparation,
+            self.has_proposal,
         )
         if self.link is opening.link:
             opening.held_length = length
             self.trial.succeed()
         self.link.welcome()
         return proposed if is_usual else replace(proposed, is_usual=False)
+
+    def _expect_blocks(self, length: int) -> None:
+        """Expects the blocks that the call asks for, if it asks for any."""
+        if self.preparation is not None:
+            inbox, most = self.link.peer.inbox, self.preparation.max_outcomes
+            self.blocks.expect(inbox, self.opening.name, self.step + 1, length, most)

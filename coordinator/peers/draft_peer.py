@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 
+from coordinator.peers.ahead_blocks import BlockInbox, Preparation
 from coordinator.peers.answers import Proposed, call_times
 from coordinator.peers.model_peer import ModelPeer
 from specpair.client.channel import proposal_caller
@@ -13,9 +14,11 @@ from specpair.v1 import draft_service_pb2
 class DraftPeer(ModelPeer):
     """The draft service."""
 
-    def __init__(self, address: str, security: ChannelSecurity = PLAIN):
+    def __init__(self, address: str, security: ChannelSecurity = PLAIN, inbox: BlockInbox | None = None):
+        """Prepared proposals go to the `inbox`, by default one of its own."""
         super().__init__(address, security)
-        self._proposals = proposal_caller(self.channel)
+        self.inbox = BlockInbox() if inbox is None else inbox
+        self._proposals = proposal_caller(self.channel, self.inbox.receive)
 
     async def propose(
         self,
@@ -26,10 +29,13 @@ class DraftPeer(ModelPeer):
         count: int,
         within: float,
         min_confidence: float = 0.0,
+        preparation: Preparation | None = None,
+        has_proposal: bool = False,
     ) -> Proposed:
         """Proposes up to `count` tokens after the `base_length` tokens that the draft holds and the `appended` ones.
 
-        The draft stops once its tokens together have a probability below `min_confidence`.
+        The draft stops once its tokens together have a probability below `min_confidence`. With a `preparation` it then
+        works ahead. A caller that has the proposal already gets none.
         """
         request = draft_service_pb2.ProposeTokensRequest(
             sequence_id=sequence_id,
@@ -38,11 +44,23 @@ class DraftPeer(ModelPeer):
             appended_token_ids=appended,
             num_speculative_tokens=count,
             min_confidence=min_confidence,
+            work_ahead=None if preparation is None else _work_ahead(preparation),
+            has_proposal=has_proposal,
         )
         start = time.perf_counter()
         response = await self._proposals.call(request, within)
-        return Proposed(proposal=response.proposal, times=call_times(start, response))
+        times = call_times(start, response)
+        return Proposed(proposal=response.proposal, times=times, was_prepared=response.was_prepared)
 
     async def close(self) -> None:
         await self._proposals.close()
         await super().close()
+
+
+def _work_ahead(preparation: Preparation) -> draft_service_pb2.WorkAhead:
+    return draft_service_pb2.WorkAhead(
+        max_outcomes=preparation.max_outcomes,
+        num_speculative_tokens=preparation.count,
+        min_confidence=preparation.min_confidence,
+        max_length=preparation.max_length,
+    )

@@ -1,10 +1,14 @@
 """One sequence at a draft. The draft may fail at any time without harm to the output."""
 
+import asyncio
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+from coordinator.adaptive.ahead_outcome import AheadOutcome
 from coordinator.deadline import NEVER, Deadline
-from coordinator.peers.answers import Proposed
+from coordinator.peers.ahead_blocks import AheadBlocks, BlockKey, Preparation, PreparedBlock
+from coordinator.peers.answers import CallTimes, Proposed
 from coordinator.peers.draft_call import DraftCall
 from coordinator.peers.draft_opening import DraftOpening
 from coordinator.peers.draft_trial import DraftTrial
@@ -12,6 +16,7 @@ from coordinator.peers.drafts import DraftLink, Drafts
 from coordinator.peers.openings import Openings
 from coordinator.peers.recovery import Recovery
 from specpair.errors import SpecpairError
+from specpair.model_info import ModelInfo
 from specpair.options import SequenceOptions
 
 
@@ -35,6 +40,10 @@ class DraftSession:
         self._trial = DraftTrial(sequence_id, timeout, cooldown, deadline)
         openings = Openings[DraftLink](sequence_id, prompt_length, options)
         self._opening = DraftOpening(openings, lambda: self._trial.within)
+        self.blocks = AheadBlocks()
+        """What the draft has prepared."""
+        self._calls: set[asyncio.Task[Proposed | None]] = set()
+        """Calls whose answers no round waits for."""
 
     def start(self, history: Sequence[int], original: "DraftSession | None" = None) -> bool:
         """Opens the sequence in the background, as a fork of the original's prompt if that one was opened.
@@ -71,9 +80,38 @@ class DraftSession:
         return max((link.room(length) for link in self._drafts.links.values()), default=0)
 
     async def propose(
-        self, step: int, history: Sequence[int], count: int, min_confidence: float = 0.0
+        self,
+        step: int,
+        history: Sequence[int],
+        count: int,
+        min_confidence: float = 0.0,
+        preparation: Preparation | None = None,
     ) -> Proposed | None:
-        """Up to `count` proposed tokens after the history; None if no draft can propose now."""
+        """Up to `count` proposed tokens after the history; None if no draft can propose now.
+
+        With a `preparation` the draft then works ahead. If it did so in the step before, and prepared the right
+        proposal, that is returned at once, or when it comes. The draft is called all the same, to know the new tokens.
+        """
+        key = self.blocks.key(step, history)
+        block = None if key is None else self.blocks.take(key)
+        call = self._call(step, history, count, min_confidence, preparation)
+        if block is not None:
+            if call is not None and self._may_ask(call.link):
+                self._spawn(replace(call, history=list(history), has_proposal=True))
+            return _prepared(block, AheadOutcome.HIT, 0.0)
+        if call is None:
+            return None
+        if self._may_ask(call.link):
+            return await call.answer() if key is None else await self._first_of(call, key)
+        if not self._trial.is_under_way and call.link.breaker.admit():
+            trial = replace(call, history=list(history), count=1, min_confidence=0.0, preparation=None)
+            self._trial.start(trial.answer())
+        return None
+
+    def _call(
+        self, step: int, history: Sequence[int], count: int, min_confidence: float, preparation: Preparation | None
+    ) -> DraftCall | None:
+        """The call to the draft that is to be asked; None if none is."""
         link = self._choose(history)
         if link is None or self._trial.is_quiet or self._deadline.is_over:
             return None
@@ -81,8 +119,9 @@ class DraftSession:
         count = min(count, link.room(len(history)))  # another draft may have a shorter context
         if count <= 0:
             return None
-        call = DraftCall(
+        return DraftCall(
             opening=self._opening,
+            blocks=self.blocks,
             trial=self._trial,
             recoveries=self._drafts.recoveries,
             link=link,
@@ -90,12 +129,37 @@ class DraftSession:
             history=history,
             count=count,
             min_confidence=min_confidence,
+            preparation=None if preparation is None or link.info is None else _limited(preparation, link.info),
         )
-        if link.breaker.is_closed and not self._trial.is_needed:
-            return await call.answer()
-        if not self._trial.is_under_way and link.breaker.admit():
-            self._trial.start(replace(call, history=list(history), count=1, min_confidence=0.0).answer())
+
+    def _may_ask(self, link: DraftLink) -> bool:
+        """Whether a round may wait for this draft."""
+        return link.breaker.is_closed and not self._trial.is_needed
+
+    async def _first_of(self, call: DraftCall, key: BlockKey) -> Proposed | None:
+        """The answer, or the prepared proposal if that comes first: they have the same tokens."""
+        start = time.perf_counter()
+        asking = self._spawn(replace(call, history=list(call.history)))
+        waiting = asyncio.ensure_future(self.blocks.wait(key))
+        try:
+            await asyncio.wait((asking, waiting), return_when=asyncio.FIRST_COMPLETED)
+        except asyncio.CancelledError:
+            asking.cancel()
+            raise
+        finally:
+            waiting.cancel()
+        if asking.done() and (answer := asking.result()) is not None:
+            return replace(answer, ahead=AheadOutcome.LATE if answer.was_prepared else AheadOutcome.MISS)
+        if waiting.done() and not waiting.cancelled():
+            return _prepared(waiting.result(), AheadOutcome.LATE, time.perf_counter() - start)
         return None
+
+    def _spawn(self, call: DraftCall) -> "asyncio.Task[Proposed | None]":
+        """Makes a call that no round waits for, or not to its end. A failure counts against the draft as ever."""
+        task = asyncio.create_task(call.answer())
+        self._calls.add(task)
+        task.add_done_callback(self._calls.discard)
+        return task
 
     def leave_alone(self, error: SpecpairError) -> None:
         """Stops asking after a failure of this sequence alone: for the cool-down, or for good if it is refused."""
@@ -104,6 +168,9 @@ class DraftSession:
     async def close(self) -> None:
         """Gives the blocks back."""
         self._trial.cancel()
+        self.blocks.clear()
+        for call in self._calls:
+            call.cancel()
         await self._opening.close()
 
     def _choose(self, history: Sequence[int]) -> DraftLink | None:
@@ -119,3 +186,20 @@ class DraftSession:
             self._drafts.recoveries[Recovery.MOVED] += 1
             self._trial.cancel()
         self._opening.enter(link)
+
+
+def _limited(preparation: Preparation, info: ModelInfo) -> Preparation:
+    """The same within the limits of this draft, as `room` says them for a call."""
+    return replace(
+        preparation,
+        count=min(preparation.count, info.max_num_speculative_tokens),
+        max_length=min(preparation.max_length, info.max_model_len - 1),
+    )
+
+
+def _prepared(block: PreparedBlock, ahead: AheadOutcome, waited: float) -> Proposed:
+    """A prepared proposal in place of an answer. Its computation ended when it came."""
+    times = CallTimes(
+        started_at=block.arrived_at - block.compute, elapsed=block.compute, queue=0.0, compute=block.compute
+    )
+    return Proposed(proposal=block.proposal, times=times, ahead=ahead, waited=waited)

@@ -1,7 +1,9 @@
 """The link to one draft, and the pool of all drafts."""
 
 import asyncio
+from collections.abc import Callable, Mapping, Sequence
 
+from coordinator.peers.ahead_blocks import BlockFate
 from coordinator.peers.breaker import Breaker
 from coordinator.peers.draft_peer import DraftPeer
 from coordinator.peers.link import CALL_TIMEOUT, Link
@@ -45,6 +47,16 @@ class DraftLink(Link[DraftPeer]):
 
 class Drafts(Pool[DraftLink]):
     """All drafts. They may differ: each is compared with the target by itself."""
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        make: Callable[[str, News], DraftLink],
+        block_counts: Mapping[BlockFate, int] | None = None,
+    ):
+        """`block_counts` has what became of the proposals that were prepared ahead."""
+        super().__init__(addresses, make)
+        self.block_counts = dict.fromkeys(BlockFate, 0) if block_counts is None else block_counts
 
     @property
     def info(self) -> ModelInfo | None:

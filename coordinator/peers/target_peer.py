@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 
+from coordinator.peers.ahead_blocks import BlockKey
 from coordinator.peers.answers import Scores, Verdict, accepted_path, call_times
 from coordinator.peers.failures import known_failures
 from coordinator.peers.model_peer import ModelPeer
@@ -28,14 +29,20 @@ class TargetPeer(ModelPeer):
         proposal: proposal_pb2.Proposal | None,
         within: float,
         include_probabilities: bool = False,
+        condition: BlockKey | None = None,
     ) -> Verdict:
-        """Judges a proposal after the `base_length` tokens that the target holds; without one, gives the next token."""
+        """Judges a proposal after the `base_length` tokens that the target holds; without one, gives the next token.
+
+        With a `condition` it is sent before the verdict of the step before. Raises ConditionNotMetError if that is
+        another one.
+        """
         request = target_service_pb2.VerifyProposalRequest(
             sequence_id=sequence_id,
             step=step,
             base_length=base_length,
             proposal=proposal,
             include_probabilities=include_probabilities,
+            condition=None if condition is None else _condition(condition),
         )
         start = time.perf_counter()
         response = await self._verifications.call(request, within)
@@ -62,6 +69,12 @@ class TargetPeer(ModelPeer):
     async def close(self) -> None:
         await self._verifications.close()
         await super().close()
+
+
+def _condition(key: BlockKey) -> target_service_pb2.Condition:
+    return target_service_pb2.Condition(
+        step=key.step - 1, accepted_count=key.accepted_count, next_token_id=key.next_token_id
+    )
 
 
 def unpinned(entry: logprobs_pb2.TokenLogprobs) -> logprobs_pb2.TokenLogprobs:

@@ -2,11 +2,16 @@
 
 import asyncio
 import logging
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Coroutine, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
 
 from coordinator.deadline import NEVER, Deadline
+from coordinator.peers.ahead_blocks import BlockKey
 from coordinator.peers.answers import Verdict
 from coordinator.peers.backoff import Backoff
+from coordinator.peers.early_calls import EarlyCall, EarlyCalls
 from coordinator.peers.failures import AWAY, LOST, is_out_of_time
 from coordinator.peers.openings import Openings
 from coordinator.peers.recovery import Recovery
@@ -30,6 +35,19 @@ MOST_REPEATS = 2
 its own tokens."""
 
 logger = logging.getLogger(__name__)
+
+
+Answer = TypeVar("Answer")
+
+
+class _CallOut(NamedTuple):
+    """A call that was sent and not answered yet."""
+
+    link: TargetLink
+    name: str
+    step: int
+    length: int
+    """Committed tokens before its proposal."""
 
 
 class TargetSession:
@@ -73,6 +91,11 @@ class TargetSession:
         self._is_open = False
         self._lock = asyncio.Lock()
         """Held during a call, so that the sequence is not forked in the middle of one."""
+        self._fork_count = 0
+        """Forks of the sequence that wait for the lock."""
+        self._call_out: _CallOut | None = None
+        """None also while a call is repeated: nothing follows it then."""
+        self._early = EarlyCalls(targets.early_counts)
 
     async def open(self, history: Sequence[int]) -> None:
         """Registers the sequence. Raises CapacityExhaustedError if all targets are full: nothing is generated yet."""
@@ -94,36 +117,109 @@ class TargetSession:
 
     async def fork(self, original: "TargetSession") -> None:
         """Registers the sequence as a fork of another's prompt. If that fails, `verify` opens it by itself."""
-        async with original._lock:
-            if (link := original._link) is None:
-                return
-            self._enter(link)
-            self._let_read(link, self._prompt_length)
-            self._name = self._openings.begin(link)
-            within = self._deadline.at_most(self._timeout)
-            try:
-                await self._openings.fork(link, self._name, original._name, self._prompt_length, lambda: within)
-                self._is_open = True
-            except SpecpairError as error:
-                logger.info("not forked: %s", error.message, extra={"sequence_id": self._openings.sequence_id})
+        original._fork_count += 1
+        try:
+            async with original._lock:
+                await self._fork(original)
+        finally:
+            original._fork_count -= 1
 
-    async def verify(self, step: int, history: Sequence[int], proposal: Proposal | None) -> Verdict:
-        """The verdict of one round. Raises PeerUnavailableError if no target answers in time."""
+    async def _fork(self, original: "TargetSession") -> None:
+        if (link := original._link) is None:
+            return
+        self._enter(link)
+        self._let_read(link, self._prompt_length)
+        self._name = self._openings.begin(link)
+        within = self._deadline.at_most(self._timeout)
+        try:
+            await self._openings.fork(link, self._name, original._name, self._prompt_length, lambda: within)
+            self._is_open = True
+        except SpecpairError as error:
+            logger.info("not forked: %s", error.message, extra={"sequence_id": self._openings.sequence_id})
+
+    async def verify(
+        self,
+        step: int,
+        history: Sequence[int],
+        proposal: Proposal | None,
+        on_sent: Callable[[], None] | None = None,
+    ) -> Verdict:
+        """The verdict of one round. Raises PeerUnavailableError if no target answers in time.
+
+        `on_sent` is called soon after the call was sent: from then on `verify_early` may send what follows it.
+        """
         async with self._lock:
             self._left.clear()
             self._readers.clear()
             self._latest = max(self._latest, Deadline.after(self._timeout))
-            return await self._verify(step, history, proposal)
+            early = self._early.take(step, len(history), proposal)
+            if early is not None and self._link is not None:
+                verdict = await self._early_verdict(early, self._link, step, len(history), on_sent)
+                if verdict is not None:
+                    return verdict
+                on_sent = None
+            return await self._verify(step, history, proposal, on_sent)
 
-    async def _verify(self, step: int, history: Sequence[int], proposal: Proposal | None) -> Verdict:
+    def verify_early(self, key: BlockKey, proposal: Proposal) -> None:
+        """Sends the verification of the next step before the verdict of this one is known; it is for the outcome `key`.
+
+        If that comes, `verify` takes the answer of this call. A call that fails, or is not needed, changes nothing.
+        Nothing is sent while this step's call is not out, or is being repeated, or the sequence is to be forked.
+        """
+        out = self._call_out
+        if out is None or self._fork_count or key in self._early:
+            return
+        if (out.step + 1, out.length) != (key.step, key.base_length):
+            return
+        length = key.base_length + key.accepted_count + 1
+        within = self._deadline.at_most(min(self._timeout, CALL_SECONDS))
+        call = out.link.peer.verify(out.name, key.step, length, proposal, within, self._include_probabilities, key)
+        self._early.send(key, proposal, call)
+
+    async def _early_verdict(
+        self, early: EarlyCall, link: TargetLink, step: int, length: int, on_sent: Callable[[], None] | None
+    ) -> Verdict | None:
+        """The verdict of a call that was sent early for just this; None if it failed. Its time counts from now."""
+        now = time.perf_counter()
+        verdict = await self._answer(link, step, length, early.verdict(), on_sent)
+        if verdict is None:
+            return None
+        link.welcome()
+        return replace(verdict, times=verdict.times.counted_from(now))
+
+    async def _answer(
+        self,
+        link: TargetLink,
+        step: int,
+        length: int,
+        call: Coroutine[Any, Any, Answer],
+        on_sent: Callable[[], None] | None,
+    ) -> Answer:
+        """The answer of a call; until it comes, `verify_early` may send what follows it, unless `on_sent` is None."""
+        if on_sent is not None:
+            self._call_out = _CallOut(link, self._name, step, length)
+            asyncio.get_running_loop().call_soon(on_sent)
+        try:
+            return await call
+        except SpecpairError:
+            self._early.cancel()
+            raise
+        finally:
+            self._call_out = None
+
+    async def _verify(
+        self, step: int, history: Sequence[int], proposal: Proposal | None, on_sent: Callable[[], None] | None
+    ) -> Verdict:
         backoff, repeat_count = self._backoff(), 0
         while True:
             self._check_deadline()
             try:
                 link = await self._settle(history, backoff)
-                verdict = await link.peer.verify(
+                call = link.peer.verify(
                     self._name, step, len(history), proposal, self._within(backoff), self._include_probabilities
                 )
+                follow, on_sent = on_sent, None  # nothing follows a repeated call
+                verdict = await self._answer(link, step, len(history), call, follow)
             except LOST as error:
                 self._is_open = False
                 await self._pause(error, backoff, Recovery.REOPENED)
@@ -145,6 +241,7 @@ class TargetSession:
 
     async def close(self) -> None:
         """Closes the sequence, which frees its cache blocks."""
+        self._early.cancel()
         async with self._lock:
             if self._link is not None:
                 self._forget_link()

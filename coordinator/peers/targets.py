@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from coordinator.peers.breaker import Breaker
+from coordinator.peers.early_calls import EarlyResult
 from coordinator.peers.link import CALL_TIMEOUT, Link
 from coordinator.peers.news import News
 from coordinator.peers.pool import Pool
@@ -54,6 +55,8 @@ class Targets(Pool[TargetLink]):
     def __init__(self, addresses: Sequence[str], make: Callable[[str, News], TargetLink], model: TargetModel):
         super().__init__(addresses, make)
         self.model = model
+        self.early_counts = dict.fromkeys(EarlyResult, 0)
+        """How the calls ended that were sent before the verdict of the step before."""
 
     @property
     def tokenizer(self) -> Tokenizer | None:

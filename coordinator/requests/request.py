@@ -19,11 +19,18 @@ from specpair.options import (
     Rule,
     SamplingOptions,
     SequenceOptions,
+    WorkAhead,
     check_count,
     check_lenience,
     check_range,
 )
-from specpair.rpc.messages import drafter_from_proto, encoding_from_proto, rule_from_proto, sampling_from_proto
+from specpair.rpc.messages import (
+    drafter_from_proto,
+    encoding_from_proto,
+    rule_from_proto,
+    sampling_from_proto,
+    work_ahead_from_proto,
+)
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import sampling_pb2
 
@@ -62,6 +69,7 @@ class GenerationRequest:
     encoding: Encoding = Encoding.SPARSE
     drafter: Drafter | None = None
     """The drafter; None for the draft's default."""
+    work_ahead: WorkAhead = WorkAhead.AUTO
     lenience: float = 1.0
     include_rejected: bool = False
     include_rounds: bool = False
@@ -146,6 +154,7 @@ class RequestReader:
             rule=rule,
             encoding=encoding,
             drafter=drafter,
+            work_ahead=work_ahead_from_proto(message.work_ahead) or self.config.work_ahead,
             lenience=lenience,
             include_rejected=message.include_rejected,
             include_rounds=message.include_rounds,

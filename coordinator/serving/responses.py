@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+from coordinator.adaptive.ahead_outcome import AheadOutcome
 from coordinator.outputs.choices import ChoicePart
 from coordinator.outputs.generation import Generation
 from coordinator.outputs.output_part import Origin, OutputPart
@@ -20,6 +21,12 @@ _ORIGINS = {
     Origin.CORRECTION: pb.TOKEN_ORIGIN_CORRECTION,
     Origin.BONUS: pb.TOKEN_ORIGIN_BONUS,
     Origin.TARGET: pb.TOKEN_ORIGIN_TARGET,
+}
+_AHEAD = {
+    None: pb.AHEAD_OUTCOME_UNSPECIFIED,
+    AheadOutcome.HIT: pb.AHEAD_OUTCOME_HIT,
+    AheadOutcome.LATE: pb.AHEAD_OUTCOME_LATE,
+    AheadOutcome.MISS: pb.AHEAD_OUTCOME_MISS,
 }
 _FINISH_REASONS = {
     FinishReason.STOP: pb.FINISH_REASON_STOP,
@@ -79,6 +86,7 @@ def _round_report(report: RoundReport, tokenizer: Tokenizer | None) -> pb.RoundR
         draft=None if report.draft is None else _call_times(report.draft, report.arrival),
         verify=_call_times(report.verify, report.arrival),
         batch_token_count=report.batch_token_count,
+        ahead=_AHEAD[report.ahead],
     )
     for i, token_id in enumerate(report.token_ids):
         message.proposed.add(
@@ -145,6 +153,9 @@ def _speculation_summary(generation: Generation, completion_token_count: int) ->
         lenience=request.lenience,
         lossy=request.lenience < 1.0,
         adaptive=generation.proposals.is_adaptive,
+        ahead_hit_count=acceptance.ahead_counts[AheadOutcome.HIT],
+        ahead_late_count=acceptance.ahead_counts[AheadOutcome.LATE],
+        ahead_miss_count=acceptance.ahead_counts[AheadOutcome.MISS],
         drafter=drafter_to_proto(generation.proposals.drafter),
     )
 

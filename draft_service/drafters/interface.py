@@ -1,8 +1,9 @@
 """The interface of a drafter."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Awaitable
 
-from draft_service.proposal import Drafted, ProposeCall
+from draft_service.proposal import AheadOrder, Deliver, Drafted, ProposeCall
 from specpair.sequences.held_sequence import HeldSequence
 
 
@@ -12,6 +13,22 @@ class Proposer(ABC):
 
     def begin(self, held: HeldSequence[Drafted]) -> None:
         """Called when a sequence is opened: starts work that can be done before its first call, in the background."""
+        return None
+
+    def prepared(self, held: HeldSequence[Drafted], call: ProposeCall) -> Awaitable[Drafted | None] | None:
+        """The proposal of a call if it was prepared, or begun; None from it if that failed. The sequence is at the
+        position of the call then. None, and no change of the sequence, if there is none. What was prepared for another
+        call is dropped."""
+        return None
+
+    def work_ahead(
+        self, held: HeldSequence[Drafted], call: ProposeCall, drafted: Drafted, order: AheadOrder, deliver: Deliver
+    ) -> None:
+        """Prepares proposals for the step after the call that `drafted` answered, in the background."""
+        return None
+
+    def forget(self, held: HeldSequence[Drafted]) -> None:
+        """Drops what was prepared for a sequence."""
         return None
 
     @abstractmethod

@@ -23,7 +23,8 @@ from specpair.speculation.adjustments import adjust
 from specpair.speculation.arrays import native, placed
 from specpair.speculation.count_row import TOTAL, CountRow
 from specpair.speculation.draft_rows import draw
-from specpair.speculation.gumbel import choose
+from specpair.speculation.gumbel import choose, choose_and_look
+from specpair.speculation.outlook import WIDTH, Outlook, of_logits
 from specpair.speculation.randomness import BITS, Domain, random_bits
 from specpair.speculation.sampling import SamplingRows, came_of_finite, finite_rows, likeliest, probabilities
 from specpair.speculation.sparse_rows import draw_counts, sparsify
@@ -46,10 +47,28 @@ class ProposeWork(Work):
     dense: list[Tensor] = field(default_factory=list)
     bits: list[int] = field(default_factory=list)
     """Random bits for its tokens, drawn together."""
+    looks: bool = False
+    """Whether to note the outlooks of rows that are not sent."""
+    outlooks: list[Outlook] = field(default_factory=list)
 
     @property
     def options(self) -> SequenceOptions:
         return self.held.options
+
+    def drafted(self, *, was_prepared: bool = False) -> Drafted:
+        """The proposal, once the work is done."""
+        return Drafted(
+            drafter=Drafter.MODEL,
+            tokens=self.tokens,
+            counts=self.counts,
+            dense=self.dense,
+            queue_time=0.0 if was_prepared else self.queue_time,
+            compute_time=self.compute_time,
+            batch_size=self.largest_batch.sequence_count if self.largest_batch else 0,
+            rollback_time=self.rollback_time,
+            outlooks=tuple(self.outlooks),
+            was_prepared=was_prepared,
+        )
 
 
 class WorkRunner(Protocol):
@@ -80,22 +99,14 @@ class ModelDrafter(Proposer):
             step=call.step,
             count=call.count,
             min_confidence=call.min_confidence,
+            looks=call.looks,
         )
         try:
             await self._engine.run(work)
         except Exception:
             held.cached.replace_from(held.length, [])
             raise
-        return Drafted(
-            drafter=Drafter.MODEL,
-            tokens=work.tokens,
-            counts=work.counts,
-            dense=work.dense,
-            queue_time=work.queue_time,
-            compute_time=work.compute_time,
-            batch_size=work.largest_batch.sequence_count if work.largest_batch else 0,
-            rollback_time=work.rollback_time,
-        )
+        return work.drafted()
 
     async def _prefill(self, held: HeldSequence[Drafted]) -> None:
         await self._engine.run(Work(sequence=held.cached, row_count=0))
@@ -172,6 +183,7 @@ def mask_vocabulary(works: list[ProposeWork], logits: Tensor) -> None:
 def sample_greedy(works: list[ProposeWork], adjusted: Tensor) -> None:
     """Takes the likeliest token. It is certain, so it needs no draw under any rule."""
     tokens, finite = likeliest(adjusted)
+    note_outlooks(works, lambda rows: of_logits(adjusted[rows]))
     for work, token, is_finite in zip(works, tokens.tolist(), finite, strict=True):
         if not is_finite:
             end_early(work)
@@ -194,6 +206,8 @@ def sample_sparse(works: list[ProposeWork], adjusted: Tensor) -> None:
 def sample_dense(works: list[ProposeWork], adjusted: Tensor) -> None:
     """Draws from the float32 probabilities as the target will decode them."""
     rows = distributions(works, adjusted)
+    if any(work.looks and work.options.sampling.is_greedy for work in works):
+        note_outlooks(works, lambda some: of_logits(adjusted[some]))
     uniforms = np.array([next_bits(work) for work in works]) * 2.0**-BITS
     tokens = draw(native(decoded_dense(rows)), placed(uniforms, rows.device)).tolist()
     for work, token, row, is_finite in zip(works, tokens, rows, finite_rows(adjusted).tolist(), strict=True):
@@ -210,12 +224,25 @@ def sample_coupled(works: list[ProposeWork], adjusted: Tensor) -> None:
     rows = distributions(works, adjusted)
     seeds = [work.options.sampling.seed for work in works]
     positions = [len(work.sequence.tokens) for work in works]
-    choices, finite = choose(rows, seeds, positions), came_of_finite(native(rows))
+    if any(work.looks for work in works):
+        choices, outlooks = choose_and_look(rows, seeds, positions, WIDTH)
+        note_outlooks(works, lambda some: [outlooks[i] for i in some])
+    else:
+        choices = choose(rows, seeds, positions)
+    finite = came_of_finite(native(rows))
     for work, token, is_finite in zip(works, choices.tolist(), finite, strict=True):
         if is_finite:
             take(work, token)
         else:
             end_early(work)
+
+
+def note_outlooks(works: list[ProposeWork], outlooks: Callable[[list[int]], list[Outlook]]) -> None:
+    """Notes in the works that look for them the outlooks of their rows."""
+    looking = [row for row, work in enumerate(works) if work.looks]
+    if looking:
+        for row, outlook in zip(looking, outlooks(looking), strict=True):
+            works[row].outlooks.append(outlook)
 
 
 def distributions(works: list[ProposeWork], adjusted: Tensor) -> Tensor:

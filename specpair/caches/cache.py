@@ -69,8 +69,9 @@ class KeyValueCache(ABC):
         """Rolls back: drops all tokens from position `length` on."""
 
     @abstractmethod
-    def fork(self, holding: Holding, length: int) -> Holding:
-        """A second holding of the first `length` tokens. CapacityExhaustedError changes nothing."""
+    def fork(self, holding: Holding, length: int, room: int = 0) -> Holding:
+        """A second holding of the first `length` tokens, which may prepare room for that many more.
+        CapacityExhaustedError changes nothing."""
 
     @abstractmethod
     def keep(self, holding: Holding, token_ids: list[int]) -> None:

@@ -88,8 +88,8 @@ class ContiguousCache(KeyValueCache):
         holding.length = length
         del holding.storage.token_ids[length:]  # the next tokens there may differ
 
-    def fork(self, holding: Holding, length: int) -> Holding:
-        slab = self._copy(holding.storage, length, blocks_for(length, self.block_size), returned=0)
+    def fork(self, holding: Holding, length: int, room: int = 0) -> Holding:
+        slab = self._copy(holding.storage, length, blocks_for(length + room, self.block_size), returned=0)
         forked = Holding(length, slab)
         self._holdings.add(forked)
         return forked

@@ -75,7 +75,7 @@ class PagedCache(KeyValueCache):
         del table[wanted:]
         holding.length = length
 
-    def fork(self, holding: Holding, length: int) -> Holding:
+    def fork(self, holding: Holding, length: int, room: int = 0) -> Holding:
         blocks = holding.storage[: blocks_for(length, self.block_size)]
         for block in blocks:
             self._pool.share(block)

@@ -81,10 +81,17 @@ class StreamCaller(Generic[Request, Response]):
     The first call opens the stream; if it breaks, the next call opens a new one. Raises only SpecpairErrors.
     """
 
-    def __init__(self, open_stream: Callable[[], grpc.aio.StreamStreamCall], make_message: Callable[[], Any]):
-        """`make_message` makes an empty message of the stream."""
+    def __init__(
+        self,
+        open_stream: Callable[[], grpc.aio.StreamStreamCall],
+        make_message: Callable[[], Any],
+        take_pushed: Callable[[Any], None] | None = None,
+    ):
+        """`make_message` makes an empty message of the stream. `take_pushed` gets every message before its answers are
+        given out, for what it has beside them; it must not raise."""
         self._open_stream = open_stream
         self._make_message = make_message
+        self._take_pushed = take_pushed
         self._call_ids = itertools.count(1)
         self._stream: _OpenStream | None = None
         self._is_closed = False
@@ -116,7 +123,7 @@ class StreamCaller(Generic[Request, Response]):
             raise ShuttingDownError
         if self._stream is None or self._stream.is_broken:
             try:
-                self._stream = _OpenStream(self._open_stream())
+                self._stream = _OpenStream(self._open_stream(), self._take_pushed)
             except grpc.aio.UsageError:  # the channel is closed
                 raise ShuttingDownError from None
         return self._stream
@@ -130,8 +137,9 @@ class _OpenStream:
     waiting: its request may still be sent, and a late answer is dropped.
     """
 
-    def __init__(self, stream: grpc.aio.StreamStreamCall):
+    def __init__(self, stream: grpc.aio.StreamStreamCall, take_pushed: Callable[[Any], None] | None):
         self._stream = stream
+        self._take_pushed = take_pushed
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._outbox: deque[tuple[int, bytes]] = deque()
         self._has_calls = asyncio.Event()
@@ -187,6 +195,8 @@ class _OpenStream:
         reason, metadata = "the stream ended", {}
         try:
             async for message in self._stream:
+                if self._take_pushed is not None:
+                    self._take_pushed(message)
                 for answer in message.answers:
                     self._settle(answer)
         except grpc.aio.AioRpcError as error:
@@ -223,13 +233,21 @@ ProposalCaller = StreamCaller[draft_pb2.ProposeTokensRequest, draft_pb2.ProposeT
 VerificationCaller = StreamCaller[target_pb2.VerifyProposalRequest, target_pb2.VerifyProposalResponse]
 
 
-def proposal_caller(channel: grpc.aio.Channel) -> ProposalCaller:
-    """Calls of DraftService.ProposeTokens over one stream."""
+def proposal_caller(
+    channel: grpc.aio.Channel, take_block: Callable[[draft_pb2.AheadBlock], None] | None = None
+) -> ProposalCaller:
+    """Calls of DraftService.ProposeTokens over one stream. `take_block` gets prepared proposals; it must not raise."""
+
+    def take_pushed(message: draft_pb2.StreamProposalsResponse) -> None:
+        if take_block is not None:
+            for block in message.ahead_blocks:
+                take_block(block)
+
     open_stream = channel.stream_stream(
         "/specpair.v1.DraftService/StreamProposals",
         response_deserializer=strict_answers(draft_pb2.StreamProposalsResponse.FromString),
     )
-    return StreamCaller(open_stream, draft_pb2.StreamProposalsRequest)
+    return StreamCaller(open_stream, draft_pb2.StreamProposalsRequest, take_pushed)
 
 
 def verification_caller(channel: grpc.aio.Channel) -> VerificationCaller:

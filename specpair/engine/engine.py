@@ -70,13 +70,18 @@ class Engine:
 
     async def run(self, work: Work) -> None:
         """Runs the work and waits for it. Raises its error. If cancelled, the work is dropped at the next turn."""
+        await self.submit(work)
+
+    def submit(self, work: Work) -> "asyncio.Future[None]":
+        """Takes the work, which is handed over together with others of this turn of the event loop. The future is done
+        when it is finished, and has its error; cancel it to drop the work at the next turn."""
         if self._closed:
             raise ShuttingDownError
         work.future = self._loop.create_future()
         if not self._new_works:
             self._loop.call_soon(self._hand_over)
         self._new_works.append(work)
-        await work.future
+        return work.future
 
     def fork(self, source: Sequence, length: int) -> Sequence:
         """A sequence of the first `length` tokens that shares or copies the cache. `source` must be idle."""
@@ -87,6 +92,10 @@ class Engine:
     def close(self, sequence: Sequence) -> None:
         """Frees the blocks of a sequence. Cancel its work first, if there is any."""
         self._inbox.put(lambda: self._turns.release(sequence))
+
+    def discard(self, sequences: list[Sequence]) -> None:
+        """Frees the blocks of sequences whose content nobody asks for again. Cancel their works first."""
+        self._inbox.put(lambda: self._turns.discard(sequences))
 
     async def check_integrity(self) -> None:
         """Asserts the cache's invariants on the device thread, after everything that was queued before."""

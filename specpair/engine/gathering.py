@@ -4,6 +4,10 @@ Outputs that are verified repeatedly split into groups: the calls of one group a
 so the groups alternate for ever. But every pass has a fixed cost, reading the weights, however few rows it has. Waiting
 for the group that was answered last costs its absence, and saves one fixed cost for every two passes. So a pass waits
 for a sequence whose usual absence is shorter than the fixed cost.
+
+Where calls wait for the verdict already, they are back at once: a pass always waits for them, and they need no group to
+be gathered, since who is late joins them in the next pass. So the wait for others then delays all of them for the sake
+of a part, and is worth that part of the fixed cost.
 """
 
 from collections.abc import Sequence as Several
@@ -20,6 +24,12 @@ FIRST_COUNT = 5
 MOST_LATE = 4.0
 """A pass or an absence counts as at most this many times the expected time."""
 LEAST_COST = 1e-5
+LEAST_FOLLOWED_WAIT = 0.002
+"""Seconds that a pass waits at least for a call that is here already: the event loop has only to hand it over."""
+SPARE = 0.1
+"""Most by which rows in the background may lengthen a pass that somebody waits for, relative to the pass."""
+MOST_SPARE = 256
+"""Most such rows where they seem to cost nothing."""
 LATE = 2.0
 """After this many usual absences a pass no longer waits for a sequence: it may have ended."""
 
@@ -31,6 +41,8 @@ class Gathering:
         self._costs = RunningSlope(PASS_MEMORY)
         self._expected: dict[Sequence, float] = {}
         """Sequences expected soon, and until when a pass waits for each."""
+        self._followed: dict[Sequence, float] = {}
+        """The same of those whose next call is here already."""
 
     @property
     def fixed_cost(self) -> float:
@@ -44,11 +56,21 @@ class Gathering:
             seconds = min(seconds, MOST_LATE * max(self._costs.intercept(slope) + slope * token_count, LEAST_COST))
         self._costs.add(token_count, seconds)
 
+    def spare_rows(self, token_count: int) -> int:
+        """Rows that lengthen a pass of `token_count` tokens by at most `SPARE`; 0 while the costs are unknown."""
+        if self._costs.count < FIRST_COUNT:
+            return 0
+        slope = self._costs.slope(0.0, PRIOR_WEIGHT)
+        seconds = max(self._costs.intercept(slope), 0.0) + slope * token_count
+        return MOST_SPARE if MOST_SPARE * slope <= SPARE * seconds else int(SPARE * seconds / slope)
+
     def arrive(self, works: Several[Work]) -> None:
         for work in works:
+            if work.is_background:
+                continue
             sequence = work.sequence
-            self._expected.pop(sequence, None)
-            if sequence.answered_at:
+            self.forget(sequence)
+            if sequence.answered_at and not sequence.is_followed:
                 absence = max(work.submitted_at - sequence.answered_at, 0.0)
                 known = absence if sequence.absence is None else max(sequence.absence, LEAST_COST)
                 sequence.absence = known + (min(absence, MOST_LATE * known) - known) / ABSENCE_MEMORY
@@ -56,21 +78,33 @@ class Gathering:
     def leave(self, works: Several[Work], now: float) -> None:
         """Notes that these works were answered."""
         fixed_cost = self.fixed_cost
+        followed_count = sum(work.is_followed for work in works)
+        worth = fixed_cost * (1 - followed_count / len(works)) if followed_count else fixed_cost
         for work in works:
+            if work.is_background:
+                continue
             sequence = work.sequence
-            sequence.answered_at = now
-            if sequence.absence is not None and sequence.absence < fixed_cost:
-                self._expected[sequence] = now + min(LATE * sequence.absence, fixed_cost)
+            sequence.answered_at, sequence.is_followed = now, work.is_followed
+            if work.is_followed:
+                self._followed[sequence] = now + max(fixed_cost, LEAST_FOLLOWED_WAIT)
+            elif sequence.absence is not None and sequence.absence < worth:
+                self._expected[sequence] = now + min(LATE * sequence.absence, worth)
 
     def forget(self, sequence: Sequence) -> None:
-        """Removes a closed sequence."""
+        """Removes a sequence that is here again, or closed."""
         self._expected.pop(sequence, None)
+        self._followed.pop(sequence, None)
 
     def patience(self, works: Several[Work], now: float) -> float:
-        """Seconds that works may wait for others; 0 if one of them has started already."""
-        if not self._expected:
+        """Seconds that works may wait for others; 0 if one of them is in the background. If one of them has started
+        already, they wait for calls that are here and for no others."""
+        if not self._expected and not self._followed:
             return 0.0
         self._expected = {sequence: until for sequence, until in self._expected.items() if until > now}
-        if not self._expected or any(work.started_at for work in works):
+        self._followed = {sequence: until for sequence, until in self._followed.items() if until > now}
+        if any(work.is_background for work in works):
             return 0.0
-        return max(self._expected.values()) - now
+        ends = [*self._followed.values()]
+        if not any(work.started_at for work in works):
+            ends += self._expected.values()
+        return max(ends, default=now) - now

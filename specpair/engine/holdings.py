@@ -40,19 +40,46 @@ class Holdings:
         """The chunks for which there is room. Takes cache from idle sequences first, then from younger works.
 
         `works` are all works in order of arrival. They are served in this order: the oldest makes progress in each of
-        its turns, whatever the others need, so no work starves.
+        its turns, whatever the others need, so no work starves. Works in the background come last, and end for lack of
+        room: they are done then.
         """
         age = {work: number for number, work in enumerate(works)}
         reserved: list[Chunk] = []
-        for chunk in sorted(chunks, key=lambda chunk: age[chunk.work]):
-            if chunk.work.sequence.holding is None:  # just taken away for an older work
+        for chunk in sorted(chunks, key=lambda chunk: (chunk.work.is_background, age[chunk.work])):
+            if chunk.work.done or chunk.work.sequence.holding is None:  # just taken away for an older work
                 continue
             while not self._append(chunk):
-                if not (self._take_away_idle() or self._preempt(works[age[chunk.work] + 1 :])):
+                if not self._make_room(chunk.work, works, works[age[chunk.work] + 1 :]):
                     break
             else:
                 reserved.append(chunk)
         return reserved
+
+    def _make_room(self, work: Work, works: Several[Work], younger: Several[Work]) -> bool:
+        """Takes the cache of one sequence for a work: of a branch, an idle sequence, or a younger work. A work in the
+        background takes nothing: it ends."""
+        if work.is_background:
+            self.end(work)
+            return False
+        return self._take_away_branch(works) or self._take_away_idle() or self._preempt(younger)
+
+    def _take_away_branch(self, works: Several[Work]) -> bool:
+        """Frees the cache of an idle branch, or else of the last work in the background, which ends."""
+        for sequence in self._idle:
+            if sequence.is_branch and is_holding(sequence):
+                self.discard(sequence)
+                return True
+        for work in reversed(works):
+            if work.is_background and not work.done and is_holding(work.sequence):
+                self.discard(work.sequence)
+                self.end(work)
+                return True
+        return False
+
+    @staticmethod
+    def end(work: Work) -> None:
+        """Ends a work in the background for lack of cache."""
+        work.fail(CapacityExhaustedError("no cache is left for work ahead"), spares_cache=True)
 
     def rest(self, sequence: Sequence) -> None:
         """Marks a sequence without work as idle: others may take its blocks."""
@@ -70,8 +97,16 @@ class Holdings:
         self._cache.free(sequence.holding)
         sequence.holding = None
 
-    def fork(self, source: Sequence, forked: Sequence) -> None:
-        """Copies or shares the cached prefix of both; if that fails, it is recomputed when needed.
+    def discard(self, sequence: Sequence) -> None:
+        """Frees a sequence's blocks, and keeps nothing."""
+        self._idle.pop(sequence, None)
+        if sequence.holding is not None:
+            self._cache.free(sequence.holding)
+            sequence.holding = None
+
+    def fork(self, source: Sequence, forked: Sequence, room: int = 0) -> None:
+        """Copies or shares the cached prefix of both, with room for more tokens where it is copied; if that fails, it
+        is recomputed when needed.
 
         `forked.valid_length` may have been lowered meanwhile and is not raised here: only a forward pass, or `prepare`
         for a work, may raise it.
@@ -82,7 +117,7 @@ class Holdings:
         if not held:
             return
         with contextlib.suppress(CapacityExhaustedError):
-            forked.holding = self._cache.fork(source.holding, held)
+            forked.holding = self._cache.fork(source.holding, held, room)
             self._idle[forked] = None
 
     def _append(self, chunk: Chunk) -> bool:

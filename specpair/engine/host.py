@@ -22,6 +22,7 @@ from specpair.models.model_facts import ModelFacts
 from specpair.models.parallel_work import leave_parallel_work
 from specpair.models.runner import Runner
 from specpair.options import SamplingOptions, SequenceOptions
+from specpair.sequences.cache_owner import CacheOwner
 from specpair.sequences.held_sequence import Answer
 from specpair.sequences.sequence_limits import SequenceLimits
 from specpair.sequences.sequence_store import SequenceStore
@@ -52,7 +53,7 @@ class ModelHost(ABC, Generic[Answer]):
             vocab_size=facts.vocab_size,
             lease_seconds=config.sequence_lease,
         )
-        self.sequences: SequenceStore[Answer] = SequenceStore(self.engine, limits, self.caller)
+        self.sequences: SequenceStore[Answer] = SequenceStore(self.cache_owner(), limits, self.caller)
 
     @classmethod
     async def start(cls, config: EngineConfig) -> Self:
@@ -76,6 +77,10 @@ class ModelHost(ABC, Generic[Answer]):
     @abstractmethod
     def caller() -> str:
         """The client of the current call: sequences belong to clients."""
+
+    def cache_owner(self) -> CacheOwner:
+        """Who keeps the caches of the open sequences; called once, when there is an engine."""
+        return self.engine
 
     async def open(self, sequence_id: str, token_ids: list[int], prompt_length: int, options: SequenceOptions) -> None:
         """Registers a sequence."""

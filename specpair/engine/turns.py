@@ -27,6 +27,9 @@ Advance: TypeAlias = Callable[[list[Work], Tensor], None]
 """Processes the logits `[sum of row_count, vocabulary]` of works whose tokens are all fed. For each work it sets
 `done`, or `error` and `done`, or appends tokens to the sequence and sets `row_count` for the next pass."""
 
+FORK_SECONDS = 0.001
+"""Time of a turn after which no further cache is forked in it."""
+
 Tell: TypeAlias = Callable[[Callable[[], object]], None]
 """Calls a function on the event loop."""
 
@@ -76,16 +79,25 @@ class Turns:
         self._gathering.forget(sequence)
         self._holdings.release(sequence)
 
+    def discard(self, sequences: list[Sequence]) -> None:
+        """Frees the blocks of sequences, without keeping their content."""
+        for sequence in sequences:
+            self._gathering.forget(sequence)
+            self._holdings.discard(sequence)
+
     def turn(self) -> None:
         """Runs one turn: a forward pass, if any work can be fed."""
         self._drop_cancelled()
-        works = self._prepared(self._company())
+        works = self._prepared(self._with_spare(self._company()))
         wanted = schedule(works, self._token_budget, self._short)
-        if chunks := self._holdings.reserve(wanted, self.works):
+        chunks = self._holdings.reserve(wanted, self.works)
+        if roomless := [work for work in self.works if work.is_background and work.done]:
+            self._finish(roomless)
+        if chunks:
             note_start(chunks)
             self._pass(chunks)
-        elif wanted:
-            self._refuse(min((chunk.work for chunk in wanted), key=self.works.index))
+        elif waiting := [chunk.work for chunk in wanted if not chunk.work.done]:
+            self._refuse(min(waiting, key=self.works.index))
 
     def _drop_cancelled(self) -> None:
         """Drops works whose caller is gone; others may take their cache even before it is released."""
@@ -102,6 +114,40 @@ class Turns:
         others = [work for work in self.works if not work.sequence.is_suspect]
         self._ran_suspect = not (self._ran_suspect and others)
         return suspects[:1] if self._ran_suspect else others
+
+    def _with_spare(self, works: list[Work]) -> list[Work]:
+        """The works for which somebody waits, with as many others as hardly lengthen the pass; else all others."""
+        background = [work for work in works if work.is_background]
+        if not background:
+            return works
+        waited_for = [work for work in works if not work.is_background]
+        if not waited_for:
+            return self._with_cache(background)
+        token_count = min(sum(work.pending for work in waited_for), self._token_budget)
+        begun = [work for work in background if work.parent is None]
+        return waited_for + begun[: self._gathering.spare_rows(token_count)]
+
+    def _with_cache(self, background: list[Work]) -> list[Work]:
+        """Those that have the cache of their parent, or get it now. A copy takes time in which somebody may begin to
+        wait, so the others may have to wait for the next turn."""
+        started = time.perf_counter()
+        ready: list[Work] = []
+        for work in background:
+            if work.parent is not None and time.perf_counter() - started < FORK_SECONDS:
+                self._take_over(work, work.parent)
+            if work.parent is None and not work.done:
+                ready.append(work)
+        return ready
+
+    def _take_over(self, work: Work, parent: Sequence) -> None:
+        """Gives a work what its parent has in the cache."""
+        work.parent = None
+        try:
+            self._holdings.fork(parent, work.sequence, work.room)
+        except Exception as error:
+            check_device(error)
+            log.exception("a cache could not be forked")
+            self._fail(work, error)
 
     def _pass(self, chunks: list[Chunk]) -> None:
         """Runs one forward pass and has the service process the logits."""
@@ -148,7 +194,7 @@ class Turns:
         """Handles a failed pass. It wrote only at the positions of its own tokens, so the rest of the caches is valid.
 
         If it had several works, each is retried alone, so that one bad work does not fail the others. A work that ran
-        alone fails.
+        alone fails, and so does one for which nobody waits.
         """
         check_device(error)
         log.error("a forward pass of %d sequences failed", len(chunks), exc_info=error)
@@ -157,20 +203,26 @@ class Turns:
             sequence.is_suspect = True
             assert sequence.holding is not None
             sequence.valid_length = min(sequence.valid_length, sequence.holding.length - token_count)
-        if len(chunks) == 1:
-            self._fail(chunks[0].work, error)
+        for work, *_ in chunks:
+            if len(chunks) == 1 or work.is_background:
+                self._fail(work, error)
 
     def _fail(self, work: Work, cause: Exception) -> None:
         work.fail(ForwardFailedError(), spares_cache=is_out_of_memory(cause))
         self._finish([work])
 
     def _prepared(self, works: list[Work]) -> list[Work]:
-        """Prepares the caches of works. Returns the works that can be fed; the others fail."""
+        """Prepares the caches of works. Returns the works that can be fed; the others fail, among them those in the
+        background without the cache of their prompt."""
         prepared: list[Work] = []
         for work in works:
             try:
                 self._holdings.prepare(work)
-                prepared.append(work)
+                if work.is_background and work.pending > self._short:
+                    self._holdings.end(work)
+                    self._finish([work])
+                else:
+                    prepared.append(work)
             except Exception as error:
                 check_device(error)
                 log.exception("a cache could not be prepared")
@@ -187,7 +239,7 @@ class Turns:
         now = time.perf_counter()
         for work in works:
             work.finished_at = now
-            if work.started_at:
+            if work.started_at and not work.is_background:
                 self._statistics.queue_time.add(work.queue_time)
             if work.error is None:
                 work.sequence.is_suspect = False

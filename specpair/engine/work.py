@@ -45,6 +45,15 @@ class Work:
     """Layers whose hidden states are requested with the logits."""
     features: Tensor | None = None
     """`[layers, row_count, hidden]` float32 of the last rows, if requested; set before `advance`."""
+    is_followed: bool = False
+    """Whether the sequence's next call is here already and begins with this answer; set by `advance`."""
+    parent: Sequence | None = None
+    """An idle sequence whose cached prefix the work's sequence takes over before its first pass."""
+    room: int = 0
+    """Tokens for which a sequence with a `parent` gets room in the cache at once."""
+    is_background: bool = False
+    """Whether nobody waits for it: it takes part in passes of others only where it hardly lengthens them, and ends
+    when its cache is needed elsewhere. The event loop may clear it, when somebody begins to wait."""
 
     def fail(self, error: Exception, *, spares_cache: bool = False) -> None:
         """Finishes the work with an error."""

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from specpair.options import Rule, SamplingOptions
+from specpair.options import Rule, SamplingOptions, WorkAhead
 
 Prompt: TypeAlias = str | tuple[int, ...]
 """Text, or token ids if the server has no tokenizer."""
@@ -18,6 +18,8 @@ class Draw:
     rule: Rule
     num_speculative_tokens: int
     max_tokens: int
+    work_ahead: WorkAhead | None = None
+    """Whether the draft works ahead; None for the server's default."""
     wants_gaps: bool = False
     """Ask for the logprobs of the two likeliest tokens."""
     attempt: int = 0
@@ -34,5 +36,7 @@ class Drawn:
     round_count: int = 0
     draft_token_count: int = 0
     accepted_token_count: int = 0
+    ahead_count: int = 0
+    """Rounds whose proposal was prepared, or begun, while the round before was verified."""
     fallback_count: int = 0
     """Rounds without a proposal because the draft did not answer."""

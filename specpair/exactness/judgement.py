@@ -23,7 +23,8 @@ def judge(plan: Plan, outputs: Outputs, *, alpha: float, rounding: Rounding, dra
     `alpha` is the probability that a run of an exact server finds a difference in some comparison. `rounding` is the
     target's; `draft_rounding` matters only where the draft affects what is drawn.
     """
-    by_kind = {Kind.GREEDY: rounding, Kind.COUPLED: rounding, Kind.SEEDS: max(rounding, draft_rounding, key=_flips)}
+    either = max(rounding, draft_rounding, key=_flips)
+    by_kind = {Kind.GREEDY: rounding, Kind.COUPLED: rounding, Kind.SEEDS: either, Kind.AHEAD: either}
     return Report(
         alpha=alpha,
         equalities=[judge_equality(test, outputs, by_kind[test.kind]) for test in plan.equalities],
@@ -43,10 +44,15 @@ def rules_hardly_speculated(outputs: Outputs) -> list[Rule]:
     return [rule for rule, count in proposed.items() if count == 0 or surplus[rule] > 0]
 
 
+def worked_ahead(outputs: Outputs) -> bool:
+    """Whether any proposal was prepared ahead: else outputs with and without working ahead are the same thing."""
+    return any(drawn.ahead_count for drawn in outputs.values())
+
+
 def judge_equality(test: EqualityTest, outputs: Outputs, rounding: Rounding) -> Equality:
     """Greedy outputs may differ from a near-tie of the reference on; a small share of sampled outputs may differ."""
     pairs = [(outputs[one], outputs[other]) for one, other in test.pairs]
-    if test.kind is Kind.SEEDS:  # a round without the draft's answer uses other noise
+    if test.kind in (Kind.SEEDS, Kind.AHEAD):  # a round without the draft's answer uses other noise
         kept = [pair for pair in pairs if not any(drawn.fallback_count for drawn in pair)]
     else:
         kept = pairs

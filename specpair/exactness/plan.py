@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from specpair.exactness.draws import Draw, Prompt
-from specpair.options import Rule, SamplingOptions
+from specpair.options import Rule, SamplingOptions, WorkAhead
 
 OPTION_SETS: Mapping[str, SamplingOptions] = {
     "plain": SamplingOptions(),
@@ -30,6 +30,8 @@ class Kind(StrEnum):
     """The coupled rule gives the same output for the same seed, however many tokens are proposed."""
     SEEDS = "seeds"
     """The same request with the same seed gives the same output."""
+    AHEAD = "work ahead"
+    """The same request gives the same output whether or not the draft works ahead."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,6 +52,8 @@ class Settings:
     sequences: int = 60
     """Pairs of sampled outputs that must be equal, over all prompts."""
     sequence_tokens: int = 16
+    work_ahead: WorkAhead | None = None
+    """Whether the draft works ahead in every output with speculation; None for the server's default."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,6 +104,8 @@ def make_plan(settings: Settings) -> Plan:
     kinds = [_greedy_tests(settings), _seed_tests(settings, generator)]
     if Rule.COUPLED in settings.rules:
         kinds.append(_coupled_tests(settings, generator))
+    if settings.work_ahead is WorkAhead.ON:
+        kinds.append(_ahead_tests(settings, generator))
     return Plan(
         equalities=tuple(test for tests in kinds for test in tests), sampled=tuple(_sampled_tests(settings, generator))
     )
@@ -120,7 +126,12 @@ def _greedy_tests(settings: Settings) -> Iterator[EqualityTest]:
     ]
     for rule in settings.rules:
         for length in sorted({min(length, settings.max_num_speculative_tokens) for length in GREEDY_LENGTHS}):
-            changes = {"rule": rule, "num_speculative_tokens": length, "wants_gaps": False}
+            changes = {
+                "rule": rule,
+                "num_speculative_tokens": length,
+                "wants_gaps": False,
+                "work_ahead": settings.work_ahead,
+            }
             yield EqualityTest(
                 kind=Kind.GREEDY,
                 rule=rule,
@@ -151,6 +162,17 @@ def _seed_tests(settings: Settings, generator: random.Random) -> Iterator[Equali
         )
 
 
+def _ahead_tests(settings: Settings, generator: random.Random) -> Iterator[EqualityTest]:
+    for rule in settings.rules:
+        ahead = _sequences(settings, generator, rule, settings.num_speculative_tokens)
+        yield EqualityTest(
+            kind=Kind.AHEAD,
+            rule=rule,
+            num_speculative_tokens=settings.num_speculative_tokens,
+            pairs=tuple((replace(draw, work_ahead=WorkAhead.OFF), draw) for draw in ahead),
+        )
+
+
 def _sequences(settings: Settings, generator: random.Random, rule: Rule, length: int) -> list[Draw]:
     """Sampled outputs, the same number for each prompt."""
     count = math.ceil(settings.sequences / len(settings.prompts))
@@ -161,6 +183,7 @@ def _sequences(settings: Settings, generator: random.Random, rule: Rule, length:
             rule=rule,
             num_speculative_tokens=length,
             max_tokens=settings.sequence_tokens,
+            work_ahead=settings.work_ahead,
         )
         for prompt in settings.prompts
         for seed in _seeds(generator, count)
@@ -184,6 +207,7 @@ def _sampled_tests(settings: Settings, generator: random.Random) -> Iterator[Sam
                         rule=rule,
                         num_speculative_tokens=length,
                         max_tokens=max_tokens,
+                        work_ahead=settings.work_ahead,
                     )
                     for seed in _seeds(generator, settings.draws)
                 )

@@ -14,6 +14,9 @@ ADDED = (
     "verify_time_us",
     "network_time_us",
     "fallback_count",
+    "ahead_hit_count",
+    "ahead_late_count",
+    "ahead_miss_count",
 )
 
 
@@ -51,6 +54,9 @@ def _speculative_decoding(speculation: pb.SpeculationSummary) -> dict[str, objec
         "lossy": speculation.lossy,
         "drafter": drafter_from_proto(speculation.drafter),
         "adaptive": speculation.adaptive,
+        "num_ahead_hits": speculation.ahead_hit_count,
+        "num_ahead_late": speculation.ahead_late_count,
+        "num_ahead_misses": speculation.ahead_miss_count,
     }
 
 

@@ -12,8 +12,17 @@ from google.protobuf.message import Message
 
 from specpair.errors import InvalidFieldError
 from specpair.model_info import NOT_QUANTISED, Divergence, ModelInfo
-from specpair.options import TOKEN_LIST_LIMITS, Drafter, Encoding, Rule, SamplingOptions, SequenceOptions, check_count
-from specpair.v1 import drafter_pb2, sampling_pb2, sequence_service_pb2
+from specpair.options import (
+    TOKEN_LIST_LIMITS,
+    Drafter,
+    Encoding,
+    Rule,
+    SamplingOptions,
+    SequenceOptions,
+    WorkAhead,
+    check_count,
+)
+from specpair.v1 import coordinator_service_pb2, drafter_pb2, sampling_pb2, sequence_service_pb2
 
 _RULES: dict[int, Rule] = {
     sampling_pb2.ACCEPTANCE_RULE_UNSPECIFIED: Rule.BLOCK,
@@ -45,6 +54,12 @@ _DRAFTER_NUMBERS = {
     Drafter.NGRAM_MODEL: drafter_pb2.DRAFTER_NGRAM_MODEL,
 }
 _DRAFTERS: dict[int, Drafter] = {number: drafter for drafter, number in _DRAFTER_NUMBERS.items()}
+_WORK_AHEAD_NUMBERS = {
+    WorkAhead.AUTO: coordinator_service_pb2.WORK_AHEAD_MODE_AUTO,
+    WorkAhead.ON: coordinator_service_pb2.WORK_AHEAD_MODE_ON,
+    WorkAhead.OFF: coordinator_service_pb2.WORK_AHEAD_MODE_OFF,
+}
+_WORK_AHEAD: dict[int, WorkAhead] = {number: mode for mode, number in _WORK_AHEAD_NUMBERS.items()}
 
 _SINGLE_OPTIONS = tuple(f.name for f in fields(SamplingOptions) if f.name not in (*TOKEN_LIST_LIMITS, "logit_bias"))
 
@@ -132,6 +147,22 @@ def drafter_from_proto(number: int) -> Drafter | None:
 
 def drafter_to_proto(drafter: Drafter | None) -> drafter_pb2.Drafter:
     return drafter_pb2.DRAFTER_UNSPECIFIED if drafter is None else _DRAFTER_NUMBERS[drafter]
+
+
+def work_ahead_from_proto(number: int) -> WorkAhead | None:
+    """The mode; None if unspecified. Raises InvalidFieldError for an unknown number."""
+    if number == coordinator_service_pb2.WORK_AHEAD_MODE_UNSPECIFIED:
+        return None
+    try:
+        return _WORK_AHEAD[number]
+    except KeyError:
+        raise InvalidFieldError("work_ahead", f"{number} is not a WorkAheadMode") from None
+
+
+def work_ahead_to_proto(mode: WorkAhead | None) -> coordinator_service_pb2.WorkAheadMode:
+    if mode is None:
+        return coordinator_service_pb2.WORK_AHEAD_MODE_UNSPECIFIED
+    return _WORK_AHEAD_NUMBERS[mode]
 
 
 def model_info_from_proto(message: sequence_service_pb2.GetModelInfoResponse) -> ModelInfo:

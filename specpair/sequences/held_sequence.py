@@ -8,6 +8,7 @@ import torch
 
 from specpair.errors import SequenceNotFoundError
 from specpair.options import SequenceOptions
+from specpair.sequences.conditional_calls import WaitingCall
 from specpair.sequences.sequence import Sequence
 from specpair.speculation.adjustments import NamedTokens, RowBlock
 from specpair.speculation.token_index import TokenIndex
@@ -47,6 +48,10 @@ class HeldSequence(Generic[Answer]):
     answer: "asyncio.Task[Answer] | None" = field(default=None, repr=False)
     prefill: "asyncio.Task[None] | None" = field(default=None, repr=False)
     """Work before the first call. The sequence must not change until it is done."""
+    waiting: list[WaitingCall[Answer]] = field(default_factory=list, repr=False)
+    """Calls that depend on the answer that is being computed. The device thread may read a copy."""
+    work: "asyncio.Future[None] | None" = field(default=None, repr=False)
+    """The engine's work for a call that began before its task first ran; cancelled with the sequence."""
 
     _named: NamedTokens | None = field(default=None, repr=False)
     _index: TokenIndex = field(default_factory=TokenIndex, repr=False)
@@ -63,6 +68,14 @@ class HeldSequence(Generic[Answer]):
             self._named = NamedTokens.of(sampling, self.cached.tokens[: self.prompt_length], device)
         return RowBlock(sampling, self._named, self.cached.tokens, self.prompt_length, row_count)
 
+    def branch(self, cached: Sequence) -> "HeldSequence[Answer]":
+        """A sequence that is not open, with the same options and prompt, for work on other tokens after the prompt."""
+        branch: HeldSequence[Answer] = HeldSequence(
+            self.options, None, self.prompt_length, cached, len(cached.tokens), is_open=False
+        )
+        branch._named = self._named
+        return branch
+
     def cut(self, length: int) -> None:
         """Rolls back to `length` tokens. Dropped tokens of the prompt count as output if they are added again."""
         self.length = length
@@ -70,6 +83,10 @@ class HeldSequence(Generic[Answer]):
         if length < self.prompt_length:
             self.prompt_length = length
             self._named = None
+
+    def is_followed(self, answer: Any) -> bool:
+        """Whether a call waits for this answer. For the device thread, too."""
+        return any(call.condition.is_met_by(answer) for call in tuple(self.waiting))
 
     @property
     def is_busy(self) -> bool:

@@ -134,7 +134,7 @@ class OpenSequences(Generic[Answer]):
             return
         held.is_open = False
         self._answers.release(held)
-        for task in (held.answer, held.prefill):
+        for task in (held.answer, held.prefill, held.work):
             if task is not None:
                 task.cancel()
         self._caches.close(held.cached)

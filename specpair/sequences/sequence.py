@@ -22,9 +22,14 @@ class Sequence:
     answered_at: float = 0.0
     """When its last work ended, by time.perf_counter; 0 before that. Device thread only."""
     absence: float | None = None
-    """Usual time from the end of a work to the next one, in seconds. Device thread only."""
+    """Usual time from the end of a work to the next one, in seconds, where that one was not here already. Device thread
+    only."""
+    is_followed: bool = False
+    """Whether the call after its last work was here before that ended. Device thread only."""
     is_suspect: bool = False
     """Whether it was in a failed pass and has had no answer since. Device thread only."""
+    is_branch: bool = False
+    """Whether it was made ahead of a call that may not come: it is the first to lose its cache."""
     holding: "Holding | None" = None
     """Device thread only. None before the first work and after the cache was taken for others."""
 

@@ -5,8 +5,6 @@ are rolled back; a repeated step is answered from memory. Runs on the event loop
 change, so a refused call changes nothing.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from typing import Any
 
@@ -20,13 +18,13 @@ from specpair.errors import (
     StaleStepError,
 )
 from specpair.options import SamplingOptions, SequenceOptions
-from specpair.sequences.held_sequence import Answer, HeldSequence, settled, wait_for_answer
-from specpair.sequences.open_sequences import OpenSequences
+from specpair.sequences.held_sequence import Answer, HeldSequence, settled
 from specpair.sequences.sequence import Sequence
+from specpair.sequences.stepped_sequences import SteppedSequences
 from specpair.sequences.token_digest import token_digest
 
 
-class SequenceStore(OpenSequences[Answer]):
+class SequenceStore(SteppedSequences[Answer]):
     """The open sequences, addressed by position and step."""
 
     def open(
@@ -91,44 +89,6 @@ class SequenceStore(OpenSequences[Answer]):
             touched_at=self._clock(),
         )
         return length
-
-    async def step(
-        self, sequence_id: str, step: int, body: Any, compute: Callable[[HeldSequence[Answer]], Awaitable[Answer]]
-    ) -> Answer:
-        """The answer of one step: computed once, repeated from memory.
-
-        The computation goes on if the caller is cancelled, so that a retry finds its answer. After a failure the step
-        can be tried again.
-        """
-        held = self.get(sequence_id)
-        if step == held.last_step and held.answer is not None:
-            if body != held.last_body:
-                raise ConflictingBodyError(f"step {step} was taken with another body", last_step=step)
-            return await wait_for_answer(held.answer, sequence_id)
-        if step <= held.last_step:
-            raise StaleStepError(f"step {step} is past; the last one was {held.last_step}", last_step=held.last_step)
-        if held.is_busy:
-            raise StaleStepError(f"step {held.last_step} is still under way", last_step=held.last_step)
-        before = (held.last_step, held.last_body, held.answer)
-        self._answers.release(held)
-
-        async def compute_or_restore() -> Answer:
-            try:
-                await settled(held)
-                answer = await compute(held)
-            except BaseException:
-                held.last_step, held.last_body, held.answer = before
-                if held.is_open and before[2] is not None:
-                    self._answers.keep(held, before[2].result().byte_count)
-                raise
-            finally:
-                held.touched_at = self._clock()
-            self._answers.keep(held, answer.byte_count)
-            return answer
-
-        task = asyncio.get_running_loop().create_task(compute_or_restore())
-        held.last_step, held.last_body, held.answer = step, body, task
-        return await wait_for_answer(task, sequence_id)
 
     def check_position(self, held: HeldSequence[Answer], base_length: int, appended: list[int], extra: int) -> None:
         """Raises unless the call's tokens, and `extra` more, fit at its position."""

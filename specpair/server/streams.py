@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, Generic, Protocol, TypeVar
 
 import grpc.aio
@@ -13,6 +13,7 @@ from specpair.errors import ShuttingDownError, SpecpairError
 from specpair.rpc.decoding import readable
 from specpair.rpc.sizes import MAX_MESSAGE_BYTES, MAX_TOGETHER_BYTES, MAX_TOGETHER_CALLS
 from specpair.rpc.status import internal_error, stream_error
+from specpair.server.pushes import MAX_PUSHED_BYTES, Pushes
 from specpair.tracing import continued
 
 MAX_CALLS_PER_STREAM = MAX_TOGETHER_CALLS
@@ -83,6 +84,7 @@ async def serve_calls(
     context: grpc.aio.ServicerContext,
     handle: Callable[[Request], Awaitable[Response]],
     make_message: Callable[[], Any],
+    pushes: Pushes | None = None,
 ) -> None:
     """Answers the calls of one stream: `await serve_calls(requests, context, self._propose, StreamProposalsResponse)`.
 
@@ -91,12 +93,12 @@ async def serve_calls(
     unexpected error, without its text. Calls under way are still answered when the client ends its side, and when a
     message cannot be read (its error then ends the stream). When the stream breaks, they are cancelled. While the
     server drains, calls that arrive while others are under way are refused at once. `make_message` makes a message
-    without `answers`.
+    without `answers`. What handlers add to `pushes` is sent with the answers, or alone.
     """
     requests = drainable(request_iterator)
-    calls = _Calls(context, handle, make_message, requests)
+    calls = _Calls(context, handle, make_message, requests, Pushes("answers") if pushes is None else pushes)
     unreadable: SpecpairError | None = None
-    async with asyncio.TaskGroup() as group:
+    async with asyncio.TaskGroup() as group, calls.pushing(group):
         try:
             async for message in requests:
                 if not message.calls:
@@ -135,6 +137,7 @@ class _Calls(Generic[Request, Response]):
         handle: Callable[[Request], Awaitable[Response]],
         make_message: Callable[[], Any],
         requests: "DrainableRequests[Calls[Request]]",
+        pushes: Pushes,
     ):
         self.places = asyncio.Semaphore(MAX_CALLS_PER_STREAM)
         """A place is given back when the answer is written, so a client that does not read has to wait."""
@@ -144,6 +147,7 @@ class _Calls(Generic[Request, Response]):
         self._handle = handle
         self._make_message = make_message
         self._requests = requests
+        self._pushes = pushes
         self._ready: deque[tuple[int, str, Any]] = deque()
         """Answers to write: call id, field name and value."""
         self._is_writing = False  # gRPC takes one write at a time
@@ -157,7 +161,21 @@ class _Calls(Generic[Request, Response]):
         if not self._is_writing:
             self._is_writing = True
             await self._write()
-            self._is_writing = False
+
+    @asynccontextmanager
+    async def pushing(self, group: asyncio.TaskGroup) -> AsyncIterator[None]:
+        """Inside the context, what is pushed is written."""
+
+        def begin() -> None:
+            if not self._is_writing:
+                self._is_writing = True
+                group.create_task(self._write())
+
+        self._pushes.open(begin)
+        try:
+            yield
+        finally:
+            self._pushes.close()
 
     async def _outcome(self, call: Call[Request]) -> tuple[str, Any]:
         """The outcome of a call: a field name of the answer, and its value."""
@@ -176,17 +194,21 @@ class _Calls(Generic[Request, Response]):
             return "error", stream_error(internal_error())
 
     async def _write(self) -> None:
-        """Writes the answers that are ready, and those that become ready meanwhile."""
+        """Writes the answers that are ready, what is pushed, and what is added meanwhile. One at a time."""
         await asyncio.sleep(0)  # answers of one forward pass become ready in the same turn of the loop
-        while self._ready:
+        while self._ready or self._pushes:
             message, size = self._take_together()
+            moved = self._pushes.fill(message, MAX_TOGETHER_BYTES - size if message.answers else MAX_PUSHED_BYTES)
+            if not message.answers and not moved:
+                continue  # what waited is of no use any more
             await self._context.write(message)
             self.held.give_back(size)
             for _ in message.answers:
                 self.places.release()
+        self._is_writing = False
 
     def _take_together(self) -> tuple[Any, int]:
-        """A message with at least one answer, and the size of its answers in bytes."""
+        """A message with the answers that are ready, and their size in bytes."""
         message, size = self._make_message(), 0
         while self._ready and len(message.answers) < MAX_TOGETHER_CALLS:
             call_id, name, value = self._ready[0]

@@ -11,13 +11,15 @@ always decide. Those bits are drawn for the whole vocabulary, the rest only for 
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from specpair.speculation.outlook import Outlook
 from specpair.speculation.randomness import BITS, Domain, device_words, draw_bits, random_bits, random_words
 
 LANE_BITS = 16
@@ -61,6 +63,30 @@ def choose(probabilities: Tensor, seeds: Sequence[int], positions: Sequence[int]
     return torch.from_numpy(_winners(probabilities, list(zip(seeds, positions, strict=True)), _LIMITS))
 
 
+def choose_and_look(
+    probabilities: Tensor, seeds: Sequence[int], positions: Sequence[int], width: int
+) -> tuple[Tensor, list[Outlook]]:
+    """The choices of `choose`, and for each row the first `width` tokens to arrive: the likeliest choices of a row like
+    it.
+
+    These are ordered by the upper bits of their times alone, and those that come late are missing: they are guesses, no
+    draws. A row without a positive entry has none.
+    """
+    keys = list(zip(seeds, positions, strict=True))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        found = _finder(probabilities)(probabilities, keys, _LIMITS[0])
+        speeds = found.rates / -np.log1p((found.lanes + 0.5) * -(2.0**-LANE_BITS))
+    order = np.lexsort((-speeds, found.rows))
+    tokens, speeds = found.tokens[order], speeds[order]
+    ends = np.searchsorted(found.rows[order], np.arange(len(keys) + 1)).tolist()
+    outlooks = [_outlook(tokens[i : min(i + width, j)], speeds[i : min(i + width, j)]) for i, j in pairwise(ends)]
+    return torch.from_numpy(_winners(probabilities, keys, _LIMITS, found)), outlooks
+
+
+def _outlook(tokens: np.ndarray, speeds: np.ndarray) -> Outlook:
+    return Outlook(tokens.tolist(), (speeds / speeds.sum()).tolist())
+
+
 def noise(seeds: Sequence[int], positions: Sequence[int], vocab_size: int) -> Tensor:
     """The whole noise g [R, V] float64 that `choose` uses, for inspection."""
     keys = list(zip(seeds, positions, strict=True))
@@ -68,11 +94,13 @@ def noise(seeds: Sequence[int], positions: Sequence[int], vocab_size: int) -> Te
     return -torch.from_numpy(_arrivals(_lanes(keys, vocab_size).astype(np.int64), lower)).log()
 
 
-def _winners(probabilities: Tensor, keys: list[Key], limits: tuple[float, ...]) -> np.ndarray:
-    """The first token to arrive in each row [R, V]: int64 [R]. Tries the time limits in order."""
-    find = _find if probabilities.device.type == "cpu" else _find_on_device
+def _winners(
+    probabilities: Tensor, keys: list[Key], limits: tuple[float, ...], found: Contenders | None = None
+) -> np.ndarray:
+    """The first token to arrive in each row [R, V]: int64 [R]. Tries the time limits in order; `found` are the tokens
+    that may come up to the first."""
     with np.errstate(divide="ignore", invalid="ignore"):  # tokens of probability 0 never arrive: nan or inf
-        found = find(probabilities, keys, limits[0])
+        found = found or _finder(probabilities)(probabilities, keys, limits[0])
         earliest, latest = -np.log1p((found.lanes + _LANE_ENDS) * -(2.0**-LANE_BITS)) / found.rates
         bounds = np.full(len(keys), np.inf)
         np.minimum.at(bounds, found.rows, latest)
@@ -97,6 +125,10 @@ def _finish(left: Contenders, keys: list[Key]) -> tuple[np.ndarray, np.ndarray]:
     wins = finished == times[left.rows]
     winners[left.rows[wins]] = left.tokens[wins]
     return winners, times
+
+
+def _finder(probabilities: Tensor) -> Callable[[Tensor, list[Key], float], Contenders]:
+    return _find if probabilities.device.type == "cpu" else _find_on_device
 
 
 def _find(probabilities: Tensor, keys: list[Key], limit: float) -> Contenders:
@@ -124,8 +156,12 @@ def _find_on_device(probabilities: Tensor, keys: list[Key], limit: float) -> Con
 def _lanes(keys: list[Key], width: int) -> np.ndarray:
     """The upper bits of all uniforms: uint16 [R, width]."""
     words = np.empty((len(keys), -(-width // LANES)), dtype="<u8")
-    for row, (seed, position) in enumerate(keys):
-        words[row] = random_words(seed, Domain.GUMBEL, position, 0, words.shape[1])
+    rows: dict[Key, int] = {}
+    for row, key in enumerate(keys):
+        if (same := rows.setdefault(key, row)) < row:  # branches of one sequence share the noise of a position
+            words[row] = words[same]
+        else:
+            words[row] = random_words(key[0], Domain.GUMBEL, key[1], 0, words.shape[1])
     return words.view("<u2")[:, :width]
 
 

@@ -33,7 +33,7 @@ LAYERS = (
     ("coordinator.deadline", "coordinator.background", "coordinator.http_config", "coordinator.adaptive"),
     ("coordinator.config", "draft_service.proposal"),
     ("coordinator.requests", "coordinator.admission", "draft_service.drafters"),
-    ("coordinator.metrics", "coordinator.peers"),
+    ("coordinator.metrics", "coordinator.peers", "draft_service.ahead"),
     ("coordinator.pair",),
     ("coordinator.outputs",),
     ("coordinator.serving",),

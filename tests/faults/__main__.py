@@ -45,6 +45,7 @@ async def run(options: Options, folder: Path) -> tuple[dict[str, Any], list[str]
         draft_count=options.drafts,
         target_flags=[] if options.may_differ else ["--deterministic"],
         model_flags=["--sequence-lease", str(lease), *limits],
+        coordinator_flags=["--work-ahead", options.work_ahead],
     )
     cases = make_cases(options.seed, options.cases, pair.vocab_size, options.max_tokens)
     async with running_cluster(config) as cluster:
@@ -55,6 +56,8 @@ async def run(options: Options, folder: Path) -> tuple[dict[str, Any], list[str]
         restarts = [await measure_target_restart(cluster, cases, options.streams) for _ in range(options.recoveries)]
         fault_run = FaultRun(cluster, options, say)
         streams = await fault_run.run(cases, expected)
+    if options.work_ahead == "on" and not streams.ahead_count:
+        say("NOTHING SHOWN: no proposal was prepared in time")
     document = {**result(options, fault_run.outcome, streams), **recoveries(draft_stops, restarts)}
     return document, complaints(fault_run.outcome, streams) + slow_recoveries(draft_stops, restarts)
 

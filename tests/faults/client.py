@@ -33,6 +33,8 @@ class Told:
     is_violation: bool
     """Whether it failed for a reason other than its own deadline."""
     seconds: float
+    ahead_count: int = 0
+    """Rounds of finished outputs whose proposal was prepared while the round before was verified."""
 
 
 class Collector:
@@ -42,6 +44,7 @@ class Collector:
         self.token_ids: list[list[int]] = [[] for _ in range(n)]
         self.texts = [""] * n
         self.told_counts: list[int | None] = [None] * n
+        self.ahead_count = 0
         self._before = [0] * n
 
     @property
@@ -54,6 +57,7 @@ class Collector:
         self.texts[index] += response.text
         if response.HasField("summary"):
             self.told_counts[index] = self._before[index] + response.summary.completion_token_count
+            self.ahead_count += response.summary.speculation.ahead_hit_count
 
     def resume(self) -> None:
         """Another call continues after the tokens received; its summary counts only its own tokens."""
@@ -105,7 +109,13 @@ async def ask(
             end, status = (End.OUT_OF_TIME if is_late else End.FAILED), describe(error)
             is_violation = not (is_late and variation.has_little_time)
         seconds = time.monotonic() - start
-        return Told(outputs=collector.outputs(case, end), status=status, is_violation=is_violation, seconds=seconds)
+        return Told(
+            outputs=collector.outputs(case, end),
+            status=status,
+            is_violation=is_violation,
+            seconds=seconds,
+            ahead_count=collector.ahead_count,
+        )
 
 
 def _request(case: Case, variation: Variation, collector: Collector) -> pb.GenerateTokensRequest:

@@ -10,9 +10,11 @@ from tests.hostile.fuzz import judge_answers
 from tests.hostile.limits import MAX_LENGTH, MAX_PROPOSED
 from tests.hostile.methods import MODELS, method_of
 from tests.hostile.truth import PROMPTS
+from tests.hostile.valid import condition
 from tests.hostile.verdicts import (
     BAD_FIELD,
     NOT_FOUND,
+    NOT_MET,
     OK,
     OTHER_BODY,
     OUT_OF_RANGE,
@@ -24,7 +26,7 @@ HOT = {"target": "VerifyProposal", "draft": "ProposeTokens"}
 STREAM = {"target": "StreamVerifications", "draft": "StreamProposals"}
 CALLS_EACH = 20
 ON_A_STREAM = 24
-REORDERED = frozenset({OK, STALE, WRONG_BASE, OTHER_BODY})
+REORDERED = frozenset({OK, STALE, WRONG_BASE, OTHER_BODY, NOT_MET})
 
 
 def hot_request(endpoint: str, name: str, step: int, base_length: int, **fields: Any) -> Any:
@@ -100,6 +102,15 @@ class Position:
         name = self.attack.random.choice([self.name + "x", self.name.upper(), "é" + self.name])
         await self.send(hot_request(self.endpoint, name, self.step, self.length), NOT_FOUND)
 
+    async def guess(self) -> None:
+        """A call in case a verdict is another than it is, or of a step that is not the last one."""
+        if self.endpoint != "target":
+            return await self.be_late()
+        step, accepted, token, *_ = self.answer
+        wrong = self.attack.random.choice([(step, accepted + 1, token), (step, accepted, token ^ 1), (0, 0, token)])
+        condition = dict(zip(("step", "accepted_count", "next_token_id"), wrong, strict=True))
+        await self.send(hot_request("target", self.name, 2**64 - 1, self.length, condition=condition), NOT_MET)
+
     async def roll_back_too_far(self) -> None:
         length = self.attack.random.choice([0, self.length + MAX_PROPOSED + 2, 2**32 - 1])
         request = sequences.RollbackSequenceRequest(sequence_id=self.name, length=length)
@@ -128,6 +139,7 @@ async def send_positions(attack: Attack) -> None:
         position.be_nowhere,
         position.be_too_long,
         position.be_another,
+        position.guess,
         position.roll_back_too_far,
         position.ask_too_much,
     ]
@@ -158,6 +170,8 @@ async def send_reordered(attack: Attack) -> None:
         which = random.randrange(len(names))
         base = len(PROMPTS[prompts[which]]) + random.choice([0, 0, 0, 1, 2])
         request = hot_request(endpoint, names[which], random.randrange(8), base)
+        if endpoint == "target" and request.step and random.random() < 0.5:
+            request.condition.CopyFrom(condition(random, request.step))
         calls.append({"call_id": call_id, "request": request})
     random.shuffle(calls)
     method = method_of(endpoint, STREAM[endpoint])

@@ -114,12 +114,23 @@ def open_options(random: Random) -> dict[str, Any]:
     return {"sampling": sampling(random), "vocab_size": VOCABULARY, **chosen}
 
 
+def condition(random: Random, step: int) -> verifying.Condition:
+    """A verdict of an earlier step."""
+    return verifying.Condition(
+        step=random.randrange(step),
+        accepted_count=random.randint(0, MAX_PROPOSED),
+        next_token_id=random.randrange(VOCABULARY),
+    )
+
+
 def message_for(random: Random, name: str, sequence_id: str, other_id: str, prompt: int) -> Any:
     """For the method of this name; `sequence_id` is open on that prompt, `other_id` is not."""
     length = len(PROMPTS[prompt])
     step = {"sequence_id": sequence_id, "step": random.randrange(4), "base_length": length}
     propose = drafting.ProposeTokensRequest(**step, num_speculative_tokens=random.randint(1, MAX_PROPOSED))
     verify = verifying.VerifyProposalRequest(**step, proposal=proposal(random), include_probabilities=True)
+    if verify.step and random.random() < 0.3:
+        verify.condition.CopyFrom(condition(random, verify.step))
     trace = "00-" + "ab" * 16 + "-" + "cd" * 8 + "-01"
     call = {"call_id": random.getrandbits(64), "trace_context": trace}
     messages = {

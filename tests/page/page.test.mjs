@@ -51,6 +51,18 @@ test("a round says what became of each proposed token", () => {
   assert.deepEqual([round.draft.start, round.draft.end, round.verify.end], [5, 6, 10]);
 });
 
+test("what the draft did ahead does not count as time that a round waited for it", () => {
+  const tally = new Tally();
+  const prepared = structuredClone(SPECULATED);
+  prepared.specpair.round.step = 2;
+  prepared.specpair.round.ahead = "AHEAD_OUTCOME_HIT";
+  prepared.specpair.round.draft = call(7000, 2000); // while the round before was verified, until 10000
+  prepared.specpair.round.verify = call(10000, 4000);
+  for (const one of [PREFILL, SPECULATED, prepared]) tally.add(roundOf(one));
+  assert.deepEqual([roundOf(SPECULATED).ahead, roundOf(prepared).ahead], [null, "hit"]);
+  assert.deepEqual([tally.draftTime, tally.aheadCount], [0.5, 1]);
+});
+
 test("a chunk without tokens or round is none", () => {
   assert.equal(roundOf({ choices: [], usage: { completion_tokens: 3 } }), null);
 });

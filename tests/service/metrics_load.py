@@ -83,6 +83,7 @@ def requests() -> list[pb.GenerateTokensRequest]:
     others = [{"n": 2, "best_of": 3}, {"num_speculative_tokens": 0}, {"max_tokens": 1}, {"max_tokens": 60}, {"n": 2}]
     # Stops in the middle of accepted proposals: what follows belongs to no output.
     stops = {"stop_token_ids": list(range(0, 64, 2)), "min_tokens": 3}
+    others += [{"max_tokens": 60, "num_speculative_tokens": 3, "work_ahead": pb.WORK_AHEAD_MODE_ON}]
     others += [{"sampling": {**stops, "temperature": heat}, "num_speculative_tokens": 5} for heat in (0.0, 0.3, 0.6)]
     return mixed + [request(20 + i, **fields) for i, fields in enumerate(others)]
 

@@ -19,7 +19,7 @@ ROUNDS_OF_LOAD = 3
 MIX: tuple[dict[str, Any], ...] = (
     {"num_speculative_tokens": 4},
     {"num_speculative_tokens": 4, "rule": "token"},
-    {"num_speculative_tokens": 3, "rule": "coupled"},
+    {"num_speculative_tokens": 3, "rule": "coupled", "work_ahead": "on"},
     {"num_speculative_tokens": 3, "drafter": "ngram"},
     {"num_speculative_tokens": 0},
     {},

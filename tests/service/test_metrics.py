@@ -11,10 +11,14 @@ from prometheus_client import Metric
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families
 
+from coordinator.adaptive.ahead_outcome import AheadOutcome
 from coordinator.admission.places import Refusal
 from coordinator.metrics.http_metrics import MODEL, OTHER, PAGE, PATHS
+from coordinator.peers.ahead_blocks import BlockFate
+from coordinator.peers.early_calls import EarlyResult
 from specpair.options import Drafter, Rule
 from specpair.sequences import sequence_limits
+from specpair.sequences.conditional_calls import ConditionOutcome
 from tests.service.metrics_load import TRACE_ID, Load, loaded_pair, total
 
 DOCUMENTATION = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -25,7 +29,13 @@ BOUNDED = {
     "rule": {rule.value for rule in Rule},
     "position": {str(position) for position in range(64)},
     "part": {"draft", "verify", "network", "rollback"},
-    "outcome": {"finished", "failed", "cancelled"},
+    "outcome": {
+        *("finished", "failed", "cancelled"),
+        *(outcome.value for outcomes in (ConditionOutcome, AheadOutcome) for outcome in outcomes),
+    },
+    "accepted": {*map(str, range(8)), "8+"},
+    "fate": {fate.value for fate in BlockFate},
+    "result": {result.value for result in EarlyResult},
     "finished_reason": {"stop", "length"},
     "reason": {reason.value for reasons in (Refusal, sequence_limits.NoRoom) for reason in reasons},
     "state": {"used", "shared", "kept", "free"},
@@ -69,11 +79,11 @@ def is_ours(family: Metric) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("service", "section"),
-    [("coordinator", "Coordinator"), ("draft", "Draft and target"), ("target", "Draft and target")],
+    ("service", "sections"),
+    [("coordinator", ["Coordinator"]), ("draft", ["Draft and target"]), ("target", ["Draft and target", "Target"])],
 )
-async def test_names_types_and_labels_are_documented(load: Load, service: str, section: str) -> None:
-    assert exported(load.texts[service]) == documented(section, "All three")
+async def test_names_types_and_labels_are_documented(load: Load, service: str, sections: list[str]) -> None:
+    assert exported(load.texts[service]) == documented(*sections, "All three")
 
 
 @pytest.mark.needs("promtool")
@@ -135,6 +145,16 @@ async def test_summaries_are_a_part_of_it(load: Load) -> None:
         counted = load.coordinator(f"specpair_spec_decode_num_{name}_tokens_total")
         assert counted == sum(getattr(part, f"{name}_token_count") for part in parts)
     assert sum(acceptance.draft_token_count for acceptance in untold) > 0
+
+
+async def test_work_ahead_adds_up(load: Load) -> None:
+    for outcome in AheadOutcome:
+        counted = load.coordinator("specpair_ahead_rounds_total", outcome=outcome.value)
+        assert counted == sum(acceptance.ahead_counts[outcome] for acceptance in load.acceptances), outcome
+    used = sum(acceptance.ahead_counts[AheadOutcome.HIT] for acceptance in load.acceptances)
+    assert 0 < used <= load.coordinator("specpair_ahead_blocks_total", fate="used")
+    assert load.coordinator("specpair_ahead_verifications_total", result="met") <= used
+    assert load.coordinator("specpair_ahead_hidden_seconds_total") > 0
 
 
 async def test_rounds_add_up(load: Load) -> None:

@@ -53,7 +53,7 @@ export function bodyOf(fields) {
     stream_options: { include_usage: true },
     include_rounds: true,
   };
-  if (fields.get("drafter")) body.drafter = fields.get("drafter");
+  for (const name of ["drafter", "work_ahead"]) if (fields.get(name)) body[name] = fields.get(name);
   if (fields.get("num_speculative_tokens")) body.num_speculative_tokens = Number(fields.get("num_speculative_tokens"));
   return body;
 }

@@ -3,6 +3,8 @@
 /** The origins of a token: which model drew it, and whether it was kept. */
 export const ORIGINS = ["accepted", "correction", "bonus", "target", "rejected"];
 
+const AHEAD = ["hit", "late", "miss"];
+
 /**
  * A round, or null for a chunk that committed nothing.
  *
@@ -27,7 +29,14 @@ export function roundOf(chunk) {
     draft: callOf(report.draft),
     verify: callOf(report.verify),
     rowCount: report.batch_token_count ?? 0,
+    ahead: aheadOf(report.ahead),
   };
+}
+
+/** What working ahead gave: "hit", "late" or "miss"; null if the draft was not working ahead. */
+function aheadOf(name) {
+  const outcome = String(name ?? "").replace(/^AHEAD_OUTCOME_/, "").toLowerCase();
+  return AHEAD.includes(outcome) ? outcome : null;
 }
 
 function proposal(token, position, step) {

@@ -14,6 +14,9 @@ export class Tally {
   #plainTime = 0;
   #plainCount = 0;
   #verifyTime = 0;
+  #draftTime = 0;
+  /** Rounds whose proposal was ready, or begun, when they began. */
+  aheadCount = 0;
 
   add(round) {
     const previousEnd = this.endTime;
@@ -23,6 +26,8 @@ export class Tally {
     this.roundCount += 1;
     this.#addProposals(round.proposed);
     this.#verifyTime += round.verify?.elapsed ?? 0;
+    if (round.draft) this.#draftTime += Math.min(round.draft.elapsed, Math.max(round.draft.end - previousEnd, 0));
+    if (round.ahead === "hit" || round.ahead === "late") this.aheadCount += 1;
     if (!round.proposed.length && !round.draft) {
       this.#plainTime += this.endTime - previousEnd;
       this.#plainCount += 1;
@@ -57,6 +62,11 @@ export class Tally {
   /** Mean time of the calls to the target, or null without rounds. */
   get verifyTime() {
     return this.roundCount ? this.#verifyTime / this.roundCount : null;
+  }
+
+  /** Mean time for which a round waited for the draft, or null without rounds: what it did ahead is not in it. */
+  get draftTime() {
+    return this.roundCount ? this.#draftTime / this.roundCount : null;
   }
 
   /** Share of the rounds that proposed a token at each position in which it was accepted. */

@@ -93,10 +93,12 @@ function pictureOf({ rounds, tally, speedup }, width, isZoomed) {
 
 function lanes(rounds, x) {
   const drafts = rounds.filter((round) => round.draft);
+  const [ahead, asked] = [drafts.filter(isAhead), drafts.filter((round) => !isAhead(round))];
   const [first, rest] = [rounds.filter((round) => round.step === 0), rounds.filter((round) => round.step > 0)];
   return [
     path("span draft wait", drafts.map((round) => bar(LANES.draft, x(round.draft.start), x(round.draft.end)))),
-    path("span draft", drafts.map((round) => computeBar(LANES.draft, round.draft, x))),
+    path("span draft", asked.map((round) => computeBar(LANES.draft, round.draft, x))),
+    path("span draft ahead", ahead.map((round) => computeBar(LANES.draft, round.draft, x))),
     path("cuts", drafts.flatMap((round) => cutsOf(round, x))),
     path("span verify wait", rest.map((round) => bar(LANES.target, x(round.verify.start), x(round.verify.end)))),
     path("span verify", rest.map((round) => computeBar(LANES.target, round.verify, x))),
@@ -162,6 +164,11 @@ function path(name, parts) {
   return svg("path", { class: name, d: parts.join("") });
 }
 
+/** Whether the draft prepared the proposal while the target verified the round before. */
+function isAhead(round) {
+  return round.ahead === "hit" || round.ahead === "late";
+}
+
 function startOf(round) {
   return Math.min(round.draft?.start ?? Infinity, round.verify?.start ?? Infinity);
 }
@@ -174,16 +181,16 @@ function inWords(round) {
   if (round.step === 0) return `Prompt: the target read ${counted(round.rowCount, "token")} in ${duration(round.verify?.elapsed)}`;
   const accepted = round.proposed.length - round.rejected.length;
   const proposed = round.proposed.length ? `${accepted} of ${round.proposed.length} accepted` : "nothing proposed";
-  const draft = round.draft ? `, draft ${duration(round.draft.elapsed)}` : "";
+  const when = isAhead(round) ? " during the verification before" : "";
+  const draft = round.draft ? `, draft ${duration(round.draft.elapsed)}${when}` : "";
   return `Round ${round.step}: ${proposed}${draft}, verify ${duration(round.verify?.elapsed)}`;
 }
 
 function meansOf(tally, rounds) {
   if (!tally.roundCount) return "The target reads the prompt.";
-  const drafts = rounds.filter((round) => round.draft);
-  const draft = drafts.reduce((sum, round) => sum + round.draft.elapsed, 0) / tally.roundCount;
-  const rest = Math.max(tally.roundTime - draft - tally.verifyTime, 0);
-  const parts = drafts.length ? [`draft ${duration(draft)}`] : [];
+  const rest = Math.max(tally.roundTime - tally.draftTime - tally.verifyTime, 0);
+  const parts = rounds.some((round) => round.draft) ? [`draft ${duration(tally.draftTime)}`] : [];
   parts.push(`verify ${duration(tally.verifyTime)}`, `other ${duration(rest)}`);
-  return `A round took ${duration(tally.roundTime)} on average: ${parts.join(", ")}.`;
+  const ahead = tally.aheadCount ? ` The draft worked ahead for ${counted(tally.aheadCount, "round")}.` : "";
+  return `A round took ${duration(tally.roundTime)} on average: ${parts.join(", ")}.${ahead}`;
 }

@@ -1,12 +1,15 @@
 """Draft and target without models or network, for faults that real services do not produce on demand."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 
+from coordinator.peers.ahead_blocks import BlockInbox, BlockKey, Preparation
 from coordinator.peers.answers import CallTimes, Proposed, Scores, Verdict
 from coordinator.peers.draft_peer import DraftPeer
 from coordinator.peers.target_peer import TargetPeer
-from specpair.errors import ConflictingBodyError, PeerUnavailableError
+from specpair.errors import ConditionNotMetError, ConflictingBodyError, PeerUnavailableError, SequenceNotFoundError
 from specpair.model_info import ModelInfo
+from specpair.v1.draft_service_pb2 import AheadBlock
 from specpair.v1.logprobs_pb2 import TokenLogprobs
 from specpair.v1.proposal_pb2 import Proposal
 from tests.unit.coordinator.fake_language import VOCAB_SIZE, next_token, token_logprobs
@@ -28,6 +31,11 @@ class FakeTarget(FakeSequences, TargetPeer):
         super().__init__(info, address)
         self.score_faults = Faults()
         self.score_delay = 0.0
+        self.conditions: list[BlockKey] = []
+        """Of every call on condition."""
+        self.refuses_conditions: Exception | None = None
+        """What it says to all of them, if anything."""
+        self.met_count = 0
         self.extra_logprobs = 0
         """Entries sent beyond what was committed or scored; fewer where it is negative."""
 
@@ -46,7 +54,10 @@ class FakeTarget(FakeSequences, TargetPeer):
         proposal: Proposal | None,
         within: float,
         include_probabilities: bool = False,
+        condition: BlockKey | None = None,
     ) -> Verdict:
+        if condition is not None:
+            await self._wait_for(condition, sequence_id, step)
         index = self.faults.begin()
         held = self.locate(sequence_id, step, base_length)
         await held.work(min(self.delay, within))
@@ -62,6 +73,24 @@ class FakeTarget(FakeSequences, TargetPeer):
         self.faults.end(index)
         assert isinstance(held.answer, Verdict)
         return held.answer
+
+    async def _wait_for(self, condition: BlockKey, sequence_id: str, step: int) -> None:
+        """Returns once the condition is met."""
+        self.conditions.append(condition)
+        if self.refuses_conditions is not None:
+            raise self.refuses_conditions
+        held = self.held.get(sequence_id)
+        if held is None:
+            raise SequenceNotFoundError(sequence_id)
+        if held.is_busy:
+            await held.idle.wait()
+            await asyncio.sleep(0)  # until the verdict is noted
+        answer = held.answer
+        if held.last_step != step - 1 or not isinstance(answer, Verdict):
+            raise ConditionNotMetError
+        if (answer.accepted_count, answer.next_token_id) != (condition.accepted_count, condition.next_token_id):
+            raise ConditionNotMetError
+        self.met_count += 1
 
     def _judge(self, held: Held, base_length: int, drafted: list[int]) -> Verdict:
         tokens = held.tokens[:base_length]
@@ -90,12 +119,26 @@ class FakeDraft(FakeSequences, DraftPeer):
 
     def __init__(self, info: ModelInfo, address: str = "fake:1") -> None:
         super().__init__(info, address)
+        self.inbox = BlockInbox()
         self.counts: list[int] = []
         """Tokens asked for, call by call."""
         self.extra_count = 0
         """Tokens proposed beyond what was asked."""
         self.knows_nothing = False
         """Whether it answers without a token."""
+        self.preparations: list[Preparation | None] = []
+        """What it was asked to prepare, call by call."""
+        self.has_proposal: list[bool] = []
+        """Whether the caller had the proposal already, call by call."""
+        self.push_delay = 0.0
+        """From its answer to its prepared proposals."""
+        self.prepares: Callable[[int, int], bool] = lambda step, accepted_count: True
+        """Whether it prepares the right proposal for a step after this many accepted tokens."""
+        self.changes_block: Callable[[AheadBlock], AheadBlock] = lambda block: block
+        """What it sends instead of a block."""
+        self.is_mute = False
+        """Whether its prepared proposals are lost."""
+        self._pushes: set[asyncio.Task[None]] = set()
 
     async def propose(
         self,
@@ -106,17 +149,56 @@ class FakeDraft(FakeSequences, DraftPeer):
         count: int,
         within: float,
         min_confidence: float = 0.0,
+        preparation: Preparation | None = None,
+        has_proposal: bool = False,
     ) -> Proposed:
         index = self.faults.begin()
         held = self.locate(sequence_id, step, base_length)
         await held.work(self.delay)
         self.counts.append(count)
+        self.preparations.append(preparation)
+        self.has_proposal.append(has_proposal)
         tokens = [*held.tokens[:base_length], *appended]
         held.tokens = list(tokens)
         held.last_step = step
-        proposal = Proposal()
-        for _ in range(0 if self.knows_nothing else count + self.extra_count):
-            tokens.append((next_token(tokens, held.seed) + (len(tokens) % 5 == 0)) % VOCAB_SIZE)
-            proposal.token_ids.append(tokens[-1])
+        drafted = self._continue(tokens, held.seed, count)
+        if preparation is not None:
+            self._prepare(sequence_id, step, tokens, drafted, preparation, held.seed)
         self.faults.end(index)
-        return Proposed(proposal=proposal, times=DRAFT_TIMES)
+        return Proposed(proposal=Proposal(token_ids=[] if has_proposal else drafted), times=DRAFT_TIMES)
+
+    def _continue(self, tokens: list[int], seed: int, count: int) -> list[int]:
+        text = list(tokens)
+        for _ in range(0 if self.knows_nothing else count + self.extra_count):
+            text.append((next_token(text, seed) + (len(text) % 5 == 0)) % VOCAB_SIZE)
+        return text[len(tokens) :]
+
+    def _prepare(
+        self, name: str, step: int, tokens: list[int], drafted: list[int], asked: Preparation, seed: int
+    ) -> None:
+        """Pushes blocks for every number of accepted tokens: the right one, if it is to, and a wrong one."""
+        blocks = []
+        for accepted_count in range(len(drafted) + 1):
+            text = [*tokens, *drafted[:accepted_count]]
+            right = next_token(text, seed)
+            for token in [right] * self.prepares(step + 1, accepted_count) + [(right + 1) % VOCAB_SIZE]:
+                count = min(asked.count, asked.max_length - len(text) - 1)
+                block = AheadBlock(
+                    sequence_id=name,
+                    step=step + 1,
+                    base_length=len(tokens),
+                    accepted_count=accepted_count,
+                    next_token_id=token,
+                    proposal=Proposal(token_ids=self._continue([*text, token], seed, count)),
+                    compute_time_us=10,
+                )
+                blocks += [block] if count > 0 else []
+        task = asyncio.create_task(self._push(blocks[: asked.max_outcomes]))
+        self._pushes.add(task)
+        task.add_done_callback(self._pushes.discard)
+
+    async def _push(self, blocks: list[AheadBlock]) -> None:
+        await asyncio.sleep(self.push_delay)
+        for block in blocks:
+            if not self.is_mute:
+                self.inbox.receive(self.changes_block(block))

@@ -52,6 +52,8 @@ class Held:
     last_body: object = None
     answer: object = None
     is_busy: bool = False
+    idle: asyncio.Event = field(default_factory=asyncio.Event)
+    """Set at the end of each call."""
 
     @property
     def seed(self) -> int:
@@ -60,10 +62,12 @@ class Held:
     async def work(self, seconds: float) -> None:
         """The time of a call, in which the sequence can be neither forked nor asked again."""
         self.is_busy = True
+        self.idle.clear()
         try:
             await asyncio.sleep(seconds)
         finally:
             self.is_busy = False
+            self.idle.set()
 
 
 @dataclass

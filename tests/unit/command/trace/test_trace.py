@@ -100,6 +100,20 @@ def test_a_call_is_its_way_its_queue_and_its_work() -> None:
     ]
 
 
+def test_work_that_was_done_ahead_has_a_track_of_its_own() -> None:
+    responses = a_request()
+    ahead = pb.RoundReport(
+        step=2, draft=times(140, 30, 0, 30), verify=times(200, 30, 0, 40), ahead=pb.AHEAD_OUTCOME_HIT
+    )
+    ahead.proposed.add(id=7)
+    responses[-1].round.CopyFrom(ahead)
+    spans = check_trace(trace_document(responses))
+    assert spans_of(spans["draft", "ahead"]) == [("propose", 140, 30)], "beside the verification of the round before"
+    assert spans["draft", "ahead"][0]["args"] == {"round": 2, "proposed": 1, "ahead": "hit"}
+    assert spans_of(spans["draft", "compute"]) == [("propose", 110, 15)]
+    assert spans_of(spans["coordinator", "rounds"])[-1] == ("round 2", 200, 30)
+
+
 def test_a_round_says_what_was_proposed_and_accepted() -> None:
     spans = check_trace(trace_document(a_request()))
     request, _, _, middle, plain = (event["args"] for event in spans["coordinator", "rounds"])

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from coordinator.adaptive.ahead_outcome import AheadOutcome
 from coordinator.metrics import RoundKind
 from specpair.options import Drafter, Rule
 
@@ -20,3 +21,6 @@ class MadeRound:
     verify_compute: float = 0.002
     network_time: float = 0.0005
     rollback_time: float = 0.000001
+    ahead: AheadOutcome | None = None
+    accepted_before: int = 0
+    hidden_time: float = 0.0

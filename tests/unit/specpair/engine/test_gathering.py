@@ -95,3 +95,58 @@ def test_one_stall_tilts_nothing() -> None:
     now = come_back(gathering, sequence, 0.003, 1.0)
     now = come_back(gathering, sequence, 10.0, now)
     assert sequence.absence is not None and sequence.absence < 0.005
+
+
+def followed(sequence: Sequence) -> Work:
+    """A work whose next call is here when it ends."""
+    work = work_on(sequence)
+    work.is_followed = True
+    return work
+
+
+def test_a_call_that_is_here_already_is_waited_for_from_the_first_pass_on() -> None:
+    gathering, here, other = Gathering(), Sequence([1]), Sequence([1])
+    gathering.leave([followed(here)], 1.0)
+    assert gathering.patience([work_on(other)], 1.0001) > 0.0
+    gathering.arrive([work_on(here, 1.0002)])
+    assert gathering.patience([work_on(other), work_on(here)], 1.0002) == 0.0
+
+
+def test_also_by_works_under_way() -> None:
+    gathering, here = gathering_of(0.02, 0.0), Sequence([1])
+    gathering.leave([followed(here)], 1.0)
+    started = work_on(Sequence([1]))
+    started.started_at = 1.0
+    assert 0.0 < gathering.patience([started], 1.0001) <= 0.02
+
+
+def test_but_not_for_ever_nor_after_its_end() -> None:
+    """Its caller may be gone, or the call may be a bad one."""
+    gathering, here, other = gathering_of(0.004, 0.0), Sequence([1]), Sequence([1])
+    gathering.leave([followed(here)], 1.0)
+    assert gathering.patience([work_on(other)], 1.0041) == 0.0
+    gathering.leave([followed(here)], 2.0)
+    gathering.forget(here)
+    assert gathering.patience([work_on(other)], 2.0) == 0.0
+
+
+def test_returns_at_once_do_not_tell_how_long_others_take() -> None:
+    gathering, sequence = gathering_of(0.02, 0.0), Sequence([1])
+    now = come_back(gathering, sequence, 0.01, 1.0)
+    for _ in range(20):
+        gathering.leave([followed(sequence)], now)
+        gathering.arrive([work_on(sequence, now + 0.0002)])
+        now += 0.02
+    assert sequence.absence == pytest.approx(0.01)
+
+
+def test_who_is_away_is_waited_for_as_far_as_it_is_a_part_of_all() -> None:
+    """With an absence of 5 ms and a fixed cost of 20: one of two is, one of eight is not."""
+    for company, is_waited_for in ((1, True), (7, False)):
+        gathering, away = gathering_of(0.02, 0.0), Sequence([1])
+        now = come_back(gathering, away, 0.005, 1.0)
+        others = [Sequence([1]) for _ in range(company)]
+        gathering.leave([work_on(away), *map(followed, others)], now)
+        works = [work_on(other, now + 0.0002) for other in others]
+        gathering.arrive(works)
+        assert (gathering.patience(works, now + 0.0002) > 0.0) is is_waited_for

@@ -1,0 +1,43 @@
+"""What the draft shall prepare while the target judges a round."""
+
+from coordinator.adaptive import Decision, OutputLength
+from coordinator.outputs.round import Round
+from coordinator.peers.ahead_blocks import Preparation
+from coordinator.requests.request import GenerationRequest
+from specpair.options import Drafter, WorkAhead
+
+OUTCOMES_PER_COUNT = 4
+"""Outcomes to prepare for, at most, for each number of accepted tokens; the draft decides which and how many."""
+MOST_OUTCOMES = 32
+WITH_MODEL = (None, Drafter.MODEL, Drafter.NGRAM_MODEL)
+"""Drafters that take time, which can be hidden; None is a draft's default that is not known yet."""
+
+
+class Preparations:
+    """Decides for each round of one output whether the draft works ahead, and for how long a proposal."""
+
+    def __init__(self, request: GenerationRequest):
+        self._mode = request.work_ahead
+        self._last = len(request.prompt_ids) + request.max_tokens - 1
+        """The longest that the sequence may become before the target's last token."""
+
+    def after(
+        self, begun: Round, length: int, decision: Decision, drafter: Drafter | None, lengths: OutputLength
+    ) -> Preparation | None:
+        """What to prepare during a round after `length` tokens, if the next one proposes by `decision`.
+
+        None if the draft shall not work ahead, also where the output ends with this round or the next proposal is only
+        a probe.
+        """
+        if self._mode is WorkAhead.OFF or drafter not in WITH_MODEL or decision.length == 0 or lengths.is_probing:
+            return None
+        if self._mode is WorkAhead.AUTO and not lengths.works_ahead:
+            return None
+        if length + 2 > self._last:
+            return None
+        return Preparation(
+            max_outcomes=min(OUTCOMES_PER_COUNT * (begun.asked_count + 1), MOST_OUTCOMES),
+            count=decision.length,
+            min_confidence=decision.min_confidence,
+            max_length=self._last,
+        )

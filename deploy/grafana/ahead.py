@@ -1,0 +1,61 @@
+"""Working ahead: what the draft prepares while the target verifies, and what that saves."""
+
+from deploy.grafana.panels import PER_SECOND, SECONDS, Panels, Query, bars, lines, row
+
+ROUNDS = "specpair_ahead_rounds_total"
+BLOCKS = "specpair_ahead_blocks_total"
+VERIFICATIONS = "specpair_ahead_verifications_total"
+
+
+def panels() -> Panels:
+    return [
+        row("Working ahead"),
+        bars(
+            "Hit rate by accepted tokens",
+            "Share of the rounds whose proposal was prepared when the verdict came, by the number of tokens that the "
+            "round before accepted, since the coordinator started.",
+            Query(
+                f'sum by (accepted) ({ROUNDS}{{outcome="hit"}}) / (sum by (accepted) ({ROUNDS}) > 0)', "{{accepted}}"
+            ),
+        ),
+        lines(
+            "Where proposals came from",
+            "hit: prepared when the verdict came; late: being made; miss: others were prepared.",
+            Query(f"sum by (outcome) (rate({ROUNDS}[$__rate_interval]))", "{{outcome}}"),
+            unit=PER_SECOND,
+            is_stacked=True,
+        ),
+        lines(
+            "Prepared proposals for each round that used one",
+            "Proposals that drafts sent, over those that were used.",
+            Query(
+                f'sum(rate({BLOCKS}[$__rate_interval])) / (sum(rate({BLOCKS}{{fate="used"}}[$__rate_interval])) > 0)',
+                "proposals",
+            ),
+        ),
+        lines(
+            "Proposals that were not used",
+            "unused: the verdict was another one; stale: their round was over when they came.",
+            Query(f'sum by (fate) (rate({BLOCKS}{{fate!="used"}}[$__rate_interval]))', "{{fate}}"),
+            unit=PER_SECOND,
+            is_stacked=True,
+        ),
+        lines(
+            "Verifications sent before the verdict",
+            "met: they began with the verdict that they depended on; not_met: it was another one.",
+            Query(f"sum by (result) (rate({VERIFICATIONS}[$__rate_interval]))", "{{result}}"),
+            unit=PER_SECOND,
+            is_stacked=True,
+        ),
+        lines(
+            "Hidden time of a round",
+            "Computation of the draft for which a round did not wait: mean over the rounds that the draft worked ahead "
+            "for.",
+            Query(
+                "sum(rate(specpair_ahead_hidden_seconds_total[$__rate_interval]))"
+                f" / (sum(rate({ROUNDS}[$__rate_interval])) > 0)",
+                "hidden",
+            ),
+            unit=SECONDS,
+        ),
+    ]

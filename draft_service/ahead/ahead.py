@@ -1,0 +1,105 @@
+"""Work ahead of all sequences of a draft model."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import NamedTuple
+
+from draft_service.ahead.branch import Branch
+from draft_service.ahead.counts import AheadCounts, Result
+from draft_service.ahead.generation import BranchEngine, Generation
+from draft_service.ahead.odds import AllOdds
+from draft_service.ahead.outcomes import Outcome
+from draft_service.proposal import AheadOrder, Deliver, Drafted, ProposeCall
+from specpair.errors import ShuttingDownError
+from specpair.sequences.held_sequence import HeldSequence
+from specpair.sequences.sequence import Sequence
+from specpair.tracing import OpenSpan, open_span
+
+DEFAULT_ROWS = 64
+
+
+class _Live(NamedTuple):
+    """A generation under way, with the span of its work."""
+
+    generation: Generation
+    span: OpenSpan
+
+
+class WorkAhead:
+    """The generations of all sequences, one for each at most. Runs on the event loop."""
+
+    def __init__(self, engine: BranchEngine):
+        self.counts = AheadCounts()
+        self.max_rows = DEFAULT_ROWS
+        """Most outcomes of all sequences together that are prepared at a time."""
+        self._engine = engine
+        self._odds = AllOdds()
+        self._live: dict[Sequence, _Live] = {}
+        """By the sequence that its call has."""
+
+    @property
+    def branch_count(self) -> int:
+        """Branches under way or ready."""
+        return sum(len(live.generation.branches) for live in list(self._live.values()))
+
+    def begin(
+        self, held: HeldSequence[Drafted], call: ProposeCall, drafted: Drafted, order: AheadOrder, deliver: Deliver
+    ) -> None:
+        """Prepares the step after `call`, if that is still the last one of its sequence. A repeated call gets once more
+        what is ready."""
+        if not self.max_rows or held.last_step != call.step or held.is_busy or not held.is_open or not drafted.tokens:
+            return
+        known = self._live.get(held.cached)
+        if known is not None and known.generation.step == call.step + 1:
+            known.generation.deliver_again(deliver)
+            return
+        self.drop(held.cached)
+        odds = self._odds.of(held.options.rule, held.options.sampling)
+        share = max(1, self.max_rows // (len(self._live) + 1))
+        order = replace(order, max_outcomes=min(order.max_outcomes, share))
+        generation = Generation(self._engine, odds, held, call, drafted, order, deliver)
+        span = open_span("propose_ahead", sequence=call.sequence_id, step=call.step + 1)
+        self._live[held.cached] = _Live(generation, span)
+        try:
+            generation.begin()
+        except ShuttingDownError:
+            self.drop(held.cached)
+
+    def claim(self, held: HeldSequence[Drafted], call: ProposeCall) -> Branch | None:
+        """The branch for a call, which becomes the sequence; all others are dropped."""
+        live = self._live.get(held.cached)
+        outcome = None if live is None else live.generation.outcome_of(call)
+        if live is None or outcome is None:
+            self.drop(held.cached)
+            return None
+        live.generation.learn(outcome)
+        branch = live.generation.match(outcome, call)
+        self._count(live.generation, outcome, branch)
+        self.drop(held.cached, kept=branch)
+        if branch is None:
+            return None
+        branch.begin_to_matter()
+        old, held.cached, held.length = held.cached, branch.sequence, call.base_length + len(call.appended)
+        self._engine.discard([old])
+        return branch
+
+    def drop(self, cached: Sequence, kept: Branch | None = None) -> None:
+        """Drops what was prepared for a sequence, but the `kept` branch."""
+        live = self._live.pop(cached, None)
+        if live is None:
+            return
+        branches = live.generation.branches
+        live.span.set(prepared=len(branches), ready=sum(branch.is_ready for branch in branches.values()))
+        self._count_ends(branches.values(), kept)
+        live.generation.end(kept)
+        live.span.end()
+
+    def _count(self, generation: Generation, outcome: Outcome, branch: Branch | None) -> None:
+        result = Result.MISS if branch is None else Result.HIT if branch.is_ready else Result.LATE
+        self.counts.add_call(result, outcome.accepted_count)
+        self.counts.ready.add(sum(branch.is_ready for branch in generation.branches.values()))
+
+    def _count_ends(self, branches: Iterable[Branch], kept: Branch | None) -> None:
+        for branch in branches:
+            self.counts.tokens += len(branch.work.tokens)
+            self.counts.blocks["used" if branch is kept else branch.end] += 1

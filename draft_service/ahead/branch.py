@@ -1,0 +1,57 @@
+"""A proposal that is prepared for one outcome."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Literal
+
+from draft_service.ahead.outcomes import Outcome
+from draft_service.drafters.model import ProposeWork
+from draft_service.proposal import Drafted
+from specpair.sequences.held_sequence import HeldSequence
+from specpair.sequences.sequence import Sequence
+
+
+@dataclass(eq=False, kw_only=True)
+class Branch:
+    """The work for one outcome, on a sequence of its own."""
+
+    outcome: Outcome
+    work: ProposeWork
+    future: "asyncio.Future[None]"
+
+    @property
+    def sequence(self) -> Sequence:
+        return self.work.sequence
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the proposal is there."""
+        return self.future.done() and not self.future.cancelled() and self.future.exception() is None
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it ended without a proposal."""
+        return self.future.done() and not self.is_ready
+
+    @property
+    def end(self) -> Literal["unused", "dropped", "failed"]:
+        """What becomes of it, if it is dropped now."""
+        if not self.future.done():
+            return "dropped"
+        return "unused" if self.is_ready else "failed"
+
+    def begin_to_matter(self) -> None:
+        """From now on a call waits for it, and its sequence is an open one."""
+        self.sequence.is_branch = False
+        self.work.is_background = False
+
+
+async def finished(branch: Branch, held: HeldSequence[Drafted]) -> Drafted | None:
+    """The proposal of the branch that became the sequence, as soon as it is there; None, with no drafted tokens left, if
+    it fails."""
+    try:
+        await branch.future
+    except Exception:
+        held.cached.replace_from(held.length, [])
+        return None
+    return branch.work.drafted(was_prepared=True)

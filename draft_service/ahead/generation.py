@@ -1,0 +1,196 @@
+"""The branches of one sequence for one step."""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Protocol
+
+from draft_service.ahead.branch import Branch
+from draft_service.ahead.odds import Odds, Row
+from draft_service.ahead.outcomes import Guess, Outcome, best
+from draft_service.drafters.model import ProposeWork
+from draft_service.proposal import AheadOrder, Deliver, Drafted, PreparedBlock, ProposeCall
+from specpair.engine.work import Work
+from specpair.errors import ShuttingDownError
+from specpair.sequences.held_sequence import HeldSequence
+from specpair.sequences.sequence import Sequence
+from specpair.speculation.outlook import Outlook, of_counts, of_probabilities
+
+UNKNOWN = -1
+"""Stands for the bonus token before the row after the block is known."""
+
+
+class BranchEngine(Protocol):
+    """The part of the engine that work ahead uses."""
+
+    def submit(self, work: Work) -> "asyncio.Future[None]":
+        """Runs the work; cancelling the future drops it."""
+        ...
+
+    def discard(self, sequences: list[Sequence]) -> None:
+        """Frees the cache of sequences whose works are done or cancelled."""
+        ...
+
+
+class Generation:
+    """Prepares a step for the likely outcomes of the step before. Runs on the event loop.
+
+    Branches are forks: the sequence itself is not touched and stays ready for any call.
+    """
+
+    def __init__(
+        self,
+        engine: BranchEngine,
+        odds: Odds,
+        held: HeldSequence[Drafted],
+        call: ProposeCall,
+        drafted: Drafted,
+        order: AheadOrder,
+        deliver: Deliver,
+    ):
+        """`call` was answered with `drafted`, which has tokens."""
+        self.step = call.step + 1
+        self.branches: dict[Outcome, Branch] = {}
+        self.is_live = True
+        self._base_length = held.length
+        self._engine = engine
+        self._odds = odds
+        self._held = held
+        self._sequence_id = call.sequence_id
+        self._proposed = drafted.tokens
+        self._rows = [Row(token, look) for token, look in zip(drafted.tokens, outlooks_of(drafted), strict=False)]
+        self._bonus: Row | None = None
+        self._order = order
+        self._deliver_block = deliver
+        self._peek: ProposeWork | None = None
+
+    def begin(self) -> None:
+        """Submits the branches after corrections, and a look at the row after the whole block for the others."""
+        guesses: list[Guess] = []
+        counts = self._odds.counts(self._rows)
+        whole = len(self._proposed)
+        for accepted_count, row in enumerate(self._rows):
+            guesses += self._odds.guesses(accepted_count, row, counts[accepted_count])
+            if self._ends_with(row.drawn):
+                break
+        else:
+            guesses += [Guess(Outcome(whole, UNKNOWN), chance) for chance in self._odds.bonus_chances(counts[-1])]
+        chosen = best(guesses, self._order.max_outcomes, self._held.options.sampling.stop_token_ids)
+        if bonus_count := sum(guess.outcome.accepted_count == whole for guess in chosen):
+            self._begin_peek(bonus_count)
+        for guess in chosen:
+            if guess.outcome.accepted_count < whole:
+                self._begin_branch(guess.outcome, self._held.cached)
+
+    def outcome_of(self, call: ProposeCall) -> Outcome | None:
+        """What the target made of the proposal, as the next call says it; None if it is another call."""
+        accepted_count = len(call.appended) - 1
+        if call.step != self.step or call.base_length != self._base_length or accepted_count < 0:
+            return None
+        if call.appended[:-1] != self._proposed[:accepted_count]:
+            return None
+        return Outcome(accepted_count, call.appended[-1])
+
+    def match(self, outcome: Outcome, call: ProposeCall) -> Branch | None:
+        """The branch of an outcome, unless it failed or prepared something else than the call asks for."""
+        branch = self.branches.get(outcome)
+        if branch is None or branch.has_failed:
+            return None
+        is_same = call.count == branch.work.count and call.min_confidence == branch.work.min_confidence
+        return branch if is_same or call.has_proposal else None
+
+    def learn(self, outcome: Outcome) -> None:
+        """Learns from the outcome."""
+        if len(self._rows) == len(self._proposed):
+            self._odds.learn(self._rows, self._bonus, outcome)
+
+    def end(self, kept: Branch | None = None) -> list[Branch]:
+        """Drops all branches, but the `kept` one; returns the dropped ones."""
+        self.is_live = False
+        dropped = [branch for branch in self.branches.values() if branch is not kept]
+        works = [branch.work for branch in dropped] + ([self._peek] if self._peek else [])
+        for work in works:
+            work.future.cancel()
+        if works:
+            self._engine.discard([work.sequence for work in works])
+        return dropped
+
+    def deliver_again(self, deliver: Deliver) -> None:
+        """Sends what is ready once more, to a caller that may have lost it."""
+        self._deliver_block = deliver
+        for branch in self.branches.values():
+            if branch.is_ready:
+                self._deliver(branch)
+
+    def _ends_with(self, token: int | None) -> bool:
+        """Whether the output ends with the token, so that nothing follows it."""
+        return token in self._held.options.sampling.stop_token_ids
+
+    def _begin_peek(self, bonus_count: int) -> None:
+        """Looks at the row after the whole block: a work of one token, of which only the row is used."""
+        tokens = list(self._held.cached.tokens)
+        peek = self._work(Sequence(tokens, valid_length=len(tokens), is_branch=True), self._held.cached, 1, 0.0)
+        self._peek = peek
+        self._submit(peek, lambda: self._begin_bonus_branches(peek, bonus_count))
+
+    def _begin_bonus_branches(self, peek: ProposeWork, bonus_count: int) -> None:
+        self._bonus = Row(None, outlooks_of(peek.drafted())[0])
+        guesses = self._odds.guesses(len(self._proposed), self._bonus, 1.0)
+        for guess in best(guesses, bonus_count, self._held.options.sampling.stop_token_ids):
+            self._begin_branch(guess.outcome, peek.sequence)
+
+    def _begin_branch(self, outcome: Outcome, parent: Sequence) -> None:
+        length = self._base_length + outcome.accepted_count
+        count = min(self._order.count, self._order.max_length - length - 1)
+        if count < 1:
+            return
+        tokens = [*self._held.cached.tokens[:length], outcome.next_token_id]
+        sequence = Sequence(tokens, valid_length=length, is_branch=True)
+        work = self._work(sequence, parent, count, self._order.min_confidence)
+        branch = Branch(outcome=outcome, work=work, future=self._submit(work, lambda: self._deliver(branch)))
+        self.branches[outcome] = branch
+
+    def _work(self, sequence: Sequence, parent: Sequence, count: int, min_confidence: float) -> ProposeWork:
+        return ProposeWork(
+            sequence=sequence,
+            row_count=1,
+            held=self._held.branch(sequence),
+            step=self.step,
+            count=count,
+            min_confidence=min_confidence,
+            looks=True,
+            parent=parent,
+            room=count + 1,
+            is_background=True,
+        )
+
+    def _submit(self, work: ProposeWork, succeeded: Callable[[], None]) -> "asyncio.Future[None]":
+        future = self._engine.submit(work)
+
+        def settled(future: "asyncio.Future[None]") -> None:
+            if not future.cancelled() and future.exception() is None and self.is_live:
+                with suppress(ShuttingDownError):
+                    succeeded()
+
+        future.add_done_callback(settled)
+        return future
+
+    def _deliver(self, branch: Branch) -> None:
+        self._deliver_block(
+            PreparedBlock(
+                sequence_id=self._sequence_id,
+                step=self.step,
+                base_length=self._base_length,
+                accepted_count=branch.outcome.accepted_count,
+                next_token_id=branch.outcome.next_token_id,
+                drafted=branch.work.drafted(),
+                is_current=lambda: self.is_live,
+            )
+        )
+
+
+def outlooks_of(drafted: Drafted) -> list[Outlook]:
+    """The outlooks of the rows of a proposal: those that were noted, or what the rows that are sent say."""
+    if drafted.outlooks:
+        return list(drafted.outlooks)
+    return [of_probabilities(row) for row in drafted.dense] or [of_counts(row) for row in drafted.counts]

@@ -1,0 +1,134 @@
+"""Calls that depend on the answer of a step that is under way.
+
+Several may wait for one step, each for another answer. They hold no step: a call that waits changes nothing for others,
+and a refused one has changed nothing at all. Runs on the event loop.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import Context, copy_context
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Generic, Protocol, TypeVar
+
+from specpair.errors import CapacityExhaustedError, ConditionNotMetError, SequenceNotFoundError
+
+MAX_WAITING_PER_SEQUENCE = 64
+"""Likely answers of one step are fewer: each costs the draft a row."""
+MAX_WAITING_PER_CLIENT = 512
+"""Half of the calls that a stream may have under way: the other half is for calls that wait for nothing."""
+MAX_WAITING_BYTES_PER_CLIENT = 64 * 1024 * 1024
+"""Half of the bytes that a stream may hold."""
+
+AnswerIn = TypeVar("AnswerIn", contravariant=True)
+Result = TypeVar("Result")
+
+
+class ConditionOutcome(StrEnum):
+    """What became of a conditional call."""
+
+    MET = "met"
+    NOT_MET = "not_met"
+    """The answer was another one, or the step failed."""
+    LATE = "late"
+    """The step was neither under way nor the last one."""
+    REPEATED = "repeated"
+    """The step of the call itself was taken already with the same body."""
+    FULL = "full"
+    """Too many calls, or bytes, were waiting."""
+    ENDED = "ended"
+    """The sequence was closed, or the caller went away."""
+
+
+class Condition(Protocol[AnswerIn]):
+    """The answer that a call depends on."""
+
+    @property
+    def step(self) -> int:
+        """The step of that answer."""
+        ...
+
+    def is_met_by(self, answer: AnswerIn) -> bool: ...
+
+
+@dataclass(eq=False)
+class WaitingCall(Generic[Result]):
+    """A call that waits for the step of its condition."""
+
+    condition: Condition[Result]
+    begin: "Callable[[], asyncio.Task[Result]]"
+    """Begins with the call as if it came now. Raises what an ordinary call would."""
+    context: Context = field(default_factory=copy_context)
+    outcome: "asyncio.Future[asyncio.Task[Result] | Exception]" = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+    """The answer that is being computed, or the refusal."""
+
+    def begin_or_refuse(self, answer: Result) -> None:
+        """Begins with the call if this answer meets its condition."""
+        if self.outcome.done():  # the caller is gone
+            return
+        self.outcome.set_result(self._begun() if self.condition.is_met_by(answer) else ConditionNotMetError())
+
+    def refuse(self, reason: Exception) -> None:
+        if not self.outcome.done():
+            self.outcome.set_result(reason)
+
+    def _begun(self) -> "asyncio.Task[Result] | Exception":
+        try:
+            return self.context.run(self.begin)
+        except Exception as error:
+            return error
+
+
+class ConditionalCalls:
+    """Limits the waiting calls, and counts what became of all."""
+
+    def __init__(self) -> None:
+        self.outcomes: Counter[ConditionOutcome] = Counter()
+        self._counts: Counter[str] = Counter()
+        """Waiting calls, by client."""
+        self._bytes: Counter[str] = Counter()
+
+    def count(self, ended: object) -> None:
+        """Counts a call that was decided on: begun, or refused with an error."""
+        self.outcomes[_OUTCOMES.get(type(ended), ConditionOutcome.MET)] += 1
+
+    @contextmanager
+    def waiting(
+        self, waiting: list[WaitingCall[Any]], call: WaitingCall[Any], client: str, size: int
+    ) -> Iterator[None]:
+        """Has the call among those `waiting` for the same step. Raises CapacityExhaustedError at a limit."""
+        self._check_room(len(waiting), client, size)
+        self._counts[client] += 1
+        self._bytes[client] += size
+        waiting.append(call)
+        try:
+            yield
+        finally:
+            if call in waiting:
+                waiting.remove(call)
+            self._counts[client] -= 1
+            self._bytes[client] -= size
+            if not self._counts[client]:
+                del self._counts[client], self._bytes[client]
+
+    def _check_room(self, count: int, client: str, size: int) -> None:
+        for amount, limit, words in (
+            (count + 1, MAX_WAITING_PER_SEQUENCE, "conditional calls of a sequence"),
+            (self._counts[client] + 1, MAX_WAITING_PER_CLIENT, "conditional calls of a client"),
+            (self._bytes[client] + size, MAX_WAITING_BYTES_PER_CLIENT, "bytes of conditional calls of a client"),
+        ):
+            if amount > limit:
+                raise CapacityExhaustedError(f"at most {limit} {words} may wait", limit=limit)
+
+
+_OUTCOMES: dict[type[object], ConditionOutcome] = {
+    ConditionNotMetError: ConditionOutcome.NOT_MET,
+    CapacityExhaustedError: ConditionOutcome.FULL,
+    SequenceNotFoundError: ConditionOutcome.ENDED,
+    asyncio.CancelledError: ConditionOutcome.ENDED,
+}
+"""What an error before the call began means; without an error it began."""

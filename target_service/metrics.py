@@ -1,0 +1,26 @@
+"""Metrics of the target service alone, read at each scrape."""
+
+from collections.abc import Iterable, Mapping
+
+from prometheus_client import Metric
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
+
+from specpair.sequences.conditional_calls import ConditionOutcome
+
+
+class ConditionalCallsCollector(Collector):
+    """Counts calls that depend on a verdict, by what became of them."""
+
+    def __init__(self, outcomes: Mapping[ConditionOutcome, int]):
+        self._outcomes = outcomes
+
+    def collect(self) -> Iterable[Metric]:
+        calls = CounterMetricFamily(
+            "specpair_target_conditional_calls",
+            "Verifications that depend on the verdict before, by what became of them.",
+            labels=["outcome"],
+        )
+        for outcome in ConditionOutcome:
+            calls.add_metric([outcome], self._outcomes.get(outcome, 0))
+        yield calls

@@ -1,0 +1,382 @@
+"""Verdicts of calls that were sent before the verdict that they depend on: the same bits as without, and no trace of
+those whose condition is not met."""
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+
+from specpair.sequences import conditional_calls
+from specpair.v1 import draft_service_pb2, error_reason_pb2, sampling_pb2
+from specpair.v1 import sequence_service_pb2 as pb
+from specpair.v1 import target_service_pb2 as target_pb
+from target_service import servicer
+from target_service.verifier import Verifier
+from tests.rpc_errors import refused
+from tests.services import RunningModel, engine_config, running_draft, running_target
+from tests.tiny_models import make_model, make_variation
+
+VOCABULARY = 40
+PROMPT = [5, 2, 7, 2, 11]
+STEPS = 14
+K = 3
+RULES = {
+    "token": sampling_pb2.ACCEPTANCE_RULE_TOKEN,
+    "block": sampling_pb2.ACCEPTANCE_RULE_BLOCK,
+    "coupled": sampling_pb2.ACCEPTANCE_RULE_COUPLED,
+}
+Code = grpc.StatusCode
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_model(tmp_path_factory.mktemp("model"), seed=1, vocab_size=VOCABULARY)
+
+
+@pytest.fixture(scope="module")
+async def target(folder: Path) -> AsyncIterator[RunningModel]:
+    async with running_target(engine_config(folder)) as model:
+        yield model
+
+
+@pytest.fixture(scope="module")
+async def draft(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningModel]:
+    alike = make_variation(tmp_path_factory.mktemp("drafts") / "alike", folder, spread=0.05)
+    async with running_draft(engine_config(alike)) as model:
+        yield model
+
+
+async def open_sequence(model: RunningModel, name: str, **fields: Any) -> None:
+    await model.sequences.OpenSequence(pb.OpenSequenceRequest(sequence_id=name, token_ids=PROMPT, **fields))
+
+
+async def close(*models: RunningModel, names: list[str]) -> None:
+    for model in models:
+        for name in names:
+            await model.sequences.CloseSequence(pb.CloseSequenceRequest(sequence_id=name))
+        await model.check_clean()
+
+
+async def ordinary_rounds(draft: RunningModel, target: RunningModel, name: str) -> list[tuple[Any, Any]]:
+    """The calls of each step with their verdicts, one after the other."""
+    rounds: list[tuple[Any, Any]] = []
+    base, appended = len(PROMPT), []
+    for step in range(STEPS):
+        proposed = await draft.hot.ProposeTokens(
+            draft_service_pb2.ProposeTokensRequest(
+                sequence_id=name,
+                step=step,
+                base_length=base,
+                appended_token_ids=appended,
+                num_speculative_tokens=K,
+            )
+        )
+        length = base + len(appended)
+        request = target_pb.VerifyProposalRequest(
+            sequence_id=name, step=step, base_length=length, proposal=proposed.proposal, include_probabilities=True
+        )
+        verdict = await target.hot.VerifyProposal(request)
+        kept = list(proposed.proposal.token_ids[: verdict.accepted_count])
+        base, appended = length, [*kept, verdict.next_token_id]
+        rounds.append((request, verdict))
+    return rounds
+
+
+def decided(verdict: Any) -> Any:
+    """A verdict without its times."""
+    copy = target_pb.VerifyProposalResponse()
+    copy.CopyFrom(verdict)
+    for name in ("queue_time_us", "compute_time_us", "rollback_time_ns", "batch_token_count"):
+        copy.ClearField(name)
+    return copy
+
+
+def renamed(request: Any, name: str) -> Any:
+    """The same call of another sequence."""
+    copy = target_pb.VerifyProposalRequest()
+    copy.CopyFrom(request)
+    copy.sequence_id = name
+    return copy
+
+
+def conditional(request: Any, name: str, step: int, accepted: int, token: int) -> Any:
+    """The call with a condition, on the sequence of this name."""
+    copy = renamed(request, name)
+    copy.condition.CopyFrom(target_pb.Condition(step=step, accepted_count=accepted, next_token_id=token))
+    return copy
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not is_so():
+            await asyncio.sleep(0.001)
+
+
+class Stream:
+    """A hot stream of the target, whose answers are given to those who sent the calls."""
+
+    def __init__(self, target: RunningModel):
+        self._stream = target.hot.StreamVerifications()
+        self._answers: dict[int, asyncio.Future[Any]] = {}
+        self._reader = asyncio.create_task(self._read())
+
+    async def send(self, *requests: Any) -> list[Awaitable[Any]]:
+        """Calls in one message; waits for none of the answers."""
+        first = len(self._answers)
+        calls: Any = [{"call_id": first + index, "request": request} for index, request in enumerate(requests)]
+        for call in calls:
+            self._answers[call["call_id"]] = asyncio.get_running_loop().create_future()
+        await self._stream.write(target_pb.StreamVerificationsRequest(calls=calls))
+        return [self._answers[call["call_id"]] for call in calls]
+
+    async def close(self) -> None:
+        await self._stream.done_writing()
+        await self._reader
+
+    async def _read(self) -> None:
+        async for message in self._stream:
+            for answer in message.answers:
+                self._answers[answer.call_id].set_result(answer)
+
+
+def guesses(rounds: list[tuple[Any, Any]], name: str, step: int) -> tuple[list[Any], Any]:
+    """Wrong guesses of the verdict of `step` with proposals for the next, and the right one."""
+    verdict, request = rounds[step][1], rounds[step + 1][0]
+    count, token = verdict.accepted_count, verdict.next_token_id
+    wrong = [
+        conditional(request, name, step, count, (token + 1) % VOCABULARY),
+        conditional(request, name, step, (count + 1) % (K + 1), token),
+    ]
+    wrong[1].base_length += 1
+    return wrong, conditional(request, name, step, count, token)
+
+
+async def rounds_ahead(target: RunningModel, rounds: list[tuple[Any, Any]], name: str) -> list[Any]:
+    """The verdicts of the same calls, each sent together with, or just after, the one that it depends on."""
+    stream = Stream(target)
+    (pending,) = await stream.send(renamed(rounds[0][0], name))
+    await until(lambda: target.host.sequences.get(name).last_step == 0)
+    verdicts, refusals = [], []
+    for step in range(STEPS - 1):
+        wrong, right = guesses(rounds, name, step)
+        before, following, after = await stream.send(wrong[0], right, wrong[1])
+        refusals += [before, after]
+        verdicts.append((await pending).response)
+        pending = following
+    verdicts.append((await pending).response)
+    for refusal in refusals:
+        assert (await refusal).error.reason == error_reason_pb2.ERROR_REASON_CONDITION_NOT_MET
+    await stream.close()
+    return verdicts
+
+
+@pytest.mark.parametrize("is_large", [False, True], ids=["small", "large"])
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("rule", RULES)
+async def test_verdicts_are_the_same_bits(
+    draft: RunningModel,
+    target: RunningModel,
+    rule: str,
+    temperature: float,
+    is_large: bool,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Also where requests are so large that they are decoded in a thread."""
+    if is_large:
+        monkeypatch.setattr(servicer, "MADE_ON_THE_LOOP_BYTES", -1)
+    fields: Any = {"sampling": {"temperature": temperature, "seed": 9}, "rule": RULES[rule], "logprobs": 2}
+    for name in ("plain", "ahead"):
+        await open_sequence(target, name, **fields)
+    await open_sequence(draft, "plain", sampling=fields["sampling"], rule=fields["rule"])
+    rounds = await ordinary_rounds(draft, target, "plain")
+    assert len({verdict.accepted_count for _, verdict in rounds}) > 1
+    before = counted(target)
+    verdicts = await rounds_ahead(target, rounds, "ahead")
+    assert [decided(verdict) for verdict in verdicts] == [decided(verdict) for _, verdict in rounds]
+    after = counted(target)
+    assert after["met"] - before["met"] == STEPS - 1
+    assert sum(after[outcome] - before[outcome] for outcome in ("not_met", "late")) == 2 * (STEPS - 1)
+    await close(draft, target, names=["plain", "ahead"])
+
+
+def counted(target: RunningModel) -> dict[str, float]:
+    """Conditional calls by what became of them, as the metrics say."""
+    name = "specpair_target_conditional_calls_total"
+    found = {
+        outcome.value: target.registry.get_sample_value(name, {"outcome": outcome.value})
+        for outcome in conditional_calls.ConditionOutcome
+    }
+    return {outcome: value for outcome, value in found.items() if value is not None}
+
+
+class Gate:
+    """Holds the device thread between a forward pass and its verdicts."""
+
+    def __init__(self, target: RunningModel):
+        assert isinstance(target.host, Verifier)
+        self._turns = target.host.engine._turns
+        self._advance = self._turns.advance
+        self._reached, self._open = threading.Event(), threading.Event()
+        self._fails = False
+
+    def __enter__(self) -> "Gate":
+        def advance(works: Any, logits: Any) -> None:
+            self._reached.set()
+            self._open.wait()
+            if self._fails:
+                raise ValueError("as the test asked")
+            self._advance(works, logits)
+
+        self._turns.advance = advance
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.set()
+        self._turns.advance = self._advance
+
+    async def reached(self) -> None:
+        await asyncio.to_thread(self._reached.wait)
+
+    def fail(self) -> None:
+        """The verdicts fail once the gate is open."""
+        self._fails = True
+
+
+async def waiting_calls(target: RunningModel, count: int) -> None:
+    """Until so many calls of the sequence wait."""
+    await until(lambda: len(target.host.sequences.get("s").waiting) == count)
+
+
+def plain(step: int, base: int = len(PROMPT), **fields: Any) -> Any:
+    return target_pb.VerifyProposalRequest(sequence_id="s", step=step, base_length=base, **fields)
+
+
+def following(step: int, accepted: int, token: int, **fields: Any) -> Any:
+    return conditional(plain(step + 1, len(PROMPT) + 1, **fields), "s", step, accepted, token)
+
+
+def unchanging(target: RunningModel) -> Any:
+    """Whatever a refused call might have changed: metrics, blocks, the sequence and its stored answer."""
+    own = ("specpair_target_conditional", "grpc_", "process_", "python_", "specpair_device")
+    samples = {
+        (sample.name, tuple(sample.labels.items())): sample.value
+        for family in target.registry.collect()
+        for sample in family.samples
+        if not sample.name.startswith(own)
+    }
+    store = target.host.sequences
+    held = store.get("s")
+    state = (held.last_step, held.last_body, held.answer, held.length, list(held.cached.tokens))
+    return samples, target.host.info(), state, dict(store._answers._sizes)
+
+
+async def test_a_refused_call_leaves_no_trace(target: RunningModel) -> None:
+    await open_sequence(target, "s", sampling={"temperature": 0.0, "seed": 1})
+    await open_sequence(target, "twin", sampling={"temperature": 0.0, "seed": 1})
+    verdict = await target.hot.VerifyProposal(plain(0))
+    before = unchanging(target)
+    for call in (
+        following(0, 1, verdict.next_token_id),
+        following(0, 0, (verdict.next_token_id + 1) % VOCABULARY),
+        following(1, 0, verdict.next_token_id),
+    ):
+        await refused(target.hot.VerifyProposal(call), Code.FAILED_PRECONDITION, "CONDITION_NOT_MET")
+        assert unchanging(target) == before
+    with Gate(target) as gate:
+        under_way = asyncio.ensure_future(target.hot.VerifyProposal(plain(1, len(PROMPT) + 1)))
+        await gate.reached()
+        before = unchanging(target)
+        calls = [asyncio.ensure_future(target.hot.VerifyProposal(following(1, 3, token))) for token in range(5)]
+        await waiting_calls(target, 5)
+        assert unchanging(target) == before
+    expected = (await target.hot.VerifyProposal(renamed(plain(0), "twin"))).next_token_id
+    assert expected == verdict.next_token_id
+    own, twin = await under_way, await target.hot.VerifyProposal(renamed(plain(1, len(PROMPT) + 1), "twin"))
+    assert decided(own) == decided(twin)
+    for call in calls:
+        await refused(call, Code.FAILED_PRECONDITION, "CONDITION_NOT_MET")
+    held = target.host.sequences.get("s")
+    assert (held.last_step, held.length) == (1, len(PROMPT) + 2) and not held.waiting
+    await close(target, names=["s", "twin"])
+
+
+async def test_the_ordinary_call_gets_the_answer_of_the_conditional_one(target: RunningModel) -> None:
+    """And the other way round: with the condition or without it is one call."""
+    await open_sequence(target, "s", sampling={"temperature": 1.0, "seed": 1})
+    verdict = await target.hot.VerifyProposal(plain(0))
+    call = following(0, 0, verdict.next_token_id)
+    answers = [await target.hot.VerifyProposal(request) for request in (call, plain(1, len(PROMPT) + 1), call)]
+    assert answers[0] == answers[1] == answers[2]
+    await refused(target.hot.VerifyProposal(plain(1)), Code.ALREADY_EXISTS, "CONFLICTING_BODY")
+    await close(target, names=["s"])
+
+
+@pytest.mark.parametrize("end", ["close", "leave", "fail"])
+async def test_the_wait_ends(target: RunningModel, end: str) -> None:
+    await open_sequence(target, "s", sampling={"temperature": 0.0, "seed": 1})
+    truth = await target.hot.VerifyProposal(plain(0))
+    await close(target, names=["s"])
+    await open_sequence(target, "s", sampling={"temperature": 0.0, "seed": 1})
+    with Gate(target) as gate:
+        under_way = asyncio.ensure_future(target.hot.VerifyProposal(plain(0)))
+        await gate.reached()
+        waiting = target.hot.VerifyProposal(following(0, 0, truth.next_token_id))
+        pending = asyncio.ensure_future(waiting)
+        await waiting_calls(target, 1)
+        if end == "close":
+            await target.sequences.CloseSequence(pb.CloseSequenceRequest(sequence_id="s"))
+            await refused(pending, Code.NOT_FOUND, "SEQUENCE_NOT_FOUND")
+        elif end == "leave":
+            waiting.cancel()
+            await waiting_calls(target, 0)
+        else:
+            gate.fail()
+    if end == "close":
+        await refused(under_way, Code.NOT_FOUND, "SEQUENCE_NOT_FOUND")
+    elif end == "leave":
+        assert (await under_way).next_token_id == truth.next_token_id
+        assert target.host.sequences.get("s").last_step == 0
+    else:
+        await refused(under_way, Code.INTERNAL, "FORWARD_FAILED")
+        await refused(pending, Code.FAILED_PRECONDITION, "CONDITION_NOT_MET")
+    await close(target, names=["s"])
+
+
+BAD = {
+    "condition.step": {"step": 1},
+    "condition.accepted_count": {"accepted_count": 17},
+    "condition.next_token_id": {"next_token_id": VOCABULARY},
+}
+
+
+@pytest.mark.parametrize("field", BAD)
+async def test_conditions_that_cannot_be_met_are_bad_input(target: RunningModel, field: str) -> None:
+    await open_sequence(target, "s", sampling={"temperature": 0.0, "seed": 1})
+    call = following(0, 0, 1)
+    call.condition.MergeFrom(target_pb.Condition(**BAD[field]))
+    found = await refused(target.hot.VerifyProposal(call), Code.INVALID_ARGUMENT, "INVALID_FIELD")
+    assert found["field"] == field
+    await close(target, names=["s"])
+
+
+async def test_a_call_that_is_met_is_checked_as_any_other(target: RunningModel) -> None:
+    """Only then, and its step stays free."""
+    await open_sequence(target, "s", sampling={"temperature": 1.0, "seed": 1})
+    verdict = await target.hot.VerifyProposal(plain(0))
+    token = verdict.next_token_id
+    bad: Any = {"proposal": {"token_ids": [VOCABULARY]}}
+    await refused(
+        target.hot.VerifyProposal(following(0, 1, token, **bad)), Code.FAILED_PRECONDITION, "CONDITION_NOT_MET"
+    )
+    await refused(
+        target.hot.VerifyProposal(following(0, 0, token, **bad)), Code.INVALID_ARGUMENT, "INVALID_DISTRIBUTION"
+    )
+    beyond = following(0, 0, token)
+    beyond.base_length += 1
+    await refused(target.hot.VerifyProposal(beyond), Code.FAILED_PRECONDITION, "BASE_LENGTH_MISMATCH")
+    assert (await target.hot.VerifyProposal(plain(1, len(PROMPT) + 1))).length == len(PROMPT) + 2
+    await close(target, names=["s"])

@@ -1,0 +1,104 @@
+"""A store whose steps end when a test says so, and calls of it."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from specpair.options import SamplingOptions, SequenceOptions
+from specpair.sequences.cache_owner import NoCaches
+from specpair.sequences.held_sequence import HeldSequence
+from specpair.sequences.sequence_limits import SequenceLimits
+from specpair.sequences.sequence_store import SequenceStore
+
+OPTIONS = SequenceOptions(sampling=SamplingOptions(seed=1))
+
+
+@dataclass(frozen=True)
+class Reply:
+    outcome: str
+    byte_count: int = 10
+
+
+@dataclass(frozen=True)
+class Expected:
+    step: int
+    outcome: str
+
+    def is_met_by(self, answer: Reply) -> bool:
+        return answer.outcome == self.outcome
+
+
+class Target:
+    """A store whose steps end when the test says so."""
+
+    def __init__(self) -> None:
+        self.client = "one"
+        limits = SequenceLimits(max_model_len=100, max_num_seqs=20, vocab_size=10)
+        self.store: SequenceStore[Reply] = SequenceStore(NoCaches(), limits, lambda: self.client)
+        self.open("s")
+        self.started: list[int] = []
+        """Steps whose computation began."""
+        self.ends: dict[int, asyncio.Future[str]] = {}
+
+    def open(self, name: str) -> None:
+        self.store.open(name, [1, 2, 3], 3, OPTIONS)
+
+    @property
+    def held(self) -> HeldSequence[Reply]:
+        return self.store.get("s")
+
+    def state(self) -> Any:
+        """What a refused call must leave as it was."""
+        held = self.held
+        answers = self.store._answers
+        return held.last_step, held.last_body, held.answer, held.length, list(held.cached.tokens), dict(answers._sizes)
+
+    def outcomes(self) -> dict[str, int]:
+        return {outcome.value: count for outcome, count in self.store.conditional_calls.outcomes.items()}
+
+    async def compute(self, step: int) -> Reply:
+        self.started.append(step)
+        return Reply(await self.end_of(step))
+
+    def end_of(self, step: int) -> "asyncio.Future[str]":
+        return self.ends.setdefault(step, asyncio.get_running_loop().create_future())
+
+    def end(self, step: int, outcome: str) -> None:
+        self.end_of(step).set_result(outcome)
+
+    def call(self, step: int, body: bytes = b"body", name: str = "s") -> "asyncio.Task[Reply]":
+        """An ordinary call."""
+        return asyncio.create_task(self.store.step(name, step, body, lambda held: self.compute(step)))
+
+    def call_if(
+        self, expected: str, step: int = 1, body: bytes = b"body", after: int | None = None, size: int = 1, name="s"
+    ) -> "asyncio.Task[Reply]":
+        """A call of `step` in case the step before it ends as `expected`."""
+
+        def begin(held: HeldSequence[Reply]) -> Callable[[], Awaitable[Reply]]:
+            return lambda: self.compute(step)
+
+        condition = Expected(step - 1 if after is None else after, expected)
+        return asyncio.create_task(self.store.step_if(condition, name, step, lambda: body, begin, size))
+
+    async def answered(self, step: int, outcome: str) -> None:
+        """Takes a step to its end."""
+        call = self.call(step)
+        self.end(step, outcome)
+        await call
+
+
+async def turn() -> None:
+    """Lets everything run that can."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def refusal(call: "asyncio.Task[Reply]") -> type[BaseException] | None:
+    """The error of a call; None if it still waits or has an answer."""
+    await turn()
+    if call.cancelled():
+        return asyncio.CancelledError
+    error = call.exception() if call.done() else None
+    return None if error is None else type(error)
