@@ -19,7 +19,7 @@ from specpair.speculation.largest import largest
 _TOP_P_WIDTHS = (128, 1024)
 """Numbers of most likely tokens to try for top-p on a device, before whole rows are sorted."""
 _TOP_P_WIDTH_ON_CPU = 128
-"""The same on a CPU, where numpy sorts 49,152 tokens in a quarter of the time that the 1024 most likely of them take."""
+"""The same on a CPU, where numpy sorts 49,152 tokens in a quarter of the time that the first 1024 take."""
 
 
 class SamplingRows:
