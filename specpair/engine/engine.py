@@ -43,7 +43,7 @@ class Engine:
         short: int,
         pace: Pace | None = None,
     ):
-        """`device` loaded the runner; the engine ends it."""
+        """`device` loaded the runner; once started, the engine ends it."""
         self.cache = runner.cache
         """Read only: the device thread owns it."""
         self.statistics = EngineStatistics()
@@ -66,6 +66,9 @@ class Engine:
         """Done, with the reason, when the device thread ended by itself or was given up. From then on every call fails,
         and only a new process helps."""
         self._device = device
+
+    def start(self) -> None:
+        """Takes over the device thread. Until then whoever made the thread ends it."""
         self._device.run_last(self._run)
 
     async def run(self, work: Work) -> None:

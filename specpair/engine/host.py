@@ -61,12 +61,14 @@ class ModelHost(ABC, Generic[Answer]):
         device = DeviceThread()
         try:
             facts, runner = await device.call(load_runner, config)
+            leave_parallel_work()
+            host = cls(config, facts, runner, device)
         except BaseException:  # also a stop while the model loads: torch aborts a process that ends in the middle
             device.end()
             await device.join()
             raise
-        leave_parallel_work()
-        return cls(config, facts, runner, device)
+        host.engine.start()
+        return host
 
     @staticmethod
     @abstractmethod

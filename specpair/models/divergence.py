@@ -42,12 +42,14 @@ def measure(original: HeldOut, runner: Runner) -> Divergence:
 
 
 def held_out_tokens(loaded: LoadedModel) -> list[int]:
-    """The text in the model's tokens, as many as fit; none without a tokenizer."""
+    """The text in the model's tokens, as many as fit, without those that it has no embedding for; none without a
+    tokenizer."""
     files = loaded.facts.tokenizer
     if files is None:
         return []
     tokenizer = Tokenizer.from_str(files.tokenizer_json.decode())
-    return tokenizer.encode(HELD_OUT_TEXT).ids[: min(LENGTH, loaded.facts.max_model_len)]
+    known = [token for token in tokenizer.encode(HELD_OUT_TEXT).ids if token < loaded.facts.vocab_size]
+    return known[: min(LENGTH, loaded.facts.max_model_len)]
 
 
 def served_logits(runner: Runner, token_ids: list[int]) -> Tensor:

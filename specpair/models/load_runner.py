@@ -64,6 +64,8 @@ def checked_runner(config: EngineConfig, loaded: LoadedModel) -> Runner:
             return checked(kind, config, loaded)
         except ModelRefusedError as error:
             log.warning("not %s: %s", kind.description, error)
+            if loaded.facts.packing != NOT_QUANTISED:
+                loaded = load(config)  # the check left rounded weights in the model: to pack them would round again
     return checked(last, config, loaded)
 
 

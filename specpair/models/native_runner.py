@@ -8,6 +8,7 @@ from transformers import PreTrainedModel
 
 from specpair.caches.cache import KeyValueCache
 from specpair.engine_config import EngineConfig
+from specpair.errors import NotSupportedError
 from specpair.model_info import NOT_QUANTISED
 from specpair.models.batch import Batch, PassOutput
 from specpair.models.fusible import is_fusible
@@ -29,6 +30,7 @@ class NativeRunner:
         """`can_run_natively` must be true."""
         self.cache = cache
         self.device = loaded.facts.device
+        self._is_deterministic = loaded.facts.is_deterministic
         self._native = NativeLlama(loaded.model, loaded.facts, native_library())
 
     @staticmethod
@@ -38,6 +40,10 @@ class NativeRunner:
 
     @torch.inference_mode()
     def forward(self, batch: Batch) -> PassOutput:
+        if self._is_deterministic and batch.parents is not None:  # a path has other tokens in between, other last bits
+            raise NotSupportedError(
+                "trees of tokens are not supported by --runner native with --quantization; use fused"
+            )
         segments, masks = segments_of(batch)
         longest = max(segment.end for segment in batch.segments)
         return self._native.forward(batch, segments, masks, longest)

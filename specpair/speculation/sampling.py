@@ -17,7 +17,9 @@ from specpair.speculation.arrays import Array
 from specpair.speculation.largest import largest
 
 _TOP_P_WIDTHS = (128, 1024)
-"""Numbers of most likely tokens to try for top-p, before whole rows are sorted."""
+"""Numbers of most likely tokens to try for top-p on a device, before whole rows are sorted."""
+_TOP_P_WIDTH_ON_CPU = 128
+"""The same on a CPU, where numpy sorts 49,152 tokens in a quarter of the time that the first 1024 take."""
 
 
 class SamplingRows:
@@ -167,11 +169,18 @@ def _keep_top_p(rows: Tensor, top_p: Tensor) -> Tensor:
 
 def _leading_mass(rows: Tensor, top_p: Tensor) -> tuple[Tensor, Tensor]:
     """The largest probabilities of each row, descending, enough to reach top_p, and their running sums in float64."""
-    for width in _TOP_P_WIDTHS:
+    for width in (_TOP_P_WIDTH_ON_CPU,) if rows.device.type == "cpu" else _TOP_P_WIDTHS:
         values, _ = largest(rows, min(width, rows.shape[-1]))
         mass = values.double().cumsum(-1)
         reached = (mass[:, -1] >= top_p) | (top_p >= 1.0)
         if bool(reached.all()):
             return values, mass
-    values = rows.sort(-1, descending=True).values
+    values = _descending(rows)
     return values, values.double().cumsum(-1)
+
+
+def _descending(rows: Tensor) -> Tensor:
+    """The values of each row [R, V] sorted, NaN first."""
+    if rows.device.type == "cpu":  # numpy takes a thirtieth of torch's time there, since it sorts no indices
+        return torch.from_numpy(np.sort(rows.numpy(), -1)).flip(-1)
+    return rows.sort(-1, descending=True).values

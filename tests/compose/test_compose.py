@@ -12,6 +12,7 @@ import httpx
 import openai
 import pytest
 
+from specpair.models.native_builds import LEVEL_3, processor_features
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
 from tests.compose.engine import Project, find_compose, find_engine, images
@@ -147,6 +148,16 @@ def test_the_page_is_in_the_image(project: Project, ports: dict[str, int]) -> No
 def test_the_coordinator_has_no_torch(engine: Any, project: Project) -> None:
     status, output = containers(engine, project)["coordinator"].exec_run(["python", "-c", "import torch"])
     assert status == 1 and b"No module named 'torch'" in output
+
+
+@pytest.mark.parametrize("name", ["target", "draft"])
+def test_models_run_natively_without_a_compiler(engine: Any, project: Project, name: str) -> None:
+    if not processor_features() >= LEVEL_3:
+        pytest.skip("the images have no library for this processor")
+    container = containers(engine, project)[name]
+    status, _ = container.exec_run(["which", "cc", "gcc"])
+    assert status == 1
+    assert b", compiled, " in container.logs()
 
 
 @pytest.mark.parametrize("name", ["target", "draft", "coordinator"])

@@ -47,10 +47,14 @@ struct Pass {
     int64_t score_count, input_stride, projected_stride;
 };
 
+/* What GCC makes of `#pragma omp`; Clang would call another library than the one that torch has loaded. */
+void GOMP_parallel(void (*function)(void *), void *data, unsigned threads, unsigned flags);
+void GOMP_barrier(void);
+int omp_get_thread_num(void);
+int omp_get_num_threads(void);
+
 static void barrier(int threads) {
-    if (threads > 1) {
-#pragma omp barrier
-    }
+    if (threads > 1) GOMP_barrier();
 }
 
 /* The root-mean-square norm of `size` numbers, to a row of any type. */
@@ -216,16 +220,20 @@ static void run(const struct Model *model, const struct Pass *pass, int thread, 
     multiply_any(STORE, &model->head, pass->inputs, pass->input_stride, pass->row_count, logits, thread, threads);
 }
 
-int omp_get_thread_num(void);
-int omp_get_num_threads(void);
+struct Call {
+    const struct Model *model;
+    const struct Pass *pass;
+};
+
+static void run_part(void *data) {
+    const struct Call *call = data;
+    run(call->model, call->pass, omp_get_thread_num(), omp_get_num_threads());
+}
 
 __attribute__((visibility("default"))) void specpair_forward(const struct Model *model, const struct Pass *pass) {
-    if (pass->thread_count == 1) {
-        run(model, pass, 0, 1);
-        return;
-    }
-#pragma omp parallel num_threads((int)pass->thread_count)
-    run(model, pass, omp_get_thread_num(), omp_get_num_threads());
+    struct Call call = {model, pass};
+    if (pass->thread_count == 1) run(model, pass, 0, 1);
+    else GOMP_parallel(run_part, &call, (unsigned)pass->thread_count, 0);
 }
 
 /* Whether weights of 8 and 4 bits are supported on this processor. */

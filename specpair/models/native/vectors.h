@@ -44,13 +44,23 @@ INLINE float sum_of(floats numbers) {
 #endif
 }
 
+/* Numbers of a and b in the order of 16 places, each a constant. */
+#if defined(__clang__)
+#define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
+#else
+#define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (integers){__VA_ARGS__})
+#endif
+
+INLINE floats pair_sums(floats a, floats b) {
+    return SHUFFLE(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29) +
+           SHUFFLE(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
+}
+
 /* The sums of four. */
 INLINE four four_sums(floats a, floats b, floats c, floats d) {
-    const integers low = {0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29};
-    const integers first = {0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29};
-    floats left = __builtin_shuffle(a, b, low) + __builtin_shuffle(a, b, low + 2);
-    floats right = __builtin_shuffle(c, d, low) + __builtin_shuffle(c, d, low + 2);
-    floats sums = __builtin_shuffle(left, right, first) + __builtin_shuffle(left, right, first + 2);
+    floats left = pair_sums(a, b), right = pair_sums(c, d);
+    floats sums = SHUFFLE(left, right, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29) +
+                  SHUFFLE(left, right, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
     four parts[4];
     memcpy(parts, &sums, sizeof parts);
     return (parts[0] + parts[1]) + (parts[2] + parts[3]);

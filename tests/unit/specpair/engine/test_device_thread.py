@@ -12,7 +12,10 @@ import pytest
 from specpair.engine import host as hosting
 from specpair.engine.device_thread import DeviceThread
 from specpair.engine_config import EngineConfig
+from specpair.models.model_facts import ModelFacts
+from specpair.models.runner import Runner
 from target_service.verifier import Verifier
+from tests.services import engine_config
 
 ROOT = Path(__file__).parents[4]
 SERVE = """
@@ -86,6 +89,21 @@ async def test_a_stop_while_the_model_loads_waits_for_the_load(monkeypatch: pyte
     with pytest.raises(asyncio.CancelledError):
         await start
     assert ended.is_set()
+
+
+class Unfinished(Verifier):
+    """Fails when everything else is made."""
+
+    def __init__(self, config: EngineConfig, facts: ModelFacts, runner: Runner, device: DeviceThread):
+        super().__init__(config, facts, runner, device)
+        raise ValueError("no room")
+
+
+async def test_a_host_that_cannot_be_made_leaves_no_thread() -> None:
+    before = threading.enumerate()
+    with pytest.raises(ValueError, match="no room"):
+        await Unfinished.start(engine_config(ROOT / "models" / "bundled" / "draft"))
+    assert [thread for thread in threading.enumerate() if thread.name == "device" and thread not in before] == []
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="counts threads in /proc")

@@ -144,6 +144,7 @@ async def run(engine: Engine, sequence: Sequence, row_count: int) -> list[int]:
 
 async def serve_all(runner: Any, given_loads: list[Load], budget: int) -> list[list[int]]:
     engine = Engine(DeviceThread(), runner, advance, token_budget=budget, short=6)
+    engine.start()
     try:
         async with asyncio.timeout(TIMEOUT):
             outputs = await asyncio.gather(*(serve(engine, load) for load in given_loads))
@@ -185,6 +186,7 @@ def test_the_oldest_gets_on_whatever_the_others_want(kind: str) -> None:
     async def main() -> None:
         runner: Any = ChecksumRunner(make_cache(kind, 20))
         engine = Engine(DeviceThread(), runner, advance, token_budget=8, short=6)
+        engine.start()
         ended = asyncio.Event()
 
         async def never_ending(first: int) -> int:
@@ -226,6 +228,7 @@ def test_what_a_cancelled_work_holds_is_there_for_others_at_once(kind: str) -> N
     async def main() -> None:
         runner: Any = ChecksumRunner(make_cache(kind, 4))
         engine = Engine(DeviceThread(), runner, advance, token_budget=2, short=1)
+        engine.start()
         left = Sequence([1] * 8)
         leaving = asyncio.create_task(run(engine, left, 1))
         forward, gone = runner.forward, threading.Event()
@@ -254,6 +257,7 @@ def test_what_a_cancelled_work_holds_is_there_for_others_at_once(kind: str) -> N
 def test_what_cannot_ever_fit_is_refused(kind: str) -> None:
     async def main() -> None:
         engine = Engine(DeviceThread(), ChecksumRunner(make_cache(kind, 4)), advance, token_budget=64, short=6)  # type: ignore[arg-type]
+        engine.start()
         with pytest.raises(CapacityExhaustedError):
             await run(engine, Sequence([1] * 9), 1)
         assert await run(engine, Sequence([1] * 8), 1) == [next_token([1] * 8)]

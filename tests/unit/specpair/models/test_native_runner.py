@@ -14,7 +14,6 @@ from specpair.caches.holding import Holding, Segment
 from specpair.engine_config import EngineConfig
 from specpair.errors import ModelRefusedError
 from specpair.models import load_runner as loading_runners
-from specpair.models import native_library as building
 from specpair.models import native_runner, native_structures
 from specpair.models.batch import Batch
 from specpair.models.fused_runner import FusedRunner
@@ -22,7 +21,8 @@ from specpair.models.fusible import computes_bfloat16
 from specpair.models.load_runner import load_runner
 from specpair.models.loading import load
 from specpair.models.model_cache import make_cache
-from specpair.models.native_library import SOURCE, native_library
+from specpair.models.native_compiling import SOURCE
+from specpair.models.native_library import native_library
 from specpair.models.native_runner import NativeRunner
 from specpair.models.runner import Runner
 from specpair.models.self_check import chunked_logits, fed_in_steps, plain_logits, run_chunks
@@ -175,36 +175,6 @@ def test_wide_layers_in_float32_stay_with_the_fused_runner(tmp_path: Path, monke
     make_model(tmp_path)
     assert isinstance(load_runner(engine_config(tmp_path))[1], FusedRunner)
     assert isinstance(load_runner(engine_config(tmp_path, runner="native"))[1], NativeRunner)
-
-
-def test_without_a_compiler_the_fused_runner_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(building.shutil, "which", lambda name: None)
-    native_library.cache_clear()
-    try:
-        config = engine_config(make_model(tmp_path))
-        assert isinstance(load_runner(config)[1], FusedRunner)
-        with pytest.raises(ModelRefusedError, match="--runner native needs a C compiler"):
-            load_runner(engine_config(tmp_path, runner="native"))
-    finally:
-        native_library.cache_clear()
-
-
-@needs_compiler
-def test_a_compiler_that_fails_is_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(building, "FLAGS", ("-no-such-flag",))
-    monkeypatch.setattr(building, "folder", lambda: tmp_path)
-    native_library.cache_clear()
-    try:
-        assert isinstance(load_runner(engine_config(make_model(tmp_path / "model")))[1], FusedRunner)
-    finally:
-        native_library.cache_clear()
-
-
-def test_a_cache_folder_that_others_may_write_to_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Path, "home", lambda: tmp_path)
-    building.folder().chmod(0o777)
-    with pytest.raises(PermissionError, match="only this user"):
-        building.folder()
 
 
 @needs_compiler

@@ -1,5 +1,6 @@
 """A model with quantised weights: another model, the same in every forward pass, and checked like any other."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -8,7 +9,7 @@ from typing import Any, cast
 import pytest
 import torch
 
-from specpair.errors import ModelRefusedError
+from specpair.errors import ModelRefusedError, NotSupportedError
 from specpair.models import fused_runner, int8_linear, load_runner, native_runner, refusals
 from specpair.models.aligned_runner import AlignedRunner
 from specpair.models.divergence import divergence_of
@@ -35,6 +36,7 @@ FUSED = {"runner": "fused", "cache": "contiguous"}
 WAYS = [{"runner": "fused", "cache": "paged"}, FUSED]
 if (library := native_library()) is not None and library.specpair_multiplies_bytes():
     WAYS.append({"runner": "native", "cache": "contiguous"})
+needs_native = pytest.mark.skipif(len(WAYS) < 3, reason="needs a C compiler and products of bytes")
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
@@ -135,6 +137,33 @@ def test_rows_of_a_tree_have_the_bits_of_its_paths(kind: str, way: dict[str, str
     assert torch.equal(rows, torch.stack(chains))
 
 
+@needs_native
+def test_the_native_runner_refuses_trees_whose_rows_must_have_their_own_bits(tmp_path: Path) -> None:
+    runner = load_runner.load_runner(engine_config(make_model(tmp_path), quantization="int8", runner="native"))[1]
+    with pytest.raises(NotSupportedError, match="trees of tokens are not supported by --runner native"):
+        runner.forward(tree_batch(runner, after_prompt(runner)))
+
+
+@needs_native
+def test_the_runner_that_takes_over_has_the_bits_of_its_own_load(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The check of the first leaves rounded weights in the model; in bf16 their scales would be rounded again."""
+    if not computes_bfloat16(torch.device("cpu")):
+        pytest.skip("this processor has no units for bf16")
+    real = load_runner.check
+
+    def check(loaded: Any, runner: Any) -> None:
+        if isinstance(runner, NativeRunner):
+            raise ModelRefusedError("wrong")
+        real(loaded, runner)
+
+    monkeypatch.setattr(load_runner, "check", check)
+    config = engine_config(BUNDLED / "draft", quantization="int4", dtype="bfloat16", cache="contiguous")
+    second, alone = (load_runner.load_runner(one)[1] for one in (config, replace(config, runner="fused")))
+    assert isinstance(second, FusedRunner)
+    row = random_tokens(load(config), second)[0].tolist()
+    assert torch.equal(fed_in_steps(second, row), fed_in_steps(alone, row))
+
+
 def test_what_cannot_be_quantised_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     other = make_model(tmp_path / "gpt2", "gpt2")
     with pytest.raises(ModelRefusedError, match=r"--quantization int4 does not support GPT2LMHeadModel in .* on cpu"):
@@ -178,6 +207,16 @@ def test_the_divergence_is_measured_and_logged(runner: str, caplog: pytest.LogCa
 def test_without_a_tokenizer_no_divergence_is_claimed(tmp_path: Path) -> None:
     facts, _ = load_runner.load_runner(engine_config(make_model(tmp_path), quantization="int8"))
     assert facts.divergence is None and describe_weights(facts) == ", int8 weights"
+
+
+def test_tokens_that_the_model_lacks_are_no_part_of_the_divergence(tmp_path: Path) -> None:
+    """A tokenizer may have more tokens than the model."""
+    folder = make_model(tmp_path)
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(BUNDLED / "draft" / name, folder)
+    facts, _ = load_runner.load_runner(engine_config(folder, quantization="int8"))
+    assert facts.vocab_size == 64 and facts.tokenizer is not None
+    assert facts.divergence is not None and 0 < facts.divergence.token_count < 256
 
 
 def test_divergence_is_what_it_says() -> None:

@@ -97,6 +97,34 @@ def test_top_p_over_a_large_vocabulary(spread):
         torch.testing.assert_close(cut[kept], row[kept] / row[kept].sum())
 
 
+def top_p_by_sorting(row: torch.Tensor, top_p: float) -> torch.Tensor:
+    """What top-p leaves of probabilities [V], by a stable sort of the whole row."""
+    values, order = row.sort(descending=True, stable=True)
+    mass = values.double().cumsum(-1)
+    before = torch.cat((torch.zeros(1, dtype=torch.float64), mass[:-1]))
+    count = max(1, int((before < np.float32(top_p)).sum()))
+    kept = torch.zeros_like(row)
+    kept[order[:count]] = row[order[:count]]
+    return kept / mass[count - 1].to(row.dtype)
+
+
+@given(
+    seed=st.integers(0, 2**31),
+    width=st.sampled_from([5, 128, 129, 2000]),
+    spread=st.sampled_from([0.0, 0.1, 1.0, 4.0]),
+    levels=st.sampled_from([1, 4, 1000]),
+    top_ps=st.lists(st.floats(0.0078125, 0.99993896484375, width=32), min_size=1, max_size=3),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+)
+def test_top_p_gives_the_bits_of_a_full_sort(seed, width, spread, levels, top_ps, dtype):
+    """However many tokens are looked at first, and in any company; few levels mean many equal tokens."""
+    noise = torch.randn(len(top_ps), width, generator=torch.Generator().manual_seed(seed))
+    logits = ((noise * levels).round() / levels * spread).to(dtype)
+    expected = [top_p_by_sorting(row, top_p) for row, top_p in zip(logits.softmax(-1), top_ps, strict=True)]
+    got = sample_rows(logits, *[SamplingOptions(top_p=top_p) for top_p in top_ps])
+    assert torch.equal(got, torch.stack(expected))
+
+
 def test_top_k_over_a_large_vocabulary():
     logits = torch.randn(2, 8192, generator=torch.Generator().manual_seed(2))
     got = sample_rows(logits, SamplingOptions(top_k=20), SamplingOptions(top_k=3))

@@ -1,0 +1,44 @@
+"""Compiles `native/`, the C part of the native runner. Needs nothing but the standard library.
+
+It names no OpenMP library: its parallel regions are left to the one that torch has loaded, so that the process has one
+pool of threads.
+"""
+
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+SOURCE = Path(__file__).parent / "native"
+FLAGS = ("-O2", "-std=gnu11", "-fPIC", "-fvisibility=hidden", "-Wno-psabi")
+COMPILERS = ("cc", "gcc")
+COMPILE_SECONDS = 60
+
+
+def find_compiler() -> str | None:
+    """The path of the machine's C compiler."""
+    return next((found for name in COMPILERS if (found := shutil.which(name))), None)
+
+
+def compile_library(compiler: str, processor_flags: tuple[str, ...], path: Path) -> None:
+    """Puts the whole library at `path` at once. Raises OSError, SubprocessError."""
+    with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
+        whole = Path(scratch, "decoder.so")
+        run(compiler, *FLAGS, *processor_flags, "-shared", str(SOURCE / "decoder.c"), "-o", str(whole))
+        whole.replace(path)
+
+
+def run(*command: str) -> bytes:
+    """What the command prints. Raises OSError, SubprocessError."""
+    return subprocess.run(command, check=True, capture_output=True, timeout=COMPILE_SECONDS).stdout
+
+
+def fingerprint(*others: bytes) -> str:
+    """Changes with source, flags and `others`."""
+    digest = hashlib.sha256(" ".join(FLAGS).encode())
+    for file in sorted(SOURCE.iterdir()):
+        digest.update(file.read_bytes())
+    for other in others:
+        digest.update(other)
+    return digest.hexdigest()[:16]

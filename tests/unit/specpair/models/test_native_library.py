@@ -1,0 +1,80 @@
+"""The compiled library is built once and kept; whatever is in the way of it, a model is served."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from specpair.errors import ModelRefusedError
+from specpair.models import native_compiling
+from specpair.models import native_library as building
+from specpair.models.fused_runner import FusedRunner
+from specpair.models.load_runner import load_runner
+from specpair.models.native_compiling import find_compiler
+from specpair.models.native_library import native_library
+from tests.services import engine_config
+from tests.tiny_models import make_model
+
+needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
+
+
+@pytest.fixture(autouse=True)
+def forgotten() -> Iterator[None]:
+    """Nothing that was found before or in a test is known."""
+    native_library.cache_clear()
+    yield
+    native_library.cache_clear()
+
+
+def test_without_a_compiler_the_fused_runner_serves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(building, "find_compiler", lambda: None)
+    config = engine_config(make_model(tmp_path))
+    assert isinstance(load_runner(config)[1], FusedRunner)
+    with pytest.raises(ModelRefusedError, match="--runner native needs a C compiler"):
+        load_runner(engine_config(tmp_path, runner="native"))
+
+
+@needs_compiler
+def test_a_compiler_that_fails_is_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native_compiling, "FLAGS", ("-no-such-flag",))
+    monkeypatch.setattr(building, "folder", lambda: tmp_path)
+    assert isinstance(load_runner(engine_config(make_model(tmp_path / "model")))[1], FusedRunner)
+
+
+@needs_compiler
+def test_a_user_without_a_home_folder_is_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container whose user has no entry in /etc/passwd."""
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(os, "getuid", lambda: 4_000_000_000)
+    with pytest.raises(RuntimeError):
+        Path.home()
+    assert native_library() is None
+
+
+@needs_compiler
+def test_a_damaged_file_is_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(building, "folder", lambda: tmp_path)
+    compiler = find_compiler()
+    assert compiler is not None
+    path = building.built(compiler)
+    whole = path.read_bytes()
+    path.write_bytes(b"not a library")
+    assert native_library() is not None
+    assert len(path.read_bytes()) == len(whole)
+
+
+@needs_compiler
+def test_a_file_that_is_there_is_not_built_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(building, "folder", lambda: tmp_path)
+    assert native_library() is not None
+    native_library.cache_clear()
+    monkeypatch.delattr(building, "compile_library")
+    assert native_library() is not None
+
+
+def test_a_cache_folder_that_others_may_write_to_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    building.folder().chmod(0o777)
+    with pytest.raises(PermissionError, match="only this user"):
+        building.folder()
