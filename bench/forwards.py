@@ -26,6 +26,7 @@ from bench.progress import Progress
 from bench.prompts import long_prompt
 from bench.ratios import Estimate, Pairs, ratio
 from bench.report import Section, Table
+from specpair.engine_config import EngineConfig
 from specpair.models.device_defaults import choose_device, choose_dtype
 from specpair.models.find_checkpoint import find_checkpoint
 
@@ -74,7 +75,7 @@ class PlainModel:
     def __init__(self, name: str, options: BenchOptions):
         self.device = choose_device(options.device)
         settings = find_checkpoint(name).settings()
-        dtype = choose_dtype(options.dtype, settings, self.device)
+        dtype = choose_dtype(EngineConfig(model=name, dtype=options.dtype), settings, self.device)
         self._stored_dtype: torch.dtype = getattr(settings, "dtype", None) or torch.float32
         logging.disable_progress_bar()
         model: Any = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, use_safetensors=True)

@@ -3,7 +3,7 @@
 import time
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,7 +12,9 @@ from transformers.generation.streamers import BaseStreamer
 
 from bench.case import Case, Peer
 from bench.measurement import Counts, Output
+from bench.options import Dtype
 from bench.threads import service_threads
+from specpair.engine_config import EngineConfig
 from specpair.models.device_defaults import choose_device, choose_dtype
 from specpair.models.find_checkpoint import find_checkpoint
 
@@ -71,7 +73,7 @@ class TransformersModel:
     """Target and draft as the library runs them, with its own attention and cache, and with the target service's number
     of threads."""
 
-    def __init__(self, target: str, draft: str, dtype: Literal["auto", "float32", "bfloat16"], device: str):
+    def __init__(self, target: str, draft: str, dtype: Dtype, device: str):
         self.device = choose_device(device)
         self.target = self._load(target, dtype)
         self.draft = self._load(draft, dtype)
@@ -80,8 +82,9 @@ class TransformersModel:
         self._target_passes.watch(self.target)
         self._draft_passes.watch(self.draft)
 
-    def _load(self, name: str, wanted: str) -> Any:
-        dtype = choose_dtype(wanted, find_checkpoint(name).settings(), self.device)
+    def _load(self, name: str, wanted: Dtype) -> Any:
+        config = EngineConfig(model=name, dtype=wanted)
+        dtype = choose_dtype(config, find_checkpoint(name).settings(), self.device)
         model: Any = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, use_safetensors=True)
         model.generation_config.eos_token_id = None  # outputs have the requested length
         return model.to(self.device).eval()

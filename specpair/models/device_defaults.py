@@ -4,8 +4,11 @@ from typing import Any
 
 import torch
 
+from specpair.engine_config import EngineConfig
 from specpair.errors import ModelRefusedError
+from specpair.model_info import NOT_QUANTISED
 from specpair.models.fusible import ARCHITECTURES, computes_bfloat16
+from specpair.models.native_library import native_library
 
 SMALL_MODEL = 20_000_000
 """Below this number of parameters one thread was faster, measured on two cores."""
@@ -32,19 +35,34 @@ def choose_device(wanted: str) -> torch.device:
     return device
 
 
-def choose_dtype(wanted: str, settings: Any, device: torch.device) -> torch.dtype:
+def choose_dtype(config: EngineConfig, settings: Any, device: torch.device) -> torch.dtype:
     """The requested type. `auto` is bf16 if the device computes it fast and the checkpoint is not wider, else float32.
 
-    For models of the fused runner on a CPU it is float32: that reads 16 bits per weight, and is faster and more exact;
-    not for a quantised checkpoint, whose weights times their scales have more bits.
+    Models of the fused runner have weights of 16 bits in float32 too, and there bf16 rows would depend on their company.
+    So on a CPU they are bf16 only in the native runner, where it is faster and each row's bits are its own.
     """
-    if wanted != "auto":
-        return getattr(torch, wanted)
+    if config.dtype != "auto":
+        return getattr(torch, config.dtype)
     stored = getattr(settings, "dtype", None) or torch.float32
-    is_half = stored in (torch.bfloat16, torch.float16)
+    if stored not in (torch.bfloat16, torch.float16) or not computes_bfloat16(device):
+        return torch.float32
     is_quantized = getattr(settings, "quantization_config", None) is not None
-    is_fused = device.type == "cpu" and not is_quantized and not ARCHITECTURES.isdisjoint(settings.architectures or ())
-    return torch.bfloat16 if is_half and computes_bfloat16(device) and not is_fused else torch.float32
+    if device.type != "cpu" or is_quantized or ARCHITECTURES.isdisjoint(settings.architectures or ()):
+        return torch.bfloat16
+    return torch.bfloat16 if stored == torch.bfloat16 and runs_bfloat16_natively(config) else torch.float32
+
+
+def runs_bfloat16_natively(config: EngineConfig) -> bool:
+    """Whether a model of the fused runner would run in the native one, were it in bf16."""
+    if config.deterministic or config.quantization != NOT_QUANTISED:
+        return False
+    is_preferred = config.runner == "native" or (config.runner == "auto" and not has_bfloat16_tiles())
+    return is_preferred and config.cache != "paged" and native_library() is not None
+
+
+def has_bfloat16_tiles() -> bool:
+    """Whether the processor has AMX, which the fused runner's products use and the native one's do not."""
+    return torch.cpu._is_amx_tile_supported()
 
 
 def choose_threads(wanted: int | None, parameter_count: int, device: torch.device) -> int:

@@ -56,7 +56,7 @@ def load(config: EngineConfig) -> LoadedModel:
     settings = checkpoint.settings()
     refuse_by_configuration(settings)
     device = choose_device(config.device)
-    dtype = choose_dtype(config.dtype, settings, device)
+    dtype = choose_dtype(config, settings, device)
     if quantized := QuantizedCheckpoint.of(settings):
         quantized.refuse_unserved(device)
         dtype = quantized.choose_dtype(config.dtype, settings.dtype or torch.float32, dtype)

@@ -11,6 +11,7 @@ from specpair.engine_config import EngineConfig
 from specpair.errors import NotSupportedError
 from specpair.model_info import NOT_QUANTISED
 from specpair.models.batch import Batch, PassOutput
+from specpair.models.device_defaults import has_bfloat16_tiles
 from specpair.models.fusible import is_fusible
 from specpair.models.loading import LoadedModel
 from specpair.models.native_coarse import BYTE_GROUP, NIBBLE_GROUP, rounded_groups
@@ -64,7 +65,7 @@ def is_fastest_natively(model: PreTrainedModel) -> bool:
     which the fused runner's products use.
     """
     if model.dtype == torch.bfloat16:
-        return not torch.cpu._is_amx_tile_supported()
+        return not has_bfloat16_tiles()
     inner: Any = model.base_model
     layer = inner.layers[0]
     return sum(parameter.numel() for parameter in layer.parameters()) < LARGE_LAYER

@@ -5,6 +5,7 @@ a fixed order that does not depend on the other tokens of the pass, nor on the n
 
 #include "attention.h"
 #include "bytes.h"
+#include "meeting.h"
 #include "product.h"
 #include "vectors.h"
 
@@ -49,13 +50,8 @@ struct Pass {
 
 /* What GCC makes of `#pragma omp`; Clang would call another library than the one that torch has loaded. */
 void GOMP_parallel(void (*function)(void *), void *data, unsigned threads, unsigned flags);
-void GOMP_barrier(void);
 int omp_get_thread_num(void);
 int omp_get_num_threads(void);
-
-static void barrier(int threads) {
-    if (threads > 1) GOMP_barrier();
-}
 
 /* The root-mean-square norm of `size` numbers, to a row of any type. */
 INLINE void normalise(const float *x, const float *weight, int64_t size, double eps, void *to, int is_bf16) {
@@ -183,39 +179,41 @@ static void keep_features(const struct Model *model, const struct Pass *pass, in
         memcpy(to + r * model->hidden, pass->residual + pass->rows[r] * model->hidden, model->hidden * sizeof *to);
 }
 
-static void run_layer(const struct Model *model, const struct Pass *pass, int64_t index, int thread, int threads) {
+static void run_layer(const struct Model *model, const struct Pass *pass, struct Meeting *meeting, int64_t index,
+                      int thread, int threads) {
     const struct Layer *layer = model->layers + index;
     int64_t count = pass->token_count;
     struct Target projected = {pass->projected, pass->projected_stride, 0};
     struct Target residual = {pass->residual, model->hidden, 0};
     struct Target gated = {pass->gated, layer->down.in, model->is_bf16};
     normalise_all(model, pass, layer->attention_norm, thread, threads);
-    barrier(threads);
+    meet(meeting, threads);
     multiply_any(STORE, &layer->query_key_value, pass->inputs, pass->input_stride, count, projected, thread, threads);
-    barrier(threads);
+    meet(meeting, threads);
     place(model, pass, index, thread, threads);
-    barrier(threads);
+    meet(meeting, threads);
     attend_all(model, pass, index, thread, threads);
-    barrier(threads);
+    meet(meeting, threads);
     multiply_any(ADD, &layer->output, pass->inputs, pass->input_stride, count, residual, thread, threads);
-    barrier(threads);
+    meet(meeting, threads);
     normalise_all(model, pass, layer->mlp_norm, thread, threads);
-    barrier(threads);
+    meet(meeting, threads);
     multiply_any(GATE, &layer->gate_up, pass->inputs, pass->input_stride, count, gated, thread, threads);
-    barrier(threads);
+    meet(meeting, threads);
     multiply_any(ADD, &layer->down, pass->gated, layer->down.in, count, residual, thread, threads);
-    barrier(threads);
+    meet(meeting, threads);
     keep_features(model, pass, index, thread, threads);
 }
 
-static void run(const struct Model *model, const struct Pass *pass, int thread, int threads) {
+static void run(const struct Model *model, const struct Pass *pass, struct Meeting *meeting, int thread, int threads) {
     embed(model, pass, thread, threads);
-    barrier(threads);
-    for (int64_t index = 0; index < model->layer_count; index++) run_layer(model, pass, index, thread, threads);
+    meet(meeting, threads);
+    for (int64_t index = 0; index < model->layer_count; index++)
+        run_layer(model, pass, meeting, index, thread, threads);
     for (int64_t r = thread; r < pass->row_count; r += threads)
         normalise(pass->residual + pass->rows[r] * model->hidden, model->norm, model->hidden, model->eps,
                   offset(pass->inputs, model->is_bf16, r * pass->input_stride), model->is_bf16);
-    barrier(threads);
+    meet(meeting, threads);
     struct Target logits = {pass->logits, model->head.out, 0};
     multiply_any(STORE, &model->head, pass->inputs, pass->input_stride, pass->row_count, logits, thread, threads);
 }
@@ -223,17 +221,21 @@ static void run(const struct Model *model, const struct Pass *pass, int thread, 
 struct Call {
     const struct Model *model;
     const struct Pass *pass;
+    struct Meeting meeting;
 };
 
 static void run_part(void *data) {
-    const struct Call *call = data;
-    run(call->model, call->pass, omp_get_thread_num(), omp_get_num_threads());
+    struct Call *call = data;
+    run(call->model, call->pass, &call->meeting, omp_get_thread_num(), omp_get_num_threads());
 }
 
 __attribute__((visibility("default"))) void specpair_forward(const struct Model *model, const struct Pass *pass) {
-    struct Call call = {model, pass};
-    if (pass->thread_count == 1) run(model, pass, 0, 1);
-    else GOMP_parallel(run_part, &call, (unsigned)pass->thread_count, 0);
+    if (pass->thread_count == 1) {
+        run(model, pass, 0, 0, 1);
+        return;
+    }
+    struct Call call = {model, pass, {}};
+    GOMP_parallel(run_part, &call, (unsigned)pass->thread_count, 0);
 }
 
 /* Whether weights of 8 and 4 bits are supported on this processor. */
