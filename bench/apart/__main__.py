@@ -14,7 +14,7 @@ import json
 from collections.abc import Callable, Iterable
 
 from bench.apart.arithmetic import nearest
-from bench.apart.cells import KS, TRIED, Cell, Pair, order_of
+from bench.apart.cells import KS, QUICK_TRIED, TRIED, Cell, Pair, order_of
 from bench.apart.disturbed_models import NOISES, draft_folder, target_folder
 from bench.apart.hits import COLUMNS as HIT_COLUMNS
 from bench.apart.hits import HitRow, hit_row
@@ -119,7 +119,8 @@ async def probe(plan: Plan, paced: PacedPair, pair: Pair, rule: Rule, batch_size
 async def rows_of_cell(plan: Plan, paced: PacedPair, cell: Cell, probe: Probe) -> list[Row]:
     """All ways in turns."""
     best = probe.best_k(cell.round_trip_ms)
-    ways: Ways = {way: [cell.case(way, k) for k in nearest(KS, best, count)] for way, count in TRIED.items()}
+    tried = QUICK_TRIED if plan.options.is_quick else TRIED
+    ways: Ways = {way: [cell.case(way, k) for k in nearest(KS, best, count)] for way, count in tried.items()}
     await paced.set_round_trip(cell.round_trip_ms)
     cases = [case for own in ways.values() for case in own]
     order = order_of(cases, plan.groups(cell.batch_size), plan.options.repetitions)

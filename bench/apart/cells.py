@@ -14,6 +14,7 @@ KS = (1, 2, 3, 4, 6, 8, 10, 12, 16)
 """The list in which the best K is searched."""
 TRIED = {WorkAhead.OFF: 3, WorkAhead.ON: 3, WorkAhead.AUTO: 1}
 """How many of them are measured for each way: those nearest to the best synchronous one by calculation."""
+QUICK_TRIED = {WorkAhead.OFF: 2, WorkAhead.ON: 2, WorkAhead.AUTO: 1}
 PROBE_KS = (4, 16)
 """Proposals that show the acceptance at each position, and how a round grows with K."""
 

@@ -48,7 +48,7 @@ def read_plan(description: str | None) -> Plan:
             label="paced",
             prompts=arguments.prompts or (2 if is_quick else 4),
             prompt_tokens=PROMPT_TOKENS,
-            max_tokens=arguments.max_tokens or (48 if is_quick else 96),
+            max_tokens=arguments.max_tokens or (40 if is_quick else 96),
             repetitions=arguments.repetitions or (1 if is_quick else 2),
             ks=KS,
             temperatures=matrix.temperatures,

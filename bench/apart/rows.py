@@ -59,7 +59,7 @@ class Row:
     tried: dict[int, float]
     """Tokens per second at each K that was measured."""
     tokens_per_second: float
-    """Of all outputs together, as long as all of them run: the median over the turns."""
+    """Of all outputs of a turn together, as long as all of them run: the mean over all turns."""
     tokens_per_round: float
     round_ms: float
     """From message to message: the median over the turns of their medians."""
@@ -98,7 +98,7 @@ def rows_of(cell: Cell, ways: Ways, measurements: Sequence[Measurement]) -> list
         assert k is not None
         counts = counts_of(outputs)
         tokens_per_round = Acceptance.of(counts, token_count(outputs)).tokens_per_round
-        speed, round_ms = median(speeds(outputs).values()), median_round_ms(outputs)
+        speed, round_ms = mean_speed(outputs), median_round_ms(outputs)
         rows.append(
             Row(
                 draft=cell.pair.acceptance,
@@ -133,13 +133,12 @@ def hit_rate(counts: Counts) -> float | None:
 
 
 def best_of(cases: Sequence[Case], measurements: Sequence[Measurement]) -> Case:
-    """The fastest of the cases by the median over its turns."""
-    return max(cases, key=lambda case: median(speeds(of_case(measurements, case)).values()))
+    """The fastest of the cases."""
+    return max(cases, key=lambda case: mean_speed(of_case(measurements, case)))
 
 
 def tried_of(cases: Sequence[Case], measurements: Sequence[Measurement]) -> dict[int, float]:
-    found = {case.num_speculative_tokens: speeds(of_case(measurements, case)) for case in cases}
-    return {k: median(by_turn.values()) for k, by_turn in found.items() if k is not None}
+    return {case.num_speculative_tokens or 0: mean_speed(of_case(measurements, case)) for case in cases}
 
 
 def bounds_of(cell: Cell, synchronous: Sequence[Case], measurements: Sequence[Measurement]) -> tuple[Best, Best]:
@@ -166,3 +165,9 @@ def speeds(outputs: Mapping[tuple[int, int], Output]) -> dict[tuple[int, int], f
     At the end of a turn some outputs have ended and others have not. That time would count against short turns.
     """
     return {key: len(one.token_ids) * one.tokens / one.output_seconds for key, one in outputs.items()}
+
+
+def mean_speed(outputs: Mapping[tuple[int, int], Output]) -> float:
+    """The same over all turns, as the bound is: tokens per round over the time of a round."""
+    size = len(next(iter(outputs.values())).token_ids)
+    return size * token_count(outputs) / sum(output.output_seconds for output in outputs.values())

@@ -18,7 +18,7 @@ SURVIVAL = (0.8, 0.6, 0.5, 0.4, 0.1, 0.05, 0.025, 0.0)
 
 
 def output_of(case: Case, round_ms: float) -> Output:
-    """Two outputs of as many rounds as alike; one of them ends in half the time of the turn, as if it were shorter."""
+    """Two outputs of equally many rounds; one begins later than the other."""
     k = case.num_speculative_tokens or 0
     accepted = tuple(round(2 * ROUNDS * share) for share in SURVIVAL[:k])
     counts = Counts(
@@ -34,7 +34,7 @@ def output_of(case: Case, round_ms: float) -> Output:
         token_ids=[[], []],
         first_token_seconds=0.1,
         tokens=2 * ROUNDS + sum(accepted),
-        seconds=2 * seconds,
+        seconds=1.5 * seconds,
         output_seconds=2 * seconds,
         round_seconds=[round_ms / 1000] * 2 * ROUNDS,
         counts=counts,
