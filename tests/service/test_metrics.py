@@ -13,6 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from coordinator.admission.places import Refusal
 from coordinator.metrics.http_metrics import MODEL, OTHER, PAGE, PATHS
+from draft_service.ahead.counts import Result
 from specpair.options import Drafter, Rule
 from specpair.sequences import sequence_limits
 from tests.service.metrics_load import TRACE_ID, Load, loaded_pair, total
@@ -31,6 +32,8 @@ BOUNDED = {
     "state": {"used", "shared", "kept", "free"},
     "kind": {"draft", "plain", "fallback", "prefill", "decode", "repeated", "reopened", "moved"},
     "path": {*PATHS, MODEL, PAGE, OTHER},
+    "result": {result.value for result in Result},
+    "end": {"used", "unused", "dropped", "failed"},
     "status": {"200", "400", "401", "404", "421", "429", "499", "500", "503"},
 }
 LABEL_OF_PARTS = {"le"}
@@ -69,11 +72,15 @@ def is_ours(family: Metric) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("service", "section"),
-    [("coordinator", "Coordinator"), ("draft", "Draft and target"), ("target", "Draft and target")],
+    ("service", "sections"),
+    [
+        ("coordinator", ["Coordinator"]),
+        ("draft", ["Draft and target", "Draft that works ahead"]),
+        ("target", ["Draft and target"]),
+    ],
 )
-async def test_names_types_and_labels_are_documented(load: Load, service: str, section: str) -> None:
-    assert exported(load.texts[service]) == documented(section, "All three")
+async def test_names_types_and_labels_are_documented(load: Load, service: str, sections: list[str]) -> None:
+    assert exported(load.texts[service]) == documented(*sections, "All three")
 
 
 @pytest.mark.needs("promtool")
