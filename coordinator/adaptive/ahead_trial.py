@@ -3,6 +3,7 @@
 from collections import deque
 from typing import Protocol
 
+from coordinator.adaptive.ahead_outcome import AheadOutcome
 from coordinator.adaptive.outcome import RoundOutcome
 from coordinator.adaptive.plain_trial import trimmed_mean
 
