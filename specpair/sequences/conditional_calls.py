@@ -6,7 +6,7 @@ and a refused one has changed nothing at all. Runs on the event loop.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
@@ -58,7 +58,7 @@ class WaitingCall(Generic[Result]):
     """A call that waits for the step of its condition."""
 
     condition: Condition[Result]
-    begin: "Callable[[], asyncio.Task[Result]]"
+    start: "Callable[[], asyncio.Task[Result]]"
     """Begins with the call as if it came now. Raises what an ordinary call would."""
     context: Context = field(default_factory=copy_context)
     outcome: "asyncio.Future[asyncio.Task[Result] | Exception]" = field(
@@ -66,11 +66,10 @@ class WaitingCall(Generic[Result]):
     )
     """The answer that is being computed, or the refusal."""
 
-    def begin_or_refuse(self, answer: Result) -> None:
-        """Begins with the call if this answer meets its condition."""
-        if self.outcome.done():  # the caller is gone
-            return
-        self.outcome.set_result(self._begun() if self.condition.is_met_by(answer) else ConditionNotMetError())
+    def begin(self) -> None:
+        """Begins with the call, unless its caller is gone."""
+        if not self.outcome.done():
+            self.outcome.set_result(self._begun())
 
     def refuse(self, reason: Exception) -> None:
         if not self.outcome.done():
@@ -78,9 +77,28 @@ class WaitingCall(Generic[Result]):
 
     def _begun(self) -> "asyncio.Task[Result] | Exception":
         try:
-            return self.context.run(self.begin)
+            return self.context.run(self.start)
         except Exception as error:
             return error
+
+
+def begin_first(calls: Iterable[WaitingCall[Result]], answer: Result) -> None:
+    """Begins with the calls that this answer meets. The others, which may be many, are refused once the new work is on
+    its way."""
+    refused: list[WaitingCall[Result]] = []
+    for call in tuple(calls):
+        if call.condition.is_met_by(answer):
+            call.begin()
+        else:
+            refused.append(call)
+    if refused:
+        asyncio.get_running_loop().call_soon(refuse_all, refused, ConditionNotMetError)
+
+
+def refuse_all(calls: Iterable[WaitingCall[Result]], reason: Callable[[], Exception]) -> None:
+    """Refuses each call with an error of its own."""
+    for call in tuple(calls):
+        call.refuse(reason())
 
 
 class ConditionalCalls:

@@ -16,7 +16,14 @@ from specpair.errors import (
     StaleStepError,
 )
 from specpair.sequences.cache_owner import CacheOwner
-from specpair.sequences.conditional_calls import Condition, ConditionalCalls, ConditionOutcome, WaitingCall
+from specpair.sequences.conditional_calls import (
+    Condition,
+    ConditionalCalls,
+    ConditionOutcome,
+    WaitingCall,
+    begin_first,
+    refuse_all,
+)
 from specpair.sequences.held_sequence import Answer, HeldSequence, settled, wait_for_answer
 from specpair.sequences.open_sequences import OpenSequences
 
@@ -88,8 +95,8 @@ class SteppedSequences(OpenSequences[Answer]):
         assert held.answer is not None
         try:
             if held.answer.done():
-                call.begin_or_refuse(held.answer.result())
-                outcome = call.outcome.result()
+                begin_first([call], held.answer.result())
+                outcome = await call.outcome
             else:
                 with calls.waiting(held.waiting, call, self._caller(), size):
                     outcome = await call.outcome
@@ -139,13 +146,12 @@ class SteppedSequences(OpenSequences[Answer]):
 
         def decide(task: "asyncio.Task[Answer]") -> None:
             is_gone = held.last_step < step or (held.last_step == step and held.answer is not task)
-            for call in tuple(waiting):
-                if task.cancelled() or not held.is_open:
-                    call.refuse(SequenceNotFoundError(sequence_id))
-                elif is_gone:  # it failed, or was rolled back at once
-                    call.refuse(ConditionNotMetError())
-                else:
-                    call.begin_or_refuse(task.result())
+            if task.cancelled() or not held.is_open:
+                refuse_all(waiting, lambda: SequenceNotFoundError(sequence_id))
+            elif is_gone:  # it failed, or was rolled back at once
+                refuse_all(waiting, ConditionNotMetError)
+            else:
+                begin_first(waiting, task.result())
 
         task.add_done_callback(decide)
         return task
