@@ -106,6 +106,9 @@ def sample(option: Option) -> tuple[str | None, Any]:
     if get_origin(option.kind) is Literal:
         choice = next(choice for choice in get_args(option.kind) if choice != option.default)
         return choice, choice
+    if isinstance(option.kind, type) and issubclass(option.kind, StrEnum):
+        choice = next(choice for choice in option.kind if choice != option.default)
+        return choice.value, choice
     if kind is bool:
         return None, True
     assert kind in (int, float, str), f"no sample for {option.name}"
