@@ -2,6 +2,7 @@
 
 import importlib
 from dataclasses import MISSING, dataclass, fields
+from enum import StrEnum
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
