@@ -2,8 +2,7 @@
 those whose condition is not met."""
 
 import asyncio
-import threading
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from specpair.v1 import target_service_pb2 as target_pb
 from target_service import servicer
 from target_service.verifier import Verifier
 from tests.rpc_errors import refused
+from tests.service.conditional import Gate, Stream, conditional, decided, renamed, until
 from tests.services import RunningModel, engine_config, running_draft, running_target
 from tests.tiny_models import make_model, make_variation
 
@@ -84,63 +84,6 @@ async def ordinary_rounds(draft: RunningModel, target: RunningModel, name: str) 
         base, appended = length, [*kept, verdict.next_token_id]
         rounds.append((request, verdict))
     return rounds
-
-
-def decided(verdict: Any) -> Any:
-    """A verdict without its times."""
-    copy = target_pb.VerifyProposalResponse()
-    copy.CopyFrom(verdict)
-    for name in ("queue_time_us", "compute_time_us", "rollback_time_ns", "batch_token_count"):
-        copy.ClearField(name)
-    return copy
-
-
-def renamed(request: Any, name: str) -> Any:
-    """The same call of another sequence."""
-    copy = target_pb.VerifyProposalRequest()
-    copy.CopyFrom(request)
-    copy.sequence_id = name
-    return copy
-
-
-def conditional(request: Any, name: str, step: int, accepted: int, token: int) -> Any:
-    """The call with a condition, on the sequence of this name."""
-    copy = renamed(request, name)
-    copy.condition.CopyFrom(target_pb.Condition(step=step, accepted_count=accepted, next_token_id=token))
-    return copy
-
-
-async def until(is_so: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not is_so():
-            await asyncio.sleep(0.001)
-
-
-class Stream:
-    """A hot stream of the target, whose answers are given to those who sent the calls."""
-
-    def __init__(self, target: RunningModel):
-        self._stream = target.hot.StreamVerifications()
-        self._answers: dict[int, asyncio.Future[Any]] = {}
-        self._reader = asyncio.create_task(self._read())
-
-    async def send(self, *requests: Any) -> list[Awaitable[Any]]:
-        """Calls in one message; waits for none of the answers."""
-        first = len(self._answers)
-        calls: Any = [{"call_id": first + index, "request": request} for index, request in enumerate(requests)]
-        for call in calls:
-            self._answers[call["call_id"]] = asyncio.get_running_loop().create_future()
-        await self._stream.write(target_pb.StreamVerificationsRequest(calls=calls))
-        return [self._answers[call["call_id"]] for call in calls]
-
-    async def close(self) -> None:
-        await self._stream.done_writing()
-        await self._reader
-
-    async def _read(self) -> None:
-        async for message in self._stream:
-            for answer in message.answers:
-                self._answers[answer.call_id].set_result(answer)
 
 
 def guesses(rounds: list[tuple[Any, Any]], name: str, step: int) -> tuple[list[Any], Any]:
@@ -211,39 +154,6 @@ def counted(target: RunningModel) -> dict[str, float]:
         for outcome in conditional_calls.ConditionOutcome
     }
     return {outcome: value for outcome, value in found.items() if value is not None}
-
-
-class Gate:
-    """Holds the device thread between a forward pass and its verdicts."""
-
-    def __init__(self, target: RunningModel):
-        assert isinstance(target.host, Verifier)
-        self._turns = target.host.engine._turns
-        self._advance = self._turns.advance
-        self._reached, self._open = threading.Event(), threading.Event()
-        self._fails = False
-
-    def __enter__(self) -> "Gate":
-        def advance(works: Any, logits: Any) -> None:
-            self._reached.set()
-            self._open.wait()
-            if self._fails:
-                raise ValueError("as the test asked")
-            self._advance(works, logits)
-
-        self._turns.advance = advance
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._open.set()
-        self._turns.advance = self._advance
-
-    async def reached(self) -> None:
-        await asyncio.to_thread(self._reached.wait)
-
-    def fail(self) -> None:
-        """The verdicts fail once the gate is open."""
-        self._fails = True
 
 
 async def waiting_calls(target: RunningModel, count: int) -> None:
@@ -379,4 +289,35 @@ async def test_a_call_that_is_met_is_checked_as_any_other(target: RunningModel) 
     beyond.base_length += 1
     await refused(target.hot.VerifyProposal(beyond), Code.FAILED_PRECONDITION, "BASE_LENGTH_MISMATCH")
     assert (await target.hot.VerifyProposal(plain(1, len(PROMPT) + 1))).length == len(PROMPT) + 2
+    await close(target, names=["s"])
+
+
+@pytest.mark.parametrize("is_right", [True, False])
+async def test_the_device_thread_knows_which_verdicts_are_waited_for(
+    target: RunningModel, is_right: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its next pass waits for the call that is met, and for no other."""
+    await open_sequence(target, "s", sampling={"temperature": 0.0, "seed": 1})
+    token = (await target.hot.VerifyProposal(plain(0))).next_token_id
+    await close(target, names=["s"])
+    assert isinstance(target.host, Verifier)
+    gathering, seen = target.host.engine._turns._gathering, []
+    leave = gathering.leave
+
+    def note(works: Any, now: float) -> None:
+        seen.extend(work.is_followed for work in works)
+        leave(works, now)
+
+    await open_sequence(target, "s", sampling={"temperature": 0.0, "seed": 1})
+    with Gate(target) as gate:
+        under_way = asyncio.ensure_future(target.hot.VerifyProposal(plain(0)))
+        await gate.reached()
+        guess = token if is_right else (token + 1) % VOCABULARY
+        waiting = asyncio.ensure_future(target.hot.VerifyProposal(following(0, 0, guess)))
+        await waiting_calls(target, 1)
+        monkeypatch.setattr(gathering, "leave", note)
+    await under_way
+    await asyncio.wait([waiting])
+    assert seen[0] is is_right and not any(seen[1:])
+    assert (waiting.exception() is None) is is_right
     await close(target, names=["s"])

@@ -244,6 +244,20 @@ async def test_a_caller_that_leaves_is_not_begun_for() -> None:
     assert target.outcomes() == {"ended": 1, "not_met": 1}
 
 
+async def test_nor_for_one_that_leaves_with_the_verdict() -> None:
+    """It has not even noticed yet."""
+    target, loop = Target(), asyncio.get_running_loop()
+    leaving: list[asyncio.Task[Reply]] = []
+    target.end_of(0).add_done_callback(lambda _: loop.call_soon(leaving[0].cancel))
+    first = target.call(0)
+    leaving.append(target.call_if("a"))
+    await turn()
+    target.end(0, "a")
+    assert (await first).outcome == "a"
+    assert await refusal(leaving[0]) is asyncio.CancelledError
+    assert target.started == [0] and target.held.last_step == 0
+
+
 async def test_what_has_begun_goes_on_without_its_caller() -> None:
     target = Target()
     target.call(0)

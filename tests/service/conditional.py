@@ -1,0 +1,100 @@
+"""Calls of a target before the verdicts that they depend on, and a gate before its verdicts."""
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from specpair.v1 import target_service_pb2 as target_pb
+from target_service.verifier import Verifier
+from tests.services import RunningModel
+
+
+def decided(verdict: Any) -> Any:
+    """A verdict without its times."""
+    copy = target_pb.VerifyProposalResponse()
+    copy.CopyFrom(verdict)
+    for name in ("queue_time_us", "compute_time_us", "rollback_time_ns", "batch_token_count"):
+        copy.ClearField(name)
+    return copy
+
+
+def renamed(request: Any, name: str) -> Any:
+    """The same call of another sequence."""
+    copy = target_pb.VerifyProposalRequest()
+    copy.CopyFrom(request)
+    copy.sequence_id = name
+    return copy
+
+
+def conditional(request: Any, name: str, step: int, accepted: int, token: int) -> Any:
+    """The call with a condition, on the sequence of this name."""
+    copy = renamed(request, name)
+    copy.condition.CopyFrom(target_pb.Condition(step=step, accepted_count=accepted, next_token_id=token))
+    return copy
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not is_so():
+            await asyncio.sleep(0.001)
+
+
+class Stream:
+    """A hot stream of the target, whose answers are given to those who sent the calls."""
+
+    def __init__(self, target: RunningModel):
+        self._stream = target.hot.StreamVerifications()
+        self._answers: dict[int, asyncio.Future[Any]] = {}
+        self._reader = asyncio.create_task(self._read())
+
+    async def send(self, *requests: Any) -> list[Awaitable[Any]]:
+        """Calls in one message; waits for none of the answers."""
+        first = len(self._answers)
+        calls: Any = [{"call_id": first + index, "request": request} for index, request in enumerate(requests)]
+        for call in calls:
+            self._answers[call["call_id"]] = asyncio.get_running_loop().create_future()
+        await self._stream.write(target_pb.StreamVerificationsRequest(calls=calls))
+        return [self._answers[call["call_id"]] for call in calls]
+
+    async def close(self) -> None:
+        await self._stream.done_writing()
+        await self._reader
+
+    async def _read(self) -> None:
+        async for message in self._stream:
+            for answer in message.answers:
+                self._answers[answer.call_id].set_result(answer)
+
+
+class Gate:
+    """Holds the device thread between a forward pass and its verdicts."""
+
+    def __init__(self, target: RunningModel):
+        assert isinstance(target.host, Verifier)
+        self._turns = target.host.engine._turns
+        self._advance = self._turns.advance
+        self._reached, self._open = threading.Event(), threading.Event()
+        self._fails = False
+
+    def __enter__(self) -> "Gate":
+        def advance(works: Any, logits: Any) -> None:
+            self._reached.set()
+            self._open.wait()
+            if self._fails:
+                raise ValueError("as the test asked")
+            self._advance(works, logits)
+
+        self._turns.advance = advance
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._open.set()
+        self._turns.advance = self._advance
+
+    async def reached(self) -> None:
+        await asyncio.to_thread(self._reached.wait)
+
+    def fail(self) -> None:
+        """The verdicts fail once the gate is open."""
+        self._fails = True
