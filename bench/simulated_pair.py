@@ -13,7 +13,6 @@ from typing import NamedTuple, Protocol
 
 from bench.simulated_machine import Machine, Text
 from coordinator.adaptive import Decision, RoundOutcome
-from coordinator.adaptive.ahead_outcome import AheadOutcome
 
 LONGEST = 16
 USUAL_BACKLOG = 32
@@ -35,8 +34,6 @@ class SimulatedRound(NamedTuple):
     verify_compute: float
     batch_token_count: int
     is_usual: bool = True
-    ahead: AheadOutcome | None = None
-    works_ahead: bool = False
 
 
 class Policy(Protocol):

@@ -8,7 +8,7 @@ from typing import Any
 
 from prometheus_client.registry import CollectorRegistry
 
-from coordinator.adaptive import LengthController
+from coordinator.adaptive import AheadTrials, LengthController
 from coordinator.background import BackgroundTasks
 from coordinator.config import CoordinatorConfig
 from coordinator.metrics import AheadReadings, CoordinatorMetrics, InstanceReading, ServiceReadings
@@ -28,6 +28,7 @@ class Pair:
     target: Targets
     draft: Drafts | None
     lengths: LengthController = field(default_factory=LengthController)
+    ahead: AheadTrials = field(default_factory=AheadTrials)
     metrics: CoordinatorMetrics = field(default_factory=CoordinatorMetrics)
     background: BackgroundTasks = field(default_factory=BackgroundTasks)
 

@@ -35,6 +35,8 @@ class Traffic:
     tokens_per_round: float | None
     """Output tokens per round, the first token left out."""
     rounds_by_kind: dict[str, float]
+    ahead_by_outcome: dict[str, float]
+    """Rounds for which the draft worked ahead: hit, late and miss."""
     tokens_per_second: float
     prompt_tokens_per_second: float
     requests_by_outcome: dict[str, float]
@@ -90,6 +92,7 @@ def traffic(added: Exposition, seconds: float) -> Traffic:
         acceptance_by_position=_by_position(added),
         tokens_per_round=(tokens - added.total(_FIRST_TOKENS)) / count if count else None,
         rounds_by_kind=rounds,
+        ahead_by_outcome=added.by("specpair_ahead_rounds_total", "outcome"),
         tokens_per_second=tokens / seconds,
         prompt_tokens_per_second=added.total("specpair_prompt_tokens_total") / seconds,
         requests_by_outcome=added.by("specpair_requests_total", "outcome"),

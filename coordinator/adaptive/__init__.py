@@ -4,8 +4,9 @@ Pure: times come in as numbers; no clock is read and nothing is sent. All output
 `LengthController`; each output has its own `OutputLength`.
 """
 
+from coordinator.adaptive.ahead_trials import AheadTrials
 from coordinator.adaptive.controller import LengthController
 from coordinator.adaptive.outcome import RoundOutcome
 from coordinator.adaptive.output_length import Decision, OutputLength
 
-__all__ = ["Decision", "LengthController", "OutputLength", "RoundOutcome"]
+__all__ = ["AheadTrials", "Decision", "LengthController", "OutputLength", "RoundOutcome"]

@@ -1,7 +1,9 @@
 """Whether working ahead pays: trials compare rounds with it to rounds without."""
 
 from collections import deque
+from typing import Protocol
 
+from coordinator.adaptive.ahead_outcome import AheadOutcome
 from coordinator.adaptive.outcome import RoundOutcome
 from coordinator.adaptive.plain_trial import trimmed_mean
 
@@ -27,6 +29,20 @@ MEMORY = 48
 """Rounds of the usual way that a trial is compared with."""
 
 
+class AheadRound(RoundOutcome, Protocol):
+    """A finished round, and whether the draft worked ahead of it and beside it."""
+
+    @property
+    def ahead(self) -> AheadOutcome | None:
+        """What working ahead gave; None if the draft was not working ahead."""
+        ...
+
+    @property
+    def works_ahead(self) -> bool:
+        """Whether the draft worked ahead while the target judged it."""
+        ...
+
+
 class AheadTrial:
     """One group of outputs at one level of load. All of them work ahead, or none does."""
 
@@ -48,7 +64,7 @@ class AheadTrial:
         self._ways: deque[float] = deque(maxlen=MEMORY)
         """Share of a round that was the way to the draft and back, without working ahead."""
 
-    def add(self, outcome: RoundOutcome, tokens: float, load: int) -> None:
+    def add(self, outcome: AheadRound, tokens: float, load: int) -> None:
         """Adds a round with a proposal, expected to give `tokens` tokens, while `load` outputs ran."""
         if not outcome.asked or not outcome.is_usual or outcome.elapsed <= 0.0:
             return
@@ -66,7 +82,7 @@ class AheadTrial:
     def _may_gain(self) -> bool:
         return self.pays or trimmed_mean(self._waits) >= LEAST_WAIT
 
-    def _note(self, outcome: RoundOutcome, tokens: float, load: int) -> None:
+    def _note(self, outcome: AheadRound, tokens: float, load: int) -> None:
         is_ahead = outcome.ahead is not None
         if is_ahead != outcome.works_ahead or (self._is_trying and self._count <= SETTLING * load):
             return  # half of one kind

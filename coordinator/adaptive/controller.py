@@ -3,7 +3,6 @@
 from collections import defaultdict
 
 from coordinator.adaptive.acceptance import GroupAcceptance
-from coordinator.adaptive.ahead_trial import AheadTrial
 from coordinator.adaptive.load import Load
 from coordinator.adaptive.output_length import OutputLength, Shared, Workload
 from coordinator.adaptive.probe_budget import ProbeBudget
@@ -21,7 +20,11 @@ class LengthController:
         self._workloads: dict[Drafter | None, dict[int, Workload]] = defaultdict(lambda: defaultdict(Workload))
         self._groups: dict[object, GroupAcceptance] = defaultdict(GroupAcceptance)
         self._budgets: dict[object, ProbeBudget] = defaultdict(ProbeBudget)
-        self._aheads: dict[object, dict[int, AheadTrial]] = defaultdict(lambda: defaultdict(AheadTrial))
+
+    @property
+    def load(self) -> Load:
+        """All outputs that are being generated."""
+        return self._load
 
     def enter(self, drafter: Drafter | None, rule: Rule, temperature: float, fixed: int | None) -> OutputLength:
         """Registers a new output, which proposes `fixed` tokens or, if None, as many as pay. It must call `leave`."""
@@ -31,6 +34,5 @@ class LengthController:
             workloads=self._workloads[drafter],
             acceptance=self._groups[key],
             budget=self._budgets[key],
-            ahead=self._aheads[key],
         )
         return OutputLength(shared, fixed=fixed, is_greedy=temperature == 0.0)

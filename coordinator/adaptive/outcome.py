@@ -2,8 +2,6 @@
 
 from typing import Protocol
 
-from coordinator.adaptive.ahead_outcome import AheadOutcome
-
 
 class RoundOutcome(Protocol):
     """A finished round. Times are in seconds.
@@ -58,14 +56,4 @@ class RoundOutcome(Protocol):
     @property
     def is_usual(self) -> bool:
         """Whether its times are typical: no sequence was opened in it and no call failed."""
-        ...
-
-    @property
-    def ahead(self) -> AheadOutcome | None:
-        """What working ahead gave; None if the draft was not working ahead."""
-        ...
-
-    @property
-    def works_ahead(self) -> bool:
-        """Whether the draft worked ahead while the target judged it."""
         ...

@@ -5,7 +5,6 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from coordinator.adaptive.acceptance import GroupAcceptance, OutputAcceptance
-from coordinator.adaptive.ahead_trial import AheadTrial
 from coordinator.adaptive.block_length import best_block, block_time, expected_tokens, others_loss
 from coordinator.adaptive.load import Contribution, Load
 from coordinator.adaptive.outcome import RoundOutcome
@@ -57,8 +56,6 @@ class Shared:
     """By level of load."""
     acceptance: GroupAcceptance
     budget: ProbeBudget
-    ahead: Mapping[int, AheadTrial]
-    """By level of load."""
 
     @property
     def workload(self) -> Workload:
@@ -103,29 +100,21 @@ class OutputLength:
 
     def use(self, decision: Decision) -> None:
         """The round follows an earlier decision instead of the last one."""
-        self._is_probe = False
-        self._expected = expected_tokens(decision.length, self._acceptance.rates())
+        self._is_probe, self._expected = False, self.expected(decision.length)
         self._contribution.set_row_count(decision.length + 1)
+
+    def expected(self, length: int) -> float:
+        """Expected tokens of a round with so many proposed tokens."""
+        return expected_tokens(length, self._acceptance.rates())
 
     @property
     def is_probing(self) -> bool:
         """Whether the last decision was a probe, which says nothing about the next."""
         return self._is_probe
 
-    @property
-    def works_ahead(self) -> bool:
-        """Whether it pays that the draft works ahead, or is to be tried."""
-        return self._trial_ahead.is_on
-
-    @property
-    def _trial_ahead(self) -> AheadTrial:
-        return self._shared.ahead[self._shared.load.level]
-
     def add(self, outcome: RoundOutcome) -> None:
         """Learns from the outcome of the round."""
         shared, workload = self._shared, self._shared.workload
-        tokens = expected_tokens(outcome.asked, self._acceptance.rates())
-        self._trial_ahead.add(outcome, tokens, shared.load.output_count)
         workload.costs.add(outcome, shared.load.output_count, most_rows=ROWS_MARGIN + 2 * shared.load.row_count)
         if outcome.asked:
             self._acceptance.add(outcome.asked, outcome.accepted_count)

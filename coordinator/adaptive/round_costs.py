@@ -106,11 +106,7 @@ class RoundCosts:
         self._add_draft(outcome.asked, outcome.drafted_count, outcome.draft_elapsed, outcome.draft_compute or 0.0)
 
     def _add_draft(self, asked: int, drafted: int, elapsed: float, compute: float) -> None:
-        """Adds a call to the draft that gave `drafted` tokens.
-
-        What the draft computed while the target was busy costs nothing: no round waited for it.
-        """
-        compute = min(compute, elapsed)
+        """Adds a call to the draft that gave `drafted` tokens."""
         self._drafted_share.add(drafted / asked)
         if drafted:
             self._steps.add(drafted, add_usual(self._step, compute / drafted) * drafted)

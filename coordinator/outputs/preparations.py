@@ -1,6 +1,10 @@
 """What the draft shall prepare while the target judges a round."""
 
+from collections.abc import Mapping
+
 from coordinator.adaptive import Decision, OutputLength
+from coordinator.adaptive.ahead_trial import AheadTrial
+from coordinator.adaptive.load import Load
 from coordinator.outputs.round import Round
 from coordinator.peers.ahead_blocks import Preparation
 from coordinator.requests.request import GenerationRequest
@@ -16,8 +20,11 @@ WITH_MODEL = (None, Drafter.MODEL, Drafter.NGRAM_MODEL)
 class Preparations:
     """Decides for each round of one output whether the draft works ahead, and for how long a proposal."""
 
-    def __init__(self, request: GenerationRequest):
+    def __init__(self, request: GenerationRequest, trials: Mapping[int, AheadTrial], load: Load):
+        """`trials` are those of outputs like this one, by level of load."""
         self._mode = request.work_ahead
+        self._trials = trials
+        self._load = load
         self._last = len(request.prompt_ids) + request.max_tokens - 1
         """The longest that the sequence may become before the target's last token."""
 
@@ -31,7 +38,7 @@ class Preparations:
         """
         if self._mode is WorkAhead.OFF or drafter not in WITH_MODEL or decision.length == 0 or lengths.is_probing:
             return None
-        if self._mode is WorkAhead.AUTO and not lengths.works_ahead:
+        if self._mode is WorkAhead.AUTO and not self._trial.is_on:
             return None
         if length + 2 > self._last:
             return None
@@ -41,3 +48,11 @@ class Preparations:
             min_confidence=decision.min_confidence,
             max_length=self._last,
         )
+
+    def add(self, judged: Round, lengths: OutputLength) -> None:
+        """Compares a round with those of the other kind."""
+        self._trial.add(judged, lengths.expected(judged.asked), self._load.output_count)
+
+    @property
+    def _trial(self) -> AheadTrial:
+        return self._trials[self._load.level]

@@ -38,7 +38,8 @@ class Proposals:
         """When the last round ended."""
         self._latest_accepted = 0
         """Tokens that the last round accepted."""
-        self._preparations = Preparations(request)
+        self._preparations: Preparations | None = None
+        """None before `begin`."""
         self._next: Decision | None = None
         """The decision for the next round, if it was made in advance: the draft is preparing proposals by it."""
 
@@ -60,7 +61,9 @@ class Proposals:
         """
         request = self._request
         fixed = 0 if self._draft is None else request.num_speculative_tokens
-        self._length = self._pair.lengths.enter(self.drafter, request.rule, request.sampling.temperature, fixed)
+        group = (self.drafter, request.rule, request.sampling.temperature)
+        self._length = self._pair.lengths.enter(*group, fixed)
+        self._preparations = Preparations(request, self._pair.ahead.of(*group), self._pair.lengths.load)
         if self._draft is None:
             return
         decision = self._length.decide(longest, is_ready=False)
@@ -94,7 +97,8 @@ class Proposals:
         judged.end(verdict, now, self._latest_end)
         self._latest_end, self._latest_accepted = now, judged.accepted_count
         self.acceptance.add(judged)
-        assert self._length is not None
+        assert self._length is not None and self._preparations is not None
+        self._preparations.add(judged, self._length)
         self._length.add(judged)
         self._pair.metrics.add_round(judged)
         is_speculating = self._draft is not None and self._request.num_speculative_tokens != 0
@@ -129,7 +133,7 @@ class Proposals:
 
     async def _ask(self, begun: Round, history: Sequence[int], decision: Decision, newest: Decision) -> None:
         """Gets the proposal by `decision`; the draft then works ahead by the `newest` one, if that pays."""
-        assert self._draft is not None and self._length is not None
+        assert self._draft is not None and self._length is not None and self._preparations is not None
         begun.asked_count, begun.min_confidence = decision.length, decision.min_confidence
         self.asked_drafter = self.drafter or self.asked_drafter
         preparation = self._preparations.after(begun, len(history), newest, self.drafter, self._length)

@@ -52,7 +52,7 @@ class Round:
     elapsed: float = 0.0
     """The same without the time spent waiting for the client."""
     draft_compute: float | None = None
-    """The drafter's computation time; None without a usable answer."""
+    """The drafter's computation time for which it waited; None without a usable answer."""
     verify_compute: float = 0.0
     network_time: float = 0.0
     """Time of both calls without computation and rollback: network and queues."""
@@ -76,15 +76,15 @@ class Round:
         pause = self.began_at - followed_at
         self.period = now - followed_at
         self.elapsed = self.period - pause + min(pause, LONGEST_PAUSE)
-        self._add_up(None if self.proposed is None else self.proposed.times, verdict.times)
+        self._add_up(self.proposed, verdict.times)
 
-    def _add_up(self, draft: CallTimes | None, verify: CallTimes) -> None:
-        """Adds up the parts of its time."""
+    def _add_up(self, proposed: Proposed | None, verify: CallTimes) -> None:
+        """Adds up the parts of its time; what the draft computed before it is none of them."""
         self.verify_compute, self.rollback_time, outside = verify.compute, verify.rollback, verify.outside
-        if draft is not None:
-            self.draft_compute = draft.compute
-            self.rollback_time += draft.rollback
-            outside += draft.outside
+        if proposed is not None:
+            self.draft_compute = min(proposed.times.compute, proposed.waiting)
+            self.rollback_time += proposed.times.rollback
+            outside += proposed.times.outside
         self.network_time = max(outside - self.rollback_time, 0.0)
 
     @property

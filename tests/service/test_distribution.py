@@ -28,6 +28,7 @@ from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import sampling_pb2
 from tests.option_strategies import sampling_options
 from tests.reference import enumerate_continuations
+from tests.service.metrics_load import total
 from tests.services import RunningPair, engine_config, running_pair
 from tests.tiny_models import load_plain, make_model
 
@@ -108,9 +109,8 @@ async def draw(
             token_ids=pb.TokenIds(ids=PROMPT),
             max_tokens=5,
             n=PER_REQUEST,
-            num_speculative_tokens=3,
             sampling=sampling_to_proto(replace(options, seed=first)),
-            **fields,
+            **{"num_speculative_tokens": 3, **fields},
         )
         for first in range(0, samples, PER_REQUEST)
     )
@@ -169,6 +169,23 @@ def until_stop(tokens: tuple[int, ...], options: SamplingOptions) -> tuple[int, 
 )
 async def test_joint_distribution(served: Served, rule: str, encoding: str) -> None:
     counts = await draw(served.pair, PLAIN, rule=RULES[rule], encoding=ENCODINGS[encoding])
+    for length in (2, 3, 4):
+        assert p_value(counts, served.model, PLAIN, length) > 1e-3, f"{length} tokens"
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("rule", RULES)
+async def test_joint_distribution_with_work_ahead(served: Served, rule: str) -> None:
+    """With K = 2, so that most outputs have rounds whose proposal was prepared."""
+
+    def hits() -> float:
+        registry = served.pair.front_end.registry
+        return sum(total(registry, "specpair_ahead_rounds_total", outcome=outcome) for outcome in ("hit", "late"))
+
+    before = hits()
+    fields = {"num_speculative_tokens": 2, "work_ahead": pb.WORK_AHEAD_MODE_ON}
+    counts = await draw(served.pair, PLAIN, rule=RULES[rule], **fields)
+    assert hits() - before > SAMPLES / 10
     for length in (2, 3, 4):
         assert p_value(counts, served.model, PLAIN, length) > 1e-3, f"{length} tokens"
 

@@ -23,12 +23,13 @@ import draft_service.drafters.model as drafter
 import target_service.judging as judging
 from command.exactness.run import Wishes, describe, settings_for, verify
 from command.failures import CommandError
+from coordinator.peers.ahead_blocks import AheadBlocks, BlockKey, PreparedBlock
 from draft_service.host import DraftHost
 from specpair.client import channel as client
 from specpair.errors import InvalidFieldError
 from specpair.exactness.plan import Kind, Settings
 from specpair.exactness.report import Report, Verdict
-from specpair.options import Rule, SamplingOptions
+from specpair.options import Rule, SamplingOptions, WorkAhead
 from specpair.speculation import verification
 from specpair.speculation.arrays import Array
 from specpair.speculation.count_row import TOTAL
@@ -100,17 +101,37 @@ def caught(report: Report) -> bool:
     return Verdict.DIFFERENT in {entry.verdict for entry in report.comparisons}
 
 
-async def test_an_honest_pair_passes(tmp_path: Path) -> None:
+@pytest.mark.parametrize("work_ahead", [WorkAhead.OFF, WorkAhead.ON])
+async def test_an_honest_pair_passes(tmp_path: Path, work_ahead: WorkAhead) -> None:
     options = {"penalties": SamplingOptions(top_k=3, repetition_penalty=1.3, presence_penalty=0.5)}
-    report = await run(tmp_path, HONEST_TARGET, HONEST_DRAFT, option_sets=PLAIN | options)
+    report = await run(tmp_path, HONEST_TARGET, HONEST_DRAFT, option_sets=PLAIN | options, work_ahead=work_ahead)
     assert report.passed, report
     assert {entry.verdict for entry in report.equalities} == {Verdict.SAME}
     assert {entry.verdict for entry in report.comparisons} == {Verdict.SAME}
-    assert {entry.kind for entry in report.equalities} == set(Kind)
+    assert {entry.kind for entry in report.equalities} == {
+        kind for kind in Kind if kind is not Kind.AHEAD or work_ahead is WorkAhead.ON
+    }
     assert len(report.comparisons) == 2 * 3 * 4
     assert report.detectable_distance is not None and report.detectable_distance < 0.7
     for entry in report.speculated:
         assert 0.2 < entry.acceptance_rate < 1.0 and entry.fallback_count == 0
+
+
+async def test_a_proposal_that_was_prepared_for_another_outcome_is_caught(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its tokens are not those that the draft would have proposed: the output has the right distribution, but not the
+    same bits as without it."""
+    take = AheadBlocks.take
+
+    def take_any(blocks: AheadBlocks, key: BlockKey) -> PreparedBlock | None:
+        return take(blocks, key) or next(blocks.of_step(key.step), None)
+
+    monkeypatch.setattr(AheadBlocks, "take", take_any)
+    report = await run(tmp_path, HONEST_TARGET, HONEST_DRAFT, work_ahead=WorkAhead.ON, draws=20, sequences=40)
+    different = {(entry.kind, entry.rule) for entry in report.equalities if entry.verdict is Verdict.DIFFERENT}
+    assert (Kind.AHEAD, Rule.TOKEN) in different or (Kind.AHEAD, Rule.BLOCK) in different
+    assert not {kind for kind, _ in different} & {Kind.GREEDY, Kind.COUPLED}, "what does not depend on proposals"
 
 
 async def test_acceptance_with_the_drafts_noise_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 import importlib
 from dataclasses import MISSING, dataclass, fields
+from enum import StrEnum
 from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import pytest
@@ -107,6 +108,9 @@ def sample(option: Option) -> tuple[str | None, Any]:
     if get_origin(option.kind) is Literal:
         choice = next(choice for choice in get_args(option.kind) if choice != option.default)
         return choice, choice
+    if isinstance(option.kind, type) and issubclass(option.kind, StrEnum):
+        choice = next(choice for choice in option.kind if choice != option.default)
+        return choice.value, choice
     if kind is bool:
         return None, True
     assert kind in (int, float, str), f"no sample for {option.name}"

@@ -36,6 +36,10 @@ specpair_spec_decode_num_accepted_tokens_per_pos_total{position="2"} 20.0
 specpair_spec_decode_rounds_total{kind="draft"} 40.0
 specpair_spec_decode_rounds_total{kind="plain"} 10.0
 specpair_spec_decode_rounds_total{kind="fallback"} 5.0
+# TYPE specpair_ahead_rounds_total counter
+specpair_ahead_rounds_total{accepted="0",outcome="hit"} 12.0
+specpair_ahead_rounds_total{accepted="8+",outcome="hit"} 8.0
+specpair_ahead_rounds_total{accepted="0",outcome="miss"} 5.0
 # TYPE specpair_requests_total counter
 specpair_requests_total{outcome="finished"} 8.0
 specpair_requests_total{outcome="cancelled"} 2.0
@@ -95,6 +99,7 @@ def test_traffic_is_what_the_counters_say() -> None:
     assert figures.acceptance_rate == 0.55
     assert figures.tokens_per_round == 1 + 55 / 55
     assert figures.rounds_by_kind == {"draft": 40, "plain": 10, "fallback": 5}
+    assert figures.ahead_by_outcome == {"hit": 20, "miss": 5}
     assert figures.requests_by_outcome == {"finished": 8, "cancelled": 2}
     assert (figures.tokens_per_second, figures.prompt_tokens_per_second) == (12.0, 5.0)
     assert figures.round_times == {"draft": 0.005, "verify": 0.01, "network": None, "rollback": None}

@@ -1,16 +1,33 @@
 """Working ahead is on where it is faster, and costs next to nothing where it is not: held against a simulated pair."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 import pytest
 
-from bench.simulated_pair import SimulatedRound
 from coordinator.adaptive.ahead_outcome import AheadOutcome
 from coordinator.adaptive.ahead_trial import AheadTrial
 
 K = 4
 TOKENS = 3.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class MadeRound:
+    """An `AheadRound`."""
+
+    asked: int = K
+    drafted_count: int = K
+    accepted_count: int = 2
+    elapsed: float
+    period: float
+    draft_elapsed: float
+    draft_compute: float
+    verify_compute: float
+    batch_token_count: int = K + 1
+    is_usual: bool = True
+    ahead: AheadOutcome | None
+    works_ahead: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,22 +43,18 @@ class Machine:
     """How much longer a verification takes beside the work ahead."""
     noise: float = 0.1
 
-    def round(self, random: Random, *, was_ahead: bool, works_ahead: bool) -> SimulatedRound:
+    def round(self, random: Random, *, was_ahead: bool, works_ahead: bool) -> MadeRound:
         outcome = None
         if was_ahead:
             outcome = AheadOutcome.HIT if random.random() < self.hit_rate else AheadOutcome.MISS
         waited = 0.0 if outcome is AheadOutcome.HIT else self.draft + self.way
         verify = self.verify * (self.slowdown if works_ahead else 1.0) * random.lognormvariate(0.0, self.noise)
-        return SimulatedRound(
-            asked=K,
-            drafted_count=K,
-            accepted_count=2,
+        return MadeRound(
             elapsed=waited + verify,
             period=waited + verify,
             draft_elapsed=waited,
             draft_compute=self.draft,
             verify_compute=verify,
-            batch_token_count=K + 1,
             ahead=outcome,
             works_ahead=works_ahead,
         )
@@ -115,6 +128,7 @@ def test_it_follows_a_machine_that_changes() -> None:
 def test_rounds_that_are_not_usual_are_not_compared() -> None:
     trial, random = AheadTrial(), Random(1)
     for _ in range(500):
-        trial.add(FAR.round(random, was_ahead=False, works_ahead=False)._replace(is_usual=False), TOKENS, 1)
-        trial.add(FAR.round(random, was_ahead=False, works_ahead=False)._replace(asked=0), 1.0, 1)
+        made = FAR.round(random, was_ahead=False, works_ahead=False)
+        trial.add(replace(made, is_usual=False), TOKENS, 1)
+        trial.add(replace(made, asked=0), 1.0, 1)
     assert not trial.is_on
