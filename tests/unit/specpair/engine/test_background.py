@@ -45,7 +45,9 @@ class Recorder(ChecksumRunner):
 
 
 async def started(runner: ChecksumRunner) -> Engine:
-    return Engine(DeviceThread(), runner, advance, token_budget=32, short=6)
+    engine = Engine(DeviceThread(), runner, advance, token_budget=32, short=6)
+    engine.start()
+    return engine
 
 
 async def filled(engine: Engine, tokens: list[int]) -> Sequence:

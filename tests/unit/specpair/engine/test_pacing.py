@@ -73,6 +73,7 @@ def draw_zeros(works: list[Work], logits: Tensor) -> None:
 async def seconds_of(pace: Pace | None, sequence_count: int) -> tuple[float, list[float], int]:
     """Seconds of works that run together; the compute time of each; passes."""
     engine = Engine(DeviceThread(), FlatRunner(), draw_zeros, token_budget=64, short=6, pace=pace)
+    engine.start()
     try:
         works = [Work(sequence=Sequence([1]), row_count=1) for _ in range(sequence_count)]
         started = time.perf_counter()
