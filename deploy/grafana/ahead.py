@@ -1,6 +1,6 @@
 """Working ahead: what the draft prepares while the target verifies, and what that saves."""
 
-from deploy.grafana.panels import PER_SECOND, SECONDS, Panels, Query, bars, lines, row
+from deploy.grafana.panels import PER_SECOND, SECONDS, Panels, Query, bars, lines, mean, row
 
 ROUNDS = "specpair_ahead_rounds_total"
 BLOCKS = "specpair_ahead_blocks_total"
@@ -39,6 +39,26 @@ def panels() -> Panels:
             Query(f'sum by (fate) (rate({BLOCKS}{{fate!="used"}}[$__rate_interval]))', "{{fate}}"),
             unit=PER_SECOND,
             is_stacked=True,
+        ),
+        lines(
+            "The draft's cycle",
+            "Proposals that were ready when the next call came, and those that were begun for each call that followed.",
+            mean("specpair_draft_ahead_ready", legend="ready"),
+            Query(
+                "sum(rate(specpair_draft_ahead_blocks_total[$__rate_interval]))"
+                " / (sum(rate(specpair_draft_ahead_calls_total[$__rate_interval])) > 0)",
+                "begun",
+            ),
+        ),
+        lines(
+            "Tokens drawn ahead for each hit",
+            "Tokens that drafts drew for proposals that might be asked for, over the calls that found theirs ready: the "
+            "cost of working ahead.",
+            Query(
+                "sum(rate(specpair_draft_ahead_tokens_total[$__rate_interval]))"
+                ' / (sum(rate(specpair_draft_ahead_calls_total{result="hit"}[$__rate_interval])) > 0)',
+                "tokens",
+            ),
         ),
         lines(
             "Verifications sent before the verdict",

@@ -1,5 +1,6 @@
 """Work ahead of all sequences of a draft model."""
 
+import time
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
@@ -16,6 +17,8 @@ from specpair.sequences.sequence import Sequence
 from specpair.tracing import OpenSpan, open_span
 
 DEFAULT_ROWS = 64
+LATELY_SECONDS = 2.0
+"""A sequence that has not asked for so long has no share of the rows."""
 
 
 class _Live(NamedTuple):
@@ -36,6 +39,8 @@ class WorkAhead:
         self._odds = AllOdds()
         self._live: dict[Sequence, _Live] = {}
         """By the sequence that its call has."""
+        self._asking: dict[HeldSequence[Drafted], float] = {}
+        """Sequences for which work ahead was asked lately, and when, in this order."""
 
     @property
     def branch_count(self) -> int:
@@ -55,8 +60,7 @@ class WorkAhead:
             return
         self.drop(held.cached)
         odds = self._odds.of(held.options.rule, held.options.sampling)
-        share = max(1, self.max_rows // (len(self._live) + 1))
-        order = replace(order, max_outcomes=min(order.max_outcomes, share))
+        order = replace(order, max_outcomes=min(order.max_outcomes, self._share(held)))
         generation = Generation(self._engine, odds, held, call, drafted, order, deliver)
         span = open_span("propose_ahead", sequence=call.sequence_id, step=call.step + 1)
         self._live[held.cached] = _Live(generation, span)
@@ -93,6 +97,15 @@ class WorkAhead:
         self._count_ends(branches.values(), kept)
         live.generation.end(kept)
         live.span.end()
+
+    def _share(self, held: HeldSequence[Drafted]) -> int:
+        """The rows of one sequence: all that ask have as many, at least one."""
+        now = time.monotonic()
+        self._asking.pop(held, None)
+        self._asking[held] = now
+        while (oldest := next(iter(self._asking))) is not held and self._asking[oldest] < now - LATELY_SECONDS:
+            del self._asking[oldest]
+        return max(1, self.max_rows // len(self._asking))
 
     def _count(self, generation: Generation, outcome: Outcome, branch: Branch | None) -> None:
         result = Result.MISS if branch is None else Result.HIT if branch.is_ready else Result.LATE

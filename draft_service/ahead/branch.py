@@ -47,8 +47,8 @@ class Branch:
 
 
 async def finished(branch: Branch, held: HeldSequence[Drafted]) -> Drafted | None:
-    """The proposal of the branch that became the sequence, as soon as it is there; None, with no drafted tokens left, if
-    it fails."""
+    """The proposal of the branch that became the sequence, as soon as it is there; None, with no drafted tokens left,
+    if it fails."""
     try:
         await branch.future
     except Exception:

@@ -6,8 +6,8 @@ from enum import StrEnum
 from specpair.engine.statistics import Tally
 
 READY_BOUNDS = (0, 1, 2, 4, 8, 16, 32, 64)
-MOST_ACCEPTED = 64
-"""As many tokens as a proposal may have, so that labels are bounded."""
+MOST_ACCEPTED = 63
+"""Larger counts are counted as this one, so that labels are bounded."""
 
 
 class Result(StrEnum):

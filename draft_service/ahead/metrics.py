@@ -7,7 +7,7 @@ from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from draft_service.ahead.counts import AheadCounts
+from draft_service.ahead.counts import AheadCounts, Result
 from specpair.engine.metrics import histogram
 
 
@@ -30,11 +30,11 @@ class AheadCollector(Collector):
         counts = self._ahead.counts
         calls = CounterMetricFamily(
             "specpair_draft_ahead_calls",
-            "Calls after work ahead: their proposal was ready (hit), under way (late), or another (miss); by the number "
-            "of tokens that were accepted before them.",
+            "Calls after work ahead: their proposal was ready (hit), under way (late), or another (miss); by the "
+            "number of tokens that were accepted before them.",
             labels=["result", "position"],
         )
-        for (result, accepted_count), number in sorted(counts.calls.items()):
+        for (result, accepted_count), number in sorted(({(result, 0): 0 for result in Result} | counts.calls).items()):
             calls.add_metric([result, str(accepted_count)], number)
         yield calls
         blocks = CounterMetricFamily(

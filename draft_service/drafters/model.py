@@ -7,7 +7,7 @@ encoding says (docs/exactness.md, rule 1).
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import torch
@@ -51,9 +51,9 @@ class ProposeWork(Work):
     """Whether to note the outlooks of rows that are not sent."""
     outlooks: list[Outlook] = field(default_factory=list)
 
-    @property
-    def options(self) -> SequenceOptions:
-        return self.held.options
+    def __post_init__(self) -> None:
+        self.options = self.held.options
+        self.sampler = sampler_of(self.options)
 
     def drafted(self, *, was_prepared: bool = False) -> Drafted:
         """The proposal, once the work is done."""
@@ -69,6 +69,10 @@ class ProposeWork(Work):
             outlooks=tuple(self.outlooks),
             was_prepared=was_prepared,
         )
+
+
+Sampler: TypeAlias = Callable[[list[ProposeWork], Tensor], None]
+"""Draws the next tokens of works from their adjusted logits."""
 
 
 class WorkRunner(Protocol):
@@ -123,11 +127,13 @@ def advance(works: list[Work], logits: Tensor) -> None:
     proposing = [work for work in works if isinstance(work, ProposeWork)]
     mask_vocabulary(proposing, logits)
     adjusted = adjust_rows(proposing, logits)
-    for sample in (sample_greedy, sample_sparse, sample_dense, sample_coupled):
-        chosen = [i for i, work in enumerate(proposing) if not work.done and sampler_of(work.options) is sample]
-        if chosen:
-            rows = adjusted if len(chosen) == len(proposing) else adjusted[chosen]
-            sample([proposing[i] for i in chosen], rows)
+    chosen: dict[Sampler, list[int]] = {}
+    for i, work in enumerate(proposing):
+        if not work.done:
+            chosen.setdefault(work.sampler, []).append(i)
+    for sample, places in chosen.items():
+        rows = adjusted if len(places) == len(proposing) else adjusted[places]
+        sample([proposing[i] for i in places], rows)
     end_unsure(proposing, adjusted)
 
 
@@ -142,7 +148,7 @@ def adjust_rows(works: list[ProposeWork], logits: Tensor) -> Tensor:
     return adjust(logits, [work.held.row_block(1, logits.device) for work in works])
 
 
-def sampler_of(options: SequenceOptions) -> Callable[[list[ProposeWork], Tensor], None]:
+def sampler_of(options: SequenceOptions) -> "Sampler":
     """How a sequence's tokens are drawn from its adjusted logits. Under the coupled rule no distributions are sent."""
     is_coupled = options.rule is Rule.COUPLED
     if options.encoding is Encoding.DENSE and not is_coupled:

@@ -23,6 +23,7 @@ class AheadCaller:
         self._stream = stream
         self._answers: dict[int, asyncio.Future[pb.ProposalAnswer]] = {}
         self._arrived = asyncio.Event()
+        self._writing = asyncio.Lock()
         self.blocks: dict[tuple[str, int], dict[Outcome, pb.AheadBlock]] = {}
         """Pushed blocks by sequence and step."""
 
@@ -48,7 +49,9 @@ class AheadCaller:
         )
         call_id = len(self._answers)
         self._answers[call_id] = asyncio.get_running_loop().create_future()
-        await self._stream.write(pb.StreamProposalsRequest(calls=[pb.ProposalCall(call_id=call_id, request=request)]))
+        async with self._writing:
+            call = pb.ProposalCall(call_id=call_id, request=request)
+            await self._stream.write(pb.StreamProposalsRequest(calls=[call]))
         answer = await asyncio.wait_for(self._answers[call_id], TIMEOUT)
         assert answer.WhichOneof("outcome") == "response", answer.error
         return answer.response

@@ -16,6 +16,7 @@ from coordinator.admission.places import Refusal
 from coordinator.metrics.http_metrics import MODEL, OTHER, PAGE, PATHS
 from coordinator.peers.ahead_blocks import BlockFate
 from coordinator.peers.early_calls import EarlyResult
+from draft_service.ahead.counts import Result
 from specpair.options import Drafter, Rule
 from specpair.sequences import sequence_limits
 from specpair.sequences.conditional_calls import ConditionOutcome
@@ -35,12 +36,13 @@ BOUNDED = {
     },
     "accepted": {*map(str, range(8)), "8+"},
     "fate": {fate.value for fate in BlockFate},
-    "result": {result.value for result in EarlyResult},
     "finished_reason": {"stop", "length"},
     "reason": {reason.value for reasons in (Refusal, sequence_limits.NoRoom) for reason in reasons},
     "state": {"used", "shared", "kept", "free"},
     "kind": {"draft", "plain", "fallback", "prefill", "decode", "repeated", "reopened", "moved"},
     "path": {*PATHS, MODEL, PAGE, OTHER},
+    "result": {result.value for results in (Result, EarlyResult) for result in results},
+    "end": {"used", "unused", "dropped", "failed"},
     "status": {"200", "400", "401", "404", "421", "429", "499", "500", "503"},
 }
 LABEL_OF_PARTS = {"le"}
@@ -80,7 +82,11 @@ def is_ours(family: Metric) -> bool:
 
 @pytest.mark.parametrize(
     ("service", "sections"),
-    [("coordinator", ["Coordinator"]), ("draft", ["Draft and target"]), ("target", ["Draft and target", "Target"])],
+    [
+        ("coordinator", ["Coordinator"]),
+        ("draft", ["Draft and target", "Draft that works ahead"]),
+        ("target", ["Draft and target", "Target"]),
+    ],
 )
 async def test_names_types_and_labels_are_documented(load: Load, service: str, sections: list[str]) -> None:
     assert exported(load.texts[service]) == documented(*sections, "All three")

@@ -1,12 +1,17 @@
 """A draft that works ahead prepares what it would answer, and nothing else changes."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from draft_service.ahead.ahead import WorkAhead
+from draft_service.ahead.counts import Result
+from draft_service.host import DraftHost
 from specpair.v1 import draft_service_pb2 as pb
+from specpair.v1 import sequence_service_pb2
 from tests.service.ahead_caller import ORDER, AheadCaller, ahead_caller, close_sequence, open_sequence
 from tests.services import RunningModel, draft_config, running_draft
 from tests.tiny_models import make_model
@@ -118,3 +123,128 @@ async def test_a_call_that_comes_before_its_block_is_ready_waits_for_it(draft: R
         for name in ("s", "t"):
             await close_sequence(draft, name)
     await draft.check_clean()
+
+
+async def end_of(disturb: str, draft: RunningModel, fields: dict[str, Any]) -> list[int]:
+    """Disturbs sequence "s" of five tokens. Returns the tokens that it has afterwards."""
+    if disturb == "rollback":
+        await draft.sequences.RollbackSequence(sequence_service_pb2.RollbackSequenceRequest(sequence_id="s", length=3))
+        return PROMPT[:3]
+    if disturb == "fork":
+        await draft.sequences.ForkSequence(
+            sequence_service_pb2.ForkSequenceRequest(sequence_id="s", forked_sequence_id="forked")
+        )
+        await close_sequence(draft, "forked")
+    if disturb == "close":
+        await close_sequence(draft, "s")
+        await open_sequence(draft, "s", PROMPT, **fields)
+    return PROMPT
+
+
+@pytest.mark.parametrize("waits", [True, False])
+@pytest.mark.parametrize("disturb", ["rollback", "fork", "close", "miss"])
+async def test_nothing_is_left_of_branches_that_are_disturbed(draft: RunningModel, disturb: str, waits: bool) -> None:
+    """By calls that come while they are under way, or after; what the sequence is answered with stays the same."""
+    fields = {"sampling": SAMPLINGS["penalised"]}
+    async with ahead_caller(draft) as caller:
+        await open_sequence(draft, "s", PROMPT, **fields)
+        await caller.call("s", 0, len(PROMPT), [], work_ahead=ORDER)
+        if waits:
+            await caller.prepared("s", 1, ORDER["max_outcomes"])
+        tokens = await end_of(disturb, draft, fields)
+        answer = await caller.call("s", 2, len(tokens), [60, 61], work_ahead=ORDER)
+        assert not answer.was_prepared
+        assert (
+            len(tokens) < len(PROMPT) or answer.proposal == (await asked(draft, fields, [*tokens, 60, 61], 2)).proposal
+        )
+        await close_sequence(draft, "s")
+    await draft.check_clean()
+
+
+async def test_a_sequence_of_which_the_stream_broke_goes_on_without_its_branches(draft: RunningModel) -> None:
+    """The call is repeated on a new stream, which gets what is ready once more."""
+    fields = {"sampling": SAMPLINGS["sampled"]}
+    async with ahead_caller(draft) as caller:
+        first, blocks = await prepare(caller, draft, "s", fields)
+    async with ahead_caller(draft) as caller:
+        assert await caller.call("s", 0, len(PROMPT), [], work_ahead=ORDER) == first
+        assert await caller.prepared("s", 1, len(blocks)) == blocks
+        await close_sequence(draft, "s")
+    await draft.check_clean()
+
+
+async def test_a_call_that_is_alone_asks_for_nothing_ahead(draft: RunningModel) -> None:
+    await open_sequence(draft, "s", PROMPT, sampling=SAMPLINGS["sampled"])
+    request = pb.ProposeTokensRequest(
+        sequence_id="s", base_length=len(PROMPT), num_speculative_tokens=4, work_ahead=pb.WorkAhead(**ORDER)
+    )
+    await draft.hot.ProposeTokens(request)
+    assert ahead_of(draft).branch_count == 0
+    await close_sequence(draft, "s")
+
+
+@pytest.mark.parametrize("field", ["max_outcomes", "num_speculative_tokens"])
+async def test_an_order_for_nothing_is_refused(draft: RunningModel, field: str) -> None:
+    async with ahead_caller(draft) as caller:
+        await open_sequence(draft, "s", PROMPT, sampling=SAMPLINGS["sampled"])
+        with pytest.raises(AssertionError, match=f"work_ahead.{field}"):
+            await caller.call("s", 0, len(PROMPT), [], work_ahead={**ORDER, field: 0})
+        await close_sequence(draft, "s")
+
+
+async def test_blocks_near_the_longest_length_are_shorter(draft: RunningModel) -> None:
+    fields = {"sampling": SAMPLINGS["sampled"]}
+    most = len(PROMPT) + 4
+    async with ahead_caller(draft) as caller:
+        await open_sequence(draft, "s", PROMPT, **fields)
+        first = await caller.call("s", 0, len(PROMPT), [], work_ahead={**ORDER, "max_length": most, "max_outcomes": 64})
+        blocks = await caller.prepared("s", 1, 20)
+        for (accepted, token), block in blocks.items():
+            count = most - len(PROMPT) - accepted - 1
+            assert len(block.proposal.token_ids) == count > 0
+            tokens = [*PROMPT, *first.proposal.token_ids[:accepted], token]
+            assert block.proposal == (await asked(draft, fields, tokens, 1, num_speculative_tokens=count)).proposal
+        await close_sequence(draft, "s")
+    await draft.check_clean()
+
+
+async def test_rows_are_shared_among_sequences(draft: RunningModel) -> None:
+    fields = {"sampling": SAMPLINGS["sampled"]}
+    names = [f"s{number}" for number in range(4)]
+    ahead_of(draft).max_rows = 12
+    async with ahead_caller(draft) as caller:
+        for name in names:
+            await open_sequence(draft, name, PROMPT, **fields)
+        for step in range(2):  # in the first round, those that come early do not know of the others
+            appended = [60] if step else []
+            calls = [
+                caller.call(n, step, len(PROMPT), appended, work_ahead={**ORDER, "max_outcomes": 12}) for n in names
+            ]
+            await asyncio.gather(*calls)
+        assert [len(await caller.prepared(name, 2, 1)) <= 4 for name in names] == [True] * 4
+        assert ahead_of(draft).branch_count <= 12
+        for name in names:
+            await close_sequence(draft, name)
+    await draft.check_clean()
+
+
+async def test_what_was_prepared_is_counted(draft: RunningModel) -> None:
+    fields = {"sampling": SAMPLINGS["sampled"]}
+    counts = ahead_of(draft).counts
+    async with ahead_caller(draft) as caller:
+        first, blocks = await prepare(caller, draft, "s", fields)
+        (accepted, token), _ = next(iter(blocks.items()))
+        appended = [*first.proposal.token_ids[:accepted], token]
+        await caller.call("s", 1, len(PROMPT), appended, work_ahead=ORDER)
+        others = await caller.prepared("s", 2, ORDER["max_outcomes"])
+        other = next(token for token in range(64) if (0, token) not in others)
+        await caller.call("s", 2, len(PROMPT) + len(appended), [other])
+        await close_sequence(draft, "s")
+    assert counts.calls == {(Result.HIT, accepted): 1, (Result.MISS, 0): 1}
+    assert counts.blocks == {"used": 1, "unused": 2 * ORDER["max_outcomes"] - 1}
+    assert counts.tokens == 2 * ORDER["max_outcomes"] * 4
+
+
+def ahead_of(draft: RunningModel) -> WorkAhead:
+    assert isinstance(draft.host, DraftHost) and draft.host.model is not None
+    return draft.host.model.ahead

@@ -1,0 +1,161 @@
+"""Works for which nobody waits: they hold nobody up, lose their cache first, and leave nothing."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from specpair.engine.device_thread import DeviceThread
+from specpair.engine.engine import Engine
+from specpair.engine.gathering import FIRST_COUNT, MOST_SPARE, Gathering
+from specpair.errors import CapacityExhaustedError
+from specpair.models.batch import Batch, PassOutput
+from specpair.sequences.sequence import Sequence
+from tests.unit.specpair.engine.test_gathering import gathering_of
+from tests.unit.specpair.engine.test_preemption import (
+    BLOCK_SIZE,
+    CACHES,
+    ChecksumRunner,
+    StepWork,
+    advance,
+    make_cache,
+    next_token,
+)
+
+TIMEOUT = 30.0
+PROMPT = [1, 2, 3, 0, 2, 1]
+
+
+def test_rows_are_spare_as_long_as_they_lengthen_a_pass_by_a_tenth() -> None:
+    assert gathering_of(0.02, 0.001).spare_rows(10) == 3
+    assert gathering_of(0.001, 0.004).spare_rows(2) == 0
+    flat = Gathering()
+    for _ in range(FIRST_COUNT):
+        assert flat.spare_rows(1) == 0
+        flat.add_pass(1, 0.02)
+    assert flat.spare_rows(1) == MOST_SPARE
+
+
+class Recorder(ChecksumRunner):
+    """Notes the sizes of its passes."""
+
+    def forward(self, batch: Batch) -> PassOutput:
+        self.sizes = [*getattr(self, "sizes", []), len(batch.segments)]
+        return super().forward(batch)
+
+
+async def started(runner: ChecksumRunner) -> Engine:
+    return Engine(DeviceThread(), runner, advance, token_budget=32, short=6)
+
+
+async def filled(engine: Engine, tokens: list[int]) -> Sequence:
+    """A sequence whose tokens are all cached."""
+    sequence = Sequence(list(tokens))
+    await engine.run(StepWork(sequence=sequence, row_count=1))
+    return sequence
+
+
+def branch_of(sequence: Sequence, length: int, token: int) -> StepWork:
+    branch = Sequence([*sequence.tokens[:length], token], valid_length=length, is_branch=True)
+    return StepWork(sequence=branch, row_count=1, parent=sequence, room=2, is_background=True)
+
+
+async def outcome(future: "asyncio.Future[None]") -> Any:
+    await asyncio.wait([future], timeout=TIMEOUT)
+    return future.exception()
+
+
+async def check_empty(engine: Engine) -> None:
+    await engine.check_integrity()
+    assert engine.cache.free_block_count == engine.cache.block_count
+
+
+@pytest.mark.parametrize("kind", CACHES)
+async def test_branches_go_on_from_what_their_parent_has(kind: str) -> None:
+    runner = Recorder(make_cache(kind, 64))
+    engine = await started(runner)
+    parent = await filled(engine, PROMPT)
+    works = [branch_of(parent, length, 3) for length in (2, 4, 6)]
+    for future in [engine.submit(work) for work in works]:
+        assert await outcome(future) is None
+    assert runner.sizes == [1, 3], "they share one pass"
+    assert [work.choices for work in works] == [[next_token([*PROMPT[:length], 3])] for length in (2, 4, 6)]
+    assert [work.largest_batch.token_count for work in works if work.largest_batch] == [3, 3, 3], "nothing is fed again"
+    assert parent.tokens == PROMPT and parent.valid_length == len(PROMPT)
+    engine.discard([work.sequence for work in works])
+    engine.discard([parent])
+    await check_empty(engine)
+    await engine.stop()
+
+
+@pytest.mark.parametrize("kind", CACHES)
+async def test_a_work_that_somebody_waits_for_is_not_held_up_by_others(kind: str) -> None:
+    """As long as the cost of rows is unknown, a pass is its own."""
+    runner = Recorder(make_cache(kind, 64))
+    engine = await started(runner)
+    parent = await filled(engine, PROMPT)
+    works = [branch_of(parent, 2, token) for token in range(4)]
+    futures = [engine.submit(work) for work in works]
+    await engine.run(StepWork(sequence=Sequence([5]), row_count=1))
+    for future in futures:
+        assert await outcome(future) is None
+    assert runner.sizes == [1, 1, 4]
+    await engine.stop()
+
+
+@pytest.mark.parametrize("kind", CACHES)
+async def test_branches_are_the_first_to_lose_their_cache(kind: str) -> None:
+    blocks = 3 * len(PROMPT) // BLOCK_SIZE
+    engine = await started(ChecksumRunner(make_cache(kind, blocks)))
+    parent = await filled(engine, PROMPT)
+    idle = branch_of(parent, 4, 1)
+    assert await outcome(engine.submit(idle)) is None
+    evicted = engine.statistics.preemptions
+    other = Sequence([7] * (2 * len(PROMPT)))
+    await engine.run(StepWork(sequence=other, row_count=1))
+    assert idle.sequence.holding is None and parent.holding is not None
+    assert engine.statistics.preemptions == evicted, "a branch is no open sequence"
+    for sequence in (parent, other, idle.sequence):
+        engine.close(sequence)
+    await check_empty(engine)
+    await engine.stop()
+
+
+@pytest.mark.parametrize("kind", CACHES)
+async def test_a_branch_that_finds_no_room_ends_and_takes_nothing(kind: str) -> None:
+    blocks = -(-len(PROMPT) // BLOCK_SIZE)
+    engine = await started(ChecksumRunner(make_cache(kind, blocks)))
+    parent = await filled(engine, PROMPT)
+    error = await outcome(engine.submit(branch_of(parent, len(PROMPT), 1)))
+    assert isinstance(error, CapacityExhaustedError)
+    assert parent.holding is not None and parent.holding.length == len(PROMPT)
+    await engine.check_integrity()
+    await engine.stop()
+
+
+@pytest.mark.parametrize("kind", CACHES)
+@pytest.mark.parametrize("turns", range(4))
+async def test_branches_that_are_cancelled_at_any_time_leave_nothing(kind: str, turns: int) -> None:
+    engine = await started(ChecksumRunner(make_cache(kind, 64)))
+    for _ in range(20):
+        parent = await filled(engine, PROMPT)
+        works = [branch_of(parent, length, 3) for length in (2, 4, 6)]
+        futures = [engine.submit(work) for work in works]
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        for future in futures:
+            future.cancel()
+        engine.discard([work.sequence for work in works])
+        engine.discard([parent])
+        await check_empty(engine)
+    await engine.stop()
+
+
+@pytest.mark.parametrize("kind", CACHES)
+async def test_a_branch_in_a_failed_pass_fails_and_is_not_tried_again(kind: str) -> None:
+    engine = await started(ChecksumRunner(make_cache(kind, 64), failing=frozenset({2})))
+    parent = await filled(engine, PROMPT)
+    futures = [engine.submit(branch_of(parent, 2, token)) for token in range(3)]
+    assert all([await outcome(future) for future in futures])
+    await engine.run(StepWork(sequence=parent, row_count=1))
+    await engine.stop()
