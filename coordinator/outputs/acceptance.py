@@ -43,8 +43,7 @@ class Acceptance:
         _count_positions(self.accepted_per_position, accepted_count, length=len(self.drafted_per_position))
 
     def _add_times(self, ended: Round) -> None:
-        """Adds the times of both calls, whether or not the draft's answer could be used, without what the draft computed
-        ahead."""
+        """Adds the times of both calls, even if the draft's answer was invalid, without what the draft did ahead."""
         self.verify_time += ended.verify_compute
         self.network_time += ended.judged.times.outside
         if ended.answer is not None:
