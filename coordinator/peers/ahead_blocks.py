@@ -194,6 +194,8 @@ class AheadBlocks:
 
     async def wait(self, key: BlockKey) -> PreparedBlock:
         """The block for this key, once it comes."""
+        if (ready := self.take(key)) is not None:
+            return ready
         future: asyncio.Future[PreparedBlock] = asyncio.get_running_loop().create_future()
         self._wanted = (key, future)
         try:
