@@ -43,11 +43,11 @@ class Acceptance:
         _count_positions(self.accepted_per_position, accepted_count, length=len(self.drafted_per_position))
 
     def _add_times(self, ended: Round) -> None:
-        """Adds the times of both calls, whether or not the draft's answer could be used."""
+        """Adds the times of both calls, even if the draft's answer was invalid, without what the draft did ahead."""
         self.verify_time += ended.verify_compute
         self.network_time += ended.judged.times.outside
         if ended.answer is not None:
-            self.draft_time += ended.answer.times.compute
+            self.draft_time += ended.answer.waited_compute
             self.network_time += ended.answer.times.outside
 
     @property

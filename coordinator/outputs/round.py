@@ -82,7 +82,7 @@ class Round:
         """Adds up the parts of its time; what the draft computed before it is none of them."""
         self.verify_compute, self.rollback_time, outside = verify.compute, verify.rollback, verify.outside
         if proposed is not None:
-            self.draft_compute = min(proposed.times.compute, proposed.waiting)
+            self.draft_compute = proposed.waited_compute
             self.rollback_time += proposed.times.rollback
             outside += proposed.times.outside
         self.network_time = max(outside - self.rollback_time, 0.0)

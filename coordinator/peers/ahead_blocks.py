@@ -194,13 +194,14 @@ class AheadBlocks:
 
     async def wait(self, key: BlockKey) -> PreparedBlock:
         """The block for this key, once it comes."""
+        if (ready := self.take(key)) is not None:
+            return ready
         future: asyncio.Future[PreparedBlock] = asyncio.get_running_loop().create_future()
-        wanted = self._wanted = (key, future)
+        self._wanted = (key, future)
         try:
             block = await future
         finally:
-            if self._wanted is wanted:
-                self._wanted = None
+            self._wanted = None
         self.take(key)
         return block
 

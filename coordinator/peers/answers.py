@@ -83,9 +83,14 @@ class Proposed:
         return self.times.elapsed if self.waited is None else self.waited
 
     @property
+    def waited_compute(self) -> float:
+        """Seconds of its computation for which the round waited."""
+        return min(self.times.compute, self.waiting)
+
+    @property
     def hidden(self) -> float:
-        """Seconds of its computation for which no round waited."""
-        return max(self.times.compute - self.waiting, 0.0) if self.ahead is not None else 0.0
+        """Seconds of its computation for which the round did not wait."""
+        return self.times.compute - self.waited_compute
 
 
 @dataclass(frozen=True, kw_only=True)

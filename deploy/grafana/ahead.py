@@ -1,6 +1,6 @@
 """Working ahead: what the draft prepares while the target verifies, and what that saves."""
 
-from deploy.grafana.panels import PER_SECOND, SECONDS, Panels, Query, bars, lines, row
+from deploy.grafana.panels import PER_SECOND, SECONDS, Panels, Query, bars, lines, mean, row
 
 ROUNDS = "specpair_ahead_rounds_total"
 BLOCKS = "specpair_ahead_blocks_total"
@@ -8,8 +8,12 @@ VERIFICATIONS = "specpair_ahead_verifications_total"
 
 
 def panels() -> Panels:
+    return [row("Working ahead"), *_hits(), *_cost(), *_gain()]
+
+
+def _hits() -> Panels:
+    """How often the right proposal is there."""
     return [
-        row("Working ahead"),
         bars(
             "Hit rate by accepted tokens",
             "Share of the rounds whose proposal was prepared when the verdict came, by the number of tokens that the "
@@ -25,6 +29,12 @@ def panels() -> Panels:
             unit=PER_SECOND,
             is_stacked=True,
         ),
+    ]
+
+
+def _cost() -> Panels:
+    """What is prepared in vain."""
+    return [
         lines(
             "Prepared proposals for each round that used one",
             "Proposals that drafts sent, over those that were used.",
@@ -40,6 +50,32 @@ def panels() -> Panels:
             unit=PER_SECOND,
             is_stacked=True,
         ),
+        lines(
+            "The draft's cycle",
+            "Proposals that were ready when the next call came, and those that were begun for each call that followed.",
+            mean("specpair_draft_ahead_ready", legend="ready"),
+            Query(
+                "sum(rate(specpair_draft_ahead_blocks_total[$__rate_interval]))"
+                " / (sum(rate(specpair_draft_ahead_calls_total[$__rate_interval])) > 0)",
+                "begun",
+            ),
+        ),
+        lines(
+            "Tokens drawn ahead for each hit",
+            "Tokens that drafts drew for proposals that might be asked for, over the calls that found theirs ready: "
+            "the cost of working ahead.",
+            Query(
+                "sum(rate(specpair_draft_ahead_tokens_total[$__rate_interval]))"
+                ' / (sum(rate(specpair_draft_ahead_calls_total{result="hit"}[$__rate_interval])) > 0)',
+                "tokens",
+            ),
+        ),
+    ]
+
+
+def _gain() -> Panels:
+    """What it saves."""
+    return [
         lines(
             "Verifications sent before the verdict",
             "met: they began with the verdict that they depended on; not_met: it was another one.",

@@ -29,6 +29,11 @@ class Branch:
         return self.future.done() and not self.future.cancelled() and self.future.exception() is None
 
     @property
+    def has_begun(self) -> bool:
+        """Whether it has the cache of its parent, which may then be dropped."""
+        return self.work.parent is None
+
+    @property
     def has_failed(self) -> bool:
         """Whether it ended without a proposal."""
         return self.future.done() and not self.is_ready

@@ -92,9 +92,10 @@ class Generation:
         return Outcome(accepted_count, call.appended[-1])
 
     def match(self, outcome: Outcome, call: ProposeCall) -> Branch | None:
-        """The branch of an outcome, unless it failed or prepared something else than the call asks for."""
+        """The branch of an outcome, unless it failed, has not begun, or prepares something else than the call asks
+        for."""
         branch = self.branches.get(outcome)
-        if branch is None or branch.has_failed:
+        if branch is None or branch.has_failed or not branch.has_begun:
             return None
         is_same = call.count == branch.work.count and call.min_confidence == branch.work.min_confidence
         return branch if is_same or call.has_proposal else None

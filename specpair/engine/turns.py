@@ -141,9 +141,9 @@ class Turns:
 
     def _take_over(self, work: Work, parent: Sequence) -> None:
         """Gives a work what its parent has in the cache."""
-        work.parent = None
         try:
             self._holdings.fork(parent, work.sequence, work.room)
+            work.parent = None  # only now: who sees it may drop the parent
         except Exception as error:
             check_device(error)
             log.exception("a cache could not be forked")

@@ -69,8 +69,8 @@ def choose_and_look(
     """The choices of `choose`, and for each row the first `width` tokens to arrive: the likeliest choices of a row like
     it.
 
-    These are ordered by the upper bits of their times alone, and those that come late are missing: they are guesses, no
-    draws. A row without a positive entry has none.
+    These are ordered by the upper bits of their times alone, and of those that come late some are missing: they are
+    guesses, no draws. A row without a positive entry has none.
     """
     keys = list(zip(seeds, positions, strict=True))
     with np.errstate(divide="ignore", invalid="ignore"):

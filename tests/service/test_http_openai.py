@@ -200,6 +200,7 @@ async def test_extensions(client: AsyncOpenAI) -> None:
             "num_speculative_tokens": 2,
             "rule": "coupled",
             "drafter": "ngram",
+            "work_ahead": "on",
             "never_heard_of": {"deep": [1]},
         },
     )

@@ -36,12 +36,12 @@ BOUNDED = {
     },
     "accepted": {*map(str, range(8)), "8+"},
     "fate": {fate.value for fate in BlockFate},
-    "result": {result.value for results in (EarlyResult, Result) for result in results},
     "finished_reason": {"stop", "length"},
     "reason": {reason.value for reasons in (Refusal, sequence_limits.NoRoom) for reason in reasons},
     "state": {"used", "shared", "kept", "free"},
     "kind": {"draft", "plain", "fallback", "prefill", "decode", "repeated", "reopened", "moved"},
     "path": {*PATHS, MODEL, PAGE, OTHER},
+    "result": {result.value for results in (Result, EarlyResult) for result in results},
     "end": {"used", "unused", "dropped", "failed"},
     "status": {"200", "400", "401", "404", "421", "429", "499", "500", "503"},
 }

@@ -22,6 +22,7 @@ from specpair.tracing import (
 )
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import draft_service_pb2
+from tests.service.ahead_caller import ORDER, ahead_caller, close_sequence, open_sequence
 from tests.services import RunningPair, engine_config, running_pair
 from tests.tiny_models import make_model
 
@@ -177,3 +178,18 @@ async def test_a_failed_call_on_a_stream_is_a_failed_span(pair: RunningPair, exp
     (failed,) = exporter.named("propose")
     assert failed.status.description == "SEQUENCE_NOT_FOUND"
     assert parent_of(failed, exporter.spans).name == "round"
+
+
+async def test_work_ahead_is_a_span_of_the_call_that_asked_for_it(pair: RunningPair, exporter: Kept) -> None:
+    """It ends with the next call."""
+    assert pair.draft is not None
+    await open_sequence(pair.draft, "ahead", PROMPT, sampling={"seed": 1})
+    async with ahead_caller(pair.draft) as caller:
+        with tracing("test", exporter):
+            await caller.call("ahead", 0, len(PROMPT), [], work_ahead=ORDER)
+            await caller.prepared("ahead", 1, ORDER["max_outcomes"])
+            await caller.call("ahead", 1, len(PROMPT), [3])
+    await close_sequence(pair.draft, "ahead")
+    (made,) = exporter.named("propose_ahead")
+    assert parent_of(made, exporter.spans).name == "propose"
+    assert made.attributes is not None and made.attributes["specpair.prepared"] == ORDER["max_outcomes"]

@@ -7,6 +7,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.registry import CollectorRegistry
 
+from coordinator.adaptive.ahead_outcome import AheadOutcome
 from coordinator.metrics import CoordinatorMetrics, Outcome, OutputSample, RoundKind
 from coordinator.metrics.position_collector import PositionCollector, per_position
 from coordinator.requests.finish_reason import FinishReason
@@ -39,6 +40,22 @@ def exemplars(metrics: CoordinatorMetrics) -> list[tuple[str, dict[str, str]]]:
         for entry in family.samples
         if entry.exemplar is not None
     ]
+
+
+def test_work_ahead_is_counted_by_outcome_and_by_what_was_accepted_before(metrics: CoordinatorMetrics) -> None:
+    for count in (0, 7, 8, 12):
+        metrics.add_round(MadeRound(ahead=AheadOutcome.HIT, accepted_before=count, hidden_time=0.25))
+    metrics.add_round(MadeRound(ahead=AheadOutcome.MISS, accepted_before=7))
+    metrics.add_round(MadeRound())
+    value = metrics.registry.get_sample_value
+
+    def rounds(outcome: str, accepted: str) -> float | None:
+        return value("specpair_ahead_rounds_total", {"outcome": outcome, "accepted": accepted})
+
+    assert [rounds("hit", accepted) for accepted in ("0", "1", "7", "8+", "12")] == [1, 0, 1, 2, None]
+    assert [rounds("miss", "7"), rounds("late", "7")] == [1, 0]
+    assert value("specpair_ahead_hidden_seconds_total") == 1.0
+    assert value("specpair_spec_decode_rounds_total", {"kind": "draft"}) == 6
 
 
 def test_round_without_proposals_is_no_draft(metrics: CoordinatorMetrics) -> None:

@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from coordinator.adaptive import RoundOutcome
+from coordinator.adaptive.ahead_outcome import AheadOutcome
 from coordinator.metrics import RoundKind
 from coordinator.outputs.proposals import Proposals
 from coordinator.outputs.round import LONGEST_PAUSE, Round
@@ -131,6 +132,19 @@ def test_times_of_a_round() -> None:
     assert (made.draft_compute, made.verify_compute) == (0.003, 0.018)
     assert made.rollback_time == pytest.approx(0.0012)
     assert made.network_time == pytest.approx(0.001 + 0.002 - 0.0012)
+
+
+def test_a_proposal_that_was_prepared_costs_the_round_only_what_it_waited() -> None:
+    made = Round(step=3, rule=Rule.TOKEN, asked_count=COUNT)
+    prepared = Proposed(proposal=Proposal(token_ids=[1, 2]), times=CALL, ahead=AheadOutcome.LATE, waited=0.001)
+    made.take(prepared)
+    made.end(VERDICT, 0.03, 0.0)
+    assert (made.draft_elapsed, made.draft_compute) == pytest.approx((0.001, 0.001))
+    assert made.hidden_time == pytest.approx(0.002)
+    made.take(replace(prepared, ahead=AheadOutcome.HIT, waited=0.0))
+    made.end(VERDICT, 0.03, 0.0)
+    assert (made.draft_elapsed, made.draft_compute, made.hidden_time) == pytest.approx((0.0, 0.0, 0.003))
+    assert ended().hidden_time == 0.0 and ended().ahead is None
 
 
 def test_those_who_decide_learn_of_counts_and_times_alone() -> None:

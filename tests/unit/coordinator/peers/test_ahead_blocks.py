@@ -125,6 +125,13 @@ async def test_a_round_can_wait_for_its_block() -> None:
     assert [entry.key.next_token_id for entry in expecting.offered] == [8], "what is waited for is not offered as well"
 
 
+async def test_a_wait_ends_at_once_if_the_block_came_before_it() -> None:
+    expecting = Expecting()
+    expecting.inbox.receive(block())
+    assert (await asyncio.wait_for(expecting.blocks.wait(BlockKey(5, 4, 1, 9)), 1.0)).length == 6
+    assert expecting.counts() == {"used": 1}
+
+
 async def test_a_wait_that_was_given_up_does_not_end_the_next() -> None:
     expecting = Expecting()
     first = asyncio.create_task(expecting.blocks.wait(BlockKey(5, 4, 1, 9)))

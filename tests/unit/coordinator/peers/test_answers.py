@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.peers.answers import accepted_path
+from coordinator.peers.answers import CallTimes, accepted_path
 from specpair.errors import SpecpairError
 from specpair.v1.target_service_pb2 import VerifyProposalResponse
 
@@ -16,3 +16,10 @@ def test_a_target_may_leave_the_path_of_a_chain_out(path: tuple[int, ...]) -> No
 def test_what_fits_no_chain_of_three_is_refused(count: int, path: tuple[int, ...]) -> None:
     with pytest.raises(SpecpairError, match="the target accepted"):
         accepted_path(VerifyProposalResponse(accepted_count=count, accepted_path=path), 3)
+
+
+def test_a_call_that_was_sent_early_counts_from_when_it_was_needed() -> None:
+    early = CallTimes(started_at=1.0, elapsed=1.0, queue=0.6, compute=0.3)
+    assert early.counted_from(1.5) == pytest.approx((1.5, 0.5, 0.0, 0.3, 0.0))
+    assert early.counted_from(1.9) == pytest.approx((1.7, 0.3, 0.0, 0.3, 0.0)), "its computation began before that"
+    assert early.counted_from(0.5) == pytest.approx((1.0, 1.0, 0.0, 0.3, 0.0)), "not before it was sent"

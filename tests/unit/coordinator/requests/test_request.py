@@ -1,5 +1,7 @@
 """The limits of a request: each is refused with the field's name and the limit."""
 
+from dataclasses import replace
+
 import pytest
 
 from coordinator.config import CoordinatorConfig
@@ -7,7 +9,7 @@ from coordinator.requests.request import GenerationRequest, RequestReader
 from coordinator.requests.tokenizer import Tokenizer
 from specpair.errors import InvalidFieldError, NotSupportedError, PromptTooLongError
 from specpair.model_info import ModelInfo
-from specpair.options import Drafter, Encoding, Rule
+from specpair.options import Drafter, Encoding, Rule, WorkAhead
 from specpair.server.config import ServerConfig
 from specpair.v1 import coordinator_service_pb2 as pb
 from tests.unit.coordinator.fake_sequences import model_info
@@ -41,6 +43,19 @@ async def test_what_a_request_leaves_out() -> None:
     assert (request.lenience, request.n, request.best_of) == (1.0, 1, 1)
     assert (request.logprobs, request.prompt_logprobs, request.wants_prompt) == (None, None, False)
     assert request.sampling.temperature == 1.0
+
+
+@pytest.mark.parametrize("mode", WorkAhead)
+async def test_whether_to_work_ahead_is_the_requests_or_else_the_servers(mode: WorkAhead) -> None:
+    assert (await read()).work_ahead is CONFIG.work_ahead is WorkAhead.AUTO
+    assert (await read(work_ahead=f"WORK_AHEAD_MODE_{mode.name}")).work_ahead is mode
+    reader = RequestReader(config=replace(CONFIG, work_ahead=mode), target=model_info(), tokenizer=None)
+    assert (await reader.read(pb.GenerateTokensRequest(token_ids={"ids": [1]}))).work_ahead is mode
+
+
+async def test_an_unknown_mode_of_working_ahead_is_refused() -> None:
+    with pytest.raises(InvalidFieldError, match="work_ahead: 9"):
+        await read(work_ahead=9)
 
 
 async def test_a_seed_is_drawn_unless_given() -> None:

@@ -44,7 +44,7 @@ class Recorder(ChecksumRunner):
         return super().forward(batch)
 
 
-async def started(runner: ChecksumRunner) -> Engine:
+async def started(runner: Any) -> Engine:
     engine = Engine(DeviceThread(), runner, advance, token_budget=32, short=6)
     engine.start()
     return engine

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from scipy.stats import chisquare, gumbel_r, kstest
 
 from specpair.speculation import gumbel, sparse_gumbel
-from specpair.speculation.gumbel import choose, noise
+from specpair.speculation.gumbel import choose, choose_and_look, noise
 from specpair.speculation.sparse_gumbel import choose_among
 
 
@@ -126,3 +126,20 @@ def test_distributions_that_are_alike_choose_alike() -> None:
 
 def test_a_wider_vocabulary_has_the_same_noise() -> None:
     assert torch.equal(noise([3], [4], 300)[:, :70], noise([3], [4], 70))
+
+
+@pytest.mark.parametrize("same_positions", [True, False])
+def test_an_outlook_names_the_first_to_arrive_and_changes_no_choice(same_positions: bool) -> None:
+    """Guesses are the top of log p + g, as far as they come in time and the upper bits tell them apart. Rows of one
+    sequence at one position share the noise."""
+    generator = torch.Generator().manual_seed(2)
+    rows = (torch.randn(40, 300, generator=generator) * 2).softmax(-1)
+    seeds, positions = [7] * 40, [i // 10 if same_positions else i for i in range(40)]
+    chosen, outlooks = choose_and_look(rows, seeds, positions, 4)
+    assert torch.equal(chosen, choose(rows, seeds, positions))
+    best = (rows.double().log() + noise(seeds, positions, 300)).topk(4)
+    counts = ((-best.values).exp() < gumbel._LIMITS[0]).sum(-1).tolist()
+    assert np.mean(counts) > 3
+    rows_and_outlooks = zip(best.indices.tolist(), counts, outlooks, strict=True)
+    assert np.mean([list(outlook.token_ids[:count]) == row[:count] for row, count, outlook in rows_and_outlooks]) > 0.9
+    assert all(sum(outlook.shares) == pytest.approx(1.0) for outlook in outlooks)
