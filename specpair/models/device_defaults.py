@@ -38,8 +38,8 @@ def choose_device(wanted: str) -> torch.device:
 def choose_dtype(config: EngineConfig, settings: Any, device: torch.device) -> torch.dtype:
     """The requested type. `auto` is bf16 if the device computes it fast and the checkpoint is not wider, else float32.
 
-    Models of the fused runner have weights of 16 bits in float32 too; there bf16 rows would depend on their company.
-    So on a CPU they are bf16 only in the native runner, where it is faster and each row's bits are its own.
+    The fused runner reads 16 bits per weight in float32 too, and its bf16 rows depend on their company. So what it
+    could run on a CPU is bf16 only in the native runner, where that is faster and each row's bits are its own.
     """
     if config.dtype != "auto":
         return getattr(torch, config.dtype)

