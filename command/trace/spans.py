@@ -183,7 +183,7 @@ def _proposed_args(token: pb.ProposedToken) -> dict[str, Any]:
 
 
 def _call_args(service: str, round_: pb.RoundReport) -> dict[str, Any]:
-    args = {"round": round_.step, "proposed": len(round_.proposed)}
+    args: dict[str, Any] = {"round": round_.step, "proposed": len(round_.proposed)}
     if service == DRAFT and round_.ahead in _OUTCOMES:
         args["ahead"] = _OUTCOMES[round_.ahead]
     if service == TARGET:
