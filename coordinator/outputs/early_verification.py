@@ -1,5 +1,7 @@
 """Sends prepared proposals to the target while it still judges the round before."""
 
+from contextvars import copy_context
+
 from coordinator.outputs.round import Round
 from coordinator.peers import TargetSession
 from coordinator.peers.ahead_blocks import AheadBlocks, PreparedBlock
@@ -24,11 +26,14 @@ class EarlyVerification:
         self._round: Round | None = None
         """The round that is judged now."""
         self._length = self._sent_bytes = 0
+        self._context = copy_context()
+        """That of the round: blocks come in the context of whoever opened the stream, which may be another trace."""
         blocks.on_block = self._offer
 
     def begin(self, judged: Round, length: int) -> None:
         """The target judges this round now; `length` tokens are committed before it."""
         self._round, self._length, self._sent_bytes = judged, length, 0
+        self._context = copy_context()
 
     def end(self) -> None:
         """The round has its verdict, or failed."""
@@ -46,7 +51,7 @@ class EarlyVerification:
             return
         self._sent_bytes += block.proposal.ByteSize()
         if self._sent_bytes <= MOST_BYTES:
-            self._target.verify_early(block.key, block.proposal)
+            self._context.run(self._target.verify_early, block.key, block.proposal)
 
     def _is_possible(self, block: PreparedBlock, judged: Round) -> bool:
         key, count = block.key, len(block.proposal.token_ids)

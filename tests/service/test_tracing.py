@@ -88,7 +88,7 @@ def values(spans: Sequence[ReadableSpan], name: str) -> Iterator[int]:
 
 async def test_a_request_is_one_trace_over_all_processes(pair: RunningPair, exporter: Kept) -> None:
     with tracing("test", exporter), span("generate", "client"):
-        summary = await request(pair)
+        summary = await request(pair, work_ahead=pb.WORK_AHEAD_MODE_OFF)
     (client,), (served,) = exporter.named("generate"), exporter.named("request")
     rounds, proposals, verdicts = (exporter.named(name) for name in ("round", "propose", "verify"))
     assert {trace_of(one) for one in exporter.spans} == {trace_of(client)}
@@ -118,9 +118,15 @@ async def test_a_request_over_http_belongs_to_the_trace_in_its_header(pair: Runn
     assert all(one.parent and one.parent.span_id == int("b" * 16, 16) for one in exporter.named("request"))
 
 
-async def test_requests_that_share_messages_have_traces_of_their_own(pair: RunningPair, exporter: Kept) -> None:
+@pytest.mark.parametrize("mode", [pb.WORK_AHEAD_MODE_OFF, pb.WORK_AHEAD_MODE_ON])
+async def test_requests_that_share_messages_have_traces_of_their_own(
+    pair: RunningPair, exporter: Kept, mode: pb.WorkAheadMode
+) -> None:
+    """Also where calls are made because a message came, which may concern several requests."""
     with tracing("test", exporter):
-        await asyncio.gather(*(request(pair) for _ in range(4)))
+        await asyncio.gather(*(request(pair, work_ahead=mode) for _ in range(4)))
+    conditional = [one for one in exporter.named("verify") if (one.attributes or {}).get("specpair.conditional")]
+    assert bool(conditional) == (mode == pb.WORK_AHEAD_MODE_ON)
     assert len({trace_of(one) for one in exporter.named("request")}) == 4
     for one in (*exporter.named("propose"), *exporter.named("verify")):
         around = parent_of(one, exporter.spans)

@@ -35,8 +35,8 @@ class Expecting:
 def test_a_block_is_found_by_the_round_that_it_is_for_once() -> None:
     expecting = Expecting()
     expecting.inbox.receive(block())
-    key = BlockKey(5, 4, 1, 9)
-    assert expecting.blocks.key(5, [*HISTORY, 6, 9]) == key
+    key = expecting.blocks.key(5, [*HISTORY, 6, 9])
+    assert key is not None and key == BlockKey(5, 4, 1, 9)
     found = expecting.blocks.take(key)
     assert found is not None and list(found.proposal.token_ids) == [7, 8] and found.length == 6
     assert expecting.blocks.take(key) is None
