@@ -9,10 +9,11 @@ import heapq
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from bench.simulated_machine import Machine, Text
 from coordinator.adaptive import Decision, RoundOutcome
+from specpair.engine.gathering import Gathering
 
 LONGEST = 16
 USUAL_BACKLOG = 32
@@ -86,6 +87,19 @@ class Output:
     draft_elapsed: float = 0.0
     draft_compute_start: float = 0.0
     draft_compute: float = 0.0
+    answered_at: float = 0.0
+    """When the target last answered it, in seconds, as Gathering has times."""
+    absence: float | None = None
+    """What Gathering knows of the time from an answer to the next call."""
+
+
+@dataclass(eq=False)
+class Call:
+    """A verification that waits for a pass: what Gathering reads of a work. Times are in seconds."""
+
+    sequence: Output
+    submitted_at: float
+    started_at: float = 0.0
 
 
 class Worker:
@@ -148,7 +162,8 @@ class Simulation:
         self._event_count = 0
         self._target, self._draft = Worker(self), Worker(self)
         self._target.neighbour, self._draft.neighbour = self._draft, self._target
-        self._verifying: list[Output] = []
+        self._gathering: Any = Gathering()
+        self._verifying: list[Call] = []
         self._drafting: list[Output] = []
         self._prompts: list[Output] = []
         """Outputs whose prompts the target must read."""
@@ -279,13 +294,17 @@ class Simulation:
         self.after(self._half_a_call(), lambda: self._queue_verification(output))
 
     def _queue_verification(self, output: Output) -> None:
-        self._verifying.append(output)
+        self._verifying.append(Call(output, self.now * 1e-6))
+        self._gathering.arrive(self._verifying[-1:])
         self._pass()
 
     def _pass(self) -> None:
         if self._target.is_busy or not (self._verifying or self._prompts):
             return
-        batch, self._verifying = self._verifying, []
+        if patience := self._gathering.patience(self._verifying, self.now * 1e-6):
+            self.after(patience * 1e6 + 1.0, self._pass)
+            return
+        batch, self._verifying = [call.sequence for call in self._verifying], []
         prompts, self._prompts = self._prompts, []
         rows = sum(output.drafted + 1 for output in batch) + sum(output.text.prompt for output in prompts)
         start = self.now
@@ -296,6 +315,9 @@ class Simulation:
 
     def _end_pass(self, batch: list[Output], prompts: list[Output], rows: int, start: float) -> None:
         compute = self.now - start
+        if not prompts:
+            self._gathering.add_pass(rows, compute * 1e-6)
+        self._gathering.leave([Call(output, 0.0) for output in batch], self.now * 1e-6)
         for output in batch:
             self.after(self._half_a_call(), lambda output=output: self._commit(output, rows, compute))
         for output in prompts:
@@ -324,6 +346,7 @@ class Simulation:
         self.token_count += accepted + 1
         self.round_count += 1
         if output.token_count >= output.text.length:
+            self._gathering.forget(output)
             output.policy.leave()
             self.on_finish(output)
         else:

@@ -1,33 +1,50 @@
 """The state that all outputs of a coordinator share for choosing how many tokens to propose."""
 
 from collections import defaultdict
+from collections.abc import Iterable
 
 from coordinator.adaptive.acceptance import GroupAcceptance
 from coordinator.adaptive.load import Load
-from coordinator.adaptive.output_length import OutputLength, Shared, Workload
+from coordinator.adaptive.output_length import OutputLength, Shared
+from coordinator.adaptive.pass_costs import PassCosts
 from coordinator.adaptive.probe_budget import ProbeBudget
+from coordinator.adaptive.round_costs import RoundCosts
+from coordinator.adaptive.workload import Workload
+from specpair.model_info import PassCost
 from specpair.options import Drafter, Rule
 
 TEMPERATURES = (0.0, 0.5, 0.8, 1.2)
 """Upper ends of temperature ranges; acceptance is assumed to be similar within each."""
+WITH_MODEL = (None, Drafter.MODEL, Drafter.NGRAM_MODEL)
+"""Drafters of which a step is a pass of the draft's model."""
 
 
 class LengthController:
-    """Holds the load, the round costs for each drafter, and the acceptance of each group of outputs."""
+    """Holds the load, what passes and rounds cost, and the acceptance of each group of outputs."""
 
     def __init__(self) -> None:
         self._load = Load()
-        self._workloads: dict[Drafter | None, dict[int, Workload]] = defaultdict(lambda: defaultdict(Workload))
+        self._passes = PassCosts()
+        self._draft_passes = PassCosts()
+        """Passes of the draft's model, as published."""
+        self._rounds: dict[int, RoundCosts] = defaultdict(RoundCosts)
+        self._workloads: dict[Drafter | None, Workload] = {}
         self._groups: dict[object, GroupAcceptance] = defaultdict(GroupAcceptance)
-        self._budgets: dict[object, ProbeBudget] = defaultdict(ProbeBudget)
+        self._probes: dict[object, ProbeBudget] = defaultdict(ProbeBudget)
+
+    def publish(self, target: Iterable[PassCost], draft: Iterable[PassCost] = ()) -> None:
+        """Takes what passes cost when a target and a draft were started."""
+        self._passes.publish(target)
+        self._draft_passes.publish(draft)
 
     def enter(self, drafter: Drafter | None, rule: Rule, temperature: float, fixed: int | None) -> OutputLength:
         """Registers a new output, which proposes `fixed` tokens or, if None, as many as pay. It must call `leave`."""
         key = (drafter, rule, sum(temperature > end for end in TEMPERATURES))
-        shared = Shared(
-            load=self._load,
-            workloads=self._workloads[drafter],
-            acceptance=self._groups[key],
-            budget=self._budgets[key],
-        )
+        shared = Shared(workload=self._workload(drafter), acceptance=self._groups[key], probes=self._probes[key])
         return OutputLength(shared, fixed=fixed, is_greedy=temperature == 0.0)
+
+    def _workload(self, drafter: Drafter | None) -> Workload:
+        if drafter not in self._workloads:
+            passes = self._draft_passes if drafter in WITH_MODEL else PassCosts()
+            self._workloads[drafter] = Workload(self._load, self._passes, self._rounds.__getitem__, passes.time)
+        return self._workloads[drafter]

@@ -1,0 +1,124 @@
+"""What a forward pass of the target takes, by its number of rows: published at its start, kept current by passes."""
+
+from bisect import bisect_right
+from collections.abc import Iterable
+
+from coordinator.adaptive.running_mean import RunningMean
+from specpair.model_info import PassCost
+
+KNOTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512)
+"""Row counts whose cost is kept; between them it is a line."""
+ROW_PRIOR = 0.02
+"""Time of one more row, as a share of a pass of one row, where nothing was published."""
+SPEED_MEMORY = 6
+"""Passes over which the machine's present speed is averaged: few, because it changes."""
+NEIGHBOURS = 2
+"""Passes with which one is compared to learn the shape: few, so that a slow phase does not pass for an effect of
+rows."""
+SHAPE_MEMORY = 60
+"""Passes of about as many rows from which their cost against other passes is learned: many, because samples are
+noisy."""
+PUBLISHED_WEIGHT = 12
+"""What was published counts like so many passes."""
+MOST_LATE = 4.0
+"""A pass counts as at most this many times the usual: anything may stall on a shared machine."""
+
+
+class PassCosts:
+    """A rising curve of seconds by rows: a shape that changes slowly, times a speed that follows the machine.
+
+    All outputs of a pass report it; `memory` of both means is in passes, so a report counts by the number of outputs.
+    """
+
+    def __init__(self) -> None:
+        self._shape = [1.0 + ROW_PRIOR * (rows - 1) for rows in KNOTS]
+        """Cost of each knot, relative to the speed; rises."""
+        self._counts = [0.0] * len(KNOTS)
+        """Weight of each knot, in passes."""
+        self._speed = RunningMean(SPEED_MEMORY)
+        """Seconds for a cost of 1."""
+        self._near = RunningMean(NEIGHBOURS)
+        """The same over the passes just before."""
+
+    @property
+    def is_known(self) -> bool:
+        """Whether anything was published or measured."""
+        return self._speed.count > 0
+
+    def publish(self, costs: Iterable[PassCost]) -> None:
+        """Takes the curve of a target that has just started, in place of all that was known."""
+        points = sorted((cost.token_count, cost.seconds) for cost in costs)
+        if not points:
+            return
+        rising: list[tuple[int, float]] = []
+        for rows, seconds in points:
+            rising.append((rows, max(seconds, rising[-1][1] if rising else 0.0)))
+        self._shape = [interpolated(rising, rows) for rows in KNOTS]
+        self._counts = [float(PUBLISHED_WEIGHT)] * len(KNOTS)
+        self._speed, self._near = RunningMean(SPEED_MEMORY), RunningMean(NEIGHBOURS)
+        self._speed.add(1.0)
+        self._near.add(1.0)
+
+    def add(self, rows: int, seconds: float, load: int) -> None:
+        """Adds a pass with so many rows, which one of `load` outputs reports."""
+        self._speed.memory, self._near.memory = SPEED_MEMORY * load, NEIGHBOURS * load
+        speed = seconds / self._relative(rows)
+        if self._speed.count:
+            speed = min(max(speed, self._speed.value / MOST_LATE), self._speed.value * MOST_LATE)
+            self._bend(rows, speed / self._near.value, load)
+        self._speed.add(speed)
+        self._near.add(speed)
+
+    def time(self, rows: float) -> float:
+        """Seconds of a pass with so many rows; 0 while nothing is known."""
+        return self._speed.value * self._relative(rows)
+
+    def row(self, rows: float) -> float:
+        """Seconds of one more row in such a pass."""
+        i = segment(rows)
+        return self._speed.value * (self._shape[i + 1] - self._shape[i]) / (KNOTS[i + 1] - KNOTS[i])
+
+    def _relative(self, rows: float) -> float:
+        i = segment(rows)
+        return line(KNOTS[i], self._shape[i], KNOTS[i + 1], self._shape[i + 1], rows)
+
+    def _bend(self, rows: int, ratio: float, load: int) -> None:
+        """Moves the knots beside this number of rows; the curve stays rising."""
+        i = segment(rows)
+        share = min(max((rows - KNOTS[i]) / (KNOTS[i + 1] - KNOTS[i]), 0.0), 1.0)
+        for knot, weight in ((i, 1.0 - share), (i + 1, share)):
+            weight /= load
+            if weight <= 0.0:
+                continue
+            self._counts[knot] = min(self._counts[knot] + weight, SHAPE_MEMORY)
+            self._shape[knot] *= ratio ** (weight / self._counts[knot])
+            self._straighten(knot)
+
+    def _straighten(self, moved: int) -> None:
+        """Lowers what lies before the moved knot and costs more, and raises what lies after it and costs less."""
+        shape = self._shape
+        for knot in range(moved - 1, -1, -1):
+            if shape[knot] <= shape[knot + 1]:
+                break
+            shape[knot] = shape[knot + 1]
+        for knot in range(moved + 1, len(shape)):
+            if shape[knot] >= shape[knot - 1]:
+                break
+            shape[knot] = shape[knot - 1]
+
+
+def segment(rows: float) -> int:
+    """The index of the knot at which the line through this number of rows begins."""
+    return min(max(bisect_right(KNOTS, rows) - 1, 0), len(KNOTS) - 2)
+
+
+def line(x: float, y: float, next_x: float, next_y: float, at: float) -> float:
+    return y + (next_y - y) * (at - x) / (next_x - x)
+
+
+def interpolated(points: list[tuple[int, float]], rows: int) -> float:
+    """Seconds at so many rows; beyond the last point, as the last line goes on."""
+    if len(points) == 1 or rows <= points[0][0]:
+        return points[0][1]
+    i = next((i for i in range(len(points) - 2) if rows <= points[i + 1][0]), len(points) - 2)
+    return line(*points[i], *points[i + 1], rows)
