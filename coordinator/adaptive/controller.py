@@ -27,7 +27,8 @@ class LengthController:
         self._passes = PassCosts()
         self._draft_passes = PassCosts()
         """Passes of the draft's model, as published."""
-        self._rounds: dict[int, RoundCosts] = defaultdict(RoundCosts)
+        self._plain: dict[int, RoundCosts] = defaultdict(RoundCosts)
+        """Of plain rounds, by level of load."""
         self._workloads: dict[Drafter | None, Workload] = {}
         self._groups: dict[object, GroupAcceptance] = defaultdict(GroupAcceptance)
         self._probes: dict[object, ProbeBudget] = defaultdict(ProbeBudget)
@@ -46,5 +47,5 @@ class LengthController:
     def _workload(self, drafter: Drafter | None) -> Workload:
         if drafter not in self._workloads:
             passes = self._draft_passes if drafter in WITH_MODEL else PassCosts()
-            self._workloads[drafter] = Workload(self._load, self._passes, self._rounds.__getitem__, passes.time)
+            self._workloads[drafter] = Workload(self._load, self._passes, self._plain.__getitem__, passes.time)
         return self._workloads[drafter]

@@ -100,7 +100,7 @@ class OutputLength:
     def plain_time(self) -> float | None:
         """Seconds that a round without proposals would take now; None while unknown."""
         workload = self._workload
-        if not workload.costs.is_known:
+        if not workload.plain.count:
             return None
         return workload.times().plain(workload.load.output_count)
 
@@ -113,7 +113,7 @@ class OutputLength:
         """The number of tokens for this round."""
         workload = self._workload
         self.survivals = survivals(self._acceptance.rates(), longest)
-        if longest <= 0 or workload.trial.is_on or workload.costs.plain_count < FIRST_ROUNDS:
+        if longest <= 0 or workload.trial.is_on or workload.plain.count < FIRST_ROUNDS:
             return Decision(0)
         plan = workload.plan()
         length = min(count_above(self.survivals, plan.least), plan.longest)
@@ -126,7 +126,7 @@ class OutputLength:
         """One token, if the budget pays for it."""
         workload = self._workload
         load, times = workload.load, workload.times()
-        plain = times.plain(load.row_count)
+        plain = times.plain(load.output_count)
         others = (load.tokens - self.contribution.tokens) / plain
         expected = 1.0 + self.survivals[0] - others * times.row(load.row_count)
         if not self._shared.probes.affords(times.proposing(load.row_count, 1) / plain - expected):

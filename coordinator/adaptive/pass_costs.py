@@ -1,7 +1,9 @@
 """What a forward pass of the target takes, by its number of rows: published at its start, kept current by passes."""
 
 from bisect import bisect_right
+from collections import deque
 from collections.abc import Iterable
+from statistics import median
 
 from coordinator.adaptive.running_mean import RunningMean
 from specpair.model_info import PassCost
@@ -12,9 +14,13 @@ ROW_PRIOR = 0.02
 """Time of one more row, as a share of a pass of one row, where nothing was published."""
 SPEED_MEMORY = 6
 """Passes over which the machine's present speed is averaged: few, because it changes."""
-NEIGHBOURS = 2
-"""Passes with which one is compared to learn the shape: few, so that a slow phase does not pass for an effect of
+NEIGHBOURS = 3
+"""Passes with whose median one is compared to learn the shape: few, so that a slow phase does not pass for an effect of
 rows."""
+MOST_BEND = 1.5
+"""In that comparison a pass counts as at most so much slower or faster: a stall says nothing about rows."""
+REPORTS = 4
+"""Passes whose reports may still come."""
 SHAPE_MEMORY = 60
 """Passes of about as many rows from which their cost against other passes is learned: many, because samples are
 noisy."""
@@ -25,10 +31,7 @@ MOST_LATE = 4.0
 
 
 class PassCosts:
-    """A rising curve of seconds by rows: a shape that changes slowly, times a speed that follows the machine.
-
-    All outputs of a pass report it; `memory` of both means is in passes, so a report counts by the number of outputs.
-    """
+    """A rising curve of seconds by rows: a shape that changes slowly, times a speed that follows the machine."""
 
     def __init__(self) -> None:
         self._shape = [1.0 + ROW_PRIOR * (rows - 1) for rows in KNOTS]
@@ -37,8 +40,9 @@ class PassCosts:
         """Weight of each knot, in passes."""
         self._speed = RunningMean(SPEED_MEMORY)
         """Seconds for a cost of 1."""
-        self._near = RunningMean(NEIGHBOURS)
-        """The same over the passes just before."""
+        self._near: deque[float] = deque(maxlen=NEIGHBOURS)
+        """The same for each of the passes just before."""
+        self._reported: deque[tuple[int, float]] = deque(maxlen=REPORTS)
 
     @property
     def is_known(self) -> bool:
@@ -55,19 +59,21 @@ class PassCosts:
             rising.append((rows, max(seconds, rising[-1][1] if rising else 0.0)))
         self._shape = [interpolated(rising, rows) for rows in KNOTS]
         self._counts = [float(PUBLISHED_WEIGHT)] * len(KNOTS)
-        self._speed, self._near = RunningMean(SPEED_MEMORY), RunningMean(NEIGHBOURS)
+        self._speed = RunningMean(SPEED_MEMORY)
         self._speed.add(1.0)
-        self._near.add(1.0)
+        self._near.clear()
 
-    def add(self, rows: int, seconds: float, load: int) -> None:
-        """Adds a pass with so many rows, which one of `load` outputs reports."""
-        self._speed.memory, self._near.memory = SPEED_MEMORY * load, NEIGHBOURS * load
+    def add(self, rows: int, seconds: float) -> None:
+        """Adds a pass with so many rows. Every output in it reports the same: all but the first are skipped."""
+        if (rows, seconds) in self._reported:
+            return
+        self._reported.append((rows, seconds))
         speed = seconds / self._relative(rows)
-        if self._speed.count:
-            speed = min(max(speed, self._speed.value / MOST_LATE), self._speed.value * MOST_LATE)
-            self._bend(rows, speed / self._near.value, load)
+        if self._near:
+            speed = min(speed, MOST_LATE * self._speed.value)
+            self._bend(rows, speed / median(self._near))
         self._speed.add(speed)
-        self._near.add(speed)
+        self._near.append(speed)
 
     def time(self, rows: float) -> float:
         """Seconds of a pass with so many rows; 0 while nothing is known."""
@@ -82,17 +88,16 @@ class PassCosts:
         i = segment(rows)
         return line(KNOTS[i], self._shape[i], KNOTS[i + 1], self._shape[i + 1], rows)
 
-    def _bend(self, rows: int, ratio: float, load: int) -> None:
+    def _bend(self, rows: int, ratio: float) -> None:
         """Moves the knots beside this number of rows; the curve stays rising."""
         i = segment(rows)
         share = min(max((rows - KNOTS[i]) / (KNOTS[i + 1] - KNOTS[i]), 0.0), 1.0)
+        ratio = min(max(ratio, 1.0 / MOST_BEND), MOST_BEND)
         for knot, weight in ((i, 1.0 - share), (i + 1, share)):
-            weight /= load
-            if weight <= 0.0:
-                continue
-            self._counts[knot] = min(self._counts[knot] + weight, SHAPE_MEMORY)
-            self._shape[knot] *= ratio ** (weight / self._counts[knot])
-            self._straighten(knot)
+            if weight > 0.0:
+                self._counts[knot] = min(self._counts[knot] + weight, SHAPE_MEMORY)
+                self._shape[knot] *= ratio ** (weight / self._counts[knot])
+                self._straighten(knot)
 
     def _straighten(self, moved: int) -> None:
         """Lowers what lies before the moved knot and costs more, and raises what lies after it and costs less."""

@@ -32,26 +32,28 @@ class RoundTimes:
     """What a round takes at the present load, in seconds, beside its pass."""
 
     plain_rest: float
+    plain_together: float
+    """Share of all rows that are in one pass while no output proposes."""
     rest: float
-    """The same with proposals."""
+    """With proposals, as the next."""
+    together: float
     draft_rest: float
     step: float
     passes: PassCosts
-    together: float
-    """Share of all rows that are in one pass."""
     drafted_share: float = 1.0
     """Tokens that the draft proposes, of those that it is asked for."""
 
+    def plain(self, rows: float) -> float:
+        """Seconds of a round in which no output proposes."""
+        return self.plain_rest + self.passes.time(self.plain_together * rows) / self.plain_together
+
     def target(self, rows: float) -> float:
-        """Seconds of a round in which the target works on `rows` rows of all outputs."""
+        """Seconds in which the target works on `rows` rows of all outputs, some of them proposed."""
         return self.passes.time(self.together * rows) / self.together
 
     def row(self, rows: float) -> float:
         """Seconds of one more row."""
         return self.passes.row(self.together * rows) * self.drafted_share
-
-    def plain(self, rows: float) -> float:
-        return self.plain_rest + self.target(rows)
 
     def draft(self, length: int) -> float:
         return self.draft_rest + self.step * length

@@ -1,5 +1,6 @@
 """What outputs with the same drafter share, by level of load."""
 
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -22,6 +23,8 @@ ASSUMED_CALL = 0.5
 class Level:
     """At one level of load: a call takes longer where many are made, and so does a step of the draft."""
 
+    costs: RoundCosts = field(default_factory=RoundCosts)
+    """Of rounds with a proposal."""
     draft: DraftCosts = field(default_factory=DraftCosts)
     trial: PlainTrial = field(default_factory=PlainTrial)
 
@@ -33,34 +36,27 @@ class Workload:
         self,
         load: Load,
         passes: PassCosts,
-        rounds: Callable[[int], RoundCosts],
+        plain: Callable[[int], RoundCosts],
         first_step: Callable[[int], float],
     ):
-        """`rounds` are the costs at a level, shared with other drafters. `first_step` returns the seconds of a step
-        of the draft with so many sequences, until one was measured."""
+        """`plain` are the costs of plain rounds at a level, shared with other drafters. `first_step` returns the seconds
+        of a step of the draft with so many sequences, until one was measured."""
         self.load = load
         self.passes = passes
         self.budget = VerifyBudget(load)
-        self._rounds = rounds
+        self._plain = plain
         self._first_step = first_step
-        self._levels: dict[int, Level] = {}
+        self._levels: dict[int, Level] = defaultdict(Level)
 
     @property
-    def costs(self) -> RoundCosts:
-        """At the present load."""
-        return self._rounds(self.load.level)
+    def plain(self) -> RoundCosts:
+        """Of rounds while no output proposes, at the present load."""
+        return self._plain(self.load.level)
 
     @property
     def trial(self) -> PlainTrial:
         """At the present load."""
-        return self._level.trial
-
-    @property
-    def _level(self) -> Level:
-        level = self.load.level
-        if level not in self._levels:
-            self._levels[level] = Level()
-        return self._levels[level]
+        return self._levels[self.load.level].trial
 
     def plan(self) -> Plan:
         """What is worth its rows at present."""
@@ -68,27 +64,30 @@ class Workload:
 
     def times(self) -> RoundTimes:
         """What rounds take at present."""
-        costs, draft = self.costs, self._level.draft
-        if not draft.count:
-            draft.assume(ASSUMED_CALL * costs.rest(proposing=False), self._first_step(self.load.output_count))
+        plain, level = self.plain, self._levels[self.load.level]
+        draft, costs = level.draft, level.costs if level.costs.count else plain
+        draft.assume(ASSUMED_CALL * plain.rest, self._first_step(self.load.output_count))
         return RoundTimes(
-            plain_rest=costs.rest(proposing=False),
-            rest=costs.rest(proposing=True),
+            plain_rest=plain.rest,
+            plain_together=plain.together,
+            rest=costs.rest,
+            together=costs.together,
             draft_rest=draft.rest,
             step=draft.step,
             passes=self.passes,
-            together=costs.together.value or 1.0,
             drafted_share=draft.drafted_share.value if draft.count else 1.0,
         )
 
     def add(self, outcome: RoundOutcome) -> None:
         """Learns what the round took. Passes that also fed a prompt are skipped: its rows cost less."""
-        load = self.load
-        if not outcome.is_usual or outcome.batch_token_count > ROWS_MARGIN + 2 * load.row_count:
+        load, level = self.load, self._levels[self.load.level]
+        count, rows = load.output_count, load.row_count
+        if not outcome.is_usual or outcome.batch_token_count > ROWS_MARGIN + 2 * rows:
             return
-        self.passes.add(outcome.batch_token_count, outcome.verify_compute, load.output_count)
+        self.passes.add(outcome.batch_token_count, outcome.verify_compute)
         if outcome.asked:
-            self._level.draft.add(outcome, load.output_count)
-        costs = self.costs
-        together = costs.together.value or 1.0
-        costs.add(outcome, outcome.verify_compute / together, load.output_count, load.row_count)
+            level.draft.add(outcome, count)
+            drafted = count + (rows - count) * level.draft.drafted_share.value
+            level.costs.add(outcome, count, max(drafted, outcome.batch_token_count))
+        elif rows == count:
+            self.plain.add(outcome, count, count)
