@@ -34,6 +34,7 @@ class Machine:
     noise: float = 0.08
     """Standard deviation of all times, relative."""
     stall_chance: float = 0.01
+    """Share of the periods of a pass's length in which everything that begins stalls."""
     stall_factor: float = 4.0
 
 

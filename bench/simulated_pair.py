@@ -9,6 +9,7 @@ import heapq
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 from bench.simulated_machine import Machine, Text
@@ -146,6 +147,12 @@ class Worker:
         self._then()
 
 
+@cache
+def is_stalled(seed: int, period: int, chance: float) -> bool:
+    """Whether what begins in a period stalls: the same for every policy, since one stall may outweigh all else."""
+    return random.Random(f"{seed} {period}").random() < chance
+
+
 class Simulation:
     """The clock, the pair and the outputs."""
 
@@ -157,6 +164,7 @@ class Simulation:
         self.token_count = 0
         self.round_count = 0
         self.on_finish: Callable[[Output], None] = lambda output: None
+        self._seed = seed
         self._random = random.Random(seed)
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._event_count = 0
@@ -206,7 +214,7 @@ class Simulation:
     def _noisy(self, time: float) -> float:
         machine = self.machine
         factor = max(self._random.gauss(1.0, machine.noise), 0.3)
-        if self._random.random() < machine.stall_chance:
+        if is_stalled(self._seed, int(self.now / machine.pass_time), machine.stall_chance):
             factor *= machine.stall_factor
         return time * factor * self.pace(self.now)
 

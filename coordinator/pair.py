@@ -31,6 +31,11 @@ class Pair:
     metrics: CoordinatorMetrics = field(default_factory=CoordinatorMetrics)
     background: BackgroundTasks = field(default_factory=BackgroundTasks)
 
+    def publish_costs(self) -> None:
+        """Tells the adaptive part what passes cost, as the present target and draft measured it at their start."""
+        draft = None if self.draft is None else self.draft.info
+        self.lengths.publish(self.target.info.pass_costs, () if draft is None else draft.pass_costs)
+
 
 @asynccontextmanager
 async def connect_pair(config: CoordinatorConfig, registry: CollectorRegistry | None = None) -> AsyncIterator[Pair]:

@@ -1,7 +1,6 @@
 """The state that all outputs of a coordinator share for choosing how many tokens to propose."""
 
 from collections import defaultdict
-from collections.abc import Iterable
 
 from coordinator.adaptive.acceptance import GroupAcceptance
 from coordinator.adaptive.load import Load
@@ -33,8 +32,8 @@ class LengthController:
         self._groups: dict[object, GroupAcceptance] = defaultdict(GroupAcceptance)
         self._probes: dict[object, ProbeBudget] = defaultdict(ProbeBudget)
 
-    def publish(self, target: Iterable[PassCost], draft: Iterable[PassCost] = ()) -> None:
-        """Takes what passes cost when a target and a draft were started."""
+    def publish(self, target: tuple[PassCost, ...], draft: tuple[PassCost, ...] = ()) -> None:
+        """Takes what passes cost when target and draft were started; does nothing if they are the same as before."""
         self._passes.publish(target)
         self._draft_passes.publish(draft)
 

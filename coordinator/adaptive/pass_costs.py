@@ -2,7 +2,6 @@
 
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable
 from statistics import median
 
 from coordinator.adaptive.running_mean import RunningMean
@@ -42,6 +41,7 @@ class PassCosts:
         """Seconds for a cost of 1."""
         self._near: deque[float] = deque(maxlen=NEIGHBOURS)
         """The same for each of the passes just before."""
+        self._published: tuple[PassCost, ...] = ()
         self._reported: deque[tuple[int, float]] = deque(maxlen=REPORTS)
 
     @property
@@ -49,14 +49,14 @@ class PassCosts:
         """Whether anything was published or measured."""
         return self._speed.count > 0
 
-    def publish(self, costs: Iterable[PassCost]) -> None:
-        """Takes the curve of a target that has just started, in place of all that was known."""
-        points = sorted((cost.token_count, cost.seconds) for cost in costs)
-        if not points:
+    def publish(self, costs: tuple[PassCost, ...]) -> None:
+        """Takes the curve of a target that was started, in place of all that was known; nothing if it is known."""
+        if not costs or costs == self._published:
             return
-        rising: list[tuple[int, float]] = []
-        for rows, seconds in points:
-            rising.append((rows, max(seconds, rising[-1][1] if rising else 0.0)))
+        self._published = costs
+        rising = [(cost.token_count, cost.seconds) for cost in costs]
+        for i in range(len(rising) - 2, -1, -1):  # other work on the machine only adds time
+            rising[i] = (rising[i][0], min(rising[i][1], rising[i + 1][1]))
         self._shape = [interpolated(rising, rows) for rows in KNOTS]
         self._counts = [float(PUBLISHED_WEIGHT)] * len(KNOTS)
         self._speed = RunningMean(SPEED_MEMORY)

@@ -54,6 +54,7 @@ class Proposals:
         """
         request = self._request
         fixed = 0 if self._draft is None else request.num_speculative_tokens
+        self._pair.publish_costs()
         self._length = self._pair.lengths.enter(self.drafter, request.rule, request.sampling.temperature, fixed)
         if self._draft is None:
             return

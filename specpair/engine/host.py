@@ -15,11 +15,12 @@ from specpair.engine.engine import Engine
 from specpair.engine.metrics import EngineCollector
 from specpair.engine.work import Work
 from specpair.engine_config import EngineConfig
-from specpair.model_info import ModelInfo, TokenizerFiles
+from specpair.model_info import ModelInfo, PassCost, TokenizerFiles
 from specpair.models.device_defaults import choose_pass_timeout, choose_token_budget
 from specpair.models.load_runner import load_runner
 from specpair.models.model_facts import ModelFacts
 from specpair.models.parallel_work import leave_parallel_work
+from specpair.models.pass_costs import measure_passes
 from specpair.models.runner import Runner
 from specpair.options import SamplingOptions, SequenceOptions
 from specpair.sequences.held_sequence import Answer
@@ -30,9 +31,17 @@ from specpair.sequences.sequence_store import SequenceStore
 class ModelHost(ABC, Generic[Answer]):
     """Created by `start`, ended by `stop`. Each service subclasses it with its hot call."""
 
-    def __init__(self, config: EngineConfig, facts: ModelFacts, runner: Runner, device: DeviceThread):
+    def __init__(
+        self,
+        config: EngineConfig,
+        facts: ModelFacts,
+        runner: Runner,
+        device: DeviceThread,
+        pass_costs: tuple[PassCost, ...] = (),
+    ):
         self.config = config
         self.facts = facts
+        self.pass_costs = pass_costs
         self.instance_id = uuid.uuid4().hex
         self.max_num_speculative_tokens = min(config.max_num_speculative_tokens, facts.max_model_len - 1)
         self.token_budget = choose_token_budget(config.max_num_batched_tokens, facts.device)
@@ -59,12 +68,13 @@ class ModelHost(ABC, Generic[Answer]):
         device = DeviceThread()
         try:
             facts, runner = await device.call(load_runner, config)
+            pass_costs = await device.call(measure_passes, runner, facts.vocab_size)
         except BaseException:  # also a stop while the model loads: torch aborts a process that ends in the middle
             device.end()
             await device.join()
             raise
         leave_parallel_work()
-        return cls(config, facts, runner, device)
+        return cls(config, facts, runner, device, pass_costs)
 
     @staticmethod
     @abstractmethod
@@ -132,6 +142,7 @@ class ModelHost(ABC, Generic[Answer]):
             sequence_count=len(self.sequences),
             eos_token_ids=tuple(self.facts.eos_token_ids),
             deterministic=self.facts.is_deterministic,
+            pass_costs=self.pass_costs,
         )
 
     def tokenizer(self) -> TokenizerFiles | None:
