@@ -1,41 +1,52 @@
 """What rounds take beside draft and pass, at one level of load."""
 
-from coordinator.adaptive.outcome import RoundOutcome
-from coordinator.adaptive.running_mean import RunningMean, add_usual
+from collections import deque
+from statistics import median
 
-MEMORY = 10
-"""Rounds of each output over which the parts are averaged; few, to follow the machine's speed."""
-LEAST_REST = 0.02
-"""The rest is at least this share of a round, whatever the parts say."""
+from coordinator.adaptive.outcome import RoundOutcome
+
+MEMORY = 12
+"""Rounds of each output that are remembered; few, to follow the machine's speed."""
 
 
 class RoundCosts:
     """Rounds of one kind: all outputs propose nothing, or some of them do.
 
     The rest of a round is its time without the draft's call and without the target: calls, queues, the coordinator's
-    own work.
+    own work. It is a median, since some rounds wait for a prompt or a stall.
     """
 
     def __init__(self) -> None:
         self.count = 0
         """Rounds that were measured."""
-        self._rest = RunningMean(MEMORY)
-        self._together = RunningMean(MEMORY)
+        self._rounds: deque[tuple[float, float, float]] = deque()
+        """Time without the draft, time of the pass, share of all outputs' rows in it."""
+        self._rest, self._together = 0.0, 1.0
+        self._is_current = True
 
     @property
     def rest(self) -> float:
         """Seconds; 0 before the first round."""
-        return self._rest.value
+        self._update()
+        return self._rest
 
     @property
     def together(self) -> float:
         """Share of all outputs' rows that are in one pass: 1 if the outputs keep step."""
-        return self._together.value if self.count else 1.0
+        self._update()
+        return self._together
 
     def add(self, outcome: RoundOutcome, load: int, row_count: float) -> None:
         """Adds a round, while `load` outputs with `row_count` rows ran."""
         self.count += 1
-        self._rest.memory = self._together.memory = MEMORY * load
-        self._together.add(min(outcome.batch_token_count / row_count, 1.0) if load > 1 else 1.0)
-        target = outcome.verify_compute / self._together.value
-        add_usual(self._rest, max(outcome.elapsed - outcome.draft_elapsed - target, LEAST_REST * outcome.elapsed))
+        self._is_current = False
+        share = min(outcome.batch_token_count / row_count, 1.0) if load > 1 else 1.0
+        self._rounds.append((outcome.elapsed - outcome.draft_elapsed, outcome.verify_compute, share))
+        while len(self._rounds) > MEMORY * load:
+            self._rounds.popleft()
+
+    def _update(self) -> None:
+        if not self._is_current:
+            self._is_current = True
+            self._together = median(share for _, _, share in self._rounds)
+            self._rest = max(median(time - target / self._together for time, target, _ in self._rounds), 0.0)

@@ -3,6 +3,7 @@
 import uuid
 from abc import ABC, abstractmethod
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from typing import Generic, Self
 
 from prometheus_client import Gauge
@@ -15,7 +16,7 @@ from specpair.engine.engine import Engine
 from specpair.engine.metrics import EngineCollector
 from specpair.engine.work import Work
 from specpair.engine_config import EngineConfig
-from specpair.model_info import ModelInfo, PassCost, TokenizerFiles
+from specpair.model_info import ModelInfo, TokenizerFiles
 from specpair.models.device_defaults import choose_pass_timeout, choose_token_budget
 from specpair.models.load_runner import load_runner
 from specpair.models.model_facts import ModelFacts
@@ -31,17 +32,9 @@ from specpair.sequences.sequence_store import SequenceStore
 class ModelHost(ABC, Generic[Answer]):
     """Created by `start`, ended by `stop`. Each service subclasses it with its hot call."""
 
-    def __init__(
-        self,
-        config: EngineConfig,
-        facts: ModelFacts,
-        runner: Runner,
-        device: DeviceThread,
-        pass_costs: tuple[PassCost, ...] = (),
-    ):
+    def __init__(self, config: EngineConfig, facts: ModelFacts, runner: Runner, device: DeviceThread):
         self.config = config
         self.facts = facts
-        self.pass_costs = pass_costs
         self.instance_id = uuid.uuid4().hex
         self.max_num_speculative_tokens = min(config.max_num_speculative_tokens, facts.max_model_len - 1)
         self.token_budget = choose_token_budget(config.max_num_batched_tokens, facts.device)
@@ -68,13 +61,13 @@ class ModelHost(ABC, Generic[Answer]):
         device = DeviceThread()
         try:
             facts, runner = await device.call(load_runner, config)
-            pass_costs = await device.call(measure_passes, runner, facts.vocab_size)
+            facts = replace(facts, pass_costs=await device.call(measure_passes, runner, facts.vocab_size))
         except BaseException:  # also a stop while the model loads: torch aborts a process that ends in the middle
             device.end()
             await device.join()
             raise
         leave_parallel_work()
-        return cls(config, facts, runner, device, pass_costs)
+        return cls(config, facts, runner, device)
 
     @staticmethod
     @abstractmethod
@@ -142,7 +135,7 @@ class ModelHost(ABC, Generic[Answer]):
             sequence_count=len(self.sequences),
             eos_token_ids=tuple(self.facts.eos_token_ids),
             deterministic=self.facts.is_deterministic,
-            pass_costs=self.pass_costs,
+            pass_costs=self.facts.pass_costs,
         )
 
     def tokenizer(self) -> TokenizerFiles | None:
