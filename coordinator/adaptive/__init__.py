@@ -7,5 +7,6 @@ Pure: times come in as numbers; no clock is read and nothing is sent. All output
 from coordinator.adaptive.controller import LengthController
 from coordinator.adaptive.outcome import RoundOutcome
 from coordinator.adaptive.output_length import Decision, OutputLength
+from coordinator.adaptive.worth import Worth
 
-__all__ = ["Decision", "LengthController", "OutputLength", "RoundOutcome"]
+__all__ = ["Decision", "LengthController", "OutputLength", "RoundOutcome", "Worth"]

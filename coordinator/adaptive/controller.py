@@ -9,6 +9,7 @@ from coordinator.adaptive.pass_costs import PassCosts
 from coordinator.adaptive.probe_budget import ProbeBudget
 from coordinator.adaptive.round_costs import RoundCosts
 from coordinator.adaptive.workload import Workload
+from coordinator.adaptive.worth import Worth, worth_of
 from specpair.model_info import PassCost
 from specpair.options import Drafter, Rule
 
@@ -32,6 +33,9 @@ class LengthController:
         self._groups: dict[object, GroupAcceptance] = defaultdict(GroupAcceptance)
         self._probes: dict[object, ProbeBudget] = defaultdict(ProbeBudget)
 
+        self._latest: tuple[Workload, GroupAcceptance] | None = None
+        """Of the latest output that may have proposals."""
+
     def publish(self, target: tuple[PassCost, ...], draft: tuple[PassCost, ...] = ()) -> None:
         """Takes what passes cost when target and draft were started; does nothing if they are the same as before."""
         self._passes.publish(target)
@@ -41,7 +45,18 @@ class LengthController:
         """Registers a new output, which proposes `fixed` tokens or, if None, as many as pay. It must call `leave`."""
         key = (drafter, rule, sum(temperature > end for end in TEMPERATURES))
         shared = Shared(workload=self._workload(drafter), acceptance=self._groups[key], probes=self._probes[key])
+        if fixed != 0:
+            self._latest = shared.workload, shared.acceptance
         return OutputLength(shared, fixed=fixed, is_greedy=temperature == 0.0)
+
+    def worth(self, drafter: Drafter | None, longest: int) -> Worth | None:
+        """What proposals of at most `longest` tokens are worth now, by the latest output's drafter, or by `drafter`
+        before any; None while it is unknown what passes take."""
+        if not self._passes.is_known:
+            return None
+        workload, acceptance = self._latest or (self._workload(drafter), None)
+        rates = acceptance.rates() if acceptance is not None and acceptance.is_known else None
+        return worth_of(workload.times(), max(self._load.output_count, 1), rates, longest)
 
     def _workload(self, drafter: Drafter | None) -> Workload:
         if drafter not in self._workloads:

@@ -25,7 +25,8 @@ class DraftCosts:
         self._step = RunningMean(MEMORY)
         """The draft's computation for each of its tokens, the start of a call included."""
         self._steps = RunningSlope(MEMORY, NEIGHBOURS)
-        self._published_step = 0.0
+        self.published_step = 0.0
+        """Seconds of a step as the draft measured it at its start; 0 if unknown, or without a model."""
 
     @property
     def rest(self) -> float:
@@ -34,11 +35,11 @@ class DraftCosts:
     @property
     def step(self) -> float:
         """What one more token takes: less than the mean, since the first also pays for the start of the call."""
-        return self._steps.slope(self._published_step or self._step.value, STEP_WEIGHT * self._steps.memory)
+        return self._steps.slope(self.published_step or self._step.value, STEP_WEIGHT * self._steps.memory)
 
     def assume(self, rest: float, step: float) -> None:
         """Takes these until a proposal was measured; the step, unless it is 0, stays as a prior."""
-        self._published_step = step
+        self.published_step = step
         if not self.count:
             self._rest.value = rest
 

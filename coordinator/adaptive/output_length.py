@@ -1,21 +1,19 @@
 """The number of tokens to propose for one output, round by round."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from coordinator.adaptive.acceptance import GroupAcceptance, OutputAcceptance, Rates
+from coordinator.adaptive.acceptance import GroupAcceptance, OutputAcceptance
 from coordinator.adaptive.load import Contribution
 from coordinator.adaptive.outcome import RoundOutcome
 from coordinator.adaptive.probe_budget import ProbeBudget
+from coordinator.adaptive.survivals import count_above, survivals
 from coordinator.adaptive.workload import Workload
 
 CONFIDENCE_POWER = 2.0
 """A greedy draft stops once the probability of its tokens together is below this power of the acceptance chance at
 which a token pays: their acceptance chance is about the square root of their probability (bundled pair: 0.33 at 0.1,
 0.14 at 0.01). For sampled tokens the two are hardly related."""
-LEAST_SURVIVAL = 0.01
-"""Tokens with a smaller chance are never proposed."""
 FIRST_ROUNDS = 1
 """Plain rounds at a level of load to measure before anything is proposed."""
 
@@ -129,27 +127,7 @@ class OutputLength:
         plain = times.plain(load.output_count)
         others = (load.tokens - self.contribution.tokens) / plain
         expected = 1.0 + self.survivals[0] - others * times.row(load.row_count)
-        if not self._shared.probes.affords(times.proposing(load.row_count, 1) / plain - expected):
+        if not self._shared.probes.affords(times.proposing(load.row_count, 1, 1) / plain - expected):
             return Decision(0)
         self._is_probe, self._expected, self._plain_time = True, expected, plain
         return Decision(1)
-
-
-def survivals(rates: Rates, longest: int) -> list[float]:
-    """For each of at most `longest` tokens, the chance that it is accepted with all before it."""
-    chances: list[float] = []
-    chance = 1.0
-    for position in range(longest):
-        chance *= rates[min(position, len(rates) - 1)]
-        if chance < LEAST_SURVIVAL and chances:
-            break
-        chances.append(chance)
-    return chances
-
-
-def count_above(chances: Sequence[float], least: float) -> int:
-    """How many of the falling chances are at least `least`."""
-    for count, chance in enumerate(chances):
-        if chance < least:
-            return count
-    return len(chances)

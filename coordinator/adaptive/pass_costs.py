@@ -63,10 +63,13 @@ class PassCosts:
         self._speed.add(1.0)
         self._near.clear()
 
-    def add(self, rows: int, seconds: float) -> None:
-        """Adds a pass with so many rows. Every output in it reports the same: all but the first are skipped."""
+    def add(self, rows: int, seconds: float) -> float | None:
+        """Adds a pass with so many rows; returns its time relative to what they cost.
+
+        Every output in it reports the same: all but the first are skipped, and get None.
+        """
         if (rows, seconds) in self._reported:
-            return
+            return None
         self._reported.append((rows, seconds))
         speed = seconds / self._relative(rows)
         if self._near:
@@ -74,6 +77,7 @@ class PassCosts:
             self._bend(rows, speed / median(self._near))
         self._speed.add(speed)
         self._near.append(speed)
+        return speed
 
     def time(self, rows: float) -> float:
         """Seconds of a pass with so many rows; 0 while nothing is known."""

@@ -14,6 +14,10 @@ from coordinator.adaptive.pass_costs import PassCosts
 ON_MARGIN = 1.05
 """By what factor proposing has to be better before it begins; less is noise."""
 
+PATIENCE = 2
+"""Tokens of each output that may make it worse before the search for the best number of tokens ends: a pass may cost
+more by steps."""
+
 
 class Member(Protocol):
     """An output that proposes as many tokens as pay."""
@@ -40,27 +44,44 @@ class RoundTimes:
     draft_rest: float
     step: float
     passes: PassCosts
+    """At the machine's present speed."""
+    slowdown: float = 1.0
+    """Time of a pass while outputs propose, over that of one with as many rows while none do."""
+    is_slow: bool = False
+    """Whether outputs propose now, so that the present speed is the slower one."""
     drafted_share: float = 1.0
     """Tokens that the draft proposes, of those that it is asked for."""
 
     def plain(self, rows: float) -> float:
         """Seconds of a round in which no output proposes."""
-        return self.plain_rest + self.passes.time(self.plain_together * rows) / self.plain_together
+        return self.plain_rest + self._quick * self.passes.time(self.plain_together * rows) / self.plain_together
 
     def target(self, rows: float) -> float:
         """Seconds in which the target works on `rows` rows of all outputs, some of them proposed."""
-        return self.passes.time(self.together * rows) / self.together
+        return self._slow * self.passes.time(self.together * rows) / self.together
 
     def row(self, rows: float) -> float:
         """Seconds of one more row."""
-        return self.passes.row(self.together * rows) * self.drafted_share
+        return self._slow * self.passes.row(self.together * rows) * self.drafted_share
 
     def draft(self, length: int) -> float:
         return self.draft_rest + self.step * length
 
-    def proposing(self, rows: float, length: int) -> float:
-        """Seconds of a round of `rows` rows, `length` more among them, in which the draft proposes those."""
-        return self.rest + self.draft(length) + self.target(rows + length * self.drafted_share)
+    def proposing(self, others_rows: float, longest: int, asked: int) -> float:
+        """Seconds of a round with proposals of at most `longest` tokens, `asked` together, beside other rows."""
+        return self.rest + self.draft(longest) + self.target(others_rows + asked * self.drafted_share)
+
+    def of_all(self, output_count: int, length: int) -> float:
+        """Seconds of a round in which so many outputs ask for `length` tokens each."""
+        return self.proposing(output_count, length, output_count * length)
+
+    @property
+    def _quick(self) -> float:
+        return 1.0 / self.slowdown if self.is_slow else 1.0
+
+    @property
+    def _slow(self) -> float:
+        return 1.0 if self.is_slow else self.slowdown
 
     @property
     def waiting(self) -> float:
@@ -84,7 +105,9 @@ class Plan(NamedTuple):
 NOTHING = Plan(2.0, 0, 1.0, 1.0)
 
 
-def best_plan(survivals: Sequence[Sequence[float]], others_tokens: float, others_rows: float, times: RoundTimes) -> Plan:
+def best_plan(
+    survivals: Sequence[Sequence[float]], others_tokens: float, others_rows: float, times: RoundTimes
+) -> Plan:
     """The plan for outputs with these chances beside others, which commit `others_tokens` tokens in a round of
     `others_rows` rows."""
     count = len(survivals)
@@ -104,6 +127,8 @@ def best_plan(survivals: Sequence[Sequence[float]], others_tokens: float, others
         rate += proposing_tokens / (times.rest + target + draft)
         if rate > best_rate:
             best_rate, best_taken, best_longest = rate, taken, longest
+        elif best_taken and taken > best_taken + PATIENCE * count:
+            break
     if not best_taken:
         return NOTHING
     least = tokens[best_taken - 1][0]

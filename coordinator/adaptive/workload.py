@@ -10,6 +10,7 @@ from coordinator.adaptive.outcome import RoundOutcome
 from coordinator.adaptive.pass_costs import PassCosts
 from coordinator.adaptive.plain_trial import PlainTrial
 from coordinator.adaptive.round_costs import RoundCosts
+from coordinator.adaptive.slowdown import Slowdown
 from coordinator.adaptive.verify_budget import Plan, RoundTimes, VerifyBudget
 
 ROWS_MARGIN = 16
@@ -25,6 +26,7 @@ class Level:
 
     costs: RoundCosts = field(default_factory=RoundCosts)
     """Of rounds with a proposal."""
+    slowdown: Slowdown = field(default_factory=Slowdown)
     draft: DraftCosts = field(default_factory=DraftCosts)
     trial: PlainTrial = field(default_factory=PlainTrial)
 
@@ -47,6 +49,10 @@ class Workload:
         self._plain = plain
         self._first_step = first_step
         self._levels: dict[int, Level] = defaultdict(Level)
+        self._times: RoundTimes | None = None
+        self._times_level = 0
+        self._fresh = 0
+        """Rounds for which the times still hold."""
 
     @property
     def plain(self) -> RoundCosts:
@@ -63,7 +69,13 @@ class Workload:
         return self.budget.plan(self.times)
 
     def times(self) -> RoundTimes:
-        """What rounds take at present."""
+        """What rounds take at present; made anew once for every other round of each output."""
+        level = self.load.level
+        if self._times is None or self._fresh <= 0 or level != self._times_level:
+            self._times, self._times_level, self._fresh = self._made(), level, self.load.output_count // 2
+        return self._times
+
+    def _made(self) -> RoundTimes:
         plain, level = self.plain, self._levels[self.load.level]
         draft, costs = level.draft, level.costs if level.costs.count else plain
         draft.assume(ASSUMED_CALL * plain.rest, self._first_step(self.load.output_count))
@@ -75,16 +87,21 @@ class Workload:
             draft_rest=draft.rest,
             step=draft.step,
             passes=self.passes,
+            slowdown=level.slowdown.ratio,
+            is_slow=self.load.row_count > self.load.output_count,
             drafted_share=draft.drafted_share.value if draft.count else 1.0,
         )
 
     def add(self, outcome: RoundOutcome) -> None:
         """Learns what the round took. Passes that also fed a prompt are skipped: its rows cost less."""
+        self._fresh -= 1
         load, level = self.load, self._levels[self.load.level]
         count, rows = load.output_count, load.row_count
         if not outcome.is_usual or outcome.batch_token_count > ROWS_MARGIN + 2 * rows:
             return
-        self.passes.add(outcome.batch_token_count, outcome.verify_compute)
+        speed = self.passes.add(outcome.batch_token_count, outcome.verify_compute)
+        if speed is not None:
+            level.slowdown.add(speed, is_proposing=rows > count)
         if outcome.asked:
             level.draft.add(outcome, count)
             drafted = count + (rows - count) * level.draft.drafted_share.value
