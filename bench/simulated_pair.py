@@ -316,7 +316,9 @@ class Simulation:
         prompts, self._prompts = self._prompts, []
         rows = sum(output.drafted + 1 for output in batch) + sum(output.text.prompt for output in prompts)
         start = self.now
-        self._target.work(self._noisy(self.machine.target_time(rows)), lambda: self._end_pass(batch, prompts, rows, start))
+        self._target.work(
+            self._noisy(self.machine.target_time(rows)), lambda: self._end_pass(batch, prompts, rows, start)
+        )
 
     def _end_pass(self, batch: list[Output], prompts: list[Output], rows: int, start: float) -> None:
         compute = self.now - start

@@ -18,8 +18,6 @@ from specpair.models.runner import Runner
 TOKEN_COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
 SEQUENCE_TOKENS = 4
 """Tokens of each sequence in a pass: a usual proposal and the token before it."""
-CONTEXT = 32
-"""Tokens in the cache before them."""
 REPETITIONS = 4
 """Passes of each size, of which the first warms up; the fastest counts, because anything else on the machine only adds
 time."""
@@ -32,7 +30,7 @@ def measure_passes(runner: Runner, vocab_size: int) -> tuple[PassCost, ...]:
     """Times of passes in which all logits are computed, smallest first; as many sizes as time and cache allow."""
     end = time.perf_counter() + MOST_SECONDS
     costs: list[PassCost] = []
-    with scratch_sequences(runner, vocab_size) as holdings:
+    with scratch_sequences(runner) as holdings:
         for token_count in TOKEN_COUNTS:
             if token_count > SEQUENCE_TOKENS * len(holdings):
                 break
@@ -44,14 +42,12 @@ def measure_passes(runner: Runner, vocab_size: int) -> tuple[PassCost, ...]:
 
 
 @contextmanager
-def scratch_sequences(runner: Runner, vocab_size: int) -> Iterator[list[Holding]]:
-    """Sequences with the context, as many as are needed and fit into the cache."""
+def scratch_sequences(runner: Runner) -> Iterator[list[Holding]]:
+    """Empty sequences, as many as are needed and fit into the cache."""
     cache = runner.cache
-    fitting = cache.free_block_count // blocks_for(CONTEXT + SEQUENCE_TOKENS, cache.block_size)
+    fitting = cache.free_block_count // blocks_for(SEQUENCE_TOKENS, cache.block_size)
     holdings = [cache.open([]) for _ in range(min(fitting, TOKEN_COUNTS[-1] // SEQUENCE_TOKENS))]
     try:
-        for holding in holdings:
-            run(runner, [(holding, CONTEXT)], vocab_size)
         yield holdings
     finally:
         for holding in holdings:
@@ -66,7 +62,7 @@ def timed(runner: Runner, holdings: list[Holding], token_count: int, vocab_size:
     run(runner, parts, vocab_size)
     seconds = time.perf_counter() - begun
     for holding, _ in parts:
-        runner.cache.truncate_to(holding, CONTEXT)
+        runner.cache.truncate_to(holding, 0)
     return seconds
 
 
