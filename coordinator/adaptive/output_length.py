@@ -126,7 +126,7 @@ class OutputLength:
         load, times = workload.load, workload.times()
         plain = times.plain(load.output_count)
         others = (load.tokens - self.contribution.tokens) / plain
-        expected = 1.0 + self.survivals[0] - others * times.row(load.row_count, 1)
+        expected = 1.0 + self.survivals[0] - others * times.row(load.row_count)
         if not self._shared.probes.affords(times.proposing(load.row_count, 1, 1) / plain - expected):
             return Decision(0)
         self._is_probe, self._expected, self._plain_time = True, expected, plain

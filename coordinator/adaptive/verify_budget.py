@@ -14,7 +14,7 @@ from coordinator.adaptive.pass_costs import PassCosts
 ON_MARGIN = 1.05
 """By what factor proposing has to be better before it begins; less is noise."""
 
-PATIENCE = 2
+PATIENCE = 4
 """Tokens of each output that may make it worse before the search for the best number of tokens ends: a pass may cost
 more by steps."""
 
@@ -31,19 +31,6 @@ class Member(Protocol):
     def contribution(self) -> Contribution: ...
 
 
-class Way(NamedTuple):
-    """How rounds with proposals go."""
-
-    rest: float
-    """Seconds of a round beside the draft's call and the pass."""
-    together: float
-    """Share of all outputs' rows that are in one pass."""
-    slowdown: float
-    """Time of a pass, over that of one with as many rows while no output proposes."""
-    waiting: float
-    """Share of the draft's time that outputs without a proposal wait for those with one."""
-
-
 @dataclass(frozen=True, kw_only=True)
 class RoundTimes:
     """What a round takes at the present load, in seconds, beside its pass."""
@@ -51,51 +38,55 @@ class RoundTimes:
     plain_rest: float
     plain_together: float
     """Share of all rows that are in one pass while no output proposes."""
-    in_step: Way
-    """All outputs share each pass, since the target waits for those whose draft takes less than the fixed cost of a
-    pass: target and draft take turns."""
-    apart: Way
-    """Outputs are verified in groups, while the draft works for others."""
+    rest: float
+    """With proposals, as the next."""
+    together: float
     draft_rest: float
     step: float
     passes: PassCosts
     """At the machine's present speed."""
-    fixed_cost: float
-    """Seconds of a pass whatever its rows."""
-    present_slowdown: float = 1.0
-    """That of the passes by which the present speed was measured."""
+    slowdown: float = 1.0
+    """Time of a pass while outputs propose, over that of one with as many rows while none do."""
+    is_slow: bool = False
+    """Whether outputs propose now, so that the present speed is the slower one."""
     drafted_share: float = 1.0
     """Tokens that the draft proposes, of those that it is asked for."""
 
     def plain(self, rows: float) -> float:
         """Seconds of a round in which no output proposes."""
-        target = self.passes.time(self.plain_together * rows) / self.plain_together
-        return self.plain_rest + target / self.present_slowdown
+        return self.plain_rest + self._quick * self.passes.time(self.plain_together * rows) / self.plain_together
 
-    def way(self, longest: int) -> Way:
-        """How rounds go if the longest proposal has so many tokens."""
-        return self.in_step if self.draft(longest) + self.plain_rest < self.fixed_cost else self.apart
-
-    def target(self, rows: float, way: Way) -> float:
+    def target(self, rows: float) -> float:
         """Seconds in which the target works on `rows` rows of all outputs, some of them proposed."""
-        return way.slowdown / self.present_slowdown * self.passes.time(way.together * rows) / way.together
+        return self._slow * self.passes.time(self.together * rows) / self.together
 
-    def row(self, rows: float, longest: int) -> float:
+    def row(self, rows: float) -> float:
         """Seconds of one more row."""
-        way = self.way(longest)
-        return way.slowdown / self.present_slowdown * self.passes.row(way.together * rows) * self.drafted_share
+        return self._slow * self.passes.row(self.together * rows) * self.drafted_share
 
     def draft(self, length: int) -> float:
         return self.draft_rest + self.step * length
 
     def proposing(self, others_rows: float, longest: int, asked: int) -> float:
         """Seconds of a round with proposals of at most `longest` tokens, `asked` together, beside other rows."""
-        way = self.way(longest)
-        return way.rest + self.draft(longest) + self.target(others_rows + asked * self.drafted_share, way)
+        return self.rest + self.draft(longest) + self.target(others_rows + asked * self.drafted_share)
 
     def of_all(self, output_count: int, length: int) -> float:
         """Seconds of a round in which so many outputs ask for `length` tokens each."""
         return self.proposing(output_count, length, output_count * length)
+
+    @property
+    def _quick(self) -> float:
+        return 1.0 / self.slowdown if self.is_slow else 1.0
+
+    @property
+    def _slow(self) -> float:
+        return 1.0 if self.is_slow else self.slowdown
+
+    @property
+    def waiting(self) -> float:
+        """Share of the draft's time that outputs without a proposal wait for those with one: all if they keep step."""
+        return max(2.0 * self.together - 1.0, 0.0)
 
 
 class Plan(NamedTuple):
@@ -125,18 +116,15 @@ def best_plan(
     plain_rate = (others_tokens + count) / times.plain(rows)
     best_rate, best_taken = plain_rate, 0
     plain_tokens, proposing_tokens, longest, best_longest = others_tokens + count, 0.0, 0, 0
-    way, draft = times.in_step, 0.0
     for taken, (chance, k, _) in enumerate(tokens, 1):
         if k == 0:
             plain_tokens -= 1.0
             proposing_tokens += 1.0
         proposing_tokens += chance
-        if k >= longest:
-            longest = k + 1
-            way, draft = times.way(longest), times.draft(longest)
-        target = times.target(rows + taken * times.drafted_share, way)
-        rate = plain_tokens / (times.plain_rest + target + way.waiting * draft)
-        rate += proposing_tokens / (way.rest + target + draft)
+        longest = max(longest, k + 1)
+        target, draft = times.target(rows + taken * times.drafted_share), times.draft(longest)
+        rate = plain_tokens / (times.plain_rest + target + times.waiting * draft)
+        rate += proposing_tokens / (times.rest + target + draft)
         if rate > best_rate:
             best_rate, best_taken, best_longest = rate, taken, longest
         elif best_taken and taken > best_taken + PATIENCE * count:
@@ -144,7 +132,7 @@ def best_plan(
     if not best_taken:
         return NOTHING
     least = tokens[best_taken - 1][0]
-    price = best_rate * (times.row(rows + best_taken * times.drafted_share, best_longest) + times.step / count)
+    price = best_rate * (times.row(rows + best_taken * times.drafted_share) + times.step / count)
     return Plan(least, best_longest, min(price, 1.0), best_rate / plain_rate)
 
 

@@ -11,28 +11,19 @@ from coordinator.adaptive.pass_costs import PassCosts
 from coordinator.adaptive.plain_trial import PlainTrial
 from coordinator.adaptive.round_costs import RoundCosts
 from coordinator.adaptive.slowdown import Slowdown
-from coordinator.adaptive.verify_budget import Plan, RoundTimes, VerifyBudget, Way
+from coordinator.adaptive.verify_budget import Plan, RoundTimes, VerifyBudget
 
 ROWS_MARGIN = 16
 """A pass with more tokens than twice the outputs' rows and this margin also fed a prompt; the factor leaves room for
 rows of outputs that have just ended."""
-IN_STEP = 0.75
-"""From this share of all outputs' rows in a pass on, all are in step."""
-NEVER = float("inf")
-ASSUMED_CALL = 0.5
-"""Until a proposal was measured, a call to the draft takes this share of a round beside its pass."""
 
 
-@dataclass(kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class Level:
     """At one level of load: a call takes longer where many are made, and so does a step of the draft."""
 
-    in_step: RoundCosts = field(default_factory=RoundCosts)
-    """Of rounds with a proposal in a pass that all outputs share."""
-    apart: RoundCosts = field(default_factory=RoundCosts)
-    """Of the others."""
-    is_apart: bool = False
-    """Whether the last proposal was in such a pass."""
+    costs: RoundCosts = field(default_factory=RoundCosts)
+    """Of rounds with a proposal."""
     slowdown: Slowdown = field(default_factory=Slowdown)
     draft: DraftCosts = field(default_factory=DraftCosts)
     trial: PlainTrial = field(default_factory=PlainTrial)
@@ -83,24 +74,29 @@ class Workload:
         return self._times
 
     def _made(self) -> RoundTimes:
-        plain, level, count = self.plain, self._levels[self.load.level], self.load.output_count
-        draft, passes = level.draft, self.passes
-        draft.assume(ASSUMED_CALL * plain.rest, self._first_step(count))
-        in_step = level.in_step if level.in_step.count else plain
-        apart = level.apart if level.apart.count else in_step
-        slowdown = level.slowdown.ratio
+        plain, level = self.plain, self._levels[self.load.level]
+        draft, costs = level.draft, level.costs if level.costs.count else plain
+        self._assume(draft, plain.rest)
         return RoundTimes(
-            plain_rest=plain.rest,
+            plain_rest=min(plain.rest, costs.rest),  # it may be from long ago, and has one call less
             plain_together=plain.together,
-            in_step=Way(in_step.rest, 1.0, 1.0, 1.0),
-            apart=Way(apart.rest, level.apart.together if level.apart.count else 0.5, slowdown, 0.0),
+            rest=costs.rest,
+            together=costs.together,
             draft_rest=draft.rest,
             step=draft.step,
-            passes=passes,
-            fixed_cost=max(passes.time(count) - passes.row(count) * count, 0.0) if count > 1 else NEVER,
-            present_slowdown=level.slowdown.ratio if level.is_apart and self.load.row_count > count else 1.0,
+            passes=self.passes,
+            slowdown=level.slowdown.ratio,
+            is_slow=self.load.row_count > self.load.output_count,
             drafted_share=draft.drafted_share.value if draft.count else 1.0,
         )
+
+    def _assume(self, draft: DraftCosts, plain_rest: float) -> None:
+        """Before the first proposal at this load: a call as at the nearest load with any, or as the target's."""
+        if draft.count:
+            return
+        known = [(abs(level - self.load.level), each.draft) for level, each in self._levels.items() if each.draft.count]
+        nearest = min(known, key=lambda pair: pair[0])[1].rest if known else plain_rest
+        draft.assume(nearest, self._first_step(self.load.output_count))
 
     def add(self, outcome: RoundOutcome) -> None:
         """Learns what the round took. Passes that also fed a prompt are skipped: its rows cost less."""
@@ -115,8 +111,6 @@ class Workload:
         if outcome.asked:
             level.draft.add(outcome, count)
             drafted = count + (rows - count) * level.draft.drafted_share.value
-            level.is_apart = outcome.batch_token_count < IN_STEP * drafted
-            costs = level.apart if level.is_apart else level.in_step
-            costs.add(outcome, count, max(drafted, outcome.batch_token_count))
+            level.costs.add(outcome, count, max(drafted, outcome.batch_token_count))
         elif rows == count:
             self.plain.add(outcome, count, count)
