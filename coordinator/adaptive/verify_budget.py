@@ -122,6 +122,8 @@ def best_plan(
             proposing_tokens += 1.0
         proposing_tokens += chance
         longest = max(longest, k + 1)
+        if taken < len(tokens) and tokens[taken][0] == chance:
+            continue  # equally likely tokens are all taken or none
         target, draft = times.target(rows + taken * times.drafted_share), times.draft(longest)
         rate = plain_tokens / (times.plain_rest + target + times.waiting * draft)
         rate += proposing_tokens / (times.rest + target + draft)
