@@ -18,6 +18,11 @@ ROWS_MARGIN = 16
 rows of outputs that have just ended."""
 
 
+IN_STEP = 0.9
+"""If rounds with proposals have at least this share of all rows in a pass, a plain round is known to have no longer
+rest than they have: it has a call less, and may have been measured long ago."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Level:
     """At one level of load: a call takes longer where many are made, and so does a step of the draft."""
@@ -78,7 +83,7 @@ class Workload:
         draft, costs = level.draft, level.costs if level.costs.count else plain
         self._assume(draft, plain.rest)
         return RoundTimes(
-            plain_rest=min(plain.rest, costs.rest),  # it may be from long ago, and has one call less
+            plain_rest=min(plain.rest, costs.rest) if costs.together > IN_STEP else plain.rest,
             plain_together=plain.together,
             rest=costs.rest,
             together=costs.together,
