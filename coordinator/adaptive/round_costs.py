@@ -20,13 +20,13 @@ class RoundCosts:
         self.count = 0
         """Rounds that were measured."""
         self._rounds: deque[tuple[float, float, float]] = deque()
-        """Time without the draft, time of the pass, share of all outputs' rows in it."""
+        """Time without the draft, time of the pass, share of all outputs' rows in it; times in units."""
         self._rest, self._together = 0.0, 1.0
         self._is_current = True
 
     @property
     def rest(self) -> float:
-        """Seconds; 0 before the first round."""
+        """In the unit of `add`; 0 before the first round."""
         self._update()
         return self._rest
 
@@ -36,12 +36,12 @@ class RoundCosts:
         self._update()
         return self._together
 
-    def add(self, outcome: RoundOutcome, load: int, row_count: float) -> None:
-        """Adds a round, while `load` outputs with `row_count` rows ran."""
+    def add(self, outcome: RoundOutcome, load: int, row_count: float, unit: float = 1.0) -> None:
+        """Adds a round, while `load` outputs with `row_count` rows ran. `rest` is in this unit, in seconds."""
         self.count += 1
         self._is_current = False
         share = min(outcome.batch_token_count / row_count, 1.0) if load > 1 else 1.0
-        self._rounds.append((outcome.elapsed - outcome.draft_elapsed, outcome.verify_compute, share))
+        self._rounds.append(((outcome.elapsed - outcome.draft_elapsed) / unit, outcome.verify_compute / unit, share))
         while len(self._rounds) > MEMORY * load:
             self._rounds.popleft()
 

@@ -80,18 +80,22 @@ class Workload:
 
     def _made(self) -> RoundTimes:
         plain, level = self.plain, self._levels[self.load.level]
-        draft, costs = level.draft, level.costs if level.costs.count else plain
-        self._assume(draft, plain.rest)
+        draft, costs, slowdown = level.draft, level.costs, level.slowdown.ratio
+        is_slow = self.load.row_count > self.load.output_count
+        # Plain rounds may be from long ago: their rest grows and shrinks with the machine's speed.
+        plain_rest = plain.rest * self.passes.time(1) / (slowdown if is_slow else 1.0)
+        rest = costs.rest if costs.count else plain_rest
+        self._assume(draft, plain_rest)
         return RoundTimes(
-            plain_rest=min(plain.rest, costs.rest) if costs.together > IN_STEP else plain.rest,
+            plain_rest=min(plain_rest, rest) if costs.together > IN_STEP else plain_rest,
             plain_together=plain.together,
-            rest=costs.rest,
-            together=costs.together,
+            rest=rest,
+            together=costs.together if costs.count else plain.together,
             draft_rest=draft.rest,
             step=draft.step,
             passes=self.passes,
-            slowdown=level.slowdown.ratio,
-            is_slow=self.load.row_count > self.load.output_count,
+            slowdown=slowdown,
+            is_slow=is_slow,
             drafted_share=draft.drafted_share.value if draft.count else 1.0,
         )
 
@@ -118,4 +122,4 @@ class Workload:
             drafted = count + (rows - count) * level.draft.drafted_share.value
             level.costs.add(outcome, count, max(drafted, outcome.batch_token_count))
         elif rows == count:
-            self.plain.add(outcome, count, count)
+            self.plain.add(outcome, count, count, unit=self.passes.time(1))
