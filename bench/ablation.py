@@ -16,29 +16,43 @@ from unittest.mock import patch
 
 from bench.progress import Progress
 from bench.report import Table, measured, rich_table, wide_console, write
-from bench.simulated_cells import MakePolicy, cells, rate_of
+from bench.simulated_cells import Cell, MakePolicy, cells, rate_of
 from bench.simulated_pair import FixedLength
-from coordinator.adaptive import LengthController, acceptance, output_length, plain_trial, probe_budget, round_costs
-from coordinator.adaptive.load import Contribution, Load
+from coordinator.adaptive import (
+    LengthController,
+    acceptance,
+    output_length,
+    pass_costs,
+    plain_trial,
+    probe_budget,
+    verify_budget,
+    workload,
+)
+from coordinator.adaptive.draft_costs import DraftCosts
+from coordinator.adaptive.load import Load
+from coordinator.adaptive.round_costs import RoundCosts
+from coordinator.adaptive.verify_budget import RoundTimes
 from specpair.options import Drafter, Rule
 
 FIXED = (0, 1, 2, 3, 5, 8)
+STARTS = (0.8, 1.0, 1.3)
+"""How slow the machine was when the services measured their passes, by the seed."""
 NEVER = 1e18
 PIECES: Mapping[str, Sequence[tuple[object, str, Any]]] = {
     "nothing": (),
-    "what others lose by rows": [(Contribution, "others_rate", 0.0)],
-    "measured rows: a constant": [(round_costs, "ROW_WEIGHT", NEVER)],
-    "passes that fed a prompt left out: all count": [(output_length, "ROWS_MARGIN", 10**9)],
-    "the start of a draft call apart: the mean for a token": [(round_costs, "STEP_WEIGHT", NEVER)],
-    "costs by neighbouring rounds: by all": [(round_costs, "NEIGHBOURS", 256)],
+    "published costs: none": [(LengthController, "publish", lambda *_: None)],
+    "passes measured as they run: what was published": [(pass_costs.PassCosts, "add", lambda *_: None)],
+    "the shape of the curve as measured: its speed alone": [(pass_costs, "MOST_BEND", 1.0)],
+    "a published step of the draft: the mean for a token": [(DraftCosts, "assume", lambda *_: None)],
+    "passes that fed a prompt left out: all count": [(workload, "ROWS_MARGIN", 10**9)],
     "levels of load": [(Load, "level", 0)],
-    "the ratio of the rests": [(round_costs, "MINORITY", -1.0)],
-    "the limit on stalls": [(round_costs, "MOST_LATE", NEVER)],
+    "the share of rows in one pass: all": [(RoundCosts, "together", 1.0)],
+    "outputs that wait for the draft of others: none": [(RoundTimes, "waiting", 0.0)],
     "the output's own acceptance: the group's": [(acceptance, "GROUP_WEIGHT", NEVER)],
     "the group's acceptance: a constant": [(acceptance.GroupAcceptance, "add", lambda *_: None)],
     "acceptance by position: one rate": [(acceptance.OutputAcceptance, "rates", lambda self: (self._rate(0),) * 3)],
     "the draft's confidence": [(output_length, "CONFIDENCE_POWER", NEVER)],
-    "the margin to begin": [(output_length, "ON_MARGIN", 1.0)],
+    "the margin to begin": [(verify_budget, "ON_MARGIN", 1.0)],
     "probes": [(probe_budget.ProbeBudget, "affords", lambda *_: False)],
     "a share that shrinks while probes fail": [(probe_budget, "SHARE_FACTOR", 1.0)],
     "the trial without proposals": [(plain_trial.PlainTrial, "add", lambda *_, **__: None)],
@@ -61,8 +75,10 @@ COLUMNS = {
 }
 
 
-def adaptive() -> MakePolicy:
+def adaptive(cell: Cell, seed: int) -> MakePolicy:
+    """The controller of a coordinator that has just started, with what the services published."""
     controller = LengthController()
+    controller.publish(*cell.machine.published(STARTS[seed % len(STARTS)]))
     return lambda: controller.enter(Drafter.MODEL, Rule.BLOCK, 0.0, None)
 
 
@@ -98,14 +114,15 @@ def main() -> None:
     options = parser.parse_args()
     progress, every = Progress(), list(cells())
 
-    def rates(make: Callable[[], MakePolicy]) -> list[float]:
-        return [fmean(rate_of(cell, make(), seed, options.tokens) for seed in range(options.seeds)) for cell in every]
+    def rates(make: Callable[[Cell, int], MakePolicy]) -> list[float]:
+        seeds = range(options.seeds)
+        return [fmean(rate_of(cell, make(cell, seed), seed, options.tokens) for seed in seeds) for cell in every]
 
     with progress.over(len(FIXED) + len(options.pieces), "variants") as begin:
         fixed: dict[int, list[float]] = {}
         for k in FIXED:
             begin(f"K = {k}")
-            fixed[k] = rates(lambda k=k: lambda: FixedLength(k))
+            fixed[k] = rates(lambda cell, seed, k=k: lambda: FixedLength(k))
         best = [max(column) for column in zip(*fixed.values(), strict=True)]
         measured_rates: dict[str, list[float]] = {}
         for piece in dict.fromkeys(["nothing", *options.pieces]):

@@ -1,18 +1,19 @@
 """`python -m bench.drafters`: whether speculation is ever slower than plain decoding, with each drafter.
 
-Every drafter of the draft service, with adaptive K, at each temperature and batch size, against K = 0 in the same
-turns. Then the n-gram drafter alone, in a draft service without a model, on repetitive prompts.
+Every drafter of the draft service, with adaptive K, at each temperature and batch size, each against a K = 0 of its own
+in the turn before or after. Then the n-gram drafter alone, in a draft service without a model, on repetitive prompts.
 """
 
+import random
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from statistics import median
+from statistics import geometric_mean, median
 
 from bench.alone import run_alone
 from bench.arena import Arena, in_arena
 from bench.case import Case, Peer
 from bench.figures import Acceptance, counts_of, of_case, same_text, share_of_prediction, speeds, token_count
-from bench.interleaving import measure, turns
+from bench.interleaving import group_count, measure, turns
 from bench.measurement import Measurement, Output, Turn
 from bench.options import SEED, BenchOptions
 from bench.progress import Progress
@@ -68,12 +69,13 @@ async def measure_drafters(arena: Arena) -> Section:
     """The section of the report; the n-gram drafter alone is measured later, in its own pair."""
     options = arena.options
     cases = cases_of(options, await drafters_of(arena))
-    measurements = await arena.measure(turns(cases, options.prompts, options.repetitions, SEED))
-    rows = [row_of(case, measurements) for case in cases if case != case.plain()]
+    measurements = await arena.measure(order_of(cases, options.prompts, options.repetitions))
+    rows = [row_of(case, plain_of(case), measurements) for case in cases]
     slower = [row for row in rows if row.to_plain.value < NEVER_SLOWER]
     table = Table(title=f"adaptive against K = 0, {options.label}", columns=COLUMNS, rows=rows)
     note = f"{len(slower)} of {len(rows)} settings are below {NEVER_SLOWER} of K = 0"
-    return Section(name="drafters", tables=[table], figures={"rows": rows}, notes=[note])
+    figures = {"rows": rows, "means": means(rows)}
+    return Section(name="drafters", tables=[table], figures=figures, notes=[note])
 
 
 async def drafters_of(arena: Arena) -> list[Drafter]:
@@ -84,18 +86,44 @@ async def drafters_of(arena: Arena) -> list[Drafter]:
 
 
 def cases_of(options: BenchOptions, drafters: Sequence[Drafter]) -> list[Case]:
-    """K = 0 and each drafter, in every block."""
-    plain = [
-        Case(peer=Peer.SPECPAIR, temperature=temperature, batch_size=batch_size, num_speculative_tokens=0)
+    """Each drafter, adaptive, in every block."""
+    return [
+        Case(peer=Peer.SPECPAIR, temperature=temperature, batch_size=batch_size, drafter=drafter)
         for batch_size in options.batch_sizes
         for temperature in options.temperatures
+        for drafter in drafters
     ]
-    adaptive = [replace(case, num_speculative_tokens=None) for case in plain]
-    return plain + [replace(case, drafter=drafter) for drafter in drafters for case in adaptive]
 
 
-def row_of(case: Case, measurements: Sequence[Measurement]) -> Row:
-    outputs, plain = of_case(measurements, case), of_case(measurements, case.plain())
+def plain_of(case: Case) -> Case:
+    """K = 0 beside the case: a case of its own."""
+    return replace(case, num_speculative_tokens=0)
+
+
+def order_of(cases: Sequence[Case], prompts: int, repetitions: int) -> list[Turn]:
+    """Each case and its K = 0 one after the other on the same prompt; which is first, and which case is next, is
+    drawn each time."""
+    shuffler = random.Random(SEED)
+    order: list[Turn] = []
+    for repetition in range(repetitions):
+        for block in dict.fromkeys(case.block for case in cases):
+            members = [case for case in cases if case.block == block]
+            for prompt in range(group_count(prompts, block[1])):
+                for case in shuffler.sample(members, len(members)):
+                    pair = shuffler.sample((case, plain_of(case)), 2)
+                    order += [Turn(case=each, prompt=prompt, repetition=repetition) for each in pair]
+    return order
+
+
+def means(rows: Sequence["Row"]) -> dict[str, float]:
+    """The geometric mean of all ratios to K = 0, by batch size."""
+    sizes = dict.fromkeys(row.batch_size for row in rows)
+    return {str(size): geometric_mean(row.to_plain.value for row in rows if row.batch_size == size) for size in sizes}
+
+
+def row_of(case: Case, beside: Case, measurements: Sequence[Measurement]) -> Row:
+    """The row of a case against the plain one that took turns with it."""
+    outputs, plain = of_case(measurements, case), of_case(measurements, beside)
     acceptance = Acceptance.of(counts_of(outputs), token_count(outputs))
     to_plain = ratio(speeds(outputs), speeds(plain))
     return Row(
@@ -138,7 +166,7 @@ async def measure_repetitive(arena: Arena) -> Section:
 
     order = turns([*plain, *others], len(prompts), options.repetitions, SEED)
     measurements = await measure(order, run, arena.progress)
-    rows = [row_of(case, measurements) for case in others]
+    rows = [row_of(case, case.plain(), measurements) for case in others]
     table = Table(title=f"n-gram drafter alone, on repetitive prompts, {options.label}", columns=COLUMNS, rows=rows)
     return Section(name="repetitive", tables=[table], figures={"rows": rows, "period": PERIOD})
 

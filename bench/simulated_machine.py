@@ -1,10 +1,19 @@
 """The machine of a simulated pair, and its texts."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+
+from specpair.model_info import PassCost
 
 Rates = tuple[float, float, float]
 """The chance that a token is accepted if all before it are: first of a block, second, later ones."""
+
+TOKEN_COUNTS = (1, 2, 4, 8, 16, 32, 64)
+"""Sizes of passes that are measured at the start."""
+
+
+def pass_costs(times: Sequence[float]) -> tuple[PassCost, ...]:
+    return tuple(PassCost(token_count=rows, seconds=time) for rows, time in zip(TOKEN_COUNTS, times, strict=True))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +43,20 @@ class Machine:
     noise: float = 0.08
     """Standard deviation of all times, relative."""
     stall_chance: float = 0.01
+    """Share of the periods of a pass's length in which everything that begins stalls."""
     stall_factor: float = 4.0
+
+    def target_time(self, rows: int) -> float:
+        """A pass of the target."""
+        beyond = 0 if self.bend is None else max(rows - self.bend, 0)
+        return self.pass_time + self.row_time * (rows - 1 + 2 * beyond)
+
+    def published(self, factor: float = 1.0) -> tuple[tuple[PassCost, ...], tuple[PassCost, ...]]:
+        """What target and draft say that their passes cost, if they measured it while the machine's times were
+        `factor` times as long."""
+        target = [factor * self.target_time(rows) for rows in TOKEN_COUNTS]
+        draft = [factor * (self.step_time + self.step_row_time * (rows - 1)) for rows in TOKEN_COUNTS]
+        return pass_costs(target), pass_costs(draft)
 
 
 MEASURED = Machine(

@@ -9,10 +9,13 @@ import heapq
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from functools import cache
+from typing import Any, NamedTuple, Protocol
 
 from bench.simulated_machine import Machine, Text
+from bench.simulated_worker import Worker
 from coordinator.adaptive import Decision, RoundOutcome
+from specpair.engine.gathering import Gathering
 
 LONGEST = 16
 USUAL_BACKLOG = 32
@@ -86,50 +89,25 @@ class Output:
     draft_elapsed: float = 0.0
     draft_compute_start: float = 0.0
     draft_compute: float = 0.0
+    answered_at: float = 0.0
+    """When the target last answered it, in seconds, as Gathering has times."""
+    absence: float | None = None
+    """What Gathering knows of the time from an answer to the next call."""
 
 
-class Worker:
-    """A processor that does one thing at a time, and is slower while its neighbour works."""
+@dataclass(eq=False)
+class Call:
+    """A verification that waits for a pass: what Gathering reads of a work. Times are in seconds."""
 
-    def __init__(self, simulation: "Simulation"):
-        self._simulation = simulation
-        self.neighbour: Worker | None = None
-        self.is_busy = False
-        self._left = 0.0
-        self._since = 0.0
-        self._rate = 1.0
-        self._serial = 0
-        self._then: Callable[[], None] = lambda: None
+    sequence: Output
+    submitted_at: float
+    started_at: float = 0.0
 
-    def work(self, time: float, then: Callable[[], None]) -> None:
-        assert not self.is_busy
-        self.is_busy, self._left, self._then = True, time, then
-        self._since = self._simulation.now
-        self._schedule()
-        if self.neighbour is not None:
-            self.neighbour.disturb()
 
-    def disturb(self) -> None:
-        """The neighbour begins or ends work."""
-        if self.is_busy:
-            self._left -= (self._simulation.now - self._since) * self._rate
-            self._since = self._simulation.now
-            self._schedule()
-
-    def _schedule(self) -> None:
-        is_alone = self.neighbour is None or not self.neighbour.is_busy
-        self._rate = 1.0 if is_alone else 1.0 / (1.0 + self._simulation.machine.contention)
-        self._serial += 1
-        serial = self._serial
-        self._simulation.after(self._left / self._rate, lambda: self._end(serial))
-
-    def _end(self, serial: int) -> None:
-        if serial != self._serial or not self.is_busy:
-            return
-        self.is_busy = False
-        if self.neighbour is not None:
-            self.neighbour.disturb()
-        self._then()
+@cache
+def is_stalled(seed: int, period: int, chance: float) -> bool:
+    """Whether what begins in a period stalls: the same for every policy, since one stall may outweigh all else."""
+    return random.Random(f"{seed} {period}").random() < chance
 
 
 class Simulation:
@@ -143,12 +121,14 @@ class Simulation:
         self.token_count = 0
         self.round_count = 0
         self.on_finish: Callable[[Output], None] = lambda output: None
+        self._seed = seed
         self._random = random.Random(seed)
         self._events: list[tuple[float, int, Callable[[], None]]] = []
         self._event_count = 0
         self._target, self._draft = Worker(self), Worker(self)
         self._target.neighbour, self._draft.neighbour = self._draft, self._target
-        self._verifying: list[Output] = []
+        self._gathering: Any = Gathering()
+        self._verifying: list[Call] = []
         self._drafting: list[Output] = []
         self._prompts: list[Output] = []
         """Outputs whose prompts the target must read."""
@@ -191,7 +171,7 @@ class Simulation:
     def _noisy(self, time: float) -> float:
         machine = self.machine
         factor = max(self._random.gauss(1.0, machine.noise), 0.3)
-        if self._random.random() < machine.stall_chance:
+        if is_stalled(self._seed, int(self.now / machine.pass_time), machine.stall_chance):
             factor *= machine.stall_factor
         return time * factor * self.pace(self.now)
 
@@ -279,23 +259,29 @@ class Simulation:
         self.after(self._half_a_call(), lambda: self._queue_verification(output))
 
     def _queue_verification(self, output: Output) -> None:
-        self._verifying.append(output)
+        self._verifying.append(Call(output, self.now * 1e-6))
+        self._gathering.arrive(self._verifying[-1:])
         self._pass()
 
     def _pass(self) -> None:
         if self._target.is_busy or not (self._verifying or self._prompts):
             return
-        batch, self._verifying = self._verifying, []
+        if patience := self._gathering.patience(self._verifying, self.now * 1e-6):
+            self.after(patience * 1e6 + 1.0, self._pass)
+            return
+        batch, self._verifying = [call.sequence for call in self._verifying], []
         prompts, self._prompts = self._prompts, []
         rows = sum(output.drafted + 1 for output in batch) + sum(output.text.prompt for output in prompts)
         start = self.now
-        time = self.machine.pass_time + self.machine.row_time * (rows - 1)
-        if self.machine.bend is not None:
-            time += 2 * self.machine.row_time * max(rows - self.machine.bend, 0)
-        self._target.work(self._noisy(time), lambda: self._end_pass(batch, prompts, rows, start))
+        self._target.work(
+            self._noisy(self.machine.target_time(rows)), lambda: self._end_pass(batch, prompts, rows, start)
+        )
 
     def _end_pass(self, batch: list[Output], prompts: list[Output], rows: int, start: float) -> None:
         compute = self.now - start
+        if not prompts:
+            self._gathering.add_pass(rows, compute * 1e-6)
+        self._gathering.leave([Call(output, 0.0) for output in batch], self.now * 1e-6)
         for output in batch:
             self.after(self._half_a_call(), lambda output=output: self._commit(output, rows, compute))
         for output in prompts:
@@ -324,6 +310,7 @@ class Simulation:
         self.token_count += accepted + 1
         self.round_count += 1
         if output.token_count >= output.text.length:
+            self._gathering.forget(output)
             output.policy.leave()
             self.on_finish(output)
         else:

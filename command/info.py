@@ -67,9 +67,21 @@ def info_table(pair: pb.GetPairInfoResponse, address: str) -> Table:
         table.add_row(label, *(known.get(label, "") for known in facts))
     own = f"{pair.num_speculative_tokens}" if pair.HasField("num_speculative_tokens") else "an adaptive number of"
     most = pair.max_num_speculative_tokens
-    table.caption = f"{pair.request_count} requests running · {own} tokens proposed per round, at most {most}"
+    caption = f"{pair.request_count} requests running · {own} tokens proposed per round, at most {most}"
+    worth = [worth_line(pair.proposal_worth)] if pair.HasField("proposal_worth") else []
+    table.caption = "\n".join([caption, *worth])
     table.caption_justify = "left"
     return table
+
+
+def worth_line(worth: pb.ProposalWorth) -> str:
+    """Which number of tokens is right at present, and why."""
+    outputs = "1 output" if worth.output_count == 1 else f"{worth.output_count} outputs"
+    line = f"with {outputs} a first token pays from an acceptance of {worth.break_even_acceptance:.0%}"
+    if not worth.HasField("acceptance"):
+        return line
+    best = f"best K {worth.best_num_speculative_tokens}, {worth.gain:.2f} times the tokens/s of K = 0"
+    return f"{line} · it is {worth.acceptance:.0%} · {best if worth.best_num_speculative_tokens else 'best K 0'}"
 
 
 def _state(model: GetModelInfoResponse | None) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from prometheus_client.registry import CollectorRegistry
 
-from coordinator.adaptive import AheadTrials, LengthController
+from coordinator.adaptive import AheadTrials, LengthController, Worth
 from coordinator.background import BackgroundTasks
 from coordinator.config import CoordinatorConfig
 from coordinator.metrics import AheadReadings, CoordinatorMetrics, InstanceReading, ServiceReadings
@@ -32,6 +32,18 @@ class Pair:
     metrics: CoordinatorMetrics = field(default_factory=CoordinatorMetrics)
     background: BackgroundTasks = field(default_factory=BackgroundTasks)
 
+    def publish_costs(self) -> None:
+        """Tells the adaptive part what passes cost, as the present target and draft measured it at their start."""
+        draft = None if self.draft is None else self.draft.info
+        self.lengths.publish(self.target.info.pass_costs, () if draft is None else draft.pass_costs)
+
+    def worth(self) -> Worth | None:
+        """What proposals are worth now; None without a draft, and while it is unknown what passes take."""
+        if self.draft is None:
+            return None
+        self.publish_costs()
+        return self.lengths.worth(self.draft.own_drafter, self.config.max_num_speculative_tokens)
+
 
 @asynccontextmanager
 async def connect_pair(config: CoordinatorConfig, registry: CollectorRegistry | None = None) -> AsyncIterator[Pair]:
@@ -45,6 +57,8 @@ async def connect_pair(config: CoordinatorConfig, registry: CollectorRegistry | 
     async with connect_targets(config) as targets, connect_drafts(config, targets.model) as drafts:
         metrics = _metrics(registry, config, targets, drafts)
         pair = Pair(config=config, target=targets, draft=drafts, metrics=metrics)
+        if drafts is not None:
+            metrics.watch_worth(pair.worth)
         _log_pair(pair)
         try:
             yield pair

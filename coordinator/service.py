@@ -6,6 +6,7 @@ from typing import Any
 
 import grpc.aio
 
+from coordinator.adaptive import Worth
 from coordinator.deadline import NEVER, Deadline
 from coordinator.peers import Pool
 from coordinator.serving.call import Call
@@ -62,6 +63,19 @@ async def pair_info(serving: Serving) -> pb.GetPairInfoResponse:
         num_speculative_tokens=pair.config.num_speculative_tokens,
         max_num_speculative_tokens=pair.config.max_num_speculative_tokens,
         request_count=serving.request_count,
+        proposal_worth=_worth(pair.worth()),
+    )
+
+
+def _worth(worth: Worth | None) -> pb.ProposalWorth | None:
+    if worth is None:
+        return None
+    return pb.ProposalWorth(
+        output_count=worth.output_count,
+        break_even_acceptance=worth.break_even,
+        acceptance=worth.acceptance,
+        best_num_speculative_tokens=worth.best_length,
+        gain=worth.gain,
     )
 
 

@@ -19,6 +19,15 @@ class Divergence:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PassCost:
+    """What a forward pass took when the process started."""
+
+    token_count: int
+    """Tokens fed, all with logits."""
+    seconds: float
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelInfo:
     """The facts and limits of a model process: the fields of `specpair.v1.GetModelInfoResponse`."""
 
@@ -44,6 +53,8 @@ class ModelInfo:
     """How the weights are held: `int8`, `int4`, or `none` for as they are in the checkpoint."""
     divergence: Divergence | None = None
     """From the checkpoint, where it was measured."""
+    pass_costs: tuple[PassCost, ...] = ()
+    """Forward passes of several sizes, smallest first; empty where none were measured."""
     drafters: tuple[Drafter, ...] = ()
     """Draft: the available drafters, the default one first."""
 

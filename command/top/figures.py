@@ -63,6 +63,12 @@ class State:
     """Instances that the coordinator knows; zero if it does not report them."""
     speedup: float | None
     predicted_speedup: float | None
+    break_even: float | None
+    """Acceptance of a first token at which it pays at the present load."""
+    best_length: float | None
+    """Tokens per proposal that give the most tokens per second; 0 if none pay."""
+    expected_gain: float | None
+    """Tokens per second with that number over those without proposals."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +119,9 @@ def state(now: Exposition) -> State:
         instances={name: _instances(now, name) for name in up},
         speedup=now.value("specpair_speculation_speedup_ratio"),
         predicted_speedup=now.value("specpair_speculation_predicted_speedup_ratio"),
+        break_even=now.value("specpair_speculation_break_even_acceptance"),
+        best_length=now.value("specpair_speculation_best_num_tokens"),
+        expected_gain=now.value("specpair_speculation_expected_gain_ratio"),
     )
 
 

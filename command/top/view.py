@@ -68,6 +68,9 @@ def traffic_table(state: State, stretches: Sequence[Traffic]) -> Table:
         row(f"{part} per round", *(_time(stretch.round_times[part]) for stretch in stretches))
     speedup = f"{_number(state.speedup, 2)} ({_number(state.predicted_speedup, 2)})"
     row("speedup, measured (predicted)", speedup, *("" for _ in stretches[1:]))
+    row("acceptance that pays", _percent(state.break_even), *("" for _ in stretches[1:]))
+    best = f"{_number(state.best_length, 0)} ({_number(state.expected_gain, 2)})"
+    row("best K now (expected gain)", best, *("" for _ in stretches[1:]))
     return table
 
 

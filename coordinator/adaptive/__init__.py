@@ -8,5 +8,6 @@ from coordinator.adaptive.ahead_trials import AheadTrials
 from coordinator.adaptive.controller import LengthController
 from coordinator.adaptive.outcome import RoundOutcome
 from coordinator.adaptive.output_length import Decision, OutputLength
+from coordinator.adaptive.worth import Worth
 
-__all__ = ["AheadTrials", "Decision", "LengthController", "OutputLength", "RoundOutcome"]
+__all__ = ["AheadTrials", "Decision", "LengthController", "OutputLength", "RoundOutcome", "Worth"]

@@ -27,8 +27,16 @@ class GroupAcceptance:
         self._tried = [GROUP_PRIOR_COUNT] * CLASS_COUNT
         self._accepted = [GROUP_PRIOR_COUNT * rate for rate in GROUP_PRIOR]
 
+    @property
+    def is_known(self) -> bool:
+        """Whether any token was judged."""
+        return self._tried[0] > GROUP_PRIOR_COUNT
+
     def rate(self, i: int) -> float:
         return self._accepted[i] / self._tried[i]
+
+    def rates(self) -> Rates:
+        return self.rate(0), self.rate(1), self.rate(2)
 
     def add(self, asked: int, accepted: int) -> None:
         count(self._tried, self._accepted, asked, accepted, GROUP_MEMORY)

@@ -4,22 +4,42 @@ from collections import defaultdict
 
 from coordinator.adaptive.acceptance import GroupAcceptance
 from coordinator.adaptive.load import Load
-from coordinator.adaptive.output_length import OutputLength, Shared, Workload
+from coordinator.adaptive.output_length import OutputLength, Shared
+from coordinator.adaptive.pass_costs import PassCosts
 from coordinator.adaptive.probe_budget import ProbeBudget
+from coordinator.adaptive.round_costs import RoundCosts
+from coordinator.adaptive.workload import Workload
+from coordinator.adaptive.worth import Worth, worth_of
+from specpair.model_info import PassCost
 from specpair.options import Drafter, Rule
 
 TEMPERATURES = (0.0, 0.5, 0.8, 1.2)
 """Upper ends of temperature ranges; acceptance is assumed to be similar within each."""
+WITH_MODEL = (None, Drafter.MODEL, Drafter.NGRAM_MODEL)
+"""Drafters of which a step is a pass of the draft's model."""
 
 
 class LengthController:
-    """Holds the load, the round costs for each drafter, and the acceptance of each group of outputs."""
+    """Holds the load, what passes and rounds cost, and the acceptance of each group of outputs."""
 
     def __init__(self) -> None:
         self._load = Load()
-        self._workloads: dict[Drafter | None, dict[int, Workload]] = defaultdict(lambda: defaultdict(Workload))
+        self._passes = PassCosts()
+        self._draft_passes = PassCosts()
+        """Passes of the draft's model, as published."""
+        self._plain: dict[int, RoundCosts] = defaultdict(RoundCosts)
+        """Of plain rounds, by level of load."""
+        self._workloads: dict[Drafter | None, Workload] = {}
         self._groups: dict[object, GroupAcceptance] = defaultdict(GroupAcceptance)
-        self._budgets: dict[object, ProbeBudget] = defaultdict(ProbeBudget)
+        self._probes: dict[object, ProbeBudget] = defaultdict(ProbeBudget)
+
+        self._latest: tuple[Workload, GroupAcceptance] | None = None
+        """Of the latest output that may have proposals."""
+
+    def publish(self, target: tuple[PassCost, ...], draft: tuple[PassCost, ...] = ()) -> None:
+        """Takes what passes cost when target and draft were started; does nothing if they are the same as before."""
+        self._passes.publish(target)
+        self._draft_passes.publish(draft)
 
     @property
     def load(self) -> Load:
@@ -29,10 +49,22 @@ class LengthController:
     def enter(self, drafter: Drafter | None, rule: Rule, temperature: float, fixed: int | None) -> OutputLength:
         """Registers a new output, which proposes `fixed` tokens or, if None, as many as pay. It must call `leave`."""
         key = (drafter, rule, sum(temperature > end for end in TEMPERATURES))
-        shared = Shared(
-            load=self._load,
-            workloads=self._workloads[drafter],
-            acceptance=self._groups[key],
-            budget=self._budgets[key],
-        )
+        shared = Shared(workload=self._workload(drafter), acceptance=self._groups[key], probes=self._probes[key])
+        if fixed != 0:
+            self._latest = shared.workload, shared.acceptance
         return OutputLength(shared, fixed=fixed, is_greedy=temperature == 0.0)
+
+    def worth(self, drafter: Drafter | None, longest: int) -> Worth | None:
+        """What proposals of at most `longest` tokens are worth now, by the latest output's drafter, or by `drafter`
+        before any; None while it is unknown what passes take."""
+        if not self._passes.is_known:
+            return None
+        workload, acceptance = self._latest or (self._workload(drafter), None)
+        rates = acceptance.rates() if acceptance is not None and acceptance.is_known else None
+        return worth_of(workload.times(), max(self._load.output_count, 1), rates, longest)
+
+    def _workload(self, drafter: Drafter | None) -> Workload:
+        if drafter not in self._workloads:
+            passes = self._draft_passes if drafter in WITH_MODEL else PassCosts()
+            self._workloads[drafter] = Workload(self._load, self._passes, self._plain.__getitem__, passes.time)
+        return self._workloads[drafter]

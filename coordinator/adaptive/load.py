@@ -2,8 +2,8 @@
 
 from coordinator.adaptive.running_mean import RunningMean
 
-RATE_MEMORY = 16
-"""Rounds over which the speed of an output is averaged."""
+TOKENS_MEMORY = 16
+"""Rounds over which the tokens of an output's rounds are averaged."""
 
 
 class Load:
@@ -13,8 +13,8 @@ class Load:
         self.output_count = 0
         self.row_count = 0
         """Their rows in the target's passes: for each output, the tokens last proposed and one more."""
-        self.rate = 0.0
-        """Tokens per unit of time of all outputs together."""
+        self.tokens = 0.0
+        """Tokens that a round of each commits, together."""
 
     @property
     def level(self) -> int:
@@ -27,33 +27,28 @@ class Contribution:
 
     def __init__(self, load: Load):
         self._load = load
-        self._rate = 0.0
-        self._row_count = 0
-        self._tokens = RunningMean(RATE_MEMORY)
-        self._period = RunningMean(RATE_MEMORY)
+        self.row_count = 1
+        self.tokens = 1.0
+        """Mean of its recent rounds."""
+        self._tokens = RunningMean(TOKENS_MEMORY)
         load.output_count += 1
-
-    @property
-    def others_rate(self) -> float:
-        """Tokens per unit of time of all other outputs."""
-        return max(self._load.rate - self._rate, 0.0)
+        load.row_count += 1
+        load.tokens += 1.0
 
     def set_row_count(self, count: int) -> None:
-        self._load.row_count += count - self._row_count
-        self._row_count = count
+        self._load.row_count += count - self.row_count
+        self.row_count = count
 
-    def add(self, tokens: int, period: float) -> None:
-        """Adds a round that committed `tokens` tokens in `period` time."""
+    def add(self, tokens: int) -> None:
+        """Adds a round that committed `tokens` tokens."""
         self._tokens.add(tokens)
-        self._period.add(period)
-        if self._period.value > 0.0:
-            self._set_rate(self._tokens.value / self._period.value)
+        self._set_tokens(self._tokens.value)
 
     def leave(self) -> None:
-        self._set_rate(0.0)
+        self._set_tokens(0.0)
         self.set_row_count(0)
         self._load.output_count -= 1
 
-    def _set_rate(self, rate: float) -> None:
-        self._load.rate += rate - self._rate
-        self._rate = rate
+    def _set_tokens(self, tokens: float) -> None:
+        self._load.tokens += tokens - self.tokens
+        self.tokens = tokens

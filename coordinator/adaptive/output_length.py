@@ -1,30 +1,21 @@
 """The number of tokens to propose for one output, round by round."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from coordinator.adaptive.acceptance import GroupAcceptance, OutputAcceptance
-from coordinator.adaptive.block_length import best_block, block_time, expected_tokens, others_loss
-from coordinator.adaptive.load import Contribution, Load
+from coordinator.adaptive.load import Contribution
 from coordinator.adaptive.outcome import RoundOutcome
-from coordinator.adaptive.plain_trial import PlainTrial
 from coordinator.adaptive.probe_budget import ProbeBudget
-from coordinator.adaptive.round_costs import RoundCosts
+from coordinator.adaptive.survivals import count_above, survivals
+from coordinator.adaptive.workload import Workload
 
-FIRST_ROUNDS = 4
-"""Rounds of each kind to measure before the length is computed."""
-FIRST_LENGTH = 4
-"""Tokens proposed in those of them that propose."""
-ON_MARGIN = 1.05
-"""By what factor proposing has to be better before it begins; less is noise."""
-ROWS_MARGIN = 16
-"""A pass with more tokens than twice the outputs' rows and this margin also fed a prompt; the factor leaves room for
-rows of outputs that have just ended."""
 CONFIDENCE_POWER = 2.0
 """A greedy draft stops once the probability of its tokens together is below this power of the acceptance chance at
 which a token pays: their acceptance chance is about the square root of their probability (bundled pair: 0.33 at 0.1,
 0.14 at 0.01). For sampled tokens the two are hardly related."""
+FIRST_ROUNDS = 1
+"""Plain rounds at a level of load to measure before anything is proposed."""
 
 
 class Decision(NamedTuple):
@@ -38,29 +29,13 @@ class Decision(NamedTuple):
     """The draft stops once its tokens together have a smaller probability than this."""
 
 
-@dataclass(frozen=True)
-class Workload:
-    """Rounds with one drafter at one level of load: a row costs more in a pass that is already full."""
-
-    costs: RoundCosts = field(default_factory=RoundCosts)
-    trial: PlainTrial = field(default_factory=PlainTrial)
-
-
 @dataclass(frozen=True, kw_only=True)
 class Shared:
-    """What outputs share: the load between all, workloads between those with the same drafter, acceptance and budget
-    within a group."""
+    """What outputs share: the workload between those with the same drafter, acceptance and budget within a group."""
 
-    load: Load
-    workloads: Mapping[int, Workload]
-    """By level of load."""
+    workload: Workload
     acceptance: GroupAcceptance
-    budget: ProbeBudget
-
-    @property
-    def workload(self) -> Workload:
-        """At the present load."""
-        return self.workloads[self.load.level]
+    probes: ProbeBudget
 
 
 class OutputLength:
@@ -73,16 +48,19 @@ class OutputLength:
         self._fixed = fixed
         self._is_greedy = is_greedy
         self._shared = shared
-        self._contribution = Contribution(shared.load)
+        self._workload = shared.workload
+        self.contribution = Contribution(shared.workload.load)
         self._acceptance = OutputAcceptance(shared.acceptance)
-        self._length = 0
-        """The length that pays, 0 if none does; to begin, it has to pay by ON_MARGIN."""
+        self.survivals: list[float] = []
+        """For each token that may be proposed, the chance that it is accepted with all before it."""
         self._is_probe = False
         """Whether this round is a probe: it proposes, or opens the draft, only to learn whether that pays."""
         self._expected = 1.0
         """Expected tokens of this round; they vary far less than the actual ones."""
         self._plain_time = 0.0
         """Time that a plain round would take."""
+        if fixed is None:
+            self._workload.budget.enter(self)
 
     def decide(self, longest: int, *, is_ready: bool = True) -> Decision:
         """Decides on the next round, with at most `longest` proposed tokens.
@@ -95,17 +73,17 @@ class OutputLength:
         if self._fixed is None and decision.length and not is_ready:
             self._expected = 1.0
             decision = Decision(0, opens_draft=True)
-        self._contribution.set_row_count(decision.length + 1)
+        self.contribution.set_row_count(decision.length + 1)
         return decision
 
     def use(self, decision: Decision) -> None:
         """The round follows an earlier decision instead of the last one."""
         self._is_probe, self._expected = False, self.expected(decision.length)
-        self._contribution.set_row_count(decision.length + 1)
+        self.contribution.set_row_count(decision.length + 1)
 
     def expected(self, length: int) -> float:
         """Expected tokens of a round with so many proposed tokens."""
-        return expected_tokens(length, self._acceptance.rates())
+        return 1.0 + sum(survivals(self._acceptance.rates(), length))
 
     @property
     def is_probing(self) -> bool:
@@ -114,55 +92,56 @@ class OutputLength:
 
     def add(self, outcome: RoundOutcome) -> None:
         """Learns from the outcome of the round."""
-        shared, workload = self._shared, self._shared.workload
-        workload.costs.add(outcome, shared.load.output_count, most_rows=ROWS_MARGIN + 2 * shared.load.row_count)
+        workload, probes = self._workload, self._shared.probes
+        workload.add(outcome)
         if outcome.asked:
             self._acceptance.add(outcome.asked, outcome.accepted_count)
-        self._contribution.add(outcome.accepted_count + 1, outcome.period)
+        self.contribution.add(outcome.accepted_count + 1)
         if self._fixed is not None:
             return
         expected = self._expected if outcome.asked else 1.0
-        workload.trial.add(expected, outcome.elapsed, shared.load.output_count, was_asked=outcome.asked > 0)
+        workload.trial.add(expected, outcome.elapsed, workload.load.output_count, was_asked=outcome.asked > 0)
         if self._is_probe and self._plain_time:
-            shared.budget.spend(outcome.elapsed / self._plain_time - expected)
+            probes.spend(outcome.elapsed / self._plain_time - expected)
             if outcome.asked:
-                shared.budget.judge(succeeded=outcome.accepted_count > 0)
+                probes.judge(succeeded=outcome.accepted_count > 0)
         elif not outcome.asked:
-            shared.budget.earn()
+            probes.earn()
 
     @property
     def plain_time(self) -> float | None:
         """Seconds that a round without proposals would take now; None while unknown."""
-        return self._shared.workload.costs.plain_time
+        workload = self._workload
+        if not workload.plain.count:
+            return None
+        return workload.times().plain(workload.load.output_count)
 
     def leave(self) -> None:
         """The output is over, however it ended."""
-        self._contribution.leave()
+        self.contribution.leave()
+        self._workload.budget.leave(self)
 
     def _choose(self, longest: int) -> Decision:
         """The number of tokens for this round."""
-        workload = self._shared.workload
-        costs = workload.costs
-        if longest <= 0 or workload.trial.is_on or costs.plain_count < FIRST_ROUNDS:
+        workload = self._workload
+        self.survivals = survivals(self._acceptance.rates(), longest)
+        if longest <= 0 or workload.trial.is_on or workload.plain.count < FIRST_ROUNDS:
             return Decision(0)
-        if costs.proposing_count < FIRST_ROUNDS:
-            return Decision(min(FIRST_LENGTH, longest))
-        times, rates, others_rate = costs.times(), self._acceptance.rates(), self._contribution.others_rate
-        best = best_block(rates, times, others_rate, longest)
-        plain_rate = 1.0 / times.plain
-        if self._length == 0:
-            if best.rate > ON_MARGIN * plain_rate:
-                self._length = best.length
-        else:
-            self._length = best.length if best.rate > plain_rate else 0
-        self._plain_time = times.plain
-        if self._length:
-            length = min(self._length, longest)
-            self._expected = expected_tokens(length, rates)
-            price = min(best.rate * (times.step + times.row) + others_rate * times.row, 1.0)
-            return Decision(length, min_confidence=price**CONFIDENCE_POWER if self._is_greedy else 0.0)
-        expected = expected_tokens(1, rates) - others_loss(1, times, others_rate)
-        if not self._shared.budget.affords(block_time(1, times) / times.plain - expected):
+        plan = workload.plan()
+        length = min(count_above(self.survivals, plan.least), plan.longest)
+        if not length:
+            return self._probe()
+        self._expected = 1.0 + sum(self.survivals[:length])
+        return Decision(length, min_confidence=plan.price**CONFIDENCE_POWER if self._is_greedy else 0.0)
+
+    def _probe(self) -> Decision:
+        """One token, if the budget pays for it."""
+        workload = self._workload
+        load, times = workload.load, workload.times()
+        plain = times.plain(load.output_count)
+        others = (load.tokens - self.contribution.tokens) / plain
+        expected = 1.0 + self.survivals[0] - others * times.row(load.row_count)
+        if not self._shared.probes.affords(times.proposing(load.row_count, 1, 1) / plain - expected):
             return Decision(0)
-        self._is_probe, self._expected = True, expected
+        self._is_probe, self._expected, self._plain_time = True, expected, plain
         return Decision(1)

@@ -1,5 +1,8 @@
 """A mean of recent samples."""
 
+MOST_LATE = 4.0
+"""A sample counts as at most this many times the mean: anything may stall on a shared machine."""
+
 
 class RunningMean:
     """A decayed mean over `memory` samples; a plain mean of fewer. 0 before the first."""
@@ -15,3 +18,11 @@ class RunningMean:
     def add(self, sample: float) -> None:
         self.count += 1
         self.value += (sample - self.value) / min(self.count, self.memory)
+
+
+def add_usual(mean: RunningMean, sample: float) -> float:
+    """Adds a sample, cut to MOST_LATE times the mean; returns what was added."""
+    if mean.count:
+        sample = min(sample, MOST_LATE * mean.value)
+    mean.add(sample)
+    return sample

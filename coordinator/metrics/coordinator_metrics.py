@@ -14,6 +14,7 @@ from coordinator.metrics.request_metrics import RequestMetrics
 from coordinator.metrics.round_metrics import RoundMetrics
 from coordinator.metrics.speedup import SpeedupEstimate
 from coordinator.metrics.speedup_collector import SpeedupCollector
+from coordinator.metrics.worth_collector import Worth, WorthCollector
 
 
 class CoordinatorMetrics:
@@ -41,6 +42,10 @@ class CoordinatorMetrics:
     def watch_instances(self, services: Mapping[str, ServiceReadings]) -> None:
         """Adds the metrics of the instances of each service."""
         self.registry.register(InstanceCollector(services))
+
+    def watch_worth(self, worth: Callable[[], Worth | None]) -> None:
+        """Adds the metrics of what proposals are worth; not called without a draft."""
+        self.registry.register(WorthCollector(worth))
 
     def watch_target(self, is_up: Callable[[], bool]) -> None:
         """Adds the gauge of the target; `is_up` returns whether it is connected."""

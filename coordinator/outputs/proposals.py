@@ -61,6 +61,7 @@ class Proposals:
         """
         request = self._request
         fixed = 0 if self._draft is None else request.num_speculative_tokens
+        self._pair.publish_costs()
         group = (self.drafter, request.rule, request.sampling.temperature)
         self._length = self._pair.lengths.enter(*group, fixed)
         self._preparations = Preparations(request, self._pair.ahead.of(*group), self._pair.lengths.load)

@@ -118,6 +118,24 @@ def _rounds() -> Panels:
             unit=TIMES,
         ),
         lines(
+            "Best K now",
+            "Tokens per proposal that give the most tokens per second at the present load, by the costs of passes and "
+            "calls and by recent acceptance; 0 if none pay.",
+            Query("specpair_speculation_best_num_tokens", "best K"),
+        ),
+        lines(
+            "Gain to expect",
+            "Tokens per second with the best K, as a multiple of those without proposals.",
+            Query("specpair_speculation_expected_gain_ratio", "expected"),
+            unit=TIMES,
+        ),
+        lines(
+            "Acceptance that pays",
+            "From this acceptance on a first token is worth its time at the present load. Above 100 % none can be.",
+            Query("specpair_speculation_break_even_acceptance", "break-even"),
+            unit=RATIO,
+        ),
+        lines(
             "Proposed tokens per round",
             "Mean length of proposals: requested, or chosen by the coordinator.",
             Query(

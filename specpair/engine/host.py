@@ -3,6 +3,7 @@
 import uuid
 from abc import ABC, abstractmethod
 from contextlib import AbstractAsyncContextManager
+from dataclasses import replace
 from typing import Generic, Self
 
 from prometheus_client import Gauge
@@ -20,6 +21,7 @@ from specpair.models.device_defaults import choose_pass_timeout, choose_token_bu
 from specpair.models.load_runner import load_runner
 from specpair.models.model_facts import ModelFacts
 from specpair.models.parallel_work import leave_parallel_work
+from specpair.models.pass_costs import measure_passes
 from specpair.models.runner import Runner
 from specpair.options import SamplingOptions, SequenceOptions
 from specpair.sequences.cache_owner import CacheOwner
@@ -61,8 +63,9 @@ class ModelHost(ABC, Generic[Answer]):
         device = DeviceThread()
         try:
             facts, runner = await device.call(load_runner, config)
+            costs = await device.call(measure_passes, runner, facts.vocab_size, config.pace)
             leave_parallel_work()
-            host = cls(config, facts, runner, device)
+            host = cls(config, replace(facts, pass_costs=costs), runner, device)
         except BaseException:  # also a stop while the model loads: torch aborts a process that ends in the middle
             device.end()
             await device.join()
@@ -140,6 +143,7 @@ class ModelHost(ABC, Generic[Answer]):
             sequence_count=len(self.sequences),
             eos_token_ids=tuple(self.facts.eos_token_ids),
             deterministic=self.facts.is_deterministic,
+            pass_costs=self.facts.pass_costs,
         )
 
     def tokenizer(self) -> TokenizerFiles | None:

@@ -7,7 +7,7 @@ import torch
 
 from specpair.caches.attention import Variant
 from specpair.caches.cache import LayerShape
-from specpair.model_info import NOT_QUANTISED, Divergence, TokenizerFiles
+from specpair.model_info import NOT_QUANTISED, Divergence, PassCost, TokenizerFiles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,6 +26,8 @@ class ModelFacts:
     """The packing, or what a quantised checkpoint says of itself."""
     divergence: Divergence | None = None
     """Between the model as it is served and its checkpoint; None if the weights are not quantised, or not measured."""
+    pass_costs: tuple[PassCost, ...] = ()
+    """What forward passes took after loading; empty if they were not measured."""
     device: torch.device
     layers: dict[int, LayerShape]
     variants: dict[int, Variant]

@@ -11,7 +11,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from specpair.errors import InvalidFieldError
-from specpair.model_info import NOT_QUANTISED, Divergence, ModelInfo
+from specpair.model_info import NOT_QUANTISED, Divergence, ModelInfo, PassCost
 from specpair.options import (
     TOKEN_LIST_LIMITS,
     Drafter,
@@ -171,6 +171,9 @@ def model_info_from_proto(message: sequence_service_pb2.GetModelInfoResponse) ->
     values["drafters"] = tuple(_DRAFTERS[number] for number in message.drafters if number in _DRAFTERS)
     values["quantization"] = message.quantization or NOT_QUANTISED
     values["divergence"] = _divergence(message.divergence) if message.HasField("divergence") else None
+    values["pass_costs"] = tuple(
+        PassCost(token_count=cost.token_count, seconds=cost.seconds) for cost in message.pass_costs
+    )
     return ModelInfo(**values)
 
 

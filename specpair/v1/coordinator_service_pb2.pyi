@@ -268,17 +268,33 @@ class GetPairInfoRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetPairInfoResponse(_message.Message):
-    __slots__ = ("draft", "target", "version", "num_speculative_tokens", "max_num_speculative_tokens", "request_count")
+    __slots__ = ("draft", "target", "version", "num_speculative_tokens", "max_num_speculative_tokens", "request_count", "proposal_worth")
     DRAFT_FIELD_NUMBER: _ClassVar[int]
     TARGET_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
     NUM_SPECULATIVE_TOKENS_FIELD_NUMBER: _ClassVar[int]
     MAX_NUM_SPECULATIVE_TOKENS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_COUNT_FIELD_NUMBER: _ClassVar[int]
+    PROPOSAL_WORTH_FIELD_NUMBER: _ClassVar[int]
     draft: _sequence_service_pb2.GetModelInfoResponse
     target: _sequence_service_pb2.GetModelInfoResponse
     version: str
     num_speculative_tokens: int
     max_num_speculative_tokens: int
     request_count: int
-    def __init__(self, draft: _Optional[_Union[_sequence_service_pb2.GetModelInfoResponse, _Mapping]] = ..., target: _Optional[_Union[_sequence_service_pb2.GetModelInfoResponse, _Mapping]] = ..., version: _Optional[str] = ..., num_speculative_tokens: _Optional[int] = ..., max_num_speculative_tokens: _Optional[int] = ..., request_count: _Optional[int] = ...) -> None: ...
+    proposal_worth: ProposalWorth
+    def __init__(self, draft: _Optional[_Union[_sequence_service_pb2.GetModelInfoResponse, _Mapping]] = ..., target: _Optional[_Union[_sequence_service_pb2.GetModelInfoResponse, _Mapping]] = ..., version: _Optional[str] = ..., num_speculative_tokens: _Optional[int] = ..., max_num_speculative_tokens: _Optional[int] = ..., request_count: _Optional[int] = ..., proposal_worth: _Optional[_Union[ProposalWorth, _Mapping]] = ...) -> None: ...
+
+class ProposalWorth(_message.Message):
+    __slots__ = ("output_count", "break_even_acceptance", "acceptance", "best_num_speculative_tokens", "gain")
+    OUTPUT_COUNT_FIELD_NUMBER: _ClassVar[int]
+    BREAK_EVEN_ACCEPTANCE_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTANCE_FIELD_NUMBER: _ClassVar[int]
+    BEST_NUM_SPECULATIVE_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    GAIN_FIELD_NUMBER: _ClassVar[int]
+    output_count: int
+    break_even_acceptance: float
+    acceptance: float
+    best_num_speculative_tokens: int
+    gain: float
+    def __init__(self, output_count: _Optional[int] = ..., break_even_acceptance: _Optional[float] = ..., acceptance: _Optional[float] = ..., best_num_speculative_tokens: _Optional[int] = ..., gain: _Optional[float] = ...) -> None: ...

@@ -13,7 +13,7 @@ class GetModelInfoRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetModelInfoResponse(_message.Message):
-    __slots__ = ("instance_id", "model_name", "architecture", "parameter_count", "vocab_size", "max_model_len", "max_num_speculative_tokens", "max_num_seqs", "dtype", "device", "cache", "block_size", "block_count", "free_block_count", "sequence_count", "eos_token_ids", "deterministic", "drafters", "quantization", "divergence")
+    __slots__ = ("instance_id", "model_name", "architecture", "parameter_count", "vocab_size", "max_model_len", "max_num_speculative_tokens", "max_num_seqs", "dtype", "device", "cache", "block_size", "block_count", "free_block_count", "sequence_count", "eos_token_ids", "deterministic", "drafters", "quantization", "divergence", "pass_costs")
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_NAME_FIELD_NUMBER: _ClassVar[int]
     ARCHITECTURE_FIELD_NUMBER: _ClassVar[int]
@@ -34,6 +34,7 @@ class GetModelInfoResponse(_message.Message):
     DRAFTERS_FIELD_NUMBER: _ClassVar[int]
     QUANTIZATION_FIELD_NUMBER: _ClassVar[int]
     DIVERGENCE_FIELD_NUMBER: _ClassVar[int]
+    PASS_COSTS_FIELD_NUMBER: _ClassVar[int]
     instance_id: str
     model_name: str
     architecture: str
@@ -54,7 +55,16 @@ class GetModelInfoResponse(_message.Message):
     drafters: _containers.RepeatedScalarFieldContainer[_drafter_pb2.Drafter]
     quantization: str
     divergence: Divergence
-    def __init__(self, instance_id: _Optional[str] = ..., model_name: _Optional[str] = ..., architecture: _Optional[str] = ..., parameter_count: _Optional[int] = ..., vocab_size: _Optional[int] = ..., max_model_len: _Optional[int] = ..., max_num_speculative_tokens: _Optional[int] = ..., max_num_seqs: _Optional[int] = ..., dtype: _Optional[str] = ..., device: _Optional[str] = ..., cache: _Optional[str] = ..., block_size: _Optional[int] = ..., block_count: _Optional[int] = ..., free_block_count: _Optional[int] = ..., sequence_count: _Optional[int] = ..., eos_token_ids: _Optional[_Iterable[int]] = ..., deterministic: _Optional[bool] = ..., drafters: _Optional[_Iterable[_Union[_drafter_pb2.Drafter, str]]] = ..., quantization: _Optional[str] = ..., divergence: _Optional[_Union[Divergence, _Mapping]] = ...) -> None: ...
+    pass_costs: _containers.RepeatedCompositeFieldContainer[PassCost]
+    def __init__(self, instance_id: _Optional[str] = ..., model_name: _Optional[str] = ..., architecture: _Optional[str] = ..., parameter_count: _Optional[int] = ..., vocab_size: _Optional[int] = ..., max_model_len: _Optional[int] = ..., max_num_speculative_tokens: _Optional[int] = ..., max_num_seqs: _Optional[int] = ..., dtype: _Optional[str] = ..., device: _Optional[str] = ..., cache: _Optional[str] = ..., block_size: _Optional[int] = ..., block_count: _Optional[int] = ..., free_block_count: _Optional[int] = ..., sequence_count: _Optional[int] = ..., eos_token_ids: _Optional[_Iterable[int]] = ..., deterministic: _Optional[bool] = ..., drafters: _Optional[_Iterable[_Union[_drafter_pb2.Drafter, str]]] = ..., quantization: _Optional[str] = ..., divergence: _Optional[_Union[Divergence, _Mapping]] = ..., pass_costs: _Optional[_Iterable[_Union[PassCost, _Mapping]]] = ...) -> None: ...
+
+class PassCost(_message.Message):
+    __slots__ = ("token_count", "seconds")
+    TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SECONDS_FIELD_NUMBER: _ClassVar[int]
+    token_count: int
+    seconds: float
+    def __init__(self, token_count: _Optional[int] = ..., seconds: _Optional[float] = ...) -> None: ...
 
 class Divergence(_message.Message):
     __slots__ = ("mean_kl", "greedy_agreement", "token_count")

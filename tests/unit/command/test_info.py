@@ -41,6 +41,22 @@ def test_the_table_shows_quantised_weights_and_their_divergence() -> None:
     assert "M, float32, vocabulary 64" in shown(pair)
 
 
+def test_the_caption_says_which_number_of_tokens_is_right() -> None:
+    pair = pb.GetPairInfoResponse(draft={}, target={}, max_num_speculative_tokens=16)
+    assert "pays" not in shown(pair)
+    pair.proposal_worth.output_count, pair.proposal_worth.break_even_acceptance = 1, 0.214
+    assert "%" not in shown(pair).split("acceptance of 21%")[1]
+    assert "with 1 output a first token pays from an acceptance of 21%" in shown(pair)
+    worth = pb.ProposalWorth(output_count=16, break_even_acceptance=0.8, acceptance=0.55, gain=1.0)
+    worth.best_num_speculative_tokens = 0
+    pair.proposal_worth.CopyFrom(worth)
+    text = " ".join(shown(pair).split())
+    assert "with 16 outputs a first token pays from an acceptance of 80% · it is 55% · best K 0" in text
+    assert "times" not in shown(pair)
+    pair.proposal_worth.best_num_speculative_tokens, pair.proposal_worth.gain = 3, 1.417
+    assert "best K 3, 1.42 times the tokens/s of K = 0" in " ".join(shown(pair).split())
+
+
 def test_a_pair_is_ready_only_with_both_models() -> None:
     pair = pb.GetPairInfoResponse(draft={}, target={})
     assert is_ready(pair)

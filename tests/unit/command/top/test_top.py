@@ -55,6 +55,12 @@ specpair_draft_up 0.0
 specpair_target_up 1.0
 # TYPE specpair_speculation_speedup_ratio gauge
 specpair_speculation_speedup_ratio NaN
+# TYPE specpair_speculation_break_even_acceptance gauge
+specpair_speculation_break_even_acceptance 0.35
+# TYPE specpair_speculation_best_num_tokens gauge
+specpair_speculation_best_num_tokens 3.0
+# TYPE specpair_speculation_expected_gain_ratio gauge
+specpair_speculation_expected_gain_ratio 1.4
 # TYPE specpair_speculation_predicted_speedup_ratio gauge
 specpair_speculation_predicted_speedup_ratio 1.5
 # TYPE specpair_time_to_first_token_seconds histogram
@@ -207,6 +213,8 @@ def test_once_prints_one_table() -> None:
         "rounds draft / plain / fallback 40 / 10 / 5",
         "first token, median / 95 % 125.0 ms / 200.0 ms",
         "speedup, measured (predicted) - (1.50)",
+        "acceptance that pays 35.0%",
+        "best K now (expected gain) 3 (1.40)",
         "metrics not reached ok",
         "cache used / shared / kept / free - 12 / 4 / 8 / 80",
     ):

@@ -6,9 +6,11 @@ import pytest
 
 from bench.simulated_pair import SimulatedRound
 from coordinator.adaptive.acceptance import GroupAcceptance, OutputAcceptance, count
+from coordinator.adaptive.draft_costs import DraftCosts
 from coordinator.adaptive.probe_budget import LEAST_SHARE, MOST_SHARE, ProbeBudget
 from coordinator.adaptive.round_costs import RoundCosts
 from coordinator.adaptive.running_mean import RunningMean
+from coordinator.adaptive.slowdown import Slowdown
 from specpair.running_slope import RunningSlope
 
 
@@ -47,105 +49,95 @@ def test_a_slope_of_neighbouring_samples_leaves_a_drift_out() -> None:
     assert drifting.slope(0.0, 1.0) == pytest.approx(7.0, rel=0.2)
 
 
-def plain_round(rest: float, rows: int = 1) -> SimulatedRound:
+def plain_round(rest: float, rows: int = 1, verify: float = 80.0) -> SimulatedRound:
     return SimulatedRound(
         asked=0,
         drafted_count=0,
         accepted_count=0,
-        elapsed=rest,
-        period=rest,
+        elapsed=rest + verify,
+        period=rest + verify,
         draft_elapsed=0.0,
         draft_compute=0.0,
-        verify_compute=0.8 * rest,
+        verify_compute=verify,
         batch_token_count=rows,
     )
 
 
-def proposing_round(asked: int, rest: float, step: float, row: float, start: float = 0.0) -> SimulatedRound:
+def proposing_round(asked: int, rest: float, step: float, start: float = 0.0) -> SimulatedRound:
     """A round whose call to the draft takes 2 beside its computation: the start and the steps."""
     computing = start + step * asked
-    drafting = 2.0 + computing
     return SimulatedRound(
         asked=asked,
         drafted_count=asked,
         accepted_count=asked,
-        elapsed=rest + drafting + row * asked,
-        period=rest + drafting + row * asked,
-        draft_elapsed=drafting,
+        elapsed=rest + 2.0 + computing + 80.0,
+        period=rest + 2.0 + computing + 80.0,
+        draft_elapsed=2.0 + computing,
         draft_compute=computing,
-        verify_compute=80.0 + row * asked,
+        verify_compute=80.0,
         batch_token_count=asked + 1,
     )
 
 
-def test_costs_are_a_rest_the_draft_and_the_rows() -> None:
-    costs, draw = RoundCosts(), random.Random(0)
-    assert costs.plain_time is None
-    for _ in range(100):
-        costs.add(plain_round(100.0), load=1, most_rows=20)
-        costs.add(proposing_round(draw.randint(1, 6), rest=100.0, step=7.0, row=3.0), load=1, most_rows=20)
-    times = costs.times()
-    assert costs.plain_time == times.plain == pytest.approx(100.0, rel=0.02)
-    assert times.base == pytest.approx(102.0, rel=0.02)
-    assert times.step == pytest.approx(7.0) and times.row == pytest.approx(3.0, rel=0.1)
+def test_the_rest_of_a_round_is_its_time_without_draft_and_pass() -> None:
+    plain, proposing, draw = RoundCosts(), RoundCosts(), random.Random(0)
+    for _ in range(20):
+        plain.add(plain_round(20.0), load=1, row_count=1)
+        proposing.add(proposing_round(draw.randint(1, 6), rest=25.0, step=7.0), load=1, row_count=7)
+    assert plain.rest == pytest.approx(20.0) and proposing.rest == pytest.approx(25.0)
+    assert plain.together == 1.0, "a single output is always in step with itself"
 
 
-def test_the_start_of_a_draft_call_is_no_part_of_its_steps() -> None:
-    costs, draw = RoundCosts(), random.Random(0)
-    for _ in range(100):
-        costs.add(plain_round(100.0), load=1, most_rows=20)
-        costs.add(proposing_round(draw.randint(1, 6), 100.0, step=3.0, row=2.0, start=8.0), load=1, most_rows=20)
-    times = costs.times()
-    assert times.step == pytest.approx(3.0, rel=0.1)
-    assert times.base == pytest.approx(110.0, rel=0.02)
-
-
-def test_a_machine_that_was_slow_makes_rows_no_dearer() -> None:
-    """Long blocks on a slow machine, short ones on a fast one: only rounds beside each other are compared."""
-    costs, draw = RoundCosts(), random.Random(0)
-    for i in range(600):
-        is_slow = i // 100 % 2 == 0
-        outcome = proposing_round(draw.randint(1, 4) + 2 * is_slow, 130.0 if is_slow else 100.0, step=3.0, row=2.0)
-        verify = outcome.verify_compute + 30.0 * is_slow
-        costs.add(outcome._replace(verify_compute=verify), load=1, most_rows=20)
-    assert costs.times().row == pytest.approx(2.0, rel=0.25)
-
-
-@pytest.mark.parametrize(("load", "base"), [(1, 102.0), (2, 132.0)])
-def test_a_draft_that_slows_the_target_down_is_seen_among_plain_rounds(load: int, base: float) -> None:
-    """With one output the two never work at once: what looks like it is a machine that was slow for a moment."""
+def test_of_outputs_in_two_groups_each_pass_has_half_the_rows() -> None:
+    """Every round waits for the pass of the other group, which is no part of the rest."""
     costs = RoundCosts()
-    for i in range(1500):
-        is_proposing = i % 10 == 9
-        costs.add(proposing_round(1, 130.0, 7.0, 0.0) if is_proposing else plain_round(100.0), load=load, most_rows=20)
-    assert costs.times().base == pytest.approx(base, rel=0.05)
+    for _ in range(60):
+        costs.add(plain_round(85.0, rows=2), load=4, row_count=4)
+    assert costs.together == pytest.approx(0.5) and costs.rest == pytest.approx(5.0)
 
 
 @pytest.mark.parametrize("at", [1, 3, 20])
-def test_a_stall_moves_costs_by_a_few_rounds_at_most(at: int) -> None:
+def test_a_stall_is_no_part_of_the_rest(at: int) -> None:
     costs = RoundCosts()
     for i in range(40):
-        costs.add(plain_round(10_000.0 if i == at else 100.0), load=1, most_rows=20)
-    assert costs.plain_time is None and costs.times().plain < 115.0
+        costs.add(plain_round(10_000.0 if i == at else 20.0), load=1, row_count=1)
+    assert costs.rest == pytest.approx(20.0)
 
 
-def test_a_full_pass_is_no_stall() -> None:
-    """Where all outputs propose much, a pass takes many times as long as the mean: that is what rows cost."""
-    costs, draw = RoundCosts(), random.Random(0)
-    costs.add(proposing_round(1, 100.0, 7.0, 4.0), load=16, most_rows=1000)
-    for _ in range(300):
-        rows = 250 if draw.random() < 0.05 else 16
-        outcome = plain_round(100.0, rows)._replace(verify_compute=20.0 + 4.0 * rows)
-        costs.add(outcome, load=16, most_rows=1000)
-    assert costs.times().row == pytest.approx(4.0, rel=0.1)
+def test_the_start_of_a_draft_call_is_no_part_of_its_steps() -> None:
+    costs, draw = DraftCosts(), random.Random(0)
+    for _ in range(100):
+        costs.add(proposing_round(draw.randint(1, 6), 20.0, step=3.0, start=8.0), load=1)
+    assert costs.step == pytest.approx(3.0, rel=0.1)
+    assert costs.rest == pytest.approx(10.0, rel=0.2)
 
 
-def test_a_pass_that_fed_a_prompt_tells_nothing() -> None:
-    costs = RoundCosts()
-    for _ in range(10):
-        costs.add(plain_round(100.0), load=1, most_rows=20)
-        costs.add(plain_round(300.0, rows=60), load=1, most_rows=20)
-    assert costs.times().plain == pytest.approx(100.0)
+def test_what_the_draft_published_is_believed_while_blocks_are_of_one_length() -> None:
+    told, untold = DraftCosts(), DraftCosts()
+    told.assume(rest=5.0, step=3.0)
+    assert (told.rest, told.step) == (5.0, 3.0)
+    for _ in range(50):
+        for each in (told, untold):
+            each.add(proposing_round(1, 20.0, step=3.0, start=8.0), load=1)
+    assert told.step == pytest.approx(3.0), "one length tells nothing of a step"
+    assert untold.step == pytest.approx(11.0), "then a token takes what the whole call takes"
+
+
+def test_a_draft_on_the_same_processor_is_seen_where_proposals_begin_or_end() -> None:
+    slowdown, speed = Slowdown(), 1.0
+    for phase in range(30):
+        is_proposing, speed = phase % 2 == 1, speed * 1.03
+        for _ in range(8):
+            slowdown.add(speed * (1.5 if is_proposing else 1.0), is_proposing=is_proposing)
+    assert slowdown.ratio == pytest.approx(1.5, rel=0.08), "the machine itself gets slower all the time"
+
+
+def test_a_machine_that_changes_while_outputs_propose_has_no_slowdown() -> None:
+    slowdown = Slowdown()
+    for speed in (1.0, 2.0, 0.5, 3.0):
+        for _ in range(20):
+            slowdown.add(speed, is_proposing=True)
+    assert slowdown.ratio == 1.0
 
 
 def test_a_position_is_tried_only_if_those_before_it_were_accepted() -> None:

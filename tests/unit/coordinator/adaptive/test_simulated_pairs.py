@@ -59,6 +59,7 @@ def fixed(length: int) -> Callable[[Simulation], Callable[[], Policy]]:
 
 def adaptive(simulation: Simulation) -> Callable[[], Policy]:
     controller = LengthController()
+    controller.publish(*simulation.machine.published())
     return lambda: controller.enter(Drafter.MODEL, Rule.BLOCK, 0.0, None)
 
 

@@ -7,6 +7,7 @@ import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from prometheus_client.registry import CollectorRegistry
 
+from coordinator.adaptive import Worth
 from coordinator.adaptive.ahead_outcome import AheadOutcome
 from coordinator.metrics import CoordinatorMetrics, Outcome, OutputSample, RoundKind
 from coordinator.metrics.position_collector import PositionCollector, per_position
@@ -161,3 +162,19 @@ def test_a_trace_id_that_is_none_is_left_out(metrics: CoordinatorMetrics) -> Non
     metrics.requests.add_request(Outcome.FINISHED, 0.5)
     reset_trace_id(token)
     assert exemplars(metrics) == []
+
+
+def test_what_proposals_are_worth_has_samples_as_far_as_it_is_known(metrics: CoordinatorMetrics) -> None:
+    known: list[Worth | None] = [None]
+    metrics.watch_worth(lambda: known[0])
+    prefix = "specpair_speculation_"
+
+    def values() -> list[float | None]:
+        names = ("break_even_acceptance", "best_num_tokens", "expected_gain_ratio")
+        return [metrics.registry.get_sample_value(prefix + name) for name in names]
+
+    assert values() == [None, None, None]
+    known[0] = Worth(output_count=4, break_even=0.3)
+    assert values() == [0.3, None, None]
+    known[0] = Worth(output_count=4, break_even=0.3, acceptance=0.6, best_length=2, gain=1.2)
+    assert values() == [0.3, 2.0, 1.2]

@@ -1,0 +1,54 @@
+"""What proposals of one drafter take, at one level of load."""
+
+from coordinator.adaptive.outcome import RoundOutcome
+from coordinator.adaptive.running_mean import RunningMean, add_usual
+from specpair.running_slope import RunningSlope
+
+MEMORY = 64
+"""Proposals of each output over which times are averaged."""
+STEP_WEIGHT = 0.06
+"""The weight of the mean time for a token, as the prior of what one more token takes: a mean squared deviation."""
+NEIGHBOURS = 2
+"""Proposals of each output with which one is compared to learn what a step takes: few, because the machine's speed
+changes, and blocks are shorter where it has just been slow."""
+
+
+class DraftCosts:
+    """A proposal of k tokens takes `rest + step * k`."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        """Proposals that were measured."""
+        self.drafted_share = RunningMean(MEMORY)
+        """Tokens that the draft proposed, of those that it was asked for."""
+        self._rest = RunningMean(MEMORY)
+        self._step = RunningMean(MEMORY)
+        """The draft's computation for each of its tokens, the start of a call included."""
+        self._steps = RunningSlope(MEMORY, NEIGHBOURS)
+        self.published_step = 0.0
+        """Seconds of a step as the draft measured it at its start; 0 if unknown, or without a model."""
+
+    @property
+    def rest(self) -> float:
+        return self._rest.value
+
+    @property
+    def step(self) -> float:
+        """What one more token takes: less than the mean, since the first also pays for the start of the call."""
+        return self._steps.slope(self.published_step or self._step.value, STEP_WEIGHT * self._steps.memory)
+
+    def assume(self, rest: float, step: float) -> None:
+        """Takes these until a proposal was measured; the step, unless it is 0, stays as a prior."""
+        self.published_step = step
+        if not self.count:
+            self._rest.value = rest
+
+    def add(self, outcome: RoundOutcome, load: int) -> None:
+        """Adds a round with a proposal, while `load` outputs ran."""
+        self.count += 1
+        self._steps.memory, self._steps.mean_memory = MEMORY * load, NEIGHBOURS * load
+        drafted, compute = outcome.drafted_count, outcome.draft_compute or 0.0
+        self.drafted_share.add(drafted / outcome.asked)
+        if drafted:
+            self._steps.add(drafted, add_usual(self._step, compute / drafted) * drafted)
+        add_usual(self._rest, max(outcome.draft_elapsed - self.step * drafted, 0.0))

@@ -1,0 +1,133 @@
+"""What a forward pass of the target takes, by its number of rows: published at its start, kept current by passes."""
+
+from bisect import bisect_right
+from collections import deque
+from statistics import median
+
+from coordinator.adaptive.running_mean import RunningMean
+from specpair.model_info import PassCost
+
+KNOTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512)
+"""Row counts whose cost is kept; between them it is a line."""
+ROW_PRIOR = 0.02
+"""Time of one more row, as a share of a pass of one row, where nothing was published."""
+SPEED_MEMORY = 6
+"""Passes over which the machine's present speed is averaged: few, because it changes."""
+NEIGHBOURS = 3
+"""Passes with whose median one is compared to learn the shape: few, so that a slow phase does not pass for an effect of
+rows."""
+MOST_BEND = 1.5
+"""In that comparison a pass counts as at most so much slower or faster: a stall says nothing about rows."""
+REPORTS = 4
+"""Passes whose reports may still come."""
+SHAPE_MEMORY = 60
+"""Passes of about as many rows from which their cost against other passes is learned: many, because samples are
+noisy."""
+PUBLISHED_WEIGHT = 12
+"""What was published counts like so many passes."""
+MOST_LATE = 4.0
+"""A pass counts as at most this many times the usual: anything may stall on a shared machine."""
+
+
+class PassCosts:
+    """A rising curve of seconds by rows: a shape that changes slowly, times a speed that follows the machine."""
+
+    def __init__(self) -> None:
+        self._shape = [1.0 + ROW_PRIOR * (rows - 1) for rows in KNOTS]
+        """Cost of each knot, relative to the speed; rises."""
+        self._counts = [0.0] * len(KNOTS)
+        """Weight of each knot, in passes."""
+        self._speed = RunningMean(SPEED_MEMORY)
+        """Seconds for a cost of 1."""
+        self._near: deque[float] = deque(maxlen=NEIGHBOURS)
+        """The same for each of the passes just before."""
+        self._published: tuple[PassCost, ...] = ()
+        self._reported: deque[tuple[int, float]] = deque(maxlen=REPORTS)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether anything was published or measured."""
+        return self._speed.count > 0
+
+    def publish(self, costs: tuple[PassCost, ...]) -> None:
+        """Takes the curve of a target that was started, in place of all that was known; nothing if it is known."""
+        if not costs or costs == self._published:
+            return
+        self._published = costs
+        rising = [(cost.token_count, cost.seconds) for cost in costs]
+        for i in range(len(rising) - 2, -1, -1):  # other work on the machine only adds time
+            rising[i] = (rising[i][0], min(rising[i][1], rising[i + 1][1]))
+        self._shape = [interpolated(rising, rows) for rows in KNOTS]
+        self._counts = [float(PUBLISHED_WEIGHT)] * len(KNOTS)
+        self._speed = RunningMean(SPEED_MEMORY)
+        self._speed.add(1.0)
+        self._near.clear()
+
+    def add(self, rows: int, seconds: float) -> float | None:
+        """Adds a pass with so many rows; returns its time relative to what they cost.
+
+        Every output in it reports the same: all but the first are skipped, and get None.
+        """
+        if (rows, seconds) in self._reported:
+            return None
+        self._reported.append((rows, seconds))
+        speed = seconds / self._relative(rows)
+        if self._near:
+            speed = min(speed, MOST_LATE * self._speed.value)
+            self._bend(rows, speed / median(self._near))
+        self._speed.add(speed)
+        self._near.append(speed)
+        return speed
+
+    def time(self, rows: float) -> float:
+        """Seconds of a pass with so many rows; 0 while nothing is known."""
+        return self._speed.value * self._relative(rows)
+
+    def row(self, rows: float) -> float:
+        """Seconds of one more row in such a pass."""
+        i = segment(rows)
+        return self._speed.value * (self._shape[i + 1] - self._shape[i]) / (KNOTS[i + 1] - KNOTS[i])
+
+    def _relative(self, rows: float) -> float:
+        i = segment(rows)
+        return line(KNOTS[i], self._shape[i], KNOTS[i + 1], self._shape[i + 1], rows)
+
+    def _bend(self, rows: int, ratio: float) -> None:
+        """Moves the knots beside this number of rows; the curve stays rising."""
+        i = segment(rows)
+        share = min(max((rows - KNOTS[i]) / (KNOTS[i + 1] - KNOTS[i]), 0.0), 1.0)
+        ratio = min(max(ratio, 1.0 / MOST_BEND), MOST_BEND)
+        for knot, weight in ((i, 1.0 - share), (i + 1, share)):
+            if weight > 0.0:
+                self._counts[knot] = min(self._counts[knot] + weight, SHAPE_MEMORY)
+                self._shape[knot] *= ratio ** (weight / self._counts[knot])
+                self._straighten(knot)
+
+    def _straighten(self, moved: int) -> None:
+        """Lowers what lies before the moved knot and costs more, and raises what lies after it and costs less."""
+        shape = self._shape
+        for knot in range(moved - 1, -1, -1):
+            if shape[knot] <= shape[knot + 1]:
+                break
+            shape[knot] = shape[knot + 1]
+        for knot in range(moved + 1, len(shape)):
+            if shape[knot] >= shape[knot - 1]:
+                break
+            shape[knot] = shape[knot - 1]
+
+
+def segment(rows: float) -> int:
+    """The index of the knot at which the line through this number of rows begins."""
+    return min(max(bisect_right(KNOTS, rows) - 1, 0), len(KNOTS) - 2)
+
+
+def line(x: float, y: float, next_x: float, next_y: float, at: float) -> float:
+    return y + (next_y - y) * (at - x) / (next_x - x)
+
+
+def interpolated(points: list[tuple[int, float]], rows: int) -> float:
+    """Seconds at so many rows; beyond the last point, as the last line goes on."""
+    if len(points) == 1 or rows <= points[0][0]:
+        return points[0][1]
+    i = next((i for i in range(len(points) - 2) if rows <= points[i + 1][0]), len(points) - 2)
+    return line(*points[i], *points[i + 1], rows)

@@ -1,0 +1,125 @@
+"""What outputs with the same drafter share, by level of load."""
+
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from coordinator.adaptive.draft_costs import DraftCosts
+from coordinator.adaptive.load import Load
+from coordinator.adaptive.outcome import RoundOutcome
+from coordinator.adaptive.pass_costs import PassCosts
+from coordinator.adaptive.plain_trial import PlainTrial
+from coordinator.adaptive.round_costs import RoundCosts
+from coordinator.adaptive.slowdown import Slowdown
+from coordinator.adaptive.verify_budget import Plan, RoundTimes, VerifyBudget
+
+ROWS_MARGIN = 16
+"""A pass with more tokens than twice the outputs' rows and this margin also fed a prompt; the factor leaves room for
+rows of outputs that have just ended."""
+
+
+IN_STEP = 0.9
+"""If rounds with proposals have at least this share of all rows in a pass, a plain round is known to have no longer
+rest than they have: it has a call less, and may have been measured long ago."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Level:
+    """At one level of load: a call takes longer where many are made, and so does a step of the draft."""
+
+    costs: RoundCosts = field(default_factory=RoundCosts)
+    """Of rounds with a proposal."""
+    slowdown: Slowdown = field(default_factory=Slowdown)
+    draft: DraftCosts = field(default_factory=DraftCosts)
+    trial: PlainTrial = field(default_factory=PlainTrial)
+
+
+class Workload:
+    """All outputs with one drafter."""
+
+    def __init__(
+        self,
+        load: Load,
+        passes: PassCosts,
+        plain: Callable[[int], RoundCosts],
+        first_step: Callable[[int], float],
+    ):
+        """`plain` are the costs of plain rounds at a level, shared with other drafters. `first_step` returns the
+        seconds of a step of the draft with so many sequences, until one was measured."""
+        self.load = load
+        self.passes = passes
+        self.budget = VerifyBudget(load)
+        self._plain = plain
+        self._first_step = first_step
+        self._levels: dict[int, Level] = defaultdict(Level)
+        self._times: RoundTimes | None = None
+        self._times_level = 0
+        self._fresh = 0
+        """Rounds for which the times still hold."""
+
+    @property
+    def plain(self) -> RoundCosts:
+        """Of rounds while no output proposes, at the present load."""
+        return self._plain(self.load.level)
+
+    @property
+    def trial(self) -> PlainTrial:
+        """At the present load."""
+        return self._levels[self.load.level].trial
+
+    def plan(self) -> Plan:
+        """What is worth its rows at present."""
+        return self.budget.plan(self.times)
+
+    def times(self) -> RoundTimes:
+        """What rounds take at present; made anew once for every other round of each output."""
+        level = self.load.level
+        if self._times is None or self._fresh <= 0 or level != self._times_level:
+            self._times, self._times_level, self._fresh = self._made(), level, self.load.output_count // 2
+        return self._times
+
+    def _made(self) -> RoundTimes:
+        plain, level = self.plain, self._levels[self.load.level]
+        draft, costs, slowdown = level.draft, level.costs, level.slowdown.ratio
+        is_slow = self.load.row_count > self.load.output_count
+        # Plain rounds may be from long ago: their rest grows and shrinks with the machine's speed.
+        plain_rest = plain.rest * self.passes.time(1) / (slowdown if is_slow else 1.0)
+        rest = costs.rest if costs.count else plain_rest
+        self._assume(draft, plain_rest)
+        return RoundTimes(
+            plain_rest=min(plain_rest, rest) if costs.together > IN_STEP else plain_rest,
+            plain_together=plain.together,
+            rest=rest,
+            together=costs.together if costs.count else plain.together,
+            draft_rest=draft.rest,
+            step=draft.step,
+            passes=self.passes,
+            slowdown=slowdown,
+            is_slow=is_slow,
+            drafted_share=draft.drafted_share.value if draft.count else 1.0,
+        )
+
+    def _assume(self, draft: DraftCosts, plain_rest: float) -> None:
+        """Before the first proposal at this load: a call as at the nearest load with any, or as the target's."""
+        if draft.count:
+            return
+        known = [(abs(level - self.load.level), each.draft) for level, each in self._levels.items() if each.draft.count]
+        nearest = min(known, key=lambda pair: pair[0])[1].rest if known else plain_rest
+        draft.assume(nearest, self._first_step(self.load.output_count))
+
+    def add(self, outcome: RoundOutcome) -> None:
+        """Learns what the round took. Passes that also fed a prompt are skipped: its rows cost less."""
+        self._fresh -= 1
+        load, level = self.load, self._levels[self.load.level]
+        count, rows = load.output_count, load.row_count
+        if not outcome.is_usual or outcome.batch_token_count > ROWS_MARGIN + 2 * rows:
+            return
+        speed = self.passes.add(outcome.batch_token_count, outcome.verify_compute)
+        if speed is not None:
+            level.slowdown.add(speed, is_proposing=rows > count)
+        if outcome.asked:
+            level.draft.add(outcome, count)
+            drafted = count + (rows - count) * level.draft.drafted_share.value
+            level.costs.add(outcome, count, max(drafted, outcome.batch_token_count))
+        elif rows == count:
+            self.plain.add(outcome, count, count, unit=self.passes.time(1))

@@ -1,0 +1,97 @@
+"""What a pass takes by its rows: published, then measured; a stall or a slow phase is no property of rows."""
+
+import random
+
+import pytest
+
+from coordinator.adaptive.pass_costs import PassCosts
+from specpair.model_info import PassCost
+
+
+def published(*costs: tuple[int, float]) -> PassCosts:
+    passes = PassCosts()
+    passes.publish(tuple(PassCost(token_count=rows, seconds=seconds) for rows, seconds in costs))
+    return passes
+
+
+def test_what_was_published_is_known_at_once() -> None:
+    passes = PassCosts()
+    assert not passes.is_known and passes.time(8) == 0.0
+    passes = published((1, 10.0), (8, 12.0), (16, 20.0), (32, 40.0))
+    assert passes.is_known
+    assert [passes.time(rows) for rows in (1, 8, 16, 24, 32)] == pytest.approx([10.0, 12.0, 20.0, 30.0, 40.0])
+    assert passes.time(64) == pytest.approx(80.0), "beyond the last size as between the last two"
+    assert passes.row(16) == pytest.approx(1.25)
+
+
+def test_a_stall_among_what_was_published_does_not_count() -> None:
+    """Other work on the machine only adds time: no pass takes longer than one with more rows."""
+    passes = published((1, 10.0), (8, 90.0), (16, 20.0))
+    assert passes.time(8) == pytest.approx(20.0)
+
+
+def test_the_curve_of_a_new_target_replaces_what_was_learned() -> None:
+    passes = published((1, 10.0), (16, 20.0))
+    for _ in range(30):
+        passes.add(4, 50.0 + _)
+    costs = (PassCost(token_count=1, seconds=1.0), PassCost(token_count=16, seconds=2.0))
+    passes.publish(costs)
+    assert passes.time(16) == pytest.approx(2.0)
+    passes.add(1, 9.0)
+    known = passes.time(16)
+    passes.publish(costs)
+    assert passes.time(16) == known, "the same target is no news"
+
+
+def test_a_machine_that_got_slower_is_so_at_every_size() -> None:
+    passes = published((1, 10.0), (16, 20.0), (32, 40.0))
+    for i in range(40):
+        passes.add(1, 30.0 + i * 1e-6)
+    assert passes.time(1) == pytest.approx(30.0, rel=0.02)
+    assert passes.time(32) == pytest.approx(120.0, rel=0.15)
+
+
+def test_measured_passes_bend_a_wrong_curve() -> None:
+    passes, draw = published((1, 10.0), (64, 12.0)), random.Random(0)
+    for _ in range(400):
+        rows = draw.choice((4, 8, 16))
+        passes.add(rows, (10.0 + 2.0 * rows) * draw.gauss(1.0, 0.05))
+    assert passes.time(16) / passes.time(4) == pytest.approx(42.0 / 18.0, rel=0.1)
+    assert passes.time(64) >= passes.time(16), "the curve rises"
+
+
+def test_without_a_curve_rows_cost_little_until_passes_say_more() -> None:
+    passes, draw = PassCosts(), random.Random(0)
+    passes.add(1, 10.0)
+    assert passes.time(2) == pytest.approx(10.2)
+    for _ in range(300):
+        rows = draw.choice((1, 2, 4, 8))
+        passes.add(rows, (10.0 + 3.0 * rows) * draw.gauss(1.0, 0.05))
+    assert passes.time(8) / passes.time(1) == pytest.approx(34.0 / 13.0, rel=0.15)
+
+
+def test_a_stall_moves_the_curve_little() -> None:
+    passes = published((1, 10.0), (16, 20.0))
+    before = passes.time(8)
+    for i in range(40):
+        passes.add(8, 1000.0 if i == 5 else before + i * 1e-6)
+    assert passes.time(8) == pytest.approx(before, rel=0.1)
+    assert passes.time(8) / passes.time(1) < 1.1 * before / 10.0
+
+
+def test_a_slow_phase_with_long_blocks_makes_rows_no_dearer() -> None:
+    passes, draw = published((1, 100.0), (16, 130.0)), random.Random(0)
+    for i in range(1200):
+        is_slow = i // 100 % 2 == 0
+        rows = draw.randint(6, 12) if is_slow else draw.randint(1, 5)
+        passes.add(rows, (98.0 + 2.0 * rows) * (1.6 if is_slow else 1.0) * draw.gauss(1.0, 0.03))
+    assert passes.time(12) / passes.time(1) < 1.4
+
+
+def test_outputs_of_one_pass_report_it_once() -> None:
+    together, alone = published((1, 10.0), (16, 20.0)), published((1, 10.0), (16, 20.0))
+    for i in range(5):
+        alone.add(16, 40.0 + i)
+        for _ in range(16):
+            together.add(16, 40.0 + i)
+    assert together.time(16) == alone.time(16)

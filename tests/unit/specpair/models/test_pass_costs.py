@@ -1,0 +1,67 @@
+"""Passes are measured once after loading, on scratch sequences that leave nothing behind."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+import torch
+
+from specpair.caches.cache import KeyValueCache
+from specpair.models import pass_costs
+from specpair.models.batch import Batch, PassOutput
+from specpair.models.pass_costs import MOST_SECONDS, TOKEN_COUNTS, measure_passes
+from tests.unit.specpair.engine.test_preemption import make_cache
+
+PASS, ROW = 0.001, 0.0001
+"""Seconds on the clock of the test."""
+
+
+@dataclass
+class TimedRunner:
+    """Passes take time on a clock of their own; the first of each size takes longer."""
+
+    cache: KeyValueCache
+    factor: float = 1.0
+    now: float = 0.0
+    seen: set[int] = field(default_factory=set)
+    description: str = "timed"
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+
+    def forward(self, batch: Batch) -> PassOutput:
+        rows = len(batch.rows)
+        assert rows == len(batch.token_ids) and max(batch.token_ids) < 7
+        self.now += self.factor * (PASS + ROW * rows) * (1 if rows in self.seen else 5)
+        self.seen.add(rows)
+        return PassOutput(torch.zeros(rows, 7))
+
+
+def measured(monkeypatch: pytest.MonkeyPatch, block_count: int, factor: float = 1.0) -> tuple[Any, dict[int, float]]:
+    runner = TimedRunner(make_cache("paged", block_count), factor)
+    monkeypatch.setattr(pass_costs.time, "perf_counter", lambda: runner.now)
+    costs = measure_passes(runner, 7)
+    return runner, {cost.token_count: cost.seconds for cost in costs}
+
+
+def test_every_size_is_measured_warm_and_nothing_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner, costs = measured(monkeypatch, 1000)
+    assert costs == {rows: pytest.approx(PASS + ROW * rows) for rows in TOKEN_COUNTS}
+    assert list(costs) == sorted(costs)
+    assert runner.cache.free_block_count == runner.cache.block_count
+    runner.cache.check_integrity()
+
+
+def test_a_slow_model_is_measured_at_few_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner, costs = measured(monkeypatch, 1000, factor=40.0)
+    assert 1 < len(costs) < len(TOKEN_COUNTS)
+    _, slowest = measured(monkeypatch, 1000, factor=1e4)
+    assert list(slowest) == [1]
+    assert runner.now < 3 * MOST_SECONDS
+
+
+def test_a_small_cache_limits_the_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = TimedRunner(make_cache("paged", 1000))
+    blocks = -(-4 // runner.cache.block_size)
+    _, costs = measured(monkeypatch, 2 * blocks)
+    assert list(costs) == [rows for rows in TOKEN_COUNTS if rows <= 8]
+    _, none = measured(monkeypatch, blocks - 1)
+    assert none == {}
