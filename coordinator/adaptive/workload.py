@@ -72,10 +72,10 @@ class Workload:
         return self.budget.plan(self.times)
 
     def times(self) -> RoundTimes:
-        """What rounds take at present; made anew once for every other round of each output."""
+        """What rounds take at present; made anew once for each round of all outputs."""
         level = self.load.level
         if self._times is None or self._fresh <= 0 or level != self._times_level:
-            self._times, self._times_level, self._fresh = self._made(), level, self.load.output_count // 2
+            self._times, self._times_level, self._fresh = self._made(), level, self.load.output_count
         return self._times
 
     def _made(self) -> RoundTimes:
