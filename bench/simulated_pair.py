@@ -93,6 +93,8 @@ class Output:
     """When the target last answered it, in seconds, as Gathering has times."""
     absence: float | None = None
     """What Gathering knows of the time from an answer to the next call."""
+    is_followed: bool = False
+    """Whether its next call was there when it was answered; never here."""
 
 
 @dataclass(eq=False)
@@ -102,6 +104,8 @@ class Call:
     sequence: Output
     submitted_at: float
     started_at: float = 0.0
+    is_background: bool = False
+    is_followed: bool = False
 
 
 @cache
