@@ -30,7 +30,7 @@ def main() -> None:
     train.add_argument("--heat", type=float, default=0.5, help="temperature of that overlap in cold answers")
     for command in (train, commands.add_parser("publish", help="write the last checkpoint as a draft")):
         command.add_argument(
-            "--layers", type=layer_list, default=[0, 1], metavar="I,J", help="begun with (default 0,1)"
+            "--layers", type=layer_list, default=[0, 1, 2], metavar="I,J", help="begun with (default 0,1,2)"
         )
         command.add_argument("--output", type=Path, default=steps.PUBLISHED, metavar="FOLDER")
     measure = commands.add_parser("measure", help="held-out figures of a draft")
