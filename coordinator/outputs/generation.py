@@ -67,7 +67,10 @@ class Generation:
         self._history = [*request.prompt_ids, *request.resumed_ids]
         self._round_start = self._arrival
         prompt_length = len(request.prompt_ids)
-        options = request.sequence_options(pair.target.info.vocab_size)
+        # Adaptive K is learnt from other outputs. If one of them had the same noise, its counts would tell how this
+        # one's tokens will be drawn (docs/exactness.md, rule 8).
+        drawn = request if request.repeats or pair.draft is None else request.with_private_seed()
+        options = drawn.sequence_options(pair.target.info.vocab_size)
         self.has_logprobs = options.logprobs is not None
         config = pair.config
         self._target = TargetSession(

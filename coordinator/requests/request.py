@@ -91,6 +91,16 @@ class GenerationRequest:
         seed = (self.sampling.seed + index) % (MAX_SEED + 1)
         return replace(self, sampling=self.sampling.with_seed(seed))
 
+    @property
+    def repeats(self) -> bool:
+        """Whether the same seed gives the same tokens, however many are proposed in each round."""
+        is_fixed = self.num_speculative_tokens is not None
+        return is_fixed or self.rule is Rule.COUPLED or self.sampling.is_greedy
+
+    def with_private_seed(self) -> "GenerationRequest":
+        """The request with a seed that nobody knows."""
+        return replace(self, sampling=self.sampling.with_seed(secrets.randbits(64)))
+
     def sequence_options(self, vocab_size: int) -> SequenceOptions:
         """The options for draft and target. Choosing the best outputs needs logprobs, even if none were requested."""
         logprobs = 0 if self.logprobs is None and self.best_of > self.n else self.logprobs

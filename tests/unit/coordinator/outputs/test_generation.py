@@ -7,7 +7,7 @@ import pytest
 from specpair.errors import (
     SpecpairError,
 )
-from specpair.options import SamplingOptions
+from specpair.options import Rule, SamplingOptions
 from tests.unit.coordinator.fake_language import continuation, logprob
 from tests.unit.coordinator.pair_bench import (
     PROMPT,
@@ -181,3 +181,25 @@ async def test_a_client_that_is_slow_to_read_is_not_in_the_time_between_tokens()
         assert value("specpair_inter_token_latency_seconds_count") == 9
         spent = value("specpair_inter_token_latency_seconds_sum")
         assert spent is not None and 0 < spent < 0.2
+
+
+@pytest.mark.parametrize(
+    ("changes", "repeats"),
+    [
+        ({}, False),
+        ({"num_speculative_tokens": 4}, True),
+        ({"rule": Rule.COUPLED}, True),
+        ({"sampling": SamplingOptions(seed=7, temperature=0.0)}, True),
+    ],
+)
+async def test_where_the_seed_repeats_nothing_nobody_else_draws_with_it(
+    changes: dict[str, object], repeats: bool
+) -> None:
+    async with bench() as b:
+        given = {"num_speculative_tokens": None, "sampling": SamplingOptions(seed=7), **changes}
+        await collect(b.generation(**given))
+        await collect(b.generation(**given))
+        for peer in (b.target, b.draft):
+            seeds = {options.sampling.seed for options in peer.options}
+            assert seeds == {7} if repeats else (7 not in seeds and len(seeds) > 1), (peer, seeds)
+        assert {o.sampling.seed for o in b.draft.options} <= {o.sampling.seed for o in b.target.options}
