@@ -82,7 +82,7 @@ class WorkAhead:
         self.drop(held.cached, kept=branch)
         if branch is None:
             return None
-        branch.begin_to_matter()
+        self._engine.bring_forward(branch.work)
         old, held.cached, held.length = held.cached, branch.sequence, call.base_length + len(call.appended)
         self._engine.discard([old])
         return branch

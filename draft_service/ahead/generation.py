@@ -27,6 +27,10 @@ class BranchEngine(Protocol):
         """Runs the work; cancelling the future drops it."""
         ...
 
+    def bring_forward(self, work: Work) -> None:
+        """From now on somebody waits for the work, and its sequence is an open one."""
+        ...
+
     def discard(self, sequences: list[Sequence]) -> None:
         """Frees the cache of sequences whose works are done or cancelled."""
         ...

@@ -1,0 +1,87 @@
+"""Work ahead of all sequences, without a model: what is prepared, for whom, and how much."""
+
+import asyncio
+from typing import Any
+
+from draft_service.ahead.ahead import WorkAhead
+from draft_service.proposal import AheadOrder, Drafted, PreparedBlock, ProposeCall
+from specpair.engine.work import Work
+from specpair.options import Drafter, SamplingOptions, SequenceOptions
+from specpair.sequences.held_sequence import HeldSequence
+from specpair.sequences.sequence import Sequence
+from specpair.speculation.count_row import CountRow
+from specpair.speculation.outlook import Outlook
+
+LENGTH = 10
+BLOCK = list(range(100, 104))
+
+
+class FakeEngine:
+    """Notes works, and runs none."""
+
+    def __init__(self) -> None:
+        self.works: list[Any] = []
+        self.brought: list[Work] = []
+
+    def submit(self, work: Work) -> "asyncio.Future[None]":
+        work.future = asyncio.get_running_loop().create_future()
+        self.works.append(work)
+        return work.future
+
+    def bring_forward(self, work: Work) -> None:
+        self.brought.append(work)
+
+    def discard(self, sequences: list[Sequence]) -> None: ...
+
+
+def held_sequence(length: int = LENGTH) -> HeldSequence[Drafted]:
+    """One that was just answered with `BLOCK` in its step 0."""
+    options = SequenceOptions(sampling=SamplingOptions(seed=1, temperature=0.0))
+    held: HeldSequence[Drafted] = HeldSequence(options, None, length, Sequence([*range(length), *BLOCK]), length)
+    held.last_step = 0
+    held.answer = asyncio.ensure_future(answered())
+    return held
+
+
+async def answered() -> Any:
+    return None
+
+
+def call_of(length: int = LENGTH, step: int = 0, appended: list[int] | None = None) -> ProposeCall:
+    return ProposeCall(sequence_id="s", step=step, base_length=length, appended=appended or [], count=len(BLOCK))
+
+
+def drafted() -> Drafted:
+    looks = tuple(Outlook([token, *range(500, 507)], [0.3] + [0.1] * 7) for token in BLOCK)
+    return Drafted(
+        drafter=Drafter.MODEL,
+        tokens=BLOCK,
+        counts=[CountRow((token,), (1 << 24,)) for token in BLOCK],
+        dense=[],
+        queue_time=0.0,
+        compute_time=0.0,
+        batch_size=1,
+        outlooks=looks,
+    )
+
+
+async def begun(
+    ahead: WorkAhead, held: HeldSequence[Drafted], outcomes: int = 64, blocks: list[PreparedBlock] | None = None
+) -> None:
+    """Begins with work ahead of a sequence that was just answered."""
+    await asyncio.sleep(0)
+    order = AheadOrder(max_outcomes=outcomes, count=len(BLOCK), min_confidence=0.0, max_length=10**6)
+    deliver = ([] if blocks is None else blocks).append
+    ahead.begin(held, call_of(held.prompt_length), drafted(), order, deliver)
+
+
+async def test_the_branch_that_is_claimed_is_brought_forward_by_the_engine_alone() -> None:
+    """The device thread may be in the middle of a turn that depends on its state."""
+    engine, held = FakeEngine(), held_sequence()
+    ahead = WorkAhead(engine)
+    await begun(ahead, held)
+    work = next(work for work in engine.works if work.sequence.tokens[LENGTH:] == [500])
+    work.parent = None
+    branch = ahead.claim(held, call_of(LENGTH, 1, [500]))
+    assert branch is not None and held.cached is branch.sequence
+    assert engine.brought == [work] and work.is_background and work.sequence.is_branch
