@@ -52,7 +52,7 @@ class WorkAhead:
     ) -> None:
         """Prepares the step after `call`, if that is still the last one of its sequence. A repeated call gets once more
         what is ready."""
-        if not self.max_rows or held.last_step != call.step or held.is_busy or not held.is_open or not drafted.tokens:
+        if not self.max_rows or not drafted.tokens or not _is_after(held, call):
             return
         known = self._live.get(held.cached)
         if known is not None and known.generation.step == call.step + 1:
@@ -116,3 +116,10 @@ class WorkAhead:
         for branch in branches:
             self.counts.tokens += len(branch.work.tokens)
             self.counts.blocks["used" if branch is kept else branch.end] += 1
+
+
+def _is_after(held: HeldSequence[Drafted], call: ProposeCall) -> bool:
+    """Whether the sequence is where the answer to the call left it: no other call or rollback came since."""
+    if held.last_step != call.step or held.answer is None or held.is_busy or not held.is_open:
+        return False
+    return held.length == call.base_length + len(call.appended)

@@ -3,6 +3,8 @@
 import asyncio
 from typing import Any
 
+import pytest
+
 from draft_service.ahead.ahead import WorkAhead
 from draft_service.proposal import AheadOrder, Drafted, PreparedBlock, ProposeCall
 from specpair.engine.work import Work
@@ -37,7 +39,7 @@ class FakeEngine:
 def held_sequence(length: int = LENGTH) -> HeldSequence[Drafted]:
     """One that was just answered with `BLOCK` in its step 0."""
     options = SequenceOptions(sampling=SamplingOptions(seed=1, temperature=0.0))
-    held: HeldSequence[Drafted] = HeldSequence(options, None, length, Sequence([*range(length), *BLOCK]), length)
+    held: HeldSequence[Drafted] = HeldSequence(options, length, length, Sequence([*range(length), *BLOCK]), length)
     held.last_step = 0
     held.answer = asyncio.ensure_future(answered())
     return held
@@ -72,7 +74,7 @@ async def begun(
     await asyncio.sleep(0)
     order = AheadOrder(max_outcomes=outcomes, count=len(BLOCK), min_confidence=0.0, max_length=10**6)
     deliver = ([] if blocks is None else blocks).append
-    ahead.begin(held, call_of(held.prompt_length), drafted(), order, deliver)
+    ahead.begin(held, call_of(held.opened_with), drafted(), order, deliver)
 
 
 async def test_the_branch_that_is_claimed_is_brought_forward_by_the_engine_alone() -> None:
@@ -85,3 +87,23 @@ async def test_the_branch_that_is_claimed_is_brought_forward_by_the_engine_alone
     branch = ahead.claim(held, call_of(LENGTH, 1, [500]))
     assert branch is not None and held.cached is branch.sequence
     assert engine.brought == [work] and work.is_background and work.sequence.is_branch
+
+
+@pytest.mark.parametrize("length", [LENGTH - 4, LENGTH])
+async def test_nothing_is_prepared_for_what_was_rolled_back(length: int) -> None:
+    """A rollback may come between the answer and the work that it is to be followed by."""
+    engine, held = FakeEngine(), held_sequence()
+    ahead = WorkAhead(engine)
+    held.cached.replace_from(length, [])
+    held.cut(length)
+    held.answer = None
+    await begun(ahead, held)
+    assert not engine.works and not ahead.branch_count
+
+
+async def test_nothing_is_prepared_for_a_sequence_of_another_length() -> None:
+    engine, held = FakeEngine(), held_sequence()
+    ahead = WorkAhead(engine)
+    held.length -= 1
+    await begun(ahead, held)
+    assert not engine.works
