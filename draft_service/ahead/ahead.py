@@ -18,7 +18,9 @@ from specpair.tracing import OpenSpan, open_span
 
 DEFAULT_ROWS = 64
 LATELY_SECONDS = 2.0
-"""A sequence that has not asked for so long has no share of the rows."""
+"""A sequence that has not asked for so long has no share of the rows, and makes room for others."""
+MAX_BYTES = 256 * 1024 * 1024
+"""Most memory of prepared proposals of all sequences: dense ones have megabytes each."""
 
 
 class _Live(NamedTuple):
@@ -26,6 +28,9 @@ class _Live(NamedTuple):
 
     generation: Generation
     span: OpenSpan
+    begun_at: float
+    block_bytes: int
+    """Memory of one of its proposals."""
 
 
 class WorkAhead:
@@ -60,10 +65,14 @@ class WorkAhead:
             return
         self.drop(held.cached)
         odds = self._odds.of(held.options.rule, held.options.sampling)
-        order = replace(order, max_outcomes=min(order.max_outcomes, self._share(held)))
+        block_bytes = drafted.byte_count * order.count // len(drafted.tokens)
+        outcomes = min(order.max_outcomes, self._room(self._share(held), block_bytes))
+        if outcomes < 1:
+            return
+        order = replace(order, max_outcomes=outcomes)
         generation = Generation(self._engine, odds, held, call, drafted, order, deliver)
         span = open_span("propose_ahead", sequence=call.sequence_id, step=call.step + 1)
-        self._live[held.cached] = _Live(generation, span)
+        self._live[held.cached] = _Live(generation, span, time.monotonic(), block_bytes)
         try:
             generation.begin()
         except ShuttingDownError:
@@ -106,6 +115,23 @@ class WorkAhead:
         while (oldest := next(iter(self._asking))) is not held and self._asking[oldest] < now - LATELY_SECONDS:
             del self._asking[oldest]
         return max(1, self.max_rows // len(self._asking))
+
+    def _room(self, wanted: int, block_bytes: int) -> int:
+        """As many of the wanted proposals as there are rows and memory for. What was prepared for sequences that have
+        not asked lately is dropped for it."""
+        lapsed = time.monotonic() - LATELY_SECONDS
+        while (room := self._free(block_bytes)) < wanted and self._live:
+            oldest = next(iter(self._live))
+            if self._live[oldest].begun_at >= lapsed:
+                break
+            self.drop(oldest)
+        return min(wanted, room)
+
+    def _free(self, block_bytes: int) -> int:
+        """How many proposals of this size may be added."""
+        rows = sum(live.generation.row_count for live in self._live.values())
+        held = sum(live.generation.row_count * live.block_bytes for live in self._live.values())
+        return min(self.max_rows - rows, (MAX_BYTES - held) // block_bytes)
 
     def _count(self, generation: Generation, outcome: Outcome, branch: Branch | None) -> None:
         result = Result.MISS if branch is None else Result.HIT if branch.is_ready else Result.LATE

@@ -56,6 +56,8 @@ class Generation:
         self.step = call.step + 1
         self.branches: dict[Outcome, Branch] = {}
         self.is_live = True
+        self.row_count = 0
+        """Most branches that it may come to have."""
         self._base_length = held.length
         self._engine = engine
         self._odds = odds
@@ -80,6 +82,7 @@ class Generation:
         else:
             guesses += [Guess(Outcome(whole, UNKNOWN), chance) for chance in self._odds.bonus_chances(counts[-1])]
         chosen = best(guesses, self._order.max_outcomes, self._held.options.sampling.stop_token_ids)
+        self.row_count = len(chosen)
         if bonus_count := sum(guess.outcome.accepted_count == whole for guess in chosen):
             self._begin_peek(bonus_count)
         for guess in chosen:

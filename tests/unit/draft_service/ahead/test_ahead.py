@@ -4,8 +4,10 @@ import asyncio
 from typing import Any
 
 import pytest
+from torch import Tensor, empty
 
-from draft_service.ahead.ahead import WorkAhead
+from draft_service.ahead import ahead as module
+from draft_service.ahead.ahead import LATELY_SECONDS, MAX_BYTES, WorkAhead
 from draft_service.proposal import AheadOrder, Drafted, PreparedBlock, ProposeCall
 from specpair.engine.work import Work
 from specpair.options import Drafter, SamplingOptions, SequenceOptions
@@ -16,6 +18,9 @@ from specpair.speculation.outlook import Outlook
 
 LENGTH = 10
 BLOCK = list(range(100, 104))
+ROW_BYTES = 1 << 20
+"""Of a dense row."""
+DENSE_ROW: Tensor = empty(ROW_BYTES // 4)
 
 
 class FakeEngine:
@@ -53,13 +58,13 @@ def call_of(length: int = LENGTH, step: int = 0, appended: list[int] | None = No
     return ProposeCall(sequence_id="s", step=step, base_length=length, appended=appended or [], count=len(BLOCK))
 
 
-def drafted() -> Drafted:
+def drafted(dense: bool = False) -> Drafted:
     looks = tuple(Outlook([token, *range(500, 507)], [0.3] + [0.1] * 7) for token in BLOCK)
     return Drafted(
         drafter=Drafter.MODEL,
         tokens=BLOCK,
         counts=[CountRow((token,), (1 << 24,)) for token in BLOCK],
-        dense=[],
+        dense=[DENSE_ROW for _ in BLOCK] if dense else [],
         queue_time=0.0,
         compute_time=0.0,
         batch_size=1,
@@ -68,13 +73,18 @@ def drafted() -> Drafted:
 
 
 async def begun(
-    ahead: WorkAhead, held: HeldSequence[Drafted], outcomes: int = 64, blocks: list[PreparedBlock] | None = None
+    ahead: WorkAhead,
+    held: HeldSequence[Drafted],
+    outcomes: int = 64,
+    *,
+    dense: bool = False,
+    blocks: list[PreparedBlock] | None = None,
 ) -> None:
     """Begins with work ahead of a sequence that was just answered."""
     await asyncio.sleep(0)
     order = AheadOrder(max_outcomes=outcomes, count=len(BLOCK), min_confidence=0.0, max_length=10**6)
     deliver = ([] if blocks is None else blocks).append
-    ahead.begin(held, call_of(held.opened_with), drafted(), order, deliver)
+    ahead.begin(held, call_of(held.opened_with), drafted(dense), order, deliver)
 
 
 async def test_the_branch_that_is_claimed_is_brought_forward_by_the_engine_alone() -> None:
@@ -107,3 +117,62 @@ async def test_nothing_is_prepared_for_a_sequence_of_another_length() -> None:
     held.length -= 1
     await begun(ahead, held)
     assert not engine.works
+
+
+class Clock:
+    """Stands in for `time` where work ahead reads it."""
+
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+@pytest.mark.parametrize("pause", [0.0, LATELY_SECONDS / 8, LATELY_SECONDS + 0.1])
+async def test_no_more_is_prepared_at_a_time_than_all_may_have(clock: Clock, pause: float) -> None:
+    ahead = WorkAhead(FakeEngine())
+    for _ in range(40):
+        clock.now += pause
+        await begun(ahead, held_sequence())
+        assert 0 < ahead.branch_count <= ahead.max_rows
+
+
+async def test_who_has_not_asked_lately_makes_room(clock: Clock) -> None:
+    ahead = WorkAhead(FakeEngine())
+    ahead.max_rows = 8
+    old, new = held_sequence(), held_sequence()
+    await begun(ahead, old)
+    count = ahead.branch_count
+    clock.now += LATELY_SECONDS + 0.1
+    await begun(ahead, new)
+    ahead.drop(old.cached)
+    assert ahead.branch_count == count > 0, "all are the new one's"
+
+
+async def test_bonus_tokens_that_are_still_to_be_looked_at_have_their_rows_already(clock: Clock) -> None:
+    ahead = WorkAhead(engine := FakeEngine())
+    ahead.max_rows = 8
+    first, second = held_sequence(), held_sequence()
+    await begun(ahead, first)
+    peek = next(work for work in engine.works if len(work.sequence.tokens) == LENGTH + len(BLOCK) and work.count == 1)
+    await begun(ahead, second)
+    peek.outlooks.append(Outlook(list(range(600, 608)), [0.125] * 8))
+    peek.future.set_result(None)
+    await asyncio.sleep(0)
+    assert ahead.branch_count == ahead.max_rows
+
+
+async def test_large_proposals_are_fewer(clock: Clock) -> None:
+    most = MAX_BYTES // (len(BLOCK) * ROW_BYTES)
+    ahead = WorkAhead(FakeEngine())
+    ahead.max_rows = 4096
+    for _ in range(30):
+        await begun(ahead, held_sequence(), dense=True)
+    assert 0 < ahead.branch_count <= most
