@@ -124,7 +124,9 @@ class Generation:
         return dropped
 
     def deliver_again(self, deliver: Deliver) -> None:
-        """Sends what is ready once more, to a caller that may have lost it."""
+        """Sends what is ready once more, if it goes to another place: on a new stream the caller may have lost it."""
+        if deliver == self._deliver_block:
+            return
         self._deliver_block = deliver
         for branch in self.branches.values():
             if branch.is_ready:

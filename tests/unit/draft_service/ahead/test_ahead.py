@@ -8,7 +8,7 @@ from torch import Tensor, empty
 
 from draft_service.ahead import ahead as module
 from draft_service.ahead.ahead import LATELY_SECONDS, MAX_BYTES, WorkAhead
-from draft_service.proposal import AheadOrder, Drafted, PreparedBlock, ProposeCall
+from draft_service.proposal import AheadOrder, Deliver, Drafted, PreparedBlock, ProposeCall
 from specpair.engine.work import Work
 from specpair.options import Drafter, SamplingOptions, SequenceOptions
 from specpair.sequences.held_sequence import HeldSequence
@@ -78,12 +78,11 @@ async def begun(
     outcomes: int = 64,
     *,
     dense: bool = False,
-    blocks: list[PreparedBlock] | None = None,
+    deliver: Deliver = lambda block: None,
 ) -> None:
     """Begins with work ahead of a sequence that was just answered."""
     await asyncio.sleep(0)
     order = AheadOrder(max_outcomes=outcomes, count=len(BLOCK), min_confidence=0.0, max_length=10**6)
-    deliver = ([] if blocks is None else blocks).append
     ahead.begin(held, call_of(held.opened_with), drafted(dense), order, deliver)
 
 
@@ -176,3 +175,19 @@ async def test_large_proposals_are_fewer(clock: Clock) -> None:
     for _ in range(30):
         await begun(ahead, held_sequence(), dense=True)
     assert 0 < ahead.branch_count <= most
+
+
+async def test_a_repeated_call_gets_what_is_ready_on_another_stream_alone() -> None:
+    ahead, held = WorkAhead(engine := FakeEngine()), held_sequence()
+    first: list[PreparedBlock] = []
+    second: list[PreparedBlock] = []
+    await begun(ahead, held, deliver=first.append)
+    for work in engine.works:
+        if work.sequence.tokens[LENGTH:] == [500]:
+            work.future.set_result(None)
+    await asyncio.sleep(0)
+    assert len(first) == 1
+    await begun(ahead, held, deliver=first.append)
+    assert len(first) == 1, "it has it"
+    await begun(ahead, held, deliver=second.append)
+    assert len(second) == 1 and len(first) == 1
