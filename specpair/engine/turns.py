@@ -79,6 +79,10 @@ class Turns:
         """From now on somebody waits for the work, and its sequence is an open one."""
         work.is_background = work.sequence.is_branch = False
 
+    def expect_nothing(self, sequence: Sequence) -> None:
+        """No pass waits for the next call of the sequence."""
+        self._gathering.forget(sequence)
+
     def release(self, sequence: Sequence) -> None:
         """Frees the blocks of a closed sequence."""
         self._gathering.forget(sequence)
