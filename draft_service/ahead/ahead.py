@@ -21,6 +21,8 @@ LATELY_SECONDS = 2.0
 """A sequence that has not asked for so long has no share of the rows, and makes room for others."""
 MAX_BYTES = 256 * 1024 * 1024
 """Most memory of prepared proposals of all sequences: dense ones have megabytes each."""
+MAX_COPIED_TOKENS = 200_000
+"""Most tokens that are copied for one step: each proposal is for a sequence of its own, and the event loop waits."""
 
 
 class _Live(NamedTuple):
@@ -66,7 +68,8 @@ class WorkAhead:
         self.drop(held.cached)
         odds = self._odds.of(held.options.rule, held.options.sampling)
         block_bytes = drafted.byte_count * order.count // len(drafted.tokens)
-        outcomes = min(order.max_outcomes, self._room(self._share(held), block_bytes))
+        wanted = min(order.max_outcomes, self._share(held), max(1, MAX_COPIED_TOKENS // held.length))
+        outcomes = self._room(wanted, block_bytes)
         if outcomes < 1:
             return
         order = replace(order, max_outcomes=outcomes)

@@ -7,7 +7,7 @@ import pytest
 from torch import Tensor, empty
 
 from draft_service.ahead import ahead as module
-from draft_service.ahead.ahead import LATELY_SECONDS, MAX_BYTES, WorkAhead
+from draft_service.ahead.ahead import LATELY_SECONDS, MAX_BYTES, MAX_COPIED_TOKENS, WorkAhead
 from draft_service.proposal import AheadOrder, Deliver, Drafted, PreparedBlock, ProposeCall
 from specpair.engine.work import Work
 from specpair.options import Drafter, SamplingOptions, SequenceOptions
@@ -191,3 +191,12 @@ async def test_a_repeated_call_gets_what_is_ready_on_another_stream_alone() -> N
     assert len(first) == 1, "it has it"
     await begun(ahead, held, deliver=second.append)
     assert len(second) == 1 and len(first) == 1
+
+
+@pytest.mark.parametrize("length", [LENGTH, MAX_COPIED_TOKENS // 10, 2 * MAX_COPIED_TOKENS])
+async def test_long_sequences_have_fewer_branches(length: int) -> None:
+    ahead, held = WorkAhead(engine := FakeEngine()), held_sequence(length)
+    await begun(ahead, held)
+    most = 2 * max(MAX_COPIED_TOKENS, held.length + len(BLOCK))
+    assert engine.works and sum(len(work.sequence.tokens) for work in engine.works) <= most
+    assert ahead.branch_count <= max(1, MAX_COPIED_TOKENS // length)
