@@ -16,16 +16,18 @@ class Deliveries:
 
     def __init__(self, pushes: Pushes):
         self._pushes = pushes
-        self._encoding: set[asyncio.Task[None]] = set()
+        self._encoding: dict[asyncio.Task[None], int] = {}
+        """With the bytes that each will have pushed, about."""
 
     def deliver(self, block: PreparedBlock) -> None:
-        """Sends a block if there is room; dense ones once they are encoded."""
-        if not self._pushes.is_open:
+        """Sends a block, dense ones once they are encoded. It is not even encoded if there is no room for it."""
+        size = block.drafted.byte_count
+        if not self._pushes.has_room(sum(self._encoding.values()) + size):
             return
         if block.drafted.dense:
             task = asyncio.get_running_loop().create_task(self._encode(block))
-            self._encoding.add(task)
-            task.add_done_callback(self._encoding.discard)
+            self._encoding[task] = size
+            task.add_done_callback(self._encoding.pop)
         else:
             self._push(block, sparse(block.drafted))
 

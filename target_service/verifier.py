@@ -13,6 +13,7 @@ from specpair.engine.device_thread import DeviceThread
 from specpair.engine.host import ModelHost
 from specpair.engine.work import Work
 from specpair.engine_config import EngineConfig
+from specpair.errors import ConditionNotMetError
 from specpair.models.model_facts import ModelFacts
 from specpair.models.runner import Runner
 from specpair.sequences.held_sequence import HeldSequence
@@ -53,9 +54,16 @@ class Verifier(ModelHost[Verdict]):
             work = self._submit(held, request.decode())
             return lambda: self._verdict(held, work)
 
-        return await self.sequences.step_if(
-            condition, request.sequence_id, request.step, request.body, begin, request.size
-        )
+        held = self.sequences.get(request.sequence_id)
+        try:
+            return await self.sequences.step_if(
+                condition, request.sequence_id, request.step, request.body, begin, request.size
+            )
+        except ConditionNotMetError:
+            raise
+        except Exception:
+            self.engine.expect_nothing(held.cached)  # a pass may be waiting for a call that met its condition
+            raise
 
     async def _judge_later(self, held: HeldSequence[Verdict], request: ConditionalRequest) -> Verdict:
         return await self._judge(held, await asyncio.to_thread(request.decode))

@@ -18,7 +18,11 @@ from specpair.tracing import OpenSpan, open_span
 
 DEFAULT_ROWS = 64
 LATELY_SECONDS = 2.0
-"""A sequence that has not asked for so long has no share of the rows."""
+"""A sequence that has not asked for so long has no share of the rows, and makes room for others."""
+MAX_BYTES = 256 * 1024 * 1024
+"""Most memory of prepared proposals of all sequences: dense ones have megabytes each."""
+MAX_COPIED_TOKENS = 200_000
+"""Most tokens that are copied for one step: each proposal is for a sequence of its own, and the event loop waits."""
 
 
 class _Live(NamedTuple):
@@ -26,6 +30,9 @@ class _Live(NamedTuple):
 
     generation: Generation
     span: OpenSpan
+    begun_at: float
+    block_bytes: int
+    """Memory of one of its proposals."""
 
 
 class WorkAhead:
@@ -52,7 +59,7 @@ class WorkAhead:
     ) -> None:
         """Prepares the step after `call`, if that is still the last one of its sequence. A repeated call gets once more
         what is ready."""
-        if not self.max_rows or held.last_step != call.step or held.is_busy or not held.is_open or not drafted.tokens:
+        if not self.max_rows or not drafted.tokens or not _is_after(held, call):
             return
         known = self._live.get(held.cached)
         if known is not None and known.generation.step == call.step + 1:
@@ -60,10 +67,15 @@ class WorkAhead:
             return
         self.drop(held.cached)
         odds = self._odds.of(held.options.rule, held.options.sampling)
-        order = replace(order, max_outcomes=min(order.max_outcomes, self._share(held)))
+        block_bytes = drafted.byte_count * order.count // len(drafted.tokens)
+        wanted = min(order.max_outcomes, self._share(held), max(1, MAX_COPIED_TOKENS // held.length))
+        outcomes = self._room(wanted, block_bytes)
+        if outcomes < 1:
+            return
+        order = replace(order, max_outcomes=outcomes)
         generation = Generation(self._engine, odds, held, call, drafted, order, deliver)
         span = open_span("propose_ahead", sequence=call.sequence_id, step=call.step + 1)
-        self._live[held.cached] = _Live(generation, span)
+        self._live[held.cached] = _Live(generation, span, time.monotonic(), block_bytes)
         try:
             generation.begin()
         except ShuttingDownError:
@@ -82,7 +94,7 @@ class WorkAhead:
         self.drop(held.cached, kept=branch)
         if branch is None:
             return None
-        branch.begin_to_matter()
+        self._engine.bring_forward(branch.work)
         old, held.cached, held.length = held.cached, branch.sequence, call.base_length + len(call.appended)
         self._engine.discard([old])
         return branch
@@ -107,6 +119,23 @@ class WorkAhead:
             del self._asking[oldest]
         return max(1, self.max_rows // len(self._asking))
 
+    def _room(self, wanted: int, block_bytes: int) -> int:
+        """As many of the wanted proposals as there are rows and memory for. What was prepared for sequences that have
+        not asked lately is dropped for it."""
+        lapsed = time.monotonic() - LATELY_SECONDS
+        while (room := self._free(block_bytes)) < wanted and self._live:
+            oldest = next(iter(self._live))
+            if self._live[oldest].begun_at >= lapsed:
+                break
+            self.drop(oldest)
+        return min(wanted, room)
+
+    def _free(self, block_bytes: int) -> int:
+        """How many proposals of this size may be added."""
+        rows = sum(live.generation.row_count for live in self._live.values())
+        held = sum(live.generation.row_count * live.block_bytes for live in self._live.values())
+        return min(self.max_rows - rows, (MAX_BYTES - held) // block_bytes)
+
     def _count(self, generation: Generation, outcome: Outcome, branch: Branch | None) -> None:
         result = Result.MISS if branch is None else Result.HIT if branch.is_ready else Result.LATE
         self.counts.add_call(result, outcome.accepted_count)
@@ -116,3 +145,10 @@ class WorkAhead:
         for branch in branches:
             self.counts.tokens += len(branch.work.tokens)
             self.counts.blocks["used" if branch is kept else branch.end] += 1
+
+
+def _is_after(held: HeldSequence[Drafted], call: ProposeCall) -> bool:
+    """Whether the sequence is where the answer to the call left it: no other call or rollback came since."""
+    if held.last_step != call.step or held.answer is None or held.is_busy or not held.is_open:
+        return False
+    return held.length == call.base_length + len(call.appended)

@@ -45,11 +45,6 @@ class Branch:
             return "dropped"
         return "unused" if self.is_ready else "failed"
 
-    def begin_to_matter(self) -> None:
-        """From now on a call waits for it, and its sequence is an open one."""
-        self.sequence.is_branch = False
-        self.work.is_background = False
-
 
 async def finished(branch: Branch, held: HeldSequence[Drafted]) -> Drafted | None:
     """The proposal of the branch that became the sequence, as soon as it is there; None, with no drafted tokens left,

@@ -27,6 +27,10 @@ class BranchEngine(Protocol):
         """Runs the work; cancelling the future drops it."""
         ...
 
+    def bring_forward(self, work: Work) -> None:
+        """From now on somebody waits for the work, and its sequence is an open one."""
+        ...
+
     def discard(self, sequences: list[Sequence]) -> None:
         """Frees the cache of sequences whose works are done or cancelled."""
         ...
@@ -52,6 +56,8 @@ class Generation:
         self.step = call.step + 1
         self.branches: dict[Outcome, Branch] = {}
         self.is_live = True
+        self.row_count = 0
+        """Most branches that it may come to have."""
         self._base_length = held.length
         self._engine = engine
         self._odds = odds
@@ -76,6 +82,7 @@ class Generation:
         else:
             guesses += [Guess(Outcome(whole, UNKNOWN), chance) for chance in self._odds.bonus_chances(counts[-1])]
         chosen = best(guesses, self._order.max_outcomes, self._held.options.sampling.stop_token_ids)
+        self.row_count = len(chosen)
         if bonus_count := sum(guess.outcome.accepted_count == whole for guess in chosen):
             self._begin_peek(bonus_count)
         for guess in chosen:
@@ -117,7 +124,9 @@ class Generation:
         return dropped
 
     def deliver_again(self, deliver: Deliver) -> None:
-        """Sends what is ready once more, to a caller that may have lost it."""
+        """Sends what is ready once more, if it goes to another place: on a new stream the caller may have lost it."""
+        if deliver == self._deliver_block:
+            return
         self._deliver_block = deliver
         for branch in self.branches.values():
             if branch.is_ready:

@@ -86,6 +86,15 @@ class Engine:
         self._new_works.append(work)
         return work.future
 
+    def bring_forward(self, work: Work) -> None:
+        """From the next turn on, somebody waits for a work that was in the background. A turn in which this changed
+        could run the work twice."""
+        self._inbox.put(lambda: self._turns.bring_forward(work))
+
+    def expect_nothing(self, sequence: Sequence) -> None:
+        """The call of the sequence that was here is a bad one: no pass waits for it."""
+        self._inbox.put(lambda: self._turns.expect_nothing(sequence))
+
     def fork(self, source: Sequence, length: int) -> Sequence:
         """A sequence of the first `length` tokens that shares or copies the cache. `source` must be idle."""
         forked = Sequence(source.tokens[:length], valid_length=length)

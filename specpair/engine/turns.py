@@ -74,6 +74,15 @@ class Turns:
     def fork(self, source: Sequence, forked: Sequence) -> None:
         self._holdings.fork(source, forked)
 
+    @staticmethod
+    def bring_forward(work: Work) -> None:
+        """From now on somebody waits for the work, and its sequence is an open one."""
+        work.is_background = work.sequence.is_branch = False
+
+    def expect_nothing(self, sequence: Sequence) -> None:
+        """No pass waits for the next call of the sequence."""
+        self._gathering.forget(sequence)
+
     def release(self, sequence: Sequence) -> None:
         """Frees the blocks of a closed sequence."""
         self._gathering.forget(sequence)
@@ -91,7 +100,7 @@ class Turns:
         works = self._prepared(self._with_spare(self._company()))
         wanted = schedule(works, self._token_budget, self._short)
         chunks = self._holdings.reserve(wanted, self.works)
-        if roomless := [work for work in self.works if work.is_background and work.done]:
+        if roomless := [work for work in self.works if work.done]:
             self._finish(roomless)
         if chunks:
             note_start(chunks)

@@ -53,7 +53,7 @@ class Work:
     """Tokens for which a sequence with a `parent` gets room in the cache at once."""
     is_background: bool = False
     """Whether nobody waits for it: it takes part in passes of others only where it hardly lengthens them, and ends
-    when its cache is needed elsewhere. The event loop may clear it, when somebody begins to wait."""
+    when its cache is needed elsewhere. Once the engine has it, only `Engine.bring_forward` changes it."""
 
     def fail(self, error: Exception, *, spares_cache: bool = False) -> None:
         """Finishes the work with an error."""

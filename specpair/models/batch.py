@@ -35,10 +35,12 @@ class Batch:
         feature_layers: tuple[int, ...] = (),
     ) -> Self:
         """A batch in which each token follows the previous one; the rows are the last tokens of each segment."""
+        positions = [position for s in segments for position in range(s.start, s.end)]
+        assert len(token_ids) == len(positions), "a native runner would read and write beyond its rows"
         return cls(
             segments=segments,
             token_ids=token_ids,
-            positions=[position for s in segments for position in range(s.start, s.end)],
+            positions=positions,
             rows=last_rows(segments, row_counts),
             feature_layers=feature_layers,
         )

@@ -33,10 +33,9 @@ class Pushes:
         """Whether something waits."""
         return bool(self._waiting)
 
-    @property
-    def is_open(self) -> bool:
-        """Whether the stream takes more."""
-        return self._begin is not None
+    def has_room(self, size: int) -> bool:
+        """Whether the stream takes a message of so many bytes."""
+        return self._begin is not None and self._held + size <= self._limit
 
     def open(self, begin: Callable[[], None]) -> None:
         """`begin` begins to write what waits, unless that is under way."""
@@ -52,7 +51,7 @@ class Pushes:
         """Sends the message soon, if `is_current` still says so then. False if it is dropped at once: the stream has
         ended, or too much waits already."""
         size = message.ByteSize()
-        if self._begin is None or self._held + size > self._limit:
+        if self._begin is None or not self.has_room(size):
             return False
         self._held += size
         self._waiting.append(_Push(message, size, is_current))

@@ -9,6 +9,7 @@ from typing import Any
 import grpc
 import pytest
 
+from specpair.engine import gathering
 from specpair.sequences import conditional_calls
 from specpair.v1 import draft_service_pb2, error_reason_pb2, sampling_pb2
 from specpair.v1 import sequence_service_pb2 as pb
@@ -321,3 +322,32 @@ async def test_the_device_thread_knows_which_verdicts_are_waited_for(
     assert seen[0] is is_right and not any(seen[1:])
     assert (waiting.exception() is None) is is_right
     await close(target, names=["s"])
+
+
+@pytest.mark.parametrize("is_large", [False, True], ids=["small", "large"])
+@pytest.mark.parametrize("bad", ["position", "token"])
+async def test_no_pass_waits_for_a_bad_call(
+    target: RunningModel, bad: str, is_large: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its condition is met, but the call itself is refused: others go on at once."""
+    if is_large:
+        monkeypatch.setattr(servicer, "MADE_ON_THE_LOOP_BYTES", -1)
+    names = ["s", "twin", "other"]
+    for name in names:
+        await open_sequence(target, name, sampling={"temperature": 0.0, "seed": 1})
+    token = (await target.hot.VerifyProposal(renamed(plain(0), "twin"))).next_token_id
+    monkeypatch.setattr(gathering, "LEAST_FOLLOWED_WAIT", 60.0)
+    call = following(0, 0, token, proposal={"token_ids": [VOCABULARY]} if bad == "token" else None)
+    call.base_length += bad == "position"
+    with Gate(target) as gate:
+        under_way = asyncio.ensure_future(target.hot.VerifyProposal(plain(0)))
+        await gate.reached()
+        waiting = asyncio.ensure_future(target.hot.VerifyProposal(call))
+        await waiting_calls(target, 1)
+    await under_way
+    async with asyncio.timeout(10.0):
+        await target.hot.VerifyProposal(renamed(plain(0), "other"))
+    reason = "BASE_LENGTH_MISMATCH" if bad == "position" else "INVALID_DISTRIBUTION"
+    code = Code.FAILED_PRECONDITION if bad == "position" else Code.INVALID_ARGUMENT
+    await refused(waiting, code, reason)
+    await close(target, names=names)

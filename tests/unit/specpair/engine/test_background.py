@@ -1,6 +1,7 @@
 """Works for which nobody waits: they hold nobody up, lose their cache first, and leave nothing."""
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -8,6 +9,8 @@ import pytest
 from specpair.engine.device_thread import DeviceThread
 from specpair.engine.engine import Engine
 from specpair.engine.gathering import FIRST_COUNT, MOST_SPARE, Gathering
+from specpair.engine.holdings import Holdings
+from specpair.engine.work import Work
 from specpair.errors import CapacityExhaustedError
 from specpair.models.batch import Batch, PassOutput
 from specpair.sequences.sequence import Sequence
@@ -160,4 +163,57 @@ async def test_a_branch_in_a_failed_pass_fails_and_is_not_tried_again(kind: str)
     futures = [engine.submit(branch_of(parent, 2, token)) for token in range(3)]
     assert all([await outcome(future) for future in futures])
     await engine.run(StepWork(sequence=parent, row_count=1))
+    await engine.stop()
+
+
+class Held(ChecksumRunner):
+    """Its passes wait for `go`."""
+
+    def __init__(self, cache: Any):
+        super().__init__(cache)
+        self.begun, self.go = threading.Event(), threading.Event()
+        self.go.set()
+
+    def forward(self, batch: Batch) -> PassOutput:
+        self.begun.set()
+        assert self.go.wait(TIMEOUT)
+        return super().forward(batch)
+
+
+async def test_a_work_stays_in_the_background_until_the_turn_is_over() -> None:
+    """A turn that reads it as both would feed the work twice."""
+    runner = Held(make_cache("contiguous", 64))
+    engine = await started(runner)
+    parent = await filled(engine, PROMPT)
+    runner.begun.clear()
+    runner.go.clear()
+    first, second = branch_of(parent, 4, 1), branch_of(parent, 4, 2)
+    future = engine.submit(first)
+    await asyncio.to_thread(runner.begun.wait, TIMEOUT)
+    later = engine.submit(second)
+    for work in (first, second):
+        engine.bring_forward(work)
+        assert work.is_background and work.sequence.is_branch
+    runner.go.set()
+    assert await outcome(future) is None and await outcome(later) is None
+    assert not second.is_background and not second.sequence.is_branch
+    assert [work.choices for work in (first, second)] == [[next_token([*PROMPT[:4], token])] for token in (1, 2)]
+    await engine.stop()
+
+
+async def test_a_work_that_ends_for_lack_of_room_is_finished_in_the_background_or_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = await started(ChecksumRunner(make_cache("contiguous", -(-len(PROMPT) // BLOCK_SIZE))))
+    parent = await filled(engine, PROMPT)
+    end = Holdings.end
+
+    def ended(work: Work) -> None:
+        end(work)
+        work.is_background = False
+
+    monkeypatch.setattr(Holdings, "end", staticmethod(ended))
+    future = engine.submit(branch_of(parent, 4, 1))
+    await asyncio.wait([future], timeout=2.0)
+    assert future.done() and isinstance(future.exception(), CapacityExhaustedError)
     await engine.stop()

@@ -61,7 +61,9 @@ def test_what_nobody_needs_any_more_is_not_written() -> None:
 
 def test_a_client_that_does_not_read_costs_no_more_than_the_limit() -> None:
     pushes, _ = opened(3 * SIZE)
-    assert [pushes.push(block(1), always) for _ in range(5)] == [True, True, True, False, False]
+    for has_room in (True, True, True, False, False):
+        assert pushes.has_room(SIZE) is has_room
+        assert pushes.push(block(1), always) is has_room
     assert filled(pushes) == [1, 1, 1]
     assert pushes.push(block(2), always), "there is room again"
 
@@ -72,4 +74,4 @@ def test_a_stream_takes_nothing_before_it_begins_and_after_it_ended() -> None:
     pushes, _ = opened()
     pushes.push(block(1), always)
     pushes.close()
-    assert not pushes and not pushes.is_open and not pushes.push(block(2), always)
+    assert not pushes and not pushes.has_room(0) and not pushes.push(block(2), always)

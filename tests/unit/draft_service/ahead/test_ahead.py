@@ -1,0 +1,202 @@
+"""Work ahead of all sequences, without a model: what is prepared, for whom, and how much."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from torch import Tensor, empty
+
+from draft_service.ahead import ahead as module
+from draft_service.ahead.ahead import LATELY_SECONDS, MAX_BYTES, MAX_COPIED_TOKENS, WorkAhead
+from draft_service.proposal import AheadOrder, Deliver, Drafted, PreparedBlock, ProposeCall
+from specpair.engine.work import Work
+from specpair.options import Drafter, SamplingOptions, SequenceOptions
+from specpair.sequences.held_sequence import HeldSequence
+from specpair.sequences.sequence import Sequence
+from specpair.speculation.count_row import CountRow
+from specpair.speculation.outlook import Outlook
+
+LENGTH = 10
+BLOCK = list(range(100, 104))
+ROW_BYTES = 1 << 20
+"""Of a dense row."""
+DENSE_ROW: Tensor = empty(ROW_BYTES // 4)
+
+
+class FakeEngine:
+    """Notes works, and runs none."""
+
+    def __init__(self) -> None:
+        self.works: list[Any] = []
+        self.brought: list[Work] = []
+
+    def submit(self, work: Work) -> "asyncio.Future[None]":
+        work.future = asyncio.get_running_loop().create_future()
+        self.works.append(work)
+        return work.future
+
+    def bring_forward(self, work: Work) -> None:
+        self.brought.append(work)
+
+    def discard(self, sequences: list[Sequence]) -> None: ...
+
+
+def held_sequence(length: int = LENGTH) -> HeldSequence[Drafted]:
+    """One that was just answered with `BLOCK` in its step 0."""
+    options = SequenceOptions(sampling=SamplingOptions(seed=1, temperature=0.0))
+    held: HeldSequence[Drafted] = HeldSequence(options, length, length, Sequence([*range(length), *BLOCK]), length)
+    held.last_step = 0
+    held.answer = asyncio.ensure_future(answered())
+    return held
+
+
+async def answered() -> Any:
+    return None
+
+
+def call_of(length: int = LENGTH, step: int = 0, appended: list[int] | None = None) -> ProposeCall:
+    return ProposeCall(sequence_id="s", step=step, base_length=length, appended=appended or [], count=len(BLOCK))
+
+
+def drafted(dense: bool = False) -> Drafted:
+    looks = tuple(Outlook([token, *range(500, 507)], [0.3] + [0.1] * 7) for token in BLOCK)
+    return Drafted(
+        drafter=Drafter.MODEL,
+        tokens=BLOCK,
+        counts=[CountRow((token,), (1 << 24,)) for token in BLOCK],
+        dense=[DENSE_ROW for _ in BLOCK] if dense else [],
+        queue_time=0.0,
+        compute_time=0.0,
+        batch_size=1,
+        outlooks=looks,
+    )
+
+
+async def begun(
+    ahead: WorkAhead,
+    held: HeldSequence[Drafted],
+    outcomes: int = 64,
+    *,
+    dense: bool = False,
+    deliver: Deliver = lambda block: None,
+) -> None:
+    """Begins with work ahead of a sequence that was just answered."""
+    await asyncio.sleep(0)
+    order = AheadOrder(max_outcomes=outcomes, count=len(BLOCK), min_confidence=0.0, max_length=10**6)
+    ahead.begin(held, call_of(held.opened_with), drafted(dense), order, deliver)
+
+
+async def test_the_branch_that_is_claimed_is_brought_forward_by_the_engine_alone() -> None:
+    """The device thread may be in the middle of a turn that depends on its state."""
+    engine, held = FakeEngine(), held_sequence()
+    ahead = WorkAhead(engine)
+    await begun(ahead, held)
+    work = next(work for work in engine.works if work.sequence.tokens[LENGTH:] == [500])
+    work.parent = None
+    branch = ahead.claim(held, call_of(LENGTH, 1, [500]))
+    assert branch is not None and held.cached is branch.sequence
+    assert engine.brought == [work] and work.is_background and work.sequence.is_branch
+
+
+@pytest.mark.parametrize("length", [LENGTH - 4, LENGTH])
+async def test_nothing_is_prepared_for_what_was_rolled_back(length: int) -> None:
+    """A rollback may come between the answer and the work that it is to be followed by."""
+    engine, held = FakeEngine(), held_sequence()
+    ahead = WorkAhead(engine)
+    held.cached.replace_from(length, [])
+    held.cut(length)
+    held.answer = None
+    await begun(ahead, held)
+    assert not engine.works and not ahead.branch_count
+
+
+async def test_nothing_is_prepared_for_a_sequence_of_another_length() -> None:
+    engine, held = FakeEngine(), held_sequence()
+    ahead = WorkAhead(engine)
+    held.length -= 1
+    await begun(ahead, held)
+    assert not engine.works
+
+
+class Clock:
+    """Stands in for `time` where work ahead reads it."""
+
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    return clock
+
+
+@pytest.mark.parametrize("pause", [0.0, LATELY_SECONDS / 8, LATELY_SECONDS + 0.1])
+async def test_no_more_is_prepared_at_a_time_than_all_may_have(clock: Clock, pause: float) -> None:
+    ahead = WorkAhead(FakeEngine())
+    for _ in range(40):
+        clock.now += pause
+        await begun(ahead, held_sequence())
+        assert 0 < ahead.branch_count <= ahead.max_rows
+
+
+async def test_who_has_not_asked_lately_makes_room(clock: Clock) -> None:
+    ahead = WorkAhead(FakeEngine())
+    ahead.max_rows = 8
+    old, new = held_sequence(), held_sequence()
+    await begun(ahead, old)
+    count = ahead.branch_count
+    clock.now += LATELY_SECONDS + 0.1
+    await begun(ahead, new)
+    ahead.drop(old.cached)
+    assert ahead.branch_count == count > 0, "all are the new one's"
+
+
+async def test_bonus_tokens_that_are_still_to_be_looked_at_have_their_rows_already(clock: Clock) -> None:
+    ahead = WorkAhead(engine := FakeEngine())
+    ahead.max_rows = 8
+    first, second = held_sequence(), held_sequence()
+    await begun(ahead, first)
+    peek = next(work for work in engine.works if len(work.sequence.tokens) == LENGTH + len(BLOCK) and work.count == 1)
+    await begun(ahead, second)
+    peek.outlooks.append(Outlook(list(range(600, 608)), [0.125] * 8))
+    peek.future.set_result(None)
+    await asyncio.sleep(0)
+    assert ahead.branch_count == ahead.max_rows
+
+
+async def test_large_proposals_are_fewer(clock: Clock) -> None:
+    most = MAX_BYTES // (len(BLOCK) * ROW_BYTES)
+    ahead = WorkAhead(FakeEngine())
+    ahead.max_rows = 4096
+    for _ in range(30):
+        await begun(ahead, held_sequence(), dense=True)
+    assert 0 < ahead.branch_count <= most
+
+
+async def test_a_repeated_call_gets_what_is_ready_on_another_stream_alone() -> None:
+    ahead, held = WorkAhead(engine := FakeEngine()), held_sequence()
+    first: list[PreparedBlock] = []
+    second: list[PreparedBlock] = []
+    await begun(ahead, held, deliver=first.append)
+    for work in engine.works:
+        if work.sequence.tokens[LENGTH:] == [500]:
+            work.future.set_result(None)
+    await asyncio.sleep(0)
+    assert len(first) == 1
+    await begun(ahead, held, deliver=first.append)
+    assert len(first) == 1, "it has it"
+    await begun(ahead, held, deliver=second.append)
+    assert len(second) == 1 and len(first) == 1
+
+
+@pytest.mark.parametrize("length", [LENGTH, MAX_COPIED_TOKENS // 10, 2 * MAX_COPIED_TOKENS])
+async def test_long_sequences_have_fewer_branches(length: int) -> None:
+    ahead, held = WorkAhead(engine := FakeEngine()), held_sequence(length)
+    await begun(ahead, held)
+    most = 2 * max(MAX_COPIED_TOKENS, held.length + len(BLOCK))
+    assert engine.works and sum(len(work.sequence.tokens) for work in engine.works) <= most
+    assert ahead.branch_count <= max(1, MAX_COPIED_TOKENS // length)

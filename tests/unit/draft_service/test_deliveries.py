@@ -1,0 +1,68 @@
+"""Prepared proposals are encoded only if there is room for them on the stream."""
+
+import asyncio
+
+import pytest
+from torch import full
+
+from draft_service import deliveries
+from draft_service.deliveries import Deliveries
+from draft_service.proposal import ANSWER_BYTES, Drafted, PreparedBlock
+from specpair.options import Drafter
+from specpair.server.pushes import Pushes
+from specpair.v1 import draft_service_pb2 as pb
+from specpair.v1 import proposal_pb2
+
+VOCABULARY = 1024
+
+
+def block(*, dense: bool) -> PreparedBlock:
+    drafted = Drafted(
+        drafter=Drafter.MODEL,
+        tokens=[1],
+        counts=[],
+        dense=[full((VOCABULARY,), 1 / VOCABULARY)] if dense else [],
+        queue_time=0.0,
+        compute_time=0.0,
+        batch_size=1,
+    )
+    return PreparedBlock(
+        sequence_id="s",
+        step=1,
+        base_length=1,
+        accepted_count=0,
+        next_token_id=1,
+        drafted=drafted,
+        is_current=lambda: True,
+    )
+
+
+@pytest.mark.parametrize("dense", [False, True])
+async def test_what_has_no_room_is_not_encoded(dense: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    encoded: list[Drafted] = []
+
+    async def note(drafted: Drafted) -> proposal_pb2.Proposal:
+        return noted(drafted)
+
+    def noted(drafted: Drafted) -> proposal_pb2.Proposal:
+        encoded.append(drafted)
+        return proposal_pb2.Proposal(token_ids=[1] * drafted.byte_count)
+
+    monkeypatch.setattr(deliveries, "encode", note)
+    monkeypatch.setattr(deliveries, "sparse", noted)
+    size = ANSWER_BYTES + (4 * VOCABULARY if dense else 0)
+    pushes = Pushes("ahead_blocks", 3 * (size + 100))
+    sending = Deliveries(pushes)
+    sending.deliver(block(dense=dense))
+    assert not encoded, "the stream has not begun"
+    pushes.open(lambda: None)
+    for _ in range(10):
+        sending.deliver(block(dense=dense))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    message = pb.StreamProposalsResponse()
+    pushes.fill(message, 100 * size)
+    assert len(encoded) == len(message.ahead_blocks) == 3
+    sending.deliver(block(dense=dense))
+    await asyncio.sleep(0)
+    assert len(encoded) == 4, "there is room again"
