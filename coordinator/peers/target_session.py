@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from coordinator.deadline import NEVER, Deadline
@@ -173,8 +174,8 @@ class TargetSession:
             return
         length = key.base_length + key.accepted_count + 1
         within = self._deadline.at_most(min(self._timeout, CALL_SECONDS))
-        call = out.link.peer.verify(out.name, key.step, length, proposal, within, self._include_probabilities, key)
-        self._early.send(key, proposal, call)
+        body = (out.name, key.step, length, proposal, within, self._include_probabilities, key)
+        self._early.send(key, proposal, partial(out.link.peer.verify, *body))
 
     async def _early_verdict(
         self, early: EarlyCall, link: TargetLink, step: int, length: int, on_sent: Callable[[], None] | None
