@@ -137,7 +137,7 @@ class Proposals:
         assert self._draft is not None and self._length is not None and self._preparations is not None
         begun.asked_count, begun.min_confidence = decision.length, decision.min_confidence
         self.asked_drafter = self.drafter or self.asked_drafter
-        preparation = self._preparations.after(begun, len(history), newest, self.drafter, self._length)
+        preparation = self._preparations.after(begun, len(history), newest, self.drafter)
         if preparation is not None:
             begun.prepared_count, self._next = preparation.count, newest
         begun.take(
