@@ -47,6 +47,10 @@ class Preparations:
             max_length=self._last,
         )
 
+    def room(self, length: int) -> int:
+        """The most tokens that a proposal after `length` tokens may have, whatever the draft's limits are by now."""
+        return max(self._last - length, 0)
+
     def add(self, judged: Round, lengths: OutputLength) -> None:
         """Compares a round with those of the other kind."""
         self._trial.add(judged, lengths.expected(judged.asked), self._load.output_count)

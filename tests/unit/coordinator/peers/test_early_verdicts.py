@@ -147,3 +147,19 @@ async def test_an_early_call_that_is_forgotten_before_it_begins_leaves_nothing_b
         await s.session.verify(1, s.history, None, follow_and_forget)
         gc.collect()  # a coroutine that nobody awaits warns when it goes, which fails the test
         assert not b.target.conditions
+
+
+async def test_what_follows_an_early_call_that_fails_is_forgotten() -> None:
+    async with open_sequence() as (b, s):
+        first = await s.session.verify(1, s.history, None, s.follow)
+        await until(lambda: b.target.met_count == 1)
+        history = [*s.history, first.next_token_id]
+        key = BlockKey(3, len(history), 1, next_token([*history, *s.proposal.token_ids]))
+
+        def follow_and_fail() -> None:
+            assert s.session.verify_early(key, Proposal(token_ids=[1]))
+            b.target.faults.after = {1: AWAY}
+
+        second = await s.session.verify(2, history, s.proposal, follow_and_fail)
+        assert second.accepted_count == 1 and b.pair.target.early_counts[EarlyResult.FAILED] == 1
+        assert key not in s.session._early
