@@ -1,7 +1,7 @@
 """What proposals of one drafter take, at one level of load."""
 
 from coordinator.adaptive.outcome import RoundOutcome
-from coordinator.adaptive.running_mean import RunningMean, add_usual
+from coordinator.adaptive.running_mean import RunningMean, UsualMean
 from specpair.running_slope import RunningSlope
 
 MEMORY = 64
@@ -21,8 +21,8 @@ class DraftCosts:
         """Proposals that were measured."""
         self.drafted_share = RunningMean(MEMORY)
         """Tokens that the draft proposed, of those that it was asked for."""
-        self._rest = RunningMean(MEMORY)
-        self._step = RunningMean(MEMORY)
+        self._rest = UsualMean(MEMORY)
+        self._step = UsualMean(MEMORY)
         """The draft's computation for each of its tokens, the start of a call included."""
         self._steps = RunningSlope(MEMORY, NEIGHBOURS)
         self.published_step = 0.0
@@ -50,5 +50,5 @@ class DraftCosts:
         drafted, compute = outcome.drafted_count, outcome.draft_compute or 0.0
         self.drafted_share.add(drafted / outcome.asked)
         if drafted:
-            self._steps.add(drafted, add_usual(self._step, compute / drafted) * drafted)
-        add_usual(self._rest, max(outcome.draft_elapsed - self.step * drafted, 0.0))
+            self._steps.add(drafted, self._step.add_usual(compute / drafted) * drafted)
+        self._rest.add_usual(max(outcome.draft_elapsed - self.step * drafted, 0.0))

@@ -27,6 +27,8 @@ class Decision(NamedTuple):
     """Whether to open the sequence at the draft in the background; proposals begin once it is open."""
     min_confidence: float = 0.0
     """The draft stops once its tokens together have a smaller probability than this."""
+    is_probe: bool = False
+    """Whether it proposes only to learn whether that pays, which says nothing about the next round."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,11 +87,6 @@ class OutputLength:
         """Expected tokens of a round with so many proposed tokens."""
         return 1.0 + sum(survivals(self._acceptance.rates(), length))
 
-    @property
-    def is_probing(self) -> bool:
-        """Whether the last decision was a probe, which says nothing about the next."""
-        return self._is_probe
-
     def add(self, outcome: RoundOutcome) -> None:
         """Learns from the outcome of the round."""
         workload, probes = self._workload, self._shared.probes
@@ -144,4 +141,4 @@ class OutputLength:
         if not self._shared.probes.affords(times.proposing(load.row_count, 1, 1) / plain - expected):
             return Decision(0)
         self._is_probe, self._expected, self._plain_time = True, expected, plain
-        return Decision(1)
+        return Decision(1, is_probe=True)

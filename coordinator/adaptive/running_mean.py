@@ -1,7 +1,7 @@
 """A mean of recent samples."""
 
 MOST_LATE = 4.0
-"""A sample counts as at most this many times the mean: anything may stall on a shared machine."""
+"""A sample counts as at most this many times the usual one: anything may stall on a shared machine."""
 
 
 class RunningMean:
@@ -20,9 +20,23 @@ class RunningMean:
         self.value += (sample - self.value) / min(self.count, self.memory)
 
 
-def add_usual(mean: RunningMean, sample: float) -> float:
-    """Adds a sample, cut to MOST_LATE times the mean; returns what was added."""
-    if mean.count:
-        sample = min(sample, MOST_LATE * mean.value)
-    mean.add(sample)
-    return sample
+class UsualMean(RunningMean):
+    """A mean in which a stall counts as MOST_LATE times the usual sample: the mean of those above 0.
+
+    A sample of 0, of something that was not waited for, says nothing about how long the others usually are.
+    """
+
+    __slots__ = ("_above",)
+
+    def __init__(self, memory: int):
+        super().__init__(memory)
+        self._above = RunningMean(memory)
+
+    def add_usual(self, sample: float) -> float:
+        """Adds a sample, cut if it is a stall; returns what was added."""
+        if sample > 0.0:
+            if self._above.count:
+                sample = min(sample, MOST_LATE * self._above.value)
+            self._above.add(sample)
+        self.add(sample)
+        return sample

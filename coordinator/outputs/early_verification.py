@@ -49,9 +49,11 @@ class EarlyVerification:
         """Sends a block, unless the output would end before it or with it."""
         if self._round is None or not self._is_possible(block, self._round):
             return
-        self._sent_bytes += block.proposal.ByteSize()
-        if self._sent_bytes <= MOST_BYTES:
-            self._context.run(self._target.verify_early, block.key, block.proposal)
+        size = block.proposal.ByteSize()
+        if self._sent_bytes + size > MOST_BYTES:
+            return
+        if self._context.run(self._target.verify_early, block.key, block.proposal):
+            self._sent_bytes += size
 
     def _is_possible(self, block: PreparedBlock, judged: Round) -> bool:
         key, count = block.key, len(block.proposal.token_ids)

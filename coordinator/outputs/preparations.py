@@ -13,8 +13,8 @@ from specpair.options import Drafter, WorkAhead
 OUTCOMES_PER_COUNT = 4
 """Outcomes to prepare for, at most, for each number of accepted tokens; the draft decides which and how many."""
 MOST_OUTCOMES = 32
-WITH_MODEL = (None, Drafter.MODEL, Drafter.NGRAM_MODEL)
-"""Drafters that take time, which can be hidden; None is a draft's default that is not known yet."""
+WORKING_AHEAD = (None, Drafter.MODEL)
+"""Drafters that work ahead; None is a draft's default that is not known yet."""
 
 
 class Preparations:
@@ -28,15 +28,13 @@ class Preparations:
         self._last = len(request.prompt_ids) + request.max_tokens - 1
         """The longest that the sequence may become before the target's last token."""
 
-    def after(
-        self, begun: Round, length: int, decision: Decision, drafter: Drafter | None, lengths: OutputLength
-    ) -> Preparation | None:
+    def after(self, begun: Round, length: int, decision: Decision, drafter: Drafter | None) -> Preparation | None:
         """What to prepare during a round after `length` tokens, if the next one proposes by `decision`.
 
         None if the draft shall not work ahead, also where the output ends with this round or the next proposal is only
         a probe.
         """
-        if self._mode is WorkAhead.OFF or drafter not in WITH_MODEL or decision.length == 0 or lengths.is_probing:
+        if self._mode is WorkAhead.OFF or drafter not in WORKING_AHEAD or decision.length == 0 or decision.is_probe:
             return None
         if self._mode is WorkAhead.AUTO and not self._trial.is_on:
             return None
@@ -48,6 +46,10 @@ class Preparations:
             min_confidence=decision.min_confidence,
             max_length=self._last,
         )
+
+    def room(self, length: int) -> int:
+        """The most tokens that a proposal after `length` tokens may have, whatever the draft's limits are by now."""
+        return max(self._last - length, 0)
 
     def add(self, judged: Round, lengths: OutputLength) -> None:
         """Compares a round with those of the other kind."""

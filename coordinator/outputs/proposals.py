@@ -80,7 +80,7 @@ class Proposals:
         begun = Round(step=step, rule=self._request.rule, began_at=time.perf_counter())
         begun.accepted_before = self._latest_accepted
         newest = self._decide(begun, history, longest)
-        decision, self._next = self._in_force(newest, longest), None
+        decision, self._next = self._in_force(step, history, newest, longest), None
         if decision.length:
             await self._ask(begun, history, decision, newest)
         begun.drafter = self.asked_drafter
@@ -120,13 +120,18 @@ class Proposals:
             begun.has_failed = True
         return decision
 
-    def _in_force(self, newest: Decision, longest: int) -> Decision:
+    def _in_force(self, step: int, history: Sequence[int], newest: Decision, longest: int) -> Decision:
         """The decision for this round: the one made in advance, by which the draft may have prepared its proposal.
 
-        It holds on a miss as well, so that no length depends on what was prepared or how fast.
+        It holds on a miss as well, so that no length depends on what was prepared or how fast. If the draft was lost
+        meanwhile, or took over with other limits, what it had prepared is used all the same: the target may have it.
         """
-        assert self._length is not None
-        if self._next is None or self._draft is None or not self._draft.is_ready:
+        assert self._length is not None and self._preparations is not None
+        if self._next is None or self._draft is None:
+            return newest
+        if self._draft.has_prepared(step, history):
+            longest = self._preparations.room(len(history))
+        elif not self._draft.is_ready:
             return newest
         decision = self._next._replace(length=min(self._next.length, longest))
         self._length.use(decision)
@@ -137,7 +142,7 @@ class Proposals:
         assert self._draft is not None and self._length is not None and self._preparations is not None
         begun.asked_count, begun.min_confidence = decision.length, decision.min_confidence
         self.asked_drafter = self.drafter or self.asked_drafter
-        preparation = self._preparations.after(begun, len(history), newest, self.drafter, self._length)
+        preparation = self._preparations.after(begun, len(history), newest, self.drafter)
         if preparation is not None:
             begun.prepared_count, self._next = preparation.count, newest
         begun.take(

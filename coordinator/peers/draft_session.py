@@ -79,6 +79,11 @@ class DraftSession:
             return link.room(length)
         return max((link.room(length) for link in self._drafts.links.values()), default=0)
 
+    def has_prepared(self, step: int, history: Sequence[int]) -> bool:
+        """Whether the proposal for this round is there already."""
+        key = self.blocks.key(step, history)
+        return key is not None and any(block.key == key for block in self.blocks.of_step(step))
+
     async def propose(
         self,
         step: int,
@@ -94,6 +99,8 @@ class DraftSession:
         """
         key = self.blocks.key(step, history)
         block = None if key is None else self.blocks.take(key)
+        if key is None and preparation is None:
+            self.blocks.clear()  # the draft no longer works ahead
         call = self._call(step, history, count, min_confidence, preparation)
         if block is not None:
             if call is not None and self._may_ask(call.link):
@@ -162,8 +169,12 @@ class DraftSession:
         return task
 
     def leave_alone(self, error: SpecpairError) -> None:
-        """Stops asking after a failure of this sequence alone: for the cool-down, or for good if it is refused."""
+        """Stops asking after a failure of this sequence alone: for the cool-down, or for good if it is refused.
+
+        What it prepared is dropped.
+        """
         self._trial.leave_alone(error)
+        self.blocks.clear()
 
     async def close(self) -> None:
         """Gives the blocks back."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from enum import StrEnum
 from typing import Any
 
@@ -12,6 +12,9 @@ from specpair.errors import ConditionNotMetError, SpecpairError
 from specpair.v1.proposal_pb2 import Proposal
 
 logger = logging.getLogger(__name__)
+
+Verification = Callable[[], Coroutine[Any, Any, Verdict]]
+"""Begins a call. It is called only once its task runs: a task may be cancelled before."""
 
 
 class EarlyResult(StrEnum):
@@ -28,10 +31,10 @@ class EarlyResult(StrEnum):
 class EarlyCall:
     """One call on condition."""
 
-    def __init__(self, proposal: Proposal, verdict: Coroutine[Any, Any, Verdict], counts: dict[EarlyResult, int]):
+    def __init__(self, proposal: Proposal, make: Verification, counts: dict[EarlyResult, int]):
         self.proposal = proposal
         self._counts = counts
-        self._task = asyncio.create_task(self._run(verdict))
+        self._task = asyncio.create_task(self._run(make))
 
     async def verdict(self) -> Verdict | None:
         """Its verdict; None if it failed in any way."""
@@ -44,9 +47,9 @@ class EarlyCall:
         """Stops waiting for it; the target may go on."""
         self._task.cancel()
 
-    async def _run(self, verdict: Coroutine[Any, Any, Verdict]) -> Verdict | None:
+    async def _run(self, make: Verification) -> Verdict | None:
         try:
-            return await verdict
+            return await make()
         except ConditionNotMetError:
             self._counts[EarlyResult.NOT_MET] += 1
         except SpecpairError as error:
@@ -62,9 +65,9 @@ class EarlyCalls:
         self._counts = counts
         self._calls: dict[BlockKey, EarlyCall] = {}
 
-    def send(self, key: BlockKey, proposal: Proposal, verdict: Coroutine[Any, Any, Verdict]) -> None:
-        """Makes the call `verdict`; there is none with this key yet."""
-        self._calls[key] = EarlyCall(proposal, verdict, self._counts)
+    def send(self, key: BlockKey, proposal: Proposal, make: Verification) -> None:
+        """Makes a call, soon; there is none with this key yet."""
+        self._calls[key] = EarlyCall(proposal, make, self._counts)
 
     def __contains__(self, key: BlockKey) -> bool:
         return key in self._calls

@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 from coordinator.deadline import NEVER, Deadline
@@ -160,21 +161,23 @@ class TargetSession:
                 on_sent = None
             return await self._verify(step, history, proposal, on_sent)
 
-    def verify_early(self, key: BlockKey, proposal: Proposal) -> None:
+    def verify_early(self, key: BlockKey, proposal: Proposal) -> bool:
         """Sends the verification of the next step before the verdict of this one is known; it is for the outcome `key`.
 
         If that comes, `verify` takes the answer of this call. A call that fails, or is not needed, changes nothing.
-        Nothing is sent while this step's call is not out, or is being repeated, or the sequence is to be forked.
+        Nothing is sent while this step's call is not out, or is being repeated, or the sequence is to be forked, nor
+        twice. Returns whether it was sent.
         """
         out = self._call_out
         if out is None or self._fork_count or key in self._early:
-            return
+            return False
         if (out.step + 1, out.length) != (key.step, key.base_length):
-            return
+            return False
         length = key.base_length + key.accepted_count + 1
         within = self._deadline.at_most(min(self._timeout, CALL_SECONDS))
-        call = out.link.peer.verify(out.name, key.step, length, proposal, within, self._include_probabilities, key)
-        self._early.send(key, proposal, call)
+        body = (out.name, key.step, length, proposal, within, self._include_probabilities, key)
+        self._early.send(key, proposal, partial(out.link.peer.verify, *body))
+        return True
 
     async def _early_verdict(
         self, early: EarlyCall, link: TargetLink, step: int, length: int, on_sent: Callable[[], None] | None
@@ -183,6 +186,7 @@ class TargetSession:
         now = time.perf_counter()
         verdict = await self._answer(link, step, length, early.verdict(), on_sent)
         if verdict is None:
+            self._early.cancel()  # what followed it was on condition of its verdict
             return None
         link.welcome()
         return replace(verdict, times=verdict.times.counted_from(now))

@@ -6,11 +6,13 @@ import pytest
 
 from bench.simulated_pair import SimulatedRound
 from coordinator.adaptive.acceptance import GroupAcceptance, OutputAcceptance, count
+from coordinator.adaptive.controller import LengthController
 from coordinator.adaptive.draft_costs import DraftCosts
 from coordinator.adaptive.probe_budget import LEAST_SHARE, MOST_SHARE, ProbeBudget
 from coordinator.adaptive.round_costs import RoundCosts
 from coordinator.adaptive.running_mean import RunningMean
 from coordinator.adaptive.slowdown import Slowdown
+from specpair.options import Drafter, Rule
 from specpair.running_slope import RunningSlope
 
 
@@ -123,6 +125,26 @@ def test_what_the_draft_published_is_believed_while_blocks_are_of_one_length() -
     assert untold.step == pytest.approx(11.0), "then a token takes what the whole call takes"
 
 
+def test_proposals_that_were_prepared_do_not_hide_what_those_after_them_take() -> None:
+    """A prepared proposal is not waited for; when working ahead ends, each is again."""
+    costs = DraftCosts()
+    for _ in range(300):
+        costs.add(proposing_round(4, 20.0, step=3.0)._replace(draft_elapsed=0.0, draft_compute=0.0), load=1)
+    assert (costs.rest, costs.step) == (0.0, 0.0)
+    for _ in range(200):
+        costs.add(proposing_round(4, 20.0, step=3.0), load=1)
+    assert costs.step == pytest.approx(3.0, rel=0.1) and 1.0 < costs.rest < 5.0
+
+
+def test_a_stall_among_prepared_proposals_is_cut_to_the_usual_wait() -> None:
+    costs = DraftCosts()
+    for i in range(200):
+        made = proposing_round(4, 20.0, step=3.0)
+        waited = 10_000.0 if i == 150 else 0.0 if i % 2 else made.draft_elapsed
+        costs.add(made._replace(draft_elapsed=waited, draft_compute=min(waited, 12.0)), load=1)
+    assert costs.rest < 6.0
+
+
 def test_a_draft_on_the_same_processor_is_seen_where_proposals_begin_or_end() -> None:
     slowdown, speed = Slowdown(), 1.0
     for phase in range(30):
@@ -200,3 +222,15 @@ def test_probes_that_fail_are_paid_less() -> None:
     budget.judge(succeeded=True)
     budget.earn()
     assert budget.affords(0.1)
+
+
+def test_where_no_proposal_is_accepted_the_only_ones_left_are_decided_as_probes() -> None:
+    length = LengthController().enter(Drafter.MODEL, Rule.TOKEN, 0.0, None)
+    decisions = []
+    for _ in range(600):
+        decisions.append(length.decide(4))
+        asked = decisions[-1].length
+        length.add(proposing_round(asked, 20.0, 30.0)._replace(accepted_count=0) if asked else plain_round(20.0))
+    late = [decision for decision in decisions[300:] if decision.length]
+    assert late and all(decision.is_probe for decision in late)
+    assert not any(decision.is_probe for decision in decisions if decision.length != 1)

@@ -1,6 +1,7 @@
 """Verifications that a session sends before the verdict of the step before: when they are sent, and when they count."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -134,3 +135,31 @@ async def test_an_early_call_that_fails_is_followed_by_the_ordinary_one() -> Non
         second = await s.session.verify(2, [*s.history, first.next_token_id], s.proposal)
         assert second.accepted_count == 1 and b.target.steps == [1, 2]
         assert b.pair.target.early_counts[EarlyResult.FAILED] == 1
+
+
+async def test_an_early_call_that_is_forgotten_before_it_begins_leaves_nothing_behind() -> None:
+    async with open_sequence() as (b, s):
+
+        def follow_and_forget() -> None:
+            s.follow()
+            s.session._early.cancel()
+
+        await s.session.verify(1, s.history, None, follow_and_forget)
+        gc.collect()  # a coroutine that nobody awaits warns when it goes, which fails the test
+        assert not b.target.conditions
+
+
+async def test_what_follows_an_early_call_that_fails_is_forgotten() -> None:
+    async with open_sequence() as (b, s):
+        first = await s.session.verify(1, s.history, None, s.follow)
+        await until(lambda: b.target.met_count == 1)
+        history = [*s.history, first.next_token_id]
+        key = BlockKey(3, len(history), 1, next_token([*history, *s.proposal.token_ids]))
+
+        def follow_and_fail() -> None:
+            assert s.session.verify_early(key, Proposal(token_ids=[1]))
+            b.target.faults.after = {1: AWAY}
+
+        second = await s.session.verify(2, history, s.proposal, follow_and_fail)
+        assert second.accepted_count == 1 and b.pair.target.early_counts[EarlyResult.FAILED] == 1
+        assert key not in s.session._early
