@@ -46,7 +46,7 @@ class WorkAhead:
         self._odds = AllOdds()
         self._live: dict[Sequence, _Live] = {}
         """By the sequence that its call has."""
-        self._asking: dict[HeldSequence[Drafted], float] = {}
+        self._asking: dict[Sequence, float] = {}
         """Sequences for which work ahead was asked lately, and when, in this order."""
 
     @property
@@ -68,7 +68,7 @@ class WorkAhead:
         self.drop(held.cached)
         odds = self._odds.of(held.options.rule, held.options.sampling)
         block_bytes = drafted.byte_count * order.count // len(drafted.tokens)
-        wanted = min(order.max_outcomes, self._share(held), max(1, MAX_COPIED_TOKENS // held.length))
+        wanted = min(order.max_outcomes, self._share(held.cached), max(1, MAX_COPIED_TOKENS // held.length))
         outcomes = self._room(wanted, block_bytes)
         if outcomes < 1:
             return
@@ -96,8 +96,15 @@ class WorkAhead:
             return None
         self._engine.bring_forward(branch.work)
         old, held.cached, held.length = held.cached, branch.sequence, call.base_length + len(call.appended)
+        if old in self._asking:
+            self._asking[held.cached] = self._asking.pop(old)
         self._engine.discard([old])
         return branch
+
+    def forget(self, cached: Sequence) -> None:
+        """Drops what was prepared for a sequence that ends or is rolled back, and its share."""
+        self.drop(cached)
+        self._asking.pop(cached, None)
 
     def drop(self, cached: Sequence, kept: Branch | None = None) -> None:
         """Drops what was prepared for a sequence, but the `kept` branch."""
@@ -110,12 +117,12 @@ class WorkAhead:
         live.generation.end(kept)
         live.span.end()
 
-    def _share(self, held: HeldSequence[Drafted]) -> int:
+    def _share(self, cached: Sequence) -> int:
         """The rows of one sequence: all that ask have as many, at least one."""
         now = time.monotonic()
-        self._asking.pop(held, None)
-        self._asking[held] = now
-        while (oldest := next(iter(self._asking))) is not held and self._asking[oldest] < now - LATELY_SECONDS:
+        self._asking.pop(cached, None)
+        self._asking[cached] = now
+        while (oldest := next(iter(self._asking))) is not cached and self._asking[oldest] < now - LATELY_SECONDS:
             del self._asking[oldest]
         return max(1, self.max_rows // len(self._asking))
 

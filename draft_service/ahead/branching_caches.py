@@ -16,5 +16,5 @@ class BranchingCaches:
         return self._engine.fork(source, length)
 
     def close(self, sequence: Sequence) -> None:
-        self._ahead.drop(sequence)
+        self._ahead.forget(sequence)
         self._engine.close(sequence)

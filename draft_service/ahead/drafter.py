@@ -26,4 +26,4 @@ class AheadDrafter(ModelDrafter):
         self._ahead.begin(held, call, drafted, order, deliver)
 
     def forget(self, held: HeldSequence[Drafted]) -> None:
-        self._ahead.drop(held.cached)
+        self._ahead.forget(held.cached)

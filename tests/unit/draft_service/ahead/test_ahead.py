@@ -200,3 +200,16 @@ async def test_long_sequences_have_fewer_branches(length: int) -> None:
     most = 2 * max(MAX_COPIED_TOKENS, held.length + len(BLOCK))
     assert engine.works and sum(len(work.sequence.tokens) for work in engine.works) <= most
     assert ahead.branch_count <= max(1, MAX_COPIED_TOKENS // length)
+
+
+async def test_a_sequence_that_is_closed_has_no_share_any_more() -> None:
+    """Also one that went on from a branch."""
+    ahead, gone, new = WorkAhead(engine := FakeEngine()), held_sequence(), held_sequence()
+    ahead.max_rows = 8
+    await begun(ahead, gone)
+    next(work for work in engine.works if work.sequence.tokens[LENGTH:] == [500]).parent = None
+    assert ahead.claim(gone, call_of(LENGTH, 1, [500])) is not None
+    ahead.forget(gone.cached)
+    engine.works.clear()
+    await begun(ahead, new)
+    assert sum(work.count > 1 for work in engine.works) > ahead.max_rows // 2
