@@ -1,14 +1,12 @@
 """Working ahead: proposals and verdicts that come before they are asked for change the times, never a token."""
 
 import asyncio
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.adaptive import Decision
 from coordinator.adaptive.ahead_outcome import AheadOutcome
 from coordinator.outputs.generation import Generation
 from coordinator.peers import backoff
@@ -207,72 +205,6 @@ async def test_a_draft_that_was_restarted_is_opened_again_and_works_ahead_again(
             await asyncio.sleep(0.001)
         assert len(b.draft.opened) == 2 and hits(generation) > before + 3
         assert generation.output.token_ids == continuation(PROMPT, 150)
-
-
-def lose_the_room(generation: Generation, patch: pytest.MonkeyPatch) -> None:
-    """Another draft may have a shorter context, and a restarted one has none until it is checked."""
-    patch.setattr(generation._draft, "room", lambda length: 0)
-
-
-def lose_the_sequence(generation: Generation, patch: pytest.MonkeyPatch) -> None:
-    """The call beside a prepared proposal may find that the draft has forgotten the sequence: it opens it again."""
-    assert generation._draft is not None
-    patch.setattr(generation._draft._opening, "held_length", 0)
-    patch.setattr(generation.proposals._length, "decide", lambda longest, **_: Decision(0, opens_draft=True))
-
-
-@pytest.mark.parametrize("lose", [lose_the_room, lose_the_sequence])
-async def test_what_a_lost_draft_had_prepared_is_used(
-    lose: Callable[[Generation, pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It was sent early, so any other round would conflict with it at the target."""
-    async with bench() as b:
-        b.target.delay = 0.003
-        generation = b.generation(60, 4, **ON)
-        parts = generation.parts()
-        while not hits(generation):
-            await anext(parts)
-        before = hits(generation)
-        with monkeypatch.context() as patch:
-            lose(generation, patch)
-            await anext(parts)
-        assert hits(generation) == before + 1
-        async for _ in parts:
-            pass
-        assert len(b.target.opened) == 1 and generation.output.token_ids == continuation(PROMPT, 60)
-
-
-async def test_what_a_draft_prepared_before_it_was_refused_is_dropped() -> None:
-    async with bench() as b:
-        b.target.delay = 0.003
-        generation = b.generation(60, 4, **ON)
-        parts = generation.parts()
-        while not hits(generation):
-            await anext(parts)
-        before = hits(generation)
-        assert generation._draft is not None
-        generation._draft.leave_alone(InvalidDistributionError("proposal", "is odd"))
-        await anext(parts)
-        assert hits(generation) == before
-        async for _ in parts:
-            pass
-        assert generation.output.token_ids == continuation(PROMPT, 60)
-
-
-async def test_nothing_is_kept_once_the_draft_no_longer_works_ahead() -> None:
-    async with bench() as b:
-        b.target.delay = 0.003
-        generation = b.generation(80, 4, **ON)
-        parts = generation.parts()
-        while not hits(generation):
-            await anext(parts)
-        assert generation.proposals._preparations is not None
-        generation.proposals._preparations._mode = WorkAhead.OFF
-        for _ in range(4):
-            await anext(parts)
-        assert not b.draft.inbox._sequences
-        await parts.aclose()
-        await b.check_closed()
 
 
 @pytest.mark.parametrize("error", [ConditionNotMetError(), StaleStepError("past"), AWAY, SpecpairError("?")])
