@@ -108,7 +108,7 @@ def parser_of(description: str | None) -> argparse.ArgumentParser:
     parser.add_argument(
         "--quick",
         action="store_true",
-        help="a part of the cells, once, in less than three minutes; the figures are not saved",
+        help="a part of the cells, once; the figures are not saved",
     )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures to this file")
     parser.add_argument("--no-save", action="store_true", help="save nothing under bench/results")
