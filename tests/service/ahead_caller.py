@@ -62,7 +62,7 @@ class AheadCaller:
             while len(self.blocks.get((sequence_id, step), {})) < count:
                 self._arrived.clear()
                 await self._arrived.wait()
-        return self.blocks[sequence_id, step]
+        return dict(self.blocks[sequence_id, step])  # more may come
 
 
 @asynccontextmanager
