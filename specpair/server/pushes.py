@@ -58,11 +58,12 @@ class Pushes:
         self._begin()
         return True
 
-    def fill(self, message: Any, room: int) -> bool:
-        """Moves what waits into a message, up to `room` bytes. Whether it moved anything."""
+    def fill(self, message: Any, room: int, *, is_alone: bool = False) -> bool:
+        """Moves what waits into a message, up to `room` bytes; one at least, however large, if nothing else is in it.
+        Whether it moved anything."""
         field = getattr(message, self._field)
         moved = False
-        while self._waiting and self._waiting[0].size <= room:
+        while self._waiting and (self._waiting[0].size <= room or (is_alone and not moved)):
             push = self._waiting.popleft()
             self._held -= push.size
             if push.is_current():

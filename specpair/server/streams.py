@@ -13,7 +13,7 @@ from specpair.errors import ShuttingDownError, SpecpairError
 from specpair.rpc.decoding import readable
 from specpair.rpc.sizes import MAX_MESSAGE_BYTES, MAX_TOGETHER_BYTES, MAX_TOGETHER_CALLS
 from specpair.rpc.status import internal_error, stream_error
-from specpair.server.pushes import MAX_PUSHED_BYTES, Pushes
+from specpair.server.pushes import Pushes
 from specpair.tracing import continued
 
 MAX_CALLS_PER_STREAM = MAX_TOGETHER_CALLS
@@ -198,7 +198,7 @@ class _Calls(Generic[Request, Response]):
         await asyncio.sleep(0)  # answers of one forward pass become ready in the same turn of the loop
         while self._ready or self._pushes:
             message, size = self._take_together()
-            moved = self._pushes.fill(message, MAX_TOGETHER_BYTES - size if message.answers else MAX_PUSHED_BYTES)
+            moved = self._pushes.fill(message, MAX_TOGETHER_BYTES - size, is_alone=not message.answers)
             if not message.answers and not moved:
                 continue  # what waited is of no use any more
             await self._context.write(message)

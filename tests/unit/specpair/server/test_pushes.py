@@ -27,9 +27,9 @@ def opened(limit: int = 10 * SIZE) -> tuple[Pushes, list[None]]:
     return pushes, begun
 
 
-def filled(pushes: Pushes, room: int = 1000 * SIZE) -> list[int]:
+def filled(pushes: Pushes, room: int = 1000 * SIZE, *, is_alone: bool = False) -> list[int]:
     message = pb.StreamProposalsResponse()
-    moved = pushes.fill(message, room)
+    moved = pushes.fill(message, room, is_alone=is_alone)
     assert moved == bool(message.ahead_blocks)
     return [one.step for one in message.ahead_blocks]
 
@@ -75,3 +75,14 @@ def test_a_stream_takes_nothing_before_it_begins_and_after_it_ended() -> None:
     pushes.push(block(1), always)
     pushes.close()
     assert not pushes and not pushes.has_room(0) and not pushes.push(block(2), always)
+
+
+def test_a_message_with_nothing_else_takes_one_however_large() -> None:
+    """Answers wait only for that one, not for all that is pushed."""
+    pushes, _ = opened()
+    for step in (1, 2, 3, 4):
+        pushes.push(block(step), never if step == 1 else always)
+    assert filled(pushes, SIZE - 1, is_alone=True) == [2]
+    assert filled(pushes, SIZE, is_alone=True) == [3]
+    assert filled(pushes, 0) == []
+    assert filled(pushes, 0, is_alone=True) == [4]
