@@ -176,7 +176,7 @@ async def test_every_output_takes_a_place(service: Service) -> None:
 
 async def test_the_messages_of_several_outputs(service: Service) -> None:
     by_choice: dict[int, list[pb.GenerateTokensResponse]] = {}
-    async for response in service.generate(n=2, sampling={"seed": 9}):
+    async for response in service.generate(n=2, sampling={"seed": 9}, num_speculative_tokens=4):
         by_choice.setdefault(response.choice_index, []).append(response)
     for index in range(2):
         responses = by_choice[index]
