@@ -32,7 +32,6 @@ class LengthController:
         self._workloads: dict[Drafter | None, Workload] = {}
         self._groups: dict[object, GroupAcceptance] = defaultdict(GroupAcceptance)
         self._probes: dict[object, ProbeBudget] = defaultdict(ProbeBudget)
-
         self._latest: tuple[Workload, GroupAcceptance] | None = None
         """Of the latest output that may have proposals."""
 

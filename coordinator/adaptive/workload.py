@@ -16,8 +16,6 @@ from coordinator.adaptive.verify_budget import Plan, RoundTimes, VerifyBudget
 ROWS_MARGIN = 16
 """A pass with more tokens than twice the outputs' rows and this margin also fed a prompt; the factor leaves room for
 rows of outputs that have just ended."""
-
-
 IN_STEP = 0.9
 """If rounds with proposals have at least this share of all rows in a pass, a plain round is known to have no longer
 rest than they have: it has a call less, and may have been measured long ago."""

@@ -112,8 +112,8 @@ class Generation:
         if len(self._rows) == len(self._proposed):
             self._odds.learn(self._rows, self._bonus, outcome)
 
-    def end(self, kept: Branch | None = None) -> list[Branch]:
-        """Drops all branches, but the `kept` one; returns the dropped ones."""
+    def end(self, kept: Branch | None = None) -> None:
+        """Drops all branches, but the `kept` one."""
         self.is_live = False
         dropped = [branch for branch in self.branches.values() if branch is not kept]
         works = [branch.work for branch in dropped] + ([self._peek] if self._peek else [])
@@ -121,7 +121,6 @@ class Generation:
             work.future.cancel()
         if works:
             self._engine.discard([work.sequence for work in works])
-        return dropped
 
     def deliver_again(self, deliver: Deliver) -> None:
         """Sends what is ready once more, if it goes to another place: on a new stream the caller may have lost it."""

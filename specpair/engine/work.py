@@ -28,7 +28,7 @@ class Work:
     sequence: Sequence
     row_count: int
     future: "asyncio.Future[None]" = field(init=False, repr=False)
-    """Set by `Engine.run`."""
+    """Set by `Engine.submit`."""
     error: Exception | None = None
     spares_cache: bool = False
     """Whether the sequence's cache is valid in spite of the error."""
