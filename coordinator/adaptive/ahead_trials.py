@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from coordinator.adaptive.ahead_trial import AheadTrial
-from coordinator.adaptive.controller import TEMPERATURES
+from coordinator.adaptive.controller import range_of
 from specpair.options import Drafter, Rule
 
 
@@ -16,4 +16,4 @@ class AheadTrials:
 
     def of(self, drafter: Drafter | None, rule: Rule, temperature: float) -> Mapping[int, AheadTrial]:
         """The trials of one group by level of load."""
-        return self._groups[drafter, rule, sum(temperature > end for end in TEMPERATURES)]
+        return self._groups[drafter, rule, range_of(temperature)]

@@ -19,6 +19,11 @@ WITH_MODEL = (None, Drafter.MODEL, Drafter.NGRAM_MODEL)
 """Drafters of which a step is a pass of the draft's model."""
 
 
+def range_of(temperature: float) -> int:
+    """The number of the range that a temperature is in."""
+    return sum(temperature > end for end in TEMPERATURES)
+
+
 class LengthController:
     """Holds the load, what passes and rounds cost, and the acceptance of each group of outputs."""
 
@@ -47,7 +52,7 @@ class LengthController:
 
     def enter(self, drafter: Drafter | None, rule: Rule, temperature: float, fixed: int | None) -> OutputLength:
         """Registers a new output, which proposes `fixed` tokens or, if None, as many as pay. It must call `leave`."""
-        key = (drafter, rule, sum(temperature > end for end in TEMPERATURES))
+        key = (drafter, rule, range_of(temperature))
         shared = Shared(workload=self._workload(drafter), acceptance=self._groups[key], probes=self._probes[key])
         if fixed != 0:
             self._latest = shared.workload, shared.acceptance

@@ -9,7 +9,7 @@ from coordinator.outputs.generation import Generation
 from specpair.errors import InvalidDistributionError
 from specpair.options import WorkAhead
 from tests.unit.coordinator.fake_language import continuation
-from tests.unit.coordinator.outputs.test_work_ahead import ON, hits
+from tests.unit.coordinator.outputs.test_work_ahead import hits, run_to_a_hit
 from tests.unit.coordinator.pair_bench import PROMPT, bench
 
 
@@ -31,11 +31,7 @@ async def test_what_a_lost_draft_had_prepared_is_used(
 ) -> None:
     """It was sent early, so any other round would conflict with it at the target."""
     async with bench() as b:
-        b.target.delay = 0.003
-        generation = b.generation(60, 4, **ON)
-        parts = generation.parts()
-        while not hits(generation):
-            await anext(parts)
+        generation, parts = await run_to_a_hit(b, 60)
         before = hits(generation)
         with monkeypatch.context() as patch:
             lose(generation, patch)
@@ -48,11 +44,7 @@ async def test_what_a_lost_draft_had_prepared_is_used(
 
 async def test_what_a_draft_prepared_before_it_was_refused_is_dropped() -> None:
     async with bench() as b:
-        b.target.delay = 0.003
-        generation = b.generation(60, 4, **ON)
-        parts = generation.parts()
-        while not hits(generation):
-            await anext(parts)
+        generation, parts = await run_to_a_hit(b, 60)
         before = hits(generation)
         assert generation._draft is not None
         generation._draft.leave_alone(InvalidDistributionError("proposal", "is odd"))
@@ -65,11 +57,7 @@ async def test_what_a_draft_prepared_before_it_was_refused_is_dropped() -> None:
 
 async def test_nothing_is_kept_once_the_draft_no_longer_works_ahead() -> None:
     async with bench() as b:
-        b.target.delay = 0.003
-        generation = b.generation(80, 4, **ON)
-        parts = generation.parts()
-        while not hits(generation):
-            await anext(parts)
+        generation, parts = await run_to_a_hit(b, 80)
         assert generation.proposals._preparations is not None
         generation.proposals._preparations._mode = WorkAhead.OFF
         for _ in range(4):

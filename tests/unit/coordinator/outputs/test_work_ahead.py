@@ -1,6 +1,7 @@
 """Working ahead: proposals and verdicts that come before they are asked for change the times, never a token."""
 
 import asyncio
+from collections.abc import AsyncGenerator
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import strategies as st
 
 from coordinator.adaptive.ahead_outcome import AheadOutcome
 from coordinator.outputs.generation import Generation
+from coordinator.outputs.output_part import OutputPart
 from coordinator.peers import backoff
 from coordinator.peers.ahead_blocks import BlockFate
 from coordinator.peers.early_calls import EarlyResult
@@ -24,13 +26,23 @@ from specpair.options import SamplingOptions, WorkAhead
 from specpair.rpc.retry import RetryPolicy
 from specpair.v1.draft_service_pb2 import AheadBlock
 from tests.unit.coordinator.fake_language import continuation
-from tests.unit.coordinator.pair_bench import AWAY, PROMPT, bench
+from tests.unit.coordinator.pair_bench import AWAY, PROMPT, Bench, bench
 
 ON: dict[str, Any] = {"work_ahead": WorkAhead.ON}
 
 
 def hits(generation: Generation) -> int:
     return generation.acceptance.ahead_counts[AheadOutcome.HIT]
+
+
+async def run_to_a_hit(b: Bench, max_tokens: int) -> tuple[Generation, AsyncGenerator[OutputPart, None]]:
+    """An output whose last round used a prepared proposal, and its parts from there on."""
+    b.target.delay = 0.004
+    generation = b.generation(max_tokens, 4, **ON)
+    parts = generation.parts()
+    while not hits(generation):
+        await anext(parts)
+    return generation, parts
 
 
 async def test_a_prepared_proposal_is_verified_without_waiting_for_the_draft() -> None:
@@ -164,11 +176,7 @@ async def test_a_wrong_number_of_tokens_is_refused_as_in_an_answer() -> None:
 
 async def test_a_draft_that_dies_between_its_proposals_and_the_next_call_costs_no_token() -> None:
     async with bench() as b:
-        b.target.delay = 0.004
-        generation = b.generation(60, 4, **ON)
-        parts = generation.parts()
-        while not hits(generation):
-            await anext(parts)
+        generation, parts = await run_to_a_hit(b, 60)
         b.draft.faults.before = dict.fromkeys(range(1000), AWAY)
         async for _ in parts:
             pass
@@ -179,11 +187,7 @@ async def test_a_draft_that_dies_between_its_proposals_and_the_next_call_costs_n
 
 async def test_a_draft_that_hangs_after_its_proposals_is_waited_for_once() -> None:
     async with bench() as b:
-        b.target.delay = 0.004
-        generation = b.generation(40, 4, **ON)
-        parts = generation.parts()
-        while not hits(generation):
-            await anext(parts)
+        generation, parts = await run_to_a_hit(b, 40)
         b.draft.delay = 30.0
         async with asyncio.timeout(5.0):
             async for _ in parts:
@@ -194,11 +198,7 @@ async def test_a_draft_that_hangs_after_its_proposals_is_waited_for_once() -> No
 
 async def test_a_draft_that_was_restarted_is_opened_again_and_works_ahead_again() -> None:
     async with bench() as b:
-        b.target.delay = 0.003
-        generation = b.generation(150, 4, **ON)
-        parts = generation.parts()
-        while not hits(generation):
-            await anext(parts)
+        generation, parts = await run_to_a_hit(b, 150)
         b.draft.held.clear()
         before = hits(generation)
         async for _ in parts:
