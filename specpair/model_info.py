@@ -55,6 +55,8 @@ class ModelInfo:
     """From the checkpoint, where it was measured."""
     pass_costs: tuple[PassCost, ...] = ()
     """Forward passes of several sizes, smallest first; empty where none were measured."""
+    runs_trees: bool = False
+    """Whether proposals may be trees of tokens."""
     drafters: tuple[Drafter, ...] = ()
     """Draft: the available drafters, the default one first."""
 

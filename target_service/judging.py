@@ -2,9 +2,8 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -12,30 +11,41 @@ from torch import Tensor
 
 from specpair.errors import NotFiniteError
 from specpair.options import Rule
-from specpair.speculation.adjustments import adjust
+from specpair.speculation.adjustments import RowBlock, adjust
 from specpair.speculation.arrays import Array, native, placed
-from specpair.speculation.coupling import verify_choices, verify_coupled
+from specpair.speculation.coupling import verify_choices
 from specpair.speculation.draft_rows import DraftRows, draw, stack_blocks
+from specpair.speculation.gumbel import choose
 from specpair.speculation.lenience import Lenience, closeness
 from specpair.speculation.logprobs import token_logprobs
 from specpair.speculation.randomness import Domain, random_words, uniforms
 from specpair.speculation.sampling import SamplingRows, came_of_finite, finite_rows, likeliest, probabilities
 from specpair.speculation.verification import Block, Judgement, packed_rows, verify
+from target_service.accepted import Accepted
+from target_service.tree_judging import follow_trees
 from target_service.verify_work import VerifyWork
 
 WIDE_SUPPORT = 2048
 """A draft's distribution with more tokens than this is not padded together with ordinary ones."""
 
 
+class Judge(Protocol):
+    """Judges works of one kind."""
+
+    def __call__(self, works: list[VerifyWork], adjusted: Tensor) -> tuple[Accepted, list[bool]]:
+        """Judges works with their rows `[sum of (K + 1), vocabulary]`, and returns which rows are finite."""
+        ...
+
+
 class Kind(NamedTuple):
     """The properties that works judged together must share."""
 
-    judge: Callable[[list[VerifyWork], Tensor], tuple[Judgement, list[bool]]]
-    """Judges works with their rows `[sum of (K + 1), vocabulary]`, and returns which rows are finite."""
+    judge: Judge
     rule: Rule | None = None
     """The rule, if `judge` depends on it."""
     is_wide: bool = False
     """Whether the draft's support is wide: blocks are padded to the widest support among them."""
+    is_tree: bool = False
 
 
 def advance_verification(works: list[VerifyWork], logits: Tensor) -> None:
@@ -61,7 +71,17 @@ def adjust_rows(works: list[VerifyWork], logits: Tensor) -> Tensor:
     if not any(work.options.sampling.adjusts_logits for work in works):
         return logits
     fail_not_finite(works, finite_rows(logits).tolist())
-    return adjust(logits, [work.held.row_block(work.row_count, logits.device) for work in works])
+    return adjust(logits, [block for work in works for block in row_blocks(work, logits.device)])
+
+
+def row_blocks(work: VerifyWork, device: torch.device) -> list[RowBlock]:
+    """What the options of a work need to know of its rows; the rows of a tree have seen their own paths alone."""
+    whole = work.held.row_block(work.row_count, device)
+    if work.parents is None:
+        return [whole]
+    before = whole.tokens[: work.first_position]
+    paths = [work.path_to(node) for node in range(-1, len(work.parents))]
+    return [whole._replace(tokens=[*before, *path], row_count=1) for path in paths]
 
 
 def by_kind(works: list[VerifyWork]) -> dict[Kind, list[VerifyWork]]:
@@ -73,28 +93,28 @@ def by_kind(works: list[VerifyWork]) -> dict[Kind, list[VerifyWork]]:
 
 
 def kind_of(work: VerifyWork) -> Kind:
-    options = work.options
+    options, is_tree = work.options, work.parents is not None
     if options.sampling.is_greedy and options.lenience == 1.0:
-        return Kind(judge_greedy)
+        return Kind(judge_greedy, is_tree=is_tree)
     if options.rule is Rule.COUPLED:
-        return Kind(judge_coupled)
+        return Kind(judge_coupled, is_tree=is_tree)
     assert options.rule in (Rule.TOKEN, Rule.BLOCK), f"no judge for the rule {options.rule}"
     return Kind(judge_drawn, options.rule, work.call.draft.token_ids.shape[1] > WIDE_SUPPORT)
 
 
-def settle(works: list[VerifyWork], judgement: Judgement, finite: list[bool]) -> None:
-    """Stores the judgement in works with finite rows, and fails the others: `finite` `[sum of (K + 1)]`."""
+def settle(works: list[VerifyWork], accepted: Accepted, finite: list[bool]) -> None:
+    """Stores the result in works with finite rows, and fails the others: `finite` `[sum of (K + 1)]`."""
     fail_not_finite(works, finite)
-    accepted, following = judgement.accepted_counts.tolist(), judgement.next_tokens.tolist()
-    for work, count, token in zip(works, accepted, following, strict=True):
+    for work, path, token in zip(works, *accepted, strict=True):
         if not work.done:
-            accept(work, list(range(count)), token)
+            accept(work, path, token)
 
 
 def accept(work: VerifyWork, path: list[int], next_token: int) -> None:
-    """Keeps the accepted tokens at the beginning of the chain, and adds the target's next token."""
+    """Keeps the accepted tokens, and adds the target's next token. The engine keeps a tree's path in the cache."""
     work.path, work.next_token = path, next_token
-    work.sequence.replace_from(work.first_position + len(path), [next_token])
+    tokens = [work.call.proposed[index] for index in path]
+    work.sequence.replace_from(work.first_position, [*tokens, next_token])
     if work.features is not None:
         work.features = work.features[:, [0, *(1 + index for index in path)]].cpu()
     work.is_followed = work.held.is_followed(work)
@@ -112,20 +132,32 @@ def fail_not_finite(works: list[VerifyWork], finite: list[bool]) -> None:
         first += work.row_count
 
 
-def judge_greedy(works: list[VerifyWork], adjusted: Tensor) -> tuple[Judgement, list[bool]]:
+def judge_greedy(works: list[VerifyWork], adjusted: Tensor) -> tuple[Accepted, list[bool]]:
     """Under every rule a greedy target accepts the tokens that it would choose: no noise, no residual, no draw."""
     choices, finite = likeliest(adjusted)
-    return verify_choices(choices, *proposals(works)), finite
+    return follow(works, choices), finite
 
 
-def judge_coupled(works: list[VerifyWork], adjusted: Tensor) -> tuple[Judgement, list[bool]]:
+def judge_coupled(works: list[VerifyWork], adjusted: Tensor) -> tuple[Accepted, list[bool]]:
     target = distributions(works, adjusted)
     seeds = [work.options.sampling.seed for work in works for _ in range(work.row_count)]
-    positions = [work.first_position + row for work in works for row in range(work.row_count)]
-    return verify_coupled(target, *proposals(works), seeds, positions), came_of_finite(native(target))
+    choices = choose(target, seeds, [position for work in works for position in work.positions])
+    return follow(works, choices.numpy()), came_of_finite(native(target))
 
 
-def judge_drawn(works: list[VerifyWork], adjusted: Tensor) -> tuple[Judgement, list[bool]]:
+def follow(works: list[VerifyWork], choices: np.ndarray) -> Accepted:
+    """Accepts the proposed tokens that are what the target chooses in the rows before them: `[sum of (K + 1)]`."""
+    if works[0].parents is None:
+        return chains(verify_choices(choices, *proposals(works)))
+    return follow_trees(works, choices)
+
+
+def chains(judgement: Judgement) -> Accepted:
+    """The same as paths."""
+    return Accepted([list(range(n)) for n in judgement.accepted_counts.tolist()], judgement.next_tokens.tolist())
+
+
+def judge_drawn(works: list[VerifyWork], adjusted: Tensor) -> tuple[Accepted, list[bool]]:
     """Judges by the token rule or the block rule."""
     target = native(distributions(works, adjusted))
     # A greedy sequence with lenience comes here too; its distribution does not show whether its logits were finite.
@@ -133,9 +165,10 @@ def judge_drawn(works: list[VerifyWork], adjusted: Tensor) -> tuple[Judgement, l
     finite = finite_rows(adjusted).tolist() if is_any_greedy else came_of_finite(target)
     noise = placed(next_noise(works), adjusted.device)
     if len(finite) == len(works):  # nothing was proposed
-        return Judgement(np.zeros(len(works), dtype=np.int64), draw(target, noise)), finite
+        return chains(Judgement(np.zeros(len(works), dtype=np.int64), draw(target, noise))), finite
     block = block_of(works, adjusted)
-    return verify(target, block, placed(acceptance_noise(works, block.tokens.shape[1]), adjusted.device), noise), finite
+    uniforms = placed(acceptance_noise(works, block.tokens.shape[1]), adjusted.device)
+    return chains(verify(target, block, uniforms, noise)), finite
 
 
 def distributions(works: list[VerifyWork], adjusted: Tensor) -> Tensor:
@@ -195,7 +228,7 @@ def add_logprobs(works: list[VerifyWork], logits: Tensor) -> None:
     for work in works:
         if work.options.logprobs is not None and work.error is None:
             committed = [*work.accepted_tokens, work.next_token]
-            rows.extend(range(first, first + len(committed)))
+            rows += [first, *(first + 1 + index for index in work.path)]
             tokens += committed
             top_counts += [work.options.logprobs] * len(committed)
             owners += [work] * len(committed)
@@ -213,7 +246,8 @@ def add_probabilities(works: list[VerifyWork], adjusted: Tensor) -> None:
         count = len(work.call.proposed)
         if work.call.include_probabilities and count and not work.done:
             sampling = replace(work.options.sampling, temperature=work.options.sampling.temperature or 1.0)
-            rows = probabilities(adjusted[first : first + count], SamplingRows([sampling], [count], adjusted.device))
+            judging = adjusted[[first + row for row in work.judging_rows]]
+            rows = probabilities(judging, SamplingRows([sampling], [count], adjusted.device))
             work.target_probabilities = rows[range(count), work.call.proposed].tolist()
         first += work.row_count
 

@@ -78,6 +78,7 @@ class Verifier(ModelHost[Verdict]):
         work = VerifyWork(
             sequence=held.cached,
             row_count=len(call.proposed) + 1,
+            parents=call.parents,
             feature_layers=call.feature_layers,
             held=held,
             call=call,

@@ -25,6 +25,9 @@ class VerifyCall:
     base_length: int
     appended: list[int]
     proposed: list[int]
+    parents: tuple[int, ...] | None = None
+    """For a tree: the index of each proposed token's parent, -1 for a child of the last committed token. None for a
+    chain."""
     draft: DraftRows
     """The distributions of the proposed tokens, `[K, support]`."""
     include_probabilities: bool = False
@@ -65,7 +68,7 @@ class Verdict:
     """The result of verifying a proposal."""
 
     path: list[int]
-    """Indices of the accepted tokens among the proposed ones, in order."""
+    """Indices of the accepted tokens among the proposed ones, from the first on."""
     next_token: int
     length: int
     """Number of committed tokens after the call."""
@@ -100,7 +103,6 @@ class VerifyWork(Work):
 
     held: HeldSequence[Verdict]
     call: VerifyCall
-    path: list[int] = field(default_factory=list)
     next_token: int = 0
     logprobs: list[TokenLogprobs] = field(default_factory=list)
     target_probabilities: list[float] = field(default_factory=list)
@@ -117,3 +119,28 @@ class VerifyWork(Work):
     def first_position(self) -> int:
         """Position of the token that the first row decides."""
         return len(self.sequence.tokens) - len(self.call.proposed)
+
+    @property
+    def positions(self) -> list[int]:
+        """Position of the token that each row decides."""
+        first = self.first_position
+        if self.parents is None:
+            return list(range(first, first + self.row_count))
+        found = [first]
+        for parent in self.parents:
+            found.append(found[1 + parent] + 1)
+        return found
+
+    @property
+    def judging_rows(self) -> list[int]:
+        """For each proposed token the row, among the work's own, that judges it."""
+        return list(range(len(self.call.proposed))) if self.parents is None else [1 + p for p in self.parents]
+
+    def path_to(self, node: int) -> list[int]:
+        """The proposed tokens of a tree from the root to the one at index `node`; none for -1."""
+        assert self.parents is not None
+        path: list[int] = []
+        while node >= 0:
+            path.append(self.call.proposed[node])
+            node = self.parents[node]
+        return path[::-1]

@@ -61,7 +61,7 @@ class Masks:
 
     def _make(self, index: int, window: int | None) -> Tensor | None:
         segment = self._segments[index]
-        if self._parents is None:
+        if self._parents is None or is_chain(self._parents[index]):
             return causal_mask(segment, window, self._device)
         return tree_mask(segment, self._parents[index], window).to(self._device)
 
@@ -101,6 +101,11 @@ def tree_positions(start: int, parents: Parents) -> list[int]:
     for parent in parents:
         positions.append(start if parent is None else positions[parent] + 1)
     return positions
+
+
+def is_chain(parents: Parents) -> bool:
+    """Whether each token of a segment, whose parents these are, follows the one before it."""
+    return all(parent == row - 1 for row, parent in enumerate(parents) if row) and parents[0] is None
 
 
 def split_parents(segments: Sequence[Segment], parents: Parents) -> list[list[int | None]]:

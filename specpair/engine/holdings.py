@@ -36,6 +36,20 @@ class Holdings:
             work.rollback_time += time.perf_counter() - started
             sequence.valid_length = fed
 
+    def keep_path(self, work: Work) -> None:
+        """Drops the tokens of a judged tree that do not stay, and moves those that do together. The sequence's tokens
+        are those after the judgement already."""
+        holding = work.sequence.holding
+        assert holding is not None and work.parents is not None
+        started = time.perf_counter()
+        start = holding.length - len(work.parents)
+        if work.path == list(range(len(work.path))):
+            self._cache.truncate_to(holding, start + len(work.path))
+        else:
+            self._cache.keep_path(holding, start, work.path)
+        work.sequence.valid_length = holding.length
+        work.rollback_time += time.perf_counter() - started
+
     def reserve(self, chunks: list[Chunk], works: Several[Work]) -> list[Chunk]:
         """The chunks for which there is room. Takes cache from idle sequences first, then from younger works.
 

@@ -37,6 +37,8 @@ class ModelHost(ABC, Generic[Answer]):
         self.config = config
         self.facts = facts
         self.instance_id = uuid.uuid4().hex
+        self.no_trees = runner.no_trees
+        """Why proposals cannot be trees; empty if they can."""
         self.max_num_speculative_tokens = min(config.max_num_speculative_tokens, facts.max_model_len - 1)
         self.token_budget = choose_token_budget(config.max_num_batched_tokens, facts.device)
         self.engine = Engine(
@@ -144,6 +146,7 @@ class ModelHost(ABC, Generic[Answer]):
             eos_token_ids=tuple(self.facts.eos_token_ids),
             deterministic=self.facts.is_deterministic,
             pass_costs=self.facts.pass_costs,
+            runs_trees=not self.no_trees,
         )
 
     def tokenizer(self) -> TokenizerFiles | None:

@@ -33,7 +33,23 @@ def batch_of(chunks: list[Chunk]) -> Batch:
         row_counts.append(work.row_count if completes else 0)
         if completes:
             layers.update(work.feature_layers)
-    return Batch.of_chains(segments, token_ids, row_counts, tuple(sorted(layers)))
+    asked = tuple(sorted(layers))
+    if any(chunk.completes and chunk.work.parents for chunk in chunks):
+        return Batch.of_trees(segments, token_ids, row_counts, parents_of(chunks), asked)
+    return Batch.of_chains(segments, token_ids, row_counts, asked)
+
+
+def parents_of(chunks: list[Chunk]) -> list[int | None]:
+    """For each token of the pass the index of its parent, None for the first of a chunk. Rows are never split, so the
+    chunk with a tree has the token before it too."""
+    parents: list[int | None] = []
+    for work, count, completes in chunks:
+        first = len(parents)
+        tree = (work.parents or ()) if completes else ()
+        root = first + count - len(tree) - 1
+        parents += [None, *range(first, root)]
+        parents += [root + 1 + parent for parent in tree]
+    return parents
 
 
 def hand_out_features(chunks: list[Chunk], layers: tuple[int, ...], output: PassOutput) -> None:

@@ -192,6 +192,9 @@ class Turns:
         try:
             if wanting:
                 self.advance(wanting, logits)
+            for work in wanting:
+                if work.parents and work.error is None:
+                    self._holdings.keep_path(work)
         except Exception as error:
             check_device(error)
             log.exception("processing the logits of a forward pass failed")

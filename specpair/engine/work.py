@@ -47,6 +47,11 @@ class Work:
     """`[layers, row_count, hidden]` float32 of the last rows, if requested; set before `advance`."""
     is_followed: bool = False
     """Whether the sequence's next call is here already and begins with this answer; set by `advance`."""
+    parents: tuple[int, ...] | None = None
+    """If its last tokens are a tree: for each of them the index of its parent among them, -1 for a child of the token
+    before them. There are `row_count` - 1 of them, and they are fed in one pass. None if all tokens are a chain."""
+    path: list[int] = field(default_factory=list)
+    """The ascending indices of the tree's tokens that stay; set by `advance`."""
     parent: Sequence | None = None
     """An idle sequence whose cached prefix the work's sequence takes over before its first pass."""
     room: int = 0

@@ -32,6 +32,7 @@ class AlignedRunner:
     """Runs a forward pass for each aligned chunk of each sequence."""
 
     description = "run by transformers in fixed shapes"
+    no_trees = "trees of tokens are not supported with --deterministic"
 
     def __init__(self, loaded: LoadedModel, cache: KeyValueCache, chunk_size: int = CHUNK_SIZE):
         self.cache = cache
@@ -45,7 +46,7 @@ class AlignedRunner:
     @torch.inference_mode()
     def forward(self, batch: Batch) -> PassOutput:
         if batch.parents is not None:
-            raise NotSupportedError("trees of tokens are not supported with --deterministic")
+            raise NotSupportedError(self.no_trees)
         outputs: list[PassOutput] = []
         first = 0
         for part in (part for segment in batch.segments for part in aligned_parts(segment, self._chunk_size)):

@@ -47,7 +47,12 @@ class Batch:
 
     @classmethod
     def of_trees(
-        cls, segments: list[Segment], token_ids: list[int], row_counts: list[int], parents: list[int | None]
+        cls,
+        segments: list[Segment],
+        token_ids: list[int],
+        row_counts: list[int],
+        parents: list[int | None],
+        feature_layers: tuple[int, ...] = (),
     ) -> Self:
         """A batch in which segments may branch; the rows are the last tokens of each segment."""
         split = split_parents(segments, parents)
@@ -57,6 +62,7 @@ class Batch:
             positions=[p for s, own in zip(segments, split, strict=True) for p in tree_positions(s.start, own)],
             rows=last_rows(segments, row_counts),
             parents=parents,
+            feature_layers=feature_layers,
         )
 
 

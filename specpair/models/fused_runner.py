@@ -17,6 +17,7 @@ class FusedRunner:
     """Runs a packed copy of the model, and does not keep the model itself."""
 
     description = "fused and packed"
+    no_trees = ""
 
     def __init__(self, loaded: LoadedModel, cache: KeyValueCache):
         self.cache = cache

@@ -19,7 +19,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from specpair.caches.attention import split_parents, tree_mask
+from specpair.caches.attention import is_chain, split_parents, tree_mask
 from specpair.models.batch import Batch, PassOutput
 from specpair.models.model_facts import ModelFacts
 from specpair.models.native_coarse import packed_bytes, packed_nibbles
@@ -205,7 +205,7 @@ def segments_of(batch: Batch) -> tuple[Any, list[Tensor]]:
         own.keys, own.values, own.capacity = stack.keys.data_ptr(), stack.values.data_ptr(), stack.keys.size(2)
         own.start, own.count, own.first = segment.start, segment.token_count, first
         first += segment.token_count
-        if parents is not None:
+        if parents is not None and not is_chain(parents[index]):
             masks.append(tree_mask(segment, parents[index], None)[:, segment.start :].contiguous())
             own.mask = masks[-1].data_ptr()
     return made, masks

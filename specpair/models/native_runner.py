@@ -21,6 +21,8 @@ from specpair.models.native_llama import NativeLlama, segments_of
 LARGE_LAYER = 5_000_000
 """Parameters of a layer from which float32 passes of five rows were faster by FBGEMM's products than by ours."""
 
+NO_TREES = "trees of tokens are not supported by --runner native with --quantization; use fused"
+
 
 class NativeRunner:
     """Runs a packed copy of the model, and does not keep the model itself."""
@@ -31,7 +33,8 @@ class NativeRunner:
         """`can_run_natively` must be true."""
         self.cache = cache
         self.device = loaded.facts.device
-        self._is_deterministic = loaded.facts.is_deterministic
+        # A path has other tokens in between, so its sums have other last bits.
+        self.no_trees = NO_TREES if loaded.facts.is_deterministic else ""
         self._native = NativeLlama(loaded.model, loaded.facts, native_library())
 
     @staticmethod
@@ -41,10 +44,8 @@ class NativeRunner:
 
     @torch.inference_mode()
     def forward(self, batch: Batch) -> PassOutput:
-        if self._is_deterministic and batch.parents is not None:  # a path has other tokens in between, other last bits
-            raise NotSupportedError(
-                "trees of tokens are not supported by --runner native with --quantization; use fused"
-            )
+        if self.no_trees and batch.parents is not None:
+            raise NotSupportedError(self.no_trees)
         segments, masks = segments_of(batch)
         longest = max(segment.end for segment in batch.segments)
         return self._native.forward(batch, segments, masks, longest)

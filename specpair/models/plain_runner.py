@@ -12,6 +12,7 @@ class PlainRunner:
     """Runs the model with transformers' own code."""
 
     description = "run by transformers"
+    no_trees = ""
 
     def __init__(self, loaded: LoadedModel, cache: KeyValueCache):
         self.cache = cache

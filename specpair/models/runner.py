@@ -13,6 +13,8 @@ class Runner(Protocol):
 
     description: str
     """How forward passes run, for the log."""
+    no_trees: str
+    """Why it runs no trees of tokens; empty if it does."""
     cache: KeyValueCache
     device: torch.device
 
