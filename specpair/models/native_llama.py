@@ -14,12 +14,14 @@ import ctypes
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from specpair.caches.attention import is_chain, split_parents, tree_mask
+from specpair.caches.attention import Parents, is_chain, split_parents
+from specpair.caches.holding import Segment as CacheSegment
 from specpair.models.batch import Batch, PassOutput
 from specpair.models.model_facts import ModelFacts
 from specpair.models.native_coarse import packed_bytes, packed_nibbles
@@ -77,9 +79,9 @@ class NativeLlama:
         self._input_width = max(own.hidden, own.heads * own.head_size)
         self._projected_width = padded((own.heads + 2 * own.key_heads) * own.head_size, PANEL)
 
-    def forward(self, batch: Batch, segments: Any, mask_owners: Sequence[Tensor], longest: int) -> PassOutput:
+    def forward(self, batch: Batch, segments: Any, path_owners: Sequence[Tensor], longest: int) -> PassOutput:
         """The output for `batch.rows`; `segments` are those of the batch as structures, the longest of which ends at
-        `longest`; they point into `mask_owners`."""
+        `longest`; they point into `path_owners`."""
         threads = torch.get_num_threads()
         count, row_count, own = len(batch.token_ids), len(batch.rows), self._model
         numbers = torch.tensor([*batch.token_ids, *batch.positions, *batch.rows])
@@ -194,10 +196,10 @@ class NativeLlama:
 
 
 def segments_of(batch: Batch) -> tuple[Any, list[Tensor]]:
-    """The segments of the batch as structures, and the masks of its trees, which must stay alive."""
+    """The segments of the batch as structures, and the paths of its trees, which must stay alive."""
     made = (Segment * len(batch.segments))()
     parents = None if batch.parents is None else split_parents(batch.segments, batch.parents)
-    masks: list[Tensor] = []
+    paths: list[Tensor] = []
     first = 0
     for index, segment in enumerate(batch.segments):
         (stack,) = segment.holding.storage.stacks
@@ -206,9 +208,21 @@ def segments_of(batch: Batch) -> tuple[Any, list[Tensor]]:
         own.start, own.count, own.first = segment.start, segment.token_count, first
         first += segment.token_count
         if parents is not None and not is_chain(parents[index]):
-            masks.append(tree_mask(segment, parents[index], None)[:, segment.start :].contiguous())
-            own.mask = masks[-1].data_ptr()
-    return made, masks
+            paths.append(tree_paths(segment, parents[index]))
+            own.paths = paths[-1].data_ptr()
+    return made, paths
+
+
+def tree_paths(segment: CacheSegment, parents: Parents) -> Tensor:
+    """`[count, count]` int64: where the segment's tokens on the path to each token are stored, the rest unused."""
+    paths = np.zeros((segment.token_count, segment.token_count), dtype=np.int64)
+    depths: list[int] = []
+    for row, parent in enumerate(parents):
+        depths.append(0 if parent is None else depths[parent] + 1)
+        if parent is not None:
+            paths[row] = paths[parent]
+        paths[row, depths[row]] = segment.start + row
+    return torch.from_numpy(paths)
 
 
 def panels(weight: Tensor) -> Tensor:

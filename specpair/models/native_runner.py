@@ -8,7 +8,6 @@ from transformers import PreTrainedModel
 
 from specpair.caches.cache import KeyValueCache
 from specpair.engine_config import EngineConfig
-from specpair.errors import NotSupportedError
 from specpair.model_info import NOT_QUANTISED
 from specpair.models.batch import Batch, PassOutput
 from specpair.models.device_defaults import has_bfloat16_tiles
@@ -21,20 +20,17 @@ from specpair.models.native_llama import NativeLlama, segments_of
 LARGE_LAYER = 5_000_000
 """Parameters of a layer from which float32 passes of five rows were faster by FBGEMM's products than by ours."""
 
-NO_TREES = "trees of tokens are not supported by --runner native with --quantization; use fused"
-
 
 class NativeRunner:
     """Runs a packed copy of the model, and does not keep the model itself."""
 
     description = "compiled"
+    no_trees = ""
 
     def __init__(self, loaded: LoadedModel, cache: KeyValueCache):
         """`can_run_natively` must be true."""
         self.cache = cache
         self.device = loaded.facts.device
-        # A path has other tokens in between, so its sums have other last bits.
-        self.no_trees = NO_TREES if loaded.facts.is_deterministic else ""
         self._native = NativeLlama(loaded.model, loaded.facts, native_library())
 
     @staticmethod
@@ -44,11 +40,9 @@ class NativeRunner:
 
     @torch.inference_mode()
     def forward(self, batch: Batch) -> PassOutput:
-        if self.no_trees and batch.parents is not None:
-            raise NotSupportedError(self.no_trees)
-        segments, masks = segments_of(batch)
+        segments, paths = segments_of(batch)
         longest = max(segment.end for segment in batch.segments)
-        return self._native.forward(batch, segments, masks, longest)
+        return self._native.forward(batch, segments, paths, longest)
 
 
 def can_run_natively(config: EngineConfig, model: PreTrainedModel) -> bool:

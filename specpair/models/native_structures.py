@@ -53,7 +53,7 @@ class Segment(Structure):
         ("keys", c_void_p),
         ("values", c_void_p),
         *[(name, c_int64) for name in ("capacity", "start", "count", "first")],
-        ("mask", c_void_p),
+        ("paths", c_void_p),
     ]
 
 

@@ -13,7 +13,7 @@ struct Segment {
     int64_t start;       /* position of the first token; everything before it is in the cache */
     int64_t count;
     int64_t first;       /* index of the first token in the pass */
-    const uint8_t *mask; /* [count][count], which of the segment's tokens each token sees; null for a chain */
+    const int64_t *paths; /* [count][count], where the segment's tokens up to each token are stored; null for a chain */
 };
 
 #define QUERIES 4
@@ -25,23 +25,24 @@ struct Queries {
     int64_t from[QUERIES], to[QUERIES];
     float *scores[QUERIES];     /* by key, counted from `base`, with room for 16 more */
     int64_t base;               /* a multiple of 16 */
-    const uint8_t *seen;        /* of a single query in a tree: whether it sees each key from `seen_from` on; or null */
-    const int64_t *positions;   /* of those keys */
-    int64_t seen_from, earliest; /* the first position within the window */
+    const int64_t *path;        /* of a single query in a tree: where the keys from `start` on are stored; or null */
+    int64_t start;
 };
 
-INLINE int is_hidden(const struct Queries *asked, int64_t key) {
-    int64_t place = key - asked->seen_from;
-    return asked->seen && place >= 0 && (!asked->seen[place] || asked->positions[place] < asked->earliest);
+/* Where the key of a position is stored. A path is read as if it were stored as a chain, so its sums have the same bits. */
+INLINE int64_t place_of(const struct Queries *asked, const int is_tree, int64_t key) {
+    return is_tree && key >= asked->start ? asked->path[key - asked->start] : key;
 }
 
 /* Scores of keys `key` .. `key` + 3, of which `count` exist. */
-INLINE void score_four(const int queries, const struct Queries *asked, const void *keys, const int is_bf16,
-                       const int64_t size, int64_t key, const int count) {
+INLINE void score_four(const int queries, const struct Queries *asked, const int is_tree, const void *keys,
+                       const int is_bf16, const int64_t size, int64_t key, const int count) {
+    int64_t places[4];
+    for (int k = 0; k < count; k++) places[k] = place_of(asked, is_tree, key + k);
     floats sums[QUERIES][4] = {};
     for (int64_t i = 0; i < size; i += WIDTH) {
         floats loaded[4] = {};
-        for (int k = 0; k < count; k++) loaded[k] = load(offset(keys, is_bf16, (key + k) * size + i), is_bf16, size - i);
+        for (int k = 0; k < count; k++) loaded[k] = load(offset(keys, is_bf16, places[k] * size + i), is_bf16, size - i);
         for (int q = 0; q < queries; q++) {
             floats part = load(asked->rows[q] + i, 0, size - i);
             for (int k = 0; k < 4; k++) sums[q][k] += part * loaded[k];
@@ -53,11 +54,11 @@ INLINE void score_four(const int queries, const struct Queries *asked, const voi
     }
 }
 
-INLINE void score(const int queries, const struct Queries *asked, const void *keys, const int is_bf16,
-                  const int64_t size, int64_t from, int64_t to) {
+INLINE void score(const int queries, const struct Queries *asked, const int is_tree, const void *keys,
+                  const int is_bf16, const int64_t size, int64_t from, int64_t to) {
     int64_t key = from;
-    for (; key + 4 <= to; key += 4) score_four(queries, asked, keys, is_bf16, size, key, 4);
-    for (; key < to; key += 4) score_four(queries, asked, keys, is_bf16, size, key, (int)(to - key));
+    for (; key + 4 <= to; key += 4) score_four(queries, asked, is_tree, keys, is_bf16, size, key, 4);
+    for (; key < to; key += 4) score_four(queries, asked, is_tree, keys, is_bf16, size, key, (int)(to - key));
 }
 
 /* Hides the keys that a query does not see, up to whole groups of 16. */
@@ -66,9 +67,6 @@ INLINE void hide(const struct Queries *asked, int q) {
     int64_t end = (asked->to[q] - asked->base + WIDTH - 1) / WIDTH * WIDTH;
     for (int64_t i = 0; i < asked->from[q] - asked->base; i++) scores[i] = -INFINITY;
     for (int64_t i = asked->to[q] - asked->base; i < end; i++) scores[i] = -INFINITY;
-    if (asked->seen)
-        for (int64_t key = asked->seen_from; key < asked->to[q]; key++)
-            if (is_hidden(asked, key)) scores[key - asked->base] = -INFINITY;
 }
 
 /* Turns scores into weights, and returns 1 / their sum. */
@@ -86,28 +84,28 @@ INLINE float soften(float *scores, int64_t count) {
 
 /* Adds the values of keys `from` .. `to` - 1 to the sums of the queries `first` .. `last` - 1. */
 INLINE void add_values(floats sums[QUERIES][4], const int first, const int last, const struct Queries *asked,
-                       const void *values, const int is_bf16, const int64_t size, int64_t i, int64_t from,
-                       int64_t to) {
+                       const int is_tree, const void *values, const int is_bf16, const int64_t size, int64_t i,
+                       int64_t from, int64_t to) {
     for (int64_t key = from; key < to; key++) {
-        if (is_hidden(asked, key)) continue;
+        int64_t row = place_of(asked, is_tree, key) * size;
         for (int part = 0; part < 4 && part * WIDTH < size - i; part++) {
             int64_t place = i + part * WIDTH;
-            floats loaded = load(offset(values, is_bf16, key * size + place), is_bf16, size - place);
+            floats loaded = load(offset(values, is_bf16, row + place), is_bf16, size - place);
             for (int q = first; q < last; q++) sums[q][part] += asked->scores[q][key - asked->base] * loaded;
         }
     }
 }
 
 /* Sums the values by weight, always in order of keys. Keys that only some of the queries see are added for those. */
-INLINE void mix(const int queries, const struct Queries *asked, const float *scales, const void *values,
-                const int is_bf16, const int64_t size, int64_t from, int64_t to) {
+INLINE void mix(const int queries, const struct Queries *asked, const int is_tree, const float *scales,
+                const void *values, const int is_bf16, const int64_t size, int64_t from, int64_t to) {
     for (int64_t i = 0; i < size; i += 4 * WIDTH) {
         floats sums[QUERIES][4] = {};
         for (int q = 0; q < queries; q++)
-            add_values(sums, q, q + 1, asked, values, is_bf16, size, i, asked->from[q], from);
-        add_values(sums, 0, queries, asked, values, is_bf16, size, i, from, to);
+            add_values(sums, q, q + 1, asked, is_tree, values, is_bf16, size, i, asked->from[q], from);
+        add_values(sums, 0, queries, asked, is_tree, values, is_bf16, size, i, from, to);
         for (int q = 0; q < queries; q++)
-            add_values(sums, q, q + 1, asked, values, is_bf16, size, i, to, asked->to[q]);
+            add_values(sums, q, q + 1, asked, is_tree, values, is_bf16, size, i, to, asked->to[q]);
         for (int q = 0; q < queries; q++)
             for (int part = 0; part < 4 && part * WIDTH < size - i; part++) {
                 int64_t place = i + part * WIDTH;
@@ -116,8 +114,8 @@ INLINE void mix(const int queries, const struct Queries *asked, const float *sca
     }
 }
 
-INLINE void attend(const int queries, const struct Queries *asked, const void *keys, const void *values,
-                   const int is_bf16, const int64_t size) {
+INLINE void attend(const int queries, const struct Queries *asked, const int is_tree, const void *keys,
+                   const void *values, const int is_bf16, const int64_t size) {
     int64_t first = asked->from[0], last = asked->to[0], from = first, to = last;
     for (int q = 1; q < queries; q++) {
         if (asked->from[q] < first) first = asked->from[q];
@@ -127,26 +125,30 @@ INLINE void attend(const int queries, const struct Queries *asked, const void *k
     }
     if (from > to) from = to; /* a narrow window: nothing is seen by all */
     float scales[QUERIES];
-    score(queries, asked, keys, is_bf16, size, first, last);
+    score(queries, asked, is_tree, keys, is_bf16, size, first, last);
     for (int q = 0; q < queries; q++) {
         hide(asked, q);
         scales[q] = soften(asked->scores[q], asked->to[q] - asked->base);
     }
-    mix(queries, asked, scales, values, is_bf16, size, from, to);
+    mix(queries, asked, is_tree, scales, values, is_bf16, size, from, to);
 }
 
 static __attribute__((noinline)) void attend_any(int queries, const struct Queries *asked, const void *keys,
                                                  const void *values, int is_bf16, int64_t size) {
+    if (asked->path) {
+        attend(1, asked, 1, keys, values, is_bf16, size);
+        return;
+    }
 #define FOR(count, type, length) \
     if (queries == count && is_bf16 == type && size == length) { \
-        attend(count, asked, keys, values, type, length); \
+        attend(count, asked, 0, keys, values, type, length); \
         return; \
     }
 #define ALL(type, length) FOR(1, type, length) FOR(2, type, length) FOR(3, type, length) FOR(4, type, length)
     ALL(0, 64) ALL(1, 64) ALL(0, 128) ALL(1, 128)
 #undef ALL
 #undef FOR
-    attend(queries, asked, keys, values, is_bf16, size);
+    attend(queries, asked, 0, keys, values, is_bf16, size);
 }
 
 #endif

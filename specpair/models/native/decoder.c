@@ -140,14 +140,11 @@ static void ask(const struct Model *model, const struct Pass *pass, const struct
     asked->rows[q] = pass->projected + index * pass->projected_stride + head * model->head_size;
     asked->results[q] =
         offset(pass->inputs, model->is_bf16, index * pass->input_stride + head * model->head_size);
-    asked->to[q] = segment->start + token + 1;
+    asked->to[q] = position + 1;
     asked->from[q] = window && position >= window ? position - window + 1 : 0;
-    if (segment->mask) { /* tokens are stored in order of the tree, not of positions */
-        asked->earliest = asked->from[q];
-        if (asked->from[q] > segment->start) asked->from[q] = segment->start;
-        asked->seen = segment->mask + token * segment->count;
-        asked->positions = pass->positions + segment->first;
-        asked->seen_from = segment->start;
+    if (segment->paths) { /* tokens are stored in order of the tree, not of positions */
+        asked->path = segment->paths + token * segment->count;
+        asked->start = segment->start;
     }
 }
 
@@ -155,7 +152,7 @@ static void attend_all(const struct Model *model, const struct Pass *pass, int64
     int64_t group = model->heads / model->key_heads, number = 0;
     for (int64_t s = 0; s < pass->segment_count; s++) {
         const struct Segment *segment = pass->segments + s;
-        int64_t count = segment->count * group, most = segment->mask ? 1 : QUERIES;
+        int64_t count = segment->count * group, most = segment->paths ? 1 : QUERIES;
         for (int64_t h = 0; h < model->key_heads; h++)
             for (int64_t j = 0; j < count; j += most, number++) {
                 if (number % threads != thread) continue;

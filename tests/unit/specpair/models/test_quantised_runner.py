@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 import torch
 
-from specpair.errors import ModelRefusedError, NotSupportedError
+from specpair.errors import ModelRefusedError
 from specpair.models import fused_runner, int8_linear, load_runner, native_runner, refusals
 from specpair.models.aligned_runner import AlignedRunner
 from specpair.models.divergence import divergence_of
@@ -127,7 +127,7 @@ def test_without_products_of_bytes_the_native_runner_is_not_chosen(
         assert load_runner.choose_runners(config, model) == kinds
 
 
-@pytest.mark.parametrize("way", WAYS[:2], ids=str)
+@pytest.mark.parametrize("way", WAYS, ids=str)
 @pytest.mark.parametrize("kind", ["llama", "qwen2_sliding"])
 def test_rows_of_a_tree_have_the_bits_of_its_paths(kind: str, way: dict[str, str], tmp_path: Path) -> None:
     config = engine_config(make_model(tmp_path, kind), quantization="int8", **way)
@@ -135,13 +135,6 @@ def test_rows_of_a_tree_have_the_bits_of_its_paths(kind: str, way: dict[str, str
     rows = runner.forward(tree_batch(runner, after_prompt(runner))).logits
     chains = [run_chunks(runner, [runner.cache.open([])], [[*PROMPT, LAST, *path]])[0][-1] for path in PATHS]
     assert torch.equal(rows, torch.stack(chains))
-
-
-@needs_native
-def test_the_native_runner_refuses_trees_whose_rows_must_have_their_own_bits(tmp_path: Path) -> None:
-    runner = load_runner.load_runner(engine_config(make_model(tmp_path), quantization="int8", runner="native"))[1]
-    with pytest.raises(NotSupportedError, match="trees of tokens are not supported by --runner native"):
-        runner.forward(tree_batch(runner, after_prompt(runner)))
 
 
 @needs_native
