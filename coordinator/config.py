@@ -82,6 +82,15 @@ class CoordinatorConfig:
     max_num_speculative_tokens: Annotated[
         int, Range(0, MAX_SPECULATIVE_TOKENS), Flag("Most tokens that may be proposed per round.", SPECULATION)
     ] = 16
+    num_tree_tokens: Annotated[
+        int,
+        Range(0, MAX_SPECULATIVE_TOKENS),
+        Flag(
+            "Proposals are trees of so many tokens at most, on paths of at most --num-speculative-tokens, unless a "
+            "request sets its own; 0 for chains.",
+            SPECULATION,
+        ),
+    ] = 0
     work_ahead: Annotated[
         WorkAhead,
         Flag(

@@ -52,10 +52,10 @@ async def encode(drafted: Drafted) -> proposal_pb2.Proposal:
     if not drafted.dense:
         return sparse(drafted)
     distributions = await asyncio.to_thread(lambda: encode_dense(torch.stack(drafted.dense)))
-    return proposal_pb2.Proposal(token_ids=drafted.tokens, distributions=distributions)
+    return proposal_pb2.Proposal(token_ids=drafted.tokens, distributions=distributions, parent_indices=drafted.parents)
 
 
 def sparse(drafted: Drafted) -> proposal_pb2.Proposal:
     """A proposal without dense rows as a message."""
     distributions = encode_counts(drafted.counts) if drafted.counts else None
-    return proposal_pb2.Proposal(token_ids=drafted.tokens, distributions=distributions)
+    return proposal_pb2.Proposal(token_ids=drafted.tokens, distributions=distributions, parent_indices=drafted.parents)

@@ -131,11 +131,13 @@ class DraftHost:
         """The proposal of one call, drawn once for each step."""
         check_range("num_speculative_tokens", call.count, 1, self.max_num_speculative_tokens)
         check_range("min_confidence", call.min_confidence, 0.0, 1.0)
+        check_range("max_tree_tokens", call.max_tree_tokens, 0, self.max_num_speculative_tokens)
 
         async def compute(held: HeldSequence[Drafted]) -> Drafted:
             self.sequences.check_position(held, call.base_length, call.appended, 1)
             room = self.sequences.limits.max_model_len - call.base_length - len(call.appended)
-            return await self._propose(held, replace(call, count=min(call.count, room)))
+            counts = {"count": min(call.count, room), "max_tree_tokens": min(call.max_tree_tokens, room)}
+            return await self._propose(held, replace(call, **counts))
 
         return await self.sequences.step(call.sequence_id, call.step, body, compute)
 

@@ -26,6 +26,8 @@ class ProposeCall:
     """Tokens to propose at most."""
     min_confidence: float = 0.0
     """Drafting stops once the drafter's confidence in the tokens so far is below this; 0 never stops."""
+    max_tree_tokens: int = 0
+    """Tokens of a tree at most, no deeper than `count`; 0 for a chain."""
     has_proposal: bool = False
     """The caller has the proposal already: it was prepared and sent."""
     looks: bool = False
@@ -52,6 +54,8 @@ class Drafted:
     """The drafter that made it."""
     tokens: list[int]
     """May be fewer than requested, even none, if the drafter has nothing to propose."""
+    parents: tuple[int, ...] | None = None
+    """For a tree: the index of each token's parent, -1 for a first one. None for a chain."""
     counts: list[CountRow]
     """One row for each token, unless the encoding is dense."""
     dense: list[Tensor]

@@ -72,6 +72,7 @@ class DraftServicer(DraftServiceServicer):
             appended=list(request.appended_token_ids),
             count=request.num_speculative_tokens,
             min_confidence=request.min_confidence,
+            max_tree_tokens=request.max_tree_tokens,
             has_proposal=request.has_proposal,
             looks=order is not None,
         )

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from specpair.errors import NotFiniteError
 from specpair.options import Rule
-from specpair.speculation.adjustments import RowBlock, adjust
+from specpair.speculation.adjustments import adjust
 from specpair.speculation.arrays import Array, native, placed
 from specpair.speculation.coupling import verify_choices
 from specpair.speculation.draft_rows import DraftRows, draw, stack_blocks
@@ -71,17 +71,9 @@ def adjust_rows(works: list[VerifyWork], logits: Tensor) -> Tensor:
     if not any(work.options.sampling.adjusts_logits for work in works):
         return logits
     fail_not_finite(works, finite_rows(logits).tolist())
-    return adjust(logits, [block for work in works for block in row_blocks(work, logits.device)])
-
-
-def row_blocks(work: VerifyWork, device: torch.device) -> list[RowBlock]:
-    """What the options of a work need to know of its rows; the rows of a tree have seen their own paths alone."""
-    whole = work.held.row_block(work.row_count, device)
-    if work.parents is None:
-        return [whole]
-    before = whole.tokens[: work.first_position]
-    paths = [work.path_to(node) for node in range(-1, len(work.parents))]
-    return [whole._replace(tokens=[*before, *path], row_count=1) for path in paths]
+    return adjust(
+        logits, [block for work in works for block in work.held.row_blocks(work.parents, work.row_count, logits.device)]
+    )
 
 
 def by_kind(works: list[VerifyWork]) -> dict[Kind, list[VerifyWork]]:

@@ -135,12 +135,3 @@ class VerifyWork(Work):
     def judging_rows(self) -> list[int]:
         """For each proposed token the row, among the work's own, that judges it."""
         return list(range(len(self.call.proposed))) if self.parents is None else [1 + p for p in self.parents]
-
-    def path_to(self, node: int) -> list[int]:
-        """The proposed tokens of a tree from the root to the one at index `node`; none for -1."""
-        assert self.parents is not None
-        path: list[int] = []
-        while node >= 0:
-            path.append(self.call.proposed[node])
-            node = self.parents[node]
-        return path[::-1]

@@ -150,6 +150,7 @@ class RunningPair:
             token_ids=[token.id for response in responses for token in response.tokens],
             text="".join(response.text for response in responses),
             summary=responses[-1].summary,
+            rounds=[response.round for response in responses if response.HasField("round")],
         )
 
     async def check_clean(self) -> None:
@@ -177,6 +178,8 @@ class Generated:
     token_ids: list[int]
     text: str
     summary: pb.GenerationSummary
+    rounds: list[pb.RoundReport]
+    """If they were asked for."""
 
 
 @asynccontextmanager

@@ -35,7 +35,7 @@ MakePrinter = Callable[[], PlainPrinter | ColorPrinter]
 @takes(
     request_parameters(
         *("temperature", "top_k", "top_p", "min_p", "seed", "max_tokens", "stop_strings"),
-        *("num_speculative_tokens", "rule", "drafter", "work_ahead"),
+        *("num_speculative_tokens", "num_tree_tokens", "rule", "drafter", "work_ahead"),
         max_tokens=MAX_TOKENS,
     )
 )

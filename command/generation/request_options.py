@@ -87,6 +87,14 @@ class RequestOptions:
         int | None,
         Flag("Tokens proposed per round; 0 switches speculation off. Default: the server's.", SPECULATION),
     ] = None
+    num_tree_tokens: Annotated[
+        int | None,
+        Flag(
+            "Proposals are trees of so many tokens at most, on paths of --num-speculative-tokens; 0 for chains. "
+            "Default: the server's.",
+            SPECULATION,
+        ),
+    ] = None
     rule: Annotated[
         Rule | None,
         Flag(

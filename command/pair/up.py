@@ -59,7 +59,7 @@ DRAFT = options(DraftConfig, only=("drafter", "table"))
 TARGET = options(EngineConfig, only=("deterministic",))
 """Only the target: the draft's logits change what is accepted, never a greedy or coupled output."""
 COORDINATOR = {
-    **options(CoordinatorConfig, only=("num_speculative_tokens", "work_ahead")),
+    **options(CoordinatorConfig, only=("num_speculative_tokens", "num_tree_tokens", "work_ahead")),
     **options(ServerConfig, only=("host", "allowed_hosts")),
     **options(ServerSecurity, only=("tokens_file", "is_insecure")),
     **ALL,

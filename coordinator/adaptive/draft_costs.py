@@ -47,7 +47,7 @@ class DraftCosts:
         """Adds a round with a proposal, while `load` outputs ran."""
         self.count += 1
         self._steps.memory, self._steps.mean_memory = MEMORY * load, NEIGHBOURS * load
-        drafted, compute = outcome.drafted_count, outcome.draft_compute or 0.0
+        drafted, compute = outcome.depth, outcome.draft_compute or 0.0
         self.drafted_share.add(drafted / outcome.asked)
         if drafted:
             self._steps.add(drafted, self._step.add_usual(compute / drafted) * drafted)

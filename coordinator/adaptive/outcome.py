@@ -23,6 +23,11 @@ class RoundOutcome(Protocol):
         ...
 
     @property
+    def depth(self) -> int:
+        """Of those, the ones on the longest path of a tree; all of a chain."""
+        ...
+
+    @property
     def accepted_count(self) -> int: ...
 
     @property

@@ -19,7 +19,10 @@ SAMPLING = (
     "min_tokens",
     "stop_token_ids",
 )
-FIELDS = ("n", "best_of", "max_tokens", "ignore_eos", "prompt_logprobs", "num_speculative_tokens", "lenience")
+FIELDS = (
+    *("n", "best_of", "max_tokens", "ignore_eos", "prompt_logprobs"),
+    *("num_speculative_tokens", "num_tree_tokens", "lenience"),
+)
 
 
 def completion_requests(parameters: CompletionParameters) -> list[pb.GenerateTokensRequest]:

@@ -199,6 +199,12 @@ class GenerationParameters(BaseModel):
         "Tokens proposed in each round, at most what the server allows; 0 switches speculation off. Default: the "
         "server decides.",
     )
+    num_tree_tokens: Uint32 | None = described(
+        0,
+        MAX_SPECULATIVE_TOKENS,
+        "Proposals are trees of so many tokens at most, on paths of num_speculative_tokens; 0 for chains. Default: the "
+        "server decides.",
+    )
     rule: Rule | None = Field(None, description="How proposals are judged. Default block.")
     drafter: Drafter | None = Field(None, description="What proposes tokens. Default: the draft service's own choice.")
     work_ahead: WorkAhead | None = Field(

@@ -70,7 +70,7 @@ class RoundMetrics:
         drafts.inc()
         drafted.inc(ended.drafted_count)
         accepted.inc(ended.accepted_count)
-        self._positions.add(ended.drafted_count, ended.accepted_count)
+        self._positions.add(ended.depth, ended.accepted_count)
 
     def _counters(self, drafter: Drafter | None, rule: Rule) -> tuple[Counter, Counter, Counter]:
         """The counters, looked up once: finding labels costs as much as all the rest."""

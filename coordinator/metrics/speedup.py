@@ -55,7 +55,7 @@ class SpeedupEstimate:
         output that may have no proposals.
         """
         weight = self._weight(now)
-        drafted, accepted = ended.drafted_count, ended.accepted_count
+        drafted, accepted = ended.depth, ended.accepted_count
         if not drafted:
             self._plain_rounds += weight
             self._plain_compute += weight * ended.verify_compute

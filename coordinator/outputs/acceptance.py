@@ -39,7 +39,7 @@ class Acceptance:
         self.draft_round_count += 1
         self.draft_token_count += drafted_count
         self.accepted_token_count += accepted_count
-        _count_positions(self.drafted_per_position, drafted_count)
+        _count_positions(self.drafted_per_position, ended.depth)
         _count_positions(self.accepted_per_position, accepted_count, length=len(self.drafted_per_position))
 
     def _add_times(self, ended: Round) -> None:

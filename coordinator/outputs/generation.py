@@ -228,7 +228,7 @@ class Generation:
         rejected = [token for index, token in enumerate(drafted) if index not in verdict.path]
         return OutputPart(
             token_ids=tokens[:kept],
-            origins=_origins(judged.drafted_count, len(verdict.path))[:kept],
+            origins=_origins(judged)[:kept],
             text=committed.text,
             is_last=self.output.finish_reason is not None,
             logprobs=logprobs,
@@ -255,9 +255,9 @@ def is_about_the_proposal(error: SpecpairError) -> bool:
     return error.metadata.get("field", "").startswith("proposal")
 
 
-def _origins(drafted_count: int, accepted_count: int) -> list[Origin]:
+def _origins(judged: Round) -> list[Origin]:
     """The origins of the accepted tokens and of the next token."""
-    if drafted_count == 0:
+    if judged.drafted_count == 0:
         return [Origin.TARGET]
-    own = Origin.BONUS if accepted_count == drafted_count else Origin.CORRECTION
-    return [Origin.ACCEPTED] * accepted_count + [own]
+    own = Origin.BONUS if judged.is_whole else Origin.CORRECTION
+    return [Origin.ACCEPTED] * judged.accepted_count + [own]

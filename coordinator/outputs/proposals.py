@@ -145,10 +145,17 @@ class Proposals:
         preparation = self._preparations.after(begun, len(history), newest, self.drafter)
         if preparation is not None:
             begun.prepared_count, self._next = preparation.count, newest
-        begun.take(
-            await self._draft.propose(begun.step, history, decision.length, decision.min_confidence, preparation)
+        target = self._pair.target.info
+        tree_tokens = min(
+            self._request.num_tree_tokens, target.max_num_speculative_tokens, target.max_model_len - len(history)
         )
-        if begun.answer is not None and (problem := _problem(begun.answer, decision.length)) is not None:
+        begun.take(
+            await self._draft.propose(
+                begun.step, history, decision.length, decision.min_confidence, preparation, tree_tokens
+            )
+        )
+        longest = max(decision.length, tree_tokens)
+        if begun.answer is not None and (problem := _problem(begun.answer, longest)) is not None:
             self.refuse(begun, problem)
 
 

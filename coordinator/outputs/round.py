@@ -8,6 +8,15 @@ from coordinator.metrics import RoundKind
 from coordinator.peers import CallTimes, Proposed, Verdict
 from specpair.options import Drafter, Rule
 
+
+def longest_path(parents: Sequence[int]) -> int:
+    """Tokens of a tree's longest path. Parents that make no tree give any number: the target refuses them."""
+    depths: list[int] = []
+    for index, parent in enumerate(parents):
+        depths.append(1 + (depths[parent] if 0 <= parent < index else 0))
+    return max(depths, default=0)
+
+
 LONGEST_PAUSE = 0.001
 """Seconds between two rounds of an output; a longer pause is caused by the client."""
 
@@ -36,7 +45,11 @@ class Round:
     """The same, unless it was invalid; it may hold no token."""
     token_ids: Sequence[int] = ()
     """The proposed tokens to judge."""
+    parents: Sequence[int] = ()
+    """For a tree, the index of each one's parent, -1 for the last committed token. Empty for a chain."""
     drafted_count: int = 0
+    depth: int = 0
+    """Proposed tokens of which all could be accepted: those of the longest path."""
     is_refused: bool = False
     """Whether the answer was invalid."""
     has_failed: bool = False
@@ -64,11 +77,14 @@ class Round:
         self.answer = self.proposed = answer
         self.has_failed = answer is None
         self.token_ids = () if answer is None else answer.token_ids
+        self.parents = () if answer is None else answer.parents
         self.drafted_count = len(self.token_ids)
+        self.depth = longest_path(self.parents) if self.parents else self.drafted_count
 
     def refuse(self) -> None:
         """Drops an invalid proposal: the round has none."""
-        self.is_refused, self.proposed, self.token_ids, self.drafted_count = True, None, (), 0
+        self.is_refused, self.proposed = True, None
+        self.token_ids, self.parents, self.drafted_count, self.depth = (), (), 0, 0
 
     def end(self, verdict: Verdict, now: float, followed_at: float) -> None:
         """Sets verdict and times. The previous round ended at `followed_at`: this one's time counts from then."""
@@ -86,6 +102,14 @@ class Round:
             self.rollback_time += proposed.times.rollback
             outside += proposed.times.outside
         self.network_time = max(outside - self.rollback_time, 0.0)
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing was proposed after the accepted tokens, so that the next one is a bonus."""
+        path = self.judged.path
+        if not self.parents:
+            return len(path) == self.drafted_count
+        return (path[-1] if path else -1) not in self.parents
 
     @property
     def ahead(self) -> AheadOutcome | None:

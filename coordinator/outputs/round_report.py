@@ -16,6 +16,8 @@ class RoundReport:
     """When the request arrived, by time.perf_counter as all moments here."""
     token_ids: tuple[int, ...]
     """Proposed tokens."""
+    parents: tuple[int, ...]
+    """For a tree, the index of each one's parent, -1 for the last committed token. Empty for a chain."""
     path: tuple[int, ...]
     """Indices of the accepted tokens."""
     target_probabilities: tuple[float, ...]
@@ -37,6 +39,7 @@ class RoundReport:
             step=judged.step,
             arrival=arrival,
             token_ids=tuple(judged.token_ids),
+            parents=tuple(judged.parents),
             path=verdict.path,
             target_probabilities=tuple(verdict.target_probabilities),
             draft_probabilities=tuple(verdict.draft_probabilities),

@@ -78,6 +78,11 @@ class Proposed:
         return self.proposal.token_ids
 
     @property
+    def parents(self) -> Sequence[int]:
+        """Of a tree; empty for a chain."""
+        return self.proposal.parent_indices
+
+    @property
     def waiting(self) -> float:
         """Seconds that the round waited for it."""
         return self.times.elapsed if self.waited is None else self.waited
@@ -119,13 +124,23 @@ class Verdict:
         return len(self.path)
 
 
-def accepted_path(answer: target_service_pb2.VerifyProposalResponse, drafted_count: int) -> tuple[int, ...]:
-    """Indices of the accepted tokens. Raises SpecpairError if they do not fit `drafted_count` proposed tokens."""
+def accepted_path(
+    answer: target_service_pb2.VerifyProposalResponse, proposal: proposal_pb2.Proposal | None
+) -> tuple[int, ...]:
+    """Indices of the accepted tokens. Raises SpecpairError if they are no path of the proposal."""
+    drafted_count = 0 if proposal is None else len(proposal.token_ids)
     if answer.accepted_count > drafted_count:
         raise SpecpairError(f"the target accepted {answer.accepted_count} of {drafted_count} tokens")
-    path = tuple(range(answer.accepted_count))
-    if answer.accepted_path and tuple(answer.accepted_path) != path:  # an older target sends none
-        raise SpecpairError(f"the target accepted {list(answer.accepted_path)}, which is not a path of a chain")
+    parents = () if proposal is None else tuple(proposal.parent_indices)
+    chain = tuple(range(answer.accepted_count))
+    path = tuple(answer.accepted_path) or (() if parents else chain)  # an older target sends none
+    is_path = all(0 <= index < drafted_count for index in path) and len(path) == answer.accepted_count
+    if is_path and parents:
+        is_path = [parents[index] for index in path] == [-1, *path][: len(path)]
+    elif is_path:
+        is_path = path == chain
+    if not is_path:
+        raise SpecpairError(f"the target accepted {list(path)}, which is no path of the proposal")
     return path
 
 

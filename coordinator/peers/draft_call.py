@@ -32,6 +32,8 @@ class DraftCall:
     count: int
     """Most tokens to propose."""
     min_confidence: float = 0.0
+    tree_tokens: int = 0
+    """Most tokens of a tree; 0 for a chain."""
     preparation: Preparation | None = None
     """What the draft shall prepare for the next step; None if it shall not work ahead."""
     has_proposal: bool = False
@@ -81,6 +83,7 @@ class DraftCall:
             self.min_confidence,
             self.preparation,
             self.has_proposal,
+            self.tree_tokens,
         )
         if self.link is opening.link:
             opening.held_length = length

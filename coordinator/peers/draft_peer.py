@@ -31,6 +31,7 @@ class DraftPeer(ModelPeer):
         min_confidence: float = 0.0,
         preparation: Preparation | None = None,
         has_proposal: bool = False,
+        tree_tokens: int = 0,
     ) -> Proposed:
         """Proposes up to `count` tokens after the `base_length` tokens that the draft holds and the `appended` ones.
 
@@ -46,6 +47,7 @@ class DraftPeer(ModelPeer):
             min_confidence=min_confidence,
             work_ahead=None if preparation is None else _work_ahead(preparation),
             has_proposal=has_proposal,
+            max_tree_tokens=tree_tokens,
         )
         start = time.perf_counter()
         response = await self._proposals.call(request, within)

@@ -91,8 +91,10 @@ class DraftSession:
         count: int,
         min_confidence: float = 0.0,
         preparation: Preparation | None = None,
+        tree_tokens: int = 0,
     ) -> Proposed | None:
-        """Up to `count` proposed tokens after the history; None if no draft can propose now.
+        """Up to `count` proposed tokens after the history, or a tree of `tree_tokens` with paths of up to `count`; None
+        if no draft can propose now.
 
         With a `preparation` the draft then works ahead. If it did so in the step before, and prepared the right
         proposal, that is returned at once, or when it comes. The draft is called all the same, to know the new tokens.
@@ -101,7 +103,7 @@ class DraftSession:
         block = None if key is None else self.blocks.take(key)
         if key is None and preparation is None:
             self.blocks.clear()  # the draft no longer works ahead
-        call = self._call(step, history, count, min_confidence, preparation)
+        call = self._call(step, history, count, min_confidence, preparation, tree_tokens)
         if block is not None:
             if call is not None and self._may_ask(call.link):
                 self._spawn(replace(call, history=list(history), has_proposal=True))
@@ -111,12 +113,18 @@ class DraftSession:
         if self._may_ask(call.link):
             return await call.answer() if key is None else await self._first_of(call, key)
         if not self._trial.is_under_way and call.link.breaker.admit():
-            trial = replace(call, history=list(history), count=1, min_confidence=0.0, preparation=None)
+            trial = replace(call, history=list(history), count=1, min_confidence=0.0, preparation=None, tree_tokens=0)
             self._trial.start(trial.answer())
         return None
 
     def _call(
-        self, step: int, history: Sequence[int], count: int, min_confidence: float, preparation: Preparation | None
+        self,
+        step: int,
+        history: Sequence[int],
+        count: int,
+        min_confidence: float,
+        preparation: Preparation | None,
+        tree_tokens: int,
     ) -> DraftCall | None:
         """The call to the draft that is to be asked; None if none is."""
         link = self._choose(history)
@@ -136,6 +144,7 @@ class DraftSession:
             history=history,
             count=count,
             min_confidence=min_confidence,
+            tree_tokens=min(tree_tokens, link.room(len(history))),
             preparation=None if preparation is None or link.info is None else _limited(preparation, link.info),
         )
 

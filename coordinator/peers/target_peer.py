@@ -48,7 +48,7 @@ class TargetPeer(ModelPeer):
         response = await self._verifications.call(request, within)
         times = call_times(start, response)
         return Verdict(
-            path=accepted_path(response, 0 if proposal is None else len(proposal.token_ids)),
+            path=accepted_path(response, proposal),
             next_token_id=response.next_token_id,
             times=times,
             batch_token_count=response.batch_token_count,

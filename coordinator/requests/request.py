@@ -65,6 +65,8 @@ class GenerationRequest:
     stop_strings: tuple[str, ...] = ()
     num_speculative_tokens: int | None
     """Tokens proposed per round; None for adaptive K."""
+    num_tree_tokens: int = 0
+    """Tokens of a tree at most; 0 for chains."""
     rule: Rule = Rule.BLOCK
     encoding: Encoding = Encoding.SPARSE
     drafter: Drafter | None = None
@@ -161,6 +163,7 @@ class RequestReader:
             max_tokens=max_tokens,
             stop_strings=stop_strings,
             num_speculative_tokens=num_speculative_tokens,
+            num_tree_tokens=self._read_tree(message),
             rule=rule,
             encoding=encoding,
             drafter=drafter,
@@ -203,6 +206,14 @@ class RequestReader:
             return self.config.num_speculative_tokens
         check_range("num_speculative_tokens", message.num_speculative_tokens, 0, self.config.max_num_speculative_tokens)
         return message.num_speculative_tokens
+
+    def _read_tree(self, message: pb.GenerateTokensRequest) -> int:
+        if not message.HasField("num_tree_tokens"):
+            return self.config.num_tree_tokens if self.target.runs_trees else 0
+        check_range("num_tree_tokens", message.num_tree_tokens, 0, self.config.max_num_speculative_tokens)
+        if message.num_tree_tokens and not self.target.runs_trees:
+            raise NotSupportedError("num_tree_tokens: the target does not verify trees of tokens")
+        return message.num_tree_tokens
 
     def _read_drafter(self, message: pb.GenerateTokensRequest) -> Drafter | None:
         drafter = drafter_from_proto(message.drafter)

@@ -1,6 +1,7 @@
 """The coordinator's answers as protobuf messages."""
 
 from collections.abc import Iterator, Sequence
+from typing import TypeVar
 
 from coordinator.adaptive.ahead_outcome import AheadOutcome
 from coordinator.outputs.choices import ChoicePart
@@ -15,6 +16,7 @@ from specpair.rpc.messages import drafter_to_proto, rule_to_proto
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1.logprobs_pb2 import TokenLogprobs
 
+Number = TypeVar("Number", int, float)
 PROMPT_TOKENS_PER_MESSAGE = 1024
 _ORIGINS = {
     Origin.ACCEPTED: pb.TOKEN_ORIGIN_ACCEPTED,
@@ -95,11 +97,12 @@ def _round_report(report: RoundReport, tokenizer: Tokenizer | None) -> pb.RoundR
             accepted=i in report.path,
             target_probability=_at(report.target_probabilities, i),
             draft_probability=_at(report.draft_probabilities, i),
+            parent_index=_at(report.parents, i),
         )
     return message
 
 
-def _at(values: Sequence[float], index: int) -> float | None:
+def _at(values: Sequence[Number], index: int) -> Number | None:
     return values[index] if index < len(values) else None
 
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from draft_service.drafters.interface import Proposer
+from draft_service.drafters.model_trees import TreeWork, advance_trees, can_grow_trees
 from draft_service.proposal import Drafted, ProposeCall
 from specpair.engine.work import Work
 from specpair.errors import NotFiniteError
@@ -28,6 +29,7 @@ from specpair.speculation.outlook import WIDTH, Outlook, of_logits
 from specpair.speculation.randomness import BITS, Domain, random_bits
 from specpair.speculation.sampling import SamplingRows, came_of_finite, finite_rows, likeliest, probabilities
 from specpair.speculation.sparse_rows import draw_counts, sparsify
+from specpair.speculation.trees.ranked_growth import GrowthLimits, RankedGrowth
 from specpair.wire.distributions import decoded_dense
 
 
@@ -96,6 +98,8 @@ class ModelDrafter(Proposer):
             held.prefill.add_done_callback(report_nothing)
 
     async def propose(self, held: HeldSequence[Drafted], call: ProposeCall) -> Drafted:
+        if call.max_tree_tokens and can_grow_trees(held.options):
+            return await self._propose_tree(held, call)
         work = ProposeWork(
             sequence=held.cached,
             row_count=1,
@@ -105,6 +109,16 @@ class ModelDrafter(Proposer):
             min_confidence=call.min_confidence,
             looks=call.looks,
         )
+        try:
+            await self._engine.run(work)
+        except Exception:
+            held.cached.replace_from(held.length, [])
+            raise
+        return work.drafted()
+
+    async def _propose_tree(self, held: HeldSequence[Drafted], call: ProposeCall) -> Drafted:
+        limits = GrowthLimits(max_nodes=call.max_tree_tokens, max_depth=call.count, min_weight=call.min_confidence)
+        work = TreeWork(sequence=held.cached, row_count=1, held=held, growth=RankedGrowth(limits))
         try:
             await self._engine.run(work)
         except Exception:
@@ -123,8 +137,20 @@ def report_nothing(prefill: "asyncio.Task[None]") -> None:
 
 
 def advance(works: list[Work], logits: Tensor) -> None:
-    """Draws the next token of every work from logits `[proposing works, vocabulary]`."""
-    proposing = [work for work in works if isinstance(work, ProposeWork)]
+    """Goes on with every work, from its rows of logits `[sum of row counts, vocabulary]`."""
+    growing = [work for work in works if isinstance(work, TreeWork)]
+    if growing:
+        rows = dict(zip(works, logits.split([work.row_count for work in works]), strict=True))
+        advance_trees(growing, torch.cat([rows[work] for work in growing]))
+        works = [work for work in works if work not in growing]
+        if not works:
+            return
+        logits = torch.cat([rows[work] for work in works])
+    advance_chains([work for work in works if isinstance(work, ProposeWork)], logits)
+
+
+def advance_chains(proposing: list[ProposeWork], logits: Tensor) -> None:
+    """Draws the next token of every work from logits `[works, vocabulary]`."""
     mask_vocabulary(proposing, logits)
     adjusted = adjust_rows(proposing, logits)
     chosen: dict[Sampler, list[int]] = {}

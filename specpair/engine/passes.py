@@ -10,10 +10,11 @@ def run_pass(runner: Runner, chunks: list[Chunk]) -> PassOutput:
     """Feeds chunks for which the cache has room. The output has the rows of the works that the chunks complete."""
     batch = batch_of(chunks)
     output = runner.forward(batch)
-    for chunk in chunks:
-        sequence = chunk.work.sequence
-        assert sequence.holding is not None
-        sequence.valid_length = sequence.holding.length
+    for work, _, completes in chunks:
+        assert work.sequence.holding is not None
+        # A tree's tokens are no text: they are valid only once a path is kept.
+        tree = len(work.parents or ()) if completes else 0
+        work.sequence.valid_length = work.sequence.holding.length - tree
     if batch.feature_layers:
         hand_out_features(chunks, batch.feature_layers, output)
     return output

@@ -193,7 +193,7 @@ class Turns:
             if wanting:
                 self.advance(wanting, logits)
             for work in wanting:
-                if work.parents and work.error is None:
+                if work.parents and work.done and work.error is None:
                     self._holdings.keep_path(work)
         except Exception as error:
             check_device(error)

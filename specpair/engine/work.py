@@ -22,7 +22,7 @@ class Work:
     """One call on one sequence: feed all its tokens, then process the logits of the last `row_count`.
 
     A service subclasses it with the fields that its `advance` needs. The work is finished once `advance` sets `done`;
-    until then the engine keeps feeding the tokens that `advance` appends to the sequence.
+    until then the engine keeps feeding the tokens that `advance` appends to the sequence, and a tree whole each time.
     """
 
     sequence: Sequence
@@ -51,7 +51,8 @@ class Work:
     """If its last tokens are a tree: for each of them the index of its parent among them, -1 for a child of the token
     before them. There are `row_count` - 1 of them, and they are fed in one pass. None if all tokens are a chain."""
     path: list[int] = field(default_factory=list)
-    """The ascending indices of the tree's tokens that stay; set by `advance`."""
+    """The ascending indices of the tree's tokens that stay, set by `advance`: the sequence has them, and no others of
+    the tree, then."""
     parent: Sequence | None = None
     """An idle sequence whose cached prefix the work's sequence takes over before its first pass."""
     room: int = 0

@@ -1,6 +1,7 @@
 """One open sequence of a process: its tokens, options and last answer."""
 
 import asyncio
+from collections.abc import Sequence as Several
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -67,6 +68,18 @@ class HeldSequence(Generic[Answer]):
         if self._named is None:
             self._named = NamedTokens.of(sampling, self.cached.tokens[: self.prompt_length], device)
         return RowBlock(sampling, self._named, self.cached.tokens, self.prompt_length, row_count)
+
+    def row_blocks(self, parents: Several[int] | None, row_count: int, device: torch.device) -> list[RowBlock]:
+        """The same for the rows of a tree with these parents, each of which has seen its own path alone; None for a
+        chain."""
+        whole = self.row_block(row_count, device)
+        if parents is None:
+            return [whole]
+        before, tree = whole.tokens[: -len(parents)], whole.tokens[-len(parents) :]
+        paths: list[list[int]] = [[]]
+        for token, parent in zip(tree, parents, strict=True):
+            paths.append([*paths[1 + parent], token])
+        return [whole._replace(tokens=[*before, *path], row_count=1) for path in paths]
 
     def branch(self, cached: Sequence) -> "HeldSequence[Answer]":
         """A sequence that is not open, with the same options and prompt, for work on other tokens after the prompt."""

@@ -60,7 +60,7 @@ FINISH_REASON_STOP: FinishReason
 FINISH_REASON_LENGTH: FinishReason
 
 class GenerateTokensRequest(_message.Message):
-    __slots__ = ("text", "token_ids", "chat", "sampling", "max_tokens", "stop_strings", "ignore_eos", "num_speculative_tokens", "rule", "encoding", "include_rejected", "lenience", "n", "best_of", "logprobs", "prompt_logprobs", "echo", "drafter", "include_rounds", "resumed_token_ids", "work_ahead")
+    __slots__ = ("text", "token_ids", "chat", "sampling", "max_tokens", "stop_strings", "ignore_eos", "num_speculative_tokens", "rule", "encoding", "include_rejected", "lenience", "n", "best_of", "logprobs", "prompt_logprobs", "echo", "drafter", "include_rounds", "resumed_token_ids", "work_ahead", "num_tree_tokens")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     CHAT_FIELD_NUMBER: _ClassVar[int]
@@ -82,6 +82,7 @@ class GenerateTokensRequest(_message.Message):
     INCLUDE_ROUNDS_FIELD_NUMBER: _ClassVar[int]
     RESUMED_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     WORK_AHEAD_FIELD_NUMBER: _ClassVar[int]
+    NUM_TREE_TOKENS_FIELD_NUMBER: _ClassVar[int]
     text: str
     token_ids: TokenIds
     chat: Chat
@@ -103,7 +104,8 @@ class GenerateTokensRequest(_message.Message):
     include_rounds: bool
     resumed_token_ids: _containers.RepeatedScalarFieldContainer[int]
     work_ahead: WorkAheadMode
-    def __init__(self, text: _Optional[str] = ..., token_ids: _Optional[_Union[TokenIds, _Mapping]] = ..., chat: _Optional[_Union[Chat, _Mapping]] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingOptions, _Mapping]] = ..., max_tokens: _Optional[int] = ..., stop_strings: _Optional[_Iterable[str]] = ..., ignore_eos: _Optional[bool] = ..., num_speculative_tokens: _Optional[int] = ..., rule: _Optional[_Union[_sampling_pb2.AcceptanceRule, str]] = ..., encoding: _Optional[_Union[_sampling_pb2.DistributionEncoding, str]] = ..., include_rejected: _Optional[bool] = ..., lenience: _Optional[float] = ..., n: _Optional[int] = ..., best_of: _Optional[int] = ..., logprobs: _Optional[int] = ..., prompt_logprobs: _Optional[int] = ..., echo: _Optional[bool] = ..., drafter: _Optional[_Union[_drafter_pb2.Drafter, str]] = ..., include_rounds: _Optional[bool] = ..., resumed_token_ids: _Optional[_Iterable[int]] = ..., work_ahead: _Optional[_Union[WorkAheadMode, str]] = ...) -> None: ...
+    num_tree_tokens: int
+    def __init__(self, text: _Optional[str] = ..., token_ids: _Optional[_Union[TokenIds, _Mapping]] = ..., chat: _Optional[_Union[Chat, _Mapping]] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingOptions, _Mapping]] = ..., max_tokens: _Optional[int] = ..., stop_strings: _Optional[_Iterable[str]] = ..., ignore_eos: _Optional[bool] = ..., num_speculative_tokens: _Optional[int] = ..., rule: _Optional[_Union[_sampling_pb2.AcceptanceRule, str]] = ..., encoding: _Optional[_Union[_sampling_pb2.DistributionEncoding, str]] = ..., include_rejected: _Optional[bool] = ..., lenience: _Optional[float] = ..., n: _Optional[int] = ..., best_of: _Optional[int] = ..., logprobs: _Optional[int] = ..., prompt_logprobs: _Optional[int] = ..., echo: _Optional[bool] = ..., drafter: _Optional[_Union[_drafter_pb2.Drafter, str]] = ..., include_rounds: _Optional[bool] = ..., resumed_token_ids: _Optional[_Iterable[int]] = ..., work_ahead: _Optional[_Union[WorkAheadMode, str]] = ..., num_tree_tokens: _Optional[int] = ...) -> None: ...
 
 class TokenIds(_message.Message):
     __slots__ = ("ids",)
@@ -160,18 +162,20 @@ class RoundReport(_message.Message):
     def __init__(self, step: _Optional[int] = ..., proposed: _Optional[_Iterable[_Union[ProposedToken, _Mapping]]] = ..., draft: _Optional[_Union[CallTimes, _Mapping]] = ..., verify: _Optional[_Union[CallTimes, _Mapping]] = ..., batch_token_count: _Optional[int] = ..., ahead: _Optional[_Union[AheadOutcome, str]] = ...) -> None: ...
 
 class ProposedToken(_message.Message):
-    __slots__ = ("id", "text", "accepted", "target_probability", "draft_probability")
+    __slots__ = ("id", "text", "accepted", "target_probability", "draft_probability", "parent_index")
     ID_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     TARGET_PROBABILITY_FIELD_NUMBER: _ClassVar[int]
     DRAFT_PROBABILITY_FIELD_NUMBER: _ClassVar[int]
+    PARENT_INDEX_FIELD_NUMBER: _ClassVar[int]
     id: int
     text: str
     accepted: bool
     target_probability: float
     draft_probability: float
-    def __init__(self, id: _Optional[int] = ..., text: _Optional[str] = ..., accepted: _Optional[bool] = ..., target_probability: _Optional[float] = ..., draft_probability: _Optional[float] = ...) -> None: ...
+    parent_index: int
+    def __init__(self, id: _Optional[int] = ..., text: _Optional[str] = ..., accepted: _Optional[bool] = ..., target_probability: _Optional[float] = ..., draft_probability: _Optional[float] = ..., parent_index: _Optional[int] = ...) -> None: ...
 
 class CallTimes(_message.Message):
     __slots__ = ("start_us", "elapsed_us", "queue_us", "compute_us")

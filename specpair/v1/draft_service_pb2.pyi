@@ -10,7 +10,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class ProposeTokensRequest(_message.Message):
-    __slots__ = ("sequence_id", "step", "base_length", "appended_token_ids", "num_speculative_tokens", "min_confidence", "work_ahead", "has_proposal")
+    __slots__ = ("sequence_id", "step", "base_length", "appended_token_ids", "num_speculative_tokens", "min_confidence", "work_ahead", "has_proposal", "max_tree_tokens")
     SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     BASE_LENGTH_FIELD_NUMBER: _ClassVar[int]
@@ -19,6 +19,7 @@ class ProposeTokensRequest(_message.Message):
     MIN_CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
     WORK_AHEAD_FIELD_NUMBER: _ClassVar[int]
     HAS_PROPOSAL_FIELD_NUMBER: _ClassVar[int]
+    MAX_TREE_TOKENS_FIELD_NUMBER: _ClassVar[int]
     sequence_id: str
     step: int
     base_length: int
@@ -27,7 +28,8 @@ class ProposeTokensRequest(_message.Message):
     min_confidence: float
     work_ahead: WorkAhead
     has_proposal: bool
-    def __init__(self, sequence_id: _Optional[str] = ..., step: _Optional[int] = ..., base_length: _Optional[int] = ..., appended_token_ids: _Optional[_Iterable[int]] = ..., num_speculative_tokens: _Optional[int] = ..., min_confidence: _Optional[float] = ..., work_ahead: _Optional[_Union[WorkAhead, _Mapping]] = ..., has_proposal: _Optional[bool] = ...) -> None: ...
+    max_tree_tokens: int
+    def __init__(self, sequence_id: _Optional[str] = ..., step: _Optional[int] = ..., base_length: _Optional[int] = ..., appended_token_ids: _Optional[_Iterable[int]] = ..., num_speculative_tokens: _Optional[int] = ..., min_confidence: _Optional[float] = ..., work_ahead: _Optional[_Union[WorkAhead, _Mapping]] = ..., has_proposal: _Optional[bool] = ..., max_tree_tokens: _Optional[int] = ...) -> None: ...
 
 class WorkAhead(_message.Message):
     __slots__ = ("max_outcomes", "num_speculative_tokens", "min_confidence", "max_length")
