@@ -4,7 +4,9 @@ How many are drawn is decided before the first of them is seen. Each draw has a 
 by the same number would not be independent, nor would two drafts that draw for one tree.
 """
 
-from specpair.speculation.count_row import TOTAL, CountRow, draw_token
+import numpy as np
+
+from specpair.speculation.count_row import TOTAL, CountRow
 from specpair.speculation.randomness import BITS, Domain, draw_bits
 
 DRAFT_STRIDE = 1 << 20
@@ -21,23 +23,13 @@ def draw_siblings(row: CountRow, count: int, seed: int, step: int, offset: int, 
 
     With replacement tokens may repeat. Without it there are at most as many as the row has tokens.
     """
-    bits = [draw_bits(seed, Domain.DRAFT, step, offset + number) for number in range(count)]
-    if replaces:
-        return [draw_token(row, own) for own in bits]
-    left = dict(zip(map(int, row.token_ids), map(int, row.counts), strict=True))
-    total = TOTAL
+    counts, total = np.array(row.counts, dtype=np.int64), TOTAL
     drawn: list[int] = []
-    for own in bits[: len(left)]:
-        token = _draw_from(left, (own * total) >> BITS)
-        total -= left.pop(token)
-        drawn.append(token)
+    while len(drawn) < count and total:
+        number = (draw_bits(seed, Domain.DRAFT, step, offset + len(drawn)) * total) >> BITS
+        place = int(counts.cumsum().searchsorted(number, side="right"))
+        drawn.append(int(row.token_ids[place]))
+        if not replaces:
+            total -= int(counts[place])
+            counts[place] = 0
     return drawn
-
-
-def _draw_from(left: dict[int, int], number: int) -> int:
-    """The token that holds a number below the sum of the counts."""
-    for token, count in left.items():
-        number -= count
-        if number < 0:
-            return token
-    raise AssertionError("the number is not below the sum of the counts")

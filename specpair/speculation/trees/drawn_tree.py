@@ -26,8 +26,8 @@ class Row(NamedTuple):
     probabilities: np.ndarray
     """[S] float64; they sum to 1."""
     replaces: bool = True
-    """Whether tokens are drawn with replacement: independently. Otherwise each draw leaves out the tokens that were drawn
-    from this row before, and the rest of the row is normalised."""
+    """Whether tokens are drawn with replacement, which is independently. Otherwise each draw leaves out the tokens that
+    were drawn from this row before, and the rest of the row is normalised."""
 
     @classmethod
     def of_counts(cls, row: CountRow, *, replaces: bool = True) -> "Row":

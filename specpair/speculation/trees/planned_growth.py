@@ -34,12 +34,12 @@ class _Draw:
 
 
 class PlannedGrowth:
-    """A tree that grows by one level at a time: evaluate the `frontier`, ask for `counts`, draw so many tokens from each
-    row, and `extend`; until there is no frontier."""
+    """A tree that grows by one level at a time: evaluate the `frontier`, ask for `counts`, draw so many tokens from
+    each row, and `extend`; until there is no frontier."""
 
     def __init__(self, limits: GrowthLimits, typical: Sequence[float]):
-        """`typical` are the chances of a node's first draw, its second and so on: how likely the target is to go on with
-        it if it comes to the node, and has not taken one before."""
+        """`typical` are the chances of a node's first draw, its second and so on: how likely the target is to go on
+        with it if it comes to the node. Their sum is at most 1."""
         self._limits = limits
         self._typical = typical
         self._builder = TreeBuilder()

@@ -83,7 +83,7 @@ class RankedGrowth:
         return sum(self._weights[node] for node in self._heaviest())
 
     def _heaviest(self) -> list[int]:
-        """The nodes of the tree, the heaviest first. A parent is at least as heavy as its children and comes earlier, so
-        it is always among them."""
+        """The nodes of the tree, the heaviest first. A parent is among them if a child is: it is at least as heavy and
+        comes earlier."""
         order = sorted(range(len(self._weights)), key=lambda node: -self._weights[node])[: self._limits.max_nodes]
         return [node for node in order if self._weights[node] > 0.0 and self._weights[node] >= self._limits.min_weight]

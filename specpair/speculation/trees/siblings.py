@@ -61,8 +61,8 @@ class Residual(NamedTuple):
         return min(1.0, float(ratio))
 
     def without(self, draw: SiblingDraw) -> "Residual":
-        """After the draw was rejected: max(P p - q, 0), with sum S, and P becomes S / (S + 1 - P); 0 / 0 counts as 1, as
-        then nothing can be lost."""
+        """After the draw was rejected: max(P p - q, 0), with sum S, and P becomes S / (S + 1 - P). 0 / 0 counts as 1,
+        as then nothing can be lost."""
         current = self.values * self.factor
         taken = np.minimum(current, draw.probabilities)
         left = max(self.acceptance - float(taken.sum()), 0.0)

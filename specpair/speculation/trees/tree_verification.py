@@ -79,7 +79,9 @@ def verify_trees(
         ends.append(RULES[rule](offered, lambda node, threshold, numbers=numbers: numbers[node] < threshold))
     rows = np.array([first + 1 + end.node for first, end in zip(firsts, ends, strict=True)], dtype=np.int64)
     tokens = draw(next_weights(target, rows, ends, siblings), next_uniforms).tolist()
-    return [TreeVerdict(drawn.tree.path(end.node), token) for drawn, end, token in zip(trees, ends, tokens, strict=True)]
+    return [
+        TreeVerdict(drawn.tree.path(end.node), token) for drawn, end, token in zip(trees, ends, tokens, strict=True)
+    ]
 
 
 def offered_by_tree(target: Array, siblings: list[dict[int, Siblings]], firsts: list[int]) -> list[Offered]:

@@ -50,7 +50,7 @@ def explore(procedure: Callable[[Choose], T]) -> Iterator[tuple[float, T]]:
 
 
 def ordered_shapes(count: int) -> list[Shape]:
-    """All ordered trees of `count` draws, each once: numbered depth first, so each draw follows the one before or one of
+    """All ordered trees of `count` draws, each once, numbered depth first: each draw follows the one before or one of
     its ancestors."""
     shapes: list[Shape] = [()]
     for number in range(count):
@@ -161,4 +161,3 @@ def _continued(target: Model, prefixes: list[list[int]], mass: np.ndarray) -> np
 def distance(round_: Round, target: Model) -> float:
     """Largest difference from the target's own distribution."""
     return float(np.abs(round_.joint - joint_distribution(target).numpy()).max())
-
