@@ -25,6 +25,11 @@ def placed(array: np.ndarray, device: torch.device) -> Array:
     return array if device.type == "cpu" else torch.from_numpy(array).to(device)
 
 
+def in_kind_of(like: Array, array: np.ndarray) -> Array:
+    """The array as it is, or as a tensor on the device of `like` if that is one."""
+    return torch.from_numpy(array).to(like.device) if isinstance(like, Tensor) else array
+
+
 def library(array: Array) -> ModuleType:
     return np if isinstance(array, np.ndarray) else torch
 

@@ -1,0 +1,124 @@
+"""A proposed tree of tokens: several continuations that share their beginnings, judged in one pass.
+
+Node i is a token that follows its parent; the parent of a first token is ROOT, the last committed token. Parents come
+before their children, and siblings are different tokens. A chain is the tree where each node follows the one before.
+The target's pass has N + 1 rows: row 0 judges the children of ROOT, and row i + 1 those of node i.
+"""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from specpair.errors import InvalidFieldError
+from specpair.options import check_count
+
+ROOT = -1
+"""The last committed token, as the parent of a node."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TreeLimits:
+    """The largest tree that is accepted."""
+
+    max_nodes: int = 64
+    max_depth: int = 64
+    max_children: int = 16
+
+
+@dataclass(frozen=True, kw_only=True)
+class TokenTree:
+    """N tokens in a tree. Raises InvalidFieldError if they do not make one."""
+
+    tokens: tuple[int, ...]
+    """[N] token ids."""
+    parents: tuple[int, ...]
+    """[N] the parent of each node: ROOT or a node before it."""
+
+    def __post_init__(self) -> None:
+        if len(self.tokens) != len(self.parents):
+            problem = f"has {len(self.parents)} entries for {len(self.tokens)} tokens"
+            raise InvalidFieldError("parent_indices", problem)
+        seen: dict[tuple[int, int], int] = {}
+        for node, (parent, token) in enumerate(zip(self.parents, self.tokens, strict=True)):
+            if not ROOT <= parent < node:
+                raise InvalidFieldError(
+                    f"parent_indices[{node}]", f"is {parent}; it must be {ROOT} or the index of an earlier token"
+                )
+            if token < 0:
+                raise InvalidFieldError(f"token_ids[{node}]", f"is {token}; it must not be negative")
+            if (twin := seen.setdefault((parent, token), node)) != node:
+                raise InvalidFieldError(f"token_ids[{node}]", f"repeats token {twin}, which has the same parent")
+
+    @classmethod
+    def chain(cls, tokens: "tuple[int, ...] | list[int]") -> "TokenTree":
+        """Each token follows the one before it."""
+        return cls(tokens=tuple(tokens), parents=tuple(range(ROOT, len(tokens) - 1)))
+
+    def __len__(self) -> int:
+        return len(self.tokens)
+
+    @property
+    def is_chain(self) -> bool:
+        return self.parents == tuple(range(ROOT, len(self) - 1))
+
+    @cached_property
+    def depths(self) -> tuple[int, ...]:
+        """[N] the number of nodes on the path to each node, itself included."""
+        depths: list[int] = []
+        for parent in self.parents:
+            depths.append(1 if parent == ROOT else depths[parent] + 1)
+        return tuple(depths)
+
+    @cached_property
+    def _children(self) -> tuple[tuple[int, ...], ...]:
+        below: list[list[int]] = [[] for _ in range(len(self) + 1)]
+        for node, parent in enumerate(self.parents):
+            below[parent + 1].append(node)
+        return tuple(map(tuple, below))
+
+    def children(self, node: int) -> tuple[int, ...]:
+        """The children of a node or of ROOT, in ascending order."""
+        return self._children[node + 1]
+
+    def child(self, node: int, token: int) -> int | None:
+        """The child with this token, if there is one."""
+        return next((child for child in self.children(node) if self.tokens[child] == token), None)
+
+    def path(self, node: int) -> list[int]:
+        """The nodes from the first token to `node`; none for ROOT."""
+        path: list[int] = []
+        while node != ROOT:
+            path.append(node)
+            node = self.parents[node]
+        return path[::-1]
+
+    def ancestor_mask(self) -> np.ndarray:
+        """bool [N, N]: entry [i, j] says whether node i attends to node j, which is itself or on the path to it."""
+        mask = np.eye(len(self), dtype=np.bool_)
+        for node, parent in enumerate(self.parents):
+            if parent != ROOT:
+                mask[node] |= mask[parent]
+        return mask
+
+    def positions(self, length: int) -> np.ndarray:
+        """int64 [N]: the position of each node in the sequence, after `length` committed tokens."""
+        return np.array(self.depths, dtype=np.int64) + (length - 1)
+
+    def count_per_depth(self) -> list[int]:
+        """The number of nodes of each depth, from 1 on; a path has one of each."""
+        return np.bincount(self.depths, minlength=1)[1:].tolist() if self.depths else []
+
+    def check(self, limits: TreeLimits, vocab_size: int) -> None:
+        """Raises InvalidFieldError if the tree is larger than allowed, or a token is not in the vocabulary."""
+        check_count("token_ids", len(self), limits.max_nodes)
+        if (depth := max(self.depths, default=0)) > limits.max_depth:
+            raise InvalidFieldError(
+                "parent_indices", f"has a path of {depth} tokens; at most {limits.max_depth} are allowed"
+            )
+        if (most := max(map(len, self._children))) > limits.max_children:
+            raise InvalidFieldError(
+                "parent_indices", f"gives a token {most} children; at most {limits.max_children} are allowed"
+            )
+        if (worst := max(self.tokens, default=0)) >= vocab_size:
+            raise InvalidFieldError("token_ids", f"holds {worst}; ids are below {vocab_size}", limit=vocab_size - 1)

@@ -1,0 +1,97 @@
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from specpair.caches.attention import tree_mask, tree_positions
+from specpair.caches.holding import Segment
+from specpair.errors import InvalidFieldError
+from specpair.speculation.trees.token_tree import ROOT, TokenTree, TreeLimits
+
+#        0 -- 1 -- 4
+# ROOT <
+#        2 -- 3
+TREE = TokenTree(tokens=(7, 8, 9, 7, 7), parents=(ROOT, 0, ROOT, 2, 1))
+
+
+@st.composite
+def trees(draw: st.DrawFn, max_nodes: int = 8) -> TokenTree:
+    """Siblings have different tokens, because all nodes have."""
+    parents = [draw(st.integers(ROOT, node - 1)) for node in range(draw(st.integers(0, max_nodes)))]
+    return TokenTree(tokens=tuple(draw(st.permutations(range(len(parents))))), parents=tuple(parents))
+
+
+def test_depths_children_and_paths() -> None:
+    assert TREE.depths == (1, 2, 1, 2, 3)
+    assert [TREE.children(node) for node in range(ROOT, 5)] == [(0, 2), (1,), (4,), (3,), (), ()]
+    assert TREE.path(4) == [0, 1, 4]
+    assert TREE.path(ROOT) == []
+    assert TREE.count_per_depth() == [2, 2, 1]
+    assert (TREE.child(ROOT, 9), TREE.child(2, 7), TREE.child(2, 8)) == (2, 3, None)
+    assert TREE.positions(10).tolist() == [10, 11, 10, 11, 12]
+
+
+def test_a_chain_is_the_tree_where_each_token_follows_the_one_before() -> None:
+    chain = TokenTree.chain([3, 3, 4])
+    assert chain.parents == (ROOT, 0, 1)
+    assert chain.is_chain
+    assert not TREE.is_chain
+    assert np.array_equal(chain.ancestor_mask(), np.tri(3, dtype=np.bool_))
+    assert TokenTree.chain([]).is_chain
+    assert TokenTree.chain([]).count_per_depth() == []
+
+
+@given(trees())
+def test_a_node_attends_to_its_own_path(tree: TokenTree) -> None:
+    mask = tree.ancestor_mask()
+    for node in range(len(tree)):
+        assert mask[node].nonzero()[0].tolist() == tree.path(node)
+        assert len(tree.path(node)) == tree.depths[node]
+
+
+@given(trees(), st.integers(1, 5))
+def test_mask_and_positions_are_those_that_attention_is_given(tree: TokenTree, length: int) -> None:
+    parents = [None if parent == ROOT else parent for parent in tree.parents]
+    assert tree.positions(length).tolist() == tree_positions(length, parents)
+    mask = tree_mask(Segment(cast(Any, None), length, len(tree)), parents, None)
+    assert torch.equal(mask[:, length:], torch.from_numpy(tree.ancestor_mask()))
+
+
+@pytest.mark.parametrize(
+    ("tokens", "parents", "field"),
+    [
+        ((1, 2), (ROOT,), "parent_indices"),
+        ((1, 2), (ROOT, 1), "parent_indices[1]"),
+        ((1, 2), (1, ROOT), "parent_indices[0]"),
+        ((1,), (-2,), "parent_indices[0]"),
+        ((1, -3), (ROOT, 0), "token_ids[1]"),
+        ((1, 2, 1), (ROOT, 0, ROOT), "token_ids[2]"),
+    ],
+)
+def test_what_is_no_tree_is_refused(tokens: tuple[int, ...], parents: tuple[int, ...], field: str) -> None:
+    with pytest.raises(InvalidFieldError) as raised:
+        TokenTree(tokens=tokens, parents=parents)
+    assert raised.value.metadata["field"] == field
+
+
+@pytest.mark.parametrize(
+    ("limits", "field"),
+    [
+        (TreeLimits(max_nodes=4), "token_ids"),
+        (TreeLimits(max_depth=2), "parent_indices"),
+        (TreeLimits(max_children=1), "parent_indices"),
+    ],
+)
+def test_a_tree_that_is_too_large_is_refused(limits: TreeLimits, field: str) -> None:
+    TREE.check(TreeLimits(max_nodes=5, max_depth=3, max_children=2), 10)
+    with pytest.raises(InvalidFieldError) as raised:
+        TREE.check(limits, 10)
+    assert raised.value.metadata["field"] == field
+
+
+def test_a_token_outside_the_vocabulary_is_refused() -> None:
+    with pytest.raises(InvalidFieldError, match="ids are below 9"):
+        TREE.check(TreeLimits(), 9)
