@@ -21,8 +21,6 @@ class SiblingDraw(NamedTuple):
     """Its token, as an index into the siblings' tokens."""
     probabilities: np.ndarray
     """[U] float64: the distribution from which it was drawn, over the siblings' tokens."""
-    is_repeated: bool
-    """Whether an earlier draw gave the same node."""
 
 
 class Siblings(NamedTuple):
@@ -54,9 +52,7 @@ class Residual(NamedTuple):
         return cls(acceptance, 1.0, target, acceptance)
 
     def threshold(self, draw: SiblingDraw) -> float:
-        """min(1, P p(x) / q(x)); 0 for a token that was rejected before, of which the residual has nothing left."""
-        if draw.is_repeated:
-            return 0.0
+        """min(1, P p(x) / q(x)). It is 0 if x was drawn and rejected before: nothing is left of its probability."""
         ratio = self.values[draw.place] * self.factor / draw.probabilities[draw.place]
         return min(1.0, float(ratio))
 
@@ -82,12 +78,10 @@ def _siblings(drawn: DrawnTree, draws: list[Draw]) -> Siblings:
     numbers = list(dict.fromkeys(draw.row for draw in draws))
     token_ids = _tokens(drawn, numbers)
     left = {number: _spread(drawn, number, token_ids) for number in numbers}
-    seen: set[int] = set()
     judged: list[SiblingDraw] = []
     for node, row in draws:
         place = int((token_ids == drawn.tree.tokens[node]).argmax())
-        judged.append(SiblingDraw(node, place, left[row], node in seen))
-        seen.add(node)
+        judged.append(SiblingDraw(node, place, left[row]))
         if not drawn.rows[row].replaces:
             left[row] = _leave_out(left[row], place)
     return Siblings(token_ids, judged)

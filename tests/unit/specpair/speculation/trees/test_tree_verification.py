@@ -38,7 +38,7 @@ def as_chain(one: Proposal) -> DrawnTree:
 
 @rules
 @given(lengths=st.lists(st.integers(0, 4), min_size=1, max_size=4), seed=st.integers(0, 2**31))
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=40)
 def test_a_chain_has_the_verdict_of_the_rules_for_chains(rule: Rule, lengths: list[int], seed: int) -> None:
     batch = [random_proposal(seed + b, length, rule) for b, length in enumerate(lengths)]
     target = torch.cat([one.target for one in batch]).numpy()
@@ -70,7 +70,7 @@ def random_tree(seed: int, count: int, *, replaces: bool) -> tuple[Tensor, Drawn
 
 @rules
 @given(counts=st.lists(st.integers(0, 9), min_size=2, max_size=4), seed=st.integers(0, 2**31), replaces=st.booleans())
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 def test_a_verdict_is_the_same_alone_beside_others_and_of_tensors(
     rule: Rule, counts: list[int], seed: int, replaces: bool
 ) -> None:
@@ -95,7 +95,7 @@ def check_path(tree: TokenTree, verdict: TreeVerdict) -> None:
 
 @rules
 @given(count=st.integers(1, 9), seed=st.integers(0, 2**31))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 def test_a_greedy_target_is_followed_as_if_it_were_sampled(rule: Rule, count: int, seed: int) -> None:
     rows, drawn = random_tree(seed, count, replaces=True)
     choices = rows.argmax(-1)
@@ -135,7 +135,7 @@ def test_the_target_is_followed_as_far_as_the_tree_goes(proposed: list[TokenTree
 
 
 @given(lengths=st.lists(st.integers(0, 4), min_size=1, max_size=4), seed=st.integers(0, 2**31))
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=30)
 def test_coupled_and_greedy_chains_have_the_bits_of_the_rules_for_chains(lengths: list[int], seed: int) -> None:
     generator = torch.Generator().manual_seed(seed)
     count = sum(lengths) + len(lengths)
