@@ -9,6 +9,7 @@ from specpair.server.pushes import Pushes
 from specpair.v1 import draft_service_pb2 as pb
 from specpair.v1 import proposal_pb2
 from specpair.wire.distributions import encode_counts, encode_dense
+from specpair.wire.trees import encode_tree
 
 
 class Deliveries:
@@ -52,10 +53,12 @@ async def encode(drafted: Drafted) -> proposal_pb2.Proposal:
     if not drafted.dense:
         return sparse(drafted)
     distributions = await asyncio.to_thread(lambda: encode_dense(torch.stack(drafted.dense)))
-    return proposal_pb2.Proposal(token_ids=drafted.tokens, distributions=distributions, parent_indices=drafted.parents)
+    return proposal_pb2.Proposal(token_ids=drafted.tokens, distributions=distributions)
 
 
 def sparse(drafted: Drafted) -> proposal_pb2.Proposal:
     """A proposal without dense rows as a message."""
+    if drafted.tree is not None:
+        return encode_tree(drafted.tree, drafted.counts, drafted.draws)
     distributions = encode_counts(drafted.counts) if drafted.counts else None
-    return proposal_pb2.Proposal(token_ids=drafted.tokens, distributions=distributions, parent_indices=drafted.parents)
+    return proposal_pb2.Proposal(token_ids=drafted.tokens, distributions=distributions)

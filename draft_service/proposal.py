@@ -8,6 +8,8 @@ from torch import Tensor
 from specpair.options import Drafter
 from specpair.speculation.count_row import CountRow
 from specpair.speculation.outlook import Outlook
+from specpair.speculation.trees.drawn_tree import Draw
+from specpair.speculation.trees.token_tree import TokenTree
 
 ANSWER_BYTES = 1024
 COUNT_BYTES = 8
@@ -54,10 +56,12 @@ class Drafted:
     """The drafter that made it."""
     tokens: list[int]
     """May be fewer than requested, even none, if the drafter has nothing to propose."""
-    parents: tuple[int, ...] | None = None
-    """For a tree: the index of each token's parent, -1 for a first one. None for a chain."""
+    tree: TokenTree | None = None
+    """The tokens as a tree; None for a chain."""
+    draws: tuple[Draw, ...] = ()
+    """Of a tree that was drawn."""
     counts: list[CountRow]
-    """One row for each token, unless the encoding is dense."""
+    """One row for each token of a chain, unless the encoding is dense; for a tree those that were drawn from."""
     dense: list[Tensor]
     """One row `[vocabulary]` float32 for each token, if the encoding is dense."""
     queue_time: float

@@ -13,16 +13,15 @@ from specpair.errors import NotFiniteError
 from specpair.options import Rule
 from specpair.speculation.adjustments import adjust
 from specpair.speculation.arrays import Array, native, placed
-from specpair.speculation.coupling import verify_choices
+from specpair.speculation.coupling import verify_choices, verify_coupled
 from specpair.speculation.draft_rows import DraftRows, draw, stack_blocks
-from specpair.speculation.gumbel import choose
 from specpair.speculation.lenience import Lenience, closeness
 from specpair.speculation.logprobs import token_logprobs
-from specpair.speculation.randomness import Domain, random_words, uniforms
 from specpair.speculation.sampling import SamplingRows, came_of_finite, finite_rows, likeliest, probabilities
 from specpair.speculation.verification import Block, Judgement, packed_rows, verify
 from target_service.accepted import Accepted
-from target_service.tree_judging import follow_trees
+from target_service.judging_inputs import acceptance_noise, distributions, next_noise
+from target_service.tree_judging import judge_coupled_trees, judge_drawn_trees, judge_greedy_trees
 from target_service.verify_work import VerifyWork
 
 WIDE_SUPPORT = 2048
@@ -45,7 +44,6 @@ class Kind(NamedTuple):
     """The rule, if `judge` depends on it."""
     is_wide: bool = False
     """Whether the draft's support is wide: blocks are padded to the widest support among them."""
-    is_tree: bool = False
 
 
 def advance_verification(works: list[VerifyWork], logits: Tensor) -> None:
@@ -87,10 +85,12 @@ def by_kind(works: list[VerifyWork]) -> dict[Kind, list[VerifyWork]]:
 def kind_of(work: VerifyWork) -> Kind:
     options, is_tree = work.options, work.parents is not None
     if options.sampling.is_greedy and options.lenience == 1.0:
-        return Kind(judge_greedy, is_tree=is_tree)
+        return Kind(judge_greedy_trees if is_tree else judge_greedy)
     if options.rule is Rule.COUPLED:
-        return Kind(judge_coupled, is_tree=is_tree)
+        return Kind(judge_coupled_trees if is_tree else judge_coupled)
     assert options.rule in (Rule.TOKEN, Rule.BLOCK), f"no judge for the rule {options.rule}"
+    if is_tree:
+        return Kind(judge_drawn_trees, options.rule)
     return Kind(judge_drawn, options.rule, work.call.draft.token_ids.shape[1] > WIDE_SUPPORT)
 
 
@@ -127,21 +127,14 @@ def fail_not_finite(works: list[VerifyWork], finite: list[bool]) -> None:
 def judge_greedy(works: list[VerifyWork], adjusted: Tensor) -> tuple[Accepted, list[bool]]:
     """Under every rule a greedy target accepts the tokens that it would choose: no noise, no residual, no draw."""
     choices, finite = likeliest(adjusted)
-    return follow(works, choices), finite
+    return chains(verify_choices(choices, *proposals(works))), finite
 
 
 def judge_coupled(works: list[VerifyWork], adjusted: Tensor) -> tuple[Accepted, list[bool]]:
     target = distributions(works, adjusted)
     seeds = [work.options.sampling.seed for work in works for _ in range(work.row_count)]
-    choices = choose(target, seeds, [position for work in works for position in work.positions])
-    return follow(works, choices.numpy()), came_of_finite(native(target))
-
-
-def follow(works: list[VerifyWork], choices: np.ndarray) -> Accepted:
-    """Accepts the proposed tokens that are what the target chooses in the rows before them: `[sum of (K + 1)]`."""
-    if works[0].parents is None:
-        return chains(verify_choices(choices, *proposals(works)))
-    return follow_trees(works, choices)
+    positions = [work.first_position + row for work in works for row in range(work.row_count)]
+    return chains(verify_coupled(target, *proposals(works), seeds, positions)), came_of_finite(native(target))
 
 
 def chains(judgement: Judgement) -> Accepted:
@@ -161,12 +154,6 @@ def judge_drawn(works: list[VerifyWork], adjusted: Tensor) -> tuple[Accepted, li
     block = block_of(works, adjusted)
     uniforms = placed(acceptance_noise(works, block.tokens.shape[1]), adjusted.device)
     return chains(verify(target, block, uniforms, noise)), finite
-
-
-def distributions(works: list[VerifyWork], adjusted: Tensor) -> Tensor:
-    """The target's distributions, `[sum of (K + 1), vocabulary]`."""
-    counts = [work.row_count for work in works]
-    return probabilities(adjusted, SamplingRows([work.options.sampling for work in works], counts, adjusted.device))
 
 
 def block_of(works: list[VerifyWork], adjusted: Tensor) -> Block:
@@ -195,22 +182,6 @@ def lenience_of(works: list[VerifyWork], adjusted: Tensor, rows: Array, tokens: 
     near = closeness(native(adjusted), rows, tokens)
     is_greedy = [work.options.sampling.is_greedy for work in works]
     return Lenience(placed(np.array(factors), adjusted.device), placed(np.array(is_greedy), adjusted.device), near)
-
-
-def acceptance_noise(works: list[VerifyWork], most: int) -> np.ndarray:
-    """Uniforms `[works, most]`, keyed by the step that verifies the block and the offset in the block."""
-    words = np.empty((len(works), most), dtype=np.uint64)
-    for row, work in enumerate(works):
-        words[row] = random_words(work.options.sampling.seed, Domain.ACCEPT, work.call.step, 0, most)
-    return uniforms(words)
-
-
-def next_noise(works: list[VerifyWork]) -> np.ndarray:
-    """One uniform for each work's next token, `[works]`."""
-    words = np.empty(len(works), dtype=np.uint64)
-    for row, work in enumerate(works):
-        words[row : row + 1] = random_words(work.options.sampling.seed, Domain.RESIDUAL, work.call.step, 0, 1)
-    return uniforms(words)
 
 
 def add_logprobs(works: list[VerifyWork], logits: Tensor) -> None:

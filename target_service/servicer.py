@@ -16,10 +16,10 @@ from specpair.speculation.logprobs import TokenLogprobs
 from specpair.tracing import span
 from specpair.v1 import features_pb2, logprobs_pb2
 from specpair.v1 import target_service_pb2 as pb
-from specpair.v1.proposal_pb2 import Proposal
 from specpair.v1.target_service_pb2_grpc import TargetServiceServicer
 from specpair.wire.distributions import decode
 from specpair.wire.tensors import encode_tensor
+from specpair.wire.trees import decode_tree
 from target_service.verifier import Verifier
 from target_service.verify_work import ConditionalRequest, Verdict, VerdictCondition, VerifyCall
 
@@ -122,14 +122,16 @@ class TargetServicer(TargetServiceServicer):
 
     def _decode(self, request: pb.VerifyProposalRequest) -> VerifyCall:
         proposal, vocab_size = request.proposal, self._verifier.sequences.limits.vocab_size
+        drawn = decode_tree(proposal, vocab_size) if proposal.parent_indices else None
+        distributions = None if drawn is not None else proposal.distributions
         return VerifyCall(
             sequence_id=request.sequence_id,
             step=request.step,
             base_length=request.base_length,
             appended=list(request.appended_token_ids),
             proposed=list(proposal.token_ids),
-            parents=take_parents(proposal.parent_indices),
-            draft=decode(proposal.distributions, list(proposal.token_ids), vocab_size),
+            draft=decode(distributions, list(proposal.token_ids), vocab_size),
+            drawn=drawn,
             include_probabilities=request.include_probabilities,
             feature_layers=tuple(request.feature_layers),
         )
@@ -182,30 +184,8 @@ def check_call(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:
     check_features(request.feature_layers, verifier.facts.feature_layer_count)
     if request.HasField("condition"):
         check_condition(request, verifier)
-    if request.proposal.parent_indices:
-        check_tree(request.proposal, verifier)
-
-
-def check_tree(proposal: Proposal, verifier: Verifier) -> None:
-    """Raises InvalidFieldError for parents that make no tree, NotSupportedError if this model verifies none."""
-    if verifier.no_trees:
+    if request.proposal.parent_indices and verifier.no_trees:
         raise NotSupportedError(f"proposal.parent_indices: {verifier.no_trees}")
-    parents, count = proposal.parent_indices, len(proposal.token_ids)
-    if len(parents) != count:
-        raise InvalidFieldError(
-            "proposal.parent_indices", f"has {len(parents)} entries for {count} tokens", limit=count
-        )
-    for index, parent in enumerate(parents):
-        if not -1 <= parent < index:
-            raise InvalidFieldError(
-                "proposal.parent_indices", f"holds {parent} at {index}; a parent comes before its token, -1 is the root"
-            )
-
-
-def take_parents(parents: Sequence[int]) -> tuple[int, ...] | None:
-    """The parents of a tree; None for a chain, also if it is written as a tree."""
-    is_chain = all(parent == index - 1 for index, parent in enumerate(parents))
-    return None if is_chain else tuple(parents)
 
 
 def check_condition(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:

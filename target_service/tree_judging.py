@@ -1,30 +1,50 @@
 """Judges proposals that are trees of tokens. Runs on the device thread."""
 
 import numpy as np
+from torch import Tensor
 
+from specpair.speculation.arrays import native, placed
+from specpair.speculation.randomness import Domain, random_words, uniforms
+from specpair.speculation.sampling import came_of_finite, likeliest
+from specpair.speculation.trees.tree_verification import (
+    TreeVerdict,
+    follow_choices,
+    verify_coupled_trees,
+    verify_trees,
+)
 from target_service.accepted import Accepted
+from target_service.judging_inputs import distributions, next_noise
 from target_service.verify_work import VerifyWork
 
 
-def follow_trees(works: list[VerifyWork], choices: np.ndarray) -> Accepted:
-    """Follows the target's choices, `[sum of (K + 1)]`, from the root of each tree."""
-    accepted = Accepted([], [])
-    first = 0
-    for work in works:
-        path = followed(work, choices[first : first + work.row_count].tolist())
-        accepted.paths.append(path)
-        accepted.next_tokens.append(int(choices[first + 1 + path[-1] if path else first]))
-        first += work.row_count
-    return accepted
+def judge_greedy_trees(works: list[VerifyWork], adjusted: Tensor) -> tuple[Accepted, list[bool]]:
+    """Under every rule a greedy target follows the tokens that it would choose."""
+    choices, finite = likeliest(adjusted)
+    return accepted(follow_choices([work.tree for work in works], choices.tolist())), finite
 
 
-def followed(work: VerifyWork, choices: list[int]) -> list[int]:
-    """The nodes from the root on that are the choice in the row before them."""
-    assert work.parents is not None
-    path: list[int] = []
-    node = -1
-    for index, (parent, token) in enumerate(zip(work.parents, work.call.proposed, strict=True)):
-        if parent == node and token == choices[1 + node]:
-            path.append(index)
-            node = index
-    return path
+def judge_coupled_trees(works: list[VerifyWork], adjusted: Tensor) -> tuple[Accepted, list[bool]]:
+    target = distributions(works, adjusted)
+    seeds = [work.options.sampling.seed for work in works]
+    lengths = [work.first_position for work in works]
+    verdicts = verify_coupled_trees(target, [work.tree for work in works], seeds, lengths)
+    return accepted(verdicts), came_of_finite(native(target))
+
+
+def judge_drawn_trees(works: list[VerifyWork], adjusted: Tensor) -> tuple[Accepted, list[bool]]:
+    """Judges by the token rule or the block rule."""
+    target = native(distributions(works, adjusted))
+    drawn = [work.call.drawn for work in works if work.call.drawn is not None]
+    noise = placed(next_noise(works), adjusted.device)
+    verdicts = verify_trees(target, drawn, works[0].options.rule, [node_noise(work) for work in works], noise)
+    return accepted(verdicts), came_of_finite(target)
+
+
+def node_noise(work: VerifyWork) -> np.ndarray:
+    """Uniforms `[nodes]`, keyed by the step that verifies the tree and the node."""
+    seed, count = work.options.sampling.seed, len(work.call.proposed)
+    return uniforms(random_words(seed, Domain.ACCEPT, work.call.step, 0, count))
+
+
+def accepted(verdicts: list[TreeVerdict]) -> Accepted:
+    return Accepted([verdict.path for verdict in verdicts], [verdict.next_token for verdict in verdicts])

@@ -13,7 +13,7 @@ from specpair.engine.device_thread import DeviceThread
 from specpair.engine.host import ModelHost
 from specpair.engine.work import Work
 from specpair.engine_config import EngineConfig
-from specpair.errors import ConditionNotMetError
+from specpair.errors import ConditionNotMetError, NotSupportedError
 from specpair.models.model_facts import ModelFacts
 from specpair.models.runner import Runner
 from specpair.sequences.held_sequence import HeldSequence
@@ -73,12 +73,14 @@ class Verifier(ModelHost[Verdict]):
 
     def _submit(self, held: HeldSequence[Verdict], call: VerifyCall) -> VerifyWork:
         """Moves the sequence to the position of the call, and has the engine judge the proposal."""
+        if call.drawn is not None and held.options.lenience < 1.0:
+            raise NotSupportedError("proposal.parent_indices: lenience below 1 judges chains alone")
         self.sequences.check_position(held, call.base_length, call.appended, len(call.proposed))
         self.sequences.commit(held, call.base_length, call.appended)
         work = VerifyWork(
             sequence=held.cached,
             row_count=len(call.proposed) + 1,
-            parents=call.parents,
+            parents=None if call.drawn is None else call.drawn.tree.parents,
             feature_layers=call.feature_layers,
             held=held,
             call=call,

@@ -10,6 +10,8 @@ from specpair.options import SequenceOptions
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.speculation.draft_rows import DraftRows
 from specpair.speculation.logprobs import TokenLogprobs
+from specpair.speculation.trees.drawn_tree import DrawnTree
+from specpair.speculation.trees.token_tree import TokenTree
 
 ANSWER_BYTES = 1024
 ENTRY_BYTES = 100
@@ -25,11 +27,10 @@ class VerifyCall:
     base_length: int
     appended: list[int]
     proposed: list[int]
-    parents: tuple[int, ...] | None = None
-    """For a tree: the index of each proposed token's parent, -1 for a child of the last committed token. None for a
-    chain."""
     draft: DraftRows
-    """The distributions of the proposed tokens, `[K, support]`."""
+    """The distributions of the proposed tokens of a chain, `[K, support]`."""
+    drawn: DrawnTree | None = None
+    """The proposed tokens with their distributions, if they are a tree and no chain."""
     include_probabilities: bool = False
     feature_layers: tuple[int, ...] = ()
     """Layers whose hidden states are requested."""
@@ -121,15 +122,10 @@ class VerifyWork(Work):
         return len(self.sequence.tokens) - len(self.call.proposed)
 
     @property
-    def positions(self) -> list[int]:
-        """Position of the token that each row decides."""
-        first = self.first_position
-        if self.parents is None:
-            return list(range(first, first + self.row_count))
-        found = [first]
-        for parent in self.parents:
-            found.append(found[1 + parent] + 1)
-        return found
+    def tree(self) -> TokenTree:
+        """The proposed tokens, which are a tree."""
+        assert self.call.drawn is not None
+        return self.call.drawn.tree
 
     @property
     def judging_rows(self) -> list[int]:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from draft_service.drafters.interface import Proposer
-from draft_service.drafters.model_trees import TreeWork, advance_trees, can_grow_trees
+from draft_service.drafters.model_trees import TreeWork, advance_trees, can_grow_trees, new_growth
 from draft_service.proposal import Drafted, ProposeCall
 from specpair.engine.work import Work
 from specpair.errors import NotFiniteError
@@ -29,7 +29,7 @@ from specpair.speculation.outlook import WIDTH, Outlook, of_logits
 from specpair.speculation.randomness import BITS, Domain, random_bits
 from specpair.speculation.sampling import SamplingRows, came_of_finite, finite_rows, likeliest, probabilities
 from specpair.speculation.sparse_rows import draw_counts, sparsify
-from specpair.speculation.trees.ranked_growth import GrowthLimits, RankedGrowth
+from specpair.speculation.trees.ranked_growth import GrowthLimits
 from specpair.wire.distributions import decoded_dense
 
 
@@ -118,7 +118,8 @@ class ModelDrafter(Proposer):
 
     async def _propose_tree(self, held: HeldSequence[Drafted], call: ProposeCall) -> Drafted:
         limits = GrowthLimits(max_nodes=call.max_tree_tokens, max_depth=call.count, min_weight=call.min_confidence)
-        work = TreeWork(sequence=held.cached, row_count=1, held=held, growth=RankedGrowth(limits))
+        growth = new_growth(held.options, limits)
+        work = TreeWork(sequence=held.cached, row_count=1, held=held, step=call.step, growth=growth)
         try:
             await self._engine.run(work)
         except Exception:

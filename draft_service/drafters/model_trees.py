@@ -1,23 +1,45 @@
-"""Trees of the draft model: the likeliest continuations, level by level, with one forward pass for each.
+"""Trees of the draft model, grown level by level, with one forward pass for each.
 
-For greedy targets and the coupled rule, which are exact for any tree (`specpair.speculation.trees.ranked_growth`).
+For greedy targets and the coupled rule, which are exact for any tree, the likeliest continuations
+(`specpair.speculation.trees.ranked_growth`). For the token and the block rule, draws without replacement from rows that
+are sent (`planned_growth`).
 """
 
 from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
 
 from torch import Tensor
 
 from draft_service.proposal import Drafted
 from specpair.engine.work import Work
 from specpair.errors import NotFiniteError
-from specpair.options import Drafter, Rule, SequenceOptions
+from specpair.options import Drafter, Encoding, Rule, SequenceOptions
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.speculation.adjustments import adjust
+from specpair.speculation.count_row import CountRow
 from specpair.speculation.gumbel import choose_and_look
 from specpair.speculation.outlook import WIDTH, Outlook, of_logits
 from specpair.speculation.sampling import SamplingRows, finite_rows, probabilities
-from specpair.speculation.trees.ranked_growth import Candidate, RankedGrowth
-from specpair.speculation.trees.token_tree import ROOT
+from specpair.speculation.sparse_rows import sparsify
+from specpair.speculation.trees.chances import TYPICAL, draw_chances
+from specpair.speculation.trees.drawing import draw_siblings
+from specpair.speculation.trees.drawn_tree import Draw, Row
+from specpair.speculation.trees.planned_growth import PlannedGrowth
+from specpair.speculation.trees.ranked_growth import Candidate, GrowthLimits, RankedGrowth
+from specpair.speculation.trees.token_tree import ROOT, TokenTree
+
+Item = TypeVar("Item")
+
+
+class Growth(Protocol):
+    """A tree that grows by one level at a time."""
+
+    frontier: list[int]
+
+    @property
+    def depth(self) -> int: ...
+    def token(self, node: int) -> int: ...
+    def parent(self, node: int) -> int: ...
 
 
 @dataclass(eq=False, kw_only=True)
@@ -25,9 +47,12 @@ class TreeWork(Work):
     """The engine's work for one tree. Each pass feeds all nodes whose continuations were asked for so far."""
 
     held: HeldSequence[Drafted]
-    growth: RankedGrowth
+    step: int
+    growth: Growth
     fed: list[int] = field(default_factory=list)
     """The nodes of the growth that are fed, in order."""
+    counts: list[CountRow] = field(default_factory=list)
+    """The rows that were drawn from."""
 
     @property
     def options(self) -> SequenceOptions:
@@ -38,27 +63,52 @@ class TreeWork(Work):
         """The rows, among its own, of the growth's frontier."""
         return [0 if node == ROOT else 1 + self.fed.index(node) for node in self.growth.frontier]
 
-    def extend(self, outlooks: list[Outlook]) -> None:
-        """Adds the continuations of the frontier, and feeds the next one."""
+    @property
+    def position(self) -> int:
+        """Position of the tokens that follow the frontier, whose nodes are all equally deep."""
+        return len(self.sequence.tokens) - len(self.fed) + self.growth.depth
+
+    def rank(self, outlooks: list[Outlook]) -> None:
+        """Adds the best tokens after each node of the frontier, and feeds the next one."""
+        assert isinstance(self.growth, RankedGrowth)
         self.growth.extend([[Candidate(*pair) for pair in zip(*outlook, strict=True)] for outlook in outlooks])
-        self.done = not self.growth.frontier
-        tokens = self.sequence.tokens
+        self._feed()
+
+    def draw(self, rows: list[CountRow]) -> None:
+        """Draws tokens from the row at each node of the frontier, and feeds the next one."""
+        growth = self.growth
+        assert isinstance(growth, PlannedGrowth)
+        sent = [Row.of_counts(row, replaces=False) for row in rows]
+        wanted = growth.counts([draw_chances(row, WIDTH) for row in sent])
+        seed, offset = self.options.sampling.seed, growth.draw_count
+        drawn: list[list[int]] = []
+        for row, count in zip(rows, wanted, strict=True):
+            drawn.append(draw_siblings(row, count, seed, self.step, offset, replaces=False))
+            offset += len(drawn[-1])
+        self.counts += [row for row, own in zip(rows, drawn, strict=True) if own]
+        growth.extend(sent, drawn)
+        self._feed()
+
+    def _feed(self) -> None:
+        tokens, growth = self.sequence.tokens, self.growth
+        self.done = not growth.frontier
         del tokens[len(tokens) - len(self.fed) :]
         if not self.done:
-            self.fed += self.growth.frontier
+            self.fed += growth.frontier
             places = {ROOT: ROOT} | {node: place for place, node in enumerate(self.fed)}
-            tokens += [self.growth.token(node) for node in self.fed]
-            self.parents = tuple(places[self.growth.parent(node)] for node in self.fed)
+            tokens += [growth.token(node) for node in self.fed]
+            self.parents = tuple(places[growth.parent(node)] for node in self.fed)
             self.row_count = 1 + len(self.fed)
 
     def drafted(self) -> Drafted:
         """The proposal, once the work is done."""
-        tree = self.growth.tree()
+        tree, draws = grown(self.growth)
         return Drafted(
             drafter=Drafter.MODEL,
             tokens=list(tree.tokens),
-            parents=None if tree.is_chain else tree.parents,
-            counts=[],
+            tree=tree,
+            draws=draws,
+            counts=self.counts,
             dense=[],
             queue_time=self.queue_time,
             compute_time=self.compute_time,
@@ -67,9 +117,27 @@ class TreeWork(Work):
         )
 
 
+def grown(growth: Growth) -> tuple[TokenTree, tuple[Draw, ...]]:
+    """The tree, and the draws that gave it, if it was drawn."""
+    if isinstance(growth, PlannedGrowth):
+        drawn = growth.tree()
+        return drawn.tree, drawn.draws
+    assert isinstance(growth, RankedGrowth)
+    return growth.tree(), ()
+
+
 def can_grow_trees(options: SequenceOptions) -> bool:
-    """Whether sequences with these options can have trees that were not drawn."""
-    return options.rule is Rule.COUPLED or (options.sampling.is_greedy and options.lenience == 1.0)
+    """Whether sequences with these options can have trees: rows are sent as counts, and no rule is bent."""
+    return options.lenience == 1.0 and (is_ranked(options) or options.encoding is Encoding.SPARSE)
+
+
+def is_ranked(options: SequenceOptions) -> bool:
+    """Whether any tree is exact, so that the likeliest tokens are taken and nothing is drawn."""
+    return options.rule is Rule.COUPLED or options.sampling.is_greedy
+
+
+def new_growth(options: SequenceOptions, limits: GrowthLimits) -> Growth:
+    return RankedGrowth(limits) if is_ranked(options) else PlannedGrowth(limits, TYPICAL)
 
 
 def advance_trees(works: list[TreeWork], logits: Tensor) -> None:
@@ -81,13 +149,37 @@ def advance_trees(works: list[TreeWork], logits: Tensor) -> None:
     blocks = [b for work in works for b in work.held.row_blocks(work.parents, work.row_count, logits.device)]
     rows = adjust(logits, blocks)[picked]
     finite = finite_rows(logits[picked]).tolist()
-    outlooks = looked_at(owners, rows)
-    for work in works:
-        own_rows = [row for row, owner in enumerate(owners) if owner is work]
-        if all(finite[row] for row in own_rows):
-            work.extend([outlooks[row] for row in own_rows])
-        else:
-            work.fail(NotFiniteError())
+    for row in [row for row, is_finite in enumerate(finite) if not is_finite]:
+        if not owners[row].done:
+            owners[row].fail(NotFiniteError())
+    places = [row for row, owner in enumerate(owners) if not owner.done]
+    if places:
+        grow([owners[row] for row in places], rows[places])
+
+
+def grow(owners: list[TreeWork], rows: Tensor) -> None:
+    """Grows trees by one level, from the adjusted logits of their frontiers' rows, each with its owner."""
+    ranked = [row for row, work in enumerate(owners) if isinstance(work.growth, RankedGrowth)]
+    if ranked:
+        own = [owners[row] for row in ranked]
+        for work, outlooks in grouped(own, looked_at(own, rows[ranked])).items():
+            work.rank(outlooks)
+    drawn = [row for row, work in enumerate(owners) if isinstance(work.growth, PlannedGrowth)]
+    if drawn:
+        own = [owners[row] for row in drawn]
+        for work, counts in grouped(own, sparsify(shares(own, rows[drawn]))).items():
+            if all(len(row.token_ids) for row in counts):
+                work.draw(counts)
+            else:
+                work.fail(NotFiniteError())
+
+
+def grouped(owners: list[TreeWork], items: list[Item]) -> dict[TreeWork, list[Item]]:
+    """The items of each work, in order."""
+    found: dict[TreeWork, list[Item]] = {}
+    for work, item in zip(owners, items, strict=True):
+        found.setdefault(work, []).append(item)
+    return found
 
 
 def asked_rows(works: list[TreeWork]) -> tuple[list[int], list[TreeWork]]:
@@ -103,6 +195,11 @@ def asked_rows(works: list[TreeWork]) -> tuple[list[int], list[TreeWork]]:
     return picked, owners
 
 
+def shares(owners: list[TreeWork], rows: Tensor) -> Tensor:
+    """The distributions `[rows, vocabulary]` of adjusted logits."""
+    return probabilities(rows, SamplingRows([work.options.sampling for work in owners], [1] * len(owners), rows.device))
+
+
 def looked_at(owners: list[TreeWork], rows: Tensor) -> list[Outlook]:
     """The best tokens of each row of adjusted logits: of greedy sequences the likeliest, of others those that the
     target is likely to choose with the noise of the position."""
@@ -110,15 +207,8 @@ def looked_at(owners: list[TreeWork], rows: Tensor) -> list[Outlook]:
     outlooks = of_logits(rows)
     if coupled:
         works = [owners[row] for row in coupled]
-        sampling = [work.options.sampling for work in works]
-        shares = probabilities(rows[coupled], SamplingRows(sampling, [1] * len(works), rows.device))
-        seeds = [options.seed for options in sampling]
-        found = choose_and_look(shares, seeds, [position(work) for work in works], WIDTH)[1]
+        seeds = [work.options.sampling.seed for work in works]
+        found = choose_and_look(shares(works, rows[coupled]), seeds, [work.position for work in works], WIDTH)[1]
         for row, outlook in zip(coupled, found, strict=True):
             outlooks[row] = outlook
     return outlooks
-
-
-def position(work: TreeWork) -> int:
-    """Position of the tokens that follow the frontier, whose nodes are all equally deep."""
-    return len(work.sequence.tokens) - len(work.fed) + work.growth.depth

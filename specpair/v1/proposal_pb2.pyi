@@ -15,14 +15,20 @@ TENSOR_TYPE_UNSPECIFIED: TensorType
 TENSOR_TYPE_FLOAT32: TensorType
 
 class Proposal(_message.Message):
-    __slots__ = ("token_ids", "distributions", "parent_indices")
+    __slots__ = ("token_ids", "distributions", "parent_indices", "draw_nodes", "draw_rows", "draws_without_replacement")
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     DISTRIBUTIONS_FIELD_NUMBER: _ClassVar[int]
     PARENT_INDICES_FIELD_NUMBER: _ClassVar[int]
+    DRAW_NODES_FIELD_NUMBER: _ClassVar[int]
+    DRAW_ROWS_FIELD_NUMBER: _ClassVar[int]
+    DRAWS_WITHOUT_REPLACEMENT_FIELD_NUMBER: _ClassVar[int]
     token_ids: _containers.RepeatedScalarFieldContainer[int]
     distributions: Distributions
     parent_indices: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, token_ids: _Optional[_Iterable[int]] = ..., distributions: _Optional[_Union[Distributions, _Mapping]] = ..., parent_indices: _Optional[_Iterable[int]] = ...) -> None: ...
+    draw_nodes: _containers.RepeatedScalarFieldContainer[int]
+    draw_rows: _containers.RepeatedScalarFieldContainer[int]
+    draws_without_replacement: bool
+    def __init__(self, token_ids: _Optional[_Iterable[int]] = ..., distributions: _Optional[_Union[Distributions, _Mapping]] = ..., parent_indices: _Optional[_Iterable[int]] = ..., draw_nodes: _Optional[_Iterable[int]] = ..., draw_rows: _Optional[_Iterable[int]] = ..., draws_without_replacement: _Optional[bool] = ...) -> None: ...
 
 class Distributions(_message.Message):
     __slots__ = ("sparse", "dense", "one_hot")

@@ -64,7 +64,7 @@ class DrawnTree:
     def __post_init__(self) -> None:
         owners: dict[int, int] = {}
         for number, (node, row) in enumerate(self.draws):
-            name = f"draws[{number}]"
+            name = f"proposal.draw_nodes[{number}]"
             if not 0 <= node < len(self.tree) or not 0 <= row < len(self.rows):
                 raise InvalidDistributionError(name, f"names node {node} and row {row}, which do not exist")
             parent = self.tree.parents[node]
@@ -73,10 +73,10 @@ class DrawnTree:
             if not self.rows[row].probability(self.tree.tokens[node]) > 0.0:
                 raise InvalidDistributionError(name, f"gave a token that row {row} gives no probability")
         if missing := set(range(len(self.tree))).difference(draw.node for draw in self.draws):
-            raise InvalidDistributionError("draws", f"give no token {min(missing)}")
+            raise InvalidDistributionError("proposal.draw_nodes", f"give no token {min(missing)}")
         removed = [draw for draw in self.draws if not self.rows[draw.row].replaces]
         if len(set(removed)) < len(removed):
-            raise InvalidDistributionError("draws", "repeat a token that was drawn without replacement")
+            raise InvalidDistributionError("proposal.draw_nodes", "repeat a token that was drawn without replacement")
 
     @classmethod
     def of(cls, tree: TokenTree, rows: Sequence[Row]) -> "DrawnTree":
@@ -85,7 +85,7 @@ class DrawnTree:
         owners = [node for node in range(ROOT, len(tree)) if tree.children(node)]
         if len(rows) != len(owners):
             raise InvalidDistributionError(
-                "distributions", f"has {len(rows)} rows; {len(owners)} nodes of the tree have children"
+                "proposal.distributions", f"has {len(rows)} rows; {len(owners)} nodes of the tree have children"
             )
         draws = (Draw(child, row) for row, node in enumerate(owners) for child in tree.children(node))
         return cls(tree=tree, rows=tuple(rows), draws=tuple(draws))

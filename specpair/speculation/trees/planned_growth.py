@@ -50,6 +50,16 @@ class PlannedGrowth:
         """The nodes whose rows are asked for."""
         self._look_ahead([ROOT])
 
+    @property
+    def depth(self) -> int:
+        """Levels so far."""
+        return self._depth
+
+    @property
+    def draw_count(self) -> int:
+        """Draws so far."""
+        return len(self._builder.draws)
+
     def token(self, node: int) -> int:
         return self._builder.tokens[node]
 

@@ -50,6 +50,11 @@ class RankedGrowth:
         self.frontier: list[int] = [ROOT] if limits.max_nodes and limits.max_depth else []
         """The nodes whose continuations are asked for, by their numbers here; the tree may number them otherwise."""
 
+    @property
+    def depth(self) -> int:
+        """Levels so far."""
+        return self._depth
+
     def token(self, node: int) -> int:
         return self._tokens[node]
 

@@ -38,17 +38,20 @@ class TokenTree:
     def __post_init__(self) -> None:
         if len(self.tokens) != len(self.parents):
             problem = f"has {len(self.parents)} entries for {len(self.tokens)} tokens"
-            raise InvalidFieldError("parent_indices", problem)
+            raise InvalidFieldError("proposal.parent_indices", problem)
         seen: dict[tuple[int, int], int] = {}
         for node, (parent, token) in enumerate(zip(self.parents, self.tokens, strict=True)):
             if not ROOT <= parent < node:
                 raise InvalidFieldError(
-                    f"parent_indices[{node}]", f"is {parent}; it must be {ROOT} or the index of an earlier token"
+                    f"proposal.parent_indices[{node}]",
+                    f"is {parent}; it must be {ROOT} or the index of an earlier token",
                 )
             if token < 0:
-                raise InvalidFieldError(f"token_ids[{node}]", f"is {token}; it must not be negative")
+                raise InvalidFieldError(f"proposal.token_ids[{node}]", f"is {token}; it must not be negative")
             if (twin := seen.setdefault((parent, token), node)) != node:
-                raise InvalidFieldError(f"token_ids[{node}]", f"repeats token {twin}, which has the same parent")
+                raise InvalidFieldError(
+                    f"proposal.token_ids[{node}]", f"repeats token {twin}, which has the same parent"
+                )
 
     @classmethod
     def chain(cls, tokens: "tuple[int, ...] | list[int]") -> "TokenTree":
@@ -111,14 +114,16 @@ class TokenTree:
 
     def check(self, limits: TreeLimits, vocab_size: int) -> None:
         """Raises InvalidFieldError if the tree is larger than allowed, or a token is not in the vocabulary."""
-        check_count("token_ids", len(self), limits.max_nodes)
+        check_count("proposal.token_ids", len(self), limits.max_nodes)
         if (depth := max(self.depths, default=0)) > limits.max_depth:
             raise InvalidFieldError(
-                "parent_indices", f"has a path of {depth} tokens; at most {limits.max_depth} are allowed"
+                "proposal.parent_indices", f"has a path of {depth} tokens; at most {limits.max_depth} are allowed"
             )
         if (most := max(map(len, self._children))) > limits.max_children:
             raise InvalidFieldError(
-                "parent_indices", f"gives a token {most} children; at most {limits.max_children} are allowed"
+                "proposal.parent_indices", f"gives a token {most} children; at most {limits.max_children} are allowed"
             )
         if (worst := max(self.tokens, default=0)) >= vocab_size:
-            raise InvalidFieldError("token_ids", f"holds {worst}; ids are below {vocab_size}", limit=vocab_size - 1)
+            raise InvalidFieldError(
+                "proposal.token_ids", f"holds {worst}; ids are below {vocab_size}", limit=vocab_size - 1
+            )

@@ -1,0 +1,30 @@
+"""What the rules need of verification works: distributions and noise."""
+
+import numpy as np
+from torch import Tensor
+
+from specpair.speculation.randomness import Domain, random_words, uniforms
+from specpair.speculation.sampling import SamplingRows, probabilities
+from target_service.verify_work import VerifyWork
+
+
+def distributions(works: list[VerifyWork], adjusted: Tensor) -> Tensor:
+    """The target's distributions, `[sum of (K + 1), vocabulary]`."""
+    counts = [work.row_count for work in works]
+    return probabilities(adjusted, SamplingRows([work.options.sampling for work in works], counts, adjusted.device))
+
+
+def acceptance_noise(works: list[VerifyWork], most: int) -> np.ndarray:
+    """Uniforms `[works, most]`, keyed by the step that verifies the block and the offset in the block."""
+    words = np.empty((len(works), most), dtype=np.uint64)
+    for row, work in enumerate(works):
+        words[row] = random_words(work.options.sampling.seed, Domain.ACCEPT, work.call.step, 0, most)
+    return uniforms(words)
+
+
+def next_noise(works: list[VerifyWork]) -> np.ndarray:
+    """One uniform for each work's next token, `[works]`."""
+    words = np.empty(len(works), dtype=np.uint64)
+    for row, work in enumerate(works):
+        words[row : row + 1] = random_words(work.options.sampling.seed, Domain.RESIDUAL, work.call.step, 0, 1)
+    return uniforms(words)

@@ -1,0 +1,42 @@
+"""With trees of tokens, too, the joint distribution of the first tokens is the target's, as in test_distribution."""
+
+from typing import Any
+
+import pytest
+
+import specpair.speculation.trees.siblings as siblings
+from specpair.options import SamplingOptions
+from tests.service.test_distribution import (
+    ENOUGH_FOR_CONTROLS,
+    OPTIONS,
+    PLAIN,
+    RULES,
+    Served,
+    draw,
+    folders,
+    p_value,
+    served,
+)
+
+__all__ = ["folders", "served"]
+TREE: dict[str, Any] = {"num_speculative_tokens": 3, "num_tree_tokens": 8}
+SOME = ("several", "min_tokens", "frequency_penalty", "top_p")
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("option", ["plain", *SOME])
+async def test_the_distribution_is_the_targets(served: Served, rule: str, option: str) -> None:
+    options: SamplingOptions = PLAIN if option == "plain" else OPTIONS[option]
+    counts = await draw(served.pair, options, rule=RULES[rule], **TREE)
+    for length in (2, 3, 4):
+        assert p_value(counts, served.model, options, length) > 1e-3, f"{length} tokens"
+
+
+@pytest.mark.parametrize("rule", ["token", "block"])
+async def test_siblings_without_replacement_are_not_judged_as_independent(
+    served: Served, rule: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The sixth control of those that trees need: the same test must see it."""
+    monkeypatch.setattr(siblings, "_leave_out", lambda row, place: row)
+    counts = await draw(served.pair, PLAIN, 4 * ENOUGH_FOR_CONTROLS, rule=RULES[rule], **TREE)
+    assert min(p_value(counts, served.model, PLAIN, length) for length in (1, 2, 3)) < 1e-12
