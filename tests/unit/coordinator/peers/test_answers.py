@@ -4,18 +4,33 @@ import pytest
 
 from coordinator.peers.answers import CallTimes, accepted_path
 from specpair.errors import SpecpairError
+from specpair.v1.proposal_pb2 import Proposal
 from specpair.v1.target_service_pb2 import VerifyProposalResponse
+
+CHAIN = Proposal(token_ids=[5, 6, 7])
+TREE = Proposal(token_ids=[5, 6, 7, 8], parent_indices=[-1, -1, 1, 2])
 
 
 @pytest.mark.parametrize("path", [(), (0, 1)])
 def test_a_target_may_leave_the_path_of_a_chain_out(path: tuple[int, ...]) -> None:
-    assert accepted_path(VerifyProposalResponse(accepted_count=2, accepted_path=path), 3) == (0, 1)
+    assert accepted_path(VerifyProposalResponse(accepted_count=2, accepted_path=path), CHAIN) == (0, 1)
 
 
 @pytest.mark.parametrize(("count", "path"), [(4, ()), (2, (0, 2)), (2, (1, 0)), (2, (0,)), (1, (0, 1))])
 def test_what_fits_no_chain_of_three_is_refused(count: int, path: tuple[int, ...]) -> None:
     with pytest.raises(SpecpairError, match="the target accepted"):
-        accepted_path(VerifyProposalResponse(accepted_count=count, accepted_path=path), 3)
+        accepted_path(VerifyProposalResponse(accepted_count=count, accepted_path=path), CHAIN)
+
+
+@pytest.mark.parametrize("path", [(), (0,), (1, 2), (1, 2, 3)])
+def test_a_path_of_a_tree(path: tuple[int, ...]) -> None:
+    assert accepted_path(VerifyProposalResponse(accepted_count=len(path), accepted_path=path), TREE) == path
+
+
+@pytest.mark.parametrize(("count", "path"), [(1, ()), (2, (0, 1)), (1, (2,)), (2, (1, 3)), (1, (4,)), (3, (1, 2))])
+def test_what_is_no_path_of_the_tree_is_refused(count: int, path: tuple[int, ...]) -> None:
+    with pytest.raises(SpecpairError, match="which is no path of the proposal"):
+        accepted_path(VerifyProposalResponse(accepted_count=count, accepted_path=path), TREE)
 
 
 def test_a_call_that_was_sent_early_counts_from_when_it_was_needed() -> None:

@@ -63,12 +63,12 @@ def test_mask_and_positions_are_those_that_attention_is_given(tree: TokenTree, l
 @pytest.mark.parametrize(
     ("tokens", "parents", "field"),
     [
-        ((1, 2), (ROOT,), "parent_indices"),
-        ((1, 2), (ROOT, 1), "parent_indices[1]"),
-        ((1, 2), (1, ROOT), "parent_indices[0]"),
-        ((1,), (-2,), "parent_indices[0]"),
-        ((1, -3), (ROOT, 0), "token_ids[1]"),
-        ((1, 2, 1), (ROOT, 0, ROOT), "token_ids[2]"),
+        ((1, 2), (ROOT,), "proposal.parent_indices"),
+        ((1, 2), (ROOT, 1), "proposal.parent_indices[1]"),
+        ((1, 2), (1, ROOT), "proposal.parent_indices[0]"),
+        ((1,), (-2,), "proposal.parent_indices[0]"),
+        ((1, -3), (ROOT, 0), "proposal.token_ids[1]"),
+        ((1, 2, 1), (ROOT, 0, ROOT), "proposal.token_ids[2]"),
     ],
 )
 def test_what_is_no_tree_is_refused(tokens: tuple[int, ...], parents: tuple[int, ...], field: str) -> None:
@@ -80,9 +80,9 @@ def test_what_is_no_tree_is_refused(tokens: tuple[int, ...], parents: tuple[int,
 @pytest.mark.parametrize(
     ("limits", "field"),
     [
-        (TreeLimits(max_nodes=4), "token_ids"),
-        (TreeLimits(max_depth=2), "parent_indices"),
-        (TreeLimits(max_children=1), "parent_indices"),
+        (TreeLimits(max_nodes=4), "proposal.token_ids"),
+        (TreeLimits(max_depth=2), "proposal.parent_indices"),
+        (TreeLimits(max_children=1), "proposal.parent_indices"),
     ],
 )
 def test_a_tree_that_is_too_large_is_refused(limits: TreeLimits, field: str) -> None:
