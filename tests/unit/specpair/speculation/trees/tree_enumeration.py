@@ -93,7 +93,8 @@ def draw_tree(shape: Shape, draft: Model, choose: Choose, *, replaces: bool = Tr
         at = nodes[parent]
         if at not in rows:
             left[at] = conditional(prefixes[at])
-            rows[at] = builder.add_row(Row(np.arange(len(left[at])), left[at], replaces))
+            support = left[at].nonzero()[0]
+            rows[at] = builder.add_row(Row(support, left[at][support], replaces))
         if not left[at].any():
             continue
         token = choose(left[at].tolist())
