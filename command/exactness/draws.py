@@ -73,6 +73,7 @@ def request_of(draw: Draw) -> pb.GenerateTokensRequest:
         num_speculative_tokens=draw.num_speculative_tokens,
         rule=rule_to_proto(draw.rule),
         work_ahead=work_ahead_to_proto(draw.work_ahead),
+        num_tree_tokens=draw.num_tree_tokens,
         ignore_eos=True,
         logprobs=2 if draw.wants_gaps else None,
     )

@@ -35,6 +35,7 @@ class Wishes:
     draws: int
     seed: int
     work_ahead: WorkAhead | None = None
+    num_tree_tokens: int | None = None
 
 
 async def settings_for(stub: Any, pair: pb.GetPairInfoResponse, wishes: Wishes) -> Settings:
@@ -43,6 +44,8 @@ async def settings_for(stub: Any, pair: pb.GetPairInfoResponse, wishes: Wishes) 
     length = wishes.num_speculative_tokens
     if length is not None:
         check_range("--num-speculative-tokens", length, 1, limit)
+    if wishes.num_tree_tokens is not None:
+        check_range("--num-tree-tokens", wishes.num_tree_tokens, 0, limit)
     return Settings(
         prompts=wishes.prompts or await _own_prompts(stub, pair.target.vocab_size),
         draws=wishes.draws,
@@ -50,6 +53,7 @@ async def settings_for(stub: Any, pair: pb.GetPairInfoResponse, wishes: Wishes) 
         rules=wishes.rules,
         num_speculative_tokens=min(USUAL_LENGTH, limit) if length is None else length,
         work_ahead=wishes.work_ahead,
+        num_tree_tokens=wishes.num_tree_tokens,
         max_num_speculative_tokens=limit,
     )
 

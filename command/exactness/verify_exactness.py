@@ -51,6 +51,14 @@ CountOption = Annotated[
     ),
 ]
 
+TreeOption = Annotated[
+    int | None,
+    typer.Option(
+        "--num-tree-tokens",
+        help="Proposals are trees of so many tokens at most; 0 for chains. Default: the server's.",
+        rich_help_panel=SPECULATION,
+    ),
+]
 AheadOption = Annotated[
     WorkAhead | None,
     typer.Option(
@@ -82,6 +90,7 @@ def verify_exactness(
     seed: Annotated[
         int | None, typer.Option("--seed", help="Repeats an earlier run. Default: random; the report names it.")
     ] = None,
+    num_tree_tokens: TreeOption = None,
     work_ahead: AheadOption = None,
     concurrency: Annotated[int, typer.Option("--concurrency", help="Requests running at once.")] = CONCURRENCY,
     address: AddressOption = DEFAULT_ADDRESS,
@@ -114,6 +123,7 @@ def verify_exactness(
             draws=draws,
             seed=secrets.randbits(53) if seed is None else seed,
             work_ahead=work_ahead,
+            num_tree_tokens=num_tree_tokens,
         )
         settings, report = asyncio.run(_run(address, wishes, alpha, concurrency))
     except (CommandError, SpecpairError) as error:

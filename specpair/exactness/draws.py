@@ -20,6 +20,8 @@ class Draw:
     max_tokens: int
     work_ahead: WorkAhead | None = None
     """Whether the draft works ahead; None for the server's default."""
+    num_tree_tokens: int | None = None
+    """Tokens of a tree at most, 0 for chains; None for the server's default."""
     wants_gaps: bool = False
     """Ask for the logprobs of the two likeliest tokens."""
     attempt: int = 0

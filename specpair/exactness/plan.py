@@ -54,6 +54,8 @@ class Settings:
     sequence_tokens: int = 16
     work_ahead: WorkAhead | None = None
     """Whether the draft works ahead in every output with speculation; None for the server's default."""
+    num_tree_tokens: int | None = None
+    """Tokens of a tree at most, in every output with speculation; None for the server's default."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +133,7 @@ def _greedy_tests(settings: Settings) -> Iterator[EqualityTest]:
                 "num_speculative_tokens": length,
                 "wants_gaps": False,
                 "work_ahead": settings.work_ahead,
+                "num_tree_tokens": settings.num_tree_tokens,
             }
             yield EqualityTest(
                 kind=Kind.GREEDY,
@@ -184,6 +187,7 @@ def _sequences(settings: Settings, generator: random.Random, rule: Rule, length:
             num_speculative_tokens=length,
             max_tokens=settings.sequence_tokens,
             work_ahead=settings.work_ahead,
+            num_tree_tokens=settings.num_tree_tokens,
         )
         for prompt in settings.prompts
         for seed in _seeds(generator, count)
@@ -208,6 +212,7 @@ def _sampled_tests(settings: Settings, generator: random.Random) -> Iterator[Sam
                         num_speculative_tokens=length,
                         max_tokens=max_tokens,
                         work_ahead=settings.work_ahead,
+                        num_tree_tokens=settings.num_tree_tokens,
                     )
                     for seed in _seeds(generator, settings.draws)
                 )
