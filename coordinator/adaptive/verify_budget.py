@@ -14,9 +14,6 @@ from coordinator.adaptive.pass_costs import PassCosts
 ON_MARGIN = 1.05
 """By what factor proposing has to be better before it begins; less is noise."""
 
-IDLE_ROUNDS = 4
-"""Rounds of each output but one for which a plan that proposes nothing is kept: making one is work on processors that
-may be the target's."""
 PATIENCE = 4
 """Tokens of each output that may make it worse before the search for the best number of tokens ends: a pass may cost
 more by steps."""
@@ -163,8 +160,7 @@ class VerifyBudget:
         """The plan for a decision."""
         if self._left <= 0:
             self._plan = self._made(times())
-            count = len(self._members)
-            self._left = count // 2 if self._plan.longest else IDLE_ROUNDS * (count - 1)
+            self._left = len(self._members) // 2
         self._left -= 1
         return self._plan
 

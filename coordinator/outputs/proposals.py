@@ -103,7 +103,7 @@ class Proposals:
         self._length.add(judged)
         self._pair.metrics.add_round(judged)
         is_speculating = self._draft is not None and self._request.num_speculative_tokens != 0
-        self._pair.metrics.speedup.add(judged, self._length.plain_time if is_speculating else None, now)
+        self._pair.metrics.speedup.add(judged, self._length.plain_time(judged) if is_speculating else None, now)
 
     def leave(self) -> None:
         """Removes the output from the load."""
