@@ -8,11 +8,16 @@ from coordinator.adaptive.load import Contribution
 from coordinator.adaptive.outcome import RoundOutcome
 from coordinator.adaptive.probe_budget import MOST_JOINING
 from coordinator.adaptive.survivals import count_above, survivals
+from coordinator.adaptive.verify_budget import ON_MARGIN, RoundTimes
+from coordinator.adaptive.worth import best_length_of
 
 CONFIDENCE_POWER = 2.0
 """A greedy draft stops once the probability of its tokens together is below this power of the acceptance chance at
 which a token pays: their acceptance chance is about the square root of their probability (bundled pair: 0.33 at 0.1,
 0.14 at 0.01). For sampled tokens the two are hardly related."""
+HOPED = (0.95, 0.95, 0.95)
+"""The most acceptance that a probe can hope to find. Where proposals would not pay even so, there are no probes: under
+load a row of the target may cost as much as the token that it could save."""
 FIRST_ROUNDS = 1
 """Plain rounds at a level of load to measure before anything is proposed."""
 
@@ -149,9 +154,7 @@ class OutputLength:
         probes, times, load = group.probes, workload.times(), workload.load
         plain = times.plain(load.output_count)
         if not probes.has_begun:
-            joining = min(group.count, MOST_JOINING)
-            delay = times.proposing(load.row_count, 1, joining) / plain - 1.0
-            if not probes.affords(load.output_count * delay - joining * self.survivals[0]):
+            if not self._may_probe(times, plain):
                 if not is_alone:
                     group.idle()
                 return PLAIN
@@ -163,6 +166,15 @@ class OutputLength:
             return self._opening()
         self._expected = 1.0 + self.survivals[0]
         return Decision(1, is_probe=True)
+
+    def _may_probe(self, times: RoundTimes, plain: float) -> bool:
+        """Whether a probe may change anything, and the budget pays for what it costs all outputs together."""
+        group, load = self._group, self._workload.load
+        joining = min(group.count, MOST_JOINING)
+        delay = times.proposing(load.row_count, 1, joining) / plain - 1.0
+        if not group.probes.affords(load.output_count * delay - joining * self.survivals[0]):
+            return False
+        return best_length_of(times, load.output_count, HOPED, self._longest)[1] >= ON_MARGIN
 
     def _pay(self, outcome: RoundOutcome, expected: float) -> None:
         """Pays for the probe: all outputs that keep step waited for those that joined."""
