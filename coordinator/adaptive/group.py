@@ -22,14 +22,21 @@ class Group:
         self.probes = ProbeBudget()
         self.count = 0
         """Outputs whose lengths are decided."""
+        self.round = 0
+        """Counts rounds: one begins with the decision of an output that has decided in the present one."""
         self._trials: dict[int, PlainTrial] = defaultdict(PlainTrial)
-        self._idle = 0
-        """Decisions that are still plain without a look at the costs."""
+        self._idle_until = 0
+        """The round in which costs are looked at again."""
 
     @property
     def trial(self) -> PlainTrial:
         """At the present load."""
         return self._trials[self.workload.load.level]
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether decisions are plain without a look at the costs."""
+        return self.round < self._idle_until
 
     def enter(self) -> None:
         self.count += 1
@@ -40,16 +47,9 @@ class Group:
         self.wake()
 
     def idle(self) -> None:
-        """Nothing pays at present: the next decisions cost nothing."""
-        self._idle = IDLE_ROUNDS * self.count
+        """Nothing pays at present: decisions cost nothing for a while."""
+        self._idle_until = self.round + IDLE_ROUNDS
 
     def wake(self) -> None:
         """Something has changed."""
-        self._idle = 0
-
-    def is_idle(self) -> bool:
-        """Whether this decision is plain without a look at the costs. Counts it."""
-        if self._idle > 0:
-            self._idle -= 1
-            return True
-        return False
+        self._idle_until = 0

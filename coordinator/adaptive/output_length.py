@@ -8,7 +8,7 @@ from coordinator.adaptive.load import Contribution
 from coordinator.adaptive.outcome import RoundOutcome
 from coordinator.adaptive.probe_budget import MOST_JOINING
 from coordinator.adaptive.survivals import count_above, survivals
-from coordinator.adaptive.verify_budget import ON_MARGIN, RoundTimes
+from coordinator.adaptive.verify_budget import ON_MARGIN
 from coordinator.adaptive.worth import best_length_of
 
 CONFIDENCE_POWER = 2.0
@@ -55,6 +55,8 @@ class OutputLength:
         """None after they have changed."""
         self._longest = 0
         """The most tokens that may be proposed now."""
+        self._round = 0
+        """The latest of the group's rounds in which it decided."""
         self._is_holder = False
         """Whether the draft holds the sequence, or was asked to open it."""
         self._is_probe = False
@@ -134,7 +136,10 @@ class OutputLength:
     def _choose(self, longest: int, *, is_ready: bool) -> Decision:
         """The number of tokens for this round."""
         workload, group = self._workload, self._group
-        if longest <= 0 or group.is_idle() or group.trial.is_on or workload.plain.count < FIRST_ROUNDS:
+        begins_round = self._round == group.round
+        group.round += begins_round
+        self._round = group.round
+        if longest <= 0 or group.is_idle or group.trial.is_on or workload.plain.count < FIRST_ROUNDS:
             return PLAIN
         self._hold(is_holder=is_ready or self._is_holder)
         if longest != self._longest:
@@ -142,39 +147,35 @@ class OutputLength:
         plan = workload.plan()
         length = min(count_above(self.survivals, plan.least), plan.longest)
         if not length:
-            return self._probe(is_alone=plan.longest > 0, is_ready=is_ready)
+            if begins_round and self._may_probe():
+                group.probes.begin(group.round)
+            elif begins_round and not plan.longest:
+                group.idle()
+            return self._probe(is_ready=is_ready)
         if not is_ready:
             return self._opening()
         self._expected = 1.0 + sum(self.survivals[:length])
         return Decision(length, min_confidence=plan.price**CONFIDENCE_POWER if self._is_greedy else 0.0)
 
-    def _probe(self, *, is_alone: bool, is_ready: bool) -> Decision:
-        """One token, if the budget pays for it. `is_alone` says that other outputs propose."""
-        workload, group = self._workload, self._group
-        probes, times, load = group.probes, workload.times(), workload.load
-        plain = times.plain(load.output_count)
-        if not probes.has_begun:
-            if not self._may_probe(times, plain):
-                if not is_alone:
-                    group.idle()
-                return PLAIN
-            probes.begin(group.count)
-        if not probes.join(is_holder=self._is_holder):
+    def _may_probe(self) -> bool:
+        """Whether a probe may change anything, and the budget pays for what it costs all outputs together."""
+        group, load, times = self._group, self._workload.load, self._workload.times()
+        joining = min(group.count, MOST_JOINING)
+        delay = times.proposing(load.row_count, 1, joining) / times.plain(load.output_count) - 1.0
+        if not group.probes.affords(load.output_count * delay - joining * self.survivals[0]):
+            return False
+        return best_length_of(times, load.output_count, HOPED, self._longest)[1] >= ON_MARGIN
+
+    def _probe(self, *, is_ready: bool) -> Decision:
+        """One token, if outputs probe in this round, and this one is among them."""
+        workload, probes = self._workload, self._group.probes
+        if not probes.has_begun(self._group.round) or not probes.join(is_holder=self._is_holder):
             return PLAIN
-        self._is_probe, self._plain_time = True, plain
+        self._is_probe, self._plain_time = True, workload.times().plain(workload.load.output_count)
         if not is_ready:
             return self._opening()
         self._expected = 1.0 + self.survivals[0]
         return Decision(1, is_probe=True)
-
-    def _may_probe(self, times: RoundTimes, plain: float) -> bool:
-        """Whether a probe may change anything, and the budget pays for what it costs all outputs together."""
-        group, load = self._group, self._workload.load
-        joining = min(group.count, MOST_JOINING)
-        delay = times.proposing(load.row_count, 1, joining) / plain - 1.0
-        if not group.probes.affords(load.output_count * delay - joining * self.survivals[0]):
-            return False
-        return best_length_of(times, load.output_count, HOPED, self._longest)[1] >= ON_MARGIN
 
     def _pay(self, outcome: RoundOutcome, expected: float) -> None:
         """Pays for the probe: all outputs that keep step waited for those that joined."""

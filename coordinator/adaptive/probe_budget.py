@@ -25,10 +25,10 @@ class ProbeBudget:
         """Outputs whose sequence the draft holds."""
         self._credit = 0.0
         self._share = MOST_SHARE
+        self._round = -1
+        """The latest in which outputs probe."""
         self._joining = 0
-        """Outputs that may still join the probe that has begun."""
-        self._decisions = 0
-        """Decisions left in which they can."""
+        """Outputs that may still do so."""
 
     def earn(self, count: int = 1) -> None:
         """Adds credit for a round without proposals of one of `count` outputs."""
@@ -45,18 +45,16 @@ class ProbeBudget:
         """Adjusts the share: `succeeded` says whether the probe's token was accepted."""
         self._share = MOST_SHARE if succeeded else max(self._share * SHARE_FACTOR, LEAST_SHARE)
 
-    @property
-    def has_begun(self) -> bool:
-        """Whether outputs may join a probe."""
-        return self._joining > 0 and self._decisions > 0
+    def has_begun(self, number: int) -> bool:
+        """Whether outputs may probe in this round."""
+        return self._joining > 0 and self._round == number
 
-    def begin(self, count: int) -> None:
-        """Lets some of `count` outputs probe, each with its next decision."""
-        self._joining, self._decisions = min(count, MOST_JOINING), count
+    def begin(self, number: int) -> None:
+        """Lets some outputs probe in this round."""
+        self._round, self._joining = number, MOST_JOINING
 
     def join(self, *, is_holder: bool) -> bool:
-        """Whether this output probes: rather one whose sequence the draft holds. Counts the decision."""
-        self._decisions -= 1
+        """Whether this output probes: rather one whose sequence the draft holds."""
         if not is_holder and self.holder_count >= MOST_JOINING:
             return False
         self._joining -= 1
