@@ -22,6 +22,9 @@ class Group:
         self.probes = ProbeBudget()
         self.count = 0
         """Outputs whose lengths are decided."""
+        self.opens_early = True
+        """Whether the draft reads a prompt while the target does: not after an output that then proposed nothing. Of
+        many requests that come at once, the first do not know yet how many they will be."""
         self.round = 0
         """Counts rounds: one begins with the decision of an output that has decided in the present one."""
         self._trials: dict[int, PlainTrial] = defaultdict(PlainTrial)

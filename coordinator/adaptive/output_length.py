@@ -59,6 +59,7 @@ class OutputLength:
         """The latest of the group's rounds in which it decided."""
         self._is_holder = False
         """Whether the draft holds the sequence, or was asked to open it."""
+        self._has_opened_early = self._has_proposed = False
         self._is_probe = False
         """Whether this round is a probe: it proposes, or opens the draft, only to learn whether that pays."""
         self._expected = 1.0
@@ -75,6 +76,14 @@ class OutputLength:
         if self._survivals is None:
             self._survivals = survivals(self._acceptance.rates(), self._longest)
         return self._survivals
+
+    def opens_early(self, longest: int) -> bool:
+        """Whether the draft is to open the sequence before the first round, with at most `longest` proposed tokens."""
+        if self._fixed is not None:
+            return min(self._fixed, longest) > 0
+        if self._group.opens_early:
+            self._has_opened_early = self.decide(longest, is_ready=False).opens_draft
+        return self._has_opened_early
 
     def decide(self, longest: int, *, is_ready: bool = True) -> Decision:
         """Decides on the next round, with at most `longest` proposed tokens.
@@ -131,6 +140,8 @@ class OutputLength:
         if self._fixed is None:
             self._workload.budget.leave(self)
             self._hold(is_holder=False)
+            if self._has_opened_early or self._has_proposed:
+                self._group.opens_early = self._has_proposed
             self._group.leave()
 
     def _choose(self, longest: int, *, is_ready: bool) -> Decision:
@@ -154,6 +165,7 @@ class OutputLength:
             return self._probe(is_ready=is_ready)
         if not is_ready:
             return self._opening()
+        self._has_proposed = True
         self._expected = 1.0 + sum(self.survivals[:length])
         return Decision(length, min_confidence=plan.price**CONFIDENCE_POWER if self._is_greedy else 0.0)
 

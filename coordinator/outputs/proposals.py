@@ -67,8 +67,7 @@ class Proposals:
         self._preparations = Preparations(request, self._pair.ahead.of(*group), self._pair.lengths.load)
         if self._draft is None:
             return
-        decision = self._length.decide(longest, is_ready=False)
-        if decision.opens_draft or decision.length:
+        if self._length.opens_early(longest):
             self._draft.start(history, None if original is None else original._draft)
 
     def start_clock(self) -> None:

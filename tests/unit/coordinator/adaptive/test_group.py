@@ -117,3 +117,19 @@ def test_a_probe_ends_with_its_round_and_is_for_those_whose_sequence_the_draft_h
     budget.begin(8)
     assert [budget.join(is_holder=place > 1) for place in range(4)] == [False] * 2 + [True] * 2
     assert budget.has_begun(8) and not budget.has_begun(9)
+
+
+def test_after_an_output_that_proposed_nothing_the_draft_reads_no_prompt_early() -> None:
+    """Of many requests that come at once the first take themselves for alone."""
+    controller = controller_of(CHEAP_ROWS)
+    plain = controller.enter(Drafter.MODEL, Rule.BLOCK, 0.0, 0)
+    plain.add(SimulatedRound(0, 0, 0, 11.0, 11.0, 0.0, 0.0, 10.0, 1))
+    plain.leave()
+    first = entered(controller, 1)[0]
+    assert first.opens_early(4)
+    first.leave()
+    second = entered(controller, 1)[0]
+    assert not second.opens_early(4)
+    assert second.decide(4, is_ready=True).length, "it may still propose later"
+    second.leave()
+    assert entered(controller, 1)[0].opens_early(4)
