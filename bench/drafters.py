@@ -79,10 +79,10 @@ async def measure_drafters(arena: Arena) -> Section:
 
 
 async def drafters_of(arena: Arena) -> list[Drafter]:
-    """The drafters of the draft service."""
-    info = await arena.pair_info()
+    """The drafters of the draft service, or those of them that were asked for."""
+    info, wanted = await arena.pair_info(), arena.options.drafters
     found = [drafter_from_proto(number) for number in info.draft.drafters]
-    return [drafter for drafter in found if drafter is not None]
+    return [drafter for drafter in found if drafter is not None and (not wanted or drafter.value in wanted)]
 
 
 def cases_of(options: BenchOptions, drafters: Sequence[Drafter]) -> list[Case]:
@@ -184,11 +184,11 @@ def without_draft_model(options: BenchOptions) -> BenchOptions:
 
 
 async def measure_alone(options: BenchOptions, progress: Progress) -> list[Section]:
-    """Every drafter, then the n-gram drafter alone."""
-    return [
-        await in_arena(options, progress, measure_drafters),
-        await in_arena(without_draft_model(options), progress, measure_repetitive),
-    ]
+    """Every drafter, then the n-gram drafter alone; only those named, if any are."""
+    sections = [await in_arena(options, progress, measure_drafters)]
+    if not options.drafters:
+        sections.append(await in_arena(without_draft_model(options), progress, measure_repetitive))
+    return sections
 
 
 if __name__ == "__main__":

@@ -41,6 +41,8 @@ class BenchOptions:
     ks: tuple[int, ...] = (1, 2, 3, 5, 8)
     temperatures: tuple[float, ...] = (0.0, 1.0)
     batch_sizes: tuple[int, ...] = (1, 4, 16)
+    drafters: tuple[str, ...] = ()
+    """Of those that the draft service has, the ones that `bench.drafters` measures; all if empty."""
     is_quick: bool = False
     is_saved: bool = True
     """Results are saved under bench/results."""
@@ -112,6 +114,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     work.add_argument(
         "--batches", type=positive, nargs="+", metavar="B", help="numbers of requests at a time (default 1 4 16)"
     )
+    work.add_argument("--drafters", nargs="+", metavar="NAME", help="bench.drafters: only these")
     work.add_argument(
         "--static-cache",
         action="store_true",
@@ -173,6 +176,7 @@ def read_options(arguments: argparse.Namespace) -> BenchOptions:
         ks=tuple(arguments.k or ((1, 3) if is_quick else (1, 2, 3, 5, 8))),
         temperatures=tuple((0.0, 1.0) if arguments.temperatures is None else arguments.temperatures),
         batch_sizes=tuple(arguments.batches or ((1, 4) if is_quick else (1, 4, 16))),
+        drafters=tuple(arguments.drafters or ()),
         is_quick=is_quick,
         is_saved=not (is_quick or arguments.no_save),
         quantization=arguments.quantization,

@@ -42,6 +42,7 @@ class SimulatedRound(NamedTuple):
 class Policy(Protocol):
     """Chooses the length of an output's blocks."""
 
+    def opens_early(self, longest: int) -> bool: ...
     def decide(self, longest: int, *, is_ready: bool) -> Decision: ...
     def add(self, outcome: RoundOutcome) -> None: ...
     def leave(self) -> None: ...
@@ -52,6 +53,9 @@ class FixedLength:
 
     def __init__(self, length: int):
         self._length = length
+
+    def opens_early(self, longest: int) -> bool:
+        return min(self._length, longest) > 0
 
     def decide(self, longest: int, *, is_ready: bool) -> Decision:
         length = min(self._length, longest)
@@ -153,12 +157,11 @@ class Simulation:
 
     def start(self, output: Output) -> None:
         """Adds an output: the target reads its prompt, and so does the draft if tokens will be asked for."""
-        decision = output.policy.decide(LONGEST, is_ready=output.text.prompt == 0)
         if output.text.prompt == 0:
             output.fed = 0
             self._begin(output)
             return
-        if decision.opens_draft:
+        if output.policy.opens_early(LONGEST):
             self._open(output)
         self._prompts.append(output)
         self._pass()

@@ -2,11 +2,10 @@
 
 from collections import defaultdict
 
-from coordinator.adaptive.acceptance import GroupAcceptance
+from coordinator.adaptive.group import Group
 from coordinator.adaptive.load import Load
-from coordinator.adaptive.output_length import OutputLength, Shared
+from coordinator.adaptive.output_length import OutputLength
 from coordinator.adaptive.pass_costs import PassCosts
-from coordinator.adaptive.probe_budget import ProbeBudget
 from coordinator.adaptive.round_costs import RoundCosts
 from coordinator.adaptive.workload import Workload
 from coordinator.adaptive.worth import Worth, worth_of
@@ -35,9 +34,8 @@ class LengthController:
         self._plain: dict[int, RoundCosts] = defaultdict(RoundCosts)
         """Of plain rounds, by level of load."""
         self._workloads: dict[Drafter | None, Workload] = {}
-        self._groups: dict[object, GroupAcceptance] = defaultdict(GroupAcceptance)
-        self._probes: dict[object, ProbeBudget] = defaultdict(ProbeBudget)
-        self._latest: tuple[Workload, GroupAcceptance] | None = None
+        self._groups: dict[object, Group] = {}
+        self._latest: Group | None = None
         """Of the latest output that may have proposals."""
 
     def publish(self, target: tuple[PassCost, ...], draft: tuple[PassCost, ...] = ()) -> None:
@@ -53,18 +51,20 @@ class LengthController:
     def enter(self, drafter: Drafter | None, rule: Rule, temperature: float, fixed: int | None) -> OutputLength:
         """Registers a new output, which proposes `fixed` tokens or, if None, as many as pay. It must call `leave`."""
         key = (drafter, rule, range_of(temperature))
-        shared = Shared(workload=self._workload(drafter), acceptance=self._groups[key], probes=self._probes[key])
+        if key not in self._groups:
+            self._groups[key] = Group(self._workload(drafter))
         if fixed != 0:
-            self._latest = shared.workload, shared.acceptance
-        return OutputLength(shared, fixed=fixed, is_greedy=temperature == 0.0)
+            self._latest = self._groups[key]
+        return OutputLength(self._groups[key], fixed=fixed, is_greedy=temperature == 0.0)
 
     def worth(self, drafter: Drafter | None, longest: int) -> Worth | None:
         """What proposals of at most `longest` tokens are worth now, by the latest output's drafter, or by `drafter`
         before any; None while it is unknown what passes take."""
         if not self._passes.is_known:
             return None
-        workload, acceptance = self._latest or (self._workload(drafter), None)
-        rates = acceptance.rates() if acceptance is not None and acceptance.is_known else None
+        latest = self._latest
+        workload = self._workload(drafter) if latest is None else latest.workload
+        rates = latest.acceptance.rates() if latest is not None and latest.acceptance.is_known else None
         return worth_of(workload.times(), max(self._load.output_count, 1), rates, longest)
 
     def _workload(self, drafter: Drafter | None) -> Workload:

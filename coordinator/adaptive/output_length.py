@@ -1,19 +1,23 @@
 """The number of tokens to propose for one output, round by round."""
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
-from coordinator.adaptive.acceptance import GroupAcceptance, OutputAcceptance
+from coordinator.adaptive.acceptance import OutputAcceptance
+from coordinator.adaptive.group import Group
 from coordinator.adaptive.load import Contribution
 from coordinator.adaptive.outcome import RoundOutcome
-from coordinator.adaptive.probe_budget import ProbeBudget
+from coordinator.adaptive.probe_budget import MOST_JOINING
 from coordinator.adaptive.survivals import count_above, survivals
-from coordinator.adaptive.workload import Workload
+from coordinator.adaptive.verify_budget import ON_MARGIN
+from coordinator.adaptive.worth import best_length_of
 
 CONFIDENCE_POWER = 2.0
 """A greedy draft stops once the probability of its tokens together is below this power of the acceptance chance at
 which a token pays: their acceptance chance is about the square root of their probability (bundled pair: 0.33 at 0.1,
 0.14 at 0.01). For sampled tokens the two are hardly related."""
+HOPED = (0.95, 0.95, 0.95)
+"""The most acceptance that a probe can hope to find. Where proposals would not pay even so, there are no probes: under
+load a row of the target may cost as much as the token that it could save."""
 FIRST_ROUNDS = 1
 """Plain rounds at a level of load to measure before anything is proposed."""
 
@@ -31,13 +35,7 @@ class Decision(NamedTuple):
     """Whether it proposes only to learn whether that pays, which says nothing about the next round."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Shared:
-    """What outputs share: the workload between those with the same drafter, acceptance and budget within a group."""
-
-    workload: Workload
-    acceptance: GroupAcceptance
-    probes: ProbeBudget
+PLAIN = Decision(0)
 
 
 class OutputLength:
@@ -46,15 +44,22 @@ class OutputLength:
     It knows only counts and times of finished rounds, so that no decision depends on a dropped token.
     """
 
-    def __init__(self, shared: Shared, *, fixed: int | None, is_greedy: bool):
+    def __init__(self, group: Group, *, fixed: int | None, is_greedy: bool):
         self._fixed = fixed
         self._is_greedy = is_greedy
-        self._shared = shared
-        self._workload = shared.workload
-        self.contribution = Contribution(shared.workload.load)
-        self._acceptance = OutputAcceptance(shared.acceptance)
-        self.survivals: list[float] = []
-        """For each token that may be proposed, the chance that it is accepted with all before it."""
+        self._group = group
+        self._workload = group.workload
+        self.contribution = Contribution(group.workload.load)
+        self._acceptance = OutputAcceptance(group.acceptance)
+        self._survivals: list[float] | None = None
+        """None after they have changed."""
+        self._longest = 0
+        """The most tokens that may be proposed now."""
+        self._round = 0
+        """The latest of the group's rounds in which it decided."""
+        self._is_holder = False
+        """Whether the draft holds the sequence, or was asked to open it."""
+        self._has_opened_early = self._has_proposed = False
         self._is_probe = False
         """Whether this round is a probe: it proposes, or opens the draft, only to learn whether that pays."""
         self._expected = 1.0
@@ -63,6 +68,22 @@ class OutputLength:
         """Time that a plain round would take."""
         if fixed is None:
             self._workload.budget.enter(self)
+            group.enter()
+
+    @property
+    def survivals(self) -> list[float]:
+        """For each token that may be proposed, the chance that it is accepted with all before it."""
+        if self._survivals is None:
+            self._survivals = survivals(self._acceptance.rates(), self._longest)
+        return self._survivals
+
+    def opens_early(self, longest: int) -> bool:
+        """Whether the draft is to open the sequence before the first round, with at most `longest` proposed tokens."""
+        if self._fixed is not None:
+            return min(self._fixed, longest) > 0
+        if self._group.opens_early:
+            self._has_opened_early = self.decide(longest, is_ready=False).opens_draft
+        return self._has_opened_early
 
     def decide(self, longest: int, *, is_ready: bool = True) -> Decision:
         """Decides on the next round, with at most `longest` proposed tokens.
@@ -71,10 +92,10 @@ class OutputLength:
         read is not considered: their cost shows in the time of the probe.
         """
         self._is_probe, self._expected = False, 1.0
-        decision = self._choose(longest) if self._fixed is None else Decision(min(self._fixed, longest))
-        if self._fixed is None and decision.length and not is_ready:
-            self._expected = 1.0
-            decision = Decision(0, opens_draft=True)
+        if self._fixed is not None:
+            decision = Decision(min(self._fixed, longest))
+        else:
+            decision = self._choose(longest, is_ready=is_ready)
         self.contribution.set_row_count(decision.length + 1)
         return decision
 
@@ -89,26 +110,26 @@ class OutputLength:
 
     def add(self, outcome: RoundOutcome) -> None:
         """Learns from the outcome of the round."""
-        workload, probes = self._workload, self._shared.probes
+        workload, group = self._workload, self._group
         workload.add(outcome)
         if outcome.asked:
             self._acceptance.add(outcome.asked, outcome.accepted_count)
+            self._survivals = None
         self.contribution.add(outcome.accepted_count + 1)
         if self._fixed is not None:
             return
         expected = self._expected if outcome.asked else 1.0
-        workload.trial.add(expected, outcome.elapsed, workload.load.output_count, was_asked=outcome.asked > 0)
+        group.trial.add(expected, outcome.elapsed, group.count, was_asked=outcome.asked > 0)
         if self._is_probe and self._plain_time:
-            probes.spend(outcome.elapsed / self._plain_time - expected)
-            if outcome.asked:
-                probes.judge(succeeded=outcome.accepted_count > 0)
+            self._pay(outcome, expected)
         elif not outcome.asked:
-            probes.earn()
+            group.probes.earn(group.count)
 
-    @property
-    def plain_time(self) -> float | None:
-        """Seconds that a round without proposals would take now; None while unknown."""
+    def plain_time(self, outcome: RoundOutcome) -> float | None:
+        """Seconds that this round would have taken if no output had proposed anything; None while unknown."""
         workload = self._workload
+        if not outcome.asked and workload.is_plain:
+            return outcome.elapsed
         if not workload.plain.count:
             return None
         return workload.times().plain(workload.load.output_count)
@@ -116,29 +137,71 @@ class OutputLength:
     def leave(self) -> None:
         """The output is over, however it ended."""
         self.contribution.leave()
-        self._workload.budget.leave(self)
+        if self._fixed is None:
+            self._workload.budget.leave(self)
+            self._hold(is_holder=False)
+            if self._has_opened_early or self._has_proposed:
+                self._group.opens_early = self._has_proposed
+            self._group.leave()
 
-    def _choose(self, longest: int) -> Decision:
+    def _choose(self, longest: int, *, is_ready: bool) -> Decision:
         """The number of tokens for this round."""
-        workload = self._workload
-        self.survivals = survivals(self._acceptance.rates(), longest)
-        if longest <= 0 or workload.trial.is_on or workload.plain.count < FIRST_ROUNDS:
-            return Decision(0)
+        workload, group = self._workload, self._group
+        begins_round = self._round == group.round
+        group.round += begins_round
+        self._round = group.round
+        if longest <= 0 or group.is_idle or group.trial.is_on or workload.plain.count < FIRST_ROUNDS:
+            return PLAIN
+        self._hold(is_holder=is_ready or self._is_holder)
+        if longest != self._longest:
+            self._longest, self._survivals = longest, None
         plan = workload.plan()
         length = min(count_above(self.survivals, plan.least), plan.longest)
         if not length:
-            return self._probe()
+            if begins_round and self._may_probe():
+                group.probes.begin(group.round)
+            elif begins_round and not plan.longest:
+                group.idle()
+            return self._probe(is_ready=is_ready)
+        if not is_ready:
+            return self._opening()
+        self._has_proposed = True
         self._expected = 1.0 + sum(self.survivals[:length])
         return Decision(length, min_confidence=plan.price**CONFIDENCE_POWER if self._is_greedy else 0.0)
 
-    def _probe(self) -> Decision:
-        """One token, if the budget pays for it."""
-        workload = self._workload
-        load, times = workload.load, workload.times()
-        plain = times.plain(load.output_count)
-        others = (load.tokens - self.contribution.tokens) / plain
-        expected = 1.0 + self.survivals[0] - others * times.row(load.row_count)
-        if not self._shared.probes.affords(times.proposing(load.row_count, 1, 1) / plain - expected):
-            return Decision(0)
-        self._is_probe, self._expected, self._plain_time = True, expected, plain
+    def _may_probe(self) -> bool:
+        """Whether a probe may change anything, and the budget pays for what it costs all outputs together."""
+        group, load, times = self._group, self._workload.load, self._workload.times()
+        joining = min(group.count, MOST_JOINING)
+        delay = times.proposing(load.row_count, 1, joining) / times.plain(load.output_count) - 1.0
+        if not group.probes.affords(load.output_count * delay - joining * self.survivals[0]):
+            return False
+        return best_length_of(times, load.output_count, HOPED, self._longest)[1] >= ON_MARGIN
+
+    def _probe(self, *, is_ready: bool) -> Decision:
+        """One token, if outputs probe in this round, and this one is among them."""
+        workload, probes = self._workload, self._group.probes
+        if not probes.has_begun(self._group.round) or not probes.join(is_holder=self._is_holder):
+            return PLAIN
+        self._is_probe, self._plain_time = True, workload.times().plain(workload.load.output_count)
+        if not is_ready:
+            return self._opening()
+        self._expected = 1.0 + self.survivals[0]
         return Decision(1, is_probe=True)
+
+    def _pay(self, outcome: RoundOutcome, expected: float) -> None:
+        """Pays for the probe: all outputs that keep step waited for those that joined."""
+        group, probes = self._group, self._group.probes
+        delayed = self._workload.load.output_count / min(group.count, MOST_JOINING)
+        probes.spend(delayed * (outcome.elapsed / self._plain_time - 1.0) - (expected - 1.0), group.count)
+        if outcome.asked:
+            probes.judge(succeeded=outcome.accepted_count > 0)
+            group.wake()
+
+    def _opening(self) -> Decision:
+        self._hold(is_holder=True)
+        return Decision(0, opens_draft=True)
+
+    def _hold(self, *, is_holder: bool) -> None:
+        self._group.probes.holder_count += is_holder - self._is_holder
+        self._is_holder = is_holder

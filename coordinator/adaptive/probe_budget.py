@@ -1,4 +1,8 @@
-"""The budget for probes, which find out whether proposals pay."""
+"""The budget for probes, which find out whether proposals pay.
+
+Several outputs probe in the same round: a pass waits for whoever asks the draft, so that one probe delays all outputs
+as much as some together.
+"""
 
 MOST_SHARE, LEAST_SHARE = 0.008, 0.002
 """Tokens that probes may cost per round without proposals. The share falls while probes fail, so that a draft that is
@@ -6,29 +10,52 @@ never right costs almost nothing."""
 SHARE_FACTOR = 0.8
 """What remains of the share after a failed probe."""
 MOST_CREDIT = 3.0
-"""Tokens: also the largest debt."""
+"""Tokens of each output: also the largest debt."""
 LEAST_COST = 0.02
 """Least cost of a probe, in tokens: it limits the number of probes even if they seem to cost nothing."""
+MOST_JOINING = 4
+"""Outputs that probe together, and so many sequences at most that the draft opens only for probes."""
 
 
 class ProbeBudget:
     """The budget of a group of outputs: rounds without proposals fill it, probes are paid from it. In tokens."""
 
     def __init__(self) -> None:
+        self.holder_count = 0
+        """Outputs whose sequence the draft holds."""
         self._credit = 0.0
         self._share = MOST_SHARE
+        self._round = -1
+        """The latest in which outputs probe."""
+        self._joining = 0
+        """Outputs that may still do so."""
 
-    def earn(self) -> None:
-        """Adds credit for a round without proposals."""
-        self._credit = min(self._credit + self._share, MOST_CREDIT)
+    def earn(self, count: int = 1) -> None:
+        """Adds credit for a round without proposals of one of `count` outputs."""
+        self._credit = min(self._credit + self._share, MOST_CREDIT * count)
 
     def affords(self, cost: float) -> bool:
         return self._credit >= max(cost, LEAST_COST)
 
-    def spend(self, cost: float) -> None:
-        """Pays for a probe. A cost above the credit leaves a debt."""
-        self._credit = max(self._credit - max(cost, LEAST_COST), -MOST_CREDIT)
+    def spend(self, cost: float, count: int = 1) -> None:
+        """Pays for a probe of one of `count` outputs. A cost above the credit leaves a debt."""
+        self._credit = max(self._credit - max(cost, LEAST_COST), -MOST_CREDIT * count)
 
     def judge(self, *, succeeded: bool) -> None:
         """Adjusts the share: `succeeded` says whether the probe's token was accepted."""
         self._share = MOST_SHARE if succeeded else max(self._share * SHARE_FACTOR, LEAST_SHARE)
+
+    def has_begun(self, number: int) -> bool:
+        """Whether outputs may probe in this round."""
+        return self._joining > 0 and self._round == number
+
+    def begin(self, number: int) -> None:
+        """Lets some outputs probe in this round."""
+        self._round, self._joining = number, MOST_JOINING
+
+    def join(self, *, is_holder: bool) -> bool:
+        """Whether this output probes: rather one whose sequence the draft holds."""
+        if not is_holder and self.holder_count >= MOST_JOINING:
+            return False
+        self._joining -= 1
+        return True

@@ -8,7 +8,6 @@ from coordinator.adaptive.draft_costs import DraftCosts
 from coordinator.adaptive.load import Load
 from coordinator.adaptive.outcome import RoundOutcome
 from coordinator.adaptive.pass_costs import PassCosts
-from coordinator.adaptive.plain_trial import PlainTrial
 from coordinator.adaptive.round_costs import RoundCosts
 from coordinator.adaptive.slowdown import Slowdown
 from coordinator.adaptive.verify_budget import Plan, RoundTimes, VerifyBudget
@@ -29,7 +28,6 @@ class Level:
     """Of rounds with a proposal."""
     slowdown: Slowdown = field(default_factory=Slowdown)
     draft: DraftCosts = field(default_factory=DraftCosts)
-    trial: PlainTrial = field(default_factory=PlainTrial)
 
 
 class Workload:
@@ -61,9 +59,9 @@ class Workload:
         return self._plain(self.load.level)
 
     @property
-    def trial(self) -> PlainTrial:
-        """At the present load."""
-        return self._levels[self.load.level].trial
+    def is_plain(self) -> bool:
+        """Whether no output proposes anything in its present round."""
+        return self.load.row_count == self.load.output_count
 
     def plan(self) -> Plan:
         """What is worth its rows at present."""
@@ -79,7 +77,7 @@ class Workload:
     def _made(self) -> RoundTimes:
         plain, level = self.plain, self._levels[self.load.level]
         draft, costs, slowdown = level.draft, level.costs, level.slowdown.ratio
-        is_slow = self.load.row_count > self.load.output_count
+        is_slow = not self.is_plain
         # Plain rounds may be from long ago: their rest grows and shrinks with the machine's speed.
         plain_rest = plain.rest * self.passes.time(1) / (slowdown if is_slow else 1.0)
         rest = costs.rest if costs.count else plain_rest

@@ -30,12 +30,19 @@ def worth_of(times: RoundTimes, output_count: int, rates: Rates | None, longest:
     break_even = times.of_all(output_count, 1) / plain - 1.0
     if rates is None:
         return Worth(output_count=output_count, break_even=break_even)
-    tokens, best_length, gain = 1.0, 0, 1.0
+    best_length, gain = best_length_of(times, output_count, rates, longest)
+    return Worth(
+        output_count=output_count, break_even=break_even, acceptance=rates[0], best_length=best_length, gain=gain
+    )
+
+
+def best_length_of(times: RoundTimes, output_count: int, rates: Rates, longest: int) -> tuple[int, float]:
+    """The length, the same for all outputs, that gives the most tokens per second, and its gain; 0 and 1 if none
+    pays."""
+    plain, tokens, best_length, gain = times.plain(output_count), 1.0, 0, 1.0
     for length, chance in enumerate(survivals(rates, longest), 1):
         tokens += chance
         own_gain = tokens * plain / times.of_all(output_count, length)
         if own_gain > gain:
             best_length, gain = length, own_gain
-    return Worth(
-        output_count=output_count, break_even=break_even, acceptance=rates[0], best_length=best_length, gain=gain
-    )
+    return best_length, gain

@@ -53,7 +53,8 @@ class Preparations:
 
     def add(self, judged: Round, lengths: OutputLength) -> None:
         """Compares a round with those of the other kind."""
-        self._trial.add(judged, lengths.expected(judged.asked), self._load.output_count)
+        if judged.asked:
+            self._trial.add(judged, lengths.expected(judged.asked), self._load.output_count)
 
     @property
     def _trial(self) -> AheadTrial:

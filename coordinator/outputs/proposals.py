@@ -67,8 +67,7 @@ class Proposals:
         self._preparations = Preparations(request, self._pair.ahead.of(*group), self._pair.lengths.load)
         if self._draft is None:
             return
-        decision = self._length.decide(longest, is_ready=False)
-        if decision.opens_draft or decision.length:
+        if self._length.opens_early(longest):
             self._draft.start(history, None if original is None else original._draft)
 
     def start_clock(self) -> None:
@@ -103,7 +102,7 @@ class Proposals:
         self._length.add(judged)
         self._pair.metrics.add_round(judged)
         is_speculating = self._draft is not None and self._request.num_speculative_tokens != 0
-        self._pair.metrics.speedup.add(judged, self._length.plain_time if is_speculating else None, now)
+        self._pair.metrics.speedup.add(judged, self._length.plain_time(judged) if is_speculating else None, now)
 
     def leave(self) -> None:
         """Removes the output from the load."""

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from specpair.engine_config import pace_of
 from specpair.v1 import sampling_pb2
 from tests.service.test_greedy import make_similar
 from tests.services import engine_config, running_pair
@@ -22,10 +23,11 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 
 
 async def test_greedy_output_is_the_targets(models: tuple[Path, Path]) -> None:
-    """Unless a request says how many tokens to propose, that is decided round by round, and reported."""
+    """Unless a request says how many tokens to propose, that is decided round by round, and reported. The target is
+    paced, so that proposals pay: where none can, none is asked for."""
     target, draft = models
     plain = load_plain(target)
-    async with running_pair(engine_config(target), engine_config(draft)) as pair:
+    async with running_pair(engine_config(target, pace=pace_of("25")), engine_config(draft)) as pair:
         outputs = await asyncio.gather(*(pair.generate(prompt, LENGTH, temperature=0) for prompt in PROMPTS * 3))
         await pair.check_clean()
     for prompt, output in zip(PROMPTS * 3, outputs, strict=True):

@@ -144,3 +144,15 @@ def test_to_begin_proposals_have_to_be_clearly_better() -> None:
     assert lengths(break_even + 0.2) == 1
     assert lengths(break_even + 0.02) == 1
     assert lengths(break_even - 0.02) == 0
+
+
+def test_where_many_share_passes_a_plan_has_to_gain_more() -> None:
+    costs, planned_for = times(FLAT, step=3.0), {}
+    for count in (1, 16):
+        load = Load()
+        budget, members = VerifyBudget(load), [Fake(Contribution(load), [0.6]) for _ in range(count)]
+        for member in members:
+            budget.enter(member)
+        assert 1.05 < best_plan([[0.6]] * count, 0.0, 0.0, costs).gain < 1.2
+        planned_for[count] = budget.plan(lambda: costs).longest
+    assert planned_for == {1: 1, 16: 0}

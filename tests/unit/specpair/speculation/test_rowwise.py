@@ -12,7 +12,7 @@ from torch import Tensor
 from specpair.options import Rule, SamplingOptions
 from specpair.speculation.draft_rows import DraftRows, stack_blocks
 from specpair.speculation.logprobs import token_logprobs
-from specpair.speculation.sampling import SamplingRows, probabilities
+from specpair.speculation.sampling import LEAST_DIVIDED, SamplingRows, probabilities
 from specpair.speculation.verification import Block, acceptance_thresholds, packed_rows
 from specpair.wire.distributions import decoded_dense
 from tests.option_strategies import sampling_options
@@ -102,3 +102,10 @@ def test_logprobs_of_tied_tokens() -> None:
         (alone,) = token_logprobs(logits[:1], [5], [count])
         for others in range(21):
             assert token_logprobs(logits, [5, 7], [count, others])[0] == alone
+
+
+def test_rows_done_one_by_one_are_those_of_the_whole() -> None:
+    for rows, vocab_size in ((16, 4096), (64, 8192), (2, 49_152)):
+        logits = random_logits(rows, vocab_size)
+        assert logits.numel() > LEAST_DIVIDED
+        assert torch.equal(probabilities(logits, SamplingRows.of([SamplingOptions()] * rows)), logits.softmax(-1))
