@@ -38,6 +38,10 @@ class SimulatedRound(NamedTuple):
     batch_token_count: int
     is_usual: bool = True
 
+    @property
+    def depth(self) -> int:
+        return self.drafted_count
+
 
 class Policy(Protocol):
     """Chooses the length of an output's blocks."""

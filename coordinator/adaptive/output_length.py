@@ -44,8 +44,9 @@ class OutputLength:
     It knows only counts and times of finished rounds, so that no decision depends on a dropped token.
     """
 
-    def __init__(self, group: Group, *, fixed: int | None, is_greedy: bool):
+    def __init__(self, group: Group, *, fixed: int | None, is_greedy: bool, tree_tokens: int = 0):
         self._fixed = fixed
+        self._tree_tokens = tree_tokens
         self._is_greedy = is_greedy
         self._group = group
         self._workload = group.workload
@@ -96,13 +97,17 @@ class OutputLength:
             decision = Decision(min(self._fixed, longest))
         else:
             decision = self._choose(longest, is_ready=is_ready)
-        self.contribution.set_row_count(decision.length + 1)
+        self._count_rows(decision)
         return decision
 
     def use(self, decision: Decision) -> None:
         """The round follows an earlier decision instead of the last one."""
         self._is_probe, self._expected = False, self.expected(decision.length)
-        self.contribution.set_row_count(decision.length + 1)
+        self._count_rows(decision)
+
+    def _count_rows(self, decision: Decision) -> None:
+        drafted = max(decision.length, self._tree_tokens) if decision.length else 0
+        self.contribution.set_row_count(drafted + 1)
 
     def expected(self, length: int) -> float:
         """Expected tokens of a round with so many proposed tokens."""

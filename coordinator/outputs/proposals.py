@@ -63,7 +63,7 @@ class Proposals:
         fixed = 0 if self._draft is None else request.num_speculative_tokens
         self._pair.publish_costs()
         group = (self.drafter, request.rule, request.sampling.temperature)
-        self._length = self._pair.lengths.enter(*group, fixed)
+        self._length = self._pair.lengths.enter(*group, fixed, request.num_tree_tokens)
         self._preparations = Preparations(request, self._pair.ahead.of(*group), self._pair.lengths.load)
         if self._draft is None:
             return

@@ -29,6 +29,10 @@ class MadeRound:
     ahead: AheadOutcome | None
     works_ahead: bool
 
+    @property
+    def depth(self) -> int:
+        return self.drafted_count
+
 
 @dataclass(frozen=True, kw_only=True)
 class Machine:

@@ -24,3 +24,7 @@ class MadeRound:
     ahead: AheadOutcome | None = None
     accepted_before: int = 0
     hidden_time: float = 0.0
+
+    @property
+    def depth(self) -> int:
+        return self.drafted_count
