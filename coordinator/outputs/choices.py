@@ -86,6 +86,7 @@ async def merge(sources: Sequence[AsyncGenerator[Item, None]]) -> AsyncGenerator
         running = len(tasks)
         while running:
             item = await queue.get()
+            await asyncio.sleep(0)  # what its source does next goes first: sending its next call
             if not isinstance(item, _End):
                 yield item
             elif item.error is not None:

@@ -19,6 +19,8 @@ Sums within a group are whole numbers; groups are added in their order. So a row
 
 #define BYTE_GROUP 64  /* inputs that share a scale, beside weights of 8 bits */
 #define NIBBLE_GROUP 32 /* of 4 bits, which have scales for each group themselves */
+#define BYTE_MIDDLE 128 /* weights are unsigned: 8 bits around 128, or 4 around 8 */
+#define NIBBLE_MIDDLE 8
 #define STEP (PANEL * 4) /* bytes that are multiplied by four inputs, or by eight if they are nibbles */
 #define NIBBLE_BYTES (NIBBLE_GROUP / 8 * STEP + 2 * 2 * PANEL) /* of a group: nibbles, then scales and middles in bf16 */
 
@@ -26,13 +28,13 @@ Sums within a group are whole numbers; groups are added in their order. So a row
 struct Rounded {
     int8_t *numbers;  /* [rows][groups][group] */
     float *scales;    /* [rows][groups] */
-    int32_t *sums;    /* [rows][groups], of the numbers */
+    int32_t *starts;  /* [rows][groups]: what the middle of the weights, times the numbers, adds to a sum; negative */
+    float *levels;    /* [rows][groups]: scale times the sum of the numbers */
     int64_t groups;
 };
 
-/* One group of a row; a number that is not finite makes the scale NaN. */
-INLINE void round_group(const void *x, int is_bf16, int64_t count, const int64_t group, int8_t *to, float *scale,
-                        int32_t *sum) {
+/* One group of a row, and the sum of its numbers; one that is not finite makes the scale NaN. */
+INLINE int32_t round_group(const void *x, int is_bf16, int64_t count, const int64_t group, int8_t *to, float *scale) {
     const float shift = 12582912.0f; /* 1.5 * 2^23: adding it rounds to whole numbers */
     floats largest = {}, poison = {};
     for (int64_t i = 0; i < group && i < count; i += WIDTH) {
@@ -52,28 +54,32 @@ INLINE void round_group(const void *x, int is_bf16, int64_t count, const int64_t
         memcpy(to + i, &narrow, sizeof narrow);
     }
     *scale = most / 127.0f + sum_of(poison);
-    *sum = _mm512_reduce_add_epi32((__m512i)total);
+    return _mm512_reduce_add_epi32((__m512i)total);
 }
 
 /* All rows, into memory of this thread that grows and stays. */
 static struct Rounded rounded(const struct Product *product, const void *x, int64_t stride, int64_t count,
-                              const int64_t group) {
+                              const int64_t group, const int32_t middle) {
     static __thread char *memory;
     static __thread int64_t size;
-    int64_t groups = (product->in + group - 1) / group, wanted = count * groups * (group + 8);
+    int64_t groups = (product->in + group - 1) / group, wanted = count * groups * (group + 12);
     if (wanted > size) {
         free(memory);
         memory = aligned_alloc(64, (wanted + 63) / 64 * 64);
         if (!memory) abort();
         size = wanted;
     }
-    struct Rounded rows = {(int8_t *)memory, (float *)(memory + count * groups * group), 0, groups};
-    rows.sums = (int32_t *)(rows.scales + count * groups);
+    struct Rounded rows = {(int8_t *)memory, (float *)(memory + count * groups * group), 0, 0, groups};
+    rows.starts = (int32_t *)(rows.scales + count * groups);
+    rows.levels = (float *)(rows.starts + count * groups);
     for (int64_t r = 0; r < count; r++)
-        for (int64_t g = 0; g < groups; g++)
-            round_group(offset(x, (int)product->is_bf16, r * stride + g * group), (int)product->is_bf16,
-                        product->in - g * group, group, rows.numbers + (r * groups + g) * group,
-                        rows.scales + r * groups + g, rows.sums + r * groups + g);
+        for (int64_t g = 0; g < groups; g++) {
+            int64_t place = r * groups + g;
+            int32_t sum = round_group(offset(x, (int)product->is_bf16, r * stride + g * group), (int)product->is_bf16,
+                                      product->in - g * group, group, rows.numbers + place * group, rows.scales + place);
+            rows.starts[place] = -middle * sum;
+            rows.levels[place] = rows.scales[place] * sum;
+        }
     return rows;
 }
 
@@ -83,13 +89,12 @@ INLINE integers dot(integers sum, words weights, const int8_t *numbers) {
     return (integers)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)weights, _mm512_set1_epi32(four));
 }
 
-/* As `tile` of product.h. Weights are unsigned: 8 bits around 128, or 4 around 8. */
+/* As `tile` of product.h. */
 INLINE void coarse_tile(const int kind, const int action, const int rows, const struct Product *product,
                         struct Rounded x, int64_t panel, struct Target target, int64_t row) {
     const int64_t group = kind == BYTE_WEIGHTS ? BYTE_GROUP : NIBBLE_GROUP;
     const int64_t size = kind == BYTE_WEIGHTS ? BYTE_GROUP / 4 * STEP : NIBBLE_BYTES;
     const char *weights = (const char *)product->weights + panel * x.groups * size;
-    const int32_t middle = kind == BYTE_WEIGHTS ? 128 : 8;
     floats sums[ROWS][2], kept[ROWS][2];
 #pragma GCC unroll 8
     for (int r = 0; r < rows; r++) sums[r][0] = sums[r][1] = (floats){};
@@ -97,7 +102,7 @@ INLINE void coarse_tile(const int kind, const int action, const int rows, const 
         integers dots[ROWS][2];
 #pragma GCC unroll 8
         for (int r = 0; r < rows; r++)
-            dots[r][0] = dots[r][1] = (integers){} - middle * x.sums[(row + r) * x.groups + g];
+            dots[r][0] = dots[r][1] = (integers){} + x.starts[(row + r) * x.groups + g];
         const int8_t *numbers = x.numbers + (row * x.groups + g) * group;
         for (int64_t i = 0; i < (kind == BYTE_WEIGHTS ? group / 4 : group / 8); i++) {
             words loaded[2];
@@ -127,7 +132,7 @@ INLINE void coarse_tile(const int kind, const int action, const int rows, const 
                 int64_t place = (row + r) * x.groups + g;
                 floats whole = __builtin_convertvector(dots[r][half], floats) * x.scales[place];
                 if (kind == BYTE_WEIGHTS) sums[r][half] += whole;
-                else sums[r][half] = sums[r][half] + whole * scale + level * (x.scales[place] * x.sums[place]);
+                else sums[r][half] = sums[r][half] + whole * scale + level * x.levels[place];
             }
         }
     }
@@ -146,7 +151,8 @@ INLINE void coarse_panels(const int kind, const int action, const struct Product
     case rows: \
         coarse_tile(kind, action, rows, product, numbers, panel, target, row); \
         break;
-    struct Rounded numbers = rounded(product, x, stride, count, kind == BYTE_WEIGHTS ? BYTE_GROUP : NIBBLE_GROUP);
+    struct Rounded numbers = kind == BYTE_WEIGHTS ? rounded(product, x, stride, count, BYTE_GROUP, BYTE_MIDDLE)
+                                                  : rounded(product, x, stride, count, NIBBLE_GROUP, NIBBLE_MIDDLE);
     for (int64_t panel = first; panel < last; panel++) {
         int64_t row = 0;
         for (; row + ROWS <= count; row += ROWS) coarse_tile(kind, action, ROWS, product, numbers, panel, target, row);
