@@ -129,6 +129,10 @@ def verify_exactness(
     except (CommandError, SpecpairError) as error:
         raise CommandError(str(error), WRONG_USE) from None
     _print(settings, report, is_json=json, is_plain=no_color)
+    _exit(report)
+
+
+def _exit(report: Report) -> None:
     if not report.passed:
         raise typer.Exit(FAILED)
     if not report.tested:

@@ -95,7 +95,8 @@ def test_near_the_best_fixed_length_at_measured_costs(has_confidence: bool) -> N
 
 
 def test_follows_a_text_that_changes() -> None:
-    """What was accepted nearly always is accepted never: the lengths come down within some rounds."""
+    """What was accepted nearly always is accepted never: the lengths come down, to at most the one token that costs next
+    to nothing here."""
     simulation = Simulation(MACHINES["a large target"], seed=1)
     policies = adaptive(simulation)
     text = Text(length=600, rates=lambda token_count: (0.9, 0.9, 0.9) if token_count < 300 else (0.0, 0.0, 0.0))
@@ -103,4 +104,4 @@ def test_follows_a_text_that_changes() -> None:
     simulation.run(tokens=1800)
     lengths = finished[1].lengths
     assert max(lengths[:40]) >= 3
-    assert sum(length > 0 for length in lengths[-200:]) <= 30
+    assert max(lengths[-100:]) <= 1
