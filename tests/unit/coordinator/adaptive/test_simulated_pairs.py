@@ -95,8 +95,8 @@ def test_near_the_best_fixed_length_at_measured_costs(has_confidence: bool) -> N
 
 
 def test_follows_a_text_that_changes() -> None:
-    """What was accepted nearly always is accepted never: the lengths come down, to at most the one token that costs next
-    to nothing here."""
+    """What was accepted nearly always is accepted never: the lengths come down, to at most the one token that costs
+    next to nothing here."""
     simulation = Simulation(MACHINES["a large target"], seed=1)
     policies = adaptive(simulation)
     text = Text(length=600, rates=lambda token_count: (0.9, 0.9, 0.9) if token_count < 300 else (0.0, 0.0, 0.0))
