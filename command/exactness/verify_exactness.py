@@ -132,7 +132,7 @@ def verify_exactness(
     _exit(report)
 
 
-def _exit(report: Report) -> None:
+def _exit(report: "Report") -> None:
     if not report.passed:
         raise typer.Exit(FAILED)
     if not report.tested:

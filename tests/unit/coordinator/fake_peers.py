@@ -151,6 +151,7 @@ class FakeDraft(FakeSequences, DraftPeer):
         min_confidence: float = 0.0,
         preparation: Preparation | None = None,
         has_proposal: bool = False,
+        tree_tokens: int = 0,
     ) -> Proposed:
         index = self.faults.begin()
         held = self.locate(sequence_id, step, base_length)
