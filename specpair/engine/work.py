@@ -45,8 +45,6 @@ class Work:
     """Layers whose hidden states are requested with the logits."""
     features: Tensor | None = None
     """`[layers, row_count, hidden]` float32 of the last rows, if requested; set before `advance`."""
-    is_followed: bool = False
-    """Whether the sequence's next call is here already and begins with this answer; set by `advance`."""
     parent: Sequence | None = None
     """An idle sequence whose cached prefix the work's sequence takes over before its first pass."""
     room: int = 0
@@ -58,6 +56,12 @@ class Work:
     def fail(self, error: Exception, *, spares_cache: bool = False) -> None:
         """Finishes the work with an error."""
         self.error, self.spares_cache, self.done = error, spares_cache, True
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether the sequence's next call is here already and begins with this answer. Asked when the pass is over:
+        such calls come while it runs."""
+        return False
 
     @property
     def pending(self) -> int:
