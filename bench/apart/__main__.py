@@ -60,7 +60,9 @@ async def measure(plan: Plan) -> Section:
             own_rows, own_hits = await measure_pair(plan, pair, advance)
             rows += own_rows
             hits += own_hits
-    title = f"verify {plan.matrix.scale * plan.matrix.verify_ms:g} ms, {' and '.join(plan.far)} apart from the coordinator"
+    title = (
+        f"verify {plan.matrix.scale * plan.matrix.verify_ms:g} ms, {' and '.join(plan.far)} apart from the coordinator"
+    )
     noises = [{"acceptance": a, "temperature": t, "noise": noise} for (a, t), noise in NOISES.items()]
     return Section(
         name="apart",

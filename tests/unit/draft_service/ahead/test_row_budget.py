@@ -18,6 +18,9 @@ def test_what_is_late_leaves_fewer_rows_but_not_too_few() -> None:
     for _ in range(1000):
         budget.late(budget.rows, level=1)
     assert budget.rows == LEAST
+    for _ in range(10):
+        budget.in_time()
+    assert budget.rows > LEAST, "it comes back soon"
     for _ in range(1000):
         budget.in_time()
     assert budget.rows == 64

@@ -33,6 +33,14 @@ def test_a_size_that_was_not_seen_says_nothing() -> None:
     assert times_of([8, 16]).within(7, 2.0) == 16
 
 
+def test_a_larger_size_that_happens_to_be_faster_is_not_taken() -> None:
+    times = times_of([1, 64])
+    for _ in range(50):
+        times.add(16, 0.01)
+        times.add(32, level(1))
+    assert times.within(1, 1.1) == 1
+
+
 def test_a_pass_above_all_sizes_is_left_out() -> None:
     times = times_of([1, 16])
     times.add(SIZES[-1] + 1, 1.0)
