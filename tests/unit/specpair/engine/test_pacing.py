@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -118,6 +119,10 @@ class Answered(Work):
         return self.follows
 
 
+def tell_at_once(call: Callable[[], object]) -> None:
+    call()
+
+
 @pytest.mark.parametrize("comes", [True, False])
 async def test_a_call_that_comes_while_a_pass_sleeps_is_there_when_it_is_over(comes: bool) -> None:
     """On the device that is imitated the pass is not over before: the next one waits for the call."""
@@ -130,9 +135,7 @@ async def test_a_call_that_comes_while_a_pass_sleeps_is_there_when_it_is_over(co
         work.follows = comes
 
     pacing = Pacing(Pace(PACE_SECONDS, 0.0), lambda: clock.now, sleep)
-    turns = Turns(
-        FlatRunner(), draw_zeros, EngineStatistics(), lambda call: call(), token_budget=64, short=6, pacing=pacing
-    )
+    turns = Turns(FlatRunner(), draw_zeros, EngineStatistics(), tell_at_once, token_budget=64, short=6, pacing=pacing)
     turns.add([work])
     turns.turn()
     assert work.done and clock.slept
