@@ -109,7 +109,6 @@ def accept(work: VerifyWork, path: list[int], next_token: int) -> None:
     work.sequence.replace_from(work.first_position, [*tokens, next_token])
     if work.features is not None:
         work.features = work.features[:, [0, *(1 + index for index in path)]].cpu()
-    work.is_followed = work.held.is_followed(work)
     work.done = True
 
 

@@ -109,6 +109,11 @@ class VerifyWork(Work):
     target_probabilities: list[float] = field(default_factory=list)
 
     @property
+    def is_followed(self) -> bool:
+        """Whether a call waits for this verdict."""
+        return self.error is None and self.held.is_followed(self)
+
+    @property
     def options(self) -> SequenceOptions:
         return self.held.options
 

@@ -60,7 +60,9 @@ async def measure(plan: Plan) -> Section:
             own_rows, own_hits = await measure_pair(plan, pair, advance)
             rows += own_rows
             hits += own_hits
-    title = f"verify {plan.matrix.verify_ms:g} ms, {' and '.join(plan.far)} apart from the coordinator"
+    title = (
+        f"verify {plan.matrix.scale * plan.matrix.verify_ms:g} ms, {' and '.join(plan.far)} apart from the coordinator"
+    )
     noises = [{"acceptance": a, "temperature": t, "noise": noise} for (a, t), noise in NOISES.items()]
     return Section(
         name="apart",
@@ -95,7 +97,7 @@ async def measure_pair(plan: Plan, pair: Pair, advance: Callable[[str], None]) -
 
 async def hits_of_pair(plan: Plan, paced: PacedPair, pair: Pair, rule: Rule) -> HitRow:
     """At the longest round trip, so that no time is missing."""
-    cell = Cell(pair=pair, rule=rule, round_trip_ms=max(plan.matrix.round_trip_ms), batch_size=1)
+    cell = Cell(pair=pair, rule=rule, round_trip_ms=plan.matrix.scale * max(plan.matrix.round_trip_ms), batch_size=1)
     await paced.set_round_trip(cell.round_trip_ms)
     prompts = plan.prompts[: HIT_PROMPTS * plan.options.prompts]
     return await hit_row(paced.stub, cell, prompts, plan.options.max_tokens)

@@ -31,11 +31,19 @@ class Matrix:
     temperatures: tuple[float, ...] = (0.0, 1.0)
     rules: tuple[Rule, ...] = (Rule.COUPLED, Rule.BLOCK)
     batch_sizes: tuple[int, ...] = (1, 8)
+    scale: float = 1.0
+    """How many times as long the imitated devices and the link take for everything. The times above are of those that
+    are meant; the cells have what is waited."""
 
     def pairs(self) -> list["Pair"]:
         """The pairs of processes, each started once."""
         return [
-            Pair(acceptance=acceptance, temperature=temperature, step_ms=step, verify_ms=self.verify_ms)
+            Pair(
+                acceptance=acceptance,
+                temperature=temperature,
+                step_ms=self.scale * step,
+                verify_ms=self.scale * self.verify_ms,
+            )
             for acceptance in self.acceptances
             for temperature in self.temperatures
             for step in self.step_ms
@@ -47,7 +55,7 @@ class Matrix:
 
     def cells_of(self, pair: "Pair", rule: Rule) -> list["Cell"]:
         return [
-            Cell(pair=pair, rule=rule, round_trip_ms=round_trip, batch_size=batch_size)
+            Cell(pair=pair, rule=rule, round_trip_ms=self.scale * round_trip, batch_size=batch_size)
             for round_trip in self.round_trip_ms
             for batch_size in self.batch_sizes
         ]

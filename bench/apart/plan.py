@@ -100,6 +100,12 @@ def parser_of(description: str | None) -> argparse.ArgumentParser:
         "--verify", dest="verify_ms", type=float, metavar="MS", help="milliseconds of a pass of the target (default 20)"
     )
     parser.add_argument(
+        "--scale",
+        type=float,
+        metavar="X",
+        help="imitates the same devices and link X times slower, so that the CPU of this machine matters less",
+    )
+    parser.add_argument(
         "--link", choices=LINKS, default="draft", help="what is apart from the coordinator (default draft)"
     )
     parser.add_argument("--prompts", type=positive, metavar="N", help="number of held-out prompts (default 4)")

@@ -18,6 +18,8 @@ ROUNDS = 10
 """Rounds of each output in a trial."""
 SETTLING = 2
 """The first of them, left out: the draft begins with the first, and its proposal is used in the second."""
+SHOWN = 12
+"""Compared rounds of all outputs after which a trial ends early if the difference to the usual way is clear."""
 FIRST_INTERVAL, LAST_INTERVAL = 32, 2048
 """Rounds of each output between trials."""
 CLOSE, CLEAR = 0.97, 0.9
@@ -73,7 +75,7 @@ class AheadTrial:
         if not self._is_known:
             if len(self._waits) >= min(FIRST_ROUNDS * load, MEMORY):
                 self._begin()
-        elif self._is_trying and self._count >= ROUNDS * load:
+        elif self._is_trying and (self._count >= ROUNDS * load or self._is_clearly_worse):
             self._judge()
         elif not self._is_trying and self._count >= self._interval * load and self._may_gain:
             self._try()
@@ -81,6 +83,14 @@ class AheadTrial:
     @property
     def _may_gain(self) -> bool:
         return self.pays or trimmed_mean(self._waits) >= LEAST_WAIT
+
+    @property
+    def _is_clearly_worse(self) -> bool:
+        """Whether the way that is tried need not be tried any longer."""
+        usual, other = self._times[self.pays], self._times[not self.pays]
+        if len(other) < SHOWN or not usual:
+            return False
+        return trimmed_mean(usual) < CLEAR * trimmed_mean(other)
 
     def _note(self, outcome: AheadRound, tokens: float, load: int) -> None:
         is_ahead = outcome.ahead is not None

@@ -31,6 +31,10 @@ class BranchEngine(Protocol):
         """From now on somebody waits for the work, and its sequence is an open one."""
         ...
 
+    def rows_within(self, factor: float) -> int:
+        """Rows of a pass that takes at most `factor` times one of a single row; 0 if that is unknown."""
+        ...
+
     def discard(self, sequences: list[Sequence]) -> None:
         """Frees the cache of sequences whose works are done or cancelled."""
         ...

@@ -2,6 +2,7 @@
 
 import asyncio
 import queue
+import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
@@ -10,11 +11,16 @@ from typing import ParamSpec, TypeVar
 P = ParamSpec("P")
 T = TypeVar("T")
 
+SWITCH_SECONDS = 0.0002
+"""For how long a thread of the process keeps the interpreter while another one waits for it. A pass lets go of it with
+each large operation; by Python's own 5 ms it would wait that long for the event loop, again and again."""
+
 
 class DeviceThread:
     """Runs functions one after the other. All methods are called on the event loop."""
 
     def __init__(self) -> None:
+        sys.setswitchinterval(min(SWITCH_SECONDS, sys.getswitchinterval()))
         self._functions: queue.SimpleQueue[Callable[[], object] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="device", daemon=True)
         self._thread.start()

@@ -12,6 +12,7 @@ of a part, and is worth that part of the fixed cost.
 
 from collections.abc import Sequence as Several
 
+from specpair.engine.pass_times import PassTimes
 from specpair.engine.work import Work
 from specpair.running_slope import RunningSlope
 from specpair.sequences.sequence import Sequence
@@ -38,6 +39,7 @@ class Gathering:
     """Tracks the cost of passes and the expected sequences. Device thread only; times are from time.perf_counter."""
 
     def __init__(self) -> None:
+        self.times = PassTimes()
         self._costs = RunningSlope(PASS_MEMORY)
         self._expected: dict[Sequence, float] = {}
         """Sequences expected soon, and until when a pass waits for each."""
@@ -51,18 +53,22 @@ class Gathering:
 
     def add_pass(self, token_count: int, seconds: float) -> None:
         """Notes a pass that fed `token_count` tokens, all with logits. A stall is capped so as not to tilt the line."""
+        self.times.add(token_count, seconds)
         if self._costs.count >= FIRST_COUNT:
             slope = self._costs.slope(0.0, PRIOR_WEIGHT)
             seconds = min(seconds, MOST_LATE * max(self._costs.intercept(slope) + slope * token_count, LEAST_COST))
         self._costs.add(token_count, seconds)
 
     def spare_rows(self, token_count: int) -> int:
-        """Rows that lengthen a pass of `token_count` tokens by at most `SPARE`; 0 while the costs are unknown."""
+        """Rows that lengthen a pass of `token_count` tokens by at most `SPARE`, by the line of all passes or by those
+        of their size; 0 while the costs are unknown."""
         if self._costs.count < FIRST_COUNT:
             return 0
         slope = self._costs.slope(0.0, PRIOR_WEIGHT)
         seconds = max(self._costs.intercept(slope), 0.0) + slope * token_count
-        return MOST_SPARE if MOST_SPARE * slope <= SPARE * seconds else int(SPARE * seconds / slope)
+        if MOST_SPARE * slope <= SPARE * seconds:
+            return MOST_SPARE
+        return max(int(SPARE * seconds / slope), self.times.within(token_count, 1.0 + SPARE) - token_count)
 
     def arrive(self, works: Several[Work]) -> None:
         for work in works:
@@ -78,14 +84,14 @@ class Gathering:
     def leave(self, works: Several[Work], now: float) -> None:
         """Notes that these works were answered."""
         fixed_cost = self.fixed_cost
-        followed_count = sum(work.is_followed for work in works)
-        worth = fixed_cost * (1 - followed_count / len(works)) if followed_count else fixed_cost
+        followed = {work for work in works if work.is_followed}
+        worth = fixed_cost * (1 - len(followed) / len(works)) if followed else fixed_cost
         for work in works:
             if work.is_background:
                 continue
             sequence = work.sequence
-            sequence.answered_at, sequence.is_followed = now, work.is_followed
-            if work.is_followed:
+            sequence.answered_at, sequence.is_followed = now, work in followed
+            if sequence.is_followed:
                 self._followed[sequence] = now + max(fixed_cost, LEAST_FOLLOWED_WAIT)
             elif sequence.absence is not None and sequence.absence < worth:
                 self._expected[sequence] = now + min(LATE * sequence.absence, worth)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from specpair.caches.out_of_memory import is_out_of_memory
 from specpair.engine.failures import check_device
-from specpair.engine.gathering import Gathering
+from specpair.engine.gathering import SPARE, Gathering
 from specpair.engine.holdings import Holdings, is_holding
 from specpair.engine.pacing import Pacing
 from specpair.engine.pass_clock import pass_clock
@@ -28,7 +28,7 @@ Advance: TypeAlias = Callable[[list[Work], Tensor], None]
 `done`, or `error` and `done`, or appends tokens to the sequence and sets `row_count` for the next pass."""
 
 FORK_SECONDS = 0.001
-"""Time of a turn after which no further cache is forked in it."""
+"""Time of a turn after which no further cache is forked in it; a tenth of the pass if somebody waits for it."""
 
 Tell: TypeAlias = Callable[[Callable[[], object]], None]
 """Calls a function on the event loop."""
@@ -62,6 +62,11 @@ class Turns:
         self._holdings = Holdings(runner.cache, statistics)
         self._ran_suspect = False
         """Whether the last turn ran a suspect."""
+
+    def rows_within(self, factor: float) -> int:
+        """Rows of a pass that takes at most `factor` times one of a single row; 0 if that is unknown. Any thread may
+        ask."""
+        return self._gathering.times.within(1, factor)
 
     def add(self, works: list[Work]) -> None:
         self.works += works
@@ -133,16 +138,19 @@ class Turns:
         if not waited_for:
             return self._with_cache(background)
         token_count = min(sum(work.pending for work in waited_for), self._token_budget)
-        begun = [work for work in background if work.parent is None]
-        return waited_for + begun[: self._gathering.spare_rows(token_count)]
+        spare = self._gathering.spare_rows(token_count)
+        seconds = min(SPARE * self._gathering.times.seconds(token_count), FORK_SECONDS)
+        begun = [work for work in background if work.parent is None][:spare]
+        others = [work for work in background if work.parent is not None][: spare - len(begun)]
+        return waited_for + begun + self._with_cache(others, seconds)
 
-    def _with_cache(self, background: list[Work]) -> list[Work]:
-        """Those that have the cache of their parent, or get it now. A copy takes time in which somebody may begin to
-        wait, so the others may have to wait for the next turn."""
+    def _with_cache(self, background: list[Work], seconds: float = FORK_SECONDS) -> list[Work]:
+        """Those that have the cache of their parent, or get it now. A copy takes time in which somebody waits, or may
+        begin to, so the others may have to wait for the next turn."""
         started = time.perf_counter()
         ready: list[Work] = []
         for work in background:
-            if work.parent is not None and time.perf_counter() - started < FORK_SECONDS:
+            if work.parent is not None and time.perf_counter() - started < seconds:
                 self._take_over(work, work.parent)
             if work.parent is None and not work.done:
                 ready.append(work)

@@ -45,8 +45,6 @@ class Work:
     """Layers whose hidden states are requested with the logits."""
     features: Tensor | None = None
     """`[layers, row_count, hidden]` float32 of the last rows, if requested; set before `advance`."""
-    is_followed: bool = False
-    """Whether the sequence's next call is here already and begins with this answer; set by `advance`."""
     parents: tuple[int, ...] | None = None
     """If its last tokens are a tree: for each of them the index of its parent among them, -1 for a child of the token
     before them. There are `row_count` - 1 of them, and they are fed in one pass. None if all tokens are a chain."""
@@ -64,6 +62,12 @@ class Work:
     def fail(self, error: Exception, *, spares_cache: bool = False) -> None:
         """Finishes the work with an error."""
         self.error, self.spares_cache, self.done = error, spares_cache, True
+
+    @property
+    def is_followed(self) -> bool:
+        """Whether the sequence's next call is here already and begins with this answer. Asked when the pass is over:
+        such calls come while it runs."""
+        return False
 
     @property
     def pending(self) -> int:

@@ -49,3 +49,17 @@ def test_a_case_is_what_its_cell_says() -> None:
 
 def some_cell() -> Cell:
     return Cell(pair=Matrix().pairs()[-1], rule=Rule.BLOCK, round_trip_ms=5.0, batch_size=8)
+
+
+def test_slower_devices_are_slower_in_all_their_times_alike() -> None:
+    cells = [
+        [cell.devices for pair in matrix.pairs() for cell in matrix.cells_of(pair, Rule.COUPLED)]
+        for matrix in (Matrix(), Matrix(scale=3.0))
+    ]
+    for usual, slow in zip(*cells, strict=True):
+        assert slow.round_ms(4) == 3.0 * usual.round_ms(4)
+        assert (slow.verify_ms, slow.step_ms, slow.round_trip_ms) == (
+            3.0 * usual.verify_ms,
+            3.0 * usual.step_ms,
+            3.0 * usual.round_trip_ms,
+        )

@@ -136,3 +136,15 @@ def test_rounds_that_are_not_usual_are_not_compared() -> None:
         trial.add(replace(made, is_usual=False), TOKENS, 1)
         trial.add(replace(made, asked=0), 1.0, 1)
     assert not trial.is_on
+
+
+def test_a_trial_that_is_clearly_worse_ends_early() -> None:
+    """With eight outputs there are enough rounds to tell after four of each."""
+    random, trial, worse = Random(1), AheadTrial(), replace(HOPELESS, hit_rate=0.0)
+    was_ahead, on = [False] * 8, 0
+    for index in range(30 * 8):
+        is_on = trial.is_on
+        trial.add(worse.round(random, was_ahead=was_ahead[index % 8], works_ahead=is_on), TOKENS, 8)
+        was_ahead[index % 8] = is_on
+        on += is_on
+    assert 2 * 8 < on <= 4 * 8

@@ -1,5 +1,7 @@
 """Passes wait for sequences that are away for less time than a pass costs anyway, and for no others."""
 
+from dataclasses import dataclass
+
 import pytest
 
 from specpair.engine.gathering import Gathering
@@ -97,11 +99,20 @@ def test_one_stall_tilts_nothing() -> None:
     assert sequence.absence is not None and sequence.absence < 0.005
 
 
+@dataclass(eq=False)
+class FollowedWork(Work):
+    """A work that says itself whether its next call is here."""
+
+    follows: bool = True
+
+    @property
+    def is_followed(self) -> bool:
+        return self.follows
+
+
 def followed(sequence: Sequence) -> Work:
     """A work whose next call is here when it ends."""
-    work = work_on(sequence)
-    work.is_followed = True
-    return work
+    return FollowedWork(sequence=sequence, row_count=1, submitted_at=0.0)
 
 
 def test_a_call_that_is_here_already_is_waited_for_from_the_first_pass_on() -> None:

@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from specpair.engine.gathering import Gathering
-from specpair.engine.work import Work
 from specpair.sequences.sequence import Sequence
+from tests.unit.specpair.engine.test_gathering import FollowedWork
 
 FIXED = 0.018
 """Seconds of a pass without its rows."""
@@ -38,7 +38,7 @@ class Device:
         """Verdicts per second."""
         self.random = Random(self.seed)
         self.coming = [(0.0, number, Sequence([1])) for number in range(self.sequence_count)]
-        self.works: list[Work] = []
+        self.works: list[FollowedWork] = []
         self.at_once: set[Sequence] = set()
         for _ in range(PASSES):
             self.gather()
@@ -59,7 +59,7 @@ class Device:
         """The calls that have come."""
         while self.coming and self.coming[0][0] <= self.now:
             came, _, sequence = heapq.heappop(self.coming)
-            work = Work(sequence=sequence, row_count=1, submitted_at=came)
+            work = FollowedWork(sequence=sequence, row_count=1, submitted_at=came, follows=False)
             self.gathering.arrive([work])
             self.works.append(work)
 
@@ -72,7 +72,7 @@ class Device:
         self.judged += len(works)
         self.at_once = set()
         for work in works:
-            work.is_followed = self.random.random() < self.hit_rate
+            work.follows = self.random.random() < self.hit_rate
             away = AT_ONCE if work.is_followed else self.absence * self.random.uniform(0.8, 1.2)
             if work.is_followed:
                 self.at_once.add(work.sequence)

@@ -2,6 +2,8 @@
 
 import asyncio
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -12,6 +14,8 @@ from specpair.caches.contiguous_cache import ContiguousCache
 from specpair.engine.device_thread import DeviceThread
 from specpair.engine.engine import Engine
 from specpair.engine.pacing import Pacing
+from specpair.engine.statistics import EngineStatistics
+from specpair.engine.turns import Turns
 from specpair.engine.work import Work
 from specpair.engine_config import Pace, pace_of
 from specpair.models.batch import Batch, PassOutput
@@ -102,3 +106,38 @@ def test_a_pace_is_given_in_milliseconds() -> None:
 def test_what_is_no_pace_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="MS_PER_ROW"):
         pace_of(text)
+
+
+@dataclass(eq=False)
+class Answered(Work):
+    """A work whose next call may come while its pass sleeps."""
+
+    follows: bool = False
+
+    @property
+    def is_followed(self) -> bool:
+        return self.follows
+
+
+def tell_at_once(call: Callable[[], object]) -> None:
+    call()
+
+
+@pytest.mark.parametrize("comes", [True, False])
+async def test_a_call_that_comes_while_a_pass_sleeps_is_there_when_it_is_over(comes: bool) -> None:
+    """On the device that is imitated the pass is not over before: the next one waits for the call."""
+    work = Answered(sequence=Sequence([1, 0, 0]), row_count=1)
+    work.future = asyncio.get_running_loop().create_future()
+    clock = Time()
+
+    def sleep(seconds: float) -> None:
+        clock.sleep(seconds)
+        work.follows = comes
+
+    pacing = Pacing(Pace(PACE_SECONDS, 0.0), lambda: clock.now, sleep)
+    turns = Turns(FlatRunner(), draw_zeros, EngineStatistics(), tell_at_once, token_budget=64, short=6, pacing=pacing)
+    turns.add([work])
+    turns.turn()
+    assert work.done and clock.slept
+    turns.add([Answered(sequence=Sequence([1]), row_count=1)])
+    assert (turns.patience() != 0.0) is comes
