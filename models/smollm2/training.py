@@ -103,12 +103,25 @@ class Trainer:
     def weights(self) -> Weights:
         return Weights(overlap=self.plan.overlap * (self.done > self.plan.overlap_from), heat=self.plan.heat)
 
-    def step(self, batch: Batch) -> float:
-        """One step of the optimizers; returns the loss."""
+    def loss(self, batch: Batch) -> Tensor:
         with torch.autocast("cpu", dtype=torch.bfloat16):
             hidden = self.draft(batch.token_ids)
-        chosen = hidden.flatten(0, 1)[batch.places].float()
-        loss: Tensor = DistillationLoss.apply(chosen, self.head, batch.teacher, self.weights())
+        return self.distance(hidden.flatten(0, 1)[batch.places], batch)
+
+    def distance(self, chosen: Tensor, batch: Batch) -> Tensor:
+        """Of hidden states `[places, width]` from what the target says there."""
+        return DistillationLoss.apply(chosen.float(), self.head, batch.teacher, self.weights())
+
+    def join(self, talks: list[Talk]) -> Batch:
+        return join(talks, self.columns)
+
+    def measure(self, held_out: list[Talk]) -> dict:
+        """Results on the prompts for choosing."""
+        return measure(self.draft, self.output_token_ids, held_out, measured=False)
+
+    def step(self, batch: Batch) -> float:
+        """One step of the optimizers; returns the loss."""
+        loss = self.loss(batch)
         loss.backward()
         now = monotonic()
         took, tokens = self.together.average(self.draft.trained().values(), now - self.clock, len(batch.places))
@@ -136,7 +149,7 @@ class Trainer:
             groups = corpus.epoch(np.random.default_rng(self.progress.steps), self.plan.rows)
             for index, talks in enumerate(groups):
                 if index % self.together.size == self.together.rank:
-                    yield join(talks, self.columns)
+                    yield self.join(talks)
 
     def run(self, corpus: Corpus, held_out: list[Talk]) -> None:
         """Trains until the plan's time is over, with checkpoints and measurements in between."""
@@ -162,7 +175,7 @@ class Trainer:
 
     def check(self, held_out: list[Talk]) -> None:
         """Measures on the prompts for choosing, prints it and appends it to the run's curve."""
-        results = measure(self.draft, self.output_token_ids, held_out, measured=False)
+        results = self.measure(held_out)
         cold, warm = results[0.0, "all"], results[1.0, "all"]
         point = {**asdict(self.progress), "agreement": cold.acceptance, "overlap": warm.acceptance}
         point |= {"tokens_per_round": {"0": cold.rounds[4], "1": warm.rounds[4]}}

@@ -1,0 +1,37 @@
+"""`python -m models.eagle`: the command."""
+
+import argparse
+
+import models.eagle
+from models.eagle import steps
+from models.smollm2.training import Plan
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=models.eagle.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    commands = parser.add_subparsers(dest="step", required=True, metavar="STEP")
+    train = commands.add_parser("train", help="train the head, or go on with it")
+    train.add_argument("--minutes", type=float, default=240.0, help="training time over all runs (default 240)")
+    train.add_argument("--lr", type=float, default=1e-2, help="peak learning rate (default 0.01)")
+    train.add_argument("--rows", type=int, default=10, help="conversations of a step (default 10)")
+    train.add_argument("--talks", type=int, default=9288, help="conversations used (default 9288)")
+    train.add_argument("--feed-forward", type=int, default=3072, help="width of the feed-forward (default 3072)")
+    arguments = parser.parse_args()
+    steps.train(arguments.feed_forward, arguments.talks, plan(arguments))
+
+
+def plan(arguments: argparse.Namespace) -> Plan:
+    return Plan(
+        minutes=arguments.minutes,
+        learning_rate=arguments.lr,
+        rows=arguments.rows,
+        check_minutes=8,
+        overlap=0.7,
+        heat=0.5,
+    )
+
+
+if __name__ == "__main__":
+    main()

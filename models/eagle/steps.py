@@ -1,0 +1,72 @@
+"""What each step of the command does."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import torch
+
+from models.eagle.features import FeatureStore, Taps
+from models.eagle.head import Head, HeadConfig, initialise, layer_numbers
+from models.eagle.training import HeadTrainer
+from models.smollm2.batches import Corpus, Talk
+from models.smollm2.draft import FINAL_GAIN
+from models.smollm2.steps import DATA, held_out_talks
+from models.smollm2.target import WORK, load_target, read_target
+from models.smollm2.training import Plan
+from models.smollm2.vocabulary import answer_mass, choose_output_tokens
+
+FEATURES = WORK / "features"
+HELD_OUT_FEATURES = WORK / "features-held-out"
+RUN = WORK / "run-head"
+OUTPUTS = 12_288
+"""Output tokens: 94.7 % of the held-out answers at temperature 0 are among them, 91.7 % among 8,192."""
+
+
+def new_head(feed_forward: int) -> Head:
+    """An untrained head for SmolLM2."""
+    config, weights = read_target()
+    theta = float((config.rope_parameters or {})["rope_theta"])
+    heads = config.num_attention_heads
+    shape = HeadConfig(
+        width=config.hidden_size,
+        feed_forward=feed_forward,
+        heads=heads,
+        key_heads=heads,  # the next token enters by the values only: as many of them as the width
+        head_size=config.hidden_size // heads,
+        features=tuple(layer_numbers(config.num_hidden_layers)),
+        theta=theta,
+        eps=config.rms_norm_eps,
+    )
+    head = Head(shape, weights["model.embed_tokens.weight"].clone())
+    initialise(head, weights["model.norm.weight"], FINAL_GAIN)
+    return head
+
+
+def output_tokens() -> list[int]:
+    config, _ = read_target()
+    return choose_output_tokens(answer_mass(DATA, config.vocab_size), OUTPUTS)
+
+
+def store(folder: Path, talks: Sequence[Talk], head: Head) -> FeatureStore:
+    return FeatureStore(folder, talks, Taps(load_target(), head.config.features))
+
+
+class SomeTalks(Corpus):
+    """The first conversations of a folder: features cost as much as a step over them."""
+
+    def __init__(self, folder: Path, most: int) -> None:
+        self.most = most
+        super().__init__(folder)
+
+    def refresh(self) -> None:
+        super().refresh()
+        del self.talks[self.most :]
+
+
+def train(feed_forward: int, most: int, plan: Plan) -> None:
+    """Trains; the checkpoint stays for longer runs and for `publish`."""
+    torch.manual_seed(0)
+    head = new_head(feed_forward)
+    corpus, held_out = SomeTalks(DATA, most), held_out_talks()
+    stores = store(FEATURES, Corpus(DATA).talks, head), store(HELD_OUT_FEATURES, held_out, head)
+    HeadTrainer(head, output_tokens(), RUN, plan, stores).run(corpus, held_out)
