@@ -13,7 +13,7 @@ def main() -> None:
     )
     commands = parser.add_subparsers(dest="step", required=True, metavar="STEP")
     train = commands.add_parser("train", help="train the head, or go on with it")
-    train.add_argument("--minutes", type=float, default=240.0, help="training time over all runs (default 240)")
+    train.add_argument("--minutes", type=float, default=40.0, help="processor time of each process over all runs (default 40)")
     train.add_argument("--lr", type=float, default=1e-2, help="peak learning rate (default 0.01)")
     train.add_argument("--rows", type=int, default=10, help="conversations of a step (default 10)")
     train.add_argument("--talks", type=int, default=9288, help="conversations used (default 9288)")

@@ -52,21 +52,23 @@ def store(folder: Path, talks: Sequence[Talk], head: Head) -> FeatureStore:
 
 
 class SomeTalks(Corpus):
-    """The first conversations of a folder: features cost as much as a step over them."""
+    """Some conversations of a folder, those first whose features are known: to compute them costs as much as a step."""
 
-    def __init__(self, folder: Path, most: int) -> None:
-        self.most = most
+    def __init__(self, folder: Path, most: int, features: FeatureStore) -> None:
         super().__init__(folder)
+        known = dict(zip((talk.number for talk in features.talks), features.known, strict=True))
+        self.talks = sorted(self.talks, key=lambda talk: not known[talk.number])[:most]
 
     def refresh(self) -> None:
-        super().refresh()
-        del self.talks[self.most :]
+        if not self.known:
+            super().refresh()
 
 
 def train(feed_forward: int, most: int, plan: Plan) -> None:
     """Trains; the checkpoint stays for longer runs and for `publish`."""
     torch.manual_seed(0)
     head = new_head(feed_forward)
-    corpus, held_out = SomeTalks(DATA, most), held_out_talks()
+    held_out = held_out_talks()
     stores = store(FEATURES, Corpus(DATA).talks, head), store(HELD_OUT_FEATURES, held_out, head)
+    corpus = SomeTalks(DATA, most, stores[0])
     HeadTrainer(head, output_tokens(), RUN, plan, stores).run(corpus, held_out)

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from time import process_time
 
 import torch
 from torch import Tensor
@@ -26,6 +27,9 @@ class FeatureBatch(Batch):
 
 class HeadTrainer(Trainer):
     """One head over a target whose features are kept."""
+
+    now = staticmethod(process_time)
+    """Of this process: other work on the machine does not shorten the training."""
 
     def __init__(
         self, head: Head, output_token_ids: list[int], folder: Path, plan: Plan, stores: tuple[FeatureStore, ...]

@@ -57,6 +57,9 @@ class Progress:
 class Trainer:
     """One draft, its optimizers and its progress."""
 
+    now = staticmethod(monotonic)
+    """The clock by which the plan's minutes pass, in seconds."""
+
     def __init__(self, draft: Draft, output_token_ids: list[int], folder: Path, plan: Plan) -> None:
         self.draft, self.output_token_ids, self.folder, self.plan = draft, output_token_ids, folder, plan
         self.head = draft.embeddings[output_token_ids]
@@ -72,7 +75,7 @@ class Trainer:
             torch.optim.AdamW([p for p in parameters if p.ndim != 2], lr=plan.learning_rate, weight_decay=0.0),
         ]
         self.progress, self.together = Progress(), Together()
-        self.clock = monotonic()
+        self.clock = self.now()
         self.checkpoint = folder / "checkpoint.pt"
         if self.checkpoint.exists():
             self.resume()
@@ -123,7 +126,7 @@ class Trainer:
         """One step of the optimizers; returns the loss."""
         loss = self.loss(batch)
         loss.backward()
-        now = monotonic()
+        now = self.now()
         took, tokens = self.together.average(self.draft.trained().values(), now - self.clock, len(batch.places))
         self.clock = now
         torch.nn.utils.clip_grad_norm_(self.draft.trained().values(), 1.0)
@@ -153,7 +156,7 @@ class Trainer:
 
     def run(self, corpus: Corpus, held_out: list[Talk]) -> None:
         """Trains until the plan's time is over, with checkpoints and measurements in between."""
-        self.clock = reported = checked = monotonic()
+        self.clock, reported, checked = self.now(), monotonic(), monotonic()
         losses: list[float] = []
         for batch in self.batches(corpus):
             losses.append(self.step(batch))
@@ -163,7 +166,7 @@ class Trainer:
             if self.together.first and (over or now - checked > 60 * self.plan.check_minutes):
                 self.keep()
                 self.check(held_out)
-                checked = self.clock = monotonic()
+                checked, self.clock = monotonic(), self.now()
             if over:
                 return
 
