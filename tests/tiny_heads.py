@@ -41,7 +41,9 @@ def make_head(
     folder.mkdir(parents=True, exist_ok=True)
     fields |= {"transformer_layer_config": layer, "draft_vocab_size": len(outputs or range(vocab_size))}
     (folder / "config.json").write_text(json.dumps(fields))
-    save_file(tensors(fields, layer, vocab_size, outputs, torch.Generator().manual_seed(seed)), folder / "model.safetensors")
+    save_file(
+        tensors(fields, layer, vocab_size, outputs, torch.Generator().manual_seed(seed)), folder / "model.safetensors"
+    )
     return folder
 
 

@@ -144,10 +144,12 @@ class TargetSession:
         history: Sequence[int],
         proposal: Proposal | None,
         on_sent: Callable[[], None] | None = None,
+        next_count: int = 0,
     ) -> Verdict:
         """The verdict of one round. Raises PeerUnavailableError if no target answers in time.
 
-        `on_sent` is called soon after the call was sent: from then on `verify_early` may send what follows it.
+        `on_sent` is called soon after the call was sent: from then on `verify_early` may send what follows it. The
+        target is asked to propose `next_count` tokens for the next round; one without a head proposes none.
         """
         async with self._lock:
             self._left.clear()
@@ -159,7 +161,7 @@ class TargetSession:
                 if verdict is not None:
                     return verdict
                 on_sent = None
-            return await self._verify(step, history, proposal, on_sent)
+            return await self._verify(step, history, proposal, on_sent, next_count)
 
     def verify_early(self, key: BlockKey, proposal: Proposal) -> bool:
         """Sends the verification of the next step before the verdict of this one is known; it is for the outcome `key`.
@@ -212,7 +214,12 @@ class TargetSession:
             self._call_out = None
 
     async def _verify(
-        self, step: int, history: Sequence[int], proposal: Proposal | None, on_sent: Callable[[], None] | None
+        self,
+        step: int,
+        history: Sequence[int],
+        proposal: Proposal | None,
+        on_sent: Callable[[], None] | None,
+        next_count: int,
     ) -> Verdict:
         backoff, repeat_count = self._backoff(), 0
         while True:
@@ -220,7 +227,13 @@ class TargetSession:
             try:
                 link = await self._settle(history, backoff)
                 call = link.peer.verify(
-                    self._name, step, len(history), proposal, self._within(backoff), self._include_probabilities
+                    self._name,
+                    step,
+                    len(history),
+                    proposal,
+                    self._within(backoff),
+                    self._include_probabilities,
+                    next_count=next_count if link.has_head else 0,
                 )
                 follow, on_sent = on_sent, None  # nothing follows a repeated call
                 verdict = await self._answer(link, step, len(history), call, follow)

@@ -24,8 +24,6 @@ def answer_chances(
     return np.stack([chances for chances, _ in pairs]), pairs[0][1]
 
 
-def measure(
-    head: Head, output_token_ids: list[int], store: FeatureStore, talks: list[Talk], measured: bool
-) -> dict:
+def measure(head: Head, output_token_ids: list[int], store: FeatureStore, talks: list[Talk], measured: bool) -> dict:
     """Results by temperature and category ("all" among them), over the prompts to measure or those to choose by."""
     return grouped(lambda talk: answer_chances(head, output_token_ids, store, talk), talks, measured)

@@ -7,10 +7,12 @@ import torch
 
 from models.eagle.features import FeatureStore, Taps
 from models.eagle.head import Head, HeadConfig, initialise, layer_numbers
+from models.eagle.measure import measure
+from models.eagle.saving import load_head, save_head
 from models.eagle.training import HeadTrainer
 from models.smollm2.batches import Corpus, Talk
 from models.smollm2.draft import FINAL_GAIN
-from models.smollm2.steps import DATA, held_out_talks
+from models.smollm2.steps import DATA, held_out_talks, print_tables
 from models.smollm2.target import WORK, load_target, read_target
 from models.smollm2.training import Plan
 from models.smollm2.vocabulary import answer_mass, choose_output_tokens
@@ -18,6 +20,7 @@ from models.smollm2.vocabulary import answer_mass, choose_output_tokens
 FEATURES = WORK / "features"
 HELD_OUT_FEATURES = WORK / "features-held-out"
 RUN = WORK / "run-head"
+PUBLISHED = Path(__file__).parent / "smollm2"
 OUTPUTS = 12_288
 """Output tokens: 94.7 % of the held-out answers at temperature 0 are among them, 91.7 % among 8,192."""
 
@@ -72,3 +75,21 @@ def train(feed_forward: int, most: int, plan: Plan) -> None:
     stores = store(FEATURES, Corpus(DATA).talks, head), store(HELD_OUT_FEATURES, held_out, head)
     corpus = SomeTalks(DATA, most, stores[0])
     HeadTrainer(head, output_tokens(), RUN, plan, stores).run(corpus, held_out)
+
+
+def publish(feed_forward: int, folder: Path) -> None:
+    """Writes the last checkpoint as a head."""
+    head = new_head(feed_forward)
+    state = torch.load(RUN / "checkpoint.pt", weights_only=True)
+    with torch.no_grad():
+        for name, parameter in head.trained().items():
+            parameter.copy_(state["draft"][name])
+    save_head(head, output_tokens(), len(head.embeddings), folder)
+
+
+def measure_head(folder: Path) -> None:
+    """Prints the held-out figures of a saved head as tables for its card."""
+    _, weights = read_target()
+    head, ids = load_head(folder, weights["model.embed_tokens.weight"].clone())
+    talks = held_out_talks()
+    print_tables(measure(head, ids, store(HELD_OUT_FEATURES, talks, head), talks, measured=True))

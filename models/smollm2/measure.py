@@ -37,9 +37,7 @@ def answer_chances(draft: Draft, output_token_ids: list[int], talk: Talk) -> tup
     return chances_of((hidden.to(head.dtype) @ head.mT).float(), output_token_ids, talk, batch)
 
 
-def chances_of(
-    logits: Tensor, output_token_ids: list[int], talk: Talk, batch: Batch
-) -> tuple[np.ndarray, np.ndarray]:
+def chances_of(logits: Tensor, output_token_ids: list[int], talk: Talk, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
     """The same from a draft's logits `[answer tokens, output tokens]`."""
     said = torch.from_numpy(talk.token_ids[talk.places + 1].astype(np.int64))
     if talk.temperature == 0:

@@ -76,7 +76,7 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
 
 
 def output_tokens(folder: Path, tensors: dict[str, Tensor], vocab_size: int) -> Tensor:
-    """The target's id of each output: `d2t` has what is to be added to the output's own number. All if there is none."""
+    """The target's id of each output: `d2t` has what is to be added to the output's own number. Without it, all ids."""
     tensors.pop("t2d", None)
     offsets = tensors.pop("d2t", None)
     if offsets is None:

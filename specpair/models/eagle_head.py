@@ -43,9 +43,7 @@ class EagleHead:
         self._fc = self._product(weights["fc.weight"])
         self._query_key_value = self._product(torch.cat(projections))
         self._output = self._product(weights[f"{LAYER}self_attn.o_proj.weight"])
-        self._gate_up = self._product(
-            torch.cat([weights[f"{LAYER}mlp.{name}_proj.weight"] for name in ("gate", "up")])
-        )
+        self._gate_up = self._product(torch.cat([weights[f"{LAYER}mlp.{name}_proj.weight"] for name in ("gate", "up")]))
         self._down = self._product(weights[f"{LAYER}mlp.down_proj.weight"])
         self._head = self._product(weights.output)
         self._cosine, self._sine = rotation(loaded, settings.head_size, facts.max_model_len + MOST_STEPS)
@@ -117,7 +115,8 @@ class EagleHead:
 
 
 def rotation(loaded: LoadedModel, head_size: int, length: int) -> tuple[Tensor, Tensor]:
-    """Cosine and sine of the target's rotary embedding, `[positions, size / 2]`. Raises ModelRefusedError without one."""
+    """Cosine and sine of the target's rotary embedding, `[positions, size / 2]`. Raises ModelRefusedError if it has
+    none."""
     inner: Any = loaded.model.base_model
     if not hasattr(inner, "rotary_emb"):
         raise ModelRefusedError(f"{loaded.facts.architecture} has no rotary embedding that a head could share")
