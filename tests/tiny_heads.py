@@ -53,7 +53,7 @@ def tensors(
     width, inner, size = layer["hidden_size"], layer["intermediate_size"], layer["head_dim"]
     heads, key_heads = layer["num_attention_heads"] * size, layer["num_key_value_heads"] * size
     taps = len(fields["eagle_aux_hidden_state_layer_ids"])
-    matrices = {
+    matrices: dict[str, tuple[int, int]] = {
         "fc": (width, taps * width),
         "layers.0.self_attn.q_proj": (heads, 2 * width),
         "layers.0.self_attn.k_proj": (key_heads, 2 * width),
@@ -64,7 +64,7 @@ def tensors(
         "layers.0.mlp.down_proj": (width, inner),
     }
     norms = ["norm", *(f"layers.0.{name}" for name in ("input_layernorm", "hidden_norm", "post_attention_layernorm"))]
-    sizes = dict.fromkeys(norms, width)
+    sizes: dict[str, int] = {name: width for name in norms}
     if fields["norm_before_fc"]:
         sizes["input_norm"] = taps * width
     if fields["fc_norm"]:

@@ -2,5 +2,5 @@
 
 train       over the conversations of `models.smollm2`; the target's features are computed once and kept on disk
 measure     held-out agreement, overlap and tokens per round for each K and category
-publish     the last checkpoint into models/eagle/smollm2, in the layout of `vllm-project/speculators`
+publish     the last checkpoint into a folder, in the layout of `vllm-project/speculators`
 """

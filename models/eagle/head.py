@@ -58,8 +58,9 @@ class Layer(nn.Module):
     def __init__(self, config: HeadConfig) -> None:
         super().__init__()
         self.self_attn, self.mlp = Attention(config), FeedForward(config)
-        for name in ("input_layernorm", "hidden_norm", "post_attention_layernorm"):
-            setattr(self, name, nn.RMSNorm(config.width, eps=config.eps))
+        self.input_layernorm = nn.RMSNorm(config.width, eps=config.eps)
+        self.hidden_norm = nn.RMSNorm(config.width, eps=config.eps)
+        self.post_attention_layernorm = nn.RMSNorm(config.width, eps=config.eps)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import cast
 
 import torch
 
@@ -28,7 +29,7 @@ OUTPUTS = 12_288
 def new_head(feed_forward: int) -> Head:
     """An untrained head for SmolLM2."""
     config, weights = read_target()
-    theta = float((config.rope_parameters or {})["rope_theta"])
+    theta = float(cast(dict, config.rope_parameters)["rope_theta"])
     heads = config.num_attention_heads
     shape = HeadConfig(
         width=config.hidden_size,

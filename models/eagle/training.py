@@ -32,7 +32,12 @@ class HeadTrainer(Trainer):
     """Of this process: other work on the machine does not shorten the training."""
 
     def __init__(
-        self, head: Head, output_token_ids: list[int], folder: Path, plan: Plan, stores: tuple[FeatureStore, ...]
+        self,
+        head: Head,
+        output_token_ids: list[int],
+        folder: Path,
+        plan: Plan,
+        stores: tuple[FeatureStore, FeatureStore],
     ) -> None:
         self.store, self.held_out_store = stores
         super().__init__(head, output_token_ids, folder, plan)
@@ -47,7 +52,8 @@ class HeadTrainer(Trainer):
     def steps(self) -> int:
         return next(steps for part, steps in UNROLLED if self.done <= part)
 
-    def loss(self, batch: FeatureBatch) -> Tensor:
+    def loss(self, batch: Batch) -> Tensor:
+        assert isinstance(batch, FeatureBatch)
         with torch.autocast("cpu", dtype=torch.bfloat16):
             states = self.draft(batch.features, batch.token_ids, batch.places, self.steps)
         weights = [DECAY**step for step in range(len(states))]

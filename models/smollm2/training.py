@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +14,6 @@ from torch import Tensor
 
 from models.muon import Muon
 from models.smollm2.batches import Batch, Corpus, Talk, columns_of, join
-from models.smollm2.draft import Draft
 from models.smollm2.loss import DistillationLoss, Weights
 from models.smollm2.measure import measure
 from models.smollm2.together import Together
@@ -60,7 +60,8 @@ class Trainer:
     now = staticmethod(monotonic)
     """The clock by which the plan's minutes pass, in seconds."""
 
-    def __init__(self, draft: Draft, output_token_ids: list[int], folder: Path, plan: Plan) -> None:
+    def __init__(self, draft: Any, output_token_ids: list[int], folder: Path, plan: Plan) -> None:
+        """`draft` is a Draft; a subclass that says how it is run may train something else."""
         self.draft, self.output_token_ids, self.folder, self.plan = draft, output_token_ids, folder, plan
         self.head = draft.embeddings[output_token_ids]
         self.columns = columns_of(output_token_ids, len(draft.embeddings))

@@ -75,8 +75,8 @@ class EagleHead:
         settings = self.settings
         by_head = projected.view(len(projected), -1, settings.head_size).transpose(0, 1)
         query, key, value = by_head.split([settings.heads, settings.key_heads, settings.key_heads])
-        turned = (self._turned(part, positions).to(self.dtype) for part in (query, key))
-        return (normed if settings.normalises_residual else hidden), (*turned, value.to(self.dtype))
+        query, key = (self._turned(part, positions).to(self.dtype) for part in (query, key))
+        return (normed if settings.normalises_residual else hidden), (query, key, value.to(self.dtype))
 
     def leave(self, residual: Tensor, mixed: Tensor) -> tuple[Tensor, Tensor]:
         """The hidden states `[tokens, width]` that the next step is given, and the logits `[tokens, vocabulary]`, from

@@ -188,17 +188,16 @@ def test_a_tree_leaves_what_its_path_would_have_left(tmp_path: Path) -> None:
 
 def test_a_head_that_does_not_fit_is_refused_by_name(tmp_path: Path) -> None:
     target = make_model(tmp_path / "target")
-    for number, (changes, reason) in enumerate(
-        [
-            ({"speculators_model_type": "dflash"}, "dflash"),
-            ({"layer": {"num_hidden_layers": 2}}, "num_hidden_layers 2"),
-            ({"layer": {"model_type": "qwen3"}}, "model_type 'qwen3'"),
-            ({"eagle_aux_hidden_state_layer_ids": [1, 2, 4]}, "1, 2, 4"),
-            ({"layer": {"num_attention_heads": 8, "num_key_value_heads": 8, "head_dim": 4}}, "target's of 8"),
-            ({"vocab_size": 50, "outputs": OUTPUTS[:40]}, "embed_tokens.weight is (50, 32)"),
-            ({"outputs": [3, 3]}, "d2t"),
-        ]
-    ):
+    cases: list[tuple[dict[str, Any], str]] = [
+        ({"speculators_model_type": "dflash"}, "dflash"),
+        ({"layer": {"num_hidden_layers": 2}}, "num_hidden_layers 2"),
+        ({"layer": {"model_type": "qwen3"}}, "model_type 'qwen3'"),
+        ({"eagle_aux_hidden_state_layer_ids": [1, 2, 4]}, "1, 2, 4"),
+        ({"layer": {"num_attention_heads": 8, "num_key_value_heads": 8, "head_dim": 4}}, "target's of 8"),
+        ({"vocab_size": 70, "outputs": OUTPUTS[:40]}, "embed_tokens.weight is (70, 32)"),
+        ({"outputs": [3, 3]}, "d2t"),
+    ]
+    for number, (changes, reason) in enumerate(cases):
         head = make_head(tmp_path / str(number), **changes)
         with pytest.raises(ModelRefusedError) as refusal:
             load_runner(engine_config(target, head=str(head)))
