@@ -227,9 +227,9 @@ async def test_another_proposal_than_the_kept_one_is_refused_and_changes_nothing
     for wrong in (other_tokens, other_step):
         with pytest.raises(InvalidDistributionError, match="not here"):
             await verify(target, 1, 4, proposal=wrong)
-    await verify(target, 1, 4, proposal=proposal)
     with pytest.raises(InvalidDistributionError, match="not here"):
-        await verify(target, 2, 3, proposal=proposal)
+        await verify(target, 1, 3, proposal=proposal)
+    await verify(target, 1, 4, proposal=proposal)
 
 
 async def test_certain_tokens_need_nothing_that_is_kept(target: RunningModel) -> None:
@@ -242,6 +242,8 @@ async def test_certain_tokens_need_nothing_that_is_kept(target: RunningModel) ->
 async def test_who_asks_for_no_proposal_gets_none(target: RunningModel) -> None:
     await open_sequence(target)
     assert not (await verify(target, 0, 3)).HasField("next_proposal")
+    assert (await verify(target, 1, 4, next_proposal_count=2)).HasField("next_proposal")
+    assert not (await verify(target, 2, 5)).HasField("next_proposal")
 
 
 async def test_a_target_without_a_head_says_so(tmp_path: Path) -> None:
