@@ -57,7 +57,7 @@ app = typer.Typer(no_args_is_help=True, help="Run one of the three services in t
         options(DraftConfig, only=("drafter",))
         | options(EngineConfig, only=("model",))
         | options(DraftConfig, only=("table", "max_ahead_rows"))
-        | options(EngineConfig),
+        | options(EngineConfig, without=("head",)),
         help={"model": DRAFT_MODEL_HELP},
         model=None,
     ),

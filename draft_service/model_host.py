@@ -39,8 +39,7 @@ class DraftModel(ModelHost[Drafted]):
         super().add_metrics(registry)
         registry.register(AheadCollector(self.ahead))
 
-    @staticmethod
-    def advance(works: list[Work], logits: Tensor) -> None:
+    def advance(self, works: list[Work], logits: Tensor) -> None:
         advance(works, logits)
 
     @staticmethod

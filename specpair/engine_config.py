@@ -161,6 +161,15 @@ class EngineConfig:
             MODEL,
         ),
     ] = False
+    head: Annotated[
+        str | None,
+        Flag(
+            "Folder of an EAGLE-3 head for the target, in the layout of vllm-project/speculators. With it the target "
+            "proposes tokens itself, with each verdict, for requests that choose the drafter eagle.",
+            SPECULATION,
+            metavar="FOLDER",
+        ),
+    ] = None
     pace: Annotated[
         Pace | None,
         Flag(

@@ -65,6 +65,11 @@ class Drafter(StrEnum):
     BIGRAM = "bigram"
     UNIFORM = "uniform"
     NGRAM_MODEL = "ngram-model"
+    EAGLE = "eagle"
+
+
+ON_THE_TARGET = (Drafter.EAGLE,)
+"""Drafters in the target service; all others are in the draft service."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,12 +14,13 @@ from specpair.rpc.messages import body_of, check_sequence_id
 from specpair.server.streams import serve_calls
 from specpair.speculation.logprobs import TokenLogprobs
 from specpair.tracing import span
-from specpair.v1 import features_pb2, logprobs_pb2
+from specpair.v1 import features_pb2, logprobs_pb2, proposal_pb2
 from specpair.v1 import target_service_pb2 as pb
 from specpair.v1.target_service_pb2_grpc import TargetServiceServicer
 from specpair.wire.distributions import decode
 from specpair.wire.tensors import encode_tensor
 from specpair.wire.trees import decode_tree
+from target_service.own_proposal import OwnProposal
 from target_service.verifier import Verifier
 from target_service.verify_work import ConditionalRequest, Verdict, VerdictCondition, VerifyCall
 
@@ -86,6 +87,7 @@ class TargetServicer(TargetServiceServicer):
             rollback_time_ns=round(verdict.rollback_time * 1e9),
             accepted_path=verdict.path,
             features=encode_features(request.feature_layers, verdict),
+            next_proposal=encode_proposal(verdict.proposal),
         )
 
     async def ScoreTokens(
@@ -122,18 +124,21 @@ class TargetServicer(TargetServiceServicer):
 
     def _decode(self, request: pb.VerifyProposalRequest) -> VerifyCall:
         proposal, vocab_size = request.proposal, self._verifier.sequences.limits.vocab_size
+        is_kept = proposal.distributions.HasField("kept")
         drawn = decode_tree(proposal, vocab_size) if proposal.parent_indices else None
-        distributions = None if drawn is not None else proposal.distributions
+        sent = None if is_kept or drawn is not None else proposal.distributions
         return VerifyCall(
             sequence_id=request.sequence_id,
             step=request.step,
             base_length=request.base_length,
             appended=list(request.appended_token_ids),
             proposed=list(proposal.token_ids),
-            draft=decode(distributions, list(proposal.token_ids), vocab_size),
+            draft=decode(sent, list(proposal.token_ids), vocab_size),
             drawn=drawn,
             include_probabilities=request.include_probabilities,
             feature_layers=tuple(request.feature_layers),
+            kept_step=proposal.distributions.kept.step if is_kept else None,
+            next_count=request.next_proposal_count,
         )
 
 
@@ -165,6 +170,16 @@ def encode_features(layers: Sequence[int], verdict: Verdict) -> features_pb2.Fea
     return features_pb2.Features(layers=layers, states=encode_tensor(verdict.features))
 
 
+def encode_proposal(own: OwnProposal | None) -> proposal_pb2.Proposal | None:
+    """What the target proposes, as the next call has to repeat it."""
+    if own is None:
+        return None
+    kept = None
+    if own.rows is not None:
+        kept = proposal_pb2.Distributions(kept=proposal_pb2.KeptDistributions(step=own.step))
+    return proposal_pb2.Proposal(token_ids=own.token_ids, distributions=kept)
+
+
 def check_features(layers: Sequence[int], layer_count: int) -> None:
     """Raises InvalidFieldError for layers that the model lacks, or for too many layers."""
     check_count("feature_layers", len(layers), MAX_FEATURE_LAYERS)
@@ -182,6 +197,9 @@ def check_call(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:
     check_count("appended_token_ids", len(request.appended_token_ids), verifier.sequences.limits.max_model_len)
     check_count("proposal.token_ids", len(request.proposal.token_ids), verifier.max_num_speculative_tokens)
     check_features(request.feature_layers, verifier.facts.feature_layer_count)
+    check_range("next_proposal_count", request.next_proposal_count, 0, verifier.max_num_speculative_tokens)
+    if request.next_proposal_count and not verifier.has_head:
+        raise NotSupportedError("next_proposal_count: this target has no head")
     if request.HasField("condition"):
         check_condition(request, verifier)
     if request.proposal.parent_indices and verifier.no_trees:

@@ -5,6 +5,7 @@ Only verdicts, and additional results that were requested, leave the device.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -14,14 +15,19 @@ from specpair.engine.host import ModelHost
 from specpair.engine.work import Work
 from specpair.engine_config import EngineConfig
 from specpair.errors import ConditionNotMetError, NotSupportedError
+from specpair.model_info import ModelInfo
+from specpair.models.headed_runner import HeadedRunner
 from specpair.models.model_facts import ModelFacts
 from specpair.models.runner import Runner
+from specpair.options import ON_THE_TARGET
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.server.identity import client_name
 from specpair.speculation.logprobs import TokenLogprobs
 from target_service.judging import advance_verification, sent_probabilities
+from target_service.own_proposal import OwnProposal, not_kept
 from target_service.scorer import Scorer
 from target_service.scoring import ScoreWork
+from target_service.self_drafting import SelfDrafter
 from target_service.verify_work import ConditionalRequest, Verdict, VerdictCondition, VerifyCall, VerifyWork
 
 
@@ -29,8 +35,17 @@ class Verifier(ModelHost[Verdict]):
     """The target model with its sequences."""
 
     def __init__(self, config: EngineConfig, facts: ModelFacts, runner: Runner, device: DeviceThread):
+        self._drafter = SelfDrafter(runner, facts.max_model_len) if isinstance(runner, HeadedRunner) else None
         super().__init__(config, facts, runner, device)
         self._scorer = Scorer(self.engine, self.sequences, self.token_budget)
+
+    @property
+    def has_head(self) -> bool:
+        """Whether the target can propose."""
+        return self._drafter is not None
+
+    def info(self) -> ModelInfo:
+        return replace(super().info(), drafters=ON_THE_TARGET if self.has_head else ())
 
     async def verify(self, call: VerifyCall, body: object) -> Verdict:
         """The verdict on one call, computed once for each step. Commits the accepted tokens and the next token."""
@@ -75,6 +90,7 @@ class Verifier(ModelHost[Verdict]):
         """Moves the sequence to the position of the call, and has the engine judge the proposal."""
         if call.drawn is not None and held.options.lenience < 1.0:
             raise NotSupportedError("proposal.parent_indices: lenience below 1 judges chains alone")
+        call = with_kept(held, call)
         self.sequences.check_position(held, call.base_length, call.appended, len(call.proposed))
         self.sequences.commit(held, call.base_length, call.appended)
         work = VerifyWork(
@@ -102,6 +118,8 @@ class Verifier(ModelHost[Verdict]):
             held.cached.replace_from(committed, [])
             raise
         held.length = committed + len(work.path) + 1
+        draft = work.own_draft
+        held.own_proposal = None if draft is None else OwnProposal.of(draft, self.facts.vocab_size)
         return Verdict(
             path=work.path,
             next_token=work.next_token,
@@ -114,15 +132,29 @@ class Verifier(ModelHost[Verdict]):
             draft_probabilities=sent_probabilities(work) if call.include_probabilities else [],
             rollback_time=work.rollback_time,
             features=work.features,
+            proposal=held.own_proposal,
         )
 
-    @staticmethod
-    def advance(works: list[Work], logits: Tensor) -> None:
+    def advance(self, works: list[Work], logits: Tensor) -> None:
         advance(works, logits)
+        if self._drafter is not None:
+            self._drafter.draft([work for work in works if isinstance(work, VerifyWork)])
 
     @staticmethod
     def caller() -> str:
         return client_name()
+
+
+def with_kept(held: HeldSequence[Verdict], call: VerifyCall) -> VerifyCall:
+    """The call with the distributions that the target has kept, if it names them. Raises InvalidDistributionError if
+    they are not here: nothing is changed then."""
+    if call.kept_step is None:
+        return call
+    own = held.own_proposal
+    if own is None:
+        raise not_kept(call.kept_step)
+    length = call.base_length + len(call.appended)
+    return replace(call, draft=own.beginning(call.kept_step, length, call.proposed))
 
 
 def advance(works: list[Work], logits: Tensor) -> None:

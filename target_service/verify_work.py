@@ -12,6 +12,7 @@ from specpair.speculation.draft_rows import DraftRows
 from specpair.speculation.logprobs import TokenLogprobs
 from specpair.speculation.trees.drawn_tree import DrawnTree
 from specpair.speculation.trees.token_tree import TokenTree
+from target_service.own_proposal import OwnDraft, OwnProposal
 
 ANSWER_BYTES = 1024
 ENTRY_BYTES = 100
@@ -34,6 +35,10 @@ class VerifyCall:
     include_probabilities: bool = False
     feature_layers: tuple[int, ...] = ()
     """Layers whose hidden states are requested."""
+    kept_step: int | None = None
+    """The step whose verdict came with this proposal, if the target drew it; `draft` is then to be found there."""
+    next_count: int = 0
+    """Tokens that the target's own head shall propose for the next step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,12 +95,15 @@ class Verdict:
     features: Tensor | None = None
     """`[layers, 1 + accepted, hidden]` float32, if requested: the hidden states after each requested layer, of the last
     committed token before the proposal and of each accepted token."""
+    proposal: OwnProposal | None = None
+    """What the target's own head proposes for the next step, if requested."""
 
     @property
     def byte_count(self) -> int:
         """Approximate memory in bytes."""
         entries = sum(ENTRY_BYTES * (1 + len(entry.top_token_ids)) for entry in self.logprobs)
-        return ANSWER_BYTES + entries + (0 if self.features is None else self.features.nbytes)
+        own = 0 if self.proposal is None else self.proposal.byte_count
+        return ANSWER_BYTES + entries + own + (0 if self.features is None else self.features.nbytes)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -107,6 +115,8 @@ class VerifyWork(Work):
     next_token: int = 0
     logprobs: list[TokenLogprobs] = field(default_factory=list)
     target_probabilities: list[float] = field(default_factory=list)
+    own_draft: OwnDraft | None = None
+    """What the target's own head drew after the verdict."""
 
     @property
     def is_followed(self) -> bool:

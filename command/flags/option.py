@@ -40,10 +40,12 @@ Options = dict[str, Option]
 """Options by name."""
 
 
-def options(config: type, prefix: str = "", *, only: tuple[str, ...] = ()) -> Options:
-    """The options of all fields that have flags, or `only` of these fields. Their names begin with the prefix."""
+def options(config: type, prefix: str = "", *, only: tuple[str, ...] = (), without: tuple[str, ...] = ()) -> Options:
+    """The options of all fields that have flags, of `only` some of them, or `without` some. Their names begin with the
+    prefix."""
+    named = {option.name: (option.field.partition(".")[0], option) for option in _options(config, prefix)}
     return {
-        option.name: option for option in _options(config, prefix) if not only or option.field.partition(".")[0] in only
+        name: option for name, (field, option) in named.items() if (not only or field in only) and field not in without
     }
 
 

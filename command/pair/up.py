@@ -56,8 +56,9 @@ ALL = options(ServerConfig, only=("grace_seconds", "log_level"))
 BOTH = options(EngineConfig, only=("dtype", "max_model_len", "max_num_seqs"))
 """The options that draft and target get."""
 DRAFT = options(DraftConfig, only=("drafter", "table"))
-TARGET = options(EngineConfig, only=("deterministic",))
-"""Only the target: the draft's logits change what is accepted, never a greedy or coupled output."""
+TARGET = options(EngineConfig, only=("deterministic", "head"))
+"""Only the target: the draft's logits change what is accepted, never a greedy or coupled output, and a head is the
+target's."""
 COORDINATOR = {
     **options(CoordinatorConfig, only=("num_speculative_tokens", "num_tree_tokens", "work_ahead")),
     **options(ServerConfig, only=("host", "allowed_hosts")),

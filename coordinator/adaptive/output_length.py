@@ -102,7 +102,7 @@ class OutputLength:
 
     def use(self, decision: Decision) -> None:
         """The round follows an earlier decision instead of the last one."""
-        self._is_probe, self._expected = False, self.expected(decision.length)
+        self._is_probe, self._expected = decision.is_probe, self.expected(decision.length)
         self._count_rows(decision)
 
     def _count_rows(self, decision: Decision) -> None:

@@ -11,6 +11,7 @@ from coordinator.outputs.acceptance import Acceptance
 from coordinator.outputs.early_verification import EarlyVerification
 from coordinator.outputs.output import Output
 from coordinator.outputs.output_part import Origin, OutputPart
+from coordinator.outputs.own_proposals import own_drafter
 from coordinator.outputs.proposals import Proposals
 from coordinator.outputs.round import Round
 from coordinator.outputs.round_report import RoundReport
@@ -69,7 +70,8 @@ class Generation:
         prompt_length = len(request.prompt_ids)
         # Adaptive K is learnt from other outputs. If one of them had the same noise, its counts would tell how this
         # one's tokens will be drawn (docs/exactness.md, rule 8).
-        drawn = request if request.repeats or pair.draft is None else request.with_private_seed()
+        is_own = own_drafter(request, pair) is not None
+        drawn = request if request.repeats or not (pair.draft or is_own) else request.with_private_seed()
         options = drawn.sequence_options(pair.target.info.vocab_size)
         self.has_logprobs = options.logprobs is not None
         config = pair.config
@@ -84,7 +86,7 @@ class Generation:
             include_probabilities=request.include_rounds,
         )
         self._draft = None
-        if pair.draft is not None:
+        if pair.draft is not None and not is_own:
             times = (config.draft_timeout, config.draft_cooldown)
             self._draft = DraftSession(pair.draft, self.sequence_id, prompt_length, options, *times, deadline=deadline)
         self._early = None if self._draft is None else EarlyVerification(request, self._target, self._draft.blocks)
@@ -145,9 +147,10 @@ class Generation:
 
     async def _first_part(self) -> OutputPart:
         """The first token, from the target's prefill. Its time counts from the request's arrival."""
-        first = Round(step=self._first_step, rule=self.request.rule)
+        first = self.proposals.first_round(self._first_step, max(self._longest_block() - 1, 0))
         with span("round", sequence=self.sequence_id, step=first.step, proposed=0, accepted=0):
             first.verdict = await self._judge(first)
+        self.proposals.keep_own(first.verdict)
         self.time_to_first_token = self.total_time
         self._has_fed_prompt.set()
         self.proposals.start_clock()
@@ -194,7 +197,7 @@ class Generation:
     async def _ask_target(self, begun: Round, proposal: Proposal | None) -> Verdict:
         """The verdict. If the draft works ahead, what it prepares meanwhile is sent after the call."""
         if self._early is None or not begun.works_ahead:
-            return await self._target.verify(begun.step, self._history, proposal)
+            return await self._target.verify(begun.step, self._history, proposal, next_count=begun.next_count)
         self._early.begin(begun, len(self._history))
         try:
             return await self._target.verify(begun.step, self._history, proposal, self._early.follow)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from coordinator.adaptive import Decision, OutputLength
 from coordinator.outputs.acceptance import Acceptance
+from coordinator.outputs.own_proposals import OwnProposals, own_drafter
 from coordinator.outputs.preparations import Preparations
 from coordinator.outputs.round import Round
 from coordinator.pair import Pair
@@ -32,6 +33,9 @@ class Proposals:
         self._request = request
         self._pair = pair
         self._draft = draft
+        self._own_drafter = own_drafter(request, pair)
+        self._own = None if self._own_drafter is None else OwnProposals()
+        """None unless the target itself proposes."""
         self._length: OutputLength | None = None
         """None before `begin`."""
         self._latest_end = time.perf_counter()
@@ -46,11 +50,18 @@ class Proposals:
     @property
     def is_adaptive(self) -> bool:
         """Whether the number of tokens is decided anew for each round."""
-        return self._request.num_speculative_tokens is None and self._draft is not None
+        return self._request.num_speculative_tokens is None and self._can_propose
+
+    @property
+    def _can_propose(self) -> bool:
+        """Whether there is something to propose tokens."""
+        return self._draft is not None or self._own is not None
 
     @property
     def drafter(self) -> Drafter | None:
         """The drafter to ask; None without a draft, or while the draft's default is unknown."""
+        if self._own_drafter is not None:
+            return self._own_drafter
         link = self._pair.draft
         return None if link is None else self._request.drafter or link.own_drafter
 
@@ -60,7 +71,7 @@ class Proposals:
         If tokens are to be proposed, the draft reads the prompt at the same time as the target.
         """
         request = self._request
-        fixed = 0 if self._draft is None else request.num_speculative_tokens
+        fixed = request.num_speculative_tokens if self._can_propose else 0
         self._pair.publish_costs()
         group = (self.drafter, request.rule, request.sampling.temperature)
         self._length = self._pair.lengths.enter(*group, fixed, request.num_tree_tokens)
@@ -74,10 +85,20 @@ class Proposals:
         """Starts the time of the first round that may have a proposal."""
         self._latest_end = time.perf_counter()
 
+    def first_round(self, step: int, longest: int) -> Round:
+        """The round of the first token, which has no proposal; `longest` is that of the next one."""
+        first = Round(step=step, rule=self._request.rule)
+        if self._own is not None and self._length is not None:
+            self._own.order(first, self._length.decide(longest))
+        return first
+
     async def next_round(self, step: int, history: Sequence[int], longest: int) -> Round:
         """A round with at most `longest` proposed tokens; none if none pay or the draft has none."""
         begun = Round(step=step, rule=self._request.rule, began_at=time.perf_counter())
         begun.accepted_before = self._latest_accepted
+        if self._own is not None:
+            self._take_own(begun, longest)
+            return begun
         newest = self._decide(begun, history, longest)
         decision, self._next = self._in_force(step, history, newest, longest), None
         if decision.length:
@@ -87,27 +108,41 @@ class Proposals:
 
     def refuse(self, refused: Round, error: SpecpairError) -> None:
         """Drops an invalid proposal: the round has none, and the draft is not asked during the cool-down."""
-        assert self._draft is not None
         refused.refuse()
-        self._draft.leave_alone(InvalidDistributionError("proposal", error.message))
+        if self._draft is not None:
+            self._draft.leave_alone(InvalidDistributionError("proposal", error.message))
 
     def end(self, judged: Round, verdict: Verdict) -> None:
         """Ends the round and counts it."""
         now = time.perf_counter()
         judged.end(verdict, now, self._latest_end)
         self._latest_end, self._latest_accepted = now, judged.accepted_count
+        self.keep_own(verdict)
         self.acceptance.add(judged)
         assert self._length is not None and self._preparations is not None
         self._preparations.add(judged, self._length)
         self._length.add(judged)
         self._pair.metrics.add_round(judged)
-        is_speculating = self._draft is not None and self._request.num_speculative_tokens != 0
+        is_speculating = self._can_propose and self._request.num_speculative_tokens != 0
         self._pair.metrics.speedup.add(judged, self._length.plain_time(judged) if is_speculating else None, now)
+
+    def keep_own(self, verdict: Verdict) -> None:
+        """Keeps what the target proposed with its verdict."""
+        if self._own is not None:
+            self._own.keep(verdict.proposal)
 
     def leave(self) -> None:
         """Removes the output from the load."""
         if self._length is not None:
             self._length.leave()
+
+    def _take_own(self, begun: Round, longest: int) -> None:
+        """Gives the round what the target proposed with the verdict before; it is then to propose for the next one,
+        before which at least one token is committed."""
+        assert self._own is not None and self._length is not None
+        newest = self._length.decide(max(longest - 1, 0))
+        self._own.take(begun, longest, newest, self._length)
+        self.asked_drafter = begun.drafter = self._own_drafter
 
     def _decide(self, begun: Round, history: Sequence[int], longest: int) -> Decision:
         """Decides what to ask for. A draft that does not hold the sequence opens it in the background."""

@@ -37,6 +37,8 @@ class Round:
     min_confidence: float = 0.0
     prepared_count: int = 0
     """Tokens of each proposal that the draft prepares for the next round; 0 if it does not work ahead."""
+    next_count: int = 0
+    """Tokens that the target itself shall propose for the next round."""
     accepted_before: int = 0
     """Tokens that the round before accepted."""
     answer: Proposed | None = None

@@ -30,8 +30,10 @@ class TargetPeer(ModelPeer):
         within: float,
         include_probabilities: bool = False,
         condition: BlockKey | None = None,
+        next_count: int = 0,
     ) -> Verdict:
         """Judges a proposal after the `base_length` tokens that the target holds; without one, gives the next token.
+        The target then proposes up to `next_count` tokens for the next step.
 
         With a `condition` it is sent before the verdict of the step before. Raises ConditionNotMetError if that is
         another one.
@@ -43,6 +45,7 @@ class TargetPeer(ModelPeer):
             proposal=proposal,
             include_probabilities=include_probabilities,
             condition=None if condition is None else _condition(condition),
+            next_proposal_count=next_count,
         )
         start = time.perf_counter()
         response = await self._verifications.call(request, within)

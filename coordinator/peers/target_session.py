@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from coordinator.deadline import NEVER, Deadline
 from coordinator.peers.ahead_blocks import BlockKey
 from coordinator.peers.answers import Verdict
 from coordinator.peers.backoff import Backoff
+from coordinator.peers.call_out import CallOut
 from coordinator.peers.early_calls import EarlyCall, EarlyCalls
 from coordinator.peers.failures import AWAY, LOST, is_out_of_time
 from coordinator.peers.openings import Openings
@@ -39,16 +40,6 @@ logger = logging.getLogger(__name__)
 
 
 Answer = TypeVar("Answer")
-
-
-class _CallOut(NamedTuple):
-    """A call that was sent and not answered yet."""
-
-    link: TargetLink
-    name: str
-    step: int
-    length: int
-    """Committed tokens before its proposal."""
 
 
 class TargetSession:
@@ -94,7 +85,7 @@ class TargetSession:
         """Held during a call, so that the sequence is not forked in the middle of one."""
         self._fork_count = 0
         """Forks of the sequence that wait for the lock."""
-        self._call_out: _CallOut | None = None
+        self._call_out: CallOut | None = None
         """None also while a call is repeated: nothing follows it then."""
         self._early = EarlyCalls(targets.early_counts)
 
@@ -144,10 +135,12 @@ class TargetSession:
         history: Sequence[int],
         proposal: Proposal | None,
         on_sent: Callable[[], None] | None = None,
+        next_count: int = 0,
     ) -> Verdict:
         """The verdict of one round. Raises PeerUnavailableError if no target answers in time.
 
-        `on_sent` is called soon after the call was sent: from then on `verify_early` may send what follows it.
+        `on_sent` is called soon after the call was sent: from then on `verify_early` may send what follows it. The
+        target is asked to propose `next_count` tokens for the next round; one without a head proposes none.
         """
         async with self._lock:
             self._left.clear()
@@ -159,7 +152,7 @@ class TargetSession:
                 if verdict is not None:
                     return verdict
                 on_sent = None
-            return await self._verify(step, history, proposal, on_sent)
+            return await self._verify(step, history, proposal, on_sent, next_count)
 
     def verify_early(self, key: BlockKey, proposal: Proposal) -> bool:
         """Sends the verification of the next step before the verdict of this one is known; it is for the outcome `key`.
@@ -201,7 +194,7 @@ class TargetSession:
     ) -> Answer:
         """The answer of a call; until it comes, `verify_early` may send what follows it, unless `on_sent` is None."""
         if on_sent is not None:
-            self._call_out = _CallOut(link, self._name, step, length)
+            self._call_out = CallOut(link, self._name, step, length)
             asyncio.get_running_loop().call_soon(on_sent)
         try:
             return await call
@@ -212,16 +205,20 @@ class TargetSession:
             self._call_out = None
 
     async def _verify(
-        self, step: int, history: Sequence[int], proposal: Proposal | None, on_sent: Callable[[], None] | None
+        self,
+        step: int,
+        history: Sequence[int],
+        proposal: Proposal | None,
+        on_sent: Callable[[], None] | None,
+        next_count: int,
     ) -> Verdict:
         backoff, repeat_count = self._backoff(), 0
         while True:
             self._check_deadline()
             try:
                 link = await self._settle(history, backoff)
-                call = link.peer.verify(
-                    self._name, step, len(history), proposal, self._within(backoff), self._include_probabilities
-                )
+                body = (self._name, step, len(history), proposal, self._within(backoff), self._include_probabilities)
+                call = link.peer.verify(*body, next_count=next_count if link.has_head else 0)
                 follow, on_sent = on_sent, None  # nothing follows a repeated call
                 verdict = await self._answer(link, step, len(history), call, follow)
             except LOST as error:

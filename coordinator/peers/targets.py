@@ -30,6 +30,11 @@ class TargetLink(Link[TargetPeer]):
         """Whether it may be called now. The breaker does not count: without a target nothing can go on."""
         return self.is_there
 
+    @property
+    def has_head(self) -> bool:
+        """Whether the target can propose tokens itself."""
+        return self.info is not None and bool(self.info.drafters)
+
     async def confirm(self, instance_id: str, within: float) -> None:
         """Checks a process that answers in place of the known one.
 

@@ -14,6 +14,7 @@ from specpair.options import (
     MAX_LOGPROBS,
     MAX_SEED,
     MAX_UINT32,
+    ON_THE_TARGET,
     Drafter,
     Encoding,
     Rule,
@@ -217,6 +218,10 @@ class RequestReader:
 
     def _read_drafter(self, message: pb.GenerateTokensRequest) -> Drafter | None:
         drafter = drafter_from_proto(message.drafter)
+        if drafter in ON_THE_TARGET:
+            if drafter not in self.target.drafters:
+                raise InvalidFieldError("drafter", f"is {drafter}; the target has no such head")
+            return drafter
         available = () if self.draft is None else self.draft.drafters
         if drafter is not None and available and drafter not in available:
             raise InvalidFieldError("drafter", f"is {drafter}; the draft has {', '.join(available)}")

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from draft_service.drafters import bigram, ngram, prompt_lookup, uniform, unigram
 from draft_service.drafters.interface import Proposer
-from specpair.options import Drafter
+from specpair.options import ON_THE_TARGET, Drafter
 from specpair.speculation.tables import Tables
 
 WITHOUT_MODEL: dict[Drafter, Callable[[Tables | None], Proposer | None]] = {
@@ -25,5 +25,7 @@ def make_drafters(with_model: dict[Drafter, Proposer], tables: Tables | None) ->
 
 def why_not(drafter: Drafter) -> str:
     """The reason why a drafter is not available."""
+    if drafter in ON_THE_TARGET:
+        return f"{drafter} is a head in the target service"
     needed = "a table of counts" if drafter in WITHOUT_MODEL else "a draft model"
     return f"{drafter} needs {needed}, and there is none"

@@ -1,36 +1,22 @@
-"""Drafter: the draft model. K tokens for every waiting sequence, with one forward pass per step for all of them.
-
-Each token is drawn from exactly the distribution that is sent: encoded first, then sampled from what the
-encoding says (docs/exactness.md, rule 1).
-"""
+"""Drafter: the draft model. K tokens for every waiting sequence, with one forward pass per step for all of them."""
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias
+from typing import Protocol
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from draft_service.drafters.interface import Proposer
 from draft_service.drafters.model_trees import TreeWork, advance_trees, can_grow_trees, new_growth
 from draft_service.proposal import Drafted, ProposeCall
+from specpair.drafting import draw_next, sampler_of
 from specpair.engine.work import Work
-from specpair.errors import NotFiniteError
-from specpair.options import Drafter, Encoding, Rule, SequenceOptions
+from specpair.options import Drafter
 from specpair.sequences.held_sequence import HeldSequence
-from specpair.speculation.adjustments import adjust
-from specpair.speculation.arrays import native, placed
-from specpair.speculation.count_row import TOTAL, CountRow
-from specpair.speculation.draft_rows import draw
-from specpair.speculation.gumbel import choose, choose_and_look
-from specpair.speculation.outlook import WIDTH, Outlook, of_logits
-from specpair.speculation.randomness import BITS, Domain, random_bits
-from specpair.speculation.sampling import SamplingRows, came_of_finite, finite_rows, likeliest, probabilities
-from specpair.speculation.sparse_rows import draw_counts, sparsify
+from specpair.speculation.count_row import CountRow
+from specpair.speculation.outlook import Outlook
 from specpair.speculation.trees.ranked_growth import GrowthLimits
-from specpair.wire.distributions import decoded_dense
 
 
 @dataclass(eq=False, kw_only=True)
@@ -71,10 +57,6 @@ class ProposeWork(Work):
             outlooks=tuple(self.outlooks),
             was_prepared=was_prepared,
         )
-
-
-Sampler: TypeAlias = Callable[[list[ProposeWork], Tensor], None]
-"""Draws the next tokens of works from their adjusted logits."""
 
 
 class WorkRunner(Protocol):
@@ -147,152 +129,4 @@ def advance(works: list[Work], logits: Tensor) -> None:
         if not works:
             return
         logits = torch.cat([rows[work] for work in works])
-    advance_chains([work for work in works if isinstance(work, ProposeWork)], logits)
-
-
-def advance_chains(proposing: list[ProposeWork], logits: Tensor) -> None:
-    """Draws the next token of every work from logits `[works, vocabulary]`."""
-    mask_vocabulary(proposing, logits)
-    adjusted = adjust_rows(proposing, logits)
-    chosen: dict[Sampler, list[int]] = {}
-    for i, work in enumerate(proposing):
-        if not work.done:
-            chosen.setdefault(work.sampler, []).append(i)
-    for sample, places in chosen.items():
-        rows = adjusted if len(places) == len(proposing) else adjusted[places]
-        sample([proposing[i] for i in places], rows)
-    end_unsure(proposing, adjusted)
-
-
-def adjust_rows(works: list[ProposeWork], logits: Tensor) -> Tensor:
-    """Applies the options to the logits. Ends works with a row that is not finite before the options, which could hide
-    it; the samplers find rows that are not finite afterwards."""
-    if not any(work.options.sampling.adjusts_logits for work in works):
-        return logits
-    for work, is_finite in zip(works, finite_rows(logits).tolist(), strict=True):
-        if not is_finite:
-            end_early(work)
-    return adjust(logits, [work.held.row_block(1, logits.device) for work in works])
-
-
-def sampler_of(options: SequenceOptions) -> "Sampler":
-    """How a sequence's tokens are drawn from its adjusted logits. Under the coupled rule no distributions are sent."""
-    is_coupled = options.rule is Rule.COUPLED
-    if options.encoding is Encoding.DENSE and not is_coupled:
-        return sample_dense
-    if options.sampling.is_greedy:
-        return sample_greedy
-    return sample_coupled if is_coupled else sample_sparse
-
-
-def end_early(work: ProposeWork) -> None:
-    """The next row cannot be sampled from. What was drawn is sent all the same: to drop a token for what came after
-    it would bias the output (docs/exactness.md, rule 8)."""
-    work.done = True
-    if not work.tokens:
-        work.error = NotFiniteError()
-
-
-def end_unsure(works: list[ProposeWork], adjusted: Tensor) -> None:
-    """Ends works whose confidence is below their minimum; their tokens are kept (rule 8). Uses the adjusted logits
-    `[works, vocabulary]` at temperature 1, so that confidence is meaningful for greedy sequences too."""
-    asked = [row for row, work in enumerate(works) if work.min_confidence and not work.done]
-    if not asked:
-        return
-    tokens = torch.tensor([[works[row].tokens[-1]] for row in asked], device=adjusted.device)
-    shares = adjusted[asked].softmax(-1).gather(-1, tokens)[:, 0].tolist()
-    for row, share in zip(asked, shares, strict=True):
-        works[row].confidence *= share
-        works[row].done = works[row].confidence < works[row].min_confidence
-
-
-def mask_vocabulary(works: list[ProposeWork], logits: Tensor) -> None:
-    """Masks the ids that the target does not have, in place."""
-    for row, work in enumerate(works):
-        if work.options.vocab_size is not None and work.options.vocab_size < logits.size(1):
-            logits[row, work.options.vocab_size :] = float("-inf")
-
-
-def sample_greedy(works: list[ProposeWork], adjusted: Tensor) -> None:
-    """Takes the likeliest token. It is certain, so it needs no draw under any rule."""
-    tokens, finite = likeliest(adjusted)
-    note_outlooks(works, lambda rows: of_logits(adjusted[rows]))
-    for work, token, is_finite in zip(works, tokens.tolist(), finite, strict=True):
-        if not is_finite:
-            end_early(work)
-            continue
-        if work.options.rule is not Rule.COUPLED:
-            work.counts.append(CountRow((token,), (TOTAL,)))
-        take(work, token)
-
-
-def sample_sparse(works: list[ProposeWork], adjusted: Tensor) -> None:
-    """Encodes rows as integer counts, then draws from the counts."""
-    for work, row in zip(works, sparsify(distributions(works, adjusted)), strict=True):
-        if not len(row.token_ids):
-            end_early(work)
-            continue
-        work.counts.append(row)
-        take(work, draw_counts(row, next_bits(work)))
-
-
-def sample_dense(works: list[ProposeWork], adjusted: Tensor) -> None:
-    """Draws from the float32 probabilities as the target will decode them."""
-    rows = distributions(works, adjusted)
-    if any(work.looks and work.options.sampling.is_greedy for work in works):
-        note_outlooks(works, lambda some: of_logits(adjusted[some]))
-    uniforms = np.array([next_bits(work) for work in works]) * 2.0**-BITS
-    tokens = draw(native(decoded_dense(rows)), placed(uniforms, rows.device)).tolist()
-    for work, token, row, is_finite in zip(works, tokens, rows, finite_rows(adjusted).tolist(), strict=True):
-        if not is_finite:
-            end_early(work)
-            continue
-        own = row[: work.options.vocab_size].float().cpu()
-        work.dense.append(own.clone())  # a view would keep the whole batch alive
-        take(work, token)
-
-
-def sample_coupled(works: list[ProposeWork], adjusted: Tensor) -> None:
-    """Chooses with the same noise as the target will."""
-    rows = distributions(works, adjusted)
-    seeds = [work.options.sampling.seed for work in works]
-    positions = [len(work.sequence.tokens) for work in works]
-    if any(work.looks for work in works):
-        choices, outlooks = choose_and_look(rows, seeds, positions, WIDTH)
-        note_outlooks(works, lambda some: [outlooks[i] for i in some])
-    else:
-        choices = choose(rows, seeds, positions)
-    finite = came_of_finite(native(rows))
-    for work, token, is_finite in zip(works, choices.tolist(), finite, strict=True):
-        if is_finite:
-            take(work, token)
-        else:
-            end_early(work)
-
-
-def note_outlooks(works: list[ProposeWork], outlooks: Callable[[list[int]], list[Outlook]]) -> None:
-    """Notes in the works that look for them the outlooks of their rows."""
-    looking = [row for row, work in enumerate(works) if work.looks]
-    if looking:
-        for row, outlook in zip(looking, outlooks(looking), strict=True):
-            works[row].outlooks.append(outlook)
-
-
-def distributions(works: list[ProposeWork], adjusted: Tensor) -> Tensor:
-    """The distributions from which tokens are drawn, `[works, vocabulary]`."""
-    rows = SamplingRows([work.options.sampling for work in works], [1] * len(works), adjusted.device)
-    return probabilities(adjusted, rows)
-
-
-def next_bits(work: ProposeWork) -> int:
-    """The next random bits of a work, keyed by the step that verifies the block and the offset in the block."""
-    if not work.bits:
-        work.bits = random_bits(work.options.sampling.seed, Domain.DRAFT, work.step, work.count).tolist()
-    return work.bits[len(work.tokens)]
-
-
-def take(work: ProposeWork, token: int) -> None:
-    """Adds a drawn token; the engine feeds it next unless it is the last."""
-    work.tokens.append(token)
-    work.done = len(work.tokens) == work.count
-    work.sequence.tokens.append(token)
+    draw_next([work for work in works if isinstance(work, ProposeWork)], logits)

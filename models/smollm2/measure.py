@@ -1,13 +1,15 @@
 """Held-out agreement, overlap and tokens per round of a draft."""
 
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from models.smollm2.acceptance import tokens_per_round
-from models.smollm2.batches import Talk, columns_of, join
+from models.smollm2.batches import Batch, Talk, columns_of, join
 from models.smollm2.draft import Draft
 from models.smollm2.held_out import read_held_out
 
@@ -32,7 +34,11 @@ def answer_chances(draft: Draft, output_token_ids: list[int], talk: Talk) -> tup
     batch = join([talk], columns_of(output_token_ids, len(draft.embeddings)))
     hidden = draft(batch.token_ids)[0][batch.places]
     head = draft.embeddings[output_token_ids]
-    logits = (hidden.to(head.dtype) @ head.mT).float()
+    return chances_of((hidden.to(head.dtype) @ head.mT).float(), output_token_ids, talk, batch)
+
+
+def chances_of(logits: Tensor, output_token_ids: list[int], talk: Talk, batch: Batch) -> tuple[np.ndarray, np.ndarray]:
+    """The same from a draft's logits `[answer tokens, output tokens]`."""
     said = torch.from_numpy(talk.token_ids[talk.places + 1].astype(np.int64))
     if talk.temperature == 0:
         agrees = (torch.tensor(output_token_ids)[logits.argmax(-1)] == said).double().numpy()
@@ -49,15 +55,23 @@ def answer_chances(draft: Draft, output_token_ids: list[int], talk: Talk) -> tup
 def measure(draft: Draft, output_token_ids: list[int], talks: list[Talk], measured: bool) -> dict:
     """Results by temperature and category ("all" among them), over the prompts to measure or those to choose by."""
     draft.eval()
+    results = grouped(lambda talk: answer_chances(draft, output_token_ids, talk), talks, measured)
+    draft.train()
+    return results
+
+
+def grouped(
+    chances: Callable[[Talk], tuple[np.ndarray, np.ndarray]], talks: list[Talk], measured: bool
+) -> dict[tuple[float, str], Result]:
+    """Results by temperature and category from the `chances` of each answer."""
     prompts = read_held_out()
     groups: dict[tuple[float, str], list[tuple[np.ndarray, np.ndarray]]] = defaultdict(list)
     for talk in talks:
         prompt = prompts[talk.number // 2]
         if prompt.measured == measured:
-            pair = answer_chances(draft, output_token_ids, talk)
+            pair = chances(talk)
             for category in (prompt.category, "all"):
                 groups[talk.temperature, category].append(pair)
-    draft.train()
     return {key: summary(pairs) for key, pairs in sorted(groups.items())}
 
 

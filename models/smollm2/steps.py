@@ -10,7 +10,7 @@ from models.smollm2.batches import Corpus, Talk, read_talks
 from models.smollm2.decoder import Decoder
 from models.smollm2.draft import Draft, load_draft, make_draft, save_draft
 from models.smollm2.generation import Generator, next_number, write_all
-from models.smollm2.measure import measure
+from models.smollm2.measure import Result, measure
 from models.smollm2.prompts import HERE, Prompts
 from models.smollm2.shards import shard_paths
 from models.smollm2.target import SYSTEM, WORK, read_target, read_tokenizer
@@ -98,7 +98,11 @@ def measure_draft(folder: Path) -> None:
     """Prints the held-out figures of a saved draft as tables for its card."""
     _, weights = read_target()
     draft, ids = load_draft(folder, weights["model.embed_tokens.weight"].clone())
-    results = measure(draft, ids, held_out_talks(), measured=True)
+    print_tables(measure(draft, ids, held_out_talks(), measured=True))
+
+
+def print_tables(results: dict[tuple[float, str], Result]) -> None:
+    """Prints results as the tables of a card."""
     for temperature, name in ((0.0, "agreement"), (1.0, "overlap")):
         rows = {category: result for (heat, category), result in results.items() if heat == temperature}
         lengths = list(next(iter(rows.values())).rounds)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,7 +14,6 @@ from torch import Tensor
 
 from models.muon import Muon
 from models.smollm2.batches import Batch, Corpus, Talk, columns_of, join
-from models.smollm2.draft import Draft
 from models.smollm2.loss import DistillationLoss, Weights
 from models.smollm2.measure import measure
 from models.smollm2.together import Together
@@ -57,7 +57,11 @@ class Progress:
 class Trainer:
     """One draft, its optimizers and its progress."""
 
-    def __init__(self, draft: Draft, output_token_ids: list[int], folder: Path, plan: Plan) -> None:
+    now = staticmethod(monotonic)
+    """The clock by which the plan's minutes pass, in seconds."""
+
+    def __init__(self, draft: Any, output_token_ids: list[int], folder: Path, plan: Plan) -> None:
+        """`draft` is a Draft; a subclass that says how it is run may train something else."""
         self.draft, self.output_token_ids, self.folder, self.plan = draft, output_token_ids, folder, plan
         self.head = draft.embeddings[output_token_ids]
         self.columns = columns_of(output_token_ids, len(draft.embeddings))
@@ -72,7 +76,7 @@ class Trainer:
             torch.optim.AdamW([p for p in parameters if p.ndim != 2], lr=plan.learning_rate, weight_decay=0.0),
         ]
         self.progress, self.together = Progress(), Together()
-        self.clock = monotonic()
+        self.clock = self.now()
         self.checkpoint = folder / "checkpoint.pt"
         if self.checkpoint.exists():
             self.resume()
@@ -103,14 +107,27 @@ class Trainer:
     def weights(self) -> Weights:
         return Weights(overlap=self.plan.overlap * (self.done > self.plan.overlap_from), heat=self.plan.heat)
 
-    def step(self, batch: Batch) -> float:
-        """One step of the optimizers; returns the loss."""
+    def loss(self, batch: Batch) -> Tensor:
         with torch.autocast("cpu", dtype=torch.bfloat16):
             hidden = self.draft(batch.token_ids)
-        chosen = hidden.flatten(0, 1)[batch.places].float()
-        loss: Tensor = DistillationLoss.apply(chosen, self.head, batch.teacher, self.weights())
+        return self.distance(hidden.flatten(0, 1)[batch.places], batch)
+
+    def distance(self, chosen: Tensor, batch: Batch) -> Tensor:
+        """Of hidden states `[places, width]` from what the target says there."""
+        return DistillationLoss.apply(chosen.float(), self.head, batch.teacher, self.weights())
+
+    def join(self, talks: list[Talk]) -> Batch:
+        return join(talks, self.columns)
+
+    def measure(self, held_out: list[Talk]) -> dict:
+        """Results on the prompts for choosing."""
+        return measure(self.draft, self.output_token_ids, held_out, measured=False)
+
+    def step(self, batch: Batch) -> float:
+        """One step of the optimizers; returns the loss."""
+        loss = self.loss(batch)
         loss.backward()
-        now = monotonic()
+        now = self.now()
         took, tokens = self.together.average(self.draft.trained().values(), now - self.clock, len(batch.places))
         self.clock = now
         torch.nn.utils.clip_grad_norm_(self.draft.trained().values(), 1.0)
@@ -136,11 +153,11 @@ class Trainer:
             groups = corpus.epoch(np.random.default_rng(self.progress.steps), self.plan.rows)
             for index, talks in enumerate(groups):
                 if index % self.together.size == self.together.rank:
-                    yield join(talks, self.columns)
+                    yield self.join(talks)
 
     def run(self, corpus: Corpus, held_out: list[Talk]) -> None:
         """Trains until the plan's time is over, with checkpoints and measurements in between."""
-        self.clock = reported = checked = monotonic()
+        self.clock, reported, checked = self.now(), monotonic(), monotonic()
         losses: list[float] = []
         for batch in self.batches(corpus):
             losses.append(self.step(batch))
@@ -150,7 +167,7 @@ class Trainer:
             if self.together.first and (over or now - checked > 60 * self.plan.check_minutes):
                 self.keep()
                 self.check(held_out)
-                checked = self.clock = monotonic()
+                checked, self.clock = monotonic(), self.now()
             if over:
                 return
 
@@ -162,7 +179,7 @@ class Trainer:
 
     def check(self, held_out: list[Talk]) -> None:
         """Measures on the prompts for choosing, prints it and appends it to the run's curve."""
-        results = measure(self.draft, self.output_token_ids, held_out, measured=False)
+        results = self.measure(held_out)
         cold, warm = results[0.0, "all"], results[1.0, "all"]
         point = {**asdict(self.progress), "agreement": cold.acceptance, "overlap": warm.acceptance}
         point |= {"tokens_per_round": {"0": cold.rounds[4], "1": warm.rounds[4]}}

@@ -75,9 +75,8 @@ class ModelHost(ABC, Generic[Answer]):
         host.engine.start()
         return host
 
-    @staticmethod
     @abstractmethod
-    def advance(works: list[Work], logits: Tensor) -> None:
+    def advance(self, works: list[Work], logits: Tensor) -> None:
         """Processes the logits of works; see `specpair.engine.turns.Advance`."""
 
     @staticmethod

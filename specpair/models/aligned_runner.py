@@ -52,7 +52,8 @@ class AlignedRunner:
         for part in (part for segment in batch.segments for part in aligned_parts(segment, self._chunk_size)):
             end = first + part.token_count
             rows = [row - first for row in batch.rows[bisect_left(batch.rows, first) : bisect_left(batch.rows, end)]]
-            outputs.append(self._forward_part(part, batch.token_ids[first:end], rows, batch.feature_layers))
+            told = list(range(part.token_count)) if batch.has_all_features else rows
+            outputs.append(self._forward_part(part, batch.token_ids[first:end], rows, batch.feature_layers, told))
             first = end
         features = [output.features for output in outputs if output.features is not None]
         return PassOutput(
@@ -60,9 +61,10 @@ class AlignedRunner:
         )
 
     def _forward_part(
-        self, part: Segment, token_ids: list[int], rows: list[int], feature_layers: tuple[int, ...]
+        self, part: Segment, token_ids: list[int], rows: list[int], feature_layers: tuple[int, ...], told: list[int]
     ) -> PassOutput:
-        """The output for the tokens at the indices `rows` of a part that lies within one chunk."""
+        """Logits of the tokens at the indices `rows`, and features of those at `told`, of a part that lies within one
+        chunk."""
         chunk = part._replace(start=part.start - part.start % self._chunk_size, token_count=self._chunk_size)
         before, after = part.start - chunk.start, chunk.end - part.end
         output = self._packed.run(
@@ -73,9 +75,10 @@ class AlignedRunner:
             range(chunk.token_count if rows else 0),
             AlignedPlan(self.cache.access([part]), part, chunk, self.device),
             feature_layers,
+            range(chunk.token_count if told else 0),
         )
-        wanted = [before + row for row in rows]
-        return PassOutput(output.logits[wanted], None if output.features is None else output.features[:, wanted])
+        wanted, kept = ([before + row for row in some] for some in (rows, told))
+        return PassOutput(output.logits[wanted], None if output.features is None else output.features[:, kept])
 
 
 def aligned_parts(segment: Segment, chunk_size: int) -> Iterator[Segment]:

@@ -1,5 +1,6 @@
 """Input and output of one forward pass."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Self
 
@@ -25,6 +26,13 @@ class Batch:
     chains."""
     feature_layers: tuple[int, ...] = ()
     """Decoder layers whose hidden states are requested."""
+    has_all_features: bool = False
+    """Whether they are requested of all tokens, and not only of the rows."""
+
+    @property
+    def feature_rows(self) -> Sequence[int]:
+        """Ascending indices of the tokens whose hidden states are requested."""
+        return range(len(self.token_ids)) if self.has_all_features else self.rows
 
     @classmethod
     def of_chains(
@@ -72,8 +80,8 @@ class PassOutput(NamedTuple):
     logits: Tensor
     """`[rows, vocabulary]` float32."""
     features: Tensor | None = None
-    """`[layers, rows, hidden]` float32: hidden states after each layer of `feature_layers`, in their order, before any
-    final norm. None if not requested."""
+    """`[layers, feature rows, hidden]` float32: hidden states after each layer of `feature_layers`, in their order,
+    before any final norm. None if not requested."""
 
 
 def last_rows(segments: list[Segment], row_counts: list[int]) -> list[int]:

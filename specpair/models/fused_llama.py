@@ -72,8 +72,11 @@ class FusedLlama:
         rows: Sequence[int],
         plan: CachePlan,
         feature_layers: Sequence[int] = (),
+        feature_rows: Sequence[int] | None = None,
     ) -> PassOutput:
-        """The output for the tokens at the indices `rows`; token_ids and positions are `[tokens]`."""
+        """Logits of the tokens at the indices `rows`, features of those at `feature_rows`, by default the same;
+        token_ids and positions are `[tokens]`."""
+        told = rows if feature_rows is None else feature_rows
         residual = self._embedding.index_select(0, token_ids).float()
         rotation = self._rotation.index_select(0, positions)[:, None]
         features: dict[int, Tensor] = {}
@@ -83,7 +86,7 @@ class FusedLlama:
             gated = self._gate(layer, residual)
             residual.add_(layer.down(gated), alpha=layer.down.scale)
             if index in feature_layers:
-                features[index] = residual[rows]
+                features[index] = residual[told]
         if len(rows) != len(residual):
             residual = residual[rows]
         logits = self._head(self._normalise(residual, self._norm))

@@ -29,7 +29,7 @@ class FusedRunner:
     def forward(self, batch: Batch) -> PassOutput:
         token_ids, positions = torch.tensor(batch.token_ids), torch.tensor(batch.positions)
         plan = self._plan(batch)
-        return self._fused.forward(token_ids, positions, batch.rows, plan, batch.feature_layers)
+        return self._fused.forward(token_ids, positions, batch.rows, plan, batch.feature_layers, batch.feature_rows)
 
     @staticmethod
     def rounding(x: Tensor, bits: int) -> Tensor:

@@ -84,7 +84,8 @@ class NativeLlama:
         `longest`; they point into `path_owners`."""
         threads = torch.get_num_threads()
         count, row_count, own = len(batch.token_ids), len(batch.rows), self._model
-        numbers = torch.tensor([*batch.token_ids, *batch.positions, *batch.rows])
+        told = batch.feature_rows if batch.feature_layers else ()
+        numbers = torch.tensor([*batch.token_ids, *batch.positions, *batch.rows, *told])
         logits = torch.empty(row_count, own.head.outs)
         features, places = self._features(batch)
         score_count = padded(longest, SCORE_ROUND) + SCORE_ROUND
@@ -118,6 +119,8 @@ class NativeLlama:
                     score_count=score_count,
                     input_stride=self._input_width,
                     projected_stride=self._projected_width,
+                    feature_rows=first + 16 * count + 8 * row_count,
+                    feature_row_count=len(told),
                 )
             ),
         )
@@ -130,7 +133,7 @@ class NativeLlama:
         places = torch.full((self._model.layer_count,), -1)
         for place, layer in enumerate(batch.feature_layers):
             places[layer] = place
-        return torch.empty(len(batch.feature_layers), len(batch.rows), self._model.hidden), places
+        return torch.empty(len(batch.feature_layers), len(batch.feature_rows), self._model.hidden), places
 
     def _layer(self, layer: Any, facts: ModelFacts, index: int) -> Layer:
         attention, mlp = layer.self_attn, layer.mlp
@@ -202,7 +205,7 @@ def segments_of(batch: Batch) -> tuple[Any, list[Tensor]]:
     paths: list[Tensor] = []
     first = 0
     for index, segment in enumerate(batch.segments):
-        (stack,) = segment.holding.storage.stacks
+        stack = segment.holding.storage.stacks[0]  # the decoder's; a head of the target has another
         own = made[index]
         own.keys, own.values, own.capacity = stack.keys.data_ptr(), stack.values.data_ptr(), stack.keys.size(2)
         own.start, own.count, own.first = segment.start, segment.token_count, first

@@ -66,6 +66,8 @@ class Pass(Structure):
         *[(name, c_void_p) for name in ("logits", "features", "feature_places")],
         *[(name, c_void_p) for name in ("residual", "projected", "inputs", "gated", "scores")],
         *[(name, c_int64) for name in ("score_count", "input_stride", "projected_stride")],
+        ("feature_rows", c_void_p),
+        ("feature_row_count", c_int64),
     ]
 
 

@@ -27,12 +27,15 @@ class PackedModel:
         rows: Sequence[int],
         plan: CachePlan,
         feature_layers: Sequence[int] = (),
+        feature_rows: Sequence[int] | None = None,
     ) -> PassOutput:
-        """Logits, and features if requested, of the tokens at the indices `rows`."""
+        """Logits of the tokens at the indices `rows`; if requested, features of those at `feature_rows`, by default the
+        same."""
         wanted = self._tensor(rows)
         if not feature_layers:
             return PassOutput(self._logits(token_ids, positions, wanted, plan))
-        with recording([self._decoder_layers[layer] for layer in feature_layers], wanted) as states:
+        told = wanted if feature_rows is None else self._tensor(feature_rows)
+        with recording([self._decoder_layers[layer] for layer in feature_layers], told) as states:
             logits = self._logits(token_ids, positions, wanted, plan)
         return PassOutput(logits, torch.stack([states[index] for index in range(len(states))]))
 

@@ -22,4 +22,6 @@ class PlainRunner:
     @torch.inference_mode()
     def forward(self, batch: Batch) -> PassOutput:
         plan = self.cache.plan(batch.segments, batch.parents)
-        return self._packed.run(batch.token_ids, batch.positions, batch.rows, plan, batch.feature_layers)
+        return self._packed.run(
+            batch.token_ids, batch.positions, batch.rows, plan, batch.feature_layers, batch.feature_rows
+        )

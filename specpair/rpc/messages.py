@@ -52,6 +52,7 @@ _DRAFTER_NUMBERS = {
     Drafter.BIGRAM: drafter_pb2.DRAFTER_BIGRAM,
     Drafter.UNIFORM: drafter_pb2.DRAFTER_UNIFORM,
     Drafter.NGRAM_MODEL: drafter_pb2.DRAFTER_NGRAM_MODEL,
+    Drafter.EAGLE: drafter_pb2.DRAFTER_EAGLE,
 }
 _DRAFTERS: dict[int, Drafter] = {number: drafter for drafter, number in _DRAFTER_NUMBERS.items()}
 _WORK_AHEAD_NUMBERS = {

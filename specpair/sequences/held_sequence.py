@@ -51,6 +51,8 @@ class HeldSequence(Generic[Answer]):
     """Work before the first call. The sequence must not change until it is done."""
     waiting: list[WaitingCall[Answer]] = field(default_factory=list, repr=False)
     """Calls that depend on the answer that is being computed. The device thread may read a copy."""
+    own_proposal: Any = field(default=None, repr=False)
+    """What a target that drafts itself proposed with its last verdict."""
     work: "asyncio.Future[None] | None" = field(default=None, repr=False)
     """The engine's work for a call that began before its task first ran; cancelled with the sequence."""
 

@@ -14,6 +14,7 @@ class Drafter(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     DRAFTER_BIGRAM: _ClassVar[Drafter]
     DRAFTER_UNIFORM: _ClassVar[Drafter]
     DRAFTER_NGRAM_MODEL: _ClassVar[Drafter]
+    DRAFTER_EAGLE: _ClassVar[Drafter]
 DRAFTER_UNSPECIFIED: Drafter
 DRAFTER_MODEL: Drafter
 DRAFTER_NGRAM: Drafter
@@ -22,3 +23,4 @@ DRAFTER_UNIGRAM: Drafter
 DRAFTER_BIGRAM: Drafter
 DRAFTER_UNIFORM: Drafter
 DRAFTER_NGRAM_MODEL: Drafter
+DRAFTER_EAGLE: Drafter

@@ -11,7 +11,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class VerifyProposalRequest(_message.Message):
-    __slots__ = ("sequence_id", "step", "base_length", "appended_token_ids", "proposal", "include_probabilities", "feature_layers", "condition")
+    __slots__ = ("sequence_id", "step", "base_length", "appended_token_ids", "proposal", "include_probabilities", "feature_layers", "condition", "next_proposal_count")
     SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     BASE_LENGTH_FIELD_NUMBER: _ClassVar[int]
@@ -20,6 +20,7 @@ class VerifyProposalRequest(_message.Message):
     INCLUDE_PROBABILITIES_FIELD_NUMBER: _ClassVar[int]
     FEATURE_LAYERS_FIELD_NUMBER: _ClassVar[int]
     CONDITION_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PROPOSAL_COUNT_FIELD_NUMBER: _ClassVar[int]
     sequence_id: str
     step: int
     base_length: int
@@ -28,7 +29,8 @@ class VerifyProposalRequest(_message.Message):
     include_probabilities: bool
     feature_layers: _containers.RepeatedScalarFieldContainer[int]
     condition: Condition
-    def __init__(self, sequence_id: _Optional[str] = ..., step: _Optional[int] = ..., base_length: _Optional[int] = ..., appended_token_ids: _Optional[_Iterable[int]] = ..., proposal: _Optional[_Union[_proposal_pb2.Proposal, _Mapping]] = ..., include_probabilities: _Optional[bool] = ..., feature_layers: _Optional[_Iterable[int]] = ..., condition: _Optional[_Union[Condition, _Mapping]] = ...) -> None: ...
+    next_proposal_count: int
+    def __init__(self, sequence_id: _Optional[str] = ..., step: _Optional[int] = ..., base_length: _Optional[int] = ..., appended_token_ids: _Optional[_Iterable[int]] = ..., proposal: _Optional[_Union[_proposal_pb2.Proposal, _Mapping]] = ..., include_probabilities: _Optional[bool] = ..., feature_layers: _Optional[_Iterable[int]] = ..., condition: _Optional[_Union[Condition, _Mapping]] = ..., next_proposal_count: _Optional[int] = ...) -> None: ...
 
 class Condition(_message.Message):
     __slots__ = ("step", "accepted_count", "next_token_id")

@@ -76,6 +76,8 @@ def decode(distributions: Distributions | None, token_ids: list[int], vocab_size
         return DraftRows(drafted[:, None], np.ones((len(drafted), 1)), np.ones(len(drafted)))
     if encoding == "sparse":
         return _decode_sparse(distributions.sparse, drafted, vocab_size)
+    if encoding == "kept":
+        raise InvalidDistributionError(f"{_FIELD}.kept", "names distributions that are not here")
     return _decode_dense(distributions.dense.probabilities, drafted, vocab_size)
 
 

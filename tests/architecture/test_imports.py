@@ -27,7 +27,7 @@ LAYERS = (
     ("specpair.options", "specpair.tracing", "specpair.security", "specpair.named_models"),
     ("specpair.model_info", "specpair.theory", "specpair.exactness", "specpair.speculation", "specpair.caches"),
     ("specpair.wire", "specpair.rpc", "specpair.sequences"),
-    ("specpair.client", "specpair.server", "specpair.engine_config"),
+    ("specpair.client", "specpair.server", "specpair.engine_config", "specpair.drafting"),
     ("specpair.models",),
     ("specpair.engine",),
     ("coordinator.deadline", "coordinator.background", "coordinator.http_config", "coordinator.adaptive"),

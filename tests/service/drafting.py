@@ -12,7 +12,7 @@ from safetensors.numpy import save_file
 
 from draft_service.host import DraftHost
 from draft_service.table_file import FORMAT
-from specpair.options import Drafter, SamplingOptions
+from specpair.options import ON_THE_TARGET, Drafter, SamplingOptions
 from specpair.rpc.messages import drafter_to_proto
 from specpair.rpc.status import peer_errors
 from specpair.speculation.tables import count_corpus
@@ -30,7 +30,9 @@ ENCODINGS = distribution.ENCODINGS
 SAMPLED = SamplingOptions()
 WITHOUT_MODEL = (Drafter.NGRAM, Drafter.PROMPT_LOOKUP, Drafter.UNIFORM)
 """Those that need nothing at all."""
-every_drafter = pytest.mark.parametrize("drafter", list(Drafter))
+OF_A_DRAFT = tuple(drafter for drafter in Drafter if drafter not in ON_THE_TARGET)
+"""Those of a draft service."""
+every_drafter = pytest.mark.parametrize("drafter", OF_A_DRAFT)
 every_rule = pytest.mark.parametrize("rule", RULES)
 
 

@@ -13,6 +13,7 @@ from specpair.rpc.messages import drafter_to_proto
 from specpair.speculation import predicted_proposal
 from tests.reference import last_logits
 from tests.service.drafting import (
+    OF_A_DRAFT,
     PROMPTS,
     RULES,
     Served,
@@ -96,7 +97,7 @@ async def test_ids_beyond_the_targets_are_not_proposed(wide: Served) -> None:
     """The model's vocabulary may be padded further; its drafters keep to the target's."""
     draft = wide.pair.draft
     assert draft is not None
-    for drafter in Drafter:
+    for drafter in OF_A_DRAFT:
         await open_sequence(draft, "s", [1, 2, 63, 1, 2], vocab_size=3, drafter=drafter_to_proto(drafter))
         proposed = (await propose(draft, "s", 0, 5, 5)).proposal.token_ids
         assert proposed or drafter in (Drafter.NGRAM, Drafter.PROMPT_LOOKUP)

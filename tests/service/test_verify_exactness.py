@@ -19,7 +19,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-import draft_service.drafters.model as drafter
+import specpair.drafting as drafting
 import target_service.judging as judging
 from command.exactness.run import Wishes, describe, settings_for, verify
 from command.failures import CommandError
@@ -150,7 +150,7 @@ async def test_acceptance_with_the_drafts_noise_is_caught(tmp_path: Path, monkey
 async def test_the_block_rule_keyed_by_position_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control 2: what a round saw of the noise behind its last token comes again in the next."""
 
-    def next_bits(work: drafter.ProposeWork) -> int:
+    def next_bits(work: drafting.Drafting) -> int:
         return draw_bits(work.options.sampling.seed, Domain.DRAFT, len(work.sequence.tokens), 0)
 
     def acceptance_noise(works: list[judging.VerifyWork], most: int) -> np.ndarray:
@@ -162,7 +162,7 @@ async def test_the_block_rule_keyed_by_position_is_caught(tmp_path: Path, monkey
     def draw(work: judging.VerifyWork, domain: Domain, position: int) -> float:
         return draw_bits(work.options.sampling.seed, domain, position, 0) * 2.0**-BITS
 
-    monkeypatch.setattr(drafter, "next_bits", next_bits)
+    monkeypatch.setattr(drafting, "next_bits", next_bits)
     monkeypatch.setattr(judging, "acceptance_noise", acceptance_noise)
     monkeypatch.setattr(judging, "next_noise", next_noise)
     await must_be_caught(tmp_path, [0.2, 0.8], [0.0, 1.0], num_speculative_tokens=5, draws=280)
@@ -170,9 +170,9 @@ async def test_the_block_rule_keyed_by_position_is_caught(tmp_path: Path, monkey
 
 async def test_dropping_a_drawn_token_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control 3: the draft ends its proposal before a token that it gave little probability."""
-    take = drafter.take
+    take = drafting.take
 
-    def take_if_probable(work: drafter.ProposeWork, token: int) -> None:
+    def take_if_probable(work: drafting.Drafting, token: int) -> None:
         row = work.counts[-1]
         if dict(zip(row.token_ids, row.counts, strict=True))[token] < 0.25 * TOTAL:
             work.counts.pop()
@@ -180,7 +180,7 @@ async def test_dropping_a_drawn_token_is_caught(tmp_path: Path, monkeypatch: pyt
         else:
             take(work, token)
 
-    monkeypatch.setattr(drafter, "take", take_if_probable)
+    monkeypatch.setattr(drafting, "take", take_if_probable)
     await must_be_caught(tmp_path, [0.75, 0.11, 0.14], [0.7, 0.18, 0.12], draws=150)
 
 

@@ -38,7 +38,7 @@ struct Pass {
     const int64_t *token_ids, *positions, *rows;
     const struct Segment *segments;
     float *logits;                /* [rows][vocabulary] */
-    float *features;              /* [feature layers][rows][hidden] */
+    float *features;              /* [feature layers][feature rows][hidden] */
     const int64_t *feature_places; /* [layers]: place of each layer among the features, -1 for none; or null */
     float *residual;              /* [tokens][hidden] */
     float *projected;             /* [tokens][(heads + 2 key heads) head size], padded to whole panels */
@@ -46,6 +46,8 @@ struct Pass {
     void *gated;                  /* [tokens][intermediate] of the type of rows */
     float *scores;                /* [threads][4][score_count] */
     int64_t score_count, input_stride, projected_stride;
+    const int64_t *feature_rows; /* [feature_row_count]: the tokens whose features are kept */
+    int64_t feature_row_count;
 };
 
 /* What GCC makes of `#pragma omp`; Clang would call another library than the one that torch has loaded. */
@@ -171,9 +173,10 @@ static void attend_all(const struct Model *model, const struct Pass *pass, int64
 
 static void keep_features(const struct Model *model, const struct Pass *pass, int64_t index, int thread, int threads) {
     if (!pass->feature_places || pass->feature_places[index] < 0) return;
-    float *to = pass->features + pass->feature_places[index] * pass->row_count * model->hidden;
-    for (int64_t r = thread; r < pass->row_count; r += threads)
-        memcpy(to + r * model->hidden, pass->residual + pass->rows[r] * model->hidden, model->hidden * sizeof *to);
+    float *to = pass->features + pass->feature_places[index] * pass->feature_row_count * model->hidden;
+    for (int64_t r = thread; r < pass->feature_row_count; r += threads)
+        memcpy(to + r * model->hidden, pass->residual + pass->feature_rows[r] * model->hidden,
+               model->hidden * sizeof *to);
 }
 
 static void run_layer(const struct Model *model, const struct Pass *pass, struct Meeting *meeting, int64_t index,

@@ -55,6 +55,7 @@ class FakeTarget(FakeSequences, TargetPeer):
         within: float,
         include_probabilities: bool = False,
         condition: BlockKey | None = None,
+        next_count: int = 0,
     ) -> Verdict:
         if condition is not None:
             await self._wait_for(condition, sequence_id, step)

@@ -159,11 +159,11 @@ async def test_a_proposal_that_the_target_cannot_bear_costs_no_token() -> None:
     async with bench() as b:
         verify, failed = b.target.verify, list[int]()
 
-        async def fail_with_proposals(name: str, step: int, base: int, proposal: Any, *rest: Any) -> Any:
+        async def fail_with_proposals(name: str, step: int, base: int, proposal: Any, *rest: Any, **more: Any) -> Any:
             if proposal is not None:
                 failed.append(step)
                 raise ForwardFailedError
-            return await verify(name, step, base, proposal, *rest)
+            return await verify(name, step, base, proposal, *rest, **more)
 
         b.target.verify = fail_with_proposals  # type: ignore[method-assign]
         generation = await b.run(pause=0.003)

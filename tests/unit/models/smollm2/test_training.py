@@ -36,6 +36,7 @@ def trainer(tiny: Tiny, folder: Path, steps_in_all: int, monkeypatch: pytest.Mon
     """A trainer by whose clock a step takes a minute."""
     clock = iter(range(0, 10**6, 60))
     monkeypatch.setattr(training, "monotonic", lambda: float(next(clock)))
+    monkeypatch.setattr(Trainer, "now", staticmethod(lambda: float(next(clock))))
     torch.manual_seed(0)
     plan = Plan(minutes=steps_in_all, learning_rate=2e-2, rows=8, check_minutes=1000, overlap=0.5, heat=0.5)
     return Trainer(make_draft(*tiny, [0, 1]), OUTPUTS, folder, plan)

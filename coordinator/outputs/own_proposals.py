@@ -1,0 +1,58 @@
+"""Proposals of the target's own head: each comes with a verdict, for the round after it."""
+
+import time
+
+from coordinator.adaptive import Decision, OutputLength
+from coordinator.outputs.round import Round
+from coordinator.pair import Pair
+from coordinator.peers import CallTimes, Proposed
+from coordinator.requests.request import GenerationRequest
+from specpair.options import ON_THE_TARGET, Drafter
+from specpair.v1.proposal_pb2 import Proposal
+
+
+def own_drafter(request: GenerationRequest, pair: Pair) -> Drafter | None:
+    """The drafter in the target that the request is for: the one that it names or, without a draft service, the
+    target's first; None if a draft service proposes, or nothing does."""
+    if request.drafter is not None or pair.draft is not None:
+        return request.drafter if request.drafter in ON_THE_TARGET else None
+    return next(iter(pair.target.info.drafters), None)
+
+
+class OwnProposals:
+    """What the target proposed for the next round of one output, and how much it was asked for.
+
+    The number of tokens for a round is decided when the round before is sent: it depends on earlier rounds alone.
+    """
+
+    def __init__(self) -> None:
+        self._decision = Decision(0)
+        self._offered: Proposal | None = None
+
+    def take(self, begun: Round, longest: int, newest: Decision, length: OutputLength) -> None:
+        """Gives a round its proposal, cut to `longest` tokens, and orders the next one by the `newest` decision."""
+        decision, offered = self._decision, self._offered
+        length.use(decision)
+        begun.asked_count = min(decision.length, longest)
+        if offered is not None and begun.asked_count:
+            begun.take(Proposed(proposal=beginning(offered, begun.asked_count), times=no_time()))
+        self.order(begun, newest)
+
+    def order(self, begun: Round, decision: Decision) -> None:
+        """Has the target propose for the round after `begun`."""
+        self._decision, self._offered, begun.next_count = decision, None, decision.length
+
+    def keep(self, offered: Proposal | None) -> None:
+        """Keeps what came with the verdict."""
+        self._offered = offered
+
+
+def beginning(offered: Proposal, count: int) -> Proposal:
+    """The first tokens of a proposal, to be repeated to the target that made it."""
+    distributions = offered.distributions if offered.HasField("distributions") else None
+    return Proposal(token_ids=offered.token_ids[:count], distributions=distributions)
+
+
+def no_time() -> CallTimes:
+    """The proposal was there when the round began."""
+    return CallTimes(started_at=time.perf_counter(), elapsed=0.0, queue=0.0, compute=0.0)

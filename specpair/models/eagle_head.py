@@ -1,0 +1,129 @@
+"""An EAGLE-3 head: one decoder layer that drafts from the target's features (arXiv 2503.01840).
+
+What it has for the token at a position is a pair: the target's features of the token before, and the token's embedding.
+Its keys and values come from the pair alone, so they are kept in the target's cache, at the token's position, by the
+pass that feeds the token; and so are the joined features of each token, which are half of the next pair. They are
+rolled back, forked and found again with everything else that the cache holds.
+
+A draft begins with the pair of the last committed token; each further step has the head's own hidden state in place of
+the features. Keys and values of these steps are kept beside the cache: the target's next pass writes better ones.
+"""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from specpair.caches.attention import Variant, attend
+from specpair.caches.cache import LayerShape
+from specpair.errors import ModelRefusedError
+from specpair.models.eagle_checkpoint import LAYER, EagleWeights
+from specpair.models.loading import LoadedModel
+from specpair.models.packed_linear import PackedLinear, pack
+
+Product = Any
+MOST_STEPS = 64
+"""Tokens of a proposal."""
+
+
+class EagleHead:
+    """The head's arithmetic, without any state of sequences."""
+
+    def __init__(self, weights: EagleWeights, loaded: LoadedModel):
+        facts, settings = loaded.facts, weights.settings
+        self.settings = settings
+        self.feature_layers = weights.feature_layers
+        self.device, self.dtype = facts.device, facts.dtype
+        self._vocab_size = facts.vocab_size
+        self._token_ids = weights.token_ids
+        self._embedding = weights.embedding
+        self._norms = {name: tensor.float() for name, tensor in weights.tensors.items() if tensor.ndim == 1}
+        projections = [weights[f"{LAYER}self_attn.{name}_proj.weight"] for name in "qkv"]
+        self._fc = self._product(weights["fc.weight"])
+        self._query_key_value = self._product(torch.cat(projections))
+        self._output = self._product(weights[f"{LAYER}self_attn.o_proj.weight"])
+        self._gate_up = self._product(torch.cat([weights[f"{LAYER}mlp.{name}_proj.weight"] for name in ("gate", "up")]))
+        self._down = self._product(weights[f"{LAYER}mlp.down_proj.weight"])
+        self._head = self._product(weights.output)
+        self._cosine, self._sine = rotation(loaded, settings.head_size, facts.max_model_len + MOST_STEPS)
+        self.variant = Variant(scaling=settings.head_size**-0.5)
+
+    @property
+    def shapes(self) -> tuple[LayerShape, LayerShape]:
+        """What is cached for each token: keys and values of the head, and the joined features as keys."""
+        settings = self.settings
+        attention = LayerShape(settings.key_heads, settings.head_size, settings.head_size)
+        return attention, LayerShape(1, settings.width, 0)
+
+    def join(self, features: Tensor) -> Tensor:
+        """`[tokens, width]` from the target's features `[layers, tokens, hidden]`."""
+        if self.settings.normalises_each_feature:
+            features = torch.stack([self._normed(f"fc_norm.{i}", part) for i, part in enumerate(features)])
+        joined = features.transpose(0, 1).flatten(1)
+        if self.settings.normalises_features:
+            joined = self._normed("input_norm", joined)
+        return self._fc(joined)
+
+    def enter(
+        self, token_ids: Tensor, hidden: Tensor, positions: Tensor
+    ) -> tuple[Tensor, tuple[Tensor, Tensor, Tensor]]:
+        """The residual, and queries, keys and values `[heads, tokens, size]`, of pairs `[tokens]`."""
+        normed = self._normed(f"{LAYER}hidden_norm", hidden)
+        embedded = self._normed(f"{LAYER}input_layernorm", self._embedding.index_select(0, token_ids).float())
+        projected = self._query_key_value(torch.cat([embedded, normed], dim=1))
+        settings = self.settings
+        by_head = projected.view(len(projected), -1, settings.head_size).transpose(0, 1)
+        query, key, value = by_head.split([settings.heads, settings.key_heads, settings.key_heads])
+        query, key = (self._turned(part, positions).to(self.dtype) for part in (query, key))
+        return (normed if settings.normalises_residual else hidden), (query, key, value.to(self.dtype))
+
+    def leave(self, residual: Tensor, mixed: Tensor) -> tuple[Tensor, Tensor]:
+        """The hidden states `[tokens, width]` that the next step is given, and the logits `[tokens, vocabulary]`, from
+        the residual and the attention's outcome `[heads, tokens, size]`."""
+        residual = residual + self._output(mixed.transpose(0, 1).flatten(1).float())
+        gate, up = self._gate_up(self._normed(f"{LAYER}post_attention_layernorm", residual)).chunk(2, dim=1)
+        hidden = residual + self._down(F.silu(gate) * up)
+        normed = self._normed("norm", hidden)
+        logits = hidden.new_full((len(hidden), self._vocab_size), -torch.inf)
+        logits.index_copy_(1, self._token_ids, self._head(normed))
+        return (normed if self.settings.feeds_back_normalised else hidden), logits
+
+    def attend(self, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
+        """`[heads, 1, size]`: one token that sees all of these keys and values."""
+        return attend(query, keys, values, None, self.variant)
+
+    def _product(self, weight: Tensor) -> Product:
+        """Maps float32 rows to float32 rows."""
+        dtype = self.dtype
+        if self.device.type != "cpu":
+            return lambda x: F.linear(x.to(dtype), weight).float()
+        packed: PackedLinear = pack(weight.contiguous())
+        if packed.scale == 1.0:
+            return lambda x: packed(x.to(dtype)).float()
+        return lambda x: packed(x.to(dtype)).float() * packed.scale
+
+    def _normed(self, name: str, x: Tensor) -> Tensor:
+        return F.rms_norm(x, x.shape[-1:], self._norms[f"{name}.weight"], self.settings.eps)
+
+    def _turned(self, x: Tensor, positions: Tensor) -> Tensor:
+        """Rotary embedding of `[heads, tokens, size]`."""
+        half = x.size(2) // 2
+        cosine, sine = self._cosine.index_select(0, positions), self._sine.index_select(0, positions)
+        left, right = x[..., :half], x[..., half:]
+        return torch.cat([left * cosine - right * sine, right * cosine + left * sine], dim=2)
+
+
+def rotation(loaded: LoadedModel, head_size: int, length: int) -> tuple[Tensor, Tensor]:
+    """Cosine and sine of the target's rotary embedding, `[positions, size / 2]`. Raises ModelRefusedError if it has
+    none."""
+    inner: Any = loaded.model.base_model
+    if not hasattr(inner, "rotary_emb"):
+        raise ModelRefusedError(f"{loaded.facts.architecture} has no rotary embedding that a head could share")
+    device = loaded.facts.device
+    positions = torch.arange(length, device=device)[None]
+    cosine, sine = inner.rotary_emb(torch.empty(0, device=device), positions)
+    if cosine.size(-1) != head_size:
+        raise ModelRefusedError(f"the head's size of {head_size} is not the target's of {cosine.size(-1)}")
+    half = head_size // 2
+    return cosine[0, :, :half].float().contiguous(), sine[0, :, :half].float().contiguous()

@@ -1,0 +1,120 @@
+"""A runner whose target has an EAGLE-3 head: each of its passes also keeps what the head needs."""
+
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from specpair.caches.cache import KeyValueCache, LayerShape
+from specpair.caches.holding import Holding, Segment
+from specpair.models.batch import Batch, PassOutput
+from specpair.models.eagle_head import EagleHead
+from specpair.models.runner import Runner
+
+
+class HeadedRunner:
+    """The target by another runner, and the head beside it. Device thread only."""
+
+    def __init__(self, inner: Runner, head: EagleHead, layer_count: int):
+        """The cache has the head's two layers after the target's `layer_count`."""
+        self.inner, self.head = inner, head
+        self.cache: KeyValueCache = inner.cache
+        self.device = inner.device
+        self.description = f"{inner.description}, with an EAGLE-3 head"
+        self._attention, self._features = layer_count, layer_count + 1
+
+    @torch.inference_mode()
+    def forward(self, batch: Batch) -> PassOutput:
+        layers = tuple(sorted({*batch.feature_layers, *self.head.feature_layers}))
+        output = self.inner.forward(replace(batch, feature_layers=layers, has_all_features=True))
+        assert output.features is not None
+        places = {layer: place for place, layer in enumerate(layers)}
+        self._keep(batch, output.features[[places[layer] for layer in self.head.feature_layers]])
+        if not batch.feature_layers:
+            return PassOutput(output.logits)
+        wanted = output.features[[places[layer] for layer in batch.feature_layers]]
+        return PassOutput(output.logits, wanted if batch.has_all_features else wanted[:, batch.rows])
+
+    def _keep(self, batch: Batch, features: Tensor) -> None:
+        """Writes the joined features of the tokens, and the head's keys and values of their pairs."""
+        access = self.cache.access(batch.segments)
+        joined = self.head.join(features)
+        cached = joined.to(self.head.dtype)
+        access.write(self._features, cached[None], cached.new_empty(1, len(cached), 0))
+        token_ids, positions = (torch.tensor(part, device=self.device) for part in (batch.token_ids, batch.positions))
+        _, (_, keys, values) = self.head.enter(token_ids, self._before(batch, cached), positions)
+        access.write(self._attention, keys, values)
+
+    def _before(self, batch: Batch, joined: Tensor) -> Tensor:
+        """The joined features of the token before each token, `[tokens, width]`; 0 for the first of a sequence, whose
+        keys nothing reads."""
+        parents = batch.parents or [row - 1 for row in range(len(joined))]
+        before = joined[[parent or 0 for parent in parents]].float()
+        first = 0
+        for segment in batch.segments:
+            rows = range(first, first + segment.token_count)
+            follow = [row for row in rows if row == first or parents[row] is None]
+            before[follow] = self._features_at(segment.holding, segment.start - 1).float() if segment.start else 0.0
+            first = rows.stop
+        return before
+
+    def _features_at(self, holding: Holding, position: int) -> Tensor:
+        """The joined features `[width]` of a fed token."""
+        keys, _ = self.cache.access([Segment(holding, position, 1)]).read(self._features, 0)
+        return keys[0, position]
+
+    def begin(self, holdings: list[Holding], lengths: list[int], most: int) -> "HeadRun":
+        """A draft of at most `most` tokens for each sequence; the last of its `length` tokens is not fed yet."""
+        return HeadRun(self, holdings, lengths, most)
+
+    def history(self, holding: Holding, length: int) -> tuple[Tensor, Tensor, Tensor]:
+        """The head's keys and values `[heads, length - 2, size]` of the tokens before the last, but the first, and the
+        joined features of the one before the last."""
+        keys, values = self.cache.access([Segment(holding, 0, length - 1)]).read(self._attention, 0)
+        return keys[:, 1:], values[:, 1:], self._features_at(holding, length - 2)
+
+
+def extended(layers: dict[int, LayerShape], head: EagleHead) -> dict[int, LayerShape]:
+    """What the cache holds for a target with a head."""
+    count = len(layers)
+    return layers | dict(zip((count, count + 1), head.shapes, strict=True))
+
+
+class HeadRun:
+    """One draft of several sequences, step by step. A token that was drawn is told with the next call."""
+
+    def __init__(self, runner: HeadedRunner, holdings: list[Holding], lengths: list[int], most: int):
+        self._head, self._lengths = runner.head, lengths
+        found = [runner.history(holding, length) for holding, length in zip(holdings, lengths, strict=True)]
+        self._memory = [(with_room(keys, most), with_room(values, most)) for keys, values, _ in found]
+        self._hidden = torch.stack([features.float() for _, _, features in found])
+        self._count = 0
+        """Steps so far."""
+
+    @torch.inference_mode()
+    def logits(self, token_ids: list[int], rows: list[int]) -> Tensor:
+        """`[rows, vocabulary]` after the newest token of each of these sequences, by their indices in `holdings`; a
+        sequence that was left out once is left out from then on."""
+        positions = [self._lengths[row] - 1 + self._count for row in rows]
+        tokens, places = (torch.tensor(part, device=self._head.device) for part in (token_ids, positions))
+        residual, (query, key, value) = self._head.enter(tokens, self._hidden[rows], places)
+        mixed = []
+        for index, row in enumerate(rows):
+            keys, values = self._memory[row]
+            end = self._lengths[row] - 1 + self._count
+            keys[:, end - 1], values[:, end - 1] = key[:, index], value[:, index]
+            mixed.append(self._head.attend(query[:, index : index + 1], keys[:, :end], values[:, :end]))
+        hidden, logits = self._head.leave(residual, torch.cat(mixed, dim=1))
+        if len(rows) == len(self._hidden):
+            self._hidden = hidden
+        else:
+            self._hidden[rows] = hidden
+        self._count += 1
+        return logits
+
+
+def with_room(cached: Tensor, count: int) -> Tensor:
+    """A copy of `[heads, length, size]` with room for more tokens."""
+    copy = cached.new_empty(cached.size(0), cached.size(1) + count, cached.size(2))
+    copy[:, : cached.size(1)] = cached
+    return copy

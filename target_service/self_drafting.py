@@ -1,0 +1,52 @@
+"""The target proposes: its head drafts for each verdict that was asked for it. Device thread only."""
+
+import logging
+
+from specpair.drafting import draw_next
+from specpair.engine.failures import check_device
+from specpair.models.headed_runner import HeadedRunner
+from target_service.own_proposal import OwnDraft
+from target_service.verify_work import VerifyWork
+
+log = logging.getLogger(__name__)
+
+
+class SelfDrafter:
+    """Drafts for many sequences at once, one token of each in a step."""
+
+    def __init__(self, runner: HeadedRunner, max_model_len: int):
+        self._runner = runner
+        self._max_model_len = max_model_len
+
+    def draft(self, works: list[VerifyWork]) -> None:
+        """Gives each work with a verdict that asked for one a proposal. A failure leaves them without."""
+        asked = [work for work in works if work.done and work.error is None and self._count(work) > 0]
+        if not asked:
+            return
+        try:
+            self._draft(asked)
+        except Exception as error:
+            check_device(error)
+            log.exception("the head failed")
+            for work in asked:
+                work.own_draft = None
+
+    def _count(self, work: VerifyWork) -> int:
+        """Tokens to draft: the proposal and the target's next token must fit the sequence."""
+        return min(work.call.next_count, self._max_model_len - len(work.sequence.tokens) - 1)
+
+    def _draft(self, works: list[VerifyWork]) -> None:
+        drafts: list[OwnDraft] = []
+        for work in works:
+            made = OwnDraft.after(work.held, work.sequence.tokens, work.call.step + 1, self._count(work))
+            drafts.append(made)
+            work.own_draft = made
+        holdings = [work.sequence.holding for work in works]
+        run = self._runner.begin(
+            [holding for holding in holdings if holding is not None],
+            [draft.length for draft in drafts],
+            max(draft.count for draft in drafts),
+        )
+        while rows := [row for row, draft in enumerate(drafts) if not draft.done]:
+            logits = run.logits([drafts[row].sequence.tokens[-1] for row in rows], rows)
+            draw_next([drafts[row] for row in rows], logits)
