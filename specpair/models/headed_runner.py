@@ -20,6 +20,7 @@ class HeadedRunner:
         self.inner, self.head = inner, head
         self.cache: KeyValueCache = inner.cache
         self.device = inner.device
+        self.no_trees = inner.no_trees
         self.description = f"{inner.description}, with an EAGLE-3 head"
         self._attention, self._features = layer_count, layer_count + 1
 

@@ -130,11 +130,12 @@ async def test_bad_proposals(target: RunningModel, case: str) -> None:
     assert (await target.hot.VerifyProposal(verify("s", 0, 3, []))).length == 4
 
 
-async def test_trees_are_not_served_yet(target: RunningModel) -> None:
+async def test_a_tree_needs_a_parent_for_each_token(target: RunningModel) -> None:
     await open_sequence(target, "s", [1, 2, 3])
     request = verify("s", 0, 3, [1, 2])
-    request.proposal.parent_indices.extend([-1, -1])
-    await refused(target.hot.VerifyProposal(request), Code.UNIMPLEMENTED, "NOT_SUPPORTED")
+    request.proposal.parent_indices.extend([-1])
+    found = await refused(target.hot.VerifyProposal(request), Code.INVALID_ARGUMENT, "INVALID_FIELD")
+    assert found["field"] == "proposal.parent_indices"
 
 
 async def test_prompts(target: RunningModel) -> None:
