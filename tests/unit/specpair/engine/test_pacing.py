@@ -59,6 +59,7 @@ class FlatRunner:
 
     device = torch.device("cpu")
     description = "flat"
+    no_trees = ""
 
     def __init__(self) -> None:
         self.cache: KeyValueCache = ContiguousCache({0: LayerShape(1, 1, 1)}, 64, 4, torch.float32, self.device)

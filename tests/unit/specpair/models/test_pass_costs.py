@@ -25,6 +25,7 @@ class TimedRunner:
     now: float = 0.0
     seen: set[int] = field(default_factory=set)
     description: str = "timed"
+    no_trees: str = ""
     device: torch.device = field(default_factory=lambda: torch.device("cpu"))
 
     def forward(self, batch: Batch) -> PassOutput:
