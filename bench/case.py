@@ -45,6 +45,8 @@ class Case:
     """Prompts generated at the same time."""
     num_speculative_tokens: int | None = None
     """Tokens per proposal; None leaves them to the peer."""
+    num_tree_tokens: int | None = None
+    """specpair: tokens of a tree at most, 0 for chains; None leaves it to the server."""
     drafter: Drafter | None = None
     """specpair: the drafter; None is the draft service's default."""
     rule: Rule = Rule.BLOCK

@@ -42,6 +42,8 @@ def request_for(case: Case, prompt: list[int], max_tokens: int, seed: int) -> pb
     )
     if case.num_speculative_tokens is not None:
         request.num_speculative_tokens = case.num_speculative_tokens
+    if case.num_tree_tokens is not None:
+        request.num_tree_tokens = case.num_tree_tokens
     if case.drafter is not None:
         request.drafter = drafter_to_proto(case.drafter)
     if case.work_ahead is not None:
