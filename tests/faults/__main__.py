@@ -43,9 +43,9 @@ async def run(options: Options, folder: Path) -> tuple[dict[str, Any], list[str]
         draft_model=str(pair.draft),
         target_count=options.targets,
         draft_count=options.drafts,
-        target_flags=[] if options.may_differ else ["--deterministic"],
+        target_flags=target_flags(options),
         model_flags=["--sequence-lease", str(lease), *limits],
-        coordinator_flags=["--work-ahead", options.work_ahead],
+        coordinator_flags=["--work-ahead", options.work_ahead, "--num-tree-tokens", str(options.trees)],
     )
     cases = make_cases(options.seed, options.cases, pair.vocab_size, options.max_tokens)
     async with running_cluster(config) as cluster:
@@ -60,6 +60,13 @@ async def run(options: Options, folder: Path) -> tuple[dict[str, Any], list[str]
         say("NOTHING SHOWN: no proposal was prepared in time")
     document = {**result(options, fault_run.outcome, streams), **recoveries(draft_stops, restarts)}
     return document, complaints(fault_run.outcome, streams) + slow_recoveries(draft_stops, restarts)
+
+
+def target_flags(options: Options) -> list[str]:
+    """What makes the rows of targets the same bits in all passes, unless they may differ."""
+    if options.may_differ:
+        return []
+    return ["--quantization", "int8"] if options.trees else ["--deterministic"]
 
 
 def main() -> int:

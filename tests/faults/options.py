@@ -36,6 +36,9 @@ class Options:
     """Targets run without --deterministic, so near-ties may be decided differently: for measurements."""
     work_ahead: str = "auto"
     """Whether drafts prepare proposals while targets verify: auto, on or off."""
+    trees: int = 0
+    """Tokens of the trees that are proposed; 0 for chains. With trees the targets have weights of 8 bits, which gives
+    rows bits of their own, since --deterministic runs none."""
     recoveries: int = 0
     """Number of measurements of target and draft recovery before the faults."""
     most_minutes: float = 30.0
@@ -66,6 +69,7 @@ def read_options(arguments: list[str] | None = None) -> Options:
     parser.add_argument("--break-coordinator", action="store_true", help="break the coordinator too; clients resume")
     parser.add_argument("--may-differ", action="store_true", help="targets without --deterministic, to measure times")
     parser.add_argument("--work-ahead", choices=["auto", "on", "off"], default=default.work_ahead)
+    parser.add_argument("--trees", type=int, default=default.trees, help="tokens of the proposed trees; 0 for chains")
     parser.add_argument("--recoveries", type=int, default=default.recoveries, help="recovery measurements first")
     parser.add_argument("--most-minutes", type=float, default=default.most_minutes)
     parser.add_argument("--out", type=Path, help="also write the result to this file")
