@@ -137,7 +137,8 @@ class DraftHost:
         async def compute(held: HeldSequence[Drafted]) -> Drafted:
             self.sequences.check_position(held, call.base_length, call.appended, 1)
             room = self.sequences.limits.max_model_len - call.base_length - len(call.appended)
-            counts = {"count": min(call.count, room), "max_tree_tokens": min(call.max_tree_tokens, room)}
+            tree_room = 0 if self.model is not None and self.model.no_trees else room
+            counts = {"count": min(call.count, room), "max_tree_tokens": min(call.max_tree_tokens, tree_room)}
             return await self._propose(held, replace(call, **counts))
 
         return await self.sequences.step(call.sequence_id, call.step, body, compute)

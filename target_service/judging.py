@@ -216,7 +216,10 @@ def add_probabilities(works: list[VerifyWork], adjusted: Tensor) -> None:
 
 def sent_probabilities(work: VerifyWork) -> list[float]:
     """The draft's probability of each proposed token; empty if greedy or if no distribution was sent."""
-    draft = work.call.draft
+    draft, drawn = work.call.draft, work.call.drawn
     if work.options.sampling.is_greedy or not draft.token_ids.shape[1]:
         return []
+    if drawn is not None:
+        firsts = {draw.node: draw.row for draw in reversed(drawn.draws)}
+        return [drawn.rows[firsts[node]].probability(token) for node, token in enumerate(drawn.tree.tokens)]
     return [0.0 if math.isinf(value) else value for value in draft.drawn.tolist()]

@@ -30,6 +30,10 @@ MADE_ON_THE_LOOP_BYTES = 1 << 20
 MAX_FEATURE_LAYERS = 8
 """Draft heads read the hidden states of three layers. This many layers of the widest models fit into a message."""
 
+DRAWS_PER_TOKEN = 4
+"""Draws of a tree's tokens that are accepted for each token that a proposal may have. Several drafts, and draws with
+replacement, give some tokens more than once."""
+
 Made = TypeVar("Made")
 
 
@@ -192,18 +196,33 @@ def check_features(layers: Sequence[int], layer_count: int) -> None:
 
 
 def check_call(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:
-    """Raises for requests that are too large or not supported, before they are decoded."""
+    """Raises for requests that are too large or not supported, before they are decoded. A sequence that is not here is
+    said first of what is not supported: the caller then looks at the process again."""
     check_sequence_id("sequence_id", request.sequence_id)
     check_count("appended_token_ids", len(request.appended_token_ids), verifier.sequences.limits.max_model_len)
     check_count("proposal.token_ids", len(request.proposal.token_ids), verifier.max_num_speculative_tokens)
+    check_count("proposal.draw_nodes", len(request.proposal.draw_nodes), most_draws(verifier))
+    check_count("proposal.draw_rows", len(request.proposal.draw_rows), most_draws(verifier))
     check_features(request.feature_layers, verifier.facts.feature_layer_count)
     check_range("next_proposal_count", request.next_proposal_count, 0, verifier.max_num_speculative_tokens)
-    if request.next_proposal_count and not verifier.has_head:
-        raise NotSupportedError("next_proposal_count: this target has no head")
+    if (problem := not_supported(request, verifier)) is not None:
+        verifier.sequences.get(request.sequence_id)  # the process before this one may have supported it
+        raise NotSupportedError(problem)
     if request.HasField("condition"):
         check_condition(request, verifier)
+
+
+def not_supported(request: pb.VerifyProposalRequest, verifier: Verifier) -> str | None:
+    """What the call asks for that this target cannot do."""
+    if request.next_proposal_count and not verifier.has_head:
+        return "next_proposal_count: this target has no head"
     if request.proposal.parent_indices and verifier.no_trees:
-        raise NotSupportedError(f"proposal.parent_indices: {verifier.no_trees}")
+        return f"proposal.parent_indices: {verifier.no_trees}"
+    return None
+
+
+def most_draws(verifier: Verifier) -> int:
+    return DRAWS_PER_TOKEN * verifier.max_num_speculative_tokens
 
 
 def check_condition(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:

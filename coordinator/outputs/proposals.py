@@ -180,9 +180,8 @@ class Proposals:
         if preparation is not None:
             begun.prepared_count, self._next = preparation.count, newest
         target = self._pair.target.info
-        tree_tokens = min(
-            self._request.num_tree_tokens, target.max_num_speculative_tokens, target.max_model_len - len(history)
-        )
+        wanted = self._request.num_tree_tokens if target.runs_trees else 0  # it may be another target by now
+        tree_tokens = min(wanted, target.max_num_speculative_tokens, target.max_model_len - len(history))
         begun.take(
             await self._draft.propose(
                 begun.step, history, decision.length, decision.min_confidence, preparation, tree_tokens

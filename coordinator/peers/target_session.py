@@ -218,7 +218,7 @@ class TargetSession:
             try:
                 link = await self._settle(history, backoff)
                 body = (self._name, step, len(history), proposal, self._within(backoff), self._include_probabilities)
-                call = link.peer.verify(*body, next_count=next_count if link.has_head else 0)
+                call = link.peer.verify(*body, next_count=link.own_count(next_count))
                 follow, on_sent = on_sent, None  # nothing follows a repeated call
                 verdict = await self._answer(link, step, len(history), call, follow)
             except LOST as error:

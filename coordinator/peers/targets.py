@@ -30,10 +30,10 @@ class TargetLink(Link[TargetPeer]):
         """Whether it may be called now. The breaker does not count: without a target nothing can go on."""
         return self.is_there
 
-    @property
-    def has_head(self) -> bool:
-        """Whether the target can propose tokens itself."""
-        return self.info is not None and bool(self.info.drafters)
+    def own_count(self, count: int) -> int:
+        """How many of `count` tokens the target itself can propose: none without a head."""
+        info = self.info
+        return min(count, info.max_num_speculative_tokens) if info is not None and info.drafters else 0
 
     async def confirm(self, instance_id: str, within: float) -> None:
         """Checks a process that answers in place of the known one.
@@ -80,4 +80,5 @@ class Targets(Pool[TargetLink]):
             max_model_len=min(info.max_model_len for info in infos),
             max_num_speculative_tokens=min(info.max_num_speculative_tokens for info in infos),
             max_num_seqs=sum(info.max_num_seqs for info in infos),
+            runs_trees=all(info.runs_trees for info in infos),
         )

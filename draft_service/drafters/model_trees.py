@@ -44,13 +44,14 @@ class Growth(Protocol):
 
 @dataclass(eq=False, kw_only=True)
 class TreeWork(Work):
-    """The engine's work for one tree. Each pass feeds all nodes whose continuations were asked for so far."""
+    """The engine's work for one tree. Each pass feeds the nodes whose continuations are asked for, and those on the
+    paths to them: never more than the tree may have."""
 
     held: HeldSequence[Drafted]
     step: int
     growth: Growth
     fed: list[int] = field(default_factory=list)
-    """The nodes of the growth that are fed, in order."""
+    """The nodes of the growth that are fed, in order: the frontier and the paths to it."""
     counts: list[CountRow] = field(default_factory=list)
     """The rows that were drawn from."""
 
@@ -89,16 +90,34 @@ class TreeWork(Work):
         growth.extend(sent, drawn)
         self._feed()
 
+    def end_early(self) -> None:
+        """A row of the frontier cannot be drawn from. The tree is sent as it is: to drop tokens for what came after
+        them would bias the output (docs/exactness.md, rule 8). Without any, the work fails."""
+        if not self.growth.depth:
+            self.fail(NotFiniteError())
+            return
+        tokens = self.sequence.tokens
+        del tokens[len(tokens) - len(self.fed) :]
+        self.done = True
+
     def _feed(self) -> None:
         tokens, growth = self.sequence.tokens, self.growth
         self.done = not growth.frontier
         del tokens[len(tokens) - len(self.fed) :]
         if not self.done:
-            self.fed += growth.frontier
+            self.fed = self._needed()
             places = {ROOT: ROOT} | {node: place for place, node in enumerate(self.fed)}
             tokens += [growth.token(node) for node in self.fed]
             self.parents = tuple(places[growth.parent(node)] for node in self.fed)
             self.row_count = 1 + len(self.fed)
+
+    def _needed(self) -> list[int]:
+        needed: set[int] = set()
+        for node in self.growth.frontier:
+            while node != ROOT and node not in needed:
+                needed.add(node)
+                node = self.growth.parent(node)
+        return sorted(needed)
 
     def drafted(self) -> Drafted:
         """The proposal, once the work is done."""
@@ -151,7 +170,7 @@ def advance_trees(works: list[TreeWork], logits: Tensor) -> None:
     finite = finite_rows(logits[picked]).tolist()
     for row in [row for row, is_finite in enumerate(finite) if not is_finite]:
         if not owners[row].done:
-            owners[row].fail(NotFiniteError())
+            owners[row].end_early()
     places = [row for row, owner in enumerate(owners) if not owner.done]
     if places:
         grow([owners[row] for row in places], rows[places])
@@ -171,7 +190,7 @@ def grow(owners: list[TreeWork], rows: Tensor) -> None:
             if all(len(row.token_ids) for row in counts):
                 work.draw(counts)
             else:
-                work.fail(NotFiniteError())
+                work.end_early()
 
 
 def grouped(owners: list[TreeWork], items: list[Item]) -> dict[TreeWork, list[Item]]:

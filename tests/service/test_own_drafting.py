@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from specpair.errors import InvalidDistributionError, InvalidFieldError, NotSupportedError
+from specpair.errors import InvalidDistributionError, InvalidFieldError, NotSupportedError, SequenceNotFoundError
 from specpair.options import Drafter, SamplingOptions
 from specpair.rpc.messages import drafter_to_proto
 from specpair.rpc.status import peer_errors
@@ -252,3 +252,6 @@ async def test_a_target_without_a_head_says_so(tmp_path: Path) -> None:
         with pytest.raises(NotSupportedError, match="no head"):
             await verify(target, 0, 3, next_proposal_count=1)
         await verify(target, 0, 3)
+        await target.sequences.CloseSequence(sequences_pb.CloseSequenceRequest(sequence_id="s"))
+        with pytest.raises(SequenceNotFoundError):  # as after a restart, so that the caller opens it again
+            await verify(target, 1, 4, next_proposal_count=1)

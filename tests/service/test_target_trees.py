@@ -10,9 +10,14 @@ import pytest
 
 from specpair.models.native_library import native_library
 from specpair.options import SamplingOptions
+from specpair.speculation.count_row import TOTAL, CountRow
+from specpair.speculation.trees.drawn_tree import Draw
+from specpair.speculation.trees.token_tree import TokenTree
 from specpair.v1 import proposal_pb2, sampling_pb2
 from specpair.v1 import sequence_service_pb2 as pb
 from specpair.v1 import target_service_pb2 as target_pb
+from specpair.wire.distributions import encode_counts
+from specpair.wire.trees import encode_tree
 from tests.reference import coupled_choice, plain_loop
 from tests.rpc_errors import refused
 from tests.services import RunningModel, engine_config, running_target
@@ -148,3 +153,39 @@ async def test_a_deterministic_target_refuses_trees(folder: Path) -> None:
         tree = proposal_pb2.Proposal(token_ids=[1, 2], parent_indices=[-1, -1])
         request = target_pb.VerifyProposalRequest(sequence_id="s", base_length=len(PROMPT), proposal=tree)
         await refused(target.hot.VerifyProposal(request), grpc.StatusCode.UNIMPLEMENTED, "NOT_SUPPORTED")
+
+
+async def test_more_draws_than_drafts_could_need_are_refused(folder: Path) -> None:
+    """Each draw may name a row of its own, and each row takes as much memory as the widest."""
+    async with running_target(engine_config(folder)) as target:
+        await target.sequences.OpenSequence(
+            pb.OpenSequenceRequest(sequence_id="s", token_ids=PROMPT, sampling={"seed": 1})
+        )
+        most = 4 * target.host.max_num_speculative_tokens
+        rows = encode_counts([CountRow((1,), (TOTAL,))] * (most + 1))
+        tree = proposal_pb2.Proposal(
+            token_ids=[1],
+            parent_indices=[-1],
+            distributions=rows,
+            draw_nodes=[0] * (most + 1),
+            draw_rows=range(most + 1),
+        )
+        request = target_pb.VerifyProposalRequest(sequence_id="s", base_length=len(PROMPT), proposal=tree)
+        found = await refused(target.hot.VerifyProposal(request), grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD")
+        assert found["field"] == "proposal.draw_nodes"
+
+
+async def test_the_drafts_probabilities_are_those_of_the_rows_that_were_drawn_from(folder: Path) -> None:
+    async with running_target(engine_config(folder)) as target:
+        await target.sequences.OpenSequence(
+            pb.OpenSequenceRequest(sequence_id="s", token_ids=PROMPT, sampling={"seed": 1})
+        )
+        rows = [CountRow((1, 3), (TOTAL // 4, TOTAL - TOTAL // 4)), CountRow((2, 3), (TOTAL // 2, TOTAL // 2))]
+        tree = TokenTree(tokens=(3, 1, 2), parents=(-1, -1, 0))
+        request = target_pb.VerifyProposalRequest(
+            sequence_id="s",
+            base_length=len(PROMPT),
+            proposal=encode_tree(tree, rows, (Draw(0, 0), Draw(1, 0), Draw(2, 1))),
+            include_probabilities=True,
+        )
+        assert list((await target.hot.VerifyProposal(request)).draft_probabilities) == [0.75, 0.25, 0.5]

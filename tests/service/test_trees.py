@@ -85,3 +85,26 @@ async def test_coupled(pair: RunningPair, folder: Path, options: str) -> None:
     found = await asyncio.gather(*(generate(seed, nodes) for nodes in (0, 12) for seed in seeds))
     assert found == expected + expected
     await pair.check_clean()
+
+
+async def test_a_draft_that_runs_no_trees_proposes_chains(folder: Path, tmp_path: Path) -> None:
+    draft = make_variation(tmp_path, folder, spread=0.03)
+    async with running_pair(engine_config(folder), engine_config(draft, deterministic=True)) as pair:
+        output = await pair.generate(
+            PROMPT, COUNT, temperature=0.0, num_speculative_tokens=4, num_tree_tokens=12, ignore_eos=True
+        )
+        assert output.summary.speculation.draft_token_count > 4
+        assert output.summary.speculation.fallback_count == 0
+
+
+async def test_targets_of_which_not_all_run_trees_get_chains(folder: Path, tmp_path: Path) -> None:
+    """As after a failover in the middle of a request that asked for trees."""
+    draft = make_variation(tmp_path, folder, spread=0.03)
+    async with running_pair(engine_config(folder, deterministic=True), engine_config(draft)) as pair:
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr("coordinator.requests.request.RequestReader._read_tree", lambda *_: 8)
+            output = await pair.generate(
+                PROMPT, COUNT, temperature=0.0, num_speculative_tokens=4, num_tree_tokens=8, ignore_eos=True
+            )
+        assert output.summary.speculation.draft_token_count > 4
+        assert output.summary.speculation.fallback_count == 0

@@ -9,6 +9,7 @@ from coordinator.peers import link, pool
 from coordinator.peers.discovery import resolve
 from specpair.errors import PeerUnavailableError
 from specpair.model_info import TokenizerFiles
+from specpair.options import Drafter
 from specpair.rpc.retry import RetryPolicy
 from tests.unit.coordinator.fake_peers import FakeTarget
 from tests.unit.coordinator.fake_sequences import model_info
@@ -80,12 +81,21 @@ async def test_a_host_that_one_answer_leaves_out_stays(monkeypatch: pytest.Monke
 
 async def test_limits_are_those_that_every_target_keeps_and_places_add_up() -> None:
     fakes = [
-        FakeTarget(model_info("a", max_model_len=100, max_num_seqs=4), "a:1"),
+        FakeTarget(model_info("a", max_model_len=100, max_num_seqs=4, runs_trees=True), "a:1"),
         FakeTarget(model_info("b", max_model_len=120, max_num_seqs=8), "b:1"),
     ]
     async with targets_of(*fakes).watched() as targets:
         await until(lambda: all(link.is_there for link in targets.links.values()) and len(targets.links) == 2)
         assert (targets.info.max_model_len, targets.info.max_num_seqs) == (100, 12)
+        assert not targets.info.runs_trees
+
+
+async def test_a_target_is_asked_for_no_more_of_its_own_tokens_than_it_proposes() -> None:
+    headed = FakeTarget(model_info("a", drafters=(Drafter.EAGLE,), max_num_speculative_tokens=3), "a:1")
+    async with targets_of(headed, FakeTarget(model_info("b"), "b:1")).watched() as targets:
+        await until(lambda: all(link.is_there for link in targets.links.values()) and len(targets.links) == 2)
+        counts = {address: [link.own_count(count) for count in (0, 2, 5)] for address, link in targets.links.items()}
+        assert counts == {"a:1": [0, 2, 3], "b:1": [0, 0, 0]}
 
 
 async def test_another_model_is_not_used_beside_the_first() -> None:
