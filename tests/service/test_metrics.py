@@ -181,7 +181,8 @@ async def test_times_are_those_of_the_requests(load: Load) -> None:
         counted = load.coordinator(seconds, part=part)
         assert counted == pytest.approx(sum(getattr(e, f"{part}_time") for e in load.acceptances))
     outside = load.coordinator(seconds, part="network") + load.coordinator(seconds, part="rollback")
-    assert outside == pytest.approx(sum(e.network_time for e in load.acceptances))
+    # A rollback that is longer than all time outside the passes leaves no network time, not less than none.
+    assert outside == pytest.approx(sum(e.network_time for e in load.acceptances), rel=1e-4)
 
 
 async def test_positions_add_up(load: Load) -> None:
