@@ -1,6 +1,7 @@
 """The target proposes: its head drafts for each verdict that was asked for it. Device thread only."""
 
 import logging
+from collections.abc import Sequence
 
 from specpair.drafting import draw_next
 from specpair.engine.failures import check_device
@@ -44,9 +45,17 @@ class SelfDrafter:
         holdings = [work.sequence.holding for work in works]
         run = self._runner.begin(
             [holding for holding in holdings if holding is not None],
-            [draft.length for draft in drafts],
+            [places(work) for work in works],
             max(draft.count for draft in drafts),
         )
         while rows := [row for row, draft in enumerate(drafts) if not draft.done]:
             logits = run.logits([drafts[row].sequence.tokens[-1] for row in rows], rows)
             draw_next([drafts[row] for row in rows], logits)
+
+
+def places(work: VerifyWork) -> Sequence[int]:
+    """Where the cache has the tokens of a judged work before its next token: a path is not moved together yet."""
+    start = len(work.sequence.tokens) - 1 - len(work.path)
+    if work.parents is None:
+        return range(start + len(work.path))
+    return [*range(start), *(start + index for index in work.path)]

@@ -1,5 +1,6 @@
 """A runner whose target has an EAGLE-3 head: each of its passes also keeps what the head needs."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import torch
@@ -64,15 +65,19 @@ class HeadedRunner:
         keys, _ = self.cache.access([Segment(holding, position, 1)]).read(self._features, 0)
         return keys[0, position]
 
-    def begin(self, holdings: list[Holding], lengths: list[int], most: int) -> "HeadRun":
-        """A draft of at most `most` tokens for each sequence; the last of its `length` tokens is not fed yet."""
-        return HeadRun(self, holdings, lengths, most)
+    def begin(self, holdings: list[Holding], places: list[Sequence[int]], most: int) -> "HeadRun":
+        """A draft of at most `most` tokens for each sequence. Its last token is not fed yet; `places` say where the
+        cache has those before: in order, unless the last of them are a path of a tree."""
+        return HeadRun(self, holdings, places, most)
 
-    def history(self, holding: Holding, length: int) -> tuple[Tensor, Tensor, Tensor]:
-        """The head's keys and values `[heads, length - 2, size]` of the tokens before the last, but the first, and the
-        joined features of the one before the last."""
-        keys, values = self.cache.access([Segment(holding, 0, length - 1)]).read(self._attention, 0)
-        return keys[:, 1:], values[:, 1:], self._features_at(holding, length - 2)
+    def history(self, holding: Holding, places: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
+        """The head's keys and values `[heads, fed tokens - 1, size]` of the fed tokens but the first, and the joined
+        features of the last."""
+        keys, values = self.cache.access([Segment(holding, 0, places[-1] + 1)]).read(self._attention, 0)
+        if not isinstance(places, range):
+            chosen = torch.tensor(places, device=self.device)
+            keys, values = keys.index_select(1, chosen), values.index_select(1, chosen)
+        return keys[:, 1:], values[:, 1:], self._features_at(holding, places[-1])
 
 
 def extended(layers: dict[int, LayerShape], head: EagleHead) -> dict[int, LayerShape]:
@@ -84,9 +89,9 @@ def extended(layers: dict[int, LayerShape], head: EagleHead) -> dict[int, LayerS
 class HeadRun:
     """One draft of several sequences, step by step. A token that was drawn is told with the next call."""
 
-    def __init__(self, runner: HeadedRunner, holdings: list[Holding], lengths: list[int], most: int):
-        self._head, self._lengths = runner.head, lengths
-        found = [runner.history(holding, length) for holding, length in zip(holdings, lengths, strict=True)]
+    def __init__(self, runner: HeadedRunner, holdings: list[Holding], places: list[Sequence[int]], most: int):
+        self._head, self._lengths = runner.head, [len(own) + 1 for own in places]
+        found = [runner.history(holding, own) for holding, own in zip(holdings, places, strict=True)]
         self._memory = [(with_room(keys, most), with_room(values, most)) for keys, values, _ in found]
         self._hidden = torch.stack([features.float() for _, _, features in found])
         self._count = 0

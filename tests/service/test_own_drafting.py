@@ -239,6 +239,24 @@ async def test_certain_tokens_need_nothing_that_is_kept(target: RunningModel) ->
     await verify(target, 1, 4, proposal=proposal)
 
 
+@pytest.mark.parametrize("cache", ["paged", "contiguous"])
+async def test_after_a_path_of_a_tree_it_proposes_what_it_does_after_a_chain(tmp_path: Path, cache: str) -> None:
+    """The path is not moved together in the cache yet."""
+    folder, head = make_model(tmp_path / "target"), make_head(tmp_path / "head")
+    first, second = generate_greedily(load_plain(folder), [1, 2, 3], 2)
+    chain = proposal_pb2.Proposal(token_ids=[first, second])
+    wrong = (first + 1) % 64
+    tree = proposal_pb2.Proposal(token_ids=[wrong, first, wrong, second], parent_indices=[-1, -1, 1, 1])
+    found = []
+    for proposal in (chain, tree):
+        async with running_target(engine_config(folder, head=str(head), cache=cache)) as target:
+            await open_sequence(target, temperature=0.0)
+            answer = await verify(target, 0, 3, proposal=proposal, next_proposal_count=6)
+            assert answer.accepted_count == 2
+            found.append(list(answer.next_proposal.token_ids))
+    assert found[0] == found[1]
+
+
 async def test_who_asks_for_no_proposal_gets_none(target: RunningModel) -> None:
     await open_sequence(target)
     assert not (await verify(target, 0, 3)).HasField("next_proposal")

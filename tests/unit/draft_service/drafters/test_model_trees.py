@@ -32,11 +32,12 @@ def growing(options: SequenceOptions) -> TreeWork:
 def test_a_tree_ends_before_a_row_that_is_not_finite(kind: str, bad: float, level: int) -> None:
     """What was drawn is sent, as of a chain; if that is nothing, the call fails."""
     work, other = growing(KINDS[kind]), growing(KINDS[kind])
+    before: list[int] = []
     for step in range(level + 1):
         noise = torch.Generator().manual_seed(step)
         logits = 2 * torch.randn(work.row_count, VOCABULARY, generator=noise).repeat(2, 1)
         if step == level:
-            before = [] if step == 0 else work.drafted().tokens
+            before = work.drafted().tokens
             logits[work.asked_rows[0], 45] = bad
         drafter.advance([work, other], logits)
     assert work.done and isinstance(work.error, NotFiniteError) == (level == 0)

@@ -110,7 +110,7 @@ def feed(runner: HeadedRunner, holding: Any, token_ids: list[int]) -> None:
 
 
 def drafted(runner: HeadedRunner, holdings: list[Any], texts: list[list[int]]) -> tuple[list[list[int]], list[Tensor]]:
-    run = runner.begin(holdings, [len(text) for text in texts], STEPS)
+    run = runner.begin(holdings, [range(len(text) - 1) for text in texts], STEPS)
     newest, found, rows = [text[-1] for text in texts], [], []
     for _ in range(STEPS):
         logits = run.logits(newest, list(range(len(texts))))
