@@ -165,8 +165,7 @@ def advance_trees(works: list[TreeWork], logits: Tensor) -> None:
     for work, own in zip(works, logits.split([work.row_count for work in works]), strict=True):
         if work.options.vocab_size is not None:
             own[:, work.options.vocab_size :] = float("-inf")
-    blocks = [b for work in works for b in work.held.row_blocks(work.parents, work.row_count, logits.device)]
-    rows = adjust(logits, blocks)[picked]
+    rows = adjusted_rows(works, logits)[picked]
     finite = finite_rows(logits[picked]).tolist()
     for row in [row for row, is_finite in enumerate(finite) if not is_finite]:
         if not owners[row].done:
@@ -174,6 +173,15 @@ def advance_trees(works: list[TreeWork], logits: Tensor) -> None:
     places = [row for row, owner in enumerate(owners) if not owner.done]
     if places:
         grow([owners[row] for row in places], rows[places])
+
+
+def adjusted_rows(works: list[TreeWork], logits: Tensor) -> Tensor:
+    """The logits with the options applied."""
+    if not any(work.options.sampling.adjusts_logits for work in works):
+        return logits
+    return adjust(
+        logits, [b for work in works for b in work.held.row_blocks(work.parents, work.row_count, logits.device)]
+    )
 
 
 def grow(owners: list[TreeWork], rows: Tensor) -> None:

@@ -11,19 +11,9 @@ from functools import cached_property
 import numpy as np
 
 from specpair.errors import InvalidFieldError
-from specpair.options import check_count
 
 ROOT = -1
 """The last committed token, as the parent of a node."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TreeLimits:
-    """The largest tree that is accepted."""
-
-    max_nodes: int = 64
-    max_depth: int = 64
-    max_children: int = 16
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,19 +101,3 @@ class TokenTree:
     def count_per_depth(self) -> list[int]:
         """The number of nodes of each depth, from 1 on; a path has one of each."""
         return np.bincount(self.depths, minlength=1)[1:].tolist() if self.depths else []
-
-    def check(self, limits: TreeLimits, vocab_size: int) -> None:
-        """Raises InvalidFieldError if the tree is larger than allowed, or a token is not in the vocabulary."""
-        check_count("proposal.token_ids", len(self), limits.max_nodes)
-        if (depth := max(self.depths, default=0)) > limits.max_depth:
-            raise InvalidFieldError(
-                "proposal.parent_indices", f"has a path of {depth} tokens; at most {limits.max_depth} are allowed"
-            )
-        if (most := max(map(len, self._children))) > limits.max_children:
-            raise InvalidFieldError(
-                "proposal.parent_indices", f"gives a token {most} children; at most {limits.max_children} are allowed"
-            )
-        if (worst := max(self.tokens, default=0)) >= vocab_size:
-            raise InvalidFieldError(
-                "proposal.token_ids", f"holds {worst}; ids are below {vocab_size}", limit=vocab_size - 1
-            )

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from specpair.caches.attention import tree_mask, tree_positions
 from specpair.caches.holding import Segment
 from specpair.errors import InvalidFieldError
-from specpair.speculation.trees.token_tree import ROOT, TokenTree, TreeLimits
+from specpair.speculation.trees.token_tree import ROOT, TokenTree
 
 #        0 -- 1 -- 4
 # ROOT <
@@ -75,23 +75,3 @@ def test_what_is_no_tree_is_refused(tokens: tuple[int, ...], parents: tuple[int,
     with pytest.raises(InvalidFieldError) as raised:
         TokenTree(tokens=tokens, parents=parents)
     assert raised.value.metadata["field"] == field
-
-
-@pytest.mark.parametrize(
-    ("limits", "field"),
-    [
-        (TreeLimits(max_nodes=4), "proposal.token_ids"),
-        (TreeLimits(max_depth=2), "proposal.parent_indices"),
-        (TreeLimits(max_children=1), "proposal.parent_indices"),
-    ],
-)
-def test_a_tree_that_is_too_large_is_refused(limits: TreeLimits, field: str) -> None:
-    TREE.check(TreeLimits(max_nodes=5, max_depth=3, max_children=2), 10)
-    with pytest.raises(InvalidFieldError) as raised:
-        TREE.check(limits, 10)
-    assert raised.value.metadata["field"] == field
-
-
-def test_a_token_outside_the_vocabulary_is_refused() -> None:
-    with pytest.raises(InvalidFieldError, match="ids are below 9"):
-        TREE.check(TreeLimits(), 9)
