@@ -91,23 +91,23 @@ class ModelDrafter(Proposer):
             min_confidence=call.min_confidence,
             looks=call.looks,
         )
-        try:
-            await self._engine.run(work)
-        except Exception:
-            held.cached.replace_from(held.length, [])
-            raise
+        await self._run(held, work)
         return work.drafted()
 
     async def _propose_tree(self, held: HeldSequence[Drafted], call: ProposeCall) -> Drafted:
         limits = GrowthLimits(max_nodes=call.max_tree_tokens, max_depth=call.count, min_weight=call.min_confidence)
         growth = new_growth(held.options, limits)
         work = TreeWork(sequence=held.cached, row_count=1, held=held, step=call.step, growth=growth)
+        await self._run(held, work)
+        return work.drafted()
+
+    async def _run(self, held: HeldSequence[Drafted], work: Work) -> None:
+        """Runs the work; if it fails, no drafted tokens are left."""
         try:
             await self._engine.run(work)
         except Exception:
             held.cached.replace_from(held.length, [])
             raise
-        return work.drafted()
 
     async def _prefill(self, held: HeldSequence[Drafted]) -> None:
         await self._engine.run(Work(sequence=held.cached, row_count=0))
