@@ -187,11 +187,11 @@ class Proposals:
                 begun.step, history, decision.length, decision.min_confidence, preparation, tree_tokens
             )
         )
-        if begun.answer is not None and (problem := _problem(begun.answer, decision.length, tree_tokens)) is not None:
+        if begun.answer is not None and (problem := problem_of(begun.answer, decision.length, tree_tokens)) is not None:
             self.refuse(begun, problem)
 
 
-def _problem(answer: Proposed, length: int, tree_tokens: int) -> SpecpairError | None:
+def problem_of(answer: Proposed, length: int, tree_tokens: int) -> SpecpairError | None:
     """What is wrong with the proposal before the target sees it; None if nothing is."""
     if answer.parents and not tree_tokens:
         return InvalidDistributionError("proposal.parent_indices", "make a tree, and no tree was asked for")

@@ -17,7 +17,8 @@ from specpair.wire.distributions import decode, encode_counts
 
 
 def encode_tree(tree: TokenTree, counts: Sequence[CountRow] = (), draws: Sequence[Draw] = ()) -> Proposal:
-    """A tree with the rows and draws that gave it; without them, one for the coupled rule or a greedy target."""
+    """A tree with the rows and the draws, without replacement, that gave it; without them, one for the coupled rule or
+    a greedy target."""
     return Proposal(
         token_ids=tree.tokens,
         parent_indices=tree.parents,

@@ -62,19 +62,6 @@ def test_outputs_probe_together() -> None:
     assert probes and all(sorted(lengths) == [0] * (16 - MOST_JOINING) + [1] * MOST_JOINING for lengths in probes)
 
 
-def test_only_some_sequences_are_opened_to_probe() -> None:
-    controller = controller_of(CHEAP_ROWS)
-    early = entered(controller, 16)
-    for _ in range(100):
-        run_round(early)
-    for output in early:
-        output.leave()
-    outputs, opened = entered(controller, 16), set[int]()
-    for _ in range(1000):
-        opened |= {i for i, output in enumerate(outputs) if decided(output).opens_draft}
-    assert 0 < len(opened) <= MOST_JOINING
-
-
 def test_an_idle_group_looks_at_costs_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     outputs = entered(controller_of(CHEAP_ROWS), 8)
     for _ in range(400):
