@@ -1,4 +1,4 @@
-"""The memory and descriptors of a process, from Linux's /proc."""
+"""The memory, descriptors and processor time of a process, from Linux's /proc."""
 
 import os
 from pathlib import Path
@@ -14,3 +14,10 @@ def resident_mib(pid: int) -> float:
 def descriptor_count(pid: int) -> int:
     """Open files and connections."""
     return len(os.listdir(f"/proc/{pid}/fd"))
+
+
+def processor_seconds(pid: int) -> float:
+    """Processor time of all its threads since its start."""
+    after_name = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    user, system = int(after_name[11]), int(after_name[12])
+    return (user + system) / os.sysconf("SC_CLK_TCK")
