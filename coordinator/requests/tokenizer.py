@@ -58,6 +58,11 @@ class Tokenizer:
         with panics_caught():
             return self._fast.decode(token_ids, skip_special_tokens=True)
 
+    def as_json(self) -> str:
+        """The tokenizer as the text of a tokenizer.json."""
+        with panics_caught():
+            return self._fast.to_str()
+
     def vocabulary(self) -> dict[int, str]:
         """Each id that has a string, added tokens included."""
         return {token_id: token for token, token_id in self._ids().items()}
