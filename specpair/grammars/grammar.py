@@ -8,7 +8,9 @@ from typing import Any
 
 from specpair.errors import InvalidGrammarError
 
-NO_TOKEN = "came to a point where no token of the vocabulary can continue the text"
+NO_TOKEN = "came to a point where no token can continue the text, or where that is too complex to find out"
+TOO_COMPLEX = "is too complex to follow the text further"
+OTHER_OUTPUT = "does not fit the tokens that the output has already"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -19,7 +21,8 @@ class RowMask:
     """Bit i % 8 of byte i // 8 is set if token i may come; padded to 4 bytes. None where it does not matter: the text
     before this place is none that may come, or has ended."""
     is_stuck: bool = False
-    """Whether the text can go on here but no token does: nothing may be drawn. `bits` is None then."""
+    """Whether nothing may be drawn here: the text is not complete and no token continues it, or the matcher came to
+    its limits. `bits` is None then."""
 
 
 ANY = RowMask()
@@ -55,6 +58,8 @@ class GrammarState:
         self._grammar = grammar
         self._matcher = grammar.matcher()
         self._consumed: list[int] = []
+        self._has_failed = False
+        """Whether the matcher came to its limits on the way to the last text."""
         self._lock = threading.Lock()
 
     def fork(self) -> "GrammarState":
@@ -68,7 +73,7 @@ class GrammarState:
         """
         with self._lock:
             if not self._reach(output):
-                raise InvalidGrammarError("does not fit the tokens that the output has already")
+                raise InvalidGrammarError(TOO_COMPLEX if self._has_failed else OTHER_OUTPUT)
             return [self._mask([*output, *path]) for path in paths]
 
     def next_bits(self, output: Sequence[int]) -> bytes | None:
@@ -78,7 +83,9 @@ class GrammarState:
             return self._mask(output).bits
 
     def _mask(self, tokens: Sequence[int]) -> RowMask:
-        if not self._reach(tokens) or (tokens and tokens[-1] in self._grammar.eos_token_ids):
+        if not self._reach(tokens):
+            return RowMask(is_stuck=self._has_failed)
+        if tokens and tokens[-1] in self._grammar.eos_token_ids:
             return ANY
         size = (self._grammar.vocab_size + 31) // 32 * 4
         bits = ctypes.create_string_buffer(size)
@@ -93,6 +100,7 @@ class GrammarState:
         allowed where the text is complete, as the last one alone."""
         eos = self._grammar.eos_token_ids
         ends = None if eos.isdisjoint(tokens) else next(i for i, token in enumerate(tokens) if token in eos)
+        self._has_failed = False
         wanted = list(tokens if ends is None else tokens[:ends])
         self._roll_back(common_length(self._consumed, wanted))
         rest = wanted[len(self._consumed) :]
@@ -100,6 +108,7 @@ class GrammarState:
         self._consumed += rest[:count]
         if self._matcher.is_error():
             self._begin_again()
+            self._has_failed = True
             return False
         if count < len(rest):
             return False
