@@ -20,8 +20,8 @@ from specpair.speculation.logprobs import token_logprobs
 from specpair.speculation.sampling import SamplingRows, came_of_finite, finite_rows, likeliest, probabilities
 from specpair.speculation.verification import Block, Judgement, packed_rows, verify
 from target_service.accepted import Accepted
-from target_service.masking import check_drawn, masked_rows
 from target_service.judging_inputs import acceptance_noise, distributions, next_noise
+from target_service.masking import check_drawn, masked_rows
 from target_service.tree_judging import judge_coupled_trees, judge_drawn_trees, judge_greedy_trees
 from target_service.verify_work import VerifyWork
 
