@@ -99,6 +99,10 @@ class CoordinatorConfig:
             SPECULATION,
         ),
     ] = WorkAhead.AUTO
+    structured_drafts: Annotated[
+        bool,
+        Flag("The draft follows structured outputs too, which raises acceptance.", SPECULATION),
+    ] = True
     max_requests: Annotated[int, Range(1, 65536, "none"), Flag("Most outputs generated at once.")] = 64
     """A request for n outputs counts as n."""
     max_requests_per_client: Annotated[

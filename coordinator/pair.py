@@ -13,6 +13,7 @@ from coordinator.background import BackgroundTasks
 from coordinator.config import CoordinatorConfig
 from coordinator.metrics import AheadReadings, CoordinatorMetrics, InstanceReading, ServiceReadings
 from coordinator.peers import Drafts, Pool, Targets, connect_drafts, connect_targets
+from coordinator.requests.structure_checks import StructureChecks
 from specpair.client.secured_channel import check_channel_security
 
 DRAIN_TIMEOUT = 3.0
@@ -31,6 +32,8 @@ class Pair:
     ahead: AheadTrials = field(default_factory=AheadTrials)
     metrics: CoordinatorMetrics = field(default_factory=CoordinatorMetrics)
     background: BackgroundTasks = field(default_factory=BackgroundTasks)
+    structures: StructureChecks | None = None
+    """None if the target can have no structured outputs."""
 
     def publish_costs(self) -> None:
         """Tells the adaptive part what passes cost, as the present target and draft measured it at their start."""
@@ -56,7 +59,8 @@ async def connect_pair(config: CoordinatorConfig, registry: CollectorRegistry | 
     check_channel_security(config.peer_security)
     async with connect_targets(config) as targets, connect_drafts(config, targets.model) as drafts:
         metrics = _metrics(registry, config, targets, drafts)
-        pair = Pair(config=config, target=targets, draft=drafts, metrics=metrics)
+        structures = _structures(targets)
+        pair = Pair(config=config, target=targets, draft=drafts, metrics=metrics, structures=structures)
         if drafts is not None:
             metrics.watch_worth(pair.worth)
         _log_pair(pair)
@@ -64,6 +68,16 @@ async def connect_pair(config: CoordinatorConfig, registry: CollectorRegistry | 
             yield pair
         finally:
             await pair.background.drain(DRAIN_TIMEOUT)
+            if structures is not None:
+                await structures.close()
+
+
+def _structures(targets: Targets) -> StructureChecks | None:
+    info, tokenizer = targets.info, targets.tokenizer
+    if tokenizer is None or not info.masks_tokens:
+        return None
+    eos = tuple(token for token in info.eos_token_ids if token < info.vocab_size)
+    return StructureChecks(tokenizer.as_json(), info.vocab_size, eos)
 
 
 def _metrics(

@@ -97,7 +97,12 @@ class DraftHost:
             sampling=options.sampling.within(known),
             vocab_size=min(known, options.vocab_size or known),
         )
-        proposer.begin(self.sequences.open(sequence_id, token_ids, prompt_length, options))
+        structured = options.structured_output
+        grammar = None if self.model is None else await self.model.grammars.compile_if_possible(structured)
+        held = self.sequences.open(sequence_id, token_ids, prompt_length, options)
+        if grammar is not None:
+            self.sequences.follow_grammar(held, grammar)
+        proposer.begin(held)
 
     def _check_dense(self, options: SequenceOptions, vocab_size: int) -> None:
         """Raises InvalidFieldError if dense rows would not fit into a message. Without a model the client chooses the

@@ -20,6 +20,7 @@ from specpair.speculation.arrays import native, placed
 from specpair.speculation.count_row import TOTAL, CountRow
 from specpair.speculation.draft_rows import draw
 from specpair.speculation.gumbel import choose, choose_and_look
+from specpair.speculation.masking import mask_rows
 from specpair.speculation.outlook import WIDTH, Outlook, of_logits
 from specpair.speculation.randomness import BITS, Domain, random_bits
 from specpair.speculation.sampling import SamplingRows, came_of_finite, finite_rows, likeliest, probabilities
@@ -78,12 +79,23 @@ def draw_next(works: list[Any], logits: Tensor) -> None:
 def adjust_rows(works: list[Any], logits: Tensor) -> Tensor:
     """Applies the options to the logits. Ends works with a row that is not finite before the options, which could hide
     it; the samplers find rows that are not finite afterwards."""
-    if not any(work.options.sampling.adjusts_logits for work in works):
+    is_structured = any(work.held.grammar is not None for work in works)
+    if not is_structured and not any(work.options.sampling.adjusts_logits for work in works):
         return logits
     for work, is_finite in zip(works, finite_rows(logits).tolist(), strict=True):
         if not is_finite:
             end_early(work)
+    if is_structured:
+        logits = logits.clone()
+        mask_rows(logits, [structure_mask(work) for work in works])
     return adjust(logits, [work.held.row_block(1, logits.device) for work in works])
+
+
+def structure_mask(work: Drafting) -> bytes | None:
+    """Which tokens may come next in a structured output; None for any. The row that is sent is drawn from after it, so
+    it only raises acceptance."""
+    held = work.held
+    return None if held.grammar is None else held.grammar.next_bits(work.sequence.tokens[held.prompt_length :])
 
 
 def sampler_of(options: SequenceOptions) -> Sampler:

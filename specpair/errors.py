@@ -4,6 +4,7 @@
     +-- InvalidFieldError            a field has a value outside its limits
     |   +-- PromptTooLongError       the prompt does not fit the model
     |   +-- InvalidDistributionError a distribution is malformed or gives a drafted token no probability
+    |   +-- InvalidGrammarError      a structured output cannot be used, or can no longer be continued
     +-- SequenceNotFoundError        no such sequence here
     +-- BaseLengthMismatchError      the caller assumes more tokens than the service holds
     +-- StaleStepError               a later step was already taken, or a call is under way
@@ -62,6 +63,13 @@ class PromptTooLongError(InvalidFieldError):
 
 class InvalidDistributionError(InvalidFieldError):
     reason = "INVALID_DISTRIBUTION"
+
+
+class InvalidGrammarError(InvalidFieldError):
+    reason = "INVALID_GRAMMAR"
+
+    def __init__(self, problem: str):
+        super().__init__("structured_output", problem)
 
 
 class SequenceNotFoundError(SpecpairError):

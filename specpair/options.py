@@ -30,6 +30,8 @@ TOKEN_LIST_LIMITS = {
     "stop_token_ids": MAX_STOP_TOKENS,
 }
 MAX_LOGPROBS = 20
+MAX_STRUCTURE_BYTES = 65536
+MAX_CHOICES = 1024
 
 
 class Rule(StrEnum):
@@ -208,6 +210,31 @@ class SamplingOptions:
         }
 
 
+class StructureKind(StrEnum):
+    """How a structured output is described."""
+
+    JSON_SCHEMA = "json_schema"
+    JSON_OBJECT = "json_object"
+    REGEX = "regex"
+    GRAMMAR = "grammar"
+    CHOICES = "choices"
+
+
+@dataclass(frozen=True, kw_only=True)
+class StructuredOutput:
+    """What an output has to look like (`specpair.v1.StructuredOutput`). Raises InvalidFieldError if it is empty or too
+    large; `specpair.grammars` finds whether it can be used."""
+
+    kind: StructureKind
+    source: str = ""
+    """The schema, expression or grammar; choices as a JSON array."""
+
+    def __post_init__(self) -> None:
+        if self.kind is not StructureKind.JSON_OBJECT:
+            size = len(self.source.encode(errors="replace"))
+            check_range(f"structured_output.{self.kind} bytes", size, 1, MAX_STRUCTURE_BYTES)
+
+
 @dataclass(frozen=True, kw_only=True)
 class SequenceOptions:
     """Options that are fixed when a sequence is opened.
@@ -227,6 +254,8 @@ class SequenceOptions:
     """Target: report the logprob of each committed token, and of this many of the likeliest tokens."""
     drafter: Drafter | None = None
     """Draft: which drafter proposes; None is the service's default."""
+    structured_output: StructuredOutput | None = None
+    """What the tokens after the prompt have to look like; None for anything. A draft follows it if it can."""
 
     def __post_init__(self) -> None:
         if self.vocab_size is not None:

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from specpair.errors import NotFiniteError
+from specpair.errors import InvalidGrammarError, NotFiniteError
 from specpair.options import Rule
 from specpair.speculation.adjustments import adjust
 from specpair.speculation.arrays import Array, native, placed
@@ -21,6 +21,7 @@ from specpair.speculation.sampling import SamplingRows, came_of_finite, finite_r
 from specpair.speculation.verification import Block, Judgement, packed_rows, verify
 from target_service.accepted import Accepted
 from target_service.judging_inputs import acceptance_noise, distributions, next_noise
+from target_service.masking import check_drawn, masked_rows
 from target_service.tree_judging import judge_coupled_trees, judge_drawn_trees, judge_greedy_trees
 from target_service.verify_work import VerifyWork
 
@@ -66,11 +67,13 @@ def rows_of(members: list[VerifyWork], works: list[VerifyWork], rows: Tensor) ->
 def adjust_rows(works: list[VerifyWork], logits: Tensor) -> Tensor:
     """Applies the options to the logits. Fails works with a row that is not finite before the options, which could hide
     it; the judges find rows that are not finite afterwards."""
-    if not any(work.options.sampling.adjusts_logits for work in works):
+    is_structured = any(work.masking is not None for work in works)
+    if not is_structured and not any(work.options.sampling.adjusts_logits for work in works):
         return logits
     fail_not_finite(works, finite_rows(logits).tolist())
     return adjust(
-        logits, [block for work in works for block in work.held.row_blocks(work.parents, work.row_count, logits.device)]
+        masked_rows(works, logits),
+        [block for work in works for block in work.held.row_blocks(work.parents, work.row_count, logits.device)],
     )
 
 
@@ -104,6 +107,11 @@ def settle(works: list[VerifyWork], accepted: Accepted, finite: list[bool]) -> N
 
 def accept(work: VerifyWork, path: list[int], next_token: int) -> None:
     """Keeps the accepted tokens, and adds the target's next token. The engine keeps a tree's path in the cache."""
+    try:
+        check_drawn(work, path)
+    except InvalidGrammarError as error:
+        work.fail(error)
+        return
     work.path, work.next_token = path, next_token
     tokens = [work.call.proposed[index] for index in path]
     work.sequence.replace_from(work.first_position, [*tokens, next_token])

@@ -24,6 +24,7 @@ from specpair.sequences.held_sequence import HeldSequence
 from specpair.server.identity import client_name
 from specpair.speculation.logprobs import TokenLogprobs
 from target_service.judging import advance_verification, sent_probabilities
+from target_service.masking import MaskMaker
 from target_service.own_proposal import OwnProposal, not_kept
 from target_service.scorer import Scorer
 from target_service.scoring import ScoreWork
@@ -37,6 +38,7 @@ class Verifier(ModelHost[Verdict]):
     def __init__(self, config: EngineConfig, facts: ModelFacts, runner: Runner, device: DeviceThread):
         self._drafter = SelfDrafter(runner, facts.max_model_len) if isinstance(runner, HeadedRunner) else None
         super().__init__(config, facts, runner, device)
+        self.masks = MaskMaker()
         self._scorer = Scorer(self.engine, self.sequences, self.token_budget)
 
     @property
@@ -101,6 +103,9 @@ class Verifier(ModelHost[Verdict]):
             held=held,
             call=call,
         )
+        if held.grammar is not None:
+            output = held.cached.tokens[held.prompt_length :]
+            work.masking = self.masks.begin(held.grammar, output, call.proposed, work.parents)
         held.cached.replace_from(held.length, call.proposed)
         try:
             held.work = self.engine.submit(work)
@@ -139,6 +144,10 @@ class Verifier(ModelHost[Verdict]):
         advance(works, logits)
         if self._drafter is not None:
             self._drafter.draft([work for work in works if isinstance(work, VerifyWork)])
+
+    async def stop(self) -> None:
+        await super().stop()
+        self.masks.end()
 
     @staticmethod
     def caller() -> str:

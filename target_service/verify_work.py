@@ -1,11 +1,13 @@
 """A verification call, its verdict, and the engine's work between them."""
 
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 
 from torch import Tensor
 
 from specpair.engine.work import Work
+from specpair.grammars.grammar import RowMask
 from specpair.options import SequenceOptions
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.speculation.draft_rows import DraftRows
@@ -115,6 +117,8 @@ class VerifyWork(Work):
     next_token: int = 0
     logprobs: list[TokenLogprobs] = field(default_factory=list)
     target_probabilities: list[float] = field(default_factory=list)
+    masking: "Future[list[RowMask]] | None" = None
+    """Which tokens may come at each row, if the output is structured; made while the pass runs."""
     own_draft: OwnDraft | None = None
     """What the target's own head drew after the verdict."""
 

@@ -55,9 +55,14 @@ class Answer:
             tokens=output.tokens,
             prompt_tokens=output.prompt_tokens,
             offset_of=output.offset_of,
+            index=output.index,
             is_first_of_prompt=output.is_first_of_prompt,
         )
-        choice: dict[str, Any] = {"index": output.index, **self.form.body(piece), **_ending(output.summary)}
+        choice: dict[str, Any] = {
+            "index": output.index,
+            **self.form.body(piece),
+            **self._ending(output, output.summary),
+        }
         if len(self.outputs.all) > 1:
             choice["metrics"] = generation_metrics(output.summary)
         if output.rounds:
@@ -72,11 +77,11 @@ class Answer:
         return chunk
 
     def _finish_chunk(self, output: Output, summary: pb.GenerationSummary) -> dict[str, Any]:
-        piece = self._piece(output, pb.GenerateTokensResponse())
-        choice = {"index": output.index, **self.form.chunk(piece), **_ending(summary)}
+        piece = self._piece(output, pb.GenerateTokensResponse(), is_last=True)
+        choice = {"index": output.index, **self.form.chunk(piece), **self._ending(output, summary)}
         return {**self._chunk_head(), "choices": [choice], "metrics": generation_metrics(summary)}
 
-    def _piece(self, output: Output, response: pb.GenerateTokensResponse) -> Piece:
+    def _piece(self, output: Output, response: pb.GenerateTokensResponse, *, is_last: bool = False) -> Piece:
         """The next piece of an output."""
         is_first = not output.is_told
         output.is_told = True
@@ -85,9 +90,15 @@ class Answer:
             tokens=response.tokens,
             prompt_tokens=output.prompt_tokens if is_first else (),
             offset_of=output.offset_of,
+            index=output.index,
             is_first=is_first,
+            is_last=is_last,
             is_first_of_prompt=output.is_first_of_prompt,
         )
+
+    def _ending(self, output: Output, summary: pb.GenerationSummary) -> dict[str, Any]:
+        reason = self.form.finish_reason(output.index, FINISH_REASONS[summary.finish_reason])
+        return {"finish_reason": reason, "seed": summary.seed}
 
     def _chunk_head(self) -> dict[str, Any]:
         """If the last chunk has the usage, all others have `usage: null`, as OpenAI's do."""
@@ -97,7 +108,3 @@ class Answer:
     def _head(self, kind: str) -> dict[str, Any]:
         prefix = f"{self.form.names.id_prefix}-"
         return {"id": prefix + self.request_id, "object": kind, "created": self.created, "model": self.model}
-
-
-def _ending(summary: pb.GenerationSummary) -> dict[str, Any]:
-    return {"finish_reason": FINISH_REASONS[summary.finish_reason], "seed": summary.seed}

@@ -12,7 +12,7 @@ from coordinator.http.answer import Answer
 from coordinator.http.disconnects import ClientGoneError, unless_gone
 from coordinator.http.event_stream import EventStream
 from coordinator.http.failures import failure_response
-from coordinator.http.forms import ChatForm, CompletionForm, Form
+from coordinator.http.forms import ChatForm, CompletionForm, Form, ToolForm
 from coordinator.http.front_end import FrontEnd
 from coordinator.http.json_pieces import encode
 from coordinator.http.logprobs import TokenText
@@ -21,6 +21,7 @@ from coordinator.http.models import check_model
 from coordinator.http.outputs import Asked, Outputs
 from coordinator.http.parameters import ChatParameters, CompletionParameters, GenerationParameters
 from coordinator.http.request_counter import CLIENT_GONE
+from coordinator.http.tools import tools_in_use
 from coordinator.outputs.choices import merge
 from coordinator.serving.call import Call
 from coordinator.serving.serving import Serving
@@ -53,7 +54,7 @@ async def create_completion(request: Request, parameters: CompletionParameters) 
 async def create_chat_completion(request: Request, parameters: ChatParameters) -> Response:
     """Answers the last message of a conversation."""
     serving = serving_of(request, parameters)
-    form = ChatForm(
+    form = (ToolForm if tools_in_use(parameters) else ChatForm)(
         token_text=token_text_of(serving),
         has_logprobs=bool(parameters.logprobs),
         has_prompt_logprobs=parameters.prompt_logprobs is not None,

@@ -1,12 +1,14 @@
 """The two forms of an answer: completions and chat completions, each whole or in chunks."""
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from coordinator.http.json_pieces import Rows
 from coordinator.http.logprobs import TokenText, chat_logprobs, completion_logprobs, prompt_logprobs
 from coordinator.http.text_offsets import TextOffsets
+from coordinator.http.tool_calls import ToolCallReader
 from coordinator.requests.tokenizer import Tokenizer
 from specpair.v1 import coordinator_service_pb2 as pb
 
@@ -21,7 +23,10 @@ class Piece:
     """In the first piece only, if requested."""
     offset_of: Callable[[int], int] = lambda token_id: 0
     """Returns the offset of each token in the text; to be called once for each, in order."""
+    index: int = 0
+    """Of the output."""
     is_first: bool = True
+    is_last: bool = True
     is_first_of_prompt: bool = True
     """Whether it belongs to the first output of its prompt."""
 
@@ -53,6 +58,10 @@ class Form(Protocol):
         """A part of an output, as part of a choice."""
         ...
 
+    def finish_reason(self, index: int, reason: str) -> str:
+        """Why the output of this index ended, `reason` being stop or length; asked after its last piece."""
+        ...
+
 
 @dataclass(frozen=True, kw_only=True)
 class CompletionForm:
@@ -75,6 +84,9 @@ class CompletionForm:
         return part
 
     chunk = body
+
+    def finish_reason(self, index: int, reason: str) -> str:
+        return reason
 
     def _offsets(self, piece: Piece) -> Iterator[int]:
         if self.echo:
@@ -102,6 +114,9 @@ class ChatForm:
             delta["content"] = piece.text
         return {"delta": delta, **self._logprobs(piece)}
 
+    def finish_reason(self, index: int, reason: str) -> str:
+        return reason
+
     def _logprobs(self, piece: Piece) -> dict[str, Any]:
         part: dict[str, Any] = {"logprobs": None}
         if self.has_logprobs and piece.tokens:
@@ -109,6 +124,33 @@ class ChatForm:
         if self.has_prompt_logprobs and piece.is_first:
             part["prompt_logprobs"] = _prompt_logprobs(piece, self.token_text)
         return part
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToolForm(ChatForm):
+    """/v1/chat/completions with tools: calls of them are taken out of the text."""
+
+    readers: dict[int, ToolCallReader] = field(default_factory=lambda: defaultdict(ToolCallReader))
+    """By output."""
+
+    def body(self, piece: Piece) -> dict[str, Any]:
+        found = self.readers[piece.index].push(piece.text, is_last=True)
+        message: dict[str, Any] = {"role": "assistant", "content": found.text or None, "refusal": None}
+        if found.calls:
+            message["tool_calls"] = [call.document(is_delta=False) for call in found.calls]
+        return {"message": message, **self._logprobs(piece)}
+
+    def chunk(self, piece: Piece) -> dict[str, Any]:
+        found = self.readers[piece.index].push(piece.text, is_last=piece.is_last)
+        delta: dict[str, Any] = {"role": "assistant", "content": found.text or None} if piece.is_first else {}
+        if found.text:
+            delta["content"] = found.text
+        if found.calls:
+            delta["tool_calls"] = [call.document(is_delta=True) for call in found.calls]
+        return {"delta": delta, **self._logprobs(piece)}
+
+    def finish_reason(self, index: int, reason: str) -> str:
+        return "tool_calls" if reason == "stop" and self.readers[index].count else reason
 
 
 def _prompt_logprobs(piece: Piece, token_text: TokenText) -> list[dict[str, Any] | None] | Rows | None:

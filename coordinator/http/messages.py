@@ -3,6 +3,9 @@
 from typing import Any
 
 from coordinator.http.parameters import ChatParameters, CompletionParameters, GenerationParameters, Prompt
+from coordinator.http.structure_parameters import ToolCall
+from coordinator.http.structures import check_text, structured_output_of
+from coordinator.http.tools import calling_grammar, described
 from specpair.errors import InvalidFieldError
 from specpair.rpc.messages import drafter_to_proto, rule_to_proto, work_ahead_to_proto
 from specpair.v1 import coordinator_service_pb2 as pb
@@ -54,7 +57,13 @@ def chat_request(parameters: ChatParameters) -> pb.GenerateTokensRequest:
     for message in parameters.messages:
         # `developer` is OpenAI's newer name.
         role = "system" if message.role == "developer" else message.role
-        request.chat.messages.add(role=role, content=message.content)
+        request.chat.messages.add(
+            role=role,
+            content=message.content,
+            tool_calls=[tool_call(call) for call in message.tool_calls or ()],
+            tool_call_id=message.tool_call_id,
+        )
+    add_tools(request, parameters)
     if parameters.max_completion_tokens is not None:
         request.max_tokens = parameters.max_completion_tokens
     if parameters.logprobs:
@@ -62,6 +71,22 @@ def chat_request(parameters: ChatParameters) -> pb.GenerateTokensRequest:
     elif parameters.top_logprobs:
         raise InvalidFieldError("top_logprobs", "requires logprobs to be true")
     return request
+
+
+def tool_call(call: ToolCall) -> pb.ToolCall:
+    values = {"id": call.id, "name": call.function.name, "arguments": call.function.arguments}
+    return pb.ToolCall(**{name: check_text(f"tool_calls.{name}", text) for name, text in values.items()})
+
+
+def add_tools(request: pb.GenerateTokensRequest, parameters: ChatParameters) -> None:
+    """Adds the tools, and the form in which they are called. Raises InvalidFieldError."""
+    form = calling_grammar(parameters)
+    if form is None:
+        return
+    if request.HasField("structured_output"):
+        raise InvalidFieldError("tools", "cannot be combined with response_format, unless tool_choice is none")
+    request.structured_output.CopyFrom(form)
+    request.chat.tools.extend(described(parameters.tools))
 
 
 def _request(parameters: GenerationParameters) -> pb.GenerateTokensRequest:
@@ -73,6 +98,7 @@ def _request(parameters: GenerationParameters) -> pb.GenerateTokensRequest:
         work_ahead=work_ahead_to_proto(parameters.work_ahead),
         include_rounds=bool(parameters.include_rounds),
         include_rejected=bool(parameters.include_rounds),
+        structured_output=structured_output_of(parameters),
         **_given(parameters, FIELDS),
     )
     if parameters.rule is not None:

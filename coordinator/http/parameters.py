@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 from coordinator.config import MAX_SPECULATIVE_TOKENS
+from coordinator.http.structure_parameters import MAX_TOOLS, StructureParameters, ToolCall, ToolParameters
 from coordinator.requests.prompt import MAX_CHAT_MESSAGES, ROLES
 from coordinator.requests.request import (
     MAX_OUTPUTS,
@@ -149,6 +150,8 @@ class ChatMessage(BaseModel):
 
     role: Text = Field(json_schema_extra={"enum": [*ROLES, "developer"]})
     content: Annotated[Text, BeforeValidator(join_parts, json_schema_input_type=str | list[TextPart] | None)] = ""
+    tool_calls: Annotated[list[ToolCall], Field(max_length=MAX_TOOLS)] | None = None
+    tool_call_id: Text | None = None
 
 
 class StreamOptions(BaseModel):
@@ -162,7 +165,7 @@ def described(low: float, high: float, description: str | None = None) -> Any:
     return Field(None, description=description, json_schema_extra={"minimum": low, "maximum": high})
 
 
-class GenerationParameters(BaseModel):
+class GenerationParameters(StructureParameters):
     """What completions and chat completions have in common."""
 
     model_config = ConfigDict(protected_namespaces=())
@@ -225,7 +228,7 @@ class CompletionParameters(GenerationParameters):
     suffix: str | None = Field(None, description="Not supported; empty or null.")
 
 
-class ChatParameters(GenerationParameters):
+class ChatParameters(GenerationParameters, ToolParameters):
     """The body of /v1/chat/completions."""
 
     messages: Annotated[list[ChatMessage], Field(fail_fast=True, max_length=MAX_CHAT_MESSAGES)]

@@ -5,6 +5,7 @@ import logging
 import secrets
 import time
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 
 from coordinator.deadline import NEVER, Deadline
 from coordinator.outputs.acceptance import Acceptance
@@ -88,7 +89,8 @@ class Generation:
         self._draft = None
         if pair.draft is not None and not is_own:
             times = (config.draft_timeout, config.draft_cooldown)
-            self._draft = DraftSession(pair.draft, self.sequence_id, prompt_length, options, *times, deadline=deadline)
+            own = options if config.structured_drafts else replace(options, structured_output=None)
+            self._draft = DraftSession(pair.draft, self.sequence_id, prompt_length, own, *times, deadline=deadline)
         self._early = None if self._draft is None else EarlyVerification(request, self._target, self._draft.blocks)
         self.proposals = Proposals(request, pair, self._draft)
 

@@ -1,8 +1,10 @@
 """The prompt of a request: its token ids, from text, chat or ids, and its text."""
 
 import asyncio
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from coordinator.requests.tokenizer import Tokenizer
 from specpair.errors import InvalidFieldError, NotSupportedError, PromptTooLongError
@@ -11,7 +13,8 @@ from specpair.options import check_range
 from specpair.v1 import coordinator_service_pb2 as pb
 
 MAX_CHAT_MESSAGES = 4096
-ROLES = ("system", "user", "assistant")
+MAX_TOOLS = 128
+ROLES = ("system", "user", "assistant", "tool")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,8 +52,9 @@ class PromptReader:
             self._check_characters("text", len(message.text))
             return tuple(await asyncio.to_thread(self.tokenizer.encode, message.text))
         messages = _read_chat(message.chat.messages)
-        self._check_characters("chat", sum(len(entry["content"]) for entry in messages))
-        return tuple(await asyncio.to_thread(self.tokenizer.encode_chat, messages))
+        self._check_characters("chat", sum(map(_characters, message.chat.messages)) + sum(map(len, message.chat.tools)))
+        tools = _read_tools(message.chat.tools)
+        return tuple(await asyncio.to_thread(self.tokenizer.encode_chat, messages, tools))
 
     def _check_characters(self, field: str, length: int) -> None:
         """Refuses a text that cannot fit, whatever its tokens are, before the work of tokenizing it."""
@@ -72,9 +76,39 @@ class PromptReader:
         return tuple(token_ids)
 
 
-def _read_chat(messages: Sequence[pb.ChatMessage]) -> list[dict[str, str]]:
+def _characters(entry: pb.ChatMessage) -> int:
+    return len(entry.content) + sum(len(call.name) + len(call.arguments) for call in entry.tool_calls)
+
+
+def _read_chat(messages: Sequence[pb.ChatMessage]) -> list[dict[str, Any]]:
     check_range("chat.messages count", len(messages), 1, MAX_CHAT_MESSAGES)
     for index, entry in enumerate(messages):
         if entry.role not in ROLES:
             raise InvalidFieldError(f"chat.messages[{index}].role", f"is {entry.role!r}; it must be one of {ROLES}")
-    return [{"role": entry.role, "content": entry.content} for entry in messages]
+    return [_read_message(entry) for entry in messages]
+
+
+def _read_message(entry: pb.ChatMessage) -> dict[str, Any]:
+    """The message as chat templates of Hugging Face models expect it."""
+    read: dict[str, Any] = {"role": entry.role, "content": entry.content}
+    if entry.tool_calls:
+        read["tool_calls"] = [_read_call(call) for call in entry.tool_calls]
+    if entry.tool_call_id:
+        read["tool_call_id"] = entry.tool_call_id
+    return read
+
+
+def _read_call(call: pb.ToolCall) -> dict[str, Any]:
+    try:
+        arguments = json.loads(call.arguments)
+    except (ValueError, RecursionError):
+        arguments = call.arguments
+    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
+
+
+def _read_tools(tools: Sequence[str]) -> list[Any]:
+    check_range("chat.tools count", len(tools), 0, MAX_TOOLS)
+    try:
+        return [json.loads(tool) for tool in tools]
+    except (ValueError, RecursionError):
+        raise InvalidFieldError("chat.tools", "has an entry that is not JSON") from None

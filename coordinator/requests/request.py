@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 from coordinator.config import CoordinatorConfig
 from coordinator.requests.prompt import PromptReader
+from coordinator.requests.structure_checks import StructureChecks
+from coordinator.requests.structures import read_structured_output
 from coordinator.requests.tokenizer import Tokenizer
 from specpair.errors import InvalidFieldError, NotSupportedError
 from specpair.model_info import ModelInfo
@@ -20,6 +22,7 @@ from specpair.options import (
     Rule,
     SamplingOptions,
     SequenceOptions,
+    StructuredOutput,
     WorkAhead,
     check_count,
     check_lenience,
@@ -74,6 +77,8 @@ class GenerationRequest:
     """The drafter; None for the draft's default."""
     work_ahead: WorkAhead = WorkAhead.AUTO
     lenience: float = 1.0
+    structured_output: StructuredOutput | None = None
+    """What each output has to look like."""
     include_rejected: bool = False
     include_rounds: bool = False
     n: int = 1
@@ -115,6 +120,7 @@ class GenerationRequest:
             lenience=self.lenience,
             logprobs=logprobs,
             drafter=self.drafter,
+            structured_output=self.structured_output,
         )
 
 
@@ -127,6 +133,8 @@ class RequestReader:
     tokenizer: Tokenizer | None
     draft: ModelInfo | None = None
     """None while no draft is available: its drafters are then unknown."""
+    structures: StructureChecks | None = None
+    """Finds whether a structured output can be used; None leaves that to the target."""
 
     def output_count(self, message: pb.GenerateTokensRequest) -> OutputCount:
         """Read on its own, because admission comes before any other work. Raises InvalidFieldError."""
@@ -170,6 +178,7 @@ class RequestReader:
             drafter=drafter,
             work_ahead=work_ahead_from_proto(message.work_ahead) or self.config.work_ahead,
             lenience=lenience,
+            structured_output=await read_structured_output(message, sampling, self.target, self.structures),
             include_rejected=message.include_rejected,
             include_rounds=message.include_rounds,
             n=n,

@@ -40,15 +40,17 @@ class Tokenizer:
         """Token ids of a text, with the special tokens that the model expects around it."""
         return self._encode(text, add_special_tokens=True)
 
-    def encode_chat(self, messages: Sequence[dict[str, str]]) -> list[int]:
-        """Token ids of a conversation (role and content) that the assistant continues.
+    def encode_chat(self, messages: Sequence[dict[str, Any]], tools: Sequence[Any] = ()) -> list[int]:
+        """Token ids of a conversation (role and content) that the assistant continues; it may call the tools.
 
         Raises NotSupportedError without a chat template, InvalidFieldError if the template refuses the messages.
         """
         if self._template is None:
             raise NotSupportedError("chat: the model has no chat template; send text or token_ids")
         try:
-            text = self._template.render(messages=messages, add_generation_prompt=True, **self._special_texts)
+            text = self._template.render(
+                messages=messages, tools=list(tools) or None, add_generation_prompt=True, **self._special_texts
+            )
         except TemplateError as error:
             raise InvalidFieldError("chat", f"does not fit the model's chat template: {error}") from error
         return self._encode(text, add_special_tokens=False)
@@ -57,6 +59,11 @@ class Tokenizer:
         """Text of token ids, special tokens left out."""
         with panics_caught():
             return self._fast.decode(token_ids, skip_special_tokens=True)
+
+    def as_json(self) -> str:
+        """The tokenizer as the text of a tokenizer.json."""
+        with panics_caught():
+            return self._fast.to_str()
 
     def vocabulary(self) -> dict[int, str]:
         """Each id that has a string, added tokens included."""

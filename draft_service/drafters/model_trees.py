@@ -18,6 +18,7 @@ from specpair.sequences.held_sequence import HeldSequence
 from specpair.speculation.adjustments import adjust
 from specpair.speculation.count_row import CountRow
 from specpair.speculation.gumbel import choose_and_look
+from specpair.speculation.masking import mask_rows
 from specpair.speculation.outlook import WIDTH, Outlook, of_logits
 from specpair.speculation.sampling import SamplingRows, finite_rows, probabilities
 from specpair.speculation.sparse_rows import sparsify
@@ -177,11 +178,35 @@ def advance_trees(works: list[TreeWork], logits: Tensor) -> None:
 
 def adjusted_rows(works: list[TreeWork], logits: Tensor) -> Tensor:
     """The logits with the options applied."""
+    logits = masked_rows(works, logits)
     if not any(work.options.sampling.adjusts_logits for work in works):
         return logits
     return adjust(
         logits, [b for work in works for b in work.held.row_blocks(work.parents, work.row_count, logits.device)]
     )
+
+
+def masked_rows(works: list[TreeWork], logits: Tensor) -> Tensor:
+    """The logits with the masks of structured outputs applied, in a new tensor if there are any."""
+    if all(work.held.grammar is None for work in works):
+        return logits
+    masked = logits.clone()
+    mask_rows(masked, [bits for work in works for bits in structure_masks(work)])
+    return masked
+
+
+def structure_masks(work: TreeWork) -> list[bytes | None]:
+    """The mask of each asked row of a work; None for the others."""
+    grammar, asked = work.held.grammar, work.asked_rows
+    if grammar is None:
+        return [None] * work.row_count
+    tokens = work.sequence.tokens
+    tree = tokens[len(tokens) - len(work.fed) :]
+    before = tokens[work.held.prompt_length : len(tokens) - len(work.fed)]
+    paths: list[list[int]] = [[]]
+    for token, parent in zip(tree, work.parents or (), strict=True):
+        paths.append([*paths[1 + parent], token])
+    return [grammar.next_bits([*before, *paths[row]]) if row in asked else None for row in range(work.row_count)]
 
 
 def grow(owners: list[TreeWork], rows: Tensor) -> None:

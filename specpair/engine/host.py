@@ -13,6 +13,7 @@ from torch import Tensor
 from specpair.engine.device_thread import DeviceThread
 from specpair.engine.device_watch import Dependent, watching_device
 from specpair.engine.engine import Engine
+from specpair.engine.grammar_host import GrammarHost
 from specpair.engine.metrics import EngineCollector
 from specpair.engine.work import Work
 from specpair.engine_config import EngineConfig
@@ -49,6 +50,7 @@ class ModelHost(ABC, Generic[Answer]):
             short=self.max_num_speculative_tokens + 2,
             pace=config.pace,
         )
+        self.grammars = GrammarHost(facts)
         self.pass_timeout = choose_pass_timeout(config.pass_timeout, facts.device)
         limits = SequenceLimits(
             max_model_len=facts.max_model_len,
@@ -89,8 +91,12 @@ class ModelHost(ABC, Generic[Answer]):
         return self.engine
 
     async def open(self, sequence_id: str, token_ids: list[int], prompt_length: int, options: SequenceOptions) -> None:
-        """Registers a sequence."""
-        self.sequences.open(sequence_id, token_ids, prompt_length, options)
+        """Registers a sequence. Raises InvalidGrammarError and NotSupportedError for its structured output."""
+        structured = options.structured_output
+        grammar = None if structured is None else await self.grammars.compile(structured)
+        held = self.sequences.open(sequence_id, token_ids, prompt_length, options)
+        if grammar is not None:
+            self.sequences.follow_grammar(held, grammar)
 
     async def rollback(self, sequence_id: str, length: int) -> int:
         return await self.sequences.rollback(sequence_id, length)
@@ -146,6 +152,7 @@ class ModelHost(ABC, Generic[Answer]):
             deterministic=self.facts.is_deterministic,
             pass_costs=self.facts.pass_costs,
             runs_trees=not self.no_trees,
+            masks_tokens=self.grammars.is_available,
         )
 
     def tokenizer(self) -> TokenizerFiles | None:

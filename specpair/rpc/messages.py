@@ -22,6 +22,7 @@ from specpair.options import (
     WorkAhead,
     check_count,
 )
+from specpair.rpc.structured_output import structured_output_from_proto, structured_output_to_proto
 from specpair.v1 import coordinator_service_pb2, drafter_pb2, sampling_pb2, sequence_service_pb2
 
 _RULES: dict[int, Rule] = {
@@ -90,6 +91,7 @@ def sequence_options_from_proto(message: sequence_service_pb2.OpenSequenceReques
         rule=rule_from_proto(message.rule),
         encoding=encoding_from_proto(message.encoding),
         drafter=drafter_from_proto(message.drafter),
+        structured_output=structured_output_from_proto(message.structured_output),
         **{name: getattr(message, name) for name in optional if message.HasField(name)},
     )
 
@@ -109,6 +111,7 @@ def open_request(
         lenience=options.lenience,
         logprobs=options.logprobs,
         drafter=drafter_to_proto(options.drafter),
+        structured_output=structured_output_to_proto(options.structured_output),
     )
 
 

@@ -30,6 +30,7 @@ STATUS_CODES: dict[type[SpecpairError], grpc.StatusCode] = {
     errors.InvalidFieldError: grpc.StatusCode.INVALID_ARGUMENT,
     errors.PromptTooLongError: grpc.StatusCode.INVALID_ARGUMENT,
     errors.InvalidDistributionError: grpc.StatusCode.INVALID_ARGUMENT,
+    errors.InvalidGrammarError: grpc.StatusCode.INVALID_ARGUMENT,
     errors.SequenceNotFoundError: grpc.StatusCode.NOT_FOUND,
     errors.BaseLengthMismatchError: grpc.StatusCode.FAILED_PRECONDITION,
     errors.StaleStepError: grpc.StatusCode.ABORTED,

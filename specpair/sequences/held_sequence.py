@@ -8,6 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import torch
 
 from specpair.errors import SequenceNotFoundError
+from specpair.grammars.grammar import GrammarState
 from specpair.options import SequenceOptions
 from specpair.sequences.conditional_calls import WaitingCall
 from specpair.sequences.sequence import Sequence
@@ -56,6 +57,9 @@ class HeldSequence(Generic[Answer]):
     work: "asyncio.Future[None] | None" = field(default=None, repr=False)
     """The engine's work for a call that began before its task first ran; cancelled with the sequence."""
 
+    grammar: GrammarState | None = field(default=None, repr=False)
+    """Where its output stands in its structured output; None without one, and where none can be followed."""
+
     _named: NamedTokens | None = field(default=None, repr=False)
     _index: TokenIndex = field(default_factory=TokenIndex, repr=False)
 
@@ -86,7 +90,7 @@ class HeldSequence(Generic[Answer]):
     def branch(self, cached: Sequence) -> "HeldSequence[Answer]":
         """A sequence that is not open, with the same options and prompt, for work on other tokens after the prompt."""
         branch: HeldSequence[Answer] = HeldSequence(
-            self.options, None, self.prompt_length, cached, len(cached.tokens), is_open=False
+            self.options, None, self.prompt_length, cached, len(cached.tokens), is_open=False, grammar=self.grammar
         )
         branch._named = self._named
         return branch

@@ -17,6 +17,7 @@ from specpair.errors import (
     SequenceNotFoundError,
     StaleStepError,
 )
+from specpair.grammars.grammar import Grammar, GrammarState
 from specpair.options import SamplingOptions, SequenceOptions
 from specpair.sequences.held_sequence import Answer, HeldSequence, settled
 from specpair.sequences.sequence import Sequence
@@ -52,6 +53,11 @@ class SequenceStore(SteppedSequences[Answer]):
         self._held[self._key(sequence_id)] = held
         return held
 
+    def follow_grammar(self, held: HeldSequence[Answer], grammar: Grammar) -> None:
+        """From now on the sequence knows where its output stands in its structured output."""
+        if held.grammar is None:
+            held.grammar = GrammarState(grammar)
+
     async def rollback(self, sequence_id: str, length: int) -> int:
         """Drops the tokens from `length` on. Returns the new length."""
         held = await self._idle(sequence_id)
@@ -86,6 +92,7 @@ class SequenceStore(SteppedSequences[Answer]):
             cached=self._caches.fork(held.cached, length),
             length=length,
             last_step=held.last_step if is_same_noise else -1,
+            grammar=None if held.grammar is None else held.grammar.fork(),
             touched_at=self._clock(),
         )
         return length

@@ -44,6 +44,7 @@ SAMPLES: list[SpecpairError] = [
     errors.StartingError(),
     errors.ClientStalledError(60),
     errors.ConditionNotMetError(),
+    errors.InvalidGrammarError("is malformed"),
     errors.ShuttingDownError(),
     errors.UnauthenticatedError(),
     errors.VocabularyMismatchError("token 5 differs", token_id=5, draft="a", target="b"),

@@ -1,0 +1,86 @@
+"""What the output has to look like, from HTTP's several names for it."""
+
+import json
+from typing import Any
+
+from coordinator.http.structure_parameters import StructuredOutputs, StructureParameters
+from specpair.errors import InvalidFieldError
+from specpair.v1 import structured_output_pb2 as pb
+
+
+def structured_output_of(parameters: StructureParameters) -> pb.StructuredOutput | None:
+    """The message; None if nothing is asked for. Raises InvalidFieldError if several parameters ask."""
+    found = {
+        "response_format": _of_response_format(parameters),
+        "structured_outputs": _of_structured_outputs(parameters.structured_outputs),
+        "guided_json": _of_schema("guided_json", parameters.guided_json),
+        "guided_regex": _of_text("regex", parameters.guided_regex),
+        "guided_grammar": _of_text("grammar", parameters.guided_grammar),
+        "guided_choice": _of_choice(parameters.guided_choice),
+    }
+    given = {name: message for name, message in found.items() if message is not None}
+    if len(given) > 1:
+        first, second, *_ = given
+        raise InvalidFieldError(second, f"cannot be combined with {first}")
+    return next(iter(given.values()), None)
+
+
+def schema_text(field: str, schema: str | dict[str, Any]) -> str:
+    """The schema as JSON. Raises InvalidFieldError if it is nested too deeply."""
+    if isinstance(schema, str):
+        return schema
+    try:
+        return json.dumps(schema, ensure_ascii=False)
+    except RecursionError:
+        raise InvalidFieldError(field, "is nested too deeply") from None
+
+
+def _of_response_format(parameters: StructureParameters) -> pb.StructuredOutput | None:
+    asked = parameters.response_format
+    if asked is None or asked.type == "text":
+        return None
+    if asked.type == "json_object":
+        return pb.StructuredOutput(json_object=True)
+    schema = None if asked.json_schema is None else asked.json_schema.content
+    if schema is None:
+        raise InvalidFieldError("response_format", "of type json_schema must have json_schema.schema")
+    return _of_schema("response_format", schema)
+
+
+def _of_structured_outputs(asked: StructuredOutputs | None) -> pb.StructuredOutput | None:
+    if asked is None:
+        return None
+    found = [
+        _of_schema("structured_outputs", asked.json_value),
+        pb.StructuredOutput(json_object=True) if asked.json_object else None,
+        _of_text("regex", asked.regex),
+        _of_text("grammar", asked.grammar),
+        _of_choice(asked.choice),
+    ]
+    given = [message for message in found if message is not None]
+    if len(given) != 1:
+        raise InvalidFieldError("structured_outputs", f"has {len(given)} of json, regex, grammar, choice; it needs one")
+    return given[0]
+
+
+def _of_schema(field: str, schema: str | dict[str, Any] | None) -> pb.StructuredOutput | None:
+    return None if schema is None else pb.StructuredOutput(json_schema=schema_text(field, schema))
+
+
+def _of_text(kind: str, text: str | None) -> pb.StructuredOutput | None:
+    return None if text is None else pb.StructuredOutput(**{kind: check_text(kind, text)})  # type: ignore[arg-type]
+
+
+def _of_choice(texts: list[str] | None) -> pb.StructuredOutput | None:
+    if texts is None:
+        return None
+    return pb.StructuredOutput(choices=pb.Choices(texts=[check_text("choice", text) for text in texts]))
+
+
+def check_text(field: str, text: str) -> str:
+    """The text. Raises InvalidFieldError if it has an unpaired surrogate, which no message can hold."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidFieldError(field, "holds an unpaired surrogate, which is not a character") from None
+    return text

@@ -1,0 +1,37 @@
+"""The structured output of a request, checked."""
+
+from coordinator.requests.structure_checks import StructureChecks
+from specpair.errors import InvalidFieldError, NotSupportedError
+from specpair.model_info import ModelInfo
+from specpair.options import SamplingOptions, StructuredOutput
+from specpair.rpc.structured_output import FIELD, structured_output_from_proto
+from specpair.v1 import coordinator_service_pb2 as pb
+
+
+async def read_structured_output(
+    message: pb.GenerateTokensRequest, sampling: SamplingOptions, target: ModelInfo, checks: StructureChecks | None
+) -> StructuredOutput | None:
+    """What the outputs have to look like; None for anything. Raises InvalidFieldError, InvalidGrammarError and
+    NotSupportedError."""
+    structured = structured_output_from_proto(message.structured_output)
+    if structured is None:
+        return None
+    if not target.masks_tokens:
+        raise NotSupportedError(f"{FIELD}: the target has no tokenizer, or no token that ends a text")
+    _check_options(message, sampling)
+    if checks is not None:
+        await checks.check(structured)
+    return structured
+
+
+def _check_options(message: pb.GenerateTokensRequest, sampling: SamplingOptions) -> None:
+    """Raises InvalidFieldError for options with which a place of the text could be left without any token."""
+    refused = {
+        "ignore_eos": message.ignore_eos,
+        "sampling.min_tokens": sampling.min_tokens > 0,
+        "sampling.allowed_token_ids": bool(sampling.allowed_token_ids),
+        "sampling.banned_token_ids": bool(sampling.banned_token_ids),
+    }
+    for field, is_given in refused.items():
+        if is_given:
+            raise InvalidFieldError(field, f"cannot be combined with {FIELD}, which may allow no other token")

@@ -1,0 +1,135 @@
+"""A compiled structured output, and where a text stands in it."""
+
+import ctypes
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from specpair.errors import InvalidGrammarError
+
+NO_TOKEN = "came to a point where no token can continue the text, or where that is too complex to find out"
+TOO_COMPLEX = "is too complex to follow the text further"
+OTHER_OUTPUT = "does not fit the tokens that the output has already"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowMask:
+    """Which tokens may come at one place of a text."""
+
+    bits: bytes | None = None
+    """Bit i % 8 of byte i // 8 is set if token i may come; padded to 4 bytes. None where it does not matter: the text
+    before this place is none that may come, or has ended."""
+    is_stuck: bool = False
+    """Whether nothing may be drawn here: the text is not complete and no token continues it, or the matcher came to
+    its limits. `bits` is None then."""
+
+
+ANY = RowMask()
+
+
+class Grammar:
+    """A structured output, compiled for a vocabulary. Never follows a text itself."""
+
+    def __init__(self, matcher: Any, vocab_size: int, eos_token_ids: Sequence[int]):
+        """`matcher` is an LLMatcher that has consumed nothing."""
+        self.vocab_size = vocab_size
+        self.eos_token_ids = frozenset(eos_token_ids)
+        self._matcher = matcher
+        self._lock = threading.Lock()
+
+    def matcher(self) -> Any:
+        """A matcher at the beginning of the text."""
+        with self._lock:
+            return self._matcher.deep_copy()
+
+    def check_start(self) -> None:
+        """Raises InvalidGrammarError unless a first token exists."""
+        if GrammarState(self).masks((), [()])[0].is_stuck:
+            raise InvalidGrammarError("allows no text")
+
+
+class GrammarState:
+    """Follows the text of one sequence. Addressed by the text alone, so that it can be rolled back, forked and made
+    anew anywhere. Any thread may ask; one is answered at a time.
+    """
+
+    def __init__(self, grammar: Grammar):
+        self._grammar = grammar
+        self._matcher = grammar.matcher()
+        self._consumed: list[int] = []
+        self._has_failed = False
+        """Whether the matcher came to its limits on the way to the last text."""
+        self._lock = threading.Lock()
+
+    def fork(self) -> "GrammarState":
+        """A state for another text of the same grammar."""
+        return GrammarState(self._grammar)
+
+    def masks(self, output: Sequence[int], paths: Sequence[Sequence[int]]) -> list[RowMask]:
+        """For each path of tokens after `output` the tokens that may come next.
+
+        Raises InvalidGrammarError if `output` is not the beginning of a text that may come.
+        """
+        with self._lock:
+            if not self._reach(output):
+                raise InvalidGrammarError(TOO_COMPLEX if self._has_failed else OTHER_OUTPUT)
+            return [self._mask([*output, *path]) for path in paths]
+
+    def next_bits(self, output: Sequence[int]) -> bytes | None:
+        """The mask after `output`, for who draws what others judge; None where there is none, and where `output` is not
+        the beginning of a text that may come."""
+        with self._lock:
+            return self._mask(output).bits
+
+    def _mask(self, tokens: Sequence[int]) -> RowMask:
+        if not self._reach(tokens):
+            return RowMask(is_stuck=self._has_failed)
+        if tokens and tokens[-1] in self._grammar.eos_token_ids:
+            return ANY
+        size = (self._grammar.vocab_size + 31) // 32 * 4
+        bits = ctypes.create_string_buffer(size)
+        self._matcher.unsafe_compute_mask_ptr(ctypes.addressof(bits), size)
+        if self._matcher.is_error() or (self._matcher.is_stopped() and not self._matcher.is_accepting()):
+            self._begin_again()
+            return RowMask(is_stuck=True)
+        return RowMask(bits=bits.raw)
+
+    def _reach(self, tokens: Sequence[int]) -> bool:
+        """Moves to the text of these tokens; whether it may come. A token that ends the text is not consumed: it is
+        allowed where the text is complete, as the last one alone."""
+        eos = self._grammar.eos_token_ids
+        ends = None if eos.isdisjoint(tokens) else next(i for i, token in enumerate(tokens) if token in eos)
+        self._has_failed = False
+        wanted = list(tokens if ends is None else tokens[:ends])
+        self._roll_back(common_length(self._consumed, wanted))
+        rest = wanted[len(self._consumed) :]
+        count = self._matcher.try_consume_tokens(rest) if rest else 0
+        self._consumed += rest[:count]
+        if self._matcher.is_error():
+            self._begin_again()
+            self._has_failed = True
+            return False
+        if count < len(rest):
+            return False
+        return ends is None or (ends == len(tokens) - 1 and self._matcher.is_accepting())
+
+    def _roll_back(self, length: int) -> None:
+        dropped = len(self._consumed) - length
+        if dropped and not self._matcher.rollback(dropped):
+            self._begin_again()
+            return
+        del self._consumed[length:]
+
+    def _begin_again(self) -> None:
+        """An error of the matcher is for ever: another one takes its place."""
+        self._matcher = self._grammar.matcher()
+        self._consumed = []
+
+
+def common_length(first: list[int], second: list[int]) -> int:
+    """The number of tokens with which both begin."""
+    shorter = min(len(first), len(second))
+    if first[:shorter] == second[:shorter]:
+        return shorter
+    return next(i for i in range(shorter) if first[i] != second[i])
