@@ -227,6 +227,8 @@ class SequenceOptions:
     """Target: report the logprob of each committed token, and of this many of the likeliest tokens."""
     drafter: Drafter | None = None
     """Draft: which drafter proposes; None is the service's default."""
+    encoder_ids: tuple[int, ...] = ()
+    """What the encoder reads; empty for a model without one."""
 
     def __post_init__(self) -> None:
         if self.vocab_size is not None:
