@@ -36,8 +36,12 @@ BART_SHAPE = {
     "forced_eos_token_id": None,
 }
 
-SHARPNESS = {"t5": 80.0, "mt5": 15.0, "bart": 60.0}
+SHARPNESS = {"t5": 100.0, "mt5": 10.0, "bart": 100.0}
 """How much larger than usual the decoder's last norm is: it makes choices definite."""
+SPREAD = 4.0
+"""How much larger than usual all other matrices are: they spread what comes of different inputs."""
+SMALL = 0.05
+"""How large the embeddings are. They are also the head: if they were not small, each token would follow itself."""
 
 CONFIGS: dict[str, tuple[type[Any], dict[str, Any]]] = {
     "t5": (hf.T5Config, T5_SHAPE),
@@ -49,17 +53,17 @@ CONFIGS: dict[str, tuple[type[Any], dict[str, Any]]] = {
 def make_encoder_decoder(
     folder: Path, kind: str = "t5", *, seed: int = 0, vocab_size: int = 64, **changes: Any
 ) -> Path:
-    """Saves a random model of `kind` to `folder` and returns it.
-
-    Its embeddings, which are also its head, are small: otherwise each token would be followed by itself.
-    """
+    """Saves a random model of `kind` to `folder` and returns it."""
     config_class, settings = CONFIGS[kind]
     torch.manual_seed(seed)
     model: Any = hf.AutoModelForSeq2SeqLM.from_config(config_class(**{**settings, "vocab_size": vocab_size, **changes}))
-    decoder = model.get_decoder()
-    last = decoder.final_layer_norm if kind in ("t5", "mt5") else decoder.layers[-1].final_layer_norm
+    decoder, embeddings = model.get_decoder(), model.get_input_embeddings().weight
+    last = decoder.layers[-1].final_layer_norm if kind == "bart" else decoder.final_layer_norm
     with torch.no_grad():
-        model.get_input_embeddings().weight.mul_(0.05)
+        for parameter in model.parameters():
+            if parameter.dim() == 2 and parameter is not embeddings:
+                parameter.mul_(SPREAD)
+        embeddings.mul_(SMALL)
         last.weight.mul_(SHARPNESS[kind])
     model.save_pretrained(folder)
     return folder
@@ -82,8 +86,19 @@ def make_variation(folder: Path, source: Path, *, spread: float, seed: int = 0) 
 
 
 @torch.inference_mode()
-def generate_greedily(model: Any, encoder_ids: list[int], count: int) -> list[int]:
+def generate_greedily(model: Any, encoder_ids: list[int], count: int, **options: Any) -> list[int]:
     """What `transformers` generate gives."""
     ids = torch.tensor([encoder_ids])
-    output = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=count, do_sample=False)
+    output = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=count, do_sample=False, **options)
     return output[0, 1:].tolist()
+
+
+class Conditioned:
+    """A model with its encoder's input, as a model of the decoder's tokens alone: for `tests.reference`."""
+
+    def __init__(self, model: Any, encoder_ids: list[int]):
+        self._model = model
+        self._encoder_ids = torch.tensor([encoder_ids])
+
+    def __call__(self, *, input_ids: torch.Tensor) -> Any:
+        return self._model(input_ids=self._encoder_ids, decoder_input_ids=input_ids)
