@@ -218,4 +218,5 @@ def own_limits(config: DraftConfig) -> SequenceLimits:
         max_num_seqs_per_client=config.max_num_seqs_per_client,
         vocab_size=0,
         lease_seconds=config.sequence_lease,
+        max_encoder_len=None,
     )

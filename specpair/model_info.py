@@ -28,6 +28,16 @@ class PassCost:
 
 
 @dataclass(frozen=True, kw_only=True)
+class EncoderInfo:
+    """What callers of an encoder-decoder model need to know."""
+
+    max_encoder_len: int
+    """Most tokens that the encoder reads."""
+    decoder_start_token_id: int
+    """The prompt of the decoder, unless it is given."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelInfo:
     """The facts and limits of a model process: the fields of `specpair.v1.GetModelInfoResponse`."""
 
@@ -61,6 +71,8 @@ class ModelInfo:
     """Whether sequences may have a structured output."""
     drafters: tuple[Drafter, ...] = ()
     """Draft: the available drafters, the default one first."""
+    encoder_decoder: EncoderInfo | None = None
+    """None for a model that has a decoder alone."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -256,6 +256,8 @@ class SequenceOptions:
     """Draft: which drafter proposes; None is the service's default."""
     structured_output: StructuredOutput | None = None
     """What the tokens after the prompt have to look like; None for anything. A draft follows it if it can."""
+    encoder_ids: tuple[int, ...] = ()
+    """What the encoder reads; empty for a model without one."""
 
     def __post_init__(self) -> None:
         if self.vocab_size is not None:

@@ -16,4 +16,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON documen
 NoColorOption = Annotated[
     bool, typer.Option("--no-color", help="Plain text, as with NO_COLOR set or when the output is not a terminal.")
 ]
+OptionalPromptArgument = Annotated[
+    str | None, typer.Argument(help="Text to continue; - reads it from standard input.", show_default=False)
+]
 PromptArgument = Annotated[str, typer.Argument(help="Text to continue; - reads it from standard input.")]

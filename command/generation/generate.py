@@ -9,7 +9,7 @@ from rich.console import Console
 
 from command.connection import coordinator_at
 from command.failures import CommandError, friendly
-from command.flags.shared import DEFAULT_ADDRESS, AddressOption, ChatOption, NoColorOption, PromptArgument
+from command.flags.shared import DEFAULT_ADDRESS, AddressOption, ChatOption, NoColorOption, OptionalPromptArgument
 from command.flags.signature import takes
 from command.generation.painting import ColorPrinter, InTurn, PlainPrinter
 from command.generation.request import completion_request
@@ -23,10 +23,19 @@ from specpair.v1 import coordinator_service_pb2 as pb
 @friendly
 @takes(request_parameters())
 def generate(
-    prompt: PromptArgument,
+    prompt: OptionalPromptArgument = None,
     chat: ChatOption = False,
     *,
     address: AddressOption = DEFAULT_ADDRESS,
+    encoder_input: Annotated[
+        str | None,
+        typer.Option(
+            "--encoder-input",
+            metavar="TEXT",
+            help="What the encoder reads, in place of a prompt, for encoder-decoder models such as T5; - reads it from "
+            "standard input.",
+        ),
+    ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document at the end.")] = False,
     no_color: NoColorOption = False,
     **values: Any,
@@ -36,7 +45,7 @@ def generate(
     On a terminal, accepted proposals are green, rejected ones red and struck out, and the target's own tokens
     after proposals blue. Standard output gets only the text; the summary goes to standard error.
     """
-    request = completion_request(prompt, is_chat=chat, **request_fields(values))
+    request = completion_request(prompt, encoder_input=encoder_input, is_chat=chat, **request_fields(values))
     asyncio.run(run_generation(address, request, is_json=json, is_plain=no_color))
 
 

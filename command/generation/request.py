@@ -30,21 +30,32 @@ TO_PROTO: dict[type, Callable[[Any], int]] = {
 Value = int | float | str | Sequence[int] | Sequence[str] | None
 
 
-def completion_request(prompt: str, *, is_chat: bool = False, **values: Value) -> pb.GenerateTokensRequest:
-    """The message for a prompt; `values` are fields of the request or of its sampling; None is not set.
+def completion_request(
+    prompt: str | None, *, encoder_input: str | None = None, is_chat: bool = False, **values: Value
+) -> pb.GenerateTokensRequest:
+    """The message for a prompt, or for what an encoder reads; `values` are fields of the request or of its sampling;
+    None is not set.
 
     Raises InvalidFieldError, naming the flag.
     """
     request = pb.GenerateTokensRequest(sampling={})
-    text = checked_text("prompt", sys.stdin.buffer.read() if prompt == STDIN else os.fsencode(prompt))
-    if is_chat:
-        request.chat.messages.add(role="user", content=text)
-    else:
-        request.text = text
+    if (prompt is None) == (encoder_input is None):
+        raise InvalidFieldError("prompt", "is missing" if prompt is None else "and --encoder-input are both given")
+    if encoder_input is not None:
+        request.encoder_text = given_text("--encoder-input", encoder_input)
+    elif prompt is not None and is_chat:
+        request.chat.messages.add(role="user", content=given_text("prompt", prompt))
+    elif prompt is not None:
+        request.text = given_text("prompt", prompt)
     for name, value in values.items():
         if value is not None:
             _set(request if name in request.DESCRIPTOR.fields_by_name else request.sampling, name, value)
     return request
+
+
+def given_text(field: str, text: str) -> str:
+    """The text of an argument, or of standard input."""
+    return checked_text(field, sys.stdin.buffer.read() if text == STDIN else os.fsencode(text))
 
 
 def checked_text(field: str, data: bytes) -> str:

@@ -77,7 +77,7 @@ def summary_line(summary: pb.GenerationSummary) -> str:
 def json_document(completion: Completion) -> str:
     """The finished completion with its usage and metrics; counts have the names that vLLM gives them."""
     summaries = [choice.summary for choice in completion.choices if choice.summary is not None]
-    prompt = summaries[0].prompt_token_count
+    prompt = summaries[0].encoder_token_count + summaries[0].prompt_token_count
     generated = sum(summary.resumed_token_count + summary.completion_token_count for summary in summaries)
     document: dict[str, object] = {
         "choices": [

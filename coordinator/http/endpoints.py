@@ -38,7 +38,8 @@ Responses = AsyncGenerator[tuple[int, pb.GenerateTokensResponse], None]
 async def create_completion(request: Request, parameters: CompletionParameters) -> Response:
     """Completes one or several prompts."""
     serving = serving_of(request, parameters)
-    requests = completion_requests(parameters)
+    has_encoder = serving.pair.target.info.encoder_decoder is not None
+    requests = completion_requests(parameters, has_encoder=has_encoder)
     check_prompt_count(len(requests), parameters.best_of or parameters.n or 1, serving.request_limit)
     form = CompletionForm(
         tokenizer=serving.pair.target.tokenizer,

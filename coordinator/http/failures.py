@@ -36,7 +36,8 @@ CODES = {
     "UNAUTHENTICATED": "invalid_api_key",
 }
 """OpenAI's codes where it has one; the others are our reasons in lower case."""
-PARAMETERS = {"stop_strings": "stop", "text": "prompt", "token_ids": "prompt"}
+PROMPT_FIELDS = ("text", "token_ids", "encoder_text", "encoder_token_ids")
+PARAMETERS = {"stop_strings": "stop", **dict.fromkeys(PROMPT_FIELDS, "prompt")}
 CHAT_PARAMETERS = {"stop_strings": "stop", "prompt": "messages", "logprobs": "top_logprobs"}
 UNAVAILABLE_RETRY_SECONDS = 1
 

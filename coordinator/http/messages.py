@@ -28,20 +28,26 @@ FIELDS = (
 )
 
 
-def completion_requests(parameters: CompletionParameters) -> list[pb.GenerateTokensRequest]:
-    """A message for each prompt. Raises InvalidFieldError."""
+def completion_requests(
+    parameters: CompletionParameters, *, has_encoder: bool = False
+) -> list[pb.GenerateTokensRequest]:
+    """A message for each prompt, which is what the encoder of the target reads, if it has one. Raises
+    InvalidFieldError."""
     if parameters.suffix:
         raise InvalidFieldError("suffix", "is not supported")
-    return [_completion_request(parameters, prompt) for prompt in parameters.prompt]
+    return [_completion_request(parameters, prompt, has_encoder) for prompt in parameters.prompt]
 
 
-def _completion_request(parameters: CompletionParameters, prompt: Prompt) -> pb.GenerateTokensRequest:
+def _completion_request(
+    parameters: CompletionParameters, prompt: Prompt, has_encoder: bool
+) -> pb.GenerateTokensRequest:
     request = _request(parameters)
     if isinstance(prompt, str):
-        request.text = prompt
+        setattr(request, "encoder_text" if has_encoder else "text", prompt)
     else:
-        request.token_ids.SetInParent()
-        request.token_ids.ids.extend(prompt)
+        token_ids = request.encoder_token_ids if has_encoder else request.token_ids
+        token_ids.SetInParent()
+        token_ids.ids.extend(prompt)
     request.echo = bool(parameters.echo)
     if parameters.logprobs is not None:
         request.logprobs = parameters.logprobs

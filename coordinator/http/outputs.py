@@ -112,7 +112,7 @@ class Outputs:
     def usage(self) -> dict[str, int]:
         """Total token counts. A prompt counts once, whatever the number of its outputs."""
         firsts = [output.summary for output in self.all if output.is_first_of_prompt and output.summary is not None]
-        prompt_count = sum(summary.prompt_token_count for summary in firsts)
+        prompt_count = sum(summary.encoder_token_count + summary.prompt_token_count for summary in firsts)
         completion_count = sum(summary.completion_token_count for summary in self.summaries)
         return {
             "prompt_tokens": prompt_count,

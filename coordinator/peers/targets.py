@@ -13,7 +13,7 @@ from coordinator.peers.target_model import TargetModel
 from coordinator.peers.target_peer import TargetPeer
 from coordinator.requests.tokenizer import Tokenizer
 from specpair.errors import PeerUnavailableError
-from specpair.model_info import ModelInfo
+from specpair.model_info import EncoderInfo, ModelInfo
 
 
 class TargetLink(Link[TargetPeer]):
@@ -81,4 +81,10 @@ class Targets(Pool[TargetLink]):
             max_num_speculative_tokens=min(info.max_num_speculative_tokens for info in infos),
             max_num_seqs=sum(info.max_num_seqs for info in infos),
             runs_trees=all(info.runs_trees for info in infos),
+            encoder_decoder=min((info.encoder_decoder for info in infos), key=shortest),
         )
+
+
+def shortest(encoder: EncoderInfo | None) -> int:
+    """Most tokens that the encoder reads; 0 without one."""
+    return 0 if encoder is None else encoder.max_encoder_len

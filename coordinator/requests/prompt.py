@@ -27,6 +27,9 @@ class PromptReader:
     async def read(self, message: pb.GenerateTokensRequest) -> tuple[int, ...]:
         """The prompt's tokens. Raises InvalidFieldError, PromptTooLongError, NotSupportedError."""
         kind = message.WhichOneof("prompt")
+        encoder = self.target.encoder_decoder
+        if kind is None and encoder is not None:
+            return (encoder.decoder_start_token_id,)
         if kind is None:
             raise InvalidFieldError("prompt", "is missing; set text, token_ids or chat")
         prompt_ids = (

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from coordinator.config import CoordinatorConfig
+from coordinator.requests.encoder import EncoderReader
 from coordinator.requests.prompt import PromptReader
 from coordinator.requests.structure_checks import StructureChecks
 from coordinator.requests.structures import read_structured_output
@@ -62,6 +63,8 @@ class GenerationRequest:
     prompt_ids: tuple[int, ...]
     sampling: SamplingOptions
     """Its stop tokens are the request's and, unless ignore_eos is set, the model's own."""
+    encoder_ids: tuple[int, ...] = ()
+    """What the encoder reads; empty for a target without one."""
     resumed_ids: tuple[int, ...] = ()
     """Tokens that the client received from an interrupted call; the output continues after them."""
     max_tokens: int
@@ -121,6 +124,7 @@ class GenerationRequest:
             logprobs=logprobs,
             drafter=self.drafter,
             structured_output=self.structured_output,
+            encoder_ids=self.encoder_ids,
         )
 
 
@@ -161,12 +165,14 @@ class RequestReader:
         stop_strings = self._read_stop_strings(message.stop_strings)
         logprobs, prompt_logprobs = _read_logprobs(message, "logprobs"), _read_logprobs(message, "prompt_logprobs")
         prompts = PromptReader(target=self.target, tokenizer=self.tokenizer)
+        encoder_ids = await EncoderReader(target=self.target, tokenizer=self.tokenizer).read(message)
         prompt_ids = await prompts.read(message)
         max_tokens = self._read_max_tokens(message, len(prompt_ids), sampling.min_tokens)
         resumed_ids = _read_resumed(message, prompts, max_tokens, best_of)
         echo = message.echo and not resumed_ids
         return GenerationRequest(
             prompt_ids=prompt_ids,
+            encoder_ids=encoder_ids,
             sampling=sampling,
             resumed_ids=resumed_ids,
             max_tokens=max_tokens,

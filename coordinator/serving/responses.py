@@ -134,6 +134,7 @@ def generation_summary(generation: Generation) -> pb.GenerationSummary:
         total_time_us=microseconds(generation.total_time),
         cumulative_logprob=generation.cumulative_logprob if generation.has_logprobs else None,
         resumed_token_count=len(generation.request.resumed_ids),
+        encoder_token_count=len(generation.request.encoder_ids),
     )
 
 

@@ -95,7 +95,7 @@ class Serving:
                 )
                 choices = Choices(checked, self.pair, call.arrival, call.deadline)
                 outputs += choices.generations
-                self.pair.metrics.requests.add_prompt(len(checked.prompt_ids))
+                self.pair.metrics.requests.add_prompt(len(checked.encoder_ids) + len(checked.prompt_ids))
                 scoring = score_prompt(
                     target, checked.prompt_ids, checked.prompt_logprobs, self.pair.config.target_timeout, call.deadline
                 )

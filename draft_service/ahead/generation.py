@@ -142,7 +142,7 @@ class Generation:
     def _begin_peek(self, bonus_count: int) -> None:
         """Looks at the row after the whole block: a work of one token, of which only the row is used."""
         tokens = list(self._held.cached.tokens)
-        peek = self._work(Sequence(tokens, valid_length=len(tokens), is_branch=True), self._held.cached, 1, 0.0)
+        peek = self._work(self._branch_of(tokens, len(tokens)), self._held.cached, 1, 0.0)
         self._peek = peek
         self._submit(peek, lambda: self._begin_bonus_branches(peek, bonus_count))
 
@@ -158,10 +158,14 @@ class Generation:
         if count < 1:
             return
         tokens = [*self._held.cached.tokens[:length], outcome.next_token_id]
-        sequence = Sequence(tokens, valid_length=length, is_branch=True)
+        sequence = self._branch_of(tokens, length)
         work = self._work(sequence, parent, count, self._order.min_confidence)
         branch = Branch(outcome=outcome, work=work, future=self._submit(work, lambda: self._deliver(branch)))
         self.branches[outcome] = branch
+
+    def _branch_of(self, tokens: list[int], length: int) -> Sequence:
+        own = self._held.cached
+        return Sequence(tokens, valid_length=length, is_branch=True, encoder_input=own.encoder_input)
 
     def _work(self, sequence: Sequence, parent: Sequence, count: int, min_confidence: float) -> ProposeWork:
         return ProposeWork(

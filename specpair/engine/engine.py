@@ -101,7 +101,7 @@ class Engine:
 
     def fork(self, source: Sequence, length: int) -> Sequence:
         """A sequence of the first `length` tokens that shares or copies the cache. `source` must be idle."""
-        forked = Sequence(source.tokens[:length], valid_length=length)
+        forked = Sequence(source.tokens[:length], valid_length=length, encoder_input=source.encoder_input)
         self._inbox.put(lambda: self._turns.fork(source, forked))
         return forked
 

@@ -26,7 +26,8 @@ class Holdings:
         sequence = work.sequence
         self._idle.pop(sequence, None)
         if sequence.holding is None:
-            sequence.holding = self._cache.open(sequence.tokens)
+            # With another input of the encoder, the same tokens have other keys.
+            sequence.holding = self._cache.open([] if sequence.encoder_input else sequence.tokens)
             sequence.valid_length = sequence.holding.length
         # Rows with wanted logits are fed again if needed, and no pass is empty.
         fed = min(sequence.valid_length, len(sequence.tokens) - max(1, work.row_count))
@@ -107,7 +108,8 @@ class Holdings:
             return
         valid = min(sequence.holding.length, sequence.valid_length)
         self._cache.truncate_to(sequence.holding, valid)
-        self._cache.keep(sequence.holding, sequence.tokens[:valid])
+        if sequence.encoder_input is None:
+            self._cache.keep(sequence.holding, sequence.tokens[:valid])
         self._cache.free(sequence.holding)
         sequence.holding = None
 

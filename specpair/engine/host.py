@@ -58,6 +58,7 @@ class ModelHost(ABC, Generic[Answer]):
             max_num_seqs_per_client=config.max_num_seqs_per_client,
             vocab_size=facts.vocab_size,
             lease_seconds=config.sequence_lease,
+            max_encoder_len=0 if facts.encoder is None else facts.encoder.max_encoder_len,
         )
         self.sequences: SequenceStore[Answer] = SequenceStore(self.cache_owner(), limits, self.caller)
 
@@ -153,6 +154,7 @@ class ModelHost(ABC, Generic[Answer]):
             pass_costs=self.facts.pass_costs,
             runs_trees=not self.no_trees,
             masks_tokens=self.grammars.is_available,
+            encoder_decoder=self.facts.encoder,
         )
 
     def tokenizer(self) -> TokenizerFiles | None:

@@ -54,6 +54,11 @@ def passes(statistics: EngineStatistics) -> Iterable[Metric]:
     tokens.add_metric(["prefill"], statistics.prefill_tokens)
     tokens.add_metric(["decode"], statistics.decode_tokens)
     yield tokens
+    yield CounterMetricFamily(
+        "specpair_model_encoded_inputs",
+        "Inputs that the encoder of an encoder-decoder model has read, each in a pass of its own.",
+        value=statistics.encoded_inputs,
+    )
 
 
 def silence(statistics: EngineStatistics) -> Metric:

@@ -63,6 +63,8 @@ class EngineStatistics:
         """Tokens fed without using their logits."""
         self.decode_tokens = 0
         """Tokens whose logits were used."""
+        self.encoded_inputs = 0
+        """Passes of an encoder, one for each input that it read."""
         self.evicted_blocks = 0
         """Cache blocks taken from open sequences for others."""
         self.preemptions = 0

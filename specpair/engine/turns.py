@@ -18,7 +18,7 @@ from specpair.engine.scheduler import Chunk, schedule
 from specpair.engine.statistics import EngineStatistics
 from specpair.engine.work import BatchSize, Work, settle_futures
 from specpair.errors import CapacityExhaustedError, ForwardFailedError
-from specpair.models.runner import Runner
+from specpair.models.runner import EncodingRunner, Runner
 from specpair.sequences.sequence import Sequence
 
 log = logging.getLogger(__name__)
@@ -102,7 +102,7 @@ class Turns:
     def turn(self) -> None:
         """Runs one turn: a forward pass, if any work can be fed."""
         self._drop_cancelled()
-        works = self._prepared(self._with_spare(self._company()))
+        works = self._encoded(self._prepared(self._with_spare(self._company())))
         wanted = schedule(works, self._token_budget, self._short)
         chunks = self._holdings.reserve(wanted, self.works)
         if roomless := [work for work in self.works if work.done]:
@@ -249,6 +249,25 @@ class Turns:
                 self._fail(work, error)
         return prepared
 
+    def _encoded(self, works: list[Work]) -> list[Work]:
+        """The works for which the encoder has run, if the model has one. It runs here, in a pass of its own, and once
+        in a turn, so that the others wait for no more than that."""
+        waiting = [work for work in works if not is_encoded(work.sequence)]
+        if waiting and isinstance(self.runner, EncodingRunner):
+            self._encode(self.runner, waiting[0])
+        return [work for work in works if is_encoded(work.sequence) and not work.done]
+
+    def _encode(self, runner: EncodingRunner, work: Work) -> None:
+        assert work.sequence.encoder_input is not None
+        work.started_at = work.started_at or time.perf_counter()
+        try:
+            runner.encode(work.sequence.encoder_input)
+            self._statistics.encoded_inputs += 1
+        except Exception as error:
+            check_device(error)
+            log.exception("a pass of the encoder failed")
+            self._fail(work, error)
+
     def _refuse(self, work: Work) -> None:
         """Fails the oldest work, which does not fit, if no other work holds cache: then waiting does not help."""
         if not any(is_holding(other.sequence) for other in self.works if other is not work):
@@ -271,6 +290,11 @@ class Turns:
         self._gathering.leave(works, now)
         if works:
             self._tell(lambda: settle_futures(works))
+
+
+def is_encoded(sequence: Sequence) -> bool:
+    """Whether the encoder has nothing to read for the sequence, or has read it."""
+    return sequence.encoder_input is None or sequence.encoder_input.state is not None
 
 
 def note_start(chunks: list[Chunk]) -> None:

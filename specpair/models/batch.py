@@ -1,13 +1,14 @@
 """Input and output of one forward pass."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import NamedTuple, Self
 
 from torch import Tensor
 
 from specpair.caches.attention import split_parents, tree_positions
 from specpair.caches.holding import Segment
+from specpair.sequences.encoder_input import EncoderInput
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,6 +29,8 @@ class Batch:
     """Decoder layers whose hidden states are requested."""
     has_all_features: bool = False
     """Whether they are requested of all tokens, and not only of the rows."""
+    encoder_inputs: list[EncoderInput] = field(default_factory=list)
+    """What the encoder reads for each segment; empty for a model without one."""
 
     @property
     def feature_rows(self) -> Sequence[int]:

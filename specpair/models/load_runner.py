@@ -16,6 +16,8 @@ from specpair.models.device_defaults import choose_threads
 from specpair.models.divergence import held_out_logits, measure
 from specpair.models.eagle_checkpoint import read_eagle
 from specpair.models.eagle_head import EagleHead
+from specpair.models.encoder_decoder_check import check_encoder_decoder
+from specpair.models.encoder_decoder_runner import EncoderDecoderRunner
 from specpair.models.fused_runner import FusedRunner
 from specpair.models.fusible import is_fusible
 from specpair.models.headed_runner import HeadedRunner, extended
@@ -25,14 +27,14 @@ from specpair.models.model_facts import ModelFacts
 from specpair.models.native_runner import NativeRunner, can_run_natively, is_fastest_natively
 from specpair.models.parallel_work import claim_parallel_work
 from specpair.models.plain_runner import PlainRunner
-from specpair.models.refusals import refuse_quantization
+from specpair.models.refusals import is_encoder_decoder, refuse_quantization
 from specpair.models.runner import Runner
 from specpair.models.self_check import check, check_deterministic
 from specpair.models.weight_format import FORMATS, restore_stored, rounding_inputs
 
 log = logging.getLogger(__name__)
 
-Kind: TypeAlias = type[PlainRunner | FusedRunner | NativeRunner | AlignedRunner]
+Kind: TypeAlias = type[PlainRunner | FusedRunner | NativeRunner | AlignedRunner | EncoderDecoderRunner]
 
 
 def load_runner(config: EngineConfig) -> tuple[ModelFacts, Runner]:
@@ -82,7 +84,9 @@ def checked(kind: Kind, config: EngineConfig, loaded: LoadedModel, head: EagleHe
     facts = loaded.facts
     layers = facts.layers if head is None else extended(facts.layers, head)
     runner = kind(loaded, make_cache(config, replace(facts, layers=layers)))
-    if isinstance(runner, FusedRunner | NativeRunner) and facts.packing != NOT_QUANTISED:
+    if isinstance(runner, EncoderDecoderRunner):
+        check_encoder_decoder(loaded, runner)
+    elif isinstance(runner, FusedRunner | NativeRunner) and facts.packing != NOT_QUANTISED:
         restore_stored(loaded.model, FORMATS[facts.packing])
         with rounding_inputs(loaded.model, FORMATS[facts.packing], runner.rounding):
             check(loaded, runner)
@@ -97,6 +101,8 @@ def choose_runners(config: EngineConfig, model: PreTrainedModel) -> list[Kind]:
     """The runners for the model, the fastest first. Raises ModelRefusedError if the requested one does not support
     it."""
     is_quantised = config.quantization != NOT_QUANTISED
+    if is_encoder_decoder(model.config):
+        return [EncoderDecoderRunner]
     if config.deterministic and not is_quantised:
         return [AlignedRunner]
     is_free = config.runner == "auto" and not is_quantised

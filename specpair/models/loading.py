@@ -7,6 +7,7 @@ caches with the model's own (`specpair.models.self_check`).
 
 import logging
 import sys
+from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
 import torch
@@ -19,6 +20,7 @@ from specpair.model_info import NOT_QUANTISED, TokenizerFiles
 from specpair.models.attention import NAME, register
 from specpair.models.checkpoint import Checkpoint
 from specpair.models.device_defaults import choose_device, choose_dtype
+from specpair.models.encoder_decoder_loading import load_encoder_decoder
 from specpair.models.find_checkpoint import find_checkpoint
 from specpair.models.fusible import is_fusible
 from specpair.models.layer_recorder import LayerRecorder
@@ -29,6 +31,7 @@ from specpair.models.packed_model import decoder_layers
 from specpair.models.quantized_checkpoint import QuantizedCheckpoint
 from specpair.models.refusals import (
     first_line,
+    is_encoder_decoder,
     refuse_batch_dependent_positions,
     refuse_by_configuration,
     refuse_unmasked_windows,
@@ -57,6 +60,9 @@ def load(config: EngineConfig) -> LoadedModel:
     refuse_by_configuration(settings)
     device = choose_device(config.device)
     dtype = choose_dtype(config, settings, device)
+    if is_encoder_decoder(settings):
+        model, facts = load_encoder_decoder(config, checkpoint, settings, dtype, device)
+        return LoadedModel(model, replace(facts, eos_token_ids=end_tokens(model), tokenizer=read_tokenizer(checkpoint)))
     if quantized := QuantizedCheckpoint.of(settings):
         quantized.refuse_unserved(device)
         dtype = quantized.choose_dtype(config.dtype, settings.dtype or torch.float32, dtype)

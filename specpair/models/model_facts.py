@@ -7,7 +7,7 @@ import torch
 
 from specpair.caches.attention import Variant
 from specpair.caches.cache import LayerShape
-from specpair.model_info import NOT_QUANTISED, Divergence, PassCost, TokenizerFiles
+from specpair.model_info import NOT_QUANTISED, Divergence, EncoderInfo, PassCost, TokenizerFiles
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +36,8 @@ class ModelFacts:
     """Layers whose hidden states can be asked for: all, or none where the model has no list of them."""
     vocab_size: int
     max_model_len: int
+    encoder: EncoderInfo | None = None
+    """None for a model that has a decoder alone."""
     eos_token_ids: list[int]
     tokenizer: TokenizerFiles | None
 

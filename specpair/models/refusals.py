@@ -11,11 +11,14 @@ SERVED_LAYERS = {"full_attention", "sliding_attention", "attention"}
 RECURRENT_MARKS = ("mamba", "rwkv", "ssm", "linear_attention", "recurrent", "conv_L_cache", "lightning")
 
 
+def is_encoder_decoder(settings: Any) -> bool:
+    """Whether the model has an encoder, which reads the input, beside the decoder."""
+    return bool(getattr(settings, "is_encoder_decoder", False))
+
+
 def refuse_by_configuration(settings: Any) -> None:
     """Raises ModelRefusedError if the configuration says that the model cannot be rolled back or masked."""
     kind = settings.model_type
-    if getattr(settings, "is_encoder_decoder", False):
-        raise ModelRefusedError(f"{kind} is an encoder-decoder model; only decoder-only models are served")
     text = settings.get_text_config()
     layer_types = set(getattr(text, "layer_types", None) or ())
     if unserved := sorted(layer_types - SERVED_LAYERS):

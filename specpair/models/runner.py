@@ -1,11 +1,12 @@
 """The interface of a model runner."""
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 
 from specpair.caches.cache import KeyValueCache
 from specpair.models.batch import Batch, PassOutput
+from specpair.sequences.encoder_input import EncoderInput
 
 
 class Runner(Protocol):
@@ -20,4 +21,13 @@ class Runner(Protocol):
 
     def forward(self, batch: Batch) -> PassOutput:
         """Runs one forward pass. Raises NotSupportedError for trees if the runner does not support them."""
+        ...
+
+
+@runtime_checkable
+class EncodingRunner(Protocol):
+    """A runner of a model with an encoder. Its batches have an input of it for each segment."""
+
+    def encode(self, encoder_input: EncoderInput) -> None:
+        """Runs the encoder, and sets `state` to what passes need of its output."""
         ...

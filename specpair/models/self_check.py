@@ -6,6 +6,8 @@ these are quantised. A deterministic model must also give the same bits when the
 other positions.
 """
 
+from dataclasses import replace
+
 import torch
 from torch import Tensor
 
@@ -17,6 +19,7 @@ from specpair.models.batch import Batch
 from specpair.models.loading import LoadedModel
 from specpair.models.runner import Runner
 from specpair.models.weight_format import FORMATS
+from specpair.sequences.encoder_input import EncoderInput
 
 LENGTH = 24
 LEAST_LENGTH = 6
@@ -89,16 +92,19 @@ def plain_logits(loaded: LoadedModel, ids: Tensor) -> Tensor:
     return output.logits[0].float().cpu()
 
 
-def chunked_logits(runner: Runner, ids: Tensor) -> Tensor:
-    """`[2, length, vocabulary]`, computed in uneven chunks of both sequences, with a rollback in between."""
+def chunked_logits(runner: Runner, ids: Tensor, read: list[EncoderInput] | None = None) -> Tensor:
+    """`[2, length, vocabulary]`, computed in uneven chunks of both sequences, with a rollback in between.
+
+    `read` is what an encoder reads for them.
+    """
     rows: list[list[int]] = ids.tolist()
     holdings = [runner.cache.open([]) for _ in rows]
     try:
         third = len(rows[0]) // 3
-        first = run_chunks(runner, holdings, [rows[0][:third], rows[1][: third + 1]])
+        first = run_chunks(runner, holdings, [rows[0][:third], rows[1][: third + 1]], read)
         kept = third // 2
         runner.cache.truncate_to(holdings[0], kept)
-        second = run_chunks(runner, holdings, [rows[0][kept:], rows[1][third + 1 :]])
+        second = run_chunks(runner, holdings, [rows[0][kept:], rows[1][third + 1 :]], read)
         return torch.stack([torch.cat([first[0][:kept], second[0]]), torch.cat([first[1], second[1]])])
     finally:
         for holding in holdings:
@@ -115,7 +121,9 @@ def fed_in_steps(runner: Runner, token_ids: list[int]) -> Tensor:
         runner.cache.free(holding)
 
 
-def run_chunks(runner: Runner, holdings: list[Holding], chunks: list[list[int]]) -> list[Tensor]:
+def run_chunks(
+    runner: Runner, holdings: list[Holding], chunks: list[list[int]], read: list[EncoderInput] | None = None
+) -> list[Tensor]:
     """Feeds a chunk of each sequence in one forward pass. Returns the logits of each, `[chunk, vocabulary]`."""
     segments = []
     for holding, chunk in zip(holdings, chunks, strict=True):
@@ -123,4 +131,5 @@ def run_chunks(runner: Runner, holdings: list[Holding], chunks: list[list[int]])
         runner.cache.append(holding, len(chunk))
     counts = [len(chunk) for chunk in chunks]
     batch = Batch.of_chains(segments, [token for chunk in chunks for token in chunk], counts)
+    batch = replace(batch, encoder_inputs=read or [])
     return [part.cpu() for part in runner.forward(batch).logits.split(counts)]

@@ -3,11 +3,11 @@
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedModel
 
 from specpair.errors import ModelRefusedError
 from specpair.models.quantized_checkpoint import QuantizedCheckpoint, is_installed
-from specpair.models.refusals import first_line, refuse_incomplete
+from specpair.models.refusals import first_line, is_encoder_decoder, refuse_incomplete
 
 
 def read_weights(name: str, settings: Any, dtype: torch.dtype, device: torch.device, attention: str) -> PreTrainedModel:
@@ -16,8 +16,9 @@ def read_weights(name: str, settings: Any, dtype: torch.dtype, device: torch.dev
     quantized = QuantizedCheckpoint.of(settings)
     # Without a device bitsandbytes takes the first GPU.
     placed = {"device_map": {"": device}} if quantized and is_installed("accelerate") else {}
+    kind: Any = AutoModelForSeq2SeqLM if is_encoder_decoder(settings) else AutoModelForCausalLM
     try:
-        loaded: Any = AutoModelForCausalLM.from_pretrained(
+        loaded: Any = kind.from_pretrained(
             name,
             config=settings,
             dtype=dtype,

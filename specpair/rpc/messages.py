@@ -11,7 +11,7 @@ from typing import Any
 from google.protobuf.message import Message
 
 from specpair.errors import InvalidFieldError
-from specpair.model_info import NOT_QUANTISED, Divergence, ModelInfo, PassCost
+from specpair.model_info import NOT_QUANTISED, Divergence, EncoderInfo, ModelInfo, PassCost
 from specpair.options import (
     TOKEN_LIST_LIMITS,
     Drafter,
@@ -92,6 +92,7 @@ def sequence_options_from_proto(message: sequence_service_pb2.OpenSequenceReques
         encoding=encoding_from_proto(message.encoding),
         drafter=drafter_from_proto(message.drafter),
         structured_output=structured_output_from_proto(message.structured_output),
+        encoder_ids=tuple(message.encoder_token_ids),
         **{name: getattr(message, name) for name in optional if message.HasField(name)},
     )
 
@@ -112,6 +113,7 @@ def open_request(
         logprobs=options.logprobs,
         drafter=drafter_to_proto(options.drafter),
         structured_output=structured_output_to_proto(options.structured_output),
+        encoder_token_ids=options.encoder_ids,
     )
 
 
@@ -174,11 +176,16 @@ def model_info_from_proto(message: sequence_service_pb2.GetModelInfoResponse) ->
     values["eos_token_ids"] = tuple(message.eos_token_ids)
     values["drafters"] = tuple(_DRAFTERS[number] for number in message.drafters if number in _DRAFTERS)
     values["quantization"] = message.quantization or NOT_QUANTISED
+    values["encoder_decoder"] = _encoder(message.encoder_decoder) if message.HasField("encoder_decoder") else None
     values["divergence"] = _divergence(message.divergence) if message.HasField("divergence") else None
     values["pass_costs"] = tuple(
         PassCost(token_count=cost.token_count, seconds=cost.seconds) for cost in message.pass_costs
     )
     return ModelInfo(**values)
+
+
+def _encoder(message: sequence_service_pb2.EncoderDecoder) -> EncoderInfo:
+    return EncoderInfo(**{field.name: getattr(message, field.name) for field in fields(EncoderInfo)})
 
 
 def _divergence(message: sequence_service_pb2.Divergence) -> Divergence:

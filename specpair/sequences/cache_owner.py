@@ -21,7 +21,7 @@ class NoCaches:
     """For sequences without a model: there is no cache."""
 
     def fork(self, source: Sequence, length: int) -> Sequence:
-        return Sequence(source.tokens[:length])
+        return Sequence(source.tokens[:length], encoder_input=source.encoder_input)
 
     def close(self, sequence: Sequence) -> None:
         pass

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from specpair.sequences.encoder_input import EncoderInput
+
 if TYPE_CHECKING:
     from specpair.caches.holding import Holding
 
@@ -30,6 +32,8 @@ class Sequence:
     """Whether it was in a failed pass and has had no answer since. Device thread only."""
     is_branch: bool = False
     """Whether it was made ahead of a call that may not come: it is the first to lose its cache."""
+    encoder_input: EncoderInput | None = None
+    """What the encoder reads for it; None for a model without one."""
     holding: "Holding | None" = None
     """Device thread only. None before the first work and after the cache was taken for others."""
 

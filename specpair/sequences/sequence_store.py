@@ -19,6 +19,7 @@ from specpair.errors import (
 )
 from specpair.grammars.grammar import Grammar, GrammarState
 from specpair.options import SamplingOptions, SequenceOptions
+from specpair.sequences.encoder_input import EncoderInput
 from specpair.sequences.held_sequence import Answer, HeldSequence, settled
 from specpair.sequences.sequence import Sequence
 from specpair.sequences.stepped_sequences import SteppedSequences
@@ -40,13 +41,14 @@ class SequenceStore(SteppedSequences[Answer]):
         if len(token_ids) >= self.limits.max_model_len:
             raise PromptTooLongError(len(token_ids), self.limits.max_model_len - 1)
         self.check_tokens("token_ids", token_ids, options)
+        self.limits.check_encoder(options)
         options.sampling.check_vocabulary(self.limits.vocab_size_of(options))
         self._check_room()
         held: HeldSequence[Answer] = HeldSequence(
             options=options,
             opened_with=body,
             prompt_length=prompt_length,
-            cached=Sequence(list(token_ids)),
+            cached=Sequence(list(token_ids), encoder_input=EncoderInput.of(options.encoder_ids)),
             length=len(token_ids),
             touched_at=self._clock(),
         )

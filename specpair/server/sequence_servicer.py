@@ -8,7 +8,7 @@ import grpc.aio
 
 from specpair.errors import InvalidFieldError, NotSupportedError, PromptTooLongError
 from specpair.model_info import ModelInfo, TokenizerFiles
-from specpair.options import SamplingOptions, SequenceOptions, check_range
+from specpair.options import SamplingOptions, SequenceOptions, check_count, check_range
 from specpair.rpc.messages import (
     check_sequence_id,
     model_info_to_proto,
@@ -86,7 +86,7 @@ class SequenceServicer(SequenceServiceServicer):
     async def OpenSequence(
         self, request: pb.OpenSequenceRequest, context: grpc.aio.ServicerContext
     ) -> pb.OpenSequenceResponse:
-        _check_length(request, self._host.info().max_model_len)
+        _check_length(request, self._host.info())
         _check_seed(request.sampling)
         await self._host.open(
             check_sequence_id("sequence_id", request.sequence_id),
@@ -121,10 +121,12 @@ class SequenceServicer(SequenceServiceServicer):
         return pb.CloseSequenceResponse(instance_id=self._instance_id)
 
 
-def _check_length(request: pb.OpenSequenceRequest, max_model_len: int) -> None:
+def _check_length(request: pb.OpenSequenceRequest, info: ModelInfo) -> None:
     """Checked before the tokens are copied, because copying millions of them is slow."""
-    if len(request.token_ids) >= max_model_len:
-        raise PromptTooLongError(len(request.token_ids), max_model_len - 1)
+    if len(request.token_ids) >= info.max_model_len:
+        raise PromptTooLongError(len(request.token_ids), info.max_model_len - 1)
+    most = info.max_model_len if info.encoder_decoder is None else info.encoder_decoder.max_encoder_len
+    check_count("encoder_token_ids", len(request.encoder_token_ids), most)
 
 
 def _prompt_length(request: pb.OpenSequenceRequest) -> int:

@@ -61,7 +61,7 @@ FINISH_REASON_STOP: FinishReason
 FINISH_REASON_LENGTH: FinishReason
 
 class GenerateTokensRequest(_message.Message):
-    __slots__ = ("text", "token_ids", "chat", "sampling", "max_tokens", "stop_strings", "ignore_eos", "num_speculative_tokens", "rule", "encoding", "include_rejected", "lenience", "n", "best_of", "logprobs", "prompt_logprobs", "echo", "drafter", "include_rounds", "resumed_token_ids", "work_ahead", "num_tree_tokens", "structured_output")
+    __slots__ = ("text", "token_ids", "chat", "sampling", "max_tokens", "stop_strings", "ignore_eos", "num_speculative_tokens", "rule", "encoding", "include_rejected", "lenience", "n", "best_of", "logprobs", "prompt_logprobs", "echo", "drafter", "include_rounds", "resumed_token_ids", "work_ahead", "num_tree_tokens", "encoder_text", "encoder_token_ids", "structured_output")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     CHAT_FIELD_NUMBER: _ClassVar[int]
@@ -84,6 +84,8 @@ class GenerateTokensRequest(_message.Message):
     RESUMED_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     WORK_AHEAD_FIELD_NUMBER: _ClassVar[int]
     NUM_TREE_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    ENCODER_TEXT_FIELD_NUMBER: _ClassVar[int]
+    ENCODER_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     STRUCTURED_OUTPUT_FIELD_NUMBER: _ClassVar[int]
     text: str
     token_ids: TokenIds
@@ -107,8 +109,10 @@ class GenerateTokensRequest(_message.Message):
     resumed_token_ids: _containers.RepeatedScalarFieldContainer[int]
     work_ahead: WorkAheadMode
     num_tree_tokens: int
+    encoder_text: str
+    encoder_token_ids: TokenIds
     structured_output: _structured_output_pb2.StructuredOutput
-    def __init__(self, text: _Optional[str] = ..., token_ids: _Optional[_Union[TokenIds, _Mapping]] = ..., chat: _Optional[_Union[Chat, _Mapping]] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingOptions, _Mapping]] = ..., max_tokens: _Optional[int] = ..., stop_strings: _Optional[_Iterable[str]] = ..., ignore_eos: _Optional[bool] = ..., num_speculative_tokens: _Optional[int] = ..., rule: _Optional[_Union[_sampling_pb2.AcceptanceRule, str]] = ..., encoding: _Optional[_Union[_sampling_pb2.DistributionEncoding, str]] = ..., include_rejected: _Optional[bool] = ..., lenience: _Optional[float] = ..., n: _Optional[int] = ..., best_of: _Optional[int] = ..., logprobs: _Optional[int] = ..., prompt_logprobs: _Optional[int] = ..., echo: _Optional[bool] = ..., drafter: _Optional[_Union[_drafter_pb2.Drafter, str]] = ..., include_rounds: _Optional[bool] = ..., resumed_token_ids: _Optional[_Iterable[int]] = ..., work_ahead: _Optional[_Union[WorkAheadMode, str]] = ..., num_tree_tokens: _Optional[int] = ..., structured_output: _Optional[_Union[_structured_output_pb2.StructuredOutput, _Mapping]] = ...) -> None: ...
+    def __init__(self, text: _Optional[str] = ..., token_ids: _Optional[_Union[TokenIds, _Mapping]] = ..., chat: _Optional[_Union[Chat, _Mapping]] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingOptions, _Mapping]] = ..., max_tokens: _Optional[int] = ..., stop_strings: _Optional[_Iterable[str]] = ..., ignore_eos: _Optional[bool] = ..., num_speculative_tokens: _Optional[int] = ..., rule: _Optional[_Union[_sampling_pb2.AcceptanceRule, str]] = ..., encoding: _Optional[_Union[_sampling_pb2.DistributionEncoding, str]] = ..., include_rejected: _Optional[bool] = ..., lenience: _Optional[float] = ..., n: _Optional[int] = ..., best_of: _Optional[int] = ..., logprobs: _Optional[int] = ..., prompt_logprobs: _Optional[int] = ..., echo: _Optional[bool] = ..., drafter: _Optional[_Union[_drafter_pb2.Drafter, str]] = ..., include_rounds: _Optional[bool] = ..., resumed_token_ids: _Optional[_Iterable[int]] = ..., work_ahead: _Optional[_Union[WorkAheadMode, str]] = ..., num_tree_tokens: _Optional[int] = ..., encoder_text: _Optional[str] = ..., encoder_token_ids: _Optional[_Union[TokenIds, _Mapping]] = ..., structured_output: _Optional[_Union[_structured_output_pb2.StructuredOutput, _Mapping]] = ...) -> None: ...
 
 class TokenIds(_message.Message):
     __slots__ = ("ids",)
@@ -221,7 +225,7 @@ class GeneratedToken(_message.Message):
     def __init__(self, id: _Optional[int] = ..., text: _Optional[str] = ..., origin: _Optional[_Union[TokenOrigin, str]] = ..., logprobs: _Optional[_Union[_logprobs_pb2.TokenLogprobs, _Mapping]] = ...) -> None: ...
 
 class GenerationSummary(_message.Message):
-    __slots__ = ("finish_reason", "prompt_token_count", "completion_token_count", "seed", "speculation", "time_to_first_token_us", "total_time_us", "cumulative_logprob", "resumed_token_count")
+    __slots__ = ("finish_reason", "prompt_token_count", "completion_token_count", "seed", "speculation", "time_to_first_token_us", "total_time_us", "cumulative_logprob", "resumed_token_count", "encoder_token_count")
     FINISH_REASON_FIELD_NUMBER: _ClassVar[int]
     PROMPT_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
     COMPLETION_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -231,6 +235,7 @@ class GenerationSummary(_message.Message):
     TOTAL_TIME_US_FIELD_NUMBER: _ClassVar[int]
     CUMULATIVE_LOGPROB_FIELD_NUMBER: _ClassVar[int]
     RESUMED_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ENCODER_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
     finish_reason: FinishReason
     prompt_token_count: int
     completion_token_count: int
@@ -240,7 +245,8 @@ class GenerationSummary(_message.Message):
     total_time_us: int
     cumulative_logprob: float
     resumed_token_count: int
-    def __init__(self, finish_reason: _Optional[_Union[FinishReason, str]] = ..., prompt_token_count: _Optional[int] = ..., completion_token_count: _Optional[int] = ..., seed: _Optional[int] = ..., speculation: _Optional[_Union[SpeculationSummary, _Mapping]] = ..., time_to_first_token_us: _Optional[int] = ..., total_time_us: _Optional[int] = ..., cumulative_logprob: _Optional[float] = ..., resumed_token_count: _Optional[int] = ...) -> None: ...
+    encoder_token_count: int
+    def __init__(self, finish_reason: _Optional[_Union[FinishReason, str]] = ..., prompt_token_count: _Optional[int] = ..., completion_token_count: _Optional[int] = ..., seed: _Optional[int] = ..., speculation: _Optional[_Union[SpeculationSummary, _Mapping]] = ..., time_to_first_token_us: _Optional[int] = ..., total_time_us: _Optional[int] = ..., cumulative_logprob: _Optional[float] = ..., resumed_token_count: _Optional[int] = ..., encoder_token_count: _Optional[int] = ...) -> None: ...
 
 class SpeculationSummary(_message.Message):
     __slots__ = ("round_count", "draft_round_count", "draft_token_count", "accepted_token_count", "drafted_per_position", "accepted_per_position", "acceptance_rate", "tokens_per_round", "draft_time_us", "verify_time_us", "network_time_us", "fallback_count", "rule", "lenience", "lossy", "drafter", "adaptive", "ahead_hit_count", "ahead_late_count", "ahead_miss_count")

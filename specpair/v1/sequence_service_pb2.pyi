@@ -14,7 +14,7 @@ class GetModelInfoRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetModelInfoResponse(_message.Message):
-    __slots__ = ("instance_id", "model_name", "architecture", "parameter_count", "vocab_size", "max_model_len", "max_num_speculative_tokens", "max_num_seqs", "dtype", "device", "cache", "block_size", "block_count", "free_block_count", "sequence_count", "eos_token_ids", "deterministic", "drafters", "quantization", "divergence", "pass_costs", "runs_trees", "masks_tokens")
+    __slots__ = ("instance_id", "model_name", "architecture", "parameter_count", "vocab_size", "max_model_len", "max_num_speculative_tokens", "max_num_seqs", "dtype", "device", "cache", "block_size", "block_count", "free_block_count", "sequence_count", "eos_token_ids", "deterministic", "drafters", "quantization", "divergence", "pass_costs", "runs_trees", "masks_tokens", "encoder_decoder")
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_NAME_FIELD_NUMBER: _ClassVar[int]
     ARCHITECTURE_FIELD_NUMBER: _ClassVar[int]
@@ -38,6 +38,7 @@ class GetModelInfoResponse(_message.Message):
     PASS_COSTS_FIELD_NUMBER: _ClassVar[int]
     RUNS_TREES_FIELD_NUMBER: _ClassVar[int]
     MASKS_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    ENCODER_DECODER_FIELD_NUMBER: _ClassVar[int]
     instance_id: str
     model_name: str
     architecture: str
@@ -61,7 +62,16 @@ class GetModelInfoResponse(_message.Message):
     pass_costs: _containers.RepeatedCompositeFieldContainer[PassCost]
     runs_trees: bool
     masks_tokens: bool
-    def __init__(self, instance_id: _Optional[str] = ..., model_name: _Optional[str] = ..., architecture: _Optional[str] = ..., parameter_count: _Optional[int] = ..., vocab_size: _Optional[int] = ..., max_model_len: _Optional[int] = ..., max_num_speculative_tokens: _Optional[int] = ..., max_num_seqs: _Optional[int] = ..., dtype: _Optional[str] = ..., device: _Optional[str] = ..., cache: _Optional[str] = ..., block_size: _Optional[int] = ..., block_count: _Optional[int] = ..., free_block_count: _Optional[int] = ..., sequence_count: _Optional[int] = ..., eos_token_ids: _Optional[_Iterable[int]] = ..., deterministic: _Optional[bool] = ..., drafters: _Optional[_Iterable[_Union[_drafter_pb2.Drafter, str]]] = ..., quantization: _Optional[str] = ..., divergence: _Optional[_Union[Divergence, _Mapping]] = ..., pass_costs: _Optional[_Iterable[_Union[PassCost, _Mapping]]] = ..., runs_trees: _Optional[bool] = ..., masks_tokens: _Optional[bool] = ...) -> None: ...
+    encoder_decoder: EncoderDecoder
+    def __init__(self, instance_id: _Optional[str] = ..., model_name: _Optional[str] = ..., architecture: _Optional[str] = ..., parameter_count: _Optional[int] = ..., vocab_size: _Optional[int] = ..., max_model_len: _Optional[int] = ..., max_num_speculative_tokens: _Optional[int] = ..., max_num_seqs: _Optional[int] = ..., dtype: _Optional[str] = ..., device: _Optional[str] = ..., cache: _Optional[str] = ..., block_size: _Optional[int] = ..., block_count: _Optional[int] = ..., free_block_count: _Optional[int] = ..., sequence_count: _Optional[int] = ..., eos_token_ids: _Optional[_Iterable[int]] = ..., deterministic: _Optional[bool] = ..., drafters: _Optional[_Iterable[_Union[_drafter_pb2.Drafter, str]]] = ..., quantization: _Optional[str] = ..., divergence: _Optional[_Union[Divergence, _Mapping]] = ..., pass_costs: _Optional[_Iterable[_Union[PassCost, _Mapping]]] = ..., runs_trees: _Optional[bool] = ..., masks_tokens: _Optional[bool] = ..., encoder_decoder: _Optional[_Union[EncoderDecoder, _Mapping]] = ...) -> None: ...
+
+class EncoderDecoder(_message.Message):
+    __slots__ = ("max_encoder_len", "decoder_start_token_id")
+    MAX_ENCODER_LEN_FIELD_NUMBER: _ClassVar[int]
+    DECODER_START_TOKEN_ID_FIELD_NUMBER: _ClassVar[int]
+    max_encoder_len: int
+    decoder_start_token_id: int
+    def __init__(self, max_encoder_len: _Optional[int] = ..., decoder_start_token_id: _Optional[int] = ...) -> None: ...
 
 class PassCost(_message.Message):
     __slots__ = ("token_count", "seconds")
@@ -98,7 +108,7 @@ class GetTokenizerResponse(_message.Message):
     def __init__(self, tokenizer_json_chunk: _Optional[bytes] = ..., chat_template: _Optional[str] = ..., bos_token: _Optional[str] = ..., eos_token: _Optional[str] = ...) -> None: ...
 
 class OpenSequenceRequest(_message.Message):
-    __slots__ = ("sequence_id", "token_ids", "prompt_length", "sampling", "rule", "encoding", "vocab_size", "lenience", "logprobs", "drafter", "structured_output")
+    __slots__ = ("sequence_id", "token_ids", "prompt_length", "sampling", "rule", "encoding", "vocab_size", "lenience", "logprobs", "drafter", "encoder_token_ids", "structured_output")
     SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     PROMPT_LENGTH_FIELD_NUMBER: _ClassVar[int]
@@ -109,6 +119,7 @@ class OpenSequenceRequest(_message.Message):
     LENIENCE_FIELD_NUMBER: _ClassVar[int]
     LOGPROBS_FIELD_NUMBER: _ClassVar[int]
     DRAFTER_FIELD_NUMBER: _ClassVar[int]
+    ENCODER_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     STRUCTURED_OUTPUT_FIELD_NUMBER: _ClassVar[int]
     sequence_id: str
     token_ids: _containers.RepeatedScalarFieldContainer[int]
@@ -120,8 +131,9 @@ class OpenSequenceRequest(_message.Message):
     lenience: float
     logprobs: int
     drafter: _drafter_pb2.Drafter
+    encoder_token_ids: _containers.RepeatedScalarFieldContainer[int]
     structured_output: _structured_output_pb2.StructuredOutput
-    def __init__(self, sequence_id: _Optional[str] = ..., token_ids: _Optional[_Iterable[int]] = ..., prompt_length: _Optional[int] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingOptions, _Mapping]] = ..., rule: _Optional[_Union[_sampling_pb2.AcceptanceRule, str]] = ..., encoding: _Optional[_Union[_sampling_pb2.DistributionEncoding, str]] = ..., vocab_size: _Optional[int] = ..., lenience: _Optional[float] = ..., logprobs: _Optional[int] = ..., drafter: _Optional[_Union[_drafter_pb2.Drafter, str]] = ..., structured_output: _Optional[_Union[_structured_output_pb2.StructuredOutput, _Mapping]] = ...) -> None: ...
+    def __init__(self, sequence_id: _Optional[str] = ..., token_ids: _Optional[_Iterable[int]] = ..., prompt_length: _Optional[int] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingOptions, _Mapping]] = ..., rule: _Optional[_Union[_sampling_pb2.AcceptanceRule, str]] = ..., encoding: _Optional[_Union[_sampling_pb2.DistributionEncoding, str]] = ..., vocab_size: _Optional[int] = ..., lenience: _Optional[float] = ..., logprobs: _Optional[int] = ..., drafter: _Optional[_Union[_drafter_pb2.Drafter, str]] = ..., encoder_token_ids: _Optional[_Iterable[int]] = ..., structured_output: _Optional[_Union[_structured_output_pb2.StructuredOutput, _Mapping]] = ...) -> None: ...
 
 class OpenSequenceResponse(_message.Message):
     __slots__ = ("instance_id",)

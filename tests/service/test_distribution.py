@@ -9,7 +9,7 @@ import asyncio
 import json
 import shutil
 from collections import Counter, defaultdict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -127,7 +127,9 @@ async def draw(
     return Counter(output for some in drawn for output in some)
 
 
-def p_value(counts: Counter[tuple[int, ...]], model: Any, options: SamplingOptions, length: int) -> float:
+def p_value(
+    counts: Counter[tuple[int, ...]], model: Any, options: SamplingOptions, length: int, prompt: Sequence[int] = PROMPT
+) -> float:
     """Of the chi-square test on the first `length` tokens, what follows a stop token left out.
 
     Rare outcomes are pooled until at least 5 are expected, impossible ones are fatal.
@@ -136,7 +138,7 @@ def p_value(counts: Counter[tuple[int, ...]], model: Any, options: SamplingOptio
     for tokens, count in counts.items():
         observed[tokens[:length]] += count
     expected: dict[tuple[int, ...], float] = defaultdict(float)
-    for tokens, probability in enumerate_continuations(model, PROMPT, options, length).items():
+    for tokens, probability in enumerate_continuations(model, prompt, options, length).items():
         expected[until_stop(tokens, options)] += probability
     assert not [tokens for tokens in observed if expected[tokens] < 1e-12], "an impossible outcome came out"
     total = sum(observed.values())

@@ -1,0 +1,71 @@
+"""What the encoder of an encoder-decoder target reads for a request."""
+
+import asyncio
+from dataclasses import dataclass
+
+from coordinator.requests.tokenizer import Tokenizer
+from specpair.errors import InvalidFieldError, NotSupportedError
+from specpair.model_info import EncoderInfo, ModelInfo
+from specpair.options import check_count
+from specpair.v1 import coordinator_service_pb2 as pb
+
+TEXT, IDS = "encoder_text", "encoder_token_ids"
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncoderReader:
+    """Reads what the encoder needs. Texts are tokenized in another thread."""
+
+    target: ModelInfo
+    tokenizer: Tokenizer | None
+
+    async def read(self, message: pb.GenerateTokensRequest) -> tuple[int, ...]:
+        """The tokens for the encoder; empty if the target has none. Raises InvalidFieldError, NotSupportedError."""
+        has_text, has_ids = message.HasField(TEXT), message.HasField(IDS)
+        encoder = self.target.encoder_decoder
+        if encoder is None:
+            if has_text or has_ids:
+                raise InvalidFieldError(TEXT if has_text else IDS, "is set, but the target has no encoder", limit=0)
+            return ()
+        if has_text == has_ids:
+            problem = (
+                f"and {IDS} are both set" if has_text else f"is missing; the target has an encoder: set it, or {IDS}"
+            )
+            raise InvalidFieldError(TEXT, problem)
+        check_prompt(message)
+        token_ids = await self._encode(message.encoder_text, encoder) if has_text else self._checked(message, encoder)
+        field = TEXT if has_text else IDS
+        if not token_ids:
+            raise InvalidFieldError(field, "holds no token; it must hold at least 1", limit=1)
+        if len(token_ids) > encoder.max_encoder_len:
+            problem = f"has {len(token_ids)} tokens; at most {encoder.max_encoder_len} fit the encoder"
+            raise InvalidFieldError(field, problem, limit=encoder.max_encoder_len)
+        return token_ids
+
+    async def _encode(self, text: str, encoder: EncoderInfo) -> tuple[int, ...]:
+        if self.tokenizer is None:
+            raise NotSupportedError(f"{TEXT}: the target has no tokenizer; send {IDS}")
+        limit = encoder.max_encoder_len * self.tokenizer.longest_token
+        if len(text) > limit:  # before the work of tokenizing it
+            raise InvalidFieldError(TEXT, f"has {len(text)} characters; at most {limit} can fit", limit=limit)
+        return tuple(await asyncio.to_thread(self.tokenizer.encode, text))
+
+    def _checked(self, message: pb.GenerateTokensRequest, encoder: EncoderInfo) -> tuple[int, ...]:
+        ids = message.encoder_token_ids.ids
+        check_count(IDS, len(ids), encoder.max_encoder_len)  # before they are copied
+        if ids and (worst := max(ids)) >= self.target.vocab_size:
+            limit = self.target.vocab_size - 1
+            raise InvalidFieldError(IDS, f"holds {worst}; ids are below {limit + 1}", limit=limit)
+        return tuple(ids)
+
+
+def check_prompt(message: pb.GenerateTokensRequest) -> None:
+    """The prompt of an encoder-decoder target is that of its decoder: by default its start token, else token ids.
+    Raises InvalidFieldError, NotSupportedError."""
+    kind = message.WhichOneof("prompt")
+    if kind not in (None, "token_ids"):
+        problem = f"would be a text for the decoder; the target has an encoder, which reads {TEXT}"
+        raise InvalidFieldError(kind, problem)
+    for field, is_set in (("echo", message.echo), ("prompt_logprobs", message.HasField("prompt_logprobs"))):
+        if is_set:
+            raise NotSupportedError(f"{field}: not supported for encoder-decoder models")
