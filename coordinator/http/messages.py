@@ -4,7 +4,7 @@ from typing import Any
 
 from coordinator.http.parameters import ChatParameters, CompletionParameters, GenerationParameters, Prompt
 from specpair.errors import InvalidFieldError
-from specpair.rpc.messages import drafter_to_proto, rule_to_proto, work_ahead_to_proto
+from specpair.rpc.messages import drafter_to_proto, merge_to_proto, rule_to_proto, work_ahead_to_proto
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1.sampling_pb2 import SamplingOptions
 
@@ -71,6 +71,8 @@ def _request(parameters: GenerationParameters) -> pb.GenerateTokensRequest:
         stop_strings=parameters.stop,
         drafter=drafter_to_proto(parameters.drafter),
         work_ahead=work_ahead_to_proto(parameters.work_ahead),
+        drafts=parameters.drafts,
+        merge=merge_to_proto(parameters.merge),
         include_rounds=bool(parameters.include_rounds),
         include_rejected=bool(parameters.include_rounds),
         **_given(parameters, FIELDS),

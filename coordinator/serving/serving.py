@@ -131,7 +131,13 @@ class Serving:
     def _reader(self) -> RequestReader:
         target = self.pair.target
         draft = None if self.pair.draft is None else self.pair.draft.info
-        return RequestReader(config=self.pair.config, target=target.info, tokenizer=target.tokenizer, draft=draft)
+        return RequestReader(
+            config=self.pair.config,
+            target=target.info,
+            tokenizer=target.tokenizer,
+            draft=draft,
+            drafts={name: own.info for name, own in self.pair.drafts.items()},
+        )
 
     @asynccontextmanager
     async def _enter(

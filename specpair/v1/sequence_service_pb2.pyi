@@ -95,7 +95,7 @@ class GetTokenizerResponse(_message.Message):
     def __init__(self, tokenizer_json_chunk: _Optional[bytes] = ..., chat_template: _Optional[str] = ..., bos_token: _Optional[str] = ..., eos_token: _Optional[str] = ...) -> None: ...
 
 class OpenSequenceRequest(_message.Message):
-    __slots__ = ("sequence_id", "token_ids", "prompt_length", "sampling", "rule", "encoding", "vocab_size", "lenience", "logprobs", "drafter")
+    __slots__ = ("sequence_id", "token_ids", "prompt_length", "sampling", "rule", "encoding", "vocab_size", "lenience", "logprobs", "drafter", "draft_index")
     SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     PROMPT_LENGTH_FIELD_NUMBER: _ClassVar[int]
@@ -106,6 +106,7 @@ class OpenSequenceRequest(_message.Message):
     LENIENCE_FIELD_NUMBER: _ClassVar[int]
     LOGPROBS_FIELD_NUMBER: _ClassVar[int]
     DRAFTER_FIELD_NUMBER: _ClassVar[int]
+    DRAFT_INDEX_FIELD_NUMBER: _ClassVar[int]
     sequence_id: str
     token_ids: _containers.RepeatedScalarFieldContainer[int]
     prompt_length: int
@@ -116,7 +117,8 @@ class OpenSequenceRequest(_message.Message):
     lenience: float
     logprobs: int
     drafter: _drafter_pb2.Drafter
-    def __init__(self, sequence_id: _Optional[str] = ..., token_ids: _Optional[_Iterable[int]] = ..., prompt_length: _Optional[int] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingOptions, _Mapping]] = ..., rule: _Optional[_Union[_sampling_pb2.AcceptanceRule, str]] = ..., encoding: _Optional[_Union[_sampling_pb2.DistributionEncoding, str]] = ..., vocab_size: _Optional[int] = ..., lenience: _Optional[float] = ..., logprobs: _Optional[int] = ..., drafter: _Optional[_Union[_drafter_pb2.Drafter, str]] = ...) -> None: ...
+    draft_index: int
+    def __init__(self, sequence_id: _Optional[str] = ..., token_ids: _Optional[_Iterable[int]] = ..., prompt_length: _Optional[int] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingOptions, _Mapping]] = ..., rule: _Optional[_Union[_sampling_pb2.AcceptanceRule, str]] = ..., encoding: _Optional[_Union[_sampling_pb2.DistributionEncoding, str]] = ..., vocab_size: _Optional[int] = ..., lenience: _Optional[float] = ..., logprobs: _Optional[int] = ..., drafter: _Optional[_Union[_drafter_pb2.Drafter, str]] = ..., draft_index: _Optional[int] = ...) -> None: ...
 
 class OpenSequenceResponse(_message.Message):
     __slots__ = ("instance_id",)
