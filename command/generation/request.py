@@ -12,7 +12,13 @@ from command.flags.option import options
 from command.generation.request_options import RequestOptions
 from specpair.errors import InvalidFieldError
 from specpair.options import MAX_SEED, MAX_UINT32, Drafter, Encoding, Merge, Rule, WorkAhead, check_range
-from specpair.rpc.messages import drafter_to_proto, encoding_to_proto, merge_to_proto, rule_to_proto, work_ahead_to_proto
+from specpair.rpc.messages import (
+    drafter_to_proto,
+    encoding_to_proto,
+    merge_to_proto,
+    rule_to_proto,
+    work_ahead_to_proto,
+)
 from specpair.v1 import coordinator_service_pb2 as pb
 
 STDIN = "-"
