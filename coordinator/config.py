@@ -3,10 +3,11 @@
 from dataclasses import dataclass
 from typing import Annotated
 
+from coordinator.draft_names import MAX_DRAFTS, DraftList, read_drafts
 from coordinator.http_config import HttpConfig
 from specpair.errors import InvalidFieldError
 from specpair.flags import SPECULATION, Flag, Range
-from specpair.options import WorkAhead, check_fields, check_range
+from specpair.options import Merge, WorkAhead, check_fields, check_range
 from specpair.security.settings import PLAIN, ChannelSecurity
 from specpair.server.config import ServerConfig
 
@@ -57,7 +58,8 @@ class CoordinatorConfig:
     draft_addresses: Annotated[
         tuple[str, ...],
         Flag(
-            "The draft service, in the form of --target; `none` for the target alone.",
+            "The draft service, in the form of --target; `none` for the target alone. Several drafts have names, as "
+            "in a=host:port,b=host:port; drafters such as ngram may be among them. See --merge.",
             name="draft",
             kind=str,
             convert=lambda text: () if text == NONE else addresses(text),
@@ -91,6 +93,19 @@ class CoordinatorConfig:
             SPECULATION,
         ),
     ] = 0
+    merge: Annotated[
+        Merge,
+        Flag(
+            "Whether the proposals of all drafts in --draft are merged into one tree of tokens, unless a request says "
+            "so itself: tree, or none for those of the first alone.",
+            SPECULATION,
+        ),
+    ] = Merge.NONE
+    merge_wait: Annotated[
+        float,
+        WAIT,
+        Flag("Seconds that a round waits for other drafts after the answer of the first one.", SPECULATION),
+    ] = 0.1
     work_ahead: Annotated[
         WorkAhead,
         Flag(
@@ -139,15 +154,29 @@ class CoordinatorConfig:
     def __post_init__(self) -> None:
         for name, given, fewest in (("target", self.target_addresses, 1), ("draft", self.draft_addresses, 0)):
             check_range(f"{name}_addresses length", len(given), fewest, MAX_ADDRESSES)
-            for address in given:
+            for address in given if name == "target" else self._draft_addresses:
                 check_address(name, address)
         self._check_names()
+        self._check_merge()
         check_fields(self)
         if self.num_speculative_tokens is not None:
             check_range("num_speculative_tokens", self.num_speculative_tokens, 0, self.max_num_speculative_tokens)
 
+    @property
+    def drafts(self) -> DraftList:
+        """The drafts by their names. Raises InvalidFieldError."""
+        return read_drafts(self.draft_addresses)
+
+    @property
+    def _draft_addresses(self) -> list[str]:
+        return [address for own in self.drafts.addresses.values() for address in own]
+
+    def _check_merge(self) -> None:
+        if self.merge is Merge.TREE and len(self.drafts.names) < 2:
+            raise InvalidFieldError("merge", f"is tree; it needs 2 to {MAX_DRAFTS} drafts in --draft")
+
     def _check_names(self) -> None:
-        has_dns = any(address.startswith(DNS_PREFIX) for address in (*self.target_addresses, *self.draft_addresses))
+        has_dns = any(address.startswith(DNS_PREFIX) for address in (*self.target_addresses, *self._draft_addresses))
         if has_dns and self.peer_security.tls is not None and self.peer_security.server_name is None:
             problem = f"is missing: hosts behind {DNS_PREFIX} are reached by addresses, which certificates do not name"
             raise InvalidFieldError("peer_tls_name", problem)

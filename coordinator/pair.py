@@ -1,7 +1,7 @@
 """The pair that a coordinator serves: connections, models, vocabulary."""
 
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +28,9 @@ class Pair:
     config: CoordinatorConfig
     target: Targets
     draft: Drafts | None
+    """The draft that proposes alone; None without any."""
+    drafts: Mapping[str, Drafts] = field(default_factory=dict)
+    """All drafts by their names, that one first."""
     lengths: LengthController = field(default_factory=LengthController)
     ahead: AheadTrials = field(default_factory=AheadTrials)
     metrics: CoordinatorMetrics = field(default_factory=CoordinatorMetrics)
@@ -59,9 +62,10 @@ async def connect_pair(config: CoordinatorConfig, registry: CollectorRegistry | 
     check_channel_security(config.peer_security)
     async with connect_targets(config) as targets, connect_drafts(config, targets.model) as drafts:
         metrics = _metrics(registry, config, targets, drafts)
+        first = next(iter(drafts.values()), None)
         structures = _structures(targets)
-        pair = Pair(config=config, target=targets, draft=drafts, metrics=metrics, structures=structures)
-        if drafts is not None:
+        pair = Pair(config=config, target=targets, draft=first, drafts=drafts, metrics=metrics, structures=structures)
+        if drafts:
             metrics.watch_worth(pair.worth)
         _log_pair(pair)
         try:
@@ -81,14 +85,16 @@ def _structures(targets: Targets) -> StructureChecks | None:
 
 
 def _metrics(
-    registry: CollectorRegistry | None, config: CoordinatorConfig, targets: Targets, drafts: Drafts | None
+    registry: CollectorRegistry | None, config: CoordinatorConfig, targets: Targets, drafts: Mapping[str, Drafts]
 ) -> CoordinatorMetrics:
     metrics = CoordinatorMetrics(registry, config.max_num_speculative_tokens)
     metrics.watch_target(lambda: targets.is_there)
-    if drafts is not None:
-        metrics.watch_draft(lambda: drafts.is_there)
-        metrics.watch_ahead(lambda: AheadReadings(drafts.block_counts, targets.early_counts))
-    services = {"target": targets} if drafts is None else {"target": targets, "draft": drafts}
+    services: dict[str, Pool[Any]] = {"target": targets}
+    if drafts:
+        first = next(iter(drafts.values()))
+        metrics.watch_draft(lambda: any(own.is_there for own in drafts.values()))
+        metrics.watch_ahead(lambda: AheadReadings(first.block_counts, targets.early_counts))
+        services |= {"draft": first} if len(drafts) == 1 else {f"draft {name}": own for name, own in drafts.items()}
     metrics.watch_instances({name: _readings(pool) for name, pool in services.items()})
     return metrics
 

@@ -55,7 +55,8 @@ def _deadline(context: grpc.aio.ServicerContext) -> Deadline:
 async def pair_info(serving: Serving) -> pb.GetPairInfoResponse:
     """The pair with its limits. A service that cannot be reached is left out."""
     pair = serving.pair
-    draft, target = await asyncio.gather(_describe(pair.draft), _describe(pair.target))
+    draft, target, *others = await asyncio.gather(*map(_describe, (pair.draft, pair.target, *pair.drafts.values())))
+    names = pair.drafts if pair.config.drafts.is_named else ()
     return pb.GetPairInfoResponse(
         draft=draft,
         target=target,
@@ -64,6 +65,7 @@ async def pair_info(serving: Serving) -> pb.GetPairInfoResponse:
         max_num_speculative_tokens=pair.config.max_num_speculative_tokens,
         request_count=serving.request_count,
         proposal_worth=_worth(pair.worth()),
+        drafts=[pb.NamedDraft(name=name, draft=own) for name, own in zip(names, others, strict=False)],
     )
 
 

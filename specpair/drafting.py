@@ -25,6 +25,7 @@ from specpair.speculation.outlook import WIDTH, Outlook, of_logits
 from specpair.speculation.randomness import BITS, Domain, random_bits
 from specpair.speculation.sampling import SamplingRows, came_of_finite, finite_rows, likeliest, probabilities
 from specpair.speculation.sparse_rows import draw_counts, sparsify
+from specpair.speculation.trees.drawing import first_offset
 from specpair.wire.distributions import decoded_dense
 
 
@@ -210,7 +211,8 @@ def distributions(works: list[Any], adjusted: Tensor) -> Tensor:
 def next_bits(work: Drafting) -> int:
     """The next random bits of a work, keyed by the step that verifies the block and the offset in the block."""
     if not work.bits:
-        work.bits = random_bits(work.options.sampling.seed, Domain.DRAFT, work.step, work.count).tolist()
+        first = first_offset(work.options.draft_index)
+        work.bits = random_bits(work.options.sampling.seed, Domain.DRAFT, work.step, work.count, first).tolist()
     return work.bits[len(work.tokens)]
 
 

@@ -30,6 +30,7 @@ TOKEN_LIST_LIMITS = {
     "stop_token_ids": MAX_STOP_TOKENS,
 }
 MAX_LOGPROBS = 20
+MAX_DRAFT_INDEX = 63
 MAX_STRUCTURE_BYTES = 65536
 MAX_CHOICES = 1024
 
@@ -48,6 +49,15 @@ class WorkAhead(StrEnum):
     AUTO = "auto"
     ON = "on"
     OFF = "off"
+
+
+class Merge(StrEnum):
+    """What becomes of the proposals of several drafts."""
+
+    TREE = "tree"
+    """They are merged into one tree of tokens."""
+    NONE = "none"
+    """One draft proposes alone."""
 
 
 class Encoding(StrEnum):
@@ -258,8 +268,11 @@ class SequenceOptions:
     """What the tokens after the prompt have to look like; None for anything. A draft follows it if it can."""
     encoder_ids: tuple[int, ...] = ()
     """What the encoder reads; empty for a model without one."""
+    draft_index: int = 0
+    """Draft: its place among several whose proposals are merged; each place has random numbers of its own."""
 
     def __post_init__(self) -> None:
+        check_range("draft_index", self.draft_index, 0, MAX_DRAFT_INDEX)
         if self.vocab_size is not None:
             check_range("vocab_size", self.vocab_size, 1, MAX_UINT32)
         check_lenience(self.lenience, self.rule)

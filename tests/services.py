@@ -1,9 +1,9 @@
 """Real services for tests: real models, real gRPC on loopback, in this process."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +137,8 @@ class RunningPair:
     front_end: FrontEnd
     stop: Callable[[], Coroutine[Any, Any, None]]
     """Ends the coordinator's servers before their time."""
+    drafts: dict[str, RunningModel] = field(default_factory=dict)
+    """Several drafts by their names; none if there is one draft at most."""
 
     async def generate(self, prompt: list[int], max_tokens: int, **options: Any) -> "Generated":
         """Runs one request on token ids; `options` are fields of GenerateTokensRequest or of its sampling."""
@@ -155,7 +157,7 @@ class RunningPair:
 
     async def check_clean(self) -> None:
         """Both services end with every block free; closing runs in the background, so it is waited for."""
-        models = [self.target] if self.draft is None else [self.target, self.draft]
+        models = [self.target, *([] if self.draft is None else [self.draft]), *self.drafts.values()]
         async with asyncio.timeout(60):
             while any(len(model.host.sequences) for model in models):
                 drop_spares(self.target)
@@ -189,12 +191,19 @@ async def running_pair(
     *,
     security: PairSecurity = OPEN,
     grace_seconds: float = 0.0,
+    drafts: Mapping[str, EngineConfig | DraftConfig] | None = None,
+    local_drafters: Sequence[str] = (),
     **options: Any,
 ) -> AsyncIterator[RunningPair]:
-    """All three services; `options` are fields of CoordinatorConfig, `grace_seconds` is the coordinator's."""
+    """All three services; `options` are fields of CoordinatorConfig, `grace_seconds` is the coordinator's. Several
+    drafts have names, and `local_drafters` are named with them."""
     async with AsyncExitStack() as stack:
         target_model = await stack.enter_async_context(running_target(target, security))
         draft_model = await stack.enter_async_context(running_draft(draft, security)) if draft is not None else None
+        named = {
+            name: await stack.enter_async_context(running_draft(own, security)) for name, own in (drafts or {}).items()
+        }
+        entries = [f"{name}={model.address}" for name, model in named.items()]
         registry = service_registry("coordinator")
         own = ServerConfig(port=0, grace_seconds=grace_seconds, security=security.coordinator)
         server = ServiceServer(own, registry)
@@ -205,7 +214,7 @@ async def running_pair(
             http=HttpConfig(port=0, grace_seconds=0.0, security=security.coordinator),
             peer_security=security.peers,
             target_addresses=(target_model.address,),
-            draft_addresses=(draft_model.address,) if draft_model else (),
+            draft_addresses=((draft_model.address,) if draft_model else (*entries, *local_drafters)),
             **{"max_requests": 256, **options},
         )
         front_end = await stack.enter_async_context(http_front_end(config.http, server, registry))
@@ -218,5 +227,5 @@ async def running_pair(
         address = f"127.0.0.1:{port}"
         stub = CoordinatorServiceStub(await stack.enter_async_context(connect(address, security.clients)))
         yield RunningPair(
-            draft_model, target_model, stub, address, f"127.0.0.1:{front_end.port}", front_end, server.stop
+            draft_model, target_model, stub, address, f"127.0.0.1:{front_end.port}", front_end, server.stop, named
         )

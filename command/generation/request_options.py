@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from command.flags.option import field_values, options, parameters
 from specpair.flags import SPECULATION, Flag
-from specpair.options import Drafter, Encoding, Rule, WorkAhead
+from specpair.options import Drafter, Encoding, Merge, Rule, WorkAhead
 
 SAMPLING = "Sampling"
 OUTPUT = "Output"
@@ -109,6 +109,19 @@ class RequestOptions:
             "What proposes; all are exact. `specpair info` lists those of the draft. Default: the draft's own choice.",
             SPECULATION,
         ),
+    ] = None
+    drafts: Annotated[
+        list[str] | None,
+        Flag(
+            "A draft that proposes, by its name, or a drafter such as ngram; given several times, their proposals are "
+            "merged. `specpair info` lists them. Default: the server's.",
+            SPECULATION,
+            "draft",
+        ),
+    ] = None
+    merge: Annotated[
+        Merge | None,
+        Flag("What becomes of the proposals of several drafts: tree or none. Default: the server's.", SPECULATION),
     ] = None
     encoding: Annotated[
         Encoding | None, Flag("How distributions are sent; both are exact. Default: sparse.", SPECULATION)

@@ -7,7 +7,7 @@ from coordinator.http.structure_parameters import ToolCall
 from coordinator.http.structures import check_text, structured_output_of
 from coordinator.http.tools import calling_grammar, described
 from specpair.errors import InvalidFieldError
-from specpair.rpc.messages import drafter_to_proto, rule_to_proto, work_ahead_to_proto
+from specpair.rpc.messages import drafter_to_proto, merge_to_proto, rule_to_proto, work_ahead_to_proto
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1.sampling_pb2 import SamplingOptions
 
@@ -102,6 +102,8 @@ def _request(parameters: GenerationParameters) -> pb.GenerateTokensRequest:
         stop_strings=parameters.stop,
         drafter=drafter_to_proto(parameters.drafter),
         work_ahead=work_ahead_to_proto(parameters.work_ahead),
+        drafts=parameters.drafts,
+        merge=merge_to_proto(parameters.merge),
         include_rounds=bool(parameters.include_rounds),
         include_rejected=bool(parameters.include_rounds),
         structured_output=structured_output_of(parameters),

@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 from coordinator.config import MAX_SPECULATIVE_TOKENS
+from coordinator.draft_names import MAX_DRAFTS
 from coordinator.http.structure_parameters import MAX_TOOLS, StructureParameters, ToolCall, ToolParameters
 from coordinator.requests.prompt import MAX_CHAT_MESSAGES, ROLES
 from coordinator.requests.request import (
@@ -28,6 +29,7 @@ from specpair.options import (
     MAX_UINT32,
     MIN_REPETITION_PENALTY,
     Drafter,
+    Merge,
     Rule,
     WorkAhead,
 )
@@ -210,6 +212,17 @@ class GenerationParameters(StructureParameters):
     )
     rule: Rule | None = Field(None, description="How proposals are judged. Default block.")
     drafter: Drafter | None = Field(None, description="What proposes tokens. Default: the draft service's own choice.")
+    drafts: list[Text] | None = Field(
+        None,
+        description="The drafts that propose, by name; the proposals of several are merged into one tree. Drafters "
+        "such as ngram may be among them. Default: the server decides.",
+        json_schema_extra={"maxItems": MAX_DRAFTS},
+    )
+    merge: Merge | None = Field(
+        None,
+        description="What becomes of the proposals of several drafts. Default: tree if drafts names several, else the "
+        "server decides.",
+    )
     work_ahead: WorkAhead | None = Field(
         None,
         description="Whether the draft prepares proposals while the target verifies. It changes no token. Default: the "

@@ -7,6 +7,18 @@ from coordinator.outputs.round import Round
 
 
 @dataclass(kw_only=True)
+class DraftCounts:
+    """What one of several drafts did."""
+
+    draft_round_count: int = 0
+    """Rounds in which it proposed tokens."""
+    draft_token_count: int = 0
+    accepted_token_count: int = 0
+    late_count: int = 0
+    """Rounds that did not wait for it."""
+
+
+@dataclass(kw_only=True)
 class Acceptance:
     """Counts and times of the rounds after the first token. Times are in seconds."""
 
@@ -22,6 +34,8 @@ class Acceptance:
     """Rounds without a proposal because the draft failed."""
     ahead_counts: dict[AheadOutcome, int] = field(default_factory=lambda: dict.fromkeys(AheadOutcome, 0))
     """Rounds by what working ahead gave, if the draft was working ahead."""
+    by_draft: dict[str, DraftCounts] = field(default_factory=dict)
+    """Of several drafts, by name."""
     draft_time: float = 0.0
     verify_time: float = 0.0
     network_time: float = 0.0
@@ -33,6 +47,7 @@ class Acceptance:
         if ended.ahead is not None:
             self.ahead_counts[ended.ahead] += 1
         self._add_times(ended)
+        self._add_shares(ended)
         drafted_count, accepted_count = ended.drafted_count, ended.accepted_count
         if not drafted_count:
             return
@@ -41,6 +56,16 @@ class Acceptance:
         self.accepted_token_count += accepted_count
         _count_positions(self.drafted_per_position, ended.depth)
         _count_positions(self.accepted_per_position, accepted_count, length=len(self.drafted_per_position))
+
+    def _add_shares(self, ended: Round) -> None:
+        """Counts a merged proposal for each of its drafts."""
+        path = frozenset(ended.judged.path)
+        for share in ended.shares:
+            counts = self.by_draft.setdefault(share.name, DraftCounts())
+            counts.draft_round_count += bool(share.nodes)
+            counts.draft_token_count += len(share.nodes)
+            counts.accepted_token_count += len(path.intersection(share.nodes))
+            counts.late_count += share.is_late
 
     def _add_times(self, ended: Round) -> None:
         """Adds the times of both calls, even if the draft's answer was invalid, without what the draft did ahead."""

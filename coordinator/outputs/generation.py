@@ -16,8 +16,9 @@ from coordinator.outputs.own_proposals import own_drafter
 from coordinator.outputs.proposals import Proposals
 from coordinator.outputs.round import Round
 from coordinator.outputs.round_report import RoundReport
+from coordinator.outputs.sources import proposal_source
 from coordinator.pair import Pair
-from coordinator.peers import DraftSession, TargetSession, Verdict
+from coordinator.peers import TargetSession, Verdict
 from coordinator.requests.request import GenerationRequest
 from specpair.errors import (
     ForwardFailedError,
@@ -86,11 +87,8 @@ class Generation:
             deadline=deadline,
             include_probabilities=request.include_rounds,
         )
-        self._draft = None
-        if pair.draft is not None and not is_own:
-            times = (config.draft_timeout, config.draft_cooldown)
-            own = options if config.structured_drafts else replace(options, structured_output=None)
-            self._draft = DraftSession(pair.draft, self.sequence_id, prompt_length, own, *times, deadline=deadline)
+        own = options if config.structured_drafts else replace(options, structured_output=None)
+        self._draft = None if is_own else proposal_source(request, pair, self.sequence_id, own, deadline)
         self._early = None if self._draft is None else EarlyVerification(request, self._target, self._draft.blocks)
         self.proposals = Proposals(request, pair, self._draft)
 

@@ -22,7 +22,7 @@ class Preparations:
 
     def __init__(self, request: GenerationRequest, trials: Mapping[int, AheadTrial], load: Load):
         """`trials` are those of outputs like this one, by level of load."""
-        self._mode = WorkAhead.OFF if request.num_tree_tokens else request.work_ahead
+        self._mode = WorkAhead.OFF if request.num_tree_tokens or request.merges else request.work_ahead
         self._trials = trials
         self._load = load
         self._last = len(request.prompt_ids) + request.max_tokens - 1

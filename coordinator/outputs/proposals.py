@@ -8,8 +8,10 @@ from coordinator.outputs.acceptance import Acceptance
 from coordinator.outputs.own_proposals import OwnProposals, own_drafter
 from coordinator.outputs.preparations import Preparations
 from coordinator.outputs.round import Round
+from coordinator.outputs.sources import chosen
 from coordinator.pair import Pair
-from coordinator.peers import DraftSession, Proposed, Verdict
+from coordinator.peers import Proposed, Verdict
+from coordinator.peers.proposal_source import ProposalSource
 from coordinator.requests.request import GenerationRequest
 from specpair.errors import InvalidDistributionError, SpecpairError
 from specpair.options import Drafter
@@ -26,7 +28,7 @@ class Proposals:
     of a round is in its Round: the next one may begin before this one is judged, and rounds end in order.
     """
 
-    def __init__(self, request: GenerationRequest, pair: Pair, draft: DraftSession | None):
+    def __init__(self, request: GenerationRequest, pair: Pair, draft: ProposalSource | None):
         self.acceptance = Acceptance()
         self.asked_drafter: Drafter | None = None
         """The drafter asked last; None before the first call."""
@@ -62,8 +64,10 @@ class Proposals:
         """The drafter to ask; None without a draft, or while the draft's default is unknown."""
         if self._own_drafter is not None:
             return self._own_drafter
-        link = self._pair.draft
-        return None if link is None else self._request.drafter or link.own_drafter
+        if self._pair.draft is None:
+            return None
+        link, named = chosen(self._pair, self._request.drafts)
+        return self._request.drafter or named or link.own_drafter
 
     def begin(self, history: Sequence[int], longest: int, original: "Proposals | None" = None) -> None:
         """Adds the output to the load, until `leave`.
@@ -74,7 +78,7 @@ class Proposals:
         fixed = request.num_speculative_tokens if self._can_propose else 0
         self._pair.publish_costs()
         group = (self.drafter, request.rule, request.sampling.temperature)
-        self._length = self._pair.lengths.enter(*group, fixed, request.num_tree_tokens)
+        self._length = self._pair.lengths.enter(*group, fixed, request.most_tree_tokens)
         self._preparations = Preparations(request, self._pair.ahead.of(*group), self._pair.lengths.load)
         if self._draft is None:
             return
@@ -180,7 +184,7 @@ class Proposals:
         if preparation is not None:
             begun.prepared_count, self._next = preparation.count, newest
         target = self._pair.target.info
-        wanted = self._request.num_tree_tokens if target.runs_trees else 0  # it may be another target by now
+        wanted = self._request.tree_tokens(decision.length) if target.runs_trees else 0  # it may be another one by now
         tree_tokens = min(wanted, target.max_num_speculative_tokens, target.max_model_len - len(history))
         begun.take(
             await self._draft.propose(

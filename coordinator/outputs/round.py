@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from coordinator.adaptive.ahead_outcome import AheadOutcome
 from coordinator.metrics import RoundKind
-from coordinator.peers import CallTimes, Proposed, Verdict
+from coordinator.peers import CallTimes, DraftShare, Proposed, Verdict
 from specpair.options import Drafter, Rule
 
 
@@ -122,6 +122,11 @@ class Round:
     def works_ahead(self) -> bool:
         """Whether the draft works ahead while the target judges it."""
         return self.prepared_count > 0
+
+    @property
+    def shares(self) -> Sequence[DraftShare]:
+        """What each of several drafts gave to its proposal; none with one draft."""
+        return () if self.proposed is None else self.proposed.shares
 
     @property
     def hidden_time(self) -> float:

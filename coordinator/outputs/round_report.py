@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from coordinator.adaptive.ahead_outcome import AheadOutcome
 from coordinator.outputs.round import Round
-from coordinator.peers import CallTimes
+from coordinator.peers import CallTimes, DraftShare
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +30,8 @@ class RoundReport:
     batch_token_count: int
     ahead: AheadOutcome | None
     """What working ahead gave; None if the draft was not working ahead."""
+    shares: tuple[DraftShare, ...] = ()
+    """What each of several drafts proposed."""
 
     @classmethod
     def of(cls, judged: Round, arrival: float) -> "RoundReport":
@@ -47,4 +49,5 @@ class RoundReport:
             verify=verdict.times,
             batch_token_count=verdict.batch_token_count,
             ahead=judged.ahead,
+            shares=tuple(judged.shares),
         )

@@ -5,7 +5,7 @@ with the pair before use, and calls it through a peer. A session is one sequence
 own fails.
 """
 
-from coordinator.peers.answers import CallTimes, Proposed, Scores, Verdict
+from coordinator.peers.answers import CallTimes, DraftShare, Proposed, Scores, Verdict
 from coordinator.peers.connecting import connect_drafts, connect_targets
 from coordinator.peers.draft_session import DraftSession
 from coordinator.peers.drafts import Drafts
@@ -17,6 +17,7 @@ from coordinator.peers.targets import Targets
 __all__ = [
     "CallTimes",
     "DraftSession",
+    "DraftShare",
     "Drafts",
     "Pool",
     "Proposed",

@@ -58,6 +58,17 @@ def call_times(started_at: float, answer: SaysTimes) -> CallTimes:
 
 
 @dataclass(frozen=True, kw_only=True)
+class DraftShare:
+    """What one of several drafts gave to a proposal that was merged."""
+
+    name: str
+    nodes: tuple[int, ...] = ()
+    """Its tokens, by their indices in the proposal."""
+    is_late: bool = False
+    """Whether the round did not wait for it."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Proposed:
     """The draft's answer to one round."""
 
@@ -72,6 +83,8 @@ class Proposed:
     """What working ahead gave; None if the draft was not working ahead."""
     waited: float | None = None
     """Seconds that the round waited for it, if it came ahead of the answer; else that is the time of the call."""
+    shares: tuple[DraftShare, ...] = ()
+    """Of the drafts whose proposals were merged into it; empty for a draft alone."""
 
     @property
     def token_ids(self) -> Sequence[int]:

@@ -1,8 +1,9 @@
 """Connects to the services of a pair as configured."""
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from coordinator.config import CoordinatorConfig
 from coordinator.peers.ahead_blocks import BlockFate, BlockInbox
@@ -31,20 +32,26 @@ async def connect_targets(config: CoordinatorConfig) -> AsyncIterator[Targets]:
 
 
 @asynccontextmanager
-async def connect_drafts(config: CoordinatorConfig, model: TargetModel) -> AsyncIterator[Drafts | None]:
-    """The drafts for targets of this model, whether or not one is available in time; None if none is configured.
+async def connect_drafts(config: CoordinatorConfig, model: TargetModel) -> AsyncIterator[dict[str, Drafts]]:
+    """The drafts for targets of this model, by their names, whether or not they are available in time; none if none is
+    configured.
 
     Raises VocabularyMismatchError if a draft does not fit the pair.
     """
-    if not config.draft_addresses:
-        yield None
-        return
-    async with _drafts(config, model).watched() as drafts:
-        try:
-            await drafts.wait_until_there(config.draft_startup_timeout)
-        except PeerUnavailableError as error:
-            logger.warning("serving without a draft: %s", error.message)
+    async with AsyncExitStack() as stack:
+        drafts = {
+            name: await stack.enter_async_context(_drafts(config, addresses, model).watched())
+            for name, addresses in config.drafts.addresses.items()
+        }
+        await asyncio.gather(*(_wait_for(own, config.draft_startup_timeout) for own in drafts.values()))
         yield drafts
+
+
+async def _wait_for(drafts: Drafts, within: float) -> None:
+    try:
+        await drafts.wait_until_there(within)
+    except PeerUnavailableError as error:
+        logger.warning("serving without a draft: %s", error.message)
 
 
 def _targets(config: CoordinatorConfig) -> Targets:
@@ -57,11 +64,11 @@ def _targets(config: CoordinatorConfig) -> Targets:
     return Targets(config.target_addresses, make, model)
 
 
-def _drafts(config: CoordinatorConfig, model: TargetModel) -> Drafts:
+def _drafts(config: CoordinatorConfig, addresses: Sequence[str], model: TargetModel) -> Drafts:
     block_counts = dict.fromkeys(BlockFate, 0)
 
     def make(address: str, news: News) -> DraftLink:
         breaker = Breaker(config.draft_cooldown, config.draft_timeout)
         return DraftLink(DraftPeer(address, config.peer_security, BlockInbox(block_counts)), breaker, news, model)
 
-    return Drafts(config.draft_addresses, make, block_counts)
+    return Drafts(addresses, make, block_counts)

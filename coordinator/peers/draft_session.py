@@ -14,13 +14,14 @@ from coordinator.peers.draft_opening import DraftOpening
 from coordinator.peers.draft_trial import DraftTrial
 from coordinator.peers.drafts import DraftLink, Drafts
 from coordinator.peers.openings import Openings
+from coordinator.peers.proposal_source import ProposalSource
 from coordinator.peers.recovery import Recovery
 from specpair.errors import SpecpairError
 from specpair.model_info import ModelInfo
 from specpair.options import SequenceOptions
 
 
-class DraftSession:
+class DraftSession(ProposalSource):
     """Gets proposals, or None for a round without one. If its draft fails, it moves to another, if there is one."""
 
     def __init__(
@@ -45,7 +46,7 @@ class DraftSession:
         self._calls: set[asyncio.Task[Proposed | None]] = set()
         """Calls whose answers no round waits for."""
 
-    def start(self, history: Sequence[int], original: "DraftSession | None" = None) -> bool:
+    def start(self, history: Sequence[int], original: ProposalSource | None = None) -> bool:
         """Opens the sequence in the background, as a fork of the original's prompt if that one was opened.
 
         No token waits for the draft. Returns whether the opening could be started.
@@ -54,7 +55,7 @@ class DraftSession:
             return True
         if self._trial.is_quiet or self.room(len(history)) <= 0:
             return False
-        copied = None if original is None or not original._opening.is_begun else original._opening
+        copied = original._opening if isinstance(original, DraftSession) and original._opening.is_begun else None
         link = self._choose(history) if copied is None else copied.link
         if link is None or not link.is_usable:
             return False

@@ -1,12 +1,13 @@
 """The checked request. All checks of a request are here."""
 
 import secrets
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from coordinator.config import CoordinatorConfig
 from coordinator.requests.encoder import EncoderReader
+from coordinator.requests.named_drafts import read_draft_names
 from coordinator.requests.prompt import PromptReader
 from coordinator.requests.structure_checks import StructureChecks
 from coordinator.requests.structures import read_structured_output
@@ -43,6 +44,8 @@ MAX_STOP_STRINGS = 16
 MAX_STOP_STRING_LENGTH = 256
 MAX_REQUESTED_STOP_TOKENS = 64
 MAX_OUTPUTS = 32
+USUAL_LENGTH = 4
+"""Tokens of a chain where their number is decided anew for each round."""
 DRAWN_SEED_BITS = 53
 """Size of seeds drawn here: every JSON reader can represent such a number exactly."""
 
@@ -78,6 +81,8 @@ class GenerationRequest:
     encoding: Encoding = Encoding.SPARSE
     drafter: Drafter | None = None
     """The drafter; None for the draft's default."""
+    drafts: tuple[str, ...] = ()
+    """The drafts that propose, by name; several are merged. Empty for the first draft alone."""
     work_ahead: WorkAhead = WorkAhead.AUTO
     lenience: float = 1.0
     structured_output: StructuredOutput | None = None
@@ -96,6 +101,20 @@ class GenerationRequest:
     def wants_prompt(self) -> bool:
         """Whether the answer includes the prompt's tokens."""
         return self.echo or self.prompt_logprobs is not None
+
+    @property
+    def merges(self) -> bool:
+        """Whether the proposals of several drafts are merged into one tree."""
+        return len(self.drafts) > 1
+
+    @property
+    def most_tree_tokens(self) -> int:
+        """Tokens of the trees to expect; 0 for chains."""
+        return self.tree_tokens(self.num_speculative_tokens or USUAL_LENGTH)
+
+    def tree_tokens(self, length: int) -> int:
+        """Tokens of a tree at most whose longest path has `length` tokens; 0 for a chain. Merged chains have room."""
+        return self.num_tree_tokens or (length * len(self.drafts) if self.merges else 0)
 
     def output(self, index: int) -> "GenerationRequest":
         """The request for one of its outputs, with the seed of that output."""
@@ -139,6 +158,8 @@ class RequestReader:
     """None while no draft is available: its drafters are then unknown."""
     structures: StructureChecks | None = None
     """Finds whether a structured output can be used; None leaves that to the target."""
+    drafts: Mapping[str, ModelInfo | None] = field(default_factory=dict)
+    """All drafts, by name."""
 
     def output_count(self, message: pb.GenerateTokensRequest) -> OutputCount:
         """Read on its own, because admission comes before any other work. Raises InvalidFieldError."""
@@ -161,7 +182,8 @@ class RequestReader:
         lenience = message.lenience if message.HasField("lenience") else 1.0
         rule, encoding = _read_rule(message, lenience), encoding_from_proto(message.encoding)
         check_lenience(lenience, rule)
-        drafter = self._read_drafter(message)
+        drafts = read_draft_names(message, self.config, self.target, self.drafts, lenience)
+        drafter = self._read_drafter(message, drafts)
         stop_strings = self._read_stop_strings(message.stop_strings)
         logprobs, prompt_logprobs = _read_logprobs(message, "logprobs"), _read_logprobs(message, "prompt_logprobs")
         prompts = PromptReader(target=self.target, tokenizer=self.tokenizer)
@@ -182,6 +204,7 @@ class RequestReader:
             rule=rule,
             encoding=encoding,
             drafter=drafter,
+            drafts=drafts,
             work_ahead=work_ahead_from_proto(message.work_ahead) or self.config.work_ahead,
             lenience=lenience,
             structured_output=await read_structured_output(message, sampling, self.target, self.structures),
@@ -231,13 +254,16 @@ class RequestReader:
             raise NotSupportedError("num_tree_tokens: the target does not verify trees of tokens")
         return message.num_tree_tokens
 
-    def _read_drafter(self, message: pb.GenerateTokensRequest) -> Drafter | None:
+    def _read_drafter(self, message: pb.GenerateTokensRequest, drafts: tuple[str, ...]) -> Drafter | None:
         drafter = drafter_from_proto(message.drafter)
+        if drafter is not None and (len(drafts) > 1 or any(name in tuple(Drafter) for name in drafts)):
+            raise InvalidFieldError("drafter", f"is {drafter}; the drafters are those that drafts names")
         if drafter in ON_THE_TARGET:
             if drafter not in self.target.drafters:
                 raise InvalidFieldError("drafter", f"is {drafter}; the target has no such head")
             return drafter
-        available = () if self.draft is None else self.draft.drafters
+        draft = self.drafts.get(drafts[0]) if drafts else self.draft
+        available = () if draft is None else draft.drafters
         if drafter is not None and available and drafter not in available:
             raise InvalidFieldError("drafter", f"is {drafter}; the draft has {', '.join(available)}")
         return drafter

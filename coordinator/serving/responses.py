@@ -1,6 +1,7 @@
 """The coordinator's answers as protobuf messages."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import TypeVar
 
 from coordinator.adaptive.ahead_outcome import AheadOutcome
@@ -98,6 +99,7 @@ def _round_report(report: RoundReport, tokenizer: Tokenizer | None) -> pb.RoundR
             target_probability=_at(report.target_probabilities, i),
             draft_probability=_at(report.draft_probabilities, i),
             parent_index=_at(report.parents, i),
+            draft_names=[share.name for share in report.shares if i in share.nodes],
         )
     return message
 
@@ -161,6 +163,7 @@ def _speculation_summary(generation: Generation, completion_token_count: int) ->
         ahead_late_count=acceptance.ahead_counts[AheadOutcome.LATE],
         ahead_miss_count=acceptance.ahead_counts[AheadOutcome.MISS],
         drafter=drafter_to_proto(generation.proposals.drafter),
+        drafts=[pb.DraftSummary(name=name, **asdict(counts)) for name, counts in acceptance.by_draft.items()],
     )
 
 

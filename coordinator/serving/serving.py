@@ -137,6 +137,7 @@ class Serving:
             tokenizer=target.tokenizer,
             draft=draft,
             structures=self.pair.structures,
+            drafts={name: own.info for name, own in self.pair.drafts.items()},
         )
 
     @asynccontextmanager

@@ -23,7 +23,7 @@ from specpair.speculation.outlook import WIDTH, Outlook, of_logits
 from specpair.speculation.sampling import SamplingRows, finite_rows, probabilities
 from specpair.speculation.sparse_rows import sparsify
 from specpair.speculation.trees.chances import TYPICAL, draw_chances
-from specpair.speculation.trees.drawing import draw_siblings
+from specpair.speculation.trees.drawing import draw_siblings, first_offset
 from specpair.speculation.trees.drawn_tree import Draw, Row
 from specpair.speculation.trees.planned_growth import PlannedGrowth
 from specpair.speculation.trees.ranked_growth import Candidate, GrowthLimits, RankedGrowth
@@ -82,7 +82,7 @@ class TreeWork(Work):
         assert isinstance(growth, PlannedGrowth)
         sent = [Row.of_counts(row, replaces=False) for row in rows]
         wanted = growth.counts([draw_chances(row, WIDTH) for row in sent])
-        seed, offset = self.options.sampling.seed, growth.draw_count
+        seed, offset = self.options.sampling.seed, first_offset(self.options.draft_index) + growth.draw_count
         drawn: list[list[int]] = []
         for row, count in zip(rows, wanted, strict=True):
             drawn.append(draw_siblings(row, count, seed, self.step, offset, replaces=False))

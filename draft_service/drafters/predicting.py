@@ -42,6 +42,7 @@ def propose_predicted(drafter: Drafter, predict: Predict, held: HeldSequence[Dra
         step=call.step,
         max_tokens=call.count,
         min_confidence=call.min_confidence,
+        draft_index=held.options.draft_index,
     )
     drawn = draw_proposal(predict(held, call), task)
     is_dense = held.options.encoding is Encoding.DENSE

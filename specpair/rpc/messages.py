@@ -16,6 +16,7 @@ from specpair.options import (
     TOKEN_LIST_LIMITS,
     Drafter,
     Encoding,
+    Merge,
     Rule,
     SamplingOptions,
     SequenceOptions,
@@ -63,6 +64,12 @@ _WORK_AHEAD_NUMBERS = {
 }
 _WORK_AHEAD: dict[int, WorkAhead] = {number: mode for mode, number in _WORK_AHEAD_NUMBERS.items()}
 
+_MERGE_NUMBERS: dict[Merge, coordinator_service_pb2.MergeMode] = {
+    Merge.TREE: coordinator_service_pb2.MERGE_MODE_TREE,
+    Merge.NONE: coordinator_service_pb2.MERGE_MODE_NONE,
+}
+_MERGES: dict[int, Merge] = {number: mode for mode, number in _MERGE_NUMBERS.items()}
+
 _SINGLE_OPTIONS = tuple(f.name for f in fields(SamplingOptions) if f.name not in (*TOKEN_LIST_LIMITS, "logit_bias"))
 
 MAX_SEQUENCE_ID_LENGTH = 128
@@ -93,6 +100,7 @@ def sequence_options_from_proto(message: sequence_service_pb2.OpenSequenceReques
         drafter=drafter_from_proto(message.drafter),
         structured_output=structured_output_from_proto(message.structured_output),
         encoder_ids=tuple(message.encoder_token_ids),
+        draft_index=message.draft_index,
         **{name: getattr(message, name) for name in optional if message.HasField(name)},
     )
 
@@ -114,6 +122,7 @@ def open_request(
         drafter=drafter_to_proto(options.drafter),
         structured_output=structured_output_to_proto(options.structured_output),
         encoder_token_ids=options.encoder_ids,
+        draft_index=options.draft_index,
     )
 
 
@@ -169,6 +178,20 @@ def work_ahead_to_proto(mode: WorkAhead | None) -> coordinator_service_pb2.WorkA
     if mode is None:
         return coordinator_service_pb2.WORK_AHEAD_MODE_UNSPECIFIED
     return _WORK_AHEAD_NUMBERS[mode]
+
+
+def merge_from_proto(number: int) -> Merge | None:
+    """The mode; None if unspecified. Raises InvalidFieldError for an unknown number."""
+    if number == coordinator_service_pb2.MERGE_MODE_UNSPECIFIED:
+        return None
+    try:
+        return _MERGES[number]
+    except KeyError:
+        raise InvalidFieldError("merge", f"{number} is not a MergeMode") from None
+
+
+def merge_to_proto(mode: Merge | None) -> coordinator_service_pb2.MergeMode:
+    return coordinator_service_pb2.MERGE_MODE_UNSPECIFIED if mode is None else _MERGE_NUMBERS[mode]
 
 
 def model_info_from_proto(message: sequence_service_pb2.GetModelInfoResponse) -> ModelInfo:

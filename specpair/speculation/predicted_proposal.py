@@ -13,6 +13,7 @@ from specpair.speculation.prediction import Prediction, Predictor
 from specpair.speculation.randomness import Domain, draw_bits
 from specpair.speculation.shaping import Candidates, Shaping
 from specpair.speculation.sparse_gumbel import choose_among
+from specpair.speculation.trees.drawing import first_offset
 
 COUPLED_CANDIDATES = 16
 """Under the coupled rule only this many of the heaviest tokens are used: the noise of each takes microseconds."""
@@ -34,6 +35,8 @@ class ProposalTask(NamedTuple):
     """Most tokens to propose."""
     min_confidence: float
     """Drafting stops once the product of the drawn tokens' shares is below this; 0 never stops."""
+    draft_index: int = 0
+    """Place among the drafts whose proposals are merged."""
 
 
 class Drawn(NamedTuple):
@@ -104,4 +107,4 @@ def _heaviest(candidates: Candidates) -> Candidates:
 
 
 def _bits(task: ProposalTask, offset: int) -> int:
-    return draw_bits(task.options.seed, Domain.DRAFT, task.step, offset)
+    return draw_bits(task.options.seed, Domain.DRAFT, task.step, first_offset(task.draft_index) + offset)

@@ -73,9 +73,9 @@ def random_words(seed: int, domain: Domain, step: int, first: int, count: int) -
     return philox.random_raw(lane + count)[lane:]
 
 
-def random_bits(seed: int, domain: Domain, step: int, count: int) -> np.ndarray:
-    """The first draws of a stream: int64 [count] in [0, 2^53)."""
-    return (random_words(seed, domain, step, 0, count) >> (64 - BITS)).view(np.int64)
+def random_bits(seed: int, domain: Domain, step: int, count: int, first: int = 0) -> np.ndarray:
+    """Draws `first` and following of a stream: int64 [count] in [0, 2^53)."""
+    return (random_words(seed, domain, step, first, count) >> (64 - BITS)).view(np.int64)
 
 
 def draw_bits(seed: int, domain: Domain, step: int, offset: int) -> int:

@@ -12,6 +12,12 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
 
+class MergeMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    MERGE_MODE_UNSPECIFIED: _ClassVar[MergeMode]
+    MERGE_MODE_TREE: _ClassVar[MergeMode]
+    MERGE_MODE_NONE: _ClassVar[MergeMode]
+
 class WorkAheadMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     WORK_AHEAD_MODE_UNSPECIFIED: _ClassVar[WorkAheadMode]
@@ -41,6 +47,9 @@ class FinishReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     FINISH_REASON_UNSPECIFIED: _ClassVar[FinishReason]
     FINISH_REASON_STOP: _ClassVar[FinishReason]
     FINISH_REASON_LENGTH: _ClassVar[FinishReason]
+MERGE_MODE_UNSPECIFIED: MergeMode
+MERGE_MODE_TREE: MergeMode
+MERGE_MODE_NONE: MergeMode
 WORK_AHEAD_MODE_UNSPECIFIED: WorkAheadMode
 WORK_AHEAD_MODE_AUTO: WorkAheadMode
 WORK_AHEAD_MODE_ON: WorkAheadMode
@@ -61,7 +70,7 @@ FINISH_REASON_STOP: FinishReason
 FINISH_REASON_LENGTH: FinishReason
 
 class GenerateTokensRequest(_message.Message):
-    __slots__ = ("text", "token_ids", "chat", "sampling", "max_tokens", "stop_strings", "ignore_eos", "num_speculative_tokens", "rule", "encoding", "include_rejected", "lenience", "n", "best_of", "logprobs", "prompt_logprobs", "echo", "drafter", "include_rounds", "resumed_token_ids", "work_ahead", "num_tree_tokens", "encoder_text", "encoder_token_ids", "structured_output")
+    __slots__ = ("text", "token_ids", "chat", "sampling", "max_tokens", "stop_strings", "ignore_eos", "num_speculative_tokens", "rule", "encoding", "include_rejected", "lenience", "n", "best_of", "logprobs", "prompt_logprobs", "echo", "drafter", "include_rounds", "resumed_token_ids", "work_ahead", "num_tree_tokens", "encoder_text", "encoder_token_ids", "structured_output", "drafts", "merge")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     CHAT_FIELD_NUMBER: _ClassVar[int]
@@ -87,6 +96,8 @@ class GenerateTokensRequest(_message.Message):
     ENCODER_TEXT_FIELD_NUMBER: _ClassVar[int]
     ENCODER_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     STRUCTURED_OUTPUT_FIELD_NUMBER: _ClassVar[int]
+    DRAFTS_FIELD_NUMBER: _ClassVar[int]
+    MERGE_FIELD_NUMBER: _ClassVar[int]
     text: str
     token_ids: TokenIds
     chat: Chat
@@ -112,7 +123,9 @@ class GenerateTokensRequest(_message.Message):
     encoder_text: str
     encoder_token_ids: TokenIds
     structured_output: _structured_output_pb2.StructuredOutput
-    def __init__(self, text: _Optional[str] = ..., token_ids: _Optional[_Union[TokenIds, _Mapping]] = ..., chat: _Optional[_Union[Chat, _Mapping]] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingOptions, _Mapping]] = ..., max_tokens: _Optional[int] = ..., stop_strings: _Optional[_Iterable[str]] = ..., ignore_eos: _Optional[bool] = ..., num_speculative_tokens: _Optional[int] = ..., rule: _Optional[_Union[_sampling_pb2.AcceptanceRule, str]] = ..., encoding: _Optional[_Union[_sampling_pb2.DistributionEncoding, str]] = ..., include_rejected: _Optional[bool] = ..., lenience: _Optional[float] = ..., n: _Optional[int] = ..., best_of: _Optional[int] = ..., logprobs: _Optional[int] = ..., prompt_logprobs: _Optional[int] = ..., echo: _Optional[bool] = ..., drafter: _Optional[_Union[_drafter_pb2.Drafter, str]] = ..., include_rounds: _Optional[bool] = ..., resumed_token_ids: _Optional[_Iterable[int]] = ..., work_ahead: _Optional[_Union[WorkAheadMode, str]] = ..., num_tree_tokens: _Optional[int] = ..., encoder_text: _Optional[str] = ..., encoder_token_ids: _Optional[_Union[TokenIds, _Mapping]] = ..., structured_output: _Optional[_Union[_structured_output_pb2.StructuredOutput, _Mapping]] = ...) -> None: ...
+    drafts: _containers.RepeatedScalarFieldContainer[str]
+    merge: MergeMode
+    def __init__(self, text: _Optional[str] = ..., token_ids: _Optional[_Union[TokenIds, _Mapping]] = ..., chat: _Optional[_Union[Chat, _Mapping]] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingOptions, _Mapping]] = ..., max_tokens: _Optional[int] = ..., stop_strings: _Optional[_Iterable[str]] = ..., ignore_eos: _Optional[bool] = ..., num_speculative_tokens: _Optional[int] = ..., rule: _Optional[_Union[_sampling_pb2.AcceptanceRule, str]] = ..., encoding: _Optional[_Union[_sampling_pb2.DistributionEncoding, str]] = ..., include_rejected: _Optional[bool] = ..., lenience: _Optional[float] = ..., n: _Optional[int] = ..., best_of: _Optional[int] = ..., logprobs: _Optional[int] = ..., prompt_logprobs: _Optional[int] = ..., echo: _Optional[bool] = ..., drafter: _Optional[_Union[_drafter_pb2.Drafter, str]] = ..., include_rounds: _Optional[bool] = ..., resumed_token_ids: _Optional[_Iterable[int]] = ..., work_ahead: _Optional[_Union[WorkAheadMode, str]] = ..., num_tree_tokens: _Optional[int] = ..., encoder_text: _Optional[str] = ..., encoder_token_ids: _Optional[_Union[TokenIds, _Mapping]] = ..., structured_output: _Optional[_Union[_structured_output_pb2.StructuredOutput, _Mapping]] = ..., drafts: _Optional[_Iterable[str]] = ..., merge: _Optional[_Union[MergeMode, str]] = ...) -> None: ...
 
 class TokenIds(_message.Message):
     __slots__ = ("ids",)
@@ -185,20 +198,22 @@ class RoundReport(_message.Message):
     def __init__(self, step: _Optional[int] = ..., proposed: _Optional[_Iterable[_Union[ProposedToken, _Mapping]]] = ..., draft: _Optional[_Union[CallTimes, _Mapping]] = ..., verify: _Optional[_Union[CallTimes, _Mapping]] = ..., batch_token_count: _Optional[int] = ..., ahead: _Optional[_Union[AheadOutcome, str]] = ...) -> None: ...
 
 class ProposedToken(_message.Message):
-    __slots__ = ("id", "text", "accepted", "target_probability", "draft_probability", "parent_index")
+    __slots__ = ("id", "text", "accepted", "target_probability", "draft_probability", "parent_index", "draft_names")
     ID_FIELD_NUMBER: _ClassVar[int]
     TEXT_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_FIELD_NUMBER: _ClassVar[int]
     TARGET_PROBABILITY_FIELD_NUMBER: _ClassVar[int]
     DRAFT_PROBABILITY_FIELD_NUMBER: _ClassVar[int]
     PARENT_INDEX_FIELD_NUMBER: _ClassVar[int]
+    DRAFT_NAMES_FIELD_NUMBER: _ClassVar[int]
     id: int
     text: str
     accepted: bool
     target_probability: float
     draft_probability: float
     parent_index: int
-    def __init__(self, id: _Optional[int] = ..., text: _Optional[str] = ..., accepted: _Optional[bool] = ..., target_probability: _Optional[float] = ..., draft_probability: _Optional[float] = ..., parent_index: _Optional[int] = ...) -> None: ...
+    draft_names: _containers.RepeatedScalarFieldContainer[str]
+    def __init__(self, id: _Optional[int] = ..., text: _Optional[str] = ..., accepted: _Optional[bool] = ..., target_probability: _Optional[float] = ..., draft_probability: _Optional[float] = ..., parent_index: _Optional[int] = ..., draft_names: _Optional[_Iterable[str]] = ...) -> None: ...
 
 class CallTimes(_message.Message):
     __slots__ = ("start_us", "elapsed_us", "queue_us", "compute_us")
@@ -249,7 +264,7 @@ class GenerationSummary(_message.Message):
     def __init__(self, finish_reason: _Optional[_Union[FinishReason, str]] = ..., prompt_token_count: _Optional[int] = ..., completion_token_count: _Optional[int] = ..., seed: _Optional[int] = ..., speculation: _Optional[_Union[SpeculationSummary, _Mapping]] = ..., time_to_first_token_us: _Optional[int] = ..., total_time_us: _Optional[int] = ..., cumulative_logprob: _Optional[float] = ..., resumed_token_count: _Optional[int] = ..., encoder_token_count: _Optional[int] = ...) -> None: ...
 
 class SpeculationSummary(_message.Message):
-    __slots__ = ("round_count", "draft_round_count", "draft_token_count", "accepted_token_count", "drafted_per_position", "accepted_per_position", "acceptance_rate", "tokens_per_round", "draft_time_us", "verify_time_us", "network_time_us", "fallback_count", "rule", "lenience", "lossy", "drafter", "adaptive", "ahead_hit_count", "ahead_late_count", "ahead_miss_count")
+    __slots__ = ("round_count", "draft_round_count", "draft_token_count", "accepted_token_count", "drafted_per_position", "accepted_per_position", "acceptance_rate", "tokens_per_round", "draft_time_us", "verify_time_us", "network_time_us", "fallback_count", "rule", "lenience", "lossy", "drafter", "adaptive", "ahead_hit_count", "ahead_late_count", "ahead_miss_count", "drafts")
     ROUND_COUNT_FIELD_NUMBER: _ClassVar[int]
     DRAFT_ROUND_COUNT_FIELD_NUMBER: _ClassVar[int]
     DRAFT_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -270,6 +285,7 @@ class SpeculationSummary(_message.Message):
     AHEAD_HIT_COUNT_FIELD_NUMBER: _ClassVar[int]
     AHEAD_LATE_COUNT_FIELD_NUMBER: _ClassVar[int]
     AHEAD_MISS_COUNT_FIELD_NUMBER: _ClassVar[int]
+    DRAFTS_FIELD_NUMBER: _ClassVar[int]
     round_count: int
     draft_round_count: int
     draft_token_count: int
@@ -290,14 +306,29 @@ class SpeculationSummary(_message.Message):
     ahead_hit_count: int
     ahead_late_count: int
     ahead_miss_count: int
-    def __init__(self, round_count: _Optional[int] = ..., draft_round_count: _Optional[int] = ..., draft_token_count: _Optional[int] = ..., accepted_token_count: _Optional[int] = ..., drafted_per_position: _Optional[_Iterable[int]] = ..., accepted_per_position: _Optional[_Iterable[int]] = ..., acceptance_rate: _Optional[float] = ..., tokens_per_round: _Optional[float] = ..., draft_time_us: _Optional[int] = ..., verify_time_us: _Optional[int] = ..., network_time_us: _Optional[int] = ..., fallback_count: _Optional[int] = ..., rule: _Optional[_Union[_sampling_pb2.AcceptanceRule, str]] = ..., lenience: _Optional[float] = ..., lossy: _Optional[bool] = ..., drafter: _Optional[_Union[_drafter_pb2.Drafter, str]] = ..., adaptive: _Optional[bool] = ..., ahead_hit_count: _Optional[int] = ..., ahead_late_count: _Optional[int] = ..., ahead_miss_count: _Optional[int] = ...) -> None: ...
+    drafts: _containers.RepeatedCompositeFieldContainer[DraftSummary]
+    def __init__(self, round_count: _Optional[int] = ..., draft_round_count: _Optional[int] = ..., draft_token_count: _Optional[int] = ..., accepted_token_count: _Optional[int] = ..., drafted_per_position: _Optional[_Iterable[int]] = ..., accepted_per_position: _Optional[_Iterable[int]] = ..., acceptance_rate: _Optional[float] = ..., tokens_per_round: _Optional[float] = ..., draft_time_us: _Optional[int] = ..., verify_time_us: _Optional[int] = ..., network_time_us: _Optional[int] = ..., fallback_count: _Optional[int] = ..., rule: _Optional[_Union[_sampling_pb2.AcceptanceRule, str]] = ..., lenience: _Optional[float] = ..., lossy: _Optional[bool] = ..., drafter: _Optional[_Union[_drafter_pb2.Drafter, str]] = ..., adaptive: _Optional[bool] = ..., ahead_hit_count: _Optional[int] = ..., ahead_late_count: _Optional[int] = ..., ahead_miss_count: _Optional[int] = ..., drafts: _Optional[_Iterable[_Union[DraftSummary, _Mapping]]] = ...) -> None: ...
+
+class DraftSummary(_message.Message):
+    __slots__ = ("name", "draft_round_count", "draft_token_count", "accepted_token_count", "late_count")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DRAFT_ROUND_COUNT_FIELD_NUMBER: _ClassVar[int]
+    DRAFT_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    LATE_COUNT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    draft_round_count: int
+    draft_token_count: int
+    accepted_token_count: int
+    late_count: int
+    def __init__(self, name: _Optional[str] = ..., draft_round_count: _Optional[int] = ..., draft_token_count: _Optional[int] = ..., accepted_token_count: _Optional[int] = ..., late_count: _Optional[int] = ...) -> None: ...
 
 class GetPairInfoRequest(_message.Message):
     __slots__ = ()
     def __init__(self) -> None: ...
 
 class GetPairInfoResponse(_message.Message):
-    __slots__ = ("draft", "target", "version", "num_speculative_tokens", "max_num_speculative_tokens", "request_count", "proposal_worth")
+    __slots__ = ("draft", "target", "version", "num_speculative_tokens", "max_num_speculative_tokens", "request_count", "proposal_worth", "drafts")
     DRAFT_FIELD_NUMBER: _ClassVar[int]
     TARGET_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -305,6 +336,7 @@ class GetPairInfoResponse(_message.Message):
     MAX_NUM_SPECULATIVE_TOKENS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_COUNT_FIELD_NUMBER: _ClassVar[int]
     PROPOSAL_WORTH_FIELD_NUMBER: _ClassVar[int]
+    DRAFTS_FIELD_NUMBER: _ClassVar[int]
     draft: _sequence_service_pb2.GetModelInfoResponse
     target: _sequence_service_pb2.GetModelInfoResponse
     version: str
@@ -312,7 +344,16 @@ class GetPairInfoResponse(_message.Message):
     max_num_speculative_tokens: int
     request_count: int
     proposal_worth: ProposalWorth
-    def __init__(self, draft: _Optional[_Union[_sequence_service_pb2.GetModelInfoResponse, _Mapping]] = ..., target: _Optional[_Union[_sequence_service_pb2.GetModelInfoResponse, _Mapping]] = ..., version: _Optional[str] = ..., num_speculative_tokens: _Optional[int] = ..., max_num_speculative_tokens: _Optional[int] = ..., request_count: _Optional[int] = ..., proposal_worth: _Optional[_Union[ProposalWorth, _Mapping]] = ...) -> None: ...
+    drafts: _containers.RepeatedCompositeFieldContainer[NamedDraft]
+    def __init__(self, draft: _Optional[_Union[_sequence_service_pb2.GetModelInfoResponse, _Mapping]] = ..., target: _Optional[_Union[_sequence_service_pb2.GetModelInfoResponse, _Mapping]] = ..., version: _Optional[str] = ..., num_speculative_tokens: _Optional[int] = ..., max_num_speculative_tokens: _Optional[int] = ..., request_count: _Optional[int] = ..., proposal_worth: _Optional[_Union[ProposalWorth, _Mapping]] = ..., drafts: _Optional[_Iterable[_Union[NamedDraft, _Mapping]]] = ...) -> None: ...
+
+class NamedDraft(_message.Message):
+    __slots__ = ("name", "draft")
+    NAME_FIELD_NUMBER: _ClassVar[int]
+    DRAFT_FIELD_NUMBER: _ClassVar[int]
+    name: str
+    draft: _sequence_service_pb2.GetModelInfoResponse
+    def __init__(self, name: _Optional[str] = ..., draft: _Optional[_Union[_sequence_service_pb2.GetModelInfoResponse, _Mapping]] = ...) -> None: ...
 
 class ProposalWorth(_message.Message):
     __slots__ = ("output_count", "break_even_acceptance", "acceptance", "best_num_speculative_tokens", "gain")
