@@ -36,8 +36,10 @@ class SelfDrafter:
 
     def _count(self, work: VerifyWork) -> int:
         """Tokens to draft: the proposal and the target's next token must fit the sequence. None for a sequence whose
-        drafter another target has."""
+        drafter another target has, nor after a tree where the next token is fed at once."""
         if work.options.drafter not in (None, *self._runner.drafters):
+            return 0
+        if self._runner.feeds_itself and work.parents is not None:
             return 0
         room = self._max_model_len - len(work.sequence.tokens) - 1
         return min(work.call.next_count, self._runner.most_tokens, room)
@@ -49,6 +51,9 @@ class SelfDrafter:
             drafts.append(made)
             work.own_draft = made
         holdings = [work.sequence.holding for work in works]
+        if self._runner.feeds_itself:
+            for work in works:
+                work.sequence.valid_length = min(work.sequence.valid_length, len(work.sequence.tokens) - 1)
         run = self._runner.begin(
             [holding for holding in holdings if holding is not None],
             [places(work) for work in works],

@@ -30,6 +30,9 @@ class DraftingRunner(Runner, Protocol):
     """What it can draft by, the default first."""
     most_tokens: int
     """Tokens of its longest proposal."""
+    feeds_itself: bool
+    """Whether drafting feeds tokens to the target. It then writes over what the verdict left unaccepted, and nothing is
+    drafted after a tree, whose path is not in order yet."""
 
     def begin(self, holdings: list[Holding], places: list[Sequence[int]], most: int) -> DraftRun:
         """A draft of at most `most` tokens for each sequence. Its last token is not fed yet; `places` say where the

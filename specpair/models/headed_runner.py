@@ -25,6 +25,7 @@ class HeadedRunner:
 
     drafters = (Drafter.EAGLE,)
     most_tokens = MOST_STEPS
+    feeds_itself = False
 
     def __init__(self, inner: Runner, head: "EagleHead", layer_count: int):
         """The cache has the head's two layers after the target's `layer_count`."""

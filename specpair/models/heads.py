@@ -9,6 +9,7 @@ from specpair.models.eagle_checkpoint import read_eagle
 from specpair.models.eagle_head import EagleHead
 from specpair.models.head_files import read_config
 from specpair.models.loading import LoadedModel
+from specpair.models.lookahead_head import LookaheadHead
 from specpair.models.medusa_head import MedusaHead
 
 
@@ -23,4 +24,6 @@ def load_head(config: EngineConfig, loaded: LoadedModel) -> TargetHead | None:
         return EagleHead(read_eagle(folder, loaded), loaded)
     if "medusa_num_heads" in fields:
         return MedusaHead(folder, fields, loaded)
+    if "lookahead_count" in fields:
+        return LookaheadHead(folder, fields, loaded)
     raise ModelRefusedError(f"{folder} holds no head of a known kind: its model_type is {fields.get('model_type')!r}")

@@ -36,11 +36,10 @@ Kind: TypeAlias = type[PlainRunner | FusedRunner | NativeRunner | AlignedRunner]
 def load_runner(config: EngineConfig) -> tuple[ModelFacts, Runner]:
     """Loads model, cache and runner, and runs the last checks. Raises ModelRefusedError."""
     refuse_quantization(config)
-    loaded = load(config)
+    loaded, head = load_with_head(config)
     facts = loaded.facts
     claim_parallel_work(choose_threads(config.threads, facts.parameter_count, facts.device))
     texts = held_out_logits(loaded) if facts.packing != NOT_QUANTISED else None
-    head = load_head(config, loaded)
     runner = checked_runner(config, loaded, head)
     if texts is not None:
         facts = replace(facts, divergence=measure(texts, runner))
@@ -61,6 +60,12 @@ def load_runner(config: EngineConfig) -> tuple[ModelFacts, Runner]:
     return facts, runner
 
 
+def load_with_head(config: EngineConfig) -> tuple[LoadedModel, TargetHead | None]:
+    """The model and its head, which may have added to the model. Raises ModelRefusedError."""
+    loaded = load(config)
+    return loaded, load_head(config, loaded)
+
+
 def checked_runner(config: EngineConfig, loaded: LoadedModel, head: TargetHead | None = None) -> Runner:
     """The first of the runners for the model that passes the last checks; its cache has room for what a `head` keeps.
     Raises ModelRefusedError if none does."""
@@ -71,7 +76,7 @@ def checked_runner(config: EngineConfig, loaded: LoadedModel, head: TargetHead |
         except ModelRefusedError as error:
             log.warning("not %s: %s", kind.description, error)
             if loaded.facts.packing != NOT_QUANTISED:
-                loaded = load(config)  # the check left rounded weights in the model: to pack them would round again
+                loaded, head = load_with_head(config)  # the check left rounded weights: to pack them would round again
     return checked(last, config, loaded, head)
 
 

@@ -14,13 +14,14 @@ from tests.service import test_distribution as distribution
 from tests.service.test_distribution import FEWER, RULES, Served, draw, p_value
 from tests.services import engine_config, running_pair
 from tests.tiny_models import generate_greedily, load_plain, make_model
-from tests.tiny_target_heads import make_medusa
+from tests.tiny_target_heads import make_lookahead, make_medusa
 
 PROMPTS = [[7], [1, 2, 3, 4] * 5, [9, 8, 7, 9, 8], list(range(40))]
 KINDS: dict[str, tuple[Callable[..., Path], tuple[Drafter, ...]]] = {
     "medusa": (make_medusa, (Drafter.MEDUSA, Drafter.BLOCKWISE)),
+    "pass": (make_lookahead, (Drafter.PASS,)),
 }
-SAMPLED = [(Drafter.MEDUSA, "token"), (Drafter.MEDUSA, "block"), (Drafter.BLOCKWISE, "token")]
+SAMPLED = [(Drafter.MEDUSA, "token"), (Drafter.MEDUSA, "block"), (Drafter.BLOCKWISE, "token"), (Drafter.PASS, "token")]
 
 
 @pytest.fixture(scope="module", params=KINDS)
