@@ -78,9 +78,13 @@ class Drafter(StrEnum):
     UNIFORM = "uniform"
     NGRAM_MODEL = "ngram-model"
     EAGLE = "eagle"
+    MEDUSA = "medusa"
+    BLOCKWISE = "blockwise"
+    PASS = "pass"
+    MTP = "mtp"
 
 
-ON_THE_TARGET = (Drafter.EAGLE,)
+ON_THE_TARGET = (Drafter.EAGLE, Drafter.MEDUSA, Drafter.BLOCKWISE, Drafter.PASS, Drafter.MTP)
 """Drafters in the target service; all others are in the draft service."""
 
 

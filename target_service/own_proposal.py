@@ -1,6 +1,6 @@
 """A proposal that the target's own head made with a verdict."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import torch
@@ -8,6 +8,7 @@ from torch import Tensor
 
 from specpair.drafting import sampler_of
 from specpair.errors import InvalidDistributionError
+from specpair.options import Drafter, Encoding, SequenceOptions
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.sequences.sequence import Sequence
 from specpair.speculation.count_row import CountRow
@@ -46,10 +47,18 @@ class OwnDraft:
         return cls(held=held.branch(sequence), sequence=sequence, step=step, count=count)
 
     def __post_init__(self) -> None:
-        self.options = self.held.options
+        self.options = own_options(self.held.options)
         self.sampler = sampler_of(self.options)
         self.length = len(self.sequence.tokens)
         """Tokens before the first that it draws."""
+
+
+def own_options(options: SequenceOptions) -> SequenceOptions:
+    """How the proposal is drawn: as the sequence says, but a blockwise one takes the likeliest tokens, which are then
+    certain under every rule."""
+    if options.drafter is not Drafter.BLOCKWISE:
+        return options
+    return replace(options, sampling=replace(options.sampling, temperature=0.0), encoding=Encoding.SPARSE)
 
 
 @dataclass(frozen=True, kw_only=True)

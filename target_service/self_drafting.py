@@ -1,11 +1,12 @@
-"""The target proposes: its head drafts for each verdict that was asked for it. Device thread only."""
+"""The target proposes: it drafts for each verdict that was asked for it. Device thread only."""
 
 import logging
 from collections.abc import Sequence
 
 from specpair.drafting import draw_next
 from specpair.engine.failures import check_device
-from specpair.models.headed_runner import HeadedRunner
+from specpair.errors import CapacityExhaustedError
+from specpair.models.drafting_runner import DraftingRunner
 from target_service.own_proposal import OwnDraft
 from target_service.verify_work import VerifyWork
 
@@ -15,7 +16,7 @@ log = logging.getLogger(__name__)
 class SelfDrafter:
     """Drafts for many sequences at once, one token of each in a step."""
 
-    def __init__(self, runner: HeadedRunner, max_model_len: int):
+    def __init__(self, runner: DraftingRunner, max_model_len: int):
         self._runner = runner
         self._max_model_len = max_model_len
 
@@ -28,13 +29,20 @@ class SelfDrafter:
             self._draft(asked)
         except Exception as error:
             check_device(error)
-            log.exception("the head failed")
+            if not isinstance(error, CapacityExhaustedError):
+                log.exception("the head failed")
             for work in asked:
                 work.own_draft = None
 
     def _count(self, work: VerifyWork) -> int:
-        """Tokens to draft: the proposal and the target's next token must fit the sequence."""
-        return min(work.call.next_count, self._max_model_len - len(work.sequence.tokens) - 1)
+        """Tokens to draft: the proposal and the target's next token must fit the sequence. None for a sequence whose
+        drafter another target has, nor after a tree where the next token is fed at once."""
+        if work.options.drafter not in (None, *self._runner.drafters):
+            return 0
+        if self._runner.feeds_itself and work.parents is not None:
+            return 0
+        room = self._max_model_len - len(work.sequence.tokens) - 1
+        return min(work.call.next_count, self._runner.most_tokens, room)
 
     def _draft(self, works: list[VerifyWork]) -> None:
         drafts: list[OwnDraft] = []
@@ -43,6 +51,9 @@ class SelfDrafter:
             drafts.append(made)
             work.own_draft = made
         holdings = [work.sequence.holding for work in works]
+        if self._runner.feeds_itself:
+            for work in works:
+                work.sequence.valid_length = min(work.sequence.valid_length, len(work.sequence.tokens) - 1)
         run = self._runner.begin(
             [holding for holding in holdings if holding is not None],
             [places(work) for work in works],

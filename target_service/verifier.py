@@ -16,10 +16,9 @@ from specpair.engine.work import Work
 from specpair.engine_config import EngineConfig
 from specpair.errors import ConditionNotMetError, NotSupportedError
 from specpair.model_info import ModelInfo
-from specpair.models.headed_runner import HeadedRunner
+from specpair.models.drafting_runner import DraftingRunner
 from specpair.models.model_facts import ModelFacts
 from specpair.models.runner import Runner
-from specpair.options import ON_THE_TARGET
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.server.identity import client_name
 from specpair.speculation.logprobs import TokenLogprobs
@@ -36,7 +35,8 @@ class Verifier(ModelHost[Verdict]):
     """The target model with its sequences."""
 
     def __init__(self, config: EngineConfig, facts: ModelFacts, runner: Runner, device: DeviceThread):
-        self._drafter = SelfDrafter(runner, facts.max_model_len) if isinstance(runner, HeadedRunner) else None
+        self._drafter = SelfDrafter(runner, facts.max_model_len) if isinstance(runner, DraftingRunner) else None
+        self._drafters = runner.drafters if isinstance(runner, DraftingRunner) else ()
         super().__init__(config, facts, runner, device)
         self.masks = MaskMaker()
         self._scorer = Scorer(self.engine, self.sequences, self.token_budget)
@@ -47,7 +47,7 @@ class Verifier(ModelHost[Verdict]):
         return self._drafter is not None
 
     def info(self) -> ModelInfo:
-        return replace(super().info(), drafters=ON_THE_TARGET if self.has_head else ())
+        return replace(super().info(), drafters=self._drafters)
 
     async def verify(self, call: VerifyCall, body: object) -> Verdict:
         """The verdict on one call, computed once for each step. Commits the accepted tokens and the next token."""

@@ -5,16 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file
 from torch import Tensor
 
 from specpair.errors import ModelRefusedError
 from specpair.models.eagle_settings import EagleSettings
+from specpair.models.head_files import read_tensors
 from specpair.models.loading import LoadedModel
-from specpair.models.refusals import first_line
 
-WEIGHTS = "model.safetensors"
 LAYER = "layers.0."
 NAMES_OF_EAGLE = {"midlayer.": LAYER}
 """Beginnings of names as SafeAILab's own checkpoints have them."""
@@ -41,7 +38,7 @@ class EagleWeights:
 def read_eagle(folder: Path, loaded: LoadedModel) -> EagleWeights:
     """The head in `folder` for a target. Raises ModelRefusedError if it is none, or does not fit."""
     settings = EagleSettings.read(folder)
-    tensors = read_tensors(folder)
+    tensors = renamed(read_tensors(folder))
     model: Any = loaded.model
     facts = loaded.facts
 
@@ -65,11 +62,8 @@ def read_eagle(folder: Path, loaded: LoadedModel) -> EagleWeights:
     return weights
 
 
-def read_tensors(folder: Path) -> dict[str, Tensor]:
-    try:
-        found = load_file(folder / WEIGHTS)
-    except (OSError, ValueError, SafetensorError) as error:
-        raise ModelRefusedError(f"{folder / WEIGHTS} cannot be loaded: {first_line(error)}") from error
+def renamed(found: dict[str, Tensor]) -> dict[str, Tensor]:
+    """Tensors by the names of speculators."""
     for old, new in NAMES_OF_EAGLE.items():
         found = {new + name.removeprefix(old) if name.startswith(old) else name: found[name] for name in found}
     return found

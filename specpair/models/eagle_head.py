@@ -19,12 +19,10 @@ from specpair.caches.attention import Variant, attend
 from specpair.caches.cache import LayerShape
 from specpair.errors import ModelRefusedError
 from specpair.models.eagle_checkpoint import LAYER, EagleWeights
+from specpair.models.head_product import head_product
+from specpair.models.headed_runner import MOST_STEPS, HeadedRunner
 from specpair.models.loading import LoadedModel
-from specpair.models.packed_linear import PackedLinear, pack
-
-Product = Any
-MOST_STEPS = 64
-"""Tokens of a proposal."""
+from specpair.models.runner import Runner
 
 
 class EagleHead:
@@ -40,12 +38,12 @@ class EagleHead:
         self._embedding = weights.embedding
         self._norms = {name: tensor.float() for name, tensor in weights.tensors.items() if tensor.ndim == 1}
         projections = [weights[f"{LAYER}self_attn.{name}_proj.weight"] for name in "qkv"]
-        self._fc = self._product(weights["fc.weight"])
-        self._query_key_value = self._product(torch.cat(projections))
-        self._output = self._product(weights[f"{LAYER}self_attn.o_proj.weight"])
-        self._gate_up = self._product(torch.cat([weights[f"{LAYER}mlp.{name}_proj.weight"] for name in ("gate", "up")]))
-        self._down = self._product(weights[f"{LAYER}mlp.down_proj.weight"])
-        self._head = self._product(weights.output)
+        self._fc = head_product(weights["fc.weight"])
+        self._query_key_value = head_product(torch.cat(projections))
+        self._output = head_product(weights[f"{LAYER}self_attn.o_proj.weight"])
+        self._gate_up = head_product(torch.cat([weights[f"{LAYER}mlp.{name}_proj.weight"] for name in ("gate", "up")]))
+        self._down = head_product(weights[f"{LAYER}mlp.down_proj.weight"])
+        self._head = head_product(weights.output)
         self._cosine, self._sine = rotation(loaded, settings.head_size, facts.max_model_len + MOST_STEPS)
         self.variant = Variant(scaling=settings.head_size**-0.5)
 
@@ -93,15 +91,8 @@ class EagleHead:
         """`[heads, 1, size]`: one token that sees all of these keys and values."""
         return attend(query, keys, values, None, self.variant)
 
-    def _product(self, weight: Tensor) -> Product:
-        """Maps float32 rows to float32 rows."""
-        dtype = self.dtype
-        if self.device.type != "cpu":
-            return lambda x: F.linear(x.to(dtype), weight).float()
-        packed: PackedLinear = pack(weight.contiguous())
-        if packed.scale == 1.0:
-            return lambda x: packed(x.to(dtype)).float()
-        return lambda x: packed(x.to(dtype)).float() * packed.scale
+    def runner(self, inner: Runner, layer_count: int) -> HeadedRunner:
+        return HeadedRunner(inner, self, layer_count)
 
     def _normed(self, name: str, x: Tensor) -> Tensor:
         return F.rms_norm(x, x.shape[-1:], self._norms[f"{name}.weight"], self.settings.eps)

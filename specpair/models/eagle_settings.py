@@ -1,13 +1,11 @@
 """What the configuration of an EAGLE-3 head says, in the layout of `vllm-project/speculators`."""
 
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
 from specpair.errors import ModelRefusedError
-
-CONFIG = "config.json"
+from specpair.models.head_files import CONFIG, read_config
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,12 +33,12 @@ class EagleSettings:
     def read(cls, folder: Path) -> Self:
         """Raises ModelRefusedError for a folder without a head of this kind."""
         try:
-            fields: dict[str, Any] = json.loads((folder / CONFIG).read_text(encoding="utf-8"))
+            fields = read_config(folder)
             kind = fields.get("speculators_model_type")
             if kind != "eagle3":
                 raise ModelRefusedError(f"{folder} holds no EAGLE-3 head: speculators_model_type is {kind!r}")
             return cls._of(fields, fields["transformer_layer_config"])
-        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise ModelRefusedError(f"{folder / CONFIG} cannot be read: {type(error).__name__} {error}") from error
 
     @classmethod

@@ -1,22 +1,33 @@
 """A runner whose target has an EAGLE-3 head: each of its passes also keeps what the head needs."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from specpair.caches.cache import KeyValueCache, LayerShape
+from specpair.caches.cache import KeyValueCache
 from specpair.caches.holding import Holding, Segment
 from specpair.models.batch import Batch, PassOutput
-from specpair.models.eagle_head import EagleHead
+from specpair.models.drafting_runner import run_tapped
 from specpair.models.runner import Runner
+from specpair.options import Drafter
+
+if TYPE_CHECKING:
+    from specpair.models.eagle_head import EagleHead
+
+MOST_STEPS = 64
+"""Tokens of a proposal."""
 
 
 class HeadedRunner:
     """The target by another runner, and the head beside it. Device thread only."""
 
-    def __init__(self, inner: Runner, head: EagleHead, layer_count: int):
+    drafters = (Drafter.EAGLE,)
+    most_tokens = MOST_STEPS
+    feeds_itself = False
+
+    def __init__(self, inner: Runner, head: "EagleHead", layer_count: int):
         """The cache has the head's two layers after the target's `layer_count`."""
         self.inner, self.head = inner, head
         self.cache: KeyValueCache = inner.cache
@@ -27,15 +38,9 @@ class HeadedRunner:
 
     @torch.inference_mode()
     def forward(self, batch: Batch) -> PassOutput:
-        layers = tuple(sorted({*batch.feature_layers, *self.head.feature_layers}))
-        output = self.inner.forward(replace(batch, feature_layers=layers, has_all_features=True))
-        assert output.features is not None
-        places = {layer: place for place, layer in enumerate(layers)}
-        self._keep(batch, output.features[[places[layer] for layer in self.head.feature_layers]])
-        if not batch.feature_layers:
-            return PassOutput(output.logits)
-        wanted = output.features[[places[layer] for layer in batch.feature_layers]]
-        return PassOutput(output.logits, wanted if batch.has_all_features else wanted[:, batch.rows])
+        output, features = run_tapped(self.inner, batch, self.head.feature_layers)
+        self._keep(batch, features)
+        return output
 
     def _keep(self, batch: Batch, features: Tensor) -> None:
         """Writes the joined features of the tokens, and the head's keys and values of their pairs."""
@@ -78,12 +83,6 @@ class HeadedRunner:
             chosen = torch.tensor(places, device=self.device)
             keys, values = keys.index_select(1, chosen), values.index_select(1, chosen)
         return keys[:, 1:], values[:, 1:], self._features_at(holding, places[-1])
-
-
-def extended(layers: dict[int, LayerShape], head: EagleHead) -> dict[int, LayerShape]:
-    """What the cache holds for a target with a head."""
-    count = len(layers)
-    return layers | dict(zip((count, count + 1), head.shapes, strict=True))
 
 
 class HeadRun:

@@ -2,7 +2,6 @@
 
 import logging
 from dataclasses import replace
-from pathlib import Path
 from typing import TypeAlias
 
 import torch
@@ -14,13 +13,12 @@ from specpair.model_info import NOT_QUANTISED
 from specpair.models.aligned_runner import AlignedRunner
 from specpair.models.device_defaults import choose_threads
 from specpair.models.divergence import held_out_logits, measure
-from specpair.models.eagle_checkpoint import read_eagle
-from specpair.models.eagle_head import EagleHead
+from specpair.models.drafting_runner import TargetHead, extended
 from specpair.models.encoder_decoder_check import check_encoder_decoder
 from specpair.models.encoder_decoder_runner import EncoderDecoderRunner
 from specpair.models.fused_runner import FusedRunner
 from specpair.models.fusible import is_fusible
-from specpair.models.headed_runner import HeadedRunner, extended
+from specpair.models.heads import load_head
 from specpair.models.loading import LoadedModel, load
 from specpair.models.model_cache import make_cache
 from specpair.models.model_facts import ModelFacts
@@ -40,16 +38,15 @@ Kind: TypeAlias = type[PlainRunner | FusedRunner | NativeRunner | AlignedRunner 
 def load_runner(config: EngineConfig) -> tuple[ModelFacts, Runner]:
     """Loads model, cache and runner, and runs the last checks. Raises ModelRefusedError."""
     refuse_quantization(config)
-    loaded = load(config)
+    loaded, head = load_with_head(config)
     facts = loaded.facts
     claim_parallel_work(choose_threads(config.threads, facts.parameter_count, facts.device))
     texts = held_out_logits(loaded) if facts.packing != NOT_QUANTISED else None
-    head = None if config.head is None else EagleHead(read_eagle(Path(config.head), loaded), loaded)
     runner = checked_runner(config, loaded, head)
     if texts is not None:
         facts = replace(facts, divergence=measure(texts, runner))
     if head is not None:
-        runner = HeadedRunner(runner, head, len(facts.layers))
+        runner = head.runner(runner, len(facts.layers))
     log.info(
         "loaded %s: %.1f M parameters, %s on %s, %s%s, %d threads, %d cache blocks of %d tokens",
         facts.display_name,
@@ -65,7 +62,13 @@ def load_runner(config: EngineConfig) -> tuple[ModelFacts, Runner]:
     return facts, runner
 
 
-def checked_runner(config: EngineConfig, loaded: LoadedModel, head: EagleHead | None = None) -> Runner:
+def load_with_head(config: EngineConfig) -> tuple[LoadedModel, TargetHead | None]:
+    """The model and its head, which may have added to the model. Raises ModelRefusedError."""
+    loaded = load(config)
+    return loaded, load_head(config, loaded)
+
+
+def checked_runner(config: EngineConfig, loaded: LoadedModel, head: TargetHead | None = None) -> Runner:
     """The first of the runners for the model that passes the last checks; its cache has room for what a `head` keeps.
     Raises ModelRefusedError if none does."""
     *preferred, last = choose_runners(config, loaded.model)
@@ -75,11 +78,11 @@ def checked_runner(config: EngineConfig, loaded: LoadedModel, head: EagleHead | 
         except ModelRefusedError as error:
             log.warning("not %s: %s", kind.description, error)
             if loaded.facts.packing != NOT_QUANTISED:
-                loaded = load(config)  # the check left rounded weights in the model: to pack them would round again
+                loaded, head = load_with_head(config)  # the check left rounded weights: to pack them would round again
     return checked(last, config, loaded, head)
 
 
-def checked(kind: Kind, config: EngineConfig, loaded: LoadedModel, head: EagleHead | None) -> Runner:
+def checked(kind: Kind, config: EngineConfig, loaded: LoadedModel, head: TargetHead | None) -> Runner:
     """A runner that passed the last checks. Raises ModelRefusedError."""
     facts = loaded.facts
     layers = facts.layers if head is None else extended(facts.layers, head)

@@ -55,6 +55,10 @@ _DRAFTER_NUMBERS = {
     Drafter.UNIFORM: drafter_pb2.DRAFTER_UNIFORM,
     Drafter.NGRAM_MODEL: drafter_pb2.DRAFTER_NGRAM_MODEL,
     Drafter.EAGLE: drafter_pb2.DRAFTER_EAGLE,
+    Drafter.MEDUSA: drafter_pb2.DRAFTER_MEDUSA,
+    Drafter.BLOCKWISE: drafter_pb2.DRAFTER_BLOCKWISE,
+    Drafter.PASS: drafter_pb2.DRAFTER_PASS,
+    Drafter.MTP: drafter_pb2.DRAFTER_MTP,
 }
 _DRAFTERS: dict[int, Drafter] = {number: drafter for drafter, number in _DRAFTER_NUMBERS.items()}
 _WORK_AHEAD_NUMBERS = {

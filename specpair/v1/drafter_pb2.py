@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19specpair/v1/drafter.proto\x12\x0bspecpair.v1*\xcd\x01\n\x07\x44rafter\x12\x17\n\x13\x44RAFTER_UNSPECIFIED\x10\x00\x12\x11\n\rDRAFTER_MODEL\x10\x01\x12\x11\n\rDRAFTER_NGRAM\x10\x02\x12\x19\n\x15\x44RAFTER_PROMPT_LOOKUP\x10\x03\x12\x13\n\x0f\x44RAFTER_UNIGRAM\x10\x04\x12\x12\n\x0e\x44RAFTER_BIGRAM\x10\x05\x12\x13\n\x0f\x44RAFTER_UNIFORM\x10\x06\x12\x17\n\x13\x44RAFTER_NGRAM_MODEL\x10\x07\x12\x11\n\rDRAFTER_EAGLE\x10\x08\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x19specpair/v1/drafter.proto\x12\x0bspecpair.v1*\x9b\x02\n\x07\x44rafter\x12\x17\n\x13\x44RAFTER_UNSPECIFIED\x10\x00\x12\x11\n\rDRAFTER_MODEL\x10\x01\x12\x11\n\rDRAFTER_NGRAM\x10\x02\x12\x19\n\x15\x44RAFTER_PROMPT_LOOKUP\x10\x03\x12\x13\n\x0f\x44RAFTER_UNIGRAM\x10\x04\x12\x12\n\x0e\x44RAFTER_BIGRAM\x10\x05\x12\x13\n\x0f\x44RAFTER_UNIFORM\x10\x06\x12\x17\n\x13\x44RAFTER_NGRAM_MODEL\x10\x07\x12\x11\n\rDRAFTER_EAGLE\x10\x08\x12\x12\n\x0e\x44RAFTER_MEDUSA\x10\t\x12\x15\n\x11\x44RAFTER_BLOCKWISE\x10\n\x12\x10\n\x0c\x44RAFTER_PASS\x10\x0b\x12\x0f\n\x0b\x44RAFTER_MTP\x10\x0c\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -32,5 +32,5 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'specpair.v1.drafter_pb2', _
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_DRAFTER']._serialized_start=43
-  _globals['_DRAFTER']._serialized_end=248
+  _globals['_DRAFTER']._serialized_end=326
 # @@protoc_insertion_point(module_scope)

@@ -15,6 +15,10 @@ class Drafter(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     DRAFTER_UNIFORM: _ClassVar[Drafter]
     DRAFTER_NGRAM_MODEL: _ClassVar[Drafter]
     DRAFTER_EAGLE: _ClassVar[Drafter]
+    DRAFTER_MEDUSA: _ClassVar[Drafter]
+    DRAFTER_BLOCKWISE: _ClassVar[Drafter]
+    DRAFTER_PASS: _ClassVar[Drafter]
+    DRAFTER_MTP: _ClassVar[Drafter]
 DRAFTER_UNSPECIFIED: Drafter
 DRAFTER_MODEL: Drafter
 DRAFTER_NGRAM: Drafter
@@ -24,3 +28,7 @@ DRAFTER_BIGRAM: Drafter
 DRAFTER_UNIFORM: Drafter
 DRAFTER_NGRAM_MODEL: Drafter
 DRAFTER_EAGLE: Drafter
+DRAFTER_MEDUSA: Drafter
+DRAFTER_BLOCKWISE: Drafter
+DRAFTER_PASS: Drafter
+DRAFTER_MTP: Drafter

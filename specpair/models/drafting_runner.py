@@ -1,0 +1,72 @@
+"""The interface of a runner whose target also drafts: by a head, or by a second pass."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol, runtime_checkable
+
+from torch import Tensor
+
+from specpair.caches.cache import LayerShape
+from specpair.caches.holding import Holding
+from specpair.models.batch import Batch, PassOutput
+from specpair.models.runner import Runner
+from specpair.options import Drafter
+
+
+class DraftRun(Protocol):
+    """One draft of several sequences, step by step."""
+
+    def logits(self, token_ids: list[int], rows: list[int]) -> Tensor:
+        """`[rows, vocabulary]` after the newest token of each of these sequences, by their indices among all; a
+        sequence that was left out once is left out from then on."""
+        ...
+
+
+@runtime_checkable
+class DraftingRunner(Runner, Protocol):
+    """A runner that keeps, in each pass, what drafting needs. Device thread only."""
+
+    drafters: tuple[Drafter, ...]
+    """What it can draft by, the default first."""
+    most_tokens: int
+    """Tokens of its longest proposal."""
+    feeds_itself: bool
+    """Whether drafting feeds tokens to the target. It then writes over what the verdict left unaccepted, and nothing is
+    drafted after a tree, whose path is not in order yet."""
+
+    def begin(self, holdings: list[Holding], places: list[Sequence[int]], most: int) -> DraftRun:
+        """A draft of at most `most` tokens for each sequence. Its last token is not fed yet; `places` say where the
+        cache has those before: in order, unless the last of them are a path of a tree."""
+        ...
+
+
+class TargetHead(Protocol):
+    """What a target drafts by, without any state of sequences."""
+
+    @property
+    def shapes(self) -> tuple[LayerShape, ...]:
+        """What is cached for each token, as further layers after the target's."""
+        ...
+
+    def runner(self, inner: Runner, layer_count: int) -> DraftingRunner:
+        """The target by `inner`, with this head. The cache has the head's layers after the target's `layer_count`."""
+        ...
+
+
+def extended(layers: dict[int, LayerShape], head: TargetHead) -> dict[int, LayerShape]:
+    """What the cache holds for a target with a head."""
+    return layers | dict(enumerate(head.shapes, len(layers)))
+
+
+def run_tapped(inner: Runner, batch: Batch, taps: Sequence[int]) -> tuple[PassOutput, Tensor]:
+    """One pass with its output as the batch asks for it, and the features `[taps, tokens, hidden]` of all its tokens
+    after the layers `taps`."""
+    layers = tuple(sorted({*batch.feature_layers, *taps}))
+    output = inner.forward(replace(batch, feature_layers=layers, has_all_features=True))
+    assert output.features is not None
+    places = {layer: place for place, layer in enumerate(layers)}
+    features = output.features[[places[layer] for layer in taps]]
+    if not batch.feature_layers:
+        return PassOutput(output.logits), features
+    wanted = output.features[[places[layer] for layer in batch.feature_layers]]
+    return PassOutput(output.logits, wanted if batch.has_all_features else wanted[:, batch.rows]), features

@@ -1,0 +1,29 @@
+"""Finds out of which kind a head is, and loads it."""
+
+from pathlib import Path
+
+from specpair.engine_config import EngineConfig
+from specpair.errors import ModelRefusedError
+from specpair.models.drafting_runner import TargetHead
+from specpair.models.eagle_checkpoint import read_eagle
+from specpair.models.eagle_head import EagleHead
+from specpair.models.head_files import read_config
+from specpair.models.loading import LoadedModel
+from specpair.models.lookahead_head import LookaheadHead
+from specpair.models.medusa_head import MedusaHead
+
+
+def load_head(config: EngineConfig, loaded: LoadedModel) -> TargetHead | None:
+    """The head that the configuration names, for its target; None without one. Raises ModelRefusedError if it is of no
+    known kind, or does not fit."""
+    if config.head is None:
+        return None
+    folder = Path(config.head)
+    fields = read_config(folder)
+    if "speculators_model_type" in fields:
+        return EagleHead(read_eagle(folder, loaded), loaded)
+    if "medusa_num_heads" in fields:
+        return MedusaHead(folder, fields, loaded)
+    if "lookahead_count" in fields:
+        return LookaheadHead(folder, fields, loaded)
+    raise ModelRefusedError(f"{folder} holds no head of a known kind: its model_type is {fields.get('model_type')!r}")
