@@ -57,6 +57,8 @@ class ModelInfo:
     """Forward passes of several sizes, smallest first; empty where none were measured."""
     runs_trees: bool = False
     """Whether proposals may be trees of tokens."""
+    tensor_parallel_size: int = 1
+    """Processes that share the model."""
     drafters: tuple[Drafter, ...] = ()
     """Draft: the available drafters, the default one first."""
 
