@@ -9,7 +9,7 @@ from specpair.models.loading import LoadedModel
 from specpair.models.runner import Runner
 from specpair.models.self_check import plain_logits
 from specpair.sharding.group import ShardGroup
-from specpair.sharding.orders import Beat, Order, PassOrder, PlainOrder, Stop
+from specpair.sharding.orders import Beat, Move, Order, PassOrder, PlainOrder, Stop
 
 
 class ShardFollower:
@@ -40,10 +40,15 @@ class ShardFollower:
 
 def run_share(runner: Runner, cache: PagedCache, order: PassOrder) -> None:
     """Brings the cache up to date and runs the pass; the leader has the logits."""
-    for move in order.moves:
-        sources, targets = (torch.tensor(slots, device=cache.device) for slots in move)
-        cache.move(sources, targets)
+    apply_moves(cache, order.moves)
     runner.forward(batch_of_order(order))
+
+
+def apply_moves(cache: PagedCache, moves: list[Move]) -> None:
+    """Does to the cache's slots what the leader's cache did to its own."""
+    for move in moves:
+        sources, targets = (torch.tensor(slots, dtype=torch.long, device=cache.device) for slots in move)
+        cache.move(sources, targets)
 
 
 def batch_of_order(order: PassOrder) -> Batch:
