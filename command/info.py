@@ -105,7 +105,7 @@ def _model_facts(model: GetModelInfoResponse) -> dict[str, str]:
         "model": f"{model.model_name} ({model.architecture})",
         "weights": f"{model.parameter_count / 1e6:.1f} M, {_weights(model)}, vocabulary {model.vocab_size}",
         **({"divergence": _divergence(model.divergence)} if model.HasField("divergence") else {}),
-        "device": f"{model.device}, {model.cache} cache",
+        "device": f"{model.device}, {model.cache} cache{_ranks(model)}",
         "cache blocks free": f"{model.free_block_count} of {model.block_count}, {model.block_size} tokens each",
         "deterministic": "yes" if model.deterministic else "no",
     }
@@ -115,6 +115,11 @@ def _weights(model: GetModelInfoResponse) -> str:
     """The type that is computed in, and how the weights are held if not in that type."""
     quantization = model_info_from_proto(model).quantization
     return model.dtype if quantization == NOT_QUANTISED else f"{quantization} ({model.dtype})"
+
+
+def _ranks(model: GetModelInfoResponse) -> str:
+    """How many processes share the model, if it is more than one."""
+    return f", {model.tensor_parallel_size} ranks" if model.tensor_parallel_size > 1 else ""
 
 
 def _divergence(divergence: Divergence) -> str:

@@ -57,7 +57,7 @@ app = typer.Typer(no_args_is_help=True, help="Run one of the three services in t
         options(DraftConfig, only=("drafter",))
         | options(EngineConfig, only=("model",))
         | options(DraftConfig, only=("table", "max_ahead_rows"))
-        | options(EngineConfig, without=("head",)),
+        | options(EngineConfig, without=("head", "tensor_parallel_size")),
         help={"model": DRAFT_MODEL_HELP},
         model=None,
     ),

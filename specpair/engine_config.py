@@ -170,6 +170,16 @@ class EngineConfig:
             metavar="FOLDER",
         ),
     ] = None
+    tensor_parallel_size: Annotated[
+        int,
+        Range(1, 64),
+        Flag(
+            "Processes, each with its share of the target's heads and weights, on a CPU or GPU each. This process "
+            "leads and starts the others, unless RANK, WORLD_SIZE and MASTER_ADDR are set, as torchrun does, for a "
+            "group on several machines.",
+            MODEL,
+        ),
+    ] = 1
     pace: Annotated[
         Pace | None,
         Flag(

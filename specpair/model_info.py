@@ -69,6 +69,8 @@ class ModelInfo:
     """Whether proposals may be trees of tokens."""
     masks_tokens: bool = False
     """Whether sequences may have a structured output."""
+    tensor_parallel_size: int = 1
+    """Processes that share the model."""
     drafters: tuple[Drafter, ...] = ()
     """Draft: the available drafters, the default one first."""
     encoder_decoder: EncoderInfo | None = None

@@ -6,13 +6,16 @@ from contextlib import asynccontextmanager
 from prometheus_client.registry import CollectorRegistry
 
 from specpair.engine_config import EngineConfig
+from specpair.rank import run_rank
 from specpair.sequences.leases import keeping_leases
 from specpair.sequences.sequence_metrics import add_sequence_metrics
 from specpair.server.config import ServerConfig
+from specpair.server.logs import configure_logging
 from specpair.server.metrics_endpoint import metrics_endpoint
 from specpair.server.metrics_registry import service_registry
 from specpair.server.sequence_servicer import SequenceServicer
 from specpair.server.server import ServiceServer, run_service
+from specpair.sharding.config import membership_of_environment
 from specpair.v1.sequence_service_pb2_grpc import add_SequenceServiceServicer_to_server
 from specpair.v1.target_service_pb2_grpc import add_TargetServiceServicer_to_server
 from target_service.metrics import ConditionalCallsCollector
@@ -40,7 +43,11 @@ async def open_target(
 
 
 def serve(engine: EngineConfig, server: ServerConfig) -> None:
-    """Serves until a signal arrives."""
+    """Serves until a signal arrives. A rank of a group other than the first serves nobody: it follows."""
+    member = membership_of_environment(engine.tensor_parallel_size) if engine.tensor_parallel_size > 1 else None
+    if member is not None and not member.is_leader:
+        configure_logging(server.log_format, server.log_level)
+        run_rank(engine, member)
     registry = service_registry("target")
 
     @asynccontextmanager

@@ -96,9 +96,7 @@ class PagedCache(KeyValueCache):
 
     def keep_path(self, holding: Holding, start: int, path: list[int]) -> None:
         slots = torch.from_numpy(self.slots(holding, start, holding.length)).to(self.device)
-        kept = slots[path]
-        for tensor in (*self._keys.values(), *self._values.values()):
-            tensor[slots[: len(path)]] = tensor[kept]
+        self.move(slots[path], slots[: len(path)])
         self.truncate_to(holding, start + len(path))
 
     def access(self, segments: Sequence[Segment]) -> "PagedAccess":
@@ -119,10 +117,14 @@ class PagedCache(KeyValueCache):
     def layer(self, index: int) -> tuple[Tensor, Tensor]:
         return self._keys[index], self._values[index]
 
-    def _copy_block(self, source: int, destination: int) -> None:
-        size = self.block_size
+    def move(self, sources: Tensor, targets: Tensor) -> None:
+        """Copies what is in the slots `sources` `[slots]` to the slots `targets`, in all layers."""
         for tensor in (*self._keys.values(), *self._values.values()):
-            tensor[destination * size : (destination + 1) * size] = tensor[source * size : (source + 1) * size]
+            tensor[targets] = tensor[sources]
+
+    def _copy_block(self, source: int, destination: int) -> None:
+        slots = torch.arange(self.block_size, device=self.device)
+        self.move(slots + source * self.block_size, slots + destination * self.block_size)
 
 
 class PagedAccess(CacheAccess):

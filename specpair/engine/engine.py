@@ -15,7 +15,7 @@ from typing import TypeAlias
 import torch
 
 from specpair.engine.device_thread import DeviceThread
-from specpair.engine.failures import check_device
+from specpair.engine.failures import DeviceLostError, check_device
 from specpair.engine.pacing import Pacing
 from specpair.engine.statistics import EngineStatistics
 from specpair.engine.turns import Advance, Turns
@@ -133,10 +133,11 @@ class Engine:
         """Calls `answer` on the device thread between two forward passes, as a sign of life."""
         self._inbox.put(answer)
 
-    def give_up(self) -> None:
-        """Called when a forward pass hangs: the engine refuses new work, and `stop` does not wait for the thread."""
+    def give_up(self, reason: str = "a forward pass hangs") -> None:
+        """Called when a forward pass hangs, or a rank is lost: the engine refuses new work, and `stop` does not wait
+        for the thread."""
         self._closed = True
-        self._note_broken("a forward pass hangs")
+        self._note_broken(reason)
 
     async def stop(self) -> None:
         """Ends the device thread after its forward pass; works under way fail with ShuttingDownError."""
@@ -165,9 +166,10 @@ class Engine:
         try:
             while self._take_jobs():
                 self._turns.turn()
-        except BaseException:
+        except BaseException as error:
             log.exception("the device thread ended")
-            self._tell(lambda: self._note_broken("its device thread ended"))
+            reason = (isinstance(error, DeviceLostError) and str(error)) or "its device thread ended"
+            self._tell(lambda: self._note_broken(reason))
         finally:
             self._closed = True
             self._abandon(self._turns.works)

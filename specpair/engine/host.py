@@ -1,5 +1,6 @@
 """The state of a model process: the engine with its model, and the open sequences."""
 
+import asyncio
 import uuid
 from abc import ABC, abstractmethod
 from contextlib import AbstractAsyncContextManager
@@ -24,6 +25,7 @@ from specpair.models.model_facts import ModelFacts
 from specpair.models.parallel_work import leave_parallel_work
 from specpair.models.pass_costs import measure_passes
 from specpair.models.runner import Runner
+from specpair.models.sharded_runner import ShardedRunner
 from specpair.options import SamplingOptions, SequenceOptions
 from specpair.sequences.cache_owner import CacheOwner
 from specpair.sequences.held_sequence import Answer
@@ -38,6 +40,7 @@ class ModelHost(ABC, Generic[Answer]):
         self.config = config
         self.facts = facts
         self.instance_id = uuid.uuid4().hex
+        self._shards = runner if isinstance(runner, ShardedRunner) else None
         self.no_trees = runner.no_trees
         """Why proposals cannot be trees; empty if they can."""
         self.max_num_speculative_tokens = min(config.max_num_speculative_tokens, facts.max_model_len - 1)
@@ -121,14 +124,21 @@ class ModelHost(ABC, Generic[Answer]):
             registry=registry,
         )
         served.labels(info.model_name, info.dtype, info.quantization).set(1)
+        ranks = Gauge("specpair_model_ranks", "Processes that share the model; 1 if it is whole.", registry=registry)
+        ranks.set(info.tensor_parallel_size)
 
     def watching_device(self, dependent: Dependent) -> AbstractAsyncContextManager[None]:
         """Inside the context, the health of `dependent` follows the device's."""
+        if self._shards is not None:
+            loop = asyncio.get_running_loop()
+            self._shards.on_lost(lambda reason: loop.call_soon_threadsafe(self.engine.give_up, reason))
         return watching_device(self.engine, self.pass_timeout, dependent)
 
     async def stop(self) -> None:
         self.sequences.close_all()
         await self.engine.stop()
+        if self._shards is not None:
+            await self._shards.close()
 
     def info(self) -> ModelInfo:
         return ModelInfo(
@@ -140,6 +150,7 @@ class ModelHost(ABC, Generic[Answer]):
             max_model_len=self.facts.max_model_len,
             max_num_speculative_tokens=self.max_num_speculative_tokens,
             max_num_seqs=self.sequences.limits.most_of_one_client,
+            tensor_parallel_size=self.facts.tensor_parallel_size,
             dtype=str(self.facts.dtype).removeprefix("torch."),
             quantization=self.facts.quantization,
             divergence=self.facts.divergence,

@@ -19,6 +19,7 @@ from specpair.models.encoder_decoder_runner import EncoderDecoderRunner
 from specpair.models.fused_runner import FusedRunner
 from specpair.models.fusible import is_fusible
 from specpair.models.heads import load_head
+from specpair.models.load_shard import load_leader
 from specpair.models.loading import LoadedModel, load
 from specpair.models.model_cache import make_cache
 from specpair.models.model_facts import ModelFacts
@@ -37,6 +38,10 @@ Kind: TypeAlias = type[PlainRunner | FusedRunner | NativeRunner | AlignedRunner 
 
 def load_runner(config: EngineConfig) -> tuple[ModelFacts, Runner]:
     """Loads model, cache and runner, and runs the last checks. Raises ModelRefusedError."""
+    if config.tensor_parallel_size > 1:
+        facts, runner = load_leader(config)
+        log_loaded(facts, runner)
+        return facts, runner
     refuse_quantization(config)
     loaded, head = load_with_head(config)
     facts = loaded.facts
@@ -47,6 +52,12 @@ def load_runner(config: EngineConfig) -> tuple[ModelFacts, Runner]:
         facts = replace(facts, divergence=measure(texts, runner))
     if head is not None:
         runner = head.runner(runner, len(facts.layers))
+    log_loaded(facts, runner)
+    return facts, runner
+
+
+def log_loaded(facts: ModelFacts, runner: Runner) -> None:
+    """Says in the log what has been loaded."""
     log.info(
         "loaded %s: %.1f M parameters, %s on %s, %s%s, %d threads, %d cache blocks of %d tokens",
         facts.display_name,
@@ -59,7 +70,6 @@ def load_runner(config: EngineConfig) -> tuple[ModelFacts, Runner]:
         runner.cache.block_count,
         runner.cache.block_size,
     )
-    return facts, runner
 
 
 def load_with_head(config: EngineConfig) -> tuple[LoadedModel, TargetHead | None]:

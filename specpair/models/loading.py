@@ -36,6 +36,7 @@ from specpair.models.refusals import (
     refuse_by_configuration,
     refuse_unmasked_windows,
 )
+from specpair.models.shares import read_share
 from specpair.models.skeleton import make_skeleton, product_widths
 
 log = logging.getLogger(__name__)
@@ -51,7 +52,8 @@ class LoadedModel(NamedTuple):
 
 
 def load(config: EngineConfig) -> LoadedModel:
-    """The model of `config`. Raises ModelRefusedError with the reason if it cannot be served."""
+    """The model of `config`, or with several ranks this process's share of it, which all load at once. Raises
+    ModelRefusedError with the reason if it cannot be served."""
     register()
     if not sys.stderr.isatty():  # a progress bar would garble a log
         transformers_logging.disable_progress_bar()
@@ -68,7 +70,10 @@ def load(config: EngineConfig) -> LoadedModel:
         dtype = quantized.choose_dtype(config.dtype, settings.dtype or torch.float32, dtype)
         quantized.prepare()
     try:
-        model = checkpoint.model(settings, dtype, device, NAME)
+        if config.tensor_parallel_size > 1:
+            model = read_share(config, checkpoint, settings, dtype, NAME)
+        else:
+            model = checkpoint.model(settings, dtype, device, NAME)
     except KeyError as error:
         raise ModelRefusedError(f"{settings.model_type} does not use transformers' attention interface") from error
     reduce_head(model, settings)
@@ -86,6 +91,7 @@ def load(config: EngineConfig) -> LoadedModel:
         dtype=model.dtype,
         is_deterministic=config.deterministic or config.quantization != NOT_QUANTISED,
         packing=config.quantization,
+        tensor_parallel_size=config.tensor_parallel_size,
         quantization=quantized.name if quantized and config.quantization == NOT_QUANTISED else config.quantization,
         device=model.device,
         layers=recorder.shapes,

@@ -26,6 +26,8 @@ class ModelFacts:
     """The packing, or what a quantised checkpoint says of itself."""
     divergence: Divergence | None = None
     """Between the model as it is served and its checkpoint; None if the weights are not quantised, or not measured."""
+    tensor_parallel_size: int = 1
+    """Ranks that share the model; the layers are those of one."""
     pass_costs: tuple[PassCost, ...] = ()
     """What forward passes took after loading; empty if they were not measured."""
     device: torch.device

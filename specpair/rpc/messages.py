@@ -202,6 +202,7 @@ def model_info_from_proto(message: sequence_service_pb2.GetModelInfoResponse) ->
     values: dict[str, Any] = {field.name: getattr(message, field.name) for field in fields(ModelInfo)}
     values["eos_token_ids"] = tuple(message.eos_token_ids)
     values["drafters"] = tuple(_DRAFTERS[number] for number in message.drafters if number in _DRAFTERS)
+    values["tensor_parallel_size"] = message.tensor_parallel_size or 1
     values["quantization"] = message.quantization or NOT_QUANTISED
     values["encoder_decoder"] = _encoder(message.encoder_decoder) if message.HasField("encoder_decoder") else None
     values["divergence"] = _divergence(message.divergence) if message.HasField("divergence") else None

@@ -32,11 +32,12 @@ LAYERS = (
         "specpair.speculation",
         "specpair.caches",
         "specpair.grammars",
+        "specpair.sharding",
     ),
     ("specpair.wire", "specpair.rpc", "specpair.sequences"),
     ("specpair.client", "specpair.server", "specpair.engine_config", "specpair.drafting"),
     ("specpair.models",),
-    ("specpair.engine",),
+    ("specpair.engine", "specpair.rank"),
     (
         "coordinator.deadline",
         "coordinator.background",

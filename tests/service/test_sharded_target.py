@@ -1,0 +1,165 @@
+"""A target on two ranks gives the tokens that it gives on one: every rule, rollback, forks, trees.
+
+Each group is this process and one more, over gloo.
+"""
+
+import os
+import random
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from command.exactness.run import describe, verify
+from specpair.client import channel as client
+from specpair.exactness.plan import Settings
+from specpair.exactness.report import Verdict
+from specpair.models.sharded_runner import ShardedRunner
+from specpair.options import SamplingOptions
+from specpair.v1 import sampling_pb2
+from specpair.v1 import sequence_service_pb2 as pb
+from tests.reference import coupled_choice, plain_loop
+from tests.service.test_engine_faults import close, open_sequence
+from tests.service.test_engine_faults import verify as next_token
+from tests.service.test_verify_exactness import no_show
+from tests.services import RunningPair, engine_config, running_pair
+from tests.tiny_models import generate_greedily, load_plain, make_model, make_variation
+
+pytestmark = pytest.mark.timeout(300)
+
+VOCABULARY = 64
+COUNT = 24
+PROMPTS = [[5, 2, 7, 2, 11], [3], [random.Random(0).randrange(VOCABULARY) for _ in range(40)]]
+COUPLED = sampling_pb2.ACCEPTANCE_RULE_COUPLED
+RULES = [sampling_pb2.ACCEPTANCE_RULE_TOKEN, sampling_pb2.ACCEPTANCE_RULE_BLOCK, COUPLED]
+DETERMINISTIC = "qwen3"
+"""One of the two computes in fixed shapes."""
+
+
+@dataclass(frozen=True)
+class Served:
+    kind: str
+    folder: Path
+    sharded: RunningPair
+    whole: RunningPair
+
+
+@pytest.fixture(scope="module", params=["llama", DETERMINISTIC])
+async def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Served]:
+    """The same target on two ranks and whole, each with the same draft."""
+    kind: str = request.param
+    folder = make_model(tmp_path_factory.mktemp("target"), kind, seed=1, vocab_size=VOCABULARY)
+    draft = engine_config(make_variation(tmp_path_factory.mktemp("draft"), folder, spread=0.05))
+    options: dict[str, Any] = {"threads": 1, "deterministic": kind == DETERMINISTIC, "num_blocks": 256}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client, "PING_TIMEOUT_MS", 30_000)  # a busy machine may stop this process for a second
+        async with AsyncExitStack() as stack:
+            pairs = [
+                await stack.enter_async_context(
+                    running_pair(
+                        engine_config(folder, tensor_parallel_size=ranks, **options), draft, draft_timeout=60.0
+                    )
+                )
+                for ranks in (2, 1)
+            ]
+            yield Served(kind, folder, *pairs)
+            for pair in pairs:
+                await pair.check_clean()
+            other = followers(pairs[0])
+            assert len(other) == 1 and all(is_running(process) for process in other)
+    assert not any(is_running(process) for process in other), "a rank has outlived its leader"
+
+
+def followers(pair: RunningPair) -> list[int]:
+    """Process ids of the ranks that the target started."""
+    runner: Any = pair.target.host.engine._turns.runner
+    assert isinstance(runner, ShardedRunner) and runner._ranks is not None
+    return runner._ranks.process_ids
+
+
+def is_running(process: int) -> bool:
+    return os.path.exists(f"/proc/{process}/stat")
+
+
+async def test_greedy_equals_generate(served: Served) -> None:
+    plain = load_plain(served.folder)
+    accepted = 0
+    for prompt in PROMPTS:
+        expected = generate_greedily(plain, prompt, COUNT)
+        for count in (0, 1, 4):
+            output = await served.sharded.generate(prompt, COUNT, temperature=0, num_speculative_tokens=count)
+            assert output.token_ids == expected, count
+            accepted += output.summary.speculation.accepted_token_count
+    assert accepted > COUNT, "next to nothing was accepted: the test says little"
+
+
+@pytest.mark.parametrize("seed", range(3))
+async def test_coupled_depends_on_the_seed_alone(served: Served, seed: int) -> None:
+    model = load_plain(served.folder)
+    expected = plain_loop(model, PROMPTS[0], SamplingOptions(seed=seed), COUNT, coupled_choice(seed))
+    for count in (0, 3):
+        output = await served.sharded.generate(PROMPTS[0], COUNT, seed=seed, rule=COUPLED, num_speculative_tokens=count)
+        assert output.token_ids == expected, count
+
+
+@pytest.mark.parametrize("rule", RULES)
+async def test_every_rule_gives_what_it_gives_on_one_rank(served: Served, rule: Any) -> None:
+    wanted: dict[str, Any] = {"rule": rule, "num_speculative_tokens": 3, "top_p": 0.95}
+    for seed in range(3):
+        outputs = [
+            await pair.generate(PROMPTS[0], COUNT, seed=seed, **wanted) for pair in (served.sharded, served.whole)
+        ]
+        assert outputs[0].token_ids == outputs[1].token_ids, seed
+
+
+async def test_trees_and_several_outputs(served: Served) -> None:
+    """Paths are moved together in the caches of both ranks; outputs of one prompt share and copy blocks."""
+    if served.kind == DETERMINISTIC:
+        pytest.skip("it runs no trees")
+    for rule in (COUPLED, sampling_pb2.ACCEPTANCE_RULE_TOKEN):
+        wanted: dict[str, Any] = {"rule": rule, "num_speculative_tokens": 3, "num_tree_tokens": 8, "n": 2}
+        outputs = [await pair.generate(PROMPTS[0], COUNT, seed=4, **wanted) for pair in (served.sharded, served.whole)]
+        assert sorted(outputs[0].token_ids) == sorted(outputs[1].token_ids)
+        assert outputs[0].summary.speculation.accepted_token_count > 0
+
+
+async def test_rollback_and_forks(served: Served) -> None:
+    """A fork that goes another way copies the block that both share, on both ranks."""
+    target, plain = served.sharded.target, load_plain(served.folder)
+    prompt = [1, 2, 3, 4, 5, 6]
+    await open_sequence(target, "a", prompt)
+    first = [await next_token(target, "a", 0, 6), await next_token(target, "a", 1, 7)]
+    assert first == generate_greedily(plain, prompt, 2)
+    await target.sequences.RollbackSequence(pb.RollbackSequenceRequest(sequence_id="a", length=5))
+    await target.sequences.ForkSequence(pb.ForkSequenceRequest(sequence_id="a", forked_sequence_id="b", length=5))
+    for name, token in (("a", 9), ("b", 11), ("a", 12)):
+        step, length = (2, 5) if (name, token) != ("a", 12) else (3, 7)
+        answer = await next_token(target, name, step, length, [token])
+        before = [*prompt[:5], 9, held] if token == 12 else prompt[:5]
+        assert [answer] == generate_greedily(plain, [*before, token], 1), (name, token)
+        held = answer if name == "a" else held
+    await close(target, "a", "b")
+
+
+async def test_it_passes_verify_exactness(served: Served) -> None:
+    pair = served.sharded
+    settings = Settings(
+        prompts=((0, 1),), draws=40, seed=7, option_sets={"plain": SamplingOptions()}, greedy_tokens=8, sequences=4,
+        sequence_tokens=6,
+    )  # fmt: skip
+    report = await verify(
+        pair.coordinator, await describe(pair.coordinator), settings, alpha=1e-3, concurrency=8, show=no_show
+    )
+    assert report.verdict is Verdict.PASSED
+
+
+async def test_it_says_how_many_ranks_it_has(served: Served) -> None:
+    for pair, ranks in ((served.sharded, 2), (served.whole, 1)):
+        info = await pair.target.sequences.GetModelInfo(pb.GetModelInfoRequest())
+        assert info.tensor_parallel_size == ranks
+        assert pair.target.registry.get_sample_value("specpair_model_ranks") == ranks
+    infos = [pair.target.host.info() for pair in (served.sharded, served.whole)]
+    assert infos[0].parameter_count == infos[1].parameter_count
