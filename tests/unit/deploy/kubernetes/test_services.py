@@ -39,6 +39,8 @@ PORTS = {
     "draft": {"grpc": serve.DRAFT_PORT, "metrics": serve.DRAFT_METRICS_PORT},
     "target": {"grpc": serve.TARGET_PORT, "metrics": serve.TARGET_METRICS_PORT},
 }
+QUANTITY = re.compile(r"[0-9]+(\.[0-9]+)?(m|Ki|Mi|Gi|Ti)?")
+"""The schemas take any text."""
 DOCKERFILE = (ROOT / "deploy" / "Dockerfile").read_text()
 every_pod = pytest.mark.parametrize("pod", PODS, ids=str)
 every_serving_pod = pytest.mark.parametrize("pod", SERVING, ids=str)
@@ -186,8 +188,9 @@ def test_a_pod_can_change_nothing_and_asks_for_what_it_needs(pod: Pod) -> None:
         "capabilities": {"drop": ["ALL"]},
     }
     assert pod.spec["automountServiceAccountToken"] is False
-    assert pod.container["resources"]["requests"].keys() >= {"cpu", "memory"}
-    assert "memory" in pod.container["resources"]["limits"]
+    resources = pod.container["resources"]
+    assert resources["requests"].keys() >= {"cpu", "memory"} and "memory" in resources["limits"]
+    assert all(QUANTITY.fullmatch(text) for kind in resources.values() for text in kind.values())
 
 
 @every_pod
