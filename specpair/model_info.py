@@ -57,6 +57,8 @@ class ModelInfo:
     """Forward passes of several sizes, smallest first; empty where none were measured."""
     runs_trees: bool = False
     """Whether proposals may be trees of tokens."""
+    runs_beams: bool = False
+    """Whether beam search can use it."""
     drafters: tuple[Drafter, ...] = ()
     """Draft: the available drafters, the default one first."""
 
