@@ -164,9 +164,13 @@ class DraftHost:
             held = self.sequences.get(call.sequence_id)
             self._proposer(held.options).work_ahead(held, call, drafted, order, deliver)
 
+    def forget(self, held: HeldSequence[Drafted]) -> None:
+        """Drops what was prepared for a sequence."""
+        self._proposer(held.options).forget(held)
+
     def info(self) -> ModelInfo:
         info = self._own_info() if self.model is None else self.model.info()
-        return replace(info, drafters=self.drafters)
+        return replace(info, drafters=self.drafters, runs_beams=info.runs_trees and self.model is not None)
 
     def tokenizer(self) -> TokenizerFiles | None:
         return None if self.model is None else self.model.tokenizer()

@@ -7,6 +7,7 @@ from draft_service.ahead.ahead import WorkAhead
 from draft_service.ahead.branching_caches import BranchingCaches
 from draft_service.ahead.drafter import AheadDrafter
 from draft_service.ahead.metrics import AheadCollector
+from draft_service.drafters.beams import BeamGrower, advance_beams
 from draft_service.drafters.interface import Proposer
 from draft_service.drafters.model import advance
 from draft_service.drafters.ngram_model import NgramModelDrafter
@@ -23,9 +24,11 @@ class DraftModel(ModelHost[Drafted]):
 
     ahead: WorkAhead
     """What it prepares for calls that have not come."""
+    beams: BeamGrower
 
     def cache_owner(self) -> CacheOwner:
         self.ahead = WorkAhead(self.engine)
+        self.beams = BeamGrower(self.engine)
         return BranchingCaches(self.engine, self.ahead)
 
     def drafters(self) -> dict[Drafter, Proposer]:
@@ -40,7 +43,9 @@ class DraftModel(ModelHost[Drafted]):
         registry.register(AheadCollector(self.ahead))
 
     def advance(self, works: list[Work], logits: Tensor) -> None:
-        advance(works, logits)
+        works, logits = advance_beams(works, logits)
+        if works:
+            advance(works, logits)
 
     @staticmethod
     def caller() -> str:

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 import grpc
 import grpc.aio
 
+from draft_service.beam_calls import grow_beams
 from draft_service.deliveries import Deliveries, encode
 from draft_service.host import DraftHost
 from draft_service.proposal import AheadOrder, ProposeCall
@@ -39,6 +40,10 @@ class DraftServicer(DraftServiceServicer):
             return await self._propose(request, deliveries)
 
         await serve_calls(request_iterator, context, propose, pb.StreamProposalsResponse, pushes)
+
+    async def GrowBeams(self, request: pb.GrowBeamsRequest, context: grpc.aio.ServicerContext) -> pb.GrowBeamsResponse:
+        with span("grow beams", "server", sequence=request.sequence_id, step=request.step, beams=request.num_beams):
+            return await grow_beams(self._host, request)
 
     async def _propose(
         self, request: pb.ProposeTokensRequest, deliveries: Deliveries | None = None

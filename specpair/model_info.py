@@ -71,6 +71,8 @@ class ModelInfo:
     """Whether sequences may have a structured output."""
     tensor_parallel_size: int = 1
     """Processes that share the model."""
+    runs_beams: bool = False
+    """Whether beam search can use it."""
     drafters: tuple[Drafter, ...] = ()
     """Draft: the available drafters, the default one first."""
     encoder_decoder: EncoderInfo | None = None

@@ -21,6 +21,7 @@ from specpair.wire.distributions import decode
 from specpair.wire.tensors import encode_tensor
 from specpair.wire.trees import decode_tree
 from target_service.own_proposal import OwnProposal
+from target_service.tree_messages import score_tree_call, score_tree_response
 from target_service.verifier import Verifier
 from target_service.verify_work import ConditionalRequest, Verdict, VerdictCondition, VerifyCall
 
@@ -104,6 +105,12 @@ class TargetServicer(TargetServiceServicer):
         # In a thread: a long prompt with many entries takes a second.
         entries = await asyncio.to_thread(lambda: [encode_logprobs(entry) for entry in scores])
         return pb.ScoreTokensResponse(instance_id=self._verifier.instance_id, logprobs=entries)
+
+    async def ScoreTree(self, request: pb.ScoreTreeRequest, context: grpc.aio.ServicerContext) -> pb.ScoreTreeResponse:
+        call = score_tree_call(request, self._verifier.sequences.limits)
+        with span("score tree", "server", sequence=request.sequence_id, step=request.step, nodes=len(call.tree)):
+            scores = await self._verifier.trees.score(call, body_of(request))
+        return score_tree_response(self._verifier.instance_id, request.step, scores)
 
     async def _verdict(self, request: pb.VerifyProposalRequest) -> Verdict:
         call = await beside_the_loop(request, lambda: self._decode(request))

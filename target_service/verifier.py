@@ -28,6 +28,8 @@ from target_service.own_proposal import OwnProposal, not_kept
 from target_service.scorer import Scorer
 from target_service.scoring import ScoreWork
 from target_service.self_drafting import SelfDrafter
+from target_service.tree_scorer import TreeScorer
+from target_service.tree_scores import TreeScoreWork
 from target_service.verify_work import ConditionalRequest, Verdict, VerdictCondition, VerifyCall, VerifyWork
 
 
@@ -40,6 +42,9 @@ class Verifier(ModelHost[Verdict]):
         super().__init__(config, facts, runner, device)
         self.masks = MaskMaker()
         self._scorer = Scorer(self.engine, self.sequences, self.token_budget)
+        no_beams = "the target drafts by itself" if self.has_head else self.no_trees
+        self.trees = TreeScorer(self.engine, self.sequences, no_beams)
+        """For beam search."""
 
     @property
     def has_head(self) -> bool:
@@ -47,7 +52,7 @@ class Verifier(ModelHost[Verdict]):
         return self._drafter is not None
 
     def info(self) -> ModelInfo:
-        return replace(super().info(), drafters=self._drafters)
+        return replace(super().info(), drafters=self._drafters, runs_beams=not self.trees.why_not)
 
     async def verify(self, call: VerifyCall, body: object) -> Verdict:
         """The verdict on one call, computed once for each step. Commits the accepted tokens and the next token."""
@@ -174,7 +179,7 @@ def advance(works: list[Work], logits: Tensor) -> None:
         return
     rows = dict(zip(works, logits.split([work.row_count for work in works]), strict=True))
     for work in works:
-        if isinstance(work, ScoreWork):
+        if isinstance(work, ScoreWork | TreeScoreWork):
             work.take(rows[work])
     if verifying:
         advance_verification(verifying, torch.cat([rows[work] for work in verifying]))

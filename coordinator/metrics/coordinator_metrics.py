@@ -7,6 +7,7 @@ from prometheus_client.registry import CollectorRegistry
 
 from coordinator.config import MAX_SPECULATIVE_TOKENS
 from coordinator.metrics.ahead_metrics import AheadCollector, AheadMetrics, AheadReadings
+from coordinator.metrics.beam_metrics import BeamMetrics
 from coordinator.metrics.finished_round import FinishedRound
 from coordinator.metrics.instance_collector import InstanceCollector, ServiceReadings
 from coordinator.metrics.queue_metrics import QueueMetrics
@@ -27,6 +28,7 @@ class CoordinatorMetrics:
         self.requests = RequestMetrics(self.registry)
         self.rounds = RoundMetrics(self.registry, longest)
         self.ahead = AheadMetrics(self.registry)
+        self.beams = BeamMetrics(self.registry)
         self.speedup = SpeedupEstimate()
         self.registry.register(SpeedupCollector(self.speedup))
 

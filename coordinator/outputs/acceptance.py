@@ -57,6 +57,16 @@ class Acceptance:
         _count_positions(self.drafted_per_position, ended.depth)
         _count_positions(self.accepted_per_position, accepted_count, length=len(self.drafted_per_position))
 
+    def add_steps(self, proposed_count: int, accepted_count: int) -> None:
+        """One pass of a beam search, with candidates for so many steps; the times are added elsewhere."""
+        self.round_count += 1
+        if proposed_count:
+            self.draft_round_count += 1
+            self.draft_token_count += proposed_count
+            self.accepted_token_count += accepted_count
+            _count_positions(self.drafted_per_position, proposed_count)
+            _count_positions(self.accepted_per_position, accepted_count, length=len(self.drafted_per_position))
+
     def _add_shares(self, ended: Round) -> None:
         """Counts a merged proposal for each of its drafts."""
         path = frozenset(ended.judged.path)

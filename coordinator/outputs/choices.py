@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 from coordinator.deadline import NEVER, Deadline
+from coordinator.outputs.counted_output import CountedOutput
 from coordinator.outputs.generation import Generation
 from coordinator.outputs.output_part import OutputPart
 from coordinator.pair import Pair
@@ -24,7 +25,7 @@ class ChoicePart(NamedTuple):
 
     choice_index: int
     """The index of the output in the client's answer."""
-    generation: Generation
+    generation: CountedOutput
     part: OutputPart
 
 

@@ -61,6 +61,8 @@ class Generation:
         """Seconds from the arrival."""
         self.cumulative_logprob = 0.0
         """Sum over the output's tokens; 0 unless the target was asked for logprobs."""
+        self.beam_score: float | None = None
+        """Only beams have one."""
         self.closing: asyncio.Task[None] | None = None
         """The task that closes the sequences at draft and target, once the output has ended."""
         self._arrival = time.perf_counter() if arrival is None else arrival

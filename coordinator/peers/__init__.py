@@ -6,6 +6,9 @@ own fails.
 """
 
 from coordinator.peers.answers import CallTimes, DraftShare, Proposed, Scores, Verdict
+from coordinator.peers.beam_answers import TreeRows
+from coordinator.peers.beam_draft import BeamDraftSession
+from coordinator.peers.beam_target import BeamTargetSession
 from coordinator.peers.connecting import connect_drafts, connect_targets
 from coordinator.peers.draft_session import DraftSession
 from coordinator.peers.drafts import Drafts
@@ -15,6 +18,8 @@ from coordinator.peers.target_session import TargetSession
 from coordinator.peers.targets import Targets
 
 __all__ = [
+    "BeamDraftSession",
+    "BeamTargetSession",
     "CallTimes",
     "DraftSession",
     "DraftShare",
@@ -24,6 +29,7 @@ __all__ = [
     "Scores",
     "TargetSession",
     "Targets",
+    "TreeRows",
     "Verdict",
     "connect_drafts",
     "connect_targets",

@@ -73,8 +73,17 @@ class DraftCall:
         is_usual = opening.is_usual(length)
         opening.use()
         self._expect_blocks(length)
-        proposed = await self.link.peer.propose(
-            opening.name,
+        proposed = await self._proposal(held)
+        if self.link is opening.link:
+            opening.held_length = length
+            self.trial.succeed()
+        self.link.welcome()
+        return proposed if is_usual else replace(proposed, is_usual=False)
+
+    async def _proposal(self, held: int) -> Proposed:
+        """The answer of the draft, which holds `held` tokens."""
+        return await self.link.peer.propose(
+            self.opening.name,
             self.step,
             held,
             self.history[held:],
@@ -85,11 +94,6 @@ class DraftCall:
             self.has_proposal,
             self.tree_tokens,
         )
-        if self.link is opening.link:
-            opening.held_length = length
-            self.trial.succeed()
-        self.link.welcome()
-        return proposed if is_usual else replace(proposed, is_usual=False)
 
     def _expect_blocks(self, length: int) -> None:
         """Expects the blocks that the call asks for, if it asks for any."""

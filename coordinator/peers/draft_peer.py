@@ -5,10 +5,13 @@ from collections.abc import Sequence
 
 from coordinator.peers.ahead_blocks import BlockInbox, Preparation
 from coordinator.peers.answers import Proposed, call_times
+from coordinator.peers.failures import known_failures
 from coordinator.peers.model_peer import ModelPeer
 from specpair.client.channel import proposal_caller
 from specpair.security.settings import PLAIN, ChannelSecurity
 from specpair.v1 import draft_service_pb2
+from specpair.v1.draft_service_pb2_grpc import DraftServiceStub
+from specpair.v1.proposal_pb2 import Proposal
 
 
 class DraftPeer(ModelPeer):
@@ -19,6 +22,7 @@ class DraftPeer(ModelPeer):
         super().__init__(address, security)
         self.inbox = BlockInbox() if inbox is None else inbox
         self._proposals = proposal_caller(self.channel, self.inbox.receive)
+        self._stub = DraftServiceStub(self.channel)
 
     async def propose(
         self,
@@ -53,6 +57,14 @@ class DraftPeer(ModelPeer):
         response = await self._proposals.call(request, within)
         times = call_times(start, response)
         return Proposed(proposal=response.proposal, times=times, was_prepared=response.was_prepared)
+
+    async def grow_beams(self, request: draft_service_pb2.GrowBeamsRequest, within: float) -> Proposed:
+        """Continuations of beams: the tokens and their parents, in the tree of the request and what was grown."""
+        start = time.perf_counter()
+        with known_failures():
+            response = await self._stub.GrowBeams(request, timeout=within)
+        grown = Proposal(token_ids=response.grown.token_ids, parent_indices=response.grown.parent_indices)
+        return Proposed(proposal=grown, times=call_times(start, response))
 
     async def close(self) -> None:
         await self._proposals.close()

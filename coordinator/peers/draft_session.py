@@ -113,10 +113,15 @@ class DraftSession(ProposalSource):
             return None
         if self._may_ask(call.link):
             return await call.answer() if key is None else await self._first_of(call, key)
-        if not self._trial.is_under_way and call.link.breaker.admit():
-            trial = replace(call, history=list(history), count=1, min_confidence=0.0, preparation=None, tree_tokens=0)
-            self._trial.start(trial.answer())
+        self._try_again(call)
         return None
+
+    def _try_again(self, call: DraftCall) -> None:
+        """Asks a draft that failed for one token in the background, unless that is under way."""
+        if not self._trial.is_under_way and call.link.breaker.admit():
+            history = list(call.history)
+            trial = replace(call, history=history, count=1, min_confidence=0.0, preparation=None, tree_tokens=0)
+            self._trial.start(trial.answer())
 
     def _call(
         self,

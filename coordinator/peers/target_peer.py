@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from coordinator.peers.ahead_blocks import BlockKey
 from coordinator.peers.answers import Scores, Verdict, accepted_path, call_times
+from coordinator.peers.beam_answers import TreeRows, tree_rows
 from coordinator.peers.failures import known_failures
 from coordinator.peers.model_peer import ModelPeer
 from specpair.client.channel import verification_caller
@@ -68,6 +69,13 @@ class TargetPeer(ModelPeer):
         with known_failures():
             response = await self._stub.ScoreTokens(request, timeout=within)
         return Scores(instance_id=response.instance_id, logprobs=response.logprobs)
+
+    async def score_tree(self, request: target_service_pb2.ScoreTreeRequest, within: float) -> TreeRows:
+        """The likeliest tokens after each asked node. Raises SpecpairError if the answer does not fit the request."""
+        start = time.perf_counter()
+        with known_failures():
+            response = await self._stub.ScoreTree(request, timeout=within)
+        return tree_rows(request, response, call_times(start, response))
 
     async def close(self) -> None:
         await self._verifications.close()

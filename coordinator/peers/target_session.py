@@ -38,8 +38,10 @@ its own tokens."""
 
 logger = logging.getLogger(__name__)
 
-
+OnSent = Callable[[], None] | None
 Answer = TypeVar("Answer")
+Ask = Callable[[TargetLink, float], Coroutine[Any, Any, Answer]]
+"""A call to a target where the sequence is open, with its timeout in seconds."""
 
 
 class TargetSession:
@@ -134,7 +136,7 @@ class TargetSession:
         step: int,
         history: Sequence[int],
         proposal: Proposal | None,
-        on_sent: Callable[[], None] | None = None,
+        on_sent: OnSent = None,
         next_count: int = 0,
     ) -> Verdict:
         """The verdict of one round. Raises PeerUnavailableError if no target answers in time.
@@ -143,16 +145,15 @@ class TargetSession:
         target is asked to propose `next_count` tokens for the next round; one without a head proposes none.
         """
         async with self._lock:
-            self._left.clear()
-            self._readers.clear()
-            self._latest = max(self._latest, Deadline.after(self._timeout))
+            self._begin_round()
             early = self._early.take(step, len(history), proposal)
             if early is not None and self._link is not None:
                 verdict = await self._early_verdict(early, self._link, step, len(history), on_sent)
                 if verdict is not None:
                     return verdict
                 on_sent = None
-            return await self._verify(step, history, proposal, on_sent, next_count)
+            ask = self._verification(step, history, proposal, next_count)
+            return await self._asked(step, history, ask, on_sent)
 
     def verify_early(self, key: BlockKey, proposal: Proposal) -> bool:
         """Sends the verification of the next step before the verdict of this one is known; it is for the outcome `key`.
@@ -173,7 +174,7 @@ class TargetSession:
         return True
 
     async def _early_verdict(
-        self, early: EarlyCall, link: TargetLink, step: int, length: int, on_sent: Callable[[], None] | None
+        self, early: EarlyCall, link: TargetLink, step: int, length: int, on_sent: OnSent
     ) -> Verdict | None:
         """The verdict of a call that was sent early for just this; None if it failed. Its time counts from now."""
         now = time.perf_counter()
@@ -185,12 +186,7 @@ class TargetSession:
         return replace(verdict, times=verdict.times.counted_from(now))
 
     async def _answer(
-        self,
-        link: TargetLink,
-        step: int,
-        length: int,
-        call: Coroutine[Any, Any, Answer],
-        on_sent: Callable[[], None] | None,
+        self, link: TargetLink, step: int, length: int, call: Coroutine[Any, Any, Answer], on_sent: OnSent
     ) -> Answer:
         """The answer of a call; until it comes, `verify_early` may send what follows it, unless `on_sent` is None."""
         if on_sent is not None:
@@ -204,23 +200,29 @@ class TargetSession:
         finally:
             self._call_out = None
 
-    async def _verify(
-        self,
-        step: int,
-        history: Sequence[int],
-        proposal: Proposal | None,
-        on_sent: Callable[[], None] | None,
-        next_count: int,
-    ) -> Verdict:
+    def _begin_round(self) -> None:
+        self._left.clear()
+        self._readers.clear()
+        self._latest = max(self._latest, Deadline.after(self._timeout))
+
+    def _verification(
+        self, step: int, history: Sequence[int], proposal: Proposal | None, next_count: int
+    ) -> "Ask[Verdict]":
+        def ask(link: TargetLink, within: float) -> Coroutine[Any, Any, Verdict]:
+            body = (self._name, step, len(history), proposal, within, self._include_probabilities)
+            return link.peer.verify(*body, next_count=link.own_count(next_count))
+
+        return ask
+
+    async def _asked(self, step: int, history: Sequence[int], ask: Ask[Answer], on_sent: OnSent = None) -> Answer:
         backoff, repeat_count = self._backoff(), 0
         while True:
             self._check_deadline()
             try:
                 link = await self._settle(history, backoff)
-                body = (self._name, step, len(history), proposal, self._within(backoff), self._include_probabilities)
-                call = link.peer.verify(*body, next_count=link.own_count(next_count))
+                call = ask(link, self._within(backoff))
                 follow, on_sent = on_sent, None  # nothing follows a repeated call
-                verdict = await self._answer(link, step, len(history), call, follow)
+                answer = await self._answer(link, step, len(history), call, follow)
             except LOST as error:
                 self._is_open = False
                 await self._pause(error, backoff, Recovery.REOPENED)
@@ -238,7 +240,7 @@ class TargetSession:
                 await self._pause(error, backoff)
             else:
                 link.welcome()
-                return verdict
+                return answer
 
     async def close(self) -> None:
         """Closes the sequence, which frees its cache blocks."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from coordinator.config import CoordinatorConfig
+from coordinator.requests.beams import check_beams, read_beams
 from coordinator.requests.encoder import EncoderReader
 from coordinator.requests.named_drafts import read_draft_names
 from coordinator.requests.prompt import PromptReader
@@ -37,6 +38,7 @@ from specpair.rpc.messages import (
     sampling_from_proto,
     work_ahead_from_proto,
 )
+from specpair.speculation.beams.beam_options import BeamOptions
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import sampling_pb2
 
@@ -96,6 +98,8 @@ class GenerationRequest:
     echo: bool = False
     prompt_text: str = ""
     """With echo, the prompt's text, with which each output begins; else empty."""
+    beams: BeamOptions | None = None
+    """The beam search; None if tokens are drawn."""
 
     @property
     def wants_prompt(self) -> bool:
@@ -168,6 +172,9 @@ class RequestReader:
         n = message.n if message.HasField("n") else 1
         check_range("n", n, 1, limit)
         best_of = message.best_of if message.HasField("best_of") else n
+        if (num_beams := check_beams(message)) is not None:
+            check_range("num_beams", num_beams, n, limit)  # a beam is as much work as an output
+            return OutputCount(n, num_beams)
         check_range("best_of", best_of, n, limit)
         return OutputCount(n, best_of)
 
@@ -216,12 +223,15 @@ class RequestReader:
             prompt_logprobs=None if resumed_ids else prompt_logprobs,
             echo=echo,
             prompt_text=await prompts.text(message, prompt_ids) if echo else "",
+            beams=read_beams(message, sampling, max_tokens, self.target),
         )
 
     def _read_sampling(self, message: pb.GenerateTokensRequest) -> SamplingOptions:
         """The options, with a seed drawn here if none is given; it is reported, so that any output can be repeated."""
         check_count("sampling.stop_token_ids", len(message.sampling.stop_token_ids), MAX_REQUESTED_STOP_TOKENS)
         sampling = sampling_from_proto(message.sampling)
+        if message.HasField("num_beams") and not message.sampling.HasField("temperature"):
+            sampling = replace(sampling, temperature=0.0)
         own = () if message.ignore_eos else [i for i in self.target.eos_token_ids if i < self.target.vocab_size]
         seed = sampling.seed if message.sampling.HasField("seed") else secrets.randbits(DRAWN_SEED_BITS)
         sampling = replace(sampling, stop_token_ids=(*sampling.stop_token_ids, *own), seed=seed)

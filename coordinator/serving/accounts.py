@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from coordinator.metrics import Outcome, OutputSample
 from coordinator.metrics.request_metrics import RequestMetrics
-from coordinator.outputs.generation import Generation
+from coordinator.outputs.counted_output import CountedOutput
 from coordinator.serving.call import Call
 from specpair.errors import SpecpairError
 from specpair.tracing import Span
@@ -16,12 +16,12 @@ logger = logging.getLogger(__name__)
 
 
 @contextmanager
-def accounts(call: Call, metrics: RequestMetrics, traced: Span) -> Iterator[list[Generation]]:
+def accounts(call: Call, metrics: RequestMetrics, traced: Span) -> Iterator[list[CountedOutput]]:
     """Counts the request and the outputs that are put into the list, with a log line for each output.
 
     It counts finished, failed and cancelled requests. The log names a request without an id by its first sequence.
     """
-    generations: list[Generation] = []
+    generations: list[CountedOutput] = []
     outcome, reason = Outcome.CANCELLED, ""
     try:
         yield generations
@@ -40,12 +40,12 @@ def accounts(call: Call, metrics: RequestMetrics, traced: Span) -> Iterator[list
             _log_output(outcome + reason, request, index, generation)
 
 
-def _are_complete(generations: list[Generation]) -> bool:
+def _are_complete(generations: list[CountedOutput]) -> bool:
     """Whether there are outputs to generate and all are finished."""
     return bool(generations) and all(one.request.max_tokens and one.output.finish_reason for one in generations)
 
 
-def _totals(generations: list[Generation]) -> dict[str, int]:
+def _totals(generations: list[CountedOutput]) -> dict[str, int]:
     return {
         "outputs": len(generations),
         "completion_tokens": sum(generation.output.new_token_count for generation in generations),
@@ -54,11 +54,11 @@ def _totals(generations: list[Generation]) -> dict[str, int]:
     }
 
 
-def _log_output(outcome: str, request: str, index: int, generation: Generation) -> None:
+def _log_output(outcome: str, request: str, index: int, generation: CountedOutput) -> None:
     logger.info("request %s", outcome, extra={"request": request, "output": index, **_numbers(generation)})
 
 
-def _sample(generation: Generation) -> OutputSample:
+def _sample(generation: CountedOutput) -> OutputSample:
     acceptance = generation.acceptance
     return OutputSample(
         drafter=generation.proposals.asked_drafter,
@@ -70,7 +70,7 @@ def _sample(generation: Generation) -> OutputSample:
     )
 
 
-def _numbers(generation: Generation) -> dict[str, object]:
+def _numbers(generation: CountedOutput) -> dict[str, object]:
     acceptance = generation.acceptance
     completion_token_count = generation.output.new_token_count
     return {

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from coordinator.adaptive.ahead_outcome import AheadOutcome
 from coordinator.outputs.choices import ChoicePart
-from coordinator.outputs.generation import Generation
+from coordinator.outputs.counted_output import CountedOutput
 from coordinator.outputs.output_part import Origin, OutputPart
 from coordinator.outputs.round_report import RoundReport
 from coordinator.peers import CallTimes
@@ -122,7 +122,7 @@ def microseconds(seconds: float) -> int:
     return round(seconds * 1e6)
 
 
-def generation_summary(generation: Generation) -> pb.GenerationSummary:
+def generation_summary(generation: CountedOutput) -> pb.GenerationSummary:
     """The summary of a finished output."""
     assert generation.output.finish_reason is not None
     completion_token_count = generation.output.new_token_count
@@ -137,10 +137,11 @@ def generation_summary(generation: Generation) -> pb.GenerationSummary:
         cumulative_logprob=generation.cumulative_logprob if generation.has_logprobs else None,
         resumed_token_count=len(generation.request.resumed_ids),
         encoder_token_count=len(generation.request.encoder_ids),
+        beam_score=generation.beam_score,
     )
 
 
-def _speculation_summary(generation: Generation, completion_token_count: int) -> pb.SpeculationSummary:
+def _speculation_summary(generation: CountedOutput, completion_token_count: int) -> pb.SpeculationSummary:
     acceptance, request = generation.acceptance, generation.request
     return pb.SpeculationSummary(
         round_count=acceptance.round_count,

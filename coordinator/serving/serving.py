@@ -13,8 +13,9 @@ from coordinator.admission.admission import Admission
 from coordinator.admission.places import QueueLimits
 from coordinator.deadline import NEVER, Deadline
 from coordinator.metrics import Outcome
+from coordinator.outputs.beam_outputs import BeamOutputs
 from coordinator.outputs.choices import Choices
-from coordinator.outputs.generation import Generation
+from coordinator.outputs.counted_output import CountedOutput
 from coordinator.pair import Pair
 from coordinator.peers import score_prompt
 from coordinator.requests.logprob_limit import within_logprob_limit
@@ -93,7 +94,8 @@ class Serving:
                     has_max_tokens=request.HasField("max_tokens"),
                     shares=call.shares,
                 )
-                choices = Choices(checked, self.pair, call.arrival, call.deadline)
+                outputs_of = Choices if checked.beams is None else BeamOutputs
+                choices = outputs_of(checked, self.pair, call.arrival, call.deadline)
                 outputs += choices.generations
                 self.pair.metrics.requests.add_prompt(len(checked.encoder_ids) + len(checked.prompt_ids))
                 scoring = score_prompt(
@@ -153,7 +155,7 @@ class Serving:
             yield
 
     @asynccontextmanager
-    async def _running(self, call: Call, outputs: Sequence[Generation]) -> AsyncIterator[None]:
+    async def _running(self, call: Call, outputs: Sequence[CountedOutput]) -> AsyncIterator[None]:
         """Runs the request. Its places are kept until the sequences of its outputs at draft and target are closed."""
         async with nullcontext() if call.is_admitted else self._enter([call.request], call.deadline):
             self.request_count += 1

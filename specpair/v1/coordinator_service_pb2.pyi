@@ -18,6 +18,13 @@ class MergeMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     MERGE_MODE_TREE: _ClassVar[MergeMode]
     MERGE_MODE_NONE: _ClassVar[MergeMode]
 
+class EarlyStopping(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
+    __slots__ = ()
+    EARLY_STOPPING_UNSPECIFIED: _ClassVar[EarlyStopping]
+    EARLY_STOPPING_HEURISTIC: _ClassVar[EarlyStopping]
+    EARLY_STOPPING_FIRST: _ClassVar[EarlyStopping]
+    EARLY_STOPPING_NEVER: _ClassVar[EarlyStopping]
+
 class WorkAheadMode(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
     WORK_AHEAD_MODE_UNSPECIFIED: _ClassVar[WorkAheadMode]
@@ -50,6 +57,10 @@ class FinishReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
 MERGE_MODE_UNSPECIFIED: MergeMode
 MERGE_MODE_TREE: MergeMode
 MERGE_MODE_NONE: MergeMode
+EARLY_STOPPING_UNSPECIFIED: EarlyStopping
+EARLY_STOPPING_HEURISTIC: EarlyStopping
+EARLY_STOPPING_FIRST: EarlyStopping
+EARLY_STOPPING_NEVER: EarlyStopping
 WORK_AHEAD_MODE_UNSPECIFIED: WorkAheadMode
 WORK_AHEAD_MODE_AUTO: WorkAheadMode
 WORK_AHEAD_MODE_ON: WorkAheadMode
@@ -70,7 +81,7 @@ FINISH_REASON_STOP: FinishReason
 FINISH_REASON_LENGTH: FinishReason
 
 class GenerateTokensRequest(_message.Message):
-    __slots__ = ("text", "token_ids", "chat", "sampling", "max_tokens", "stop_strings", "ignore_eos", "num_speculative_tokens", "rule", "encoding", "include_rejected", "lenience", "n", "best_of", "logprobs", "prompt_logprobs", "echo", "drafter", "include_rounds", "resumed_token_ids", "work_ahead", "num_tree_tokens", "encoder_text", "encoder_token_ids", "structured_output", "drafts", "merge")
+    __slots__ = ("text", "token_ids", "chat", "sampling", "max_tokens", "stop_strings", "ignore_eos", "num_speculative_tokens", "rule", "encoding", "include_rejected", "lenience", "n", "best_of", "logprobs", "prompt_logprobs", "echo", "drafter", "include_rounds", "resumed_token_ids", "work_ahead", "num_tree_tokens", "encoder_text", "encoder_token_ids", "structured_output", "drafts", "merge", "num_beams", "length_penalty", "early_stopping")
     TEXT_FIELD_NUMBER: _ClassVar[int]
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     CHAT_FIELD_NUMBER: _ClassVar[int]
@@ -98,6 +109,9 @@ class GenerateTokensRequest(_message.Message):
     STRUCTURED_OUTPUT_FIELD_NUMBER: _ClassVar[int]
     DRAFTS_FIELD_NUMBER: _ClassVar[int]
     MERGE_FIELD_NUMBER: _ClassVar[int]
+    NUM_BEAMS_FIELD_NUMBER: _ClassVar[int]
+    LENGTH_PENALTY_FIELD_NUMBER: _ClassVar[int]
+    EARLY_STOPPING_FIELD_NUMBER: _ClassVar[int]
     text: str
     token_ids: TokenIds
     chat: Chat
@@ -125,7 +139,10 @@ class GenerateTokensRequest(_message.Message):
     structured_output: _structured_output_pb2.StructuredOutput
     drafts: _containers.RepeatedScalarFieldContainer[str]
     merge: MergeMode
-    def __init__(self, text: _Optional[str] = ..., token_ids: _Optional[_Union[TokenIds, _Mapping]] = ..., chat: _Optional[_Union[Chat, _Mapping]] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingOptions, _Mapping]] = ..., max_tokens: _Optional[int] = ..., stop_strings: _Optional[_Iterable[str]] = ..., ignore_eos: _Optional[bool] = ..., num_speculative_tokens: _Optional[int] = ..., rule: _Optional[_Union[_sampling_pb2.AcceptanceRule, str]] = ..., encoding: _Optional[_Union[_sampling_pb2.DistributionEncoding, str]] = ..., include_rejected: _Optional[bool] = ..., lenience: _Optional[float] = ..., n: _Optional[int] = ..., best_of: _Optional[int] = ..., logprobs: _Optional[int] = ..., prompt_logprobs: _Optional[int] = ..., echo: _Optional[bool] = ..., drafter: _Optional[_Union[_drafter_pb2.Drafter, str]] = ..., include_rounds: _Optional[bool] = ..., resumed_token_ids: _Optional[_Iterable[int]] = ..., work_ahead: _Optional[_Union[WorkAheadMode, str]] = ..., num_tree_tokens: _Optional[int] = ..., encoder_text: _Optional[str] = ..., encoder_token_ids: _Optional[_Union[TokenIds, _Mapping]] = ..., structured_output: _Optional[_Union[_structured_output_pb2.StructuredOutput, _Mapping]] = ..., drafts: _Optional[_Iterable[str]] = ..., merge: _Optional[_Union[MergeMode, str]] = ...) -> None: ...
+    num_beams: int
+    length_penalty: float
+    early_stopping: EarlyStopping
+    def __init__(self, text: _Optional[str] = ..., token_ids: _Optional[_Union[TokenIds, _Mapping]] = ..., chat: _Optional[_Union[Chat, _Mapping]] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingOptions, _Mapping]] = ..., max_tokens: _Optional[int] = ..., stop_strings: _Optional[_Iterable[str]] = ..., ignore_eos: _Optional[bool] = ..., num_speculative_tokens: _Optional[int] = ..., rule: _Optional[_Union[_sampling_pb2.AcceptanceRule, str]] = ..., encoding: _Optional[_Union[_sampling_pb2.DistributionEncoding, str]] = ..., include_rejected: _Optional[bool] = ..., lenience: _Optional[float] = ..., n: _Optional[int] = ..., best_of: _Optional[int] = ..., logprobs: _Optional[int] = ..., prompt_logprobs: _Optional[int] = ..., echo: _Optional[bool] = ..., drafter: _Optional[_Union[_drafter_pb2.Drafter, str]] = ..., include_rounds: _Optional[bool] = ..., resumed_token_ids: _Optional[_Iterable[int]] = ..., work_ahead: _Optional[_Union[WorkAheadMode, str]] = ..., num_tree_tokens: _Optional[int] = ..., encoder_text: _Optional[str] = ..., encoder_token_ids: _Optional[_Union[TokenIds, _Mapping]] = ..., structured_output: _Optional[_Union[_structured_output_pb2.StructuredOutput, _Mapping]] = ..., drafts: _Optional[_Iterable[str]] = ..., merge: _Optional[_Union[MergeMode, str]] = ..., num_beams: _Optional[int] = ..., length_penalty: _Optional[float] = ..., early_stopping: _Optional[_Union[EarlyStopping, str]] = ...) -> None: ...
 
 class TokenIds(_message.Message):
     __slots__ = ("ids",)
@@ -240,7 +257,7 @@ class GeneratedToken(_message.Message):
     def __init__(self, id: _Optional[int] = ..., text: _Optional[str] = ..., origin: _Optional[_Union[TokenOrigin, str]] = ..., logprobs: _Optional[_Union[_logprobs_pb2.TokenLogprobs, _Mapping]] = ...) -> None: ...
 
 class GenerationSummary(_message.Message):
-    __slots__ = ("finish_reason", "prompt_token_count", "completion_token_count", "seed", "speculation", "time_to_first_token_us", "total_time_us", "cumulative_logprob", "resumed_token_count", "encoder_token_count")
+    __slots__ = ("finish_reason", "prompt_token_count", "completion_token_count", "seed", "speculation", "time_to_first_token_us", "total_time_us", "cumulative_logprob", "resumed_token_count", "encoder_token_count", "beam_score")
     FINISH_REASON_FIELD_NUMBER: _ClassVar[int]
     PROMPT_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
     COMPLETION_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -251,6 +268,7 @@ class GenerationSummary(_message.Message):
     CUMULATIVE_LOGPROB_FIELD_NUMBER: _ClassVar[int]
     RESUMED_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
     ENCODER_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    BEAM_SCORE_FIELD_NUMBER: _ClassVar[int]
     finish_reason: FinishReason
     prompt_token_count: int
     completion_token_count: int
@@ -261,7 +279,8 @@ class GenerationSummary(_message.Message):
     cumulative_logprob: float
     resumed_token_count: int
     encoder_token_count: int
-    def __init__(self, finish_reason: _Optional[_Union[FinishReason, str]] = ..., prompt_token_count: _Optional[int] = ..., completion_token_count: _Optional[int] = ..., seed: _Optional[int] = ..., speculation: _Optional[_Union[SpeculationSummary, _Mapping]] = ..., time_to_first_token_us: _Optional[int] = ..., total_time_us: _Optional[int] = ..., cumulative_logprob: _Optional[float] = ..., resumed_token_count: _Optional[int] = ..., encoder_token_count: _Optional[int] = ...) -> None: ...
+    beam_score: float
+    def __init__(self, finish_reason: _Optional[_Union[FinishReason, str]] = ..., prompt_token_count: _Optional[int] = ..., completion_token_count: _Optional[int] = ..., seed: _Optional[int] = ..., speculation: _Optional[_Union[SpeculationSummary, _Mapping]] = ..., time_to_first_token_us: _Optional[int] = ..., total_time_us: _Optional[int] = ..., cumulative_logprob: _Optional[float] = ..., resumed_token_count: _Optional[int] = ..., encoder_token_count: _Optional[int] = ..., beam_score: _Optional[float] = ...) -> None: ...
 
 class SpeculationSummary(_message.Message):
     __slots__ = ("round_count", "draft_round_count", "draft_token_count", "accepted_token_count", "drafted_per_position", "accepted_per_position", "acceptance_rate", "tokens_per_round", "draft_time_us", "verify_time_us", "network_time_us", "fallback_count", "rule", "lenience", "lossy", "drafter", "adaptive", "ahead_hit_count", "ahead_late_count", "ahead_miss_count", "drafts")
@@ -328,7 +347,7 @@ class GetPairInfoRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetPairInfoResponse(_message.Message):
-    __slots__ = ("draft", "target", "version", "num_speculative_tokens", "max_num_speculative_tokens", "request_count", "proposal_worth", "drafts")
+    __slots__ = ("draft", "target", "version", "num_speculative_tokens", "max_num_speculative_tokens", "request_count", "proposal_worth", "max_num_beams", "drafts")
     DRAFT_FIELD_NUMBER: _ClassVar[int]
     TARGET_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -336,6 +355,7 @@ class GetPairInfoResponse(_message.Message):
     MAX_NUM_SPECULATIVE_TOKENS_FIELD_NUMBER: _ClassVar[int]
     REQUEST_COUNT_FIELD_NUMBER: _ClassVar[int]
     PROPOSAL_WORTH_FIELD_NUMBER: _ClassVar[int]
+    MAX_NUM_BEAMS_FIELD_NUMBER: _ClassVar[int]
     DRAFTS_FIELD_NUMBER: _ClassVar[int]
     draft: _sequence_service_pb2.GetModelInfoResponse
     target: _sequence_service_pb2.GetModelInfoResponse
@@ -344,8 +364,9 @@ class GetPairInfoResponse(_message.Message):
     max_num_speculative_tokens: int
     request_count: int
     proposal_worth: ProposalWorth
+    max_num_beams: int
     drafts: _containers.RepeatedCompositeFieldContainer[NamedDraft]
-    def __init__(self, draft: _Optional[_Union[_sequence_service_pb2.GetModelInfoResponse, _Mapping]] = ..., target: _Optional[_Union[_sequence_service_pb2.GetModelInfoResponse, _Mapping]] = ..., version: _Optional[str] = ..., num_speculative_tokens: _Optional[int] = ..., max_num_speculative_tokens: _Optional[int] = ..., request_count: _Optional[int] = ..., proposal_worth: _Optional[_Union[ProposalWorth, _Mapping]] = ..., drafts: _Optional[_Iterable[_Union[NamedDraft, _Mapping]]] = ...) -> None: ...
+    def __init__(self, draft: _Optional[_Union[_sequence_service_pb2.GetModelInfoResponse, _Mapping]] = ..., target: _Optional[_Union[_sequence_service_pb2.GetModelInfoResponse, _Mapping]] = ..., version: _Optional[str] = ..., num_speculative_tokens: _Optional[int] = ..., max_num_speculative_tokens: _Optional[int] = ..., request_count: _Optional[int] = ..., proposal_worth: _Optional[_Union[ProposalWorth, _Mapping]] = ..., max_num_beams: _Optional[int] = ..., drafts: _Optional[_Iterable[_Union[NamedDraft, _Mapping]]] = ...) -> None: ...
 
 class NamedDraft(_message.Message):
     __slots__ = ("name", "draft")

@@ -1,3 +1,4 @@
+from specpair.v1 import beams_pb2 as _beams_pb2
 from specpair.v1 import drafter_pb2 as _drafter_pb2
 from specpair.v1 import proposal_pb2 as _proposal_pb2
 from specpair.v1 import stream_error_pb2 as _stream_error_pb2
@@ -116,3 +117,43 @@ class ProposalAnswer(_message.Message):
     response: ProposeTokensResponse
     error: _stream_error_pb2.StreamError
     def __init__(self, call_id: _Optional[int] = ..., response: _Optional[_Union[ProposeTokensResponse, _Mapping]] = ..., error: _Optional[_Union[_stream_error_pb2.StreamError, _Mapping]] = ...) -> None: ...
+
+class GrowBeamsRequest(_message.Message):
+    __slots__ = ("sequence_id", "step", "base_length", "appended_token_ids", "tree", "beam_nodes", "beam_scores", "num_speculative_tokens", "num_beams")
+    SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    BASE_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    APPENDED_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
+    TREE_FIELD_NUMBER: _ClassVar[int]
+    BEAM_NODES_FIELD_NUMBER: _ClassVar[int]
+    BEAM_SCORES_FIELD_NUMBER: _ClassVar[int]
+    NUM_SPECULATIVE_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    NUM_BEAMS_FIELD_NUMBER: _ClassVar[int]
+    sequence_id: str
+    step: int
+    base_length: int
+    appended_token_ids: _containers.RepeatedScalarFieldContainer[int]
+    tree: _beams_pb2.BeamTree
+    beam_nodes: _containers.RepeatedScalarFieldContainer[int]
+    beam_scores: _containers.RepeatedScalarFieldContainer[float]
+    num_speculative_tokens: int
+    num_beams: int
+    def __init__(self, sequence_id: _Optional[str] = ..., step: _Optional[int] = ..., base_length: _Optional[int] = ..., appended_token_ids: _Optional[_Iterable[int]] = ..., tree: _Optional[_Union[_beams_pb2.BeamTree, _Mapping]] = ..., beam_nodes: _Optional[_Iterable[int]] = ..., beam_scores: _Optional[_Iterable[float]] = ..., num_speculative_tokens: _Optional[int] = ..., num_beams: _Optional[int] = ...) -> None: ...
+
+class GrowBeamsResponse(_message.Message):
+    __slots__ = ("instance_id", "step", "grown", "queue_time_us", "compute_time_us", "rollback_time_ns", "batch_size")
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    GROWN_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_TIME_US_FIELD_NUMBER: _ClassVar[int]
+    COMPUTE_TIME_US_FIELD_NUMBER: _ClassVar[int]
+    ROLLBACK_TIME_NS_FIELD_NUMBER: _ClassVar[int]
+    BATCH_SIZE_FIELD_NUMBER: _ClassVar[int]
+    instance_id: str
+    step: int
+    grown: _beams_pb2.BeamTree
+    queue_time_us: int
+    compute_time_us: int
+    rollback_time_ns: int
+    batch_size: int
+    def __init__(self, instance_id: _Optional[str] = ..., step: _Optional[int] = ..., grown: _Optional[_Union[_beams_pb2.BeamTree, _Mapping]] = ..., queue_time_us: _Optional[int] = ..., compute_time_us: _Optional[int] = ..., rollback_time_ns: _Optional[int] = ..., batch_size: _Optional[int] = ...) -> None: ...

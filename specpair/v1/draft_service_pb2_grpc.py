@@ -45,6 +45,11 @@ class DraftServiceStub:
                 request_serializer=specpair_dot_v1_dot_draft__service__pb2.StreamProposalsRequest.SerializeToString,
                 response_deserializer=specpair_dot_v1_dot_draft__service__pb2.StreamProposalsResponse.FromString,
                 _registered_method=True)
+        self.GrowBeams = channel.unary_unary(
+                '/specpair.v1.DraftService/GrowBeams',
+                request_serializer=specpair_dot_v1_dot_draft__service__pb2.GrowBeamsRequest.SerializeToString,
+                response_deserializer=specpair_dot_v1_dot_draft__service__pb2.GrowBeamsResponse.FromString,
+                _registered_method=True)
 
 
 class DraftServiceServicer:
@@ -66,6 +71,13 @@ class DraftServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def GrowBeams(self, request, context):
+        """Continues beams with the draft's own beam search. All beams that it meets are candidates for the target to score.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_DraftServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -78,6 +90,11 @@ def add_DraftServiceServicer_to_server(servicer, server):
                     servicer.StreamProposals,
                     request_deserializer=specpair_dot_v1_dot_draft__service__pb2.StreamProposalsRequest.FromString,
                     response_serializer=specpair_dot_v1_dot_draft__service__pb2.StreamProposalsResponse.SerializeToString,
+            ),
+            'GrowBeams': grpc.unary_unary_rpc_method_handler(
+                    servicer.GrowBeams,
+                    request_deserializer=specpair_dot_v1_dot_draft__service__pb2.GrowBeamsRequest.FromString,
+                    response_serializer=specpair_dot_v1_dot_draft__service__pb2.GrowBeamsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -135,6 +152,33 @@ class DraftService:
             '/specpair.v1.DraftService/StreamProposals',
             specpair_dot_v1_dot_draft__service__pb2.StreamProposalsRequest.SerializeToString,
             specpair_dot_v1_dot_draft__service__pb2.StreamProposalsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GrowBeams(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/specpair.v1.DraftService/GrowBeams',
+            specpair_dot_v1_dot_draft__service__pb2.GrowBeamsRequest.SerializeToString,
+            specpair_dot_v1_dot_draft__service__pb2.GrowBeamsResponse.FromString,
             options,
             channel_credentials,
             insecure,

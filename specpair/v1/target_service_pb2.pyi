@@ -1,3 +1,4 @@
+from specpair.v1 import beams_pb2 as _beams_pb2
 from specpair.v1 import features_pb2 as _features_pb2
 from specpair.v1 import logprobs_pb2 as _logprobs_pb2
 from specpair.v1 import proposal_pb2 as _proposal_pb2
@@ -123,3 +124,41 @@ class ScoreTokensResponse(_message.Message):
     instance_id: str
     logprobs: _containers.RepeatedCompositeFieldContainer[_logprobs_pb2.TokenLogprobs]
     def __init__(self, instance_id: _Optional[str] = ..., logprobs: _Optional[_Iterable[_Union[_logprobs_pb2.TokenLogprobs, _Mapping]]] = ...) -> None: ...
+
+class ScoreTreeRequest(_message.Message):
+    __slots__ = ("sequence_id", "step", "base_length", "appended_token_ids", "tree", "asked_nodes", "logprobs")
+    SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    BASE_LENGTH_FIELD_NUMBER: _ClassVar[int]
+    APPENDED_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
+    TREE_FIELD_NUMBER: _ClassVar[int]
+    ASKED_NODES_FIELD_NUMBER: _ClassVar[int]
+    LOGPROBS_FIELD_NUMBER: _ClassVar[int]
+    sequence_id: str
+    step: int
+    base_length: int
+    appended_token_ids: _containers.RepeatedScalarFieldContainer[int]
+    tree: _beams_pb2.BeamTree
+    asked_nodes: _containers.RepeatedScalarFieldContainer[int]
+    logprobs: int
+    def __init__(self, sequence_id: _Optional[str] = ..., step: _Optional[int] = ..., base_length: _Optional[int] = ..., appended_token_ids: _Optional[_Iterable[int]] = ..., tree: _Optional[_Union[_beams_pb2.BeamTree, _Mapping]] = ..., asked_nodes: _Optional[_Iterable[int]] = ..., logprobs: _Optional[int] = ...) -> None: ...
+
+class ScoreTreeResponse(_message.Message):
+    __slots__ = ("instance_id", "step", "token_ids", "logprobs", "queue_time_us", "compute_time_us", "rollback_time_ns", "batch_token_count")
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    STEP_FIELD_NUMBER: _ClassVar[int]
+    TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
+    LOGPROBS_FIELD_NUMBER: _ClassVar[int]
+    QUEUE_TIME_US_FIELD_NUMBER: _ClassVar[int]
+    COMPUTE_TIME_US_FIELD_NUMBER: _ClassVar[int]
+    ROLLBACK_TIME_NS_FIELD_NUMBER: _ClassVar[int]
+    BATCH_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    instance_id: str
+    step: int
+    token_ids: _containers.RepeatedScalarFieldContainer[int]
+    logprobs: _containers.RepeatedScalarFieldContainer[float]
+    queue_time_us: int
+    compute_time_us: int
+    rollback_time_ns: int
+    batch_token_count: int
+    def __init__(self, instance_id: _Optional[str] = ..., step: _Optional[int] = ..., token_ids: _Optional[_Iterable[int]] = ..., logprobs: _Optional[_Iterable[float]] = ..., queue_time_us: _Optional[int] = ..., compute_time_us: _Optional[int] = ..., rollback_time_ns: _Optional[int] = ..., batch_token_count: _Optional[int] = ...) -> None: ...

@@ -50,6 +50,11 @@ class TargetServiceStub:
                 request_serializer=specpair_dot_v1_dot_target__service__pb2.ScoreTokensRequest.SerializeToString,
                 response_deserializer=specpair_dot_v1_dot_target__service__pb2.ScoreTokensResponse.FromString,
                 _registered_method=True)
+        self.ScoreTree = channel.unary_unary(
+                '/specpair.v1.TargetService/ScoreTree',
+                request_serializer=specpair_dot_v1_dot_target__service__pb2.ScoreTreeRequest.SerializeToString,
+                response_deserializer=specpair_dot_v1_dot_target__service__pb2.ScoreTreeResponse.FromString,
+                _registered_method=True)
 
 
 class TargetServiceServicer:
@@ -79,6 +84,13 @@ class TargetServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ScoreTree(self, request, context):
+        """Scores the continuations of many nodes of a tree in one pass, for beam search. It commits nothing of the tree.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_TargetServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -96,6 +108,11 @@ def add_TargetServiceServicer_to_server(servicer, server):
                     servicer.ScoreTokens,
                     request_deserializer=specpair_dot_v1_dot_target__service__pb2.ScoreTokensRequest.FromString,
                     response_serializer=specpair_dot_v1_dot_target__service__pb2.ScoreTokensResponse.SerializeToString,
+            ),
+            'ScoreTree': grpc.unary_unary_rpc_method_handler(
+                    servicer.ScoreTree,
+                    request_deserializer=specpair_dot_v1_dot_target__service__pb2.ScoreTreeRequest.FromString,
+                    response_serializer=specpair_dot_v1_dot_target__service__pb2.ScoreTreeResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -180,6 +197,33 @@ class TargetService:
             '/specpair.v1.TargetService/ScoreTokens',
             specpair_dot_v1_dot_target__service__pb2.ScoreTokensRequest.SerializeToString,
             specpair_dot_v1_dot_target__service__pb2.ScoreTokensResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ScoreTree(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/specpair.v1.TargetService/ScoreTree',
+            specpair_dot_v1_dot_target__service__pb2.ScoreTreeRequest.SerializeToString,
+            specpair_dot_v1_dot_target__service__pb2.ScoreTreeResponse.FromString,
             options,
             channel_credentials,
             insecure,
