@@ -7,7 +7,6 @@ other positions.
 """
 
 from collections.abc import Callable
-
 from dataclasses import replace
 
 import torch
