@@ -27,7 +27,7 @@ SCALING = ((1, 1, 16), (2, 1, 32), (4, 2, 64))
 """Drafts, targets, streams."""
 CAPACITY = (1, 16, 64, 128, 256)
 SLOW = {"verify": "400", "step": "40"}
-"""Milliseconds of passes for many streams: a large model on a busy device."""
+"""Milliseconds of passes for many streams, so that the processors of this machine do not decide."""
 COLUMNS = {
     "layout": "{}",
     "streams": "{}",

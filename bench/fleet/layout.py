@@ -32,9 +32,9 @@ class Layout:
     draft_count: int = 1
     target_count: int = 1
     coordinator_count: int = 1
-    verify: str = "40,0.25"
-    """Milliseconds of a pass of a target, and of each row in it."""
-    step: str = "4,0.1"
+    verify: str = "160"
+    """Milliseconds of a pass of a target; after a comma, of each row in it."""
+    step: str = "16"
     """The same for a draft."""
 
     @property
