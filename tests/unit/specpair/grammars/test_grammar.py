@@ -43,6 +43,12 @@ def may_follow(tokens: Sequence[int]) -> set[int] | None:
     return longer | {0} if text in WORDS else longer
 
 
+def is_forced(tokens: Sequence[int]) -> bool:
+    """Whether the text can go on in one way alone: then only the tokenizer's own tokens for it may come."""
+    text = "".join(TEXTS[token] for token in tokens)
+    return text not in WORDS and len({word[: len(text) + 1] for word in WORDS if word.startswith(text)}) == 1
+
+
 texts = st.lists(st.integers(0, len(TEXTS) - 1), max_size=5).map(tuple)
 
 
@@ -54,10 +60,13 @@ def test_every_mask_is_what_the_definition_says() -> None:
         allowed = tokens_of(state().masks(tokens, [()])[0])
         assert allowed is not None
         expected = may_follow(tokens)
-        assert allowed == expected, tokens
+        assert expected is not None
+        assert allowed <= expected, tokens
+        assert allowed == expected or is_forced(tokens), tokens
+        assert allowed
         seen += 1
         beginnings += [(*tokens, token) for token in allowed if token]
-    assert seen > 20
+    assert seen > 12
 
 
 @settings(max_examples=60)
