@@ -7,6 +7,7 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
 from specpair.sequences.conditional_calls import ConditionOutcome
+from target_service.masking import MaskMaker
 
 
 class ConditionalCallsCollector(Collector):
@@ -24,3 +25,16 @@ class ConditionalCallsCollector(Collector):
         for outcome in ConditionOutcome:
             calls.add_metric([outcome], self._outcomes.get(outcome, 0))
         yield calls
+
+
+class MasksCollector(Collector):
+    """Counts the rows of structured outputs that got a mask, and what the masks took."""
+
+    def __init__(self, masks: MaskMaker):
+        self._masks = masks
+
+    def collect(self) -> Iterable[Metric]:
+        rows = "Rows of structured outputs for which it was found which tokens may come."
+        yield CounterMetricFamily("specpair_target_masked_rows", rows, value=self._masks.row_count)
+        seconds = "Time of finding that, in threads beside the forward passes."
+        yield CounterMetricFamily("specpair_target_mask_seconds", seconds, value=self._masks.seconds)

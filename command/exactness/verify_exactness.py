@@ -16,7 +16,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from command.connection import coordinator_at
 from command.failures import FAILED, WRONG_USE, CommandError, friendly
 from command.flags.shared import DEFAULT_ADDRESS, AddressOption, JsonOption, NoColorOption
-from command.generation.request import checked_text
+from command.generation.checked_text import checked_text
 from specpair.errors import InvalidFieldError, SpecpairError
 from specpair.flags import SPECULATION
 from specpair.options import Rule, WorkAhead, check_range

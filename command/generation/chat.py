@@ -14,10 +14,11 @@ from command.connection import coordinator_at
 from command.failures import CommandError, friendly
 from command.flags.shared import DEFAULT_ADDRESS, AddressOption, NoColorOption
 from command.flags.signature import takes
+from command.generation.checked_text import checked_text
 from command.generation.conversation import Conversation
 from command.generation.generate import print_summary, takes_colors
 from command.generation.painting import ColorPrinter, PlainPrinter
-from command.generation.request import checked_text, completion_request
+from command.generation.request import completion_request
 from command.generation.request_options import request_fields, request_parameters
 from specpair.errors import NotSupportedError, PromptTooLongError, SpecpairError
 from specpair.tracing import trace_metadata

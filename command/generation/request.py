@@ -9,7 +9,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from command.flags.option import options
+from command.generation.checked_text import checked_text
 from command.generation.request_options import RequestOptions
+from command.generation.structures import STRUCTURES, structured_output
 from specpair.errors import InvalidFieldError
 from specpair.options import MAX_SEED, MAX_UINT32, Drafter, Encoding, Merge, Rule, WorkAhead, check_range
 from specpair.rpc.messages import (
@@ -55,7 +57,9 @@ def completion_request(
     elif prompt is not None:
         request.text = given_text("prompt", prompt)
     for name, value in values.items():
-        if value is not None:
+        if value is not None and name in STRUCTURES:
+            request.structured_output.CopyFrom(structured_output(name, value))
+        elif value is not None:
             _set(request if name in request.DESCRIPTOR.fields_by_name else request.sampling, name, value)
     return request
 
@@ -63,14 +67,6 @@ def completion_request(
 def given_text(field: str, text: str) -> str:
     """The text of an argument, or of standard input."""
     return checked_text(field, sys.stdin.buffer.read() if text == STDIN else os.fsencode(text))
-
-
-def checked_text(field: str, data: bytes) -> str:
-    """The text of bytes from the terminal. Raises InvalidFieldError if they are not UTF-8."""
-    try:
-        return data.decode()
-    except UnicodeDecodeError as error:
-        raise InvalidFieldError(field, f"is not valid UTF-8 at byte {error.start}") from None
 
 
 def _set(message: Any, name: str, value: Any) -> None:

@@ -10,6 +10,7 @@ from specpair.options import Drafter, Encoding, Merge, Rule, WorkAhead
 
 SAMPLING = "Sampling"
 OUTPUT = "Output"
+FILE = "FILE|TEXT"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +82,22 @@ class RequestOptions:
     ] = None
     prompt_logprobs: Annotated[
         int | None, Flag("The same for the tokens of the prompt; with --max-tokens 0, only for them.", OUTPUT)
+    ] = None
+    json_schema: Annotated[
+        str | None,
+        Flag("The output is JSON that this JSON Schema allows: a file, or the schema itself.", OUTPUT, metavar=FILE),
+    ] = None
+    regex: Annotated[str | None, Flag("The output is what this regular expression matches as a whole.", OUTPUT)] = None
+    grammar: Annotated[
+        str | None,
+        Flag(
+            "The output is a text of this grammar, in llguidance's form of Lark: a file, or itself.",
+            OUTPUT,
+            metavar=FILE,
+        ),
+    ] = None
+    choices: Annotated[
+        list[str] | None, Flag("A text that the output may be; may be given several times.", OUTPUT, "choice")
     ] = None
     echo: Annotated[bool, Flag("Print the prompt before the output.", OUTPUT)] = False
     num_speculative_tokens: Annotated[

@@ -10,7 +10,7 @@ from prometheus_client.registry import CollectorRegistry
 from coordinator.metrics.exemplar import observe
 from coordinator.metrics.round_metrics import SPECULATION_LABELS, speculation_labels
 from coordinator.requests.finish_reason import FinishReason
-from specpair.options import Drafter, Rule
+from specpair.options import Drafter, Rule, StructureKind
 
 ACCEPTANCE_BUCKETS = tuple(round(0.05 * i, 2) for i in range(1, 21))
 TOKENS_BUCKETS = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 8.0, 10.0, 13.0, 17.0, 33.0, 65.0)
@@ -50,6 +50,8 @@ class OutputSample(NamedTuple):
     draft_token_count: int
     acceptance_rate: float
     tokens_per_round: float
+    structure: StructureKind | None = None
+    """What it had to look like; None for anything."""
 
 
 class RequestMetrics:
@@ -70,6 +72,13 @@ class RequestMetrics:
             registry=registry,
         )
         self._success = {reason: success.labels(reason.value) for reason in FinishReason}
+        structured = Counter(
+            "specpair_structured_outputs",
+            "Outputs that had to look like something and have ended, whatever the reason, by how that was described.",
+            ["kind"],
+            registry=registry,
+        )
+        self._structured = {kind: structured.labels(kind.value) for kind in StructureKind}
         self._running = Gauge("specpair_num_requests_running", "Requests that are running.", registry=registry)
         self._prompt_tokens = Counter(
             "specpair_prompt_tokens", "Tokens of prompts, once for each admitted request.", registry=registry
@@ -133,6 +142,8 @@ class RequestMetrics:
         """Counts an output that has ended."""
         if sample.finish_reason is not None:
             self._success[sample.finish_reason].inc()
+        if sample.structure is not None:
+            self._structured[sample.structure].inc()
         if sample.draft_token_count:
             labels = speculation_labels(sample.drafter, sample.rule)
             observe(self._acceptance.labels(*labels), sample.acceptance_rate)

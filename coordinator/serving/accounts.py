@@ -59,7 +59,7 @@ def _log_output(outcome: str, request: str, index: int, generation: CountedOutpu
 
 
 def _sample(generation: CountedOutput) -> OutputSample:
-    acceptance = generation.acceptance
+    acceptance, structured = generation.acceptance, generation.request.structured_output
     return OutputSample(
         drafter=generation.proposals.asked_drafter,
         rule=generation.request.rule,
@@ -67,6 +67,7 @@ def _sample(generation: CountedOutput) -> OutputSample:
         draft_token_count=acceptance.draft_token_count,
         acceptance_rate=acceptance.acceptance_rate,
         tokens_per_round=acceptance.tokens_per_round(generation.output.new_token_count),
+        structure=None if structured is None else structured.kind,
     )
 
 

@@ -17,7 +17,7 @@ from coordinator.metrics.http_metrics import MODEL, OTHER, PAGE, PATHS
 from coordinator.peers.ahead_blocks import BlockFate
 from coordinator.peers.early_calls import EarlyResult
 from draft_service.ahead.counts import Result
-from specpair.options import Drafter, Rule
+from specpair.options import Drafter, Rule, StructureKind
 from specpair.sequences import sequence_limits
 from specpair.sequences.conditional_calls import ConditionOutcome
 from tests.service.metrics_load import TRACE_ID, Load, loaded_pair, total
@@ -39,7 +39,10 @@ BOUNDED = {
     "finished_reason": {"stop", "length"},
     "reason": {reason.value for reasons in (Refusal, sequence_limits.NoRoom) for reason in reasons},
     "state": {"used", "shared", "kept", "free"},
-    "kind": {"draft", "plain", "fallback", "prefill", "decode", "repeated", "reopened", "moved"},
+    "kind": {
+        *("draft", "plain", "fallback", "prefill", "decode", "repeated", "reopened", "moved"),
+        *(kind.value for kind in StructureKind),
+    },
     "path": {*PATHS, MODEL, PAGE, OTHER},
     "result": {result.value for results in (Result, EarlyResult) for result in results},
     "end": {"used", "unused", "dropped", "failed"},

@@ -1,0 +1,134 @@
+"""Where a text stands in a structured output depends on its tokens alone, and a mask has the tokens that may come."""
+
+import json
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from specpair.errors import InvalidGrammarError
+from specpair.grammars.compiling import GrammarCompiler
+from specpair.grammars.grammar import ANY, GrammarState, RowMask
+from specpair.options import StructuredOutput, StructureKind
+from tests.worded_models import TEXTS, worded_tokenizer
+
+WORDS = ("a", "abd", "abcd", "bcbc", "cab", "cabab")
+COMPILER = GrammarCompiler(worded_tokenizer().to_str().encode(), len(TEXTS), [0])
+
+
+def structured(kind: StructureKind, source: object) -> StructuredOutput:
+    return StructuredOutput(kind=kind, source=source if isinstance(source, str) else json.dumps(source))
+
+
+CHOICES = structured(StructureKind.CHOICES, WORDS)
+
+
+def state(asked: StructuredOutput = CHOICES) -> GrammarState:
+    return GrammarState(COMPILER.compile(asked))
+
+
+def tokens_of(mask: RowMask) -> set[int] | None:
+    if mask.bits is None:
+        return None
+    return {token for token in range(len(TEXTS)) if mask.bits[token // 8] >> token % 8 & 1}
+
+
+def may_follow(tokens: Sequence[int]) -> set[int] | None:
+    """What may come after these tokens, from the definition; None where they are no beginning of a word."""
+    text = "".join(TEXTS[token] for token in tokens)
+    if not any(word.startswith(text) for word in WORDS):
+        return None
+    longer = {i for i in range(1, len(TEXTS)) if any(word.startswith(text + TEXTS[i]) for word in WORDS)}
+    return longer | {0} if text in WORDS else longer
+
+
+def is_forced(tokens: Sequence[int]) -> bool:
+    """Whether the text can go on in one way alone: then only the tokenizer's own tokens for it may come."""
+    text = "".join(TEXTS[token] for token in tokens)
+    return text not in WORDS and len({word[: len(text) + 1] for word in WORDS if word.startswith(text)}) == 1
+
+
+texts = st.lists(st.integers(0, len(TEXTS) - 1), max_size=5).map(tuple)
+
+
+def test_every_mask_is_what_the_definition_says() -> None:
+    beginnings: list[tuple[int, ...]] = [()]
+    seen = 0
+    while beginnings:
+        tokens = beginnings.pop()
+        allowed = tokens_of(state().masks(tokens, [()])[0])
+        assert allowed is not None
+        expected = may_follow(tokens)
+        assert expected is not None
+        assert allowed <= expected, tokens
+        assert allowed == expected or is_forced(tokens), tokens
+        assert allowed
+        seen += 1
+        beginnings += [(*tokens, token) for token in allowed if token]
+    assert seen > 12
+
+
+@settings(max_examples=60)
+@given(asked=st.lists(st.tuples(texts, st.lists(texts, min_size=1, max_size=3)), min_size=1, max_size=6))
+def test_a_state_that_went_anywhere_answers_as_a_new_one(asked: list[tuple[tuple[int, ...], list[tuple[int, ...]]]]):
+    """Rolled back, ahead again, along proposals that do not fit: like a new one for the same tokens."""
+    used = state()
+    for output, paths in asked:
+        try:
+            expected = state().masks(output, paths)
+        except InvalidGrammarError:
+            with pytest.raises(InvalidGrammarError, match="does not fit"):
+                used.masks(output, paths)
+            continue
+        assert used.masks(output, paths) == expected
+        assert used.fork().masks(output, paths) == expected
+
+
+def test_rows_after_a_token_that_does_not_fit_are_left_alone() -> None:
+    d, a = TEXTS.index("d"), TEXTS.index("a")
+    masks = state().masks((), [(), (d,), (d, a), (a,)])
+    assert (masks[1], masks[2]) == (ANY, ANY)
+    assert tokens_of(masks[0]) is not None
+    assert tokens_of(masks[3]) == may_follow((a,))
+
+
+def test_a_text_ends_only_where_it_is_complete() -> None:
+    a, b = TEXTS.index("a"), TEXTS.index("b")
+    masks = state().masks((a,), [(), (b,), (0,), (b, 0)])
+    assert 0 in (tokens_of(masks[0]) or ())
+    assert 0 not in (tokens_of(masks[1]) or ())
+    assert masks[2:] == [ANY, ANY]
+    with pytest.raises(InvalidGrammarError):
+        state().masks((a, b, 0), [()])
+
+
+def test_a_text_that_no_token_continues_is_stuck() -> None:
+    asked = structured(StructureKind.CHOICES, ["ax"])  # no token has an x
+    masks = state(asked).masks((), [(), (TEXTS.index("a"),)])
+    assert any(mask.is_stuck for mask in masks)
+
+
+@pytest.mark.parametrize(
+    ("kind", "source"),
+    [
+        (StructureKind.REGEX, "("),
+        (StructureKind.REGEX, "(?=a)b"),
+        (StructureKind.GRAMMAR, "begin: a"),
+        (StructureKind.GRAMMAR, "start: undefined"),
+        (StructureKind.JSON_SCHEMA, "{"),
+        (StructureKind.JSON_SCHEMA, "[1]"),
+        (StructureKind.JSON_SCHEMA, '{"type": "nonsense"}'),
+        (StructureKind.JSON_SCHEMA, '{"type": "string", "format": "nonsense"}'),
+        (StructureKind.JSON_SCHEMA, '{"$ref": "http://localhost/x"}'),
+        (StructureKind.JSON_SCHEMA, '{"items":' * 7_000),
+    ],
+)
+def test_what_cannot_be_compiled_is_refused(kind: StructureKind, source: str) -> None:
+    with pytest.raises(InvalidGrammarError):
+        COMPILER.compile(structured(kind, source))
+
+
+def test_a_grammar_without_any_text_is_refused() -> None:
+    with pytest.raises(InvalidGrammarError, match="allows no text"):
+        COMPILER.compile(structured(StructureKind.JSON_SCHEMA, {"$ref": "#"})).check_start()
