@@ -2,7 +2,6 @@
 
 import asyncio
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -12,6 +11,8 @@ from tests.tiny_encoder_decoders import generate_greedily, load_plain, make_enco
 
 COUNT = 120
 INPUTS = [[5, 6, 7, 8], [9, 10, 33, 12, 40, 41, 3]]
+SECONDS = 0.2
+"""Each way of a call to the target, so that no output is finished before nothing passes any more."""
 PENALTY = 1.05
 """Outputs that repeat one token would hide much."""
 
@@ -32,10 +33,8 @@ async def test_a_killed_target_and_a_killed_draft_change_no_token(tmp_path: Path
     async with running_cluster(config) as cluster:
         (target_peer,), (draft_peer,) = cluster.targets, cluster.drafts
         under_way = [asyncio.Event() for _ in INPUTS]
-        go_on = asyncio.Event()
 
-        async def generate(index: int) -> tuple[list[int], Any]:
-            """Reads no further after a few tokens until the services were killed."""
+        async def generate(index: int) -> list[int]:
             request = pb.GenerateTokensRequest(
                 encoder_token_ids={"ids": INPUTS[index]},  # type: ignore[arg-type]
                 max_tokens=COUNT,
@@ -43,23 +42,21 @@ async def test_a_killed_target_and_a_killed_draft_change_no_token(tmp_path: Path
                 sampling={"temperature": 0.0, "repetition_penalty": PENALTY},  # type: ignore[arg-type]
             )
             tokens: list[int] = []
-            summary = None
             async for response in cluster.stub.GenerateTokens(request):
                 tokens += [token.id for token in response.tokens]
-                summary = response.summary
                 if len(tokens) > 3:
                     under_way[index].set()
-                    await go_on.wait()
-            return tokens, summary
+            return tokens
 
-        target_peer.way.delay = 0.05
+        target_peer.way.delay(SECONDS)
         tasks = [asyncio.create_task(generate(index)) for index in range(len(INPUTS))]
         for event in under_way:
             await event.wait()
+        target_peer.way.drop()
         for peer in (target_peer, draft_peer):
             await peer.instance.kill()
+            assert not any(task.done() for task in tasks), "nothing was left to do"
             await peer.instance.start()
-        go_on.set()
-        outputs = await asyncio.gather(*tasks)
-        assert [tokens for tokens, _ in outputs] == expected
+        target_peer.way.heal()
+        assert await asyncio.gather(*tasks) == expected
         assert target_peer.instance.start_count == draft_peer.instance.start_count == 2
