@@ -98,6 +98,8 @@ class TargetServicer(TargetServiceServicer):
     async def ScoreTokens(
         self, request: pb.ScoreTokensRequest, context: grpc.aio.ServicerContext
     ) -> pb.ScoreTokensResponse:
+        if self._verifier.facts.encoder is not None:
+            raise NotSupportedError("ScoreTokens: not supported for encoder-decoder models")
         limit = self._verifier.sequences.limits.max_model_len - 1
         check_count("token_ids", len(request.token_ids), limit)
         check_range("logprobs", request.logprobs, 0, MAX_LOGPROBS)

@@ -18,7 +18,7 @@ from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import sampling_pb2
 from tests.reference import coupled_choice, plain_loop
 from tests.service.test_distribution import PLAIN, RULES, p_value
-from tests.services import RunningPair, engine_config, running_pair
+from tests.services import RunningModel, RunningPair, engine_config, running_pair
 from tests.tiny_encoder_decoders import (
     Conditioned,
     generate_greedily,
@@ -30,6 +30,8 @@ from tests.tiny_encoder_decoders import (
 COUPLED = sampling_pb2.ACCEPTANCE_RULE_COUPLED
 CACHES = {"t5": "contiguous", "mt5": "paged", "bart": "paged"}
 START = {"t5": 0, "mt5": 0, "bart": 2}
+SPREADS = {"t5": 0.08, "mt5": 0.01, "bart": 0.03}
+"""How far the draft is from the target: half of what it proposes is accepted, or more."""
 INPUTS = [[5, 6, 7, 8], [9, 10, 33, 12, 40, 41, 3], [11]]
 COUNT = 20
 SAMPLES = 300
@@ -48,7 +50,7 @@ async def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
     """A target with a draft that is often right."""
     kind, folder = request.param, tmp_path_factory.mktemp(request.param)
     target = make_encoder_decoder(folder / "target", kind, seed=1)
-    draft = make_variation(folder / "draft", target, spread=0.05)
+    draft = make_variation(folder / "draft", target, spread=SPREADS[kind])
     cache = CACHES[kind]
     async with running_pair(engine_config(target, cache=cache), engine_config(draft, cache=cache)) as pair:
         yield Served(kind, pair, load_plain(target))
@@ -109,12 +111,17 @@ async def test_proposals_are_often_accepted(served: Served) -> None:
     assert last.summary.speculation.acceptance_rate > 0.3
 
 
+def encoder_inputs(model: RunningModel) -> list[weakref.ref[Any]]:
+    """Those of all open sequences, without a reference to any of them."""
+    held: Any = model.host.sequences._held
+    return [weakref.ref(entry.cached.encoder_input) for entry in held.values()]
+
+
 async def test_forks_share_what_the_encoder_gave_and_it_is_freed_with_the_last(served: Served) -> None:
     assert served.pair.draft is not None
     models: Any = (served.pair.target, served.pair.draft)
     before = [model.host.engine.statistics.encoded_inputs for model in models]
     states: list[weakref.ref[Any]] = []
-    inputs = [set[int](), set[int]()]
     request = pb.GenerateTokensRequest(
         encoder_token_ids={"ids": INPUTS[0]},  # type: ignore[arg-type]
         max_tokens=COUNT,
@@ -123,11 +130,8 @@ async def test_forks_share_what_the_encoder_gave_and_it_is_freed_with_the_last(s
         sampling={"seed": 1},  # type: ignore[arg-type]
     )
     async for _ in served.pair.coordinator.GenerateTokens(request):
-        for model, found in zip(models, inputs, strict=True):
-            for held in model.host.sequences._held.values():
-                found.add(id(held.cached.encoder_input))
-                states.append(weakref.ref(held.cached.encoder_input))
-    assert [len(found) for found in inputs] == [1, 1]
+        states += [state for model in models for state in encoder_inputs(model)]
+    assert len(set(states)) == len(models)
     assert [model.host.engine.statistics.encoded_inputs for model in models] == [count + 1 for count in before]
     await served.pair.check_clean()
     async with asyncio.timeout(60):

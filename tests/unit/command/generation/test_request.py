@@ -1,11 +1,21 @@
 """Options of the command line as a request."""
 
+import pytest
+
 from command.generation.request import completion_request
+from specpair.errors import InvalidFieldError
 from specpair.options import Drafter, Encoding, Rule
 from specpair.rpc.messages import encoding_to_proto, rule_to_proto
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import sampling_pb2
 from specpair.v1.drafter_pb2 import DRAFTER_NGRAM
+
+
+def test_what_an_encoder_reads_takes_the_place_of_the_prompt() -> None:
+    assert completion_request(None, encoder_input="x") == pb.GenerateTokensRequest(encoder_text="x", sampling={})
+    for prompt, encoder_input in ((None, None), ("a", "b")):
+        with pytest.raises(InvalidFieldError, match="prompt"):
+            completion_request(prompt, encoder_input=encoder_input)
 
 
 def test_options_become_a_request() -> None:

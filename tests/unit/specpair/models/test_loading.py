@@ -42,13 +42,6 @@ def test_refused_by_name(case: str, tmp_path: Path) -> None:
         load_runner(engine_config(tmp_path))
 
 
-def test_encoder_decoder_is_refused(tmp_path: Path) -> None:
-    config = hf.T5Config(vocab_size=32, d_model=32, num_layers=1, num_heads=4, d_kv=8, d_ff=32)
-    hf.T5ForConditionalGeneration(config).save_pretrained(tmp_path)
-    with pytest.raises(ModelRefusedError, match="encoder-decoder"):
-        load_runner(engine_config(tmp_path))
-
-
 def test_wrong_attention_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The self-check's own check: an attention that ignores its mask does not get past it."""
 

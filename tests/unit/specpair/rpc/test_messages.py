@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from specpair.errors import InvalidFieldError
-from specpair.model_info import ModelInfo
+from specpair.model_info import EncoderInfo, ModelInfo
 from specpair.options import Encoding, Rule, SamplingOptions
 from specpair.rpc.messages import (
     encoding_from_proto,
@@ -36,6 +36,7 @@ INFO = ModelInfo(
     sequence_count=1,
     eos_token_ids=(2, 7),
     deterministic=True,
+    encoder_decoder=EncoderInfo(max_encoder_len=128, decoder_start_token_id=3),
 )
 
 
