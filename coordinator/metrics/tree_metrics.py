@@ -30,9 +30,7 @@ class TreeMetrics:
         self._rounds = Counter(
             f"{prefix}_rounds", "Rounds with merged proposals, by who proposed tokens.", label, registry=registry
         )
-        self._late = Counter(
-            f"{prefix}_late_rounds", "Rounds that did not wait for a draft.", label, registry=registry
-        )
+        self._late = Counter(f"{prefix}_late_rounds", "Rounds that did not wait for a draft.", label, registry=registry)
 
     def expect(self, names: Sequence[str]) -> None:
         """Shows these drafts from the start: a series that begins with its first count hides it from `rate`."""

@@ -12,6 +12,7 @@ from specpair.speculation.trees.drawn_tree import Draw, DrawnTree
 from specpair.speculation.trees.merging import merge_drawn, merge_tokens
 from specpair.speculation.trees.token_tree import TokenTree
 from specpair.v1.proposal_pb2 import (
+    TENSOR_TYPE_FLOAT32,
     DenseDistributions,
     Distributions,
     OneHotDistributions,
@@ -98,7 +99,7 @@ def test_a_certain_draft_beside_one_that_was_not() -> None:
     decoded = decode_tree(merge_proposals([certain, drawn], 10).proposal, VOCABULARY)
     assert [row.probability(token) for row, token in zip(decoded.rows, (4, 5), strict=False)] == [1.0, 1.0]
     rows = np.full((1, VOCABULARY), 1 / VOCABULARY, dtype=np.float32)
-    tensor = Tensor(type=1, shape=[1, VOCABULARY], data=rows.tobytes())
+    tensor = Tensor(type=TENSOR_TYPE_FLOAT32, shape=[1, VOCABULARY], data=rows.tobytes())
     dense = Proposal(token_ids=[2], distributions=Distributions(dense=DenseDistributions(probabilities=tensor)))
     decoded = decode_tree(merge_proposals([dense, certain], 10).proposal, VOCABULARY)
     assert [list(row.token_ids) for row in decoded.rows] == [list(range(VOCABULARY)), [4], [5]]
@@ -149,7 +150,7 @@ def test_what_cannot_be_merged_is_refused(problem: str, proposal: Proposal) -> N
 
 
 def test_kinds_that_do_not_go_together_are_refused() -> None:
-    tensor = Tensor(type=1, shape=[1, 2], data=b"\0" * 8)
+    tensor = Tensor(type=TENSOR_TYPE_FLOAT32, shape=[1, 2], data=b"\0" * 8)
     dense = Proposal(token_ids=[1], distributions=Distributions(dense=DenseDistributions(probabilities=tensor)))
     sparse = Proposal(token_ids=[1], distributions=SPARSE)
     other = Proposal(token_ids=[1])
