@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from draft_service.config import DraftConfig
-from specpair.options import Drafter, SamplingOptions
+from specpair.options import Drafter, Merge, SamplingOptions
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import drafter_pb2, sampling_pb2
 from tests.reference import coupled_choice, plain_loop
@@ -37,7 +37,7 @@ async def pair(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncI
     near = make_variation(tmp_path_factory.mktemp("near"), folder, spread=0.03)
     far = make_variation(tmp_path_factory.mktemp("far"), folder, spread=0.1, seed=2)
     drafts = {"near": engine_config(near), "far": engine_config(far)}
-    async with running_pair(engine_config(folder), drafts=drafts, merge="tree", merge_wait=60.0) as running:
+    async with running_pair(engine_config(folder), drafts=drafts, merge=Merge.TREE, merge_wait=60.0) as running:
         yield running
 
 
@@ -141,7 +141,7 @@ async def test_names_choose_the_drafts(pair: RunningPair) -> None:
 async def test_a_draft_that_dies_costs_only_its_proposals(folder: Path, tmp_path: Path) -> None:
     near = make_variation(tmp_path / "near", folder, spread=0.03)
     drafts = {"near": engine_config(near), "other": DraftConfig(drafter=Drafter.NGRAM)}
-    async with running_pair(engine_config(folder), drafts=drafts, merge="tree", merge_wait=60.0) as pair:
+    async with running_pair(engine_config(folder), drafts=drafts, merge=Merge.TREE, merge_wait=60.0) as pair:
         fields: dict[str, Any] = {"temperature": 0.0, "num_speculative_tokens": 4, "ignore_eos": True}
         whole = await pair.generate(PROMPT, COUNT, **fields)
         await pair.drafts["other"].stop()
