@@ -68,10 +68,19 @@ def info_table(pair: pb.GetPairInfoResponse, address: str) -> Table:
     own = f"{pair.num_speculative_tokens}" if pair.HasField("num_speculative_tokens") else "an adaptive number of"
     most = pair.max_num_speculative_tokens
     caption = f"{pair.request_count} requests running · {own} tokens proposed per round, at most {most}"
+    if pair.drafts:
+        caption += "\n" + " · ".join(_named(draft) for draft in pair.drafts)
     worth = [worth_line(pair.proposal_worth)] if pair.HasField("proposal_worth") else []
     table.caption = "\n".join([caption, *worth])
     table.caption_justify = "left"
     return table
+
+
+def _named(draft: pb.NamedDraft) -> str:
+    """One of several drafts in a few words."""
+    if not draft.HasField("draft"):
+        return f"draft {draft.name}: not reached"
+    return f"draft {draft.name}: {draft.draft.model_name}"
 
 
 def worth_line(worth: pb.ProposalWorth) -> str:

@@ -1,6 +1,7 @@
 """The configuration of the draft service: plain data, without torch."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Annotated
 
 from specpair.engine_config import (
@@ -17,6 +18,14 @@ from specpair.sequences.sequence_limits import LEASE_SECONDS
 
 TABLE_NAME = "tables.safetensors"
 """Name of the table in the folder of a draft model."""
+
+
+class OwnDraft(StrEnum):
+    """What accelerates the draft model."""
+
+    NONE = "none"
+    NGRAM = "ngram"
+    PROMPT_LOOKUP = "prompt-lookup"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +55,17 @@ class DraftConfig:
             SPECULATION,
         ),
     ] = None
+    own_draft: Annotated[
+        OwnDraft,
+        Flag(
+            "Accelerates the draft model itself: its tokens are guessed by n-gram counts or by copies of the text so "
+            "far, and right guesses save passes. It changes no token; the draft then does not work ahead.",
+            SPECULATION,
+        ),
+    ] = OwnDraft.NONE
+    own_num_speculative_tokens: Annotated[
+        int, Range(1, 16, "both"), Flag("Most tokens that --own-draft guesses for one pass.", SPECULATION)
+    ] = 3
     max_model_len: Annotated[int, SequenceLength] = 131072
     """Longest sequence, prompt and output together."""
     max_num_seqs: MaxNumSeqs = 64

@@ -54,6 +54,7 @@ class DraftHost:
         )
         if model is not None:
             model.ahead.budget = RowBudget(config.max_ahead_rows)
+            model.accelerate(config.own_draft, config.own_num_speculative_tokens)
         self._drafters = make_drafters({} if model is None else model.drafters(), tables)
         self._default = config.drafter
         if config.drafter not in self._drafters:
@@ -170,7 +171,11 @@ class DraftHost:
 
     def info(self) -> ModelInfo:
         info = self._own_info() if self.model is None else self.model.info()
-        return replace(info, drafters=self.drafters, runs_beams=info.runs_trees and self.model is not None)
+        guessing = None if self.model is None else self.model.guessing
+        if guessing is not None:
+            info = replace(info, own_draft=guessing.by.value, own_num_speculative_tokens=guessing.most)
+        beams = info.runs_trees and self.model is not None
+        return replace(info, drafters=self.drafters, takes_draft_index=True, runs_beams=beams)
 
     def tokenizer(self) -> TokenizerFiles | None:
         return None if self.model is None else self.model.tokenizer()

@@ -7,9 +7,11 @@ from draft_service.ahead.ahead import WorkAhead
 from draft_service.ahead.branching_caches import BranchingCaches
 from draft_service.ahead.drafter import AheadDrafter
 from draft_service.ahead.metrics import AheadCollector
+from draft_service.config import OwnDraft
 from draft_service.drafters.beams import BeamGrower, advance_beams
+from draft_service.drafters.guessing import Guessing
+from draft_service.drafters.guessing_drafter import GuessingCollector, GuessingDrafter, advance_all
 from draft_service.drafters.interface import Proposer
-from draft_service.drafters.model import advance
 from draft_service.drafters.ngram_model import NgramModelDrafter
 from draft_service.proposal import Drafted
 from specpair.engine.host import ModelHost
@@ -25,6 +27,8 @@ class DraftModel(ModelHost[Drafted]):
     ahead: WorkAhead
     """What it prepares for calls that have not come."""
     beams: BeamGrower
+    guessing: Guessing | None = None
+    """How its tokens are guessed; None if they are not."""
 
     def cache_owner(self) -> CacheOwner:
         self.ahead = WorkAhead(self.engine)
@@ -33,19 +37,28 @@ class DraftModel(ModelHost[Drafted]):
 
     def drafters(self) -> dict[Drafter, Proposer]:
         """The drafters that need the model."""
+        if self.guessing is not None:
+            guessing = GuessingDrafter(self.engine, self.guessing)
+            return {Drafter.MODEL: guessing, Drafter.NGRAM_MODEL: NgramModelDrafter(self.engine)}
         return {
             Drafter.MODEL: AheadDrafter(self.engine, self.ahead),
             Drafter.NGRAM_MODEL: NgramModelDrafter(self.engine),
         }
 
+    def accelerate(self, by: OwnDraft, most: int) -> None:
+        """Has the tokens of the model guessed, at most so many for one pass."""
+        self.guessing = None if by is OwnDraft.NONE else Guessing(by=by, most=most)
+
     def add_metrics(self, registry: CollectorRegistry) -> None:
         super().add_metrics(registry)
         registry.register(AheadCollector(self.ahead))
+        if self.guessing is not None:
+            registry.register(GuessingCollector(self.guessing.counts))
 
     def advance(self, works: list[Work], logits: Tensor) -> None:
         works, logits = advance_beams(works, logits)
         if works:
-            advance(works, logits)
+            advance_all(works, logits)
 
     @staticmethod
     def caller() -> str:

@@ -76,6 +76,12 @@ class Drafted:
     """What else each row had to offer, if the drafter works ahead."""
     was_prepared: bool = False
     """Whether it was made, or begun, before the call."""
+    guess_count: int = 0
+    """Tokens that were guessed for the draft model, if it is accelerated."""
+    accepted_guess_count: int = 0
+    """Of those, the ones that it drew."""
+    pass_count: int = 0
+    """Its forward passes, if it is accelerated."""
 
     @property
     def byte_count(self) -> int:

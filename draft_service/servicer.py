@@ -95,6 +95,9 @@ class DraftServicer(DraftServiceServicer):
             drafter=drafter_to_proto(drafted.drafter),
             rollback_time_ns=round(drafted.rollback_time * 1e9),
             was_prepared=drafted.was_prepared,
+            guessed_token_count=drafted.guess_count,
+            accepted_guess_count=drafted.accepted_guess_count,
+            pass_count=drafted.pass_count,
         )
 
     def _order(self, request: pb.ProposeTokensRequest) -> AheadOrder | None:

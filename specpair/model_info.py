@@ -77,6 +77,12 @@ class ModelInfo:
     """Draft: the available drafters, the default one first."""
     encoder_decoder: EncoderInfo | None = None
     """None for a model that has a decoder alone."""
+    takes_draft_index: bool = False
+    """Draft: whether its draws may be merged with those of others."""
+    own_draft: str = ""
+    """Draft: what guesses the tokens of its model; empty if nothing does."""
+    own_num_speculative_tokens: int = 0
+    """Draft: the most tokens that are guessed for one pass."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -273,7 +273,8 @@ class SequenceOptions:
     encoder_ids: tuple[int, ...] = ()
     """What the encoder reads; empty for a model without one."""
     draft_index: int = 0
-    """Draft: its place among several whose proposals are merged; each place has random numbers of its own."""
+    """Draft: its place among several whose proposals are merged, from 1; each place has random numbers of its own. 0
+    for one alone."""
 
     def __post_init__(self) -> None:
         check_range("draft_index", self.draft_index, 0, MAX_DRAFT_INDEX)

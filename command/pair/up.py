@@ -2,6 +2,7 @@
 
 import asyncio
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass
 from inspect import Parameter
 from typing import Annotated, Any
@@ -30,6 +31,7 @@ from command.pair.local_pair import (
     run_children,
     unless_dead,
 )
+from command.pair.several_drafts import SeveralDrafts, several_drafts
 from command.pair.speedup import measure_speedup
 from command.serve import COORDINATOR_PORT, DRAFT_METRICS_PORT, DRAFT_PORT, HTTP_PORT, TARGET_METRICS_PORT, TARGET_PORT
 from coordinator.config import CoordinatorConfig
@@ -60,7 +62,9 @@ TARGET = options(EngineConfig, only=("deterministic", "head"))
 """Only the target: the draft's logits change what is accepted, never a greedy or coupled output, and a head is the
 target's."""
 COORDINATOR = {
-    **options(CoordinatorConfig, only=("num_speculative_tokens", "num_tree_tokens", "work_ahead")),
+    **options(
+        CoordinatorConfig, only=("num_speculative_tokens", "num_tree_tokens", "merge", "merge_wait", "work_ahead")
+    ),
     **options(ServerConfig, only=("host", "allowed_hosts")),
     **options(ServerSecurity, only=("tokens_file", "is_insecure")),
     **ALL,
@@ -133,7 +137,8 @@ def up(
         typer.Option(
             "--draft",
             envvar="SPECPAIR_DRAFT_MODEL",
-            help=f"Draft: {MODEL_KINDS}. Default, if one is needed: that of the target's name, else bundled.",
+            help=f"Draft: {MODEL_KINDS}. Default, if one is needed: that of the target's name, else bundled. Several, "
+            "and drafters such as ngram, are separated by commas; see --merge.",
         ),
     ] = None,
     target: Annotated[
@@ -175,28 +180,40 @@ def up(
     elif chat or speedup:
         raise CommandError("--chat and --speedup require --prompt", WRONG_USE)
     values |= chosen_ports(values, is_once=once is not None)
-    target = target or partner(draft)
-    loaded = model_to_load(draft, values["drafter"], usual=partner(target))
-    plans = plan_services(values, loaded, resolve_model(target, "target"))
+    drafts = several_drafts(draft)
+    target = target or partner(drafts.first)
+    usual = model_to_load(drafts.first, values["drafter"], usual=partner(target))
+    others = [resolve_model(model, "draft") for _, model in drafts.models[1:]]
+    plans = plan_services(values, [usual, *others], resolve_model(target, "target"), drafts)
     url = f"http://{reachable_address(values['host'], port)}" if (port := values["http_port"]) else None
     console = Console(stderr=True, highlight=False, no_color=no_color or None)
     grace_seconds = values["grace_seconds"]
     asyncio.run(_run(plans, console, once, url, grace_seconds=grace_seconds, is_quiet=quiet))
 
 
-def plan_services(values: dict[str, Any], draft: str | None, target: str) -> list[ServicePlan]:
-    """The services to start, from the values of the options and the resolved models; the coordinator last."""
+def plan_services(
+    values: dict[str, Any], loaded: Sequence[str | None], target: str, drafts: SeveralDrafts
+) -> list[ServicePlan]:
+    """The services to start, from the values of the options and the resolved models; the coordinator last.
+
+    `loaded` has the model of each draft service, None for one without a model.
+    """
     devices = {name: values[f"{name}_device"] for name in MODELS}
     shares = gpu_shares(
-        values["gpu_memory_utilization"], None if draft is None else devices["draft"], devices["target"]
+        values["gpu_memory_utilization"], None if loaded[0] is None else devices["draft"], devices["target"]
     )
-    models = {"draft": (draft, DRAFT), "target": (target, TARGET)}
+    shares = shares._replace(draft=round(shares.draft / len(loaded), 4))
+    models = [*(("draft", folder, DRAFT) for folder in loaded), ("target", target, TARGET)]
     plans: list[ServicePlan] = []
-    for name, (folder, its_options) in models.items():
+    for place, (name, folder, its_options) in enumerate(models):
         flags = _flags(its_options | BOTH | ALL, values) | _flags(own_options(name), values, f"{name}_")
         flags |= {"--model": folder, "--gpu-memory-utilization": getattr(shares, name)}
-        plans.append(plan_service(name, flags, host=LOOPBACK, port=values[f"{name}_port"]))
-    addresses: dict[str, object] = {f"--{plan.name}": plan.address for plan in plans}
+        port = values[f"{name}_port"]
+        if name == "draft" and place:  # the ports are those of the first draft
+            port, flags["--metrics-port"] = free_port(), 0
+        plans.append(plan_service(name, flags, host=LOOPBACK, port=port))
+    services = [plan.address for plan in plans]
+    addresses: dict[str, object] = {"--draft": drafts.addresses(services[:-1]), "--target": services[-1]}
     flags = addresses | _flags(COORDINATOR | HTTP, values)
     return [*plans, plan_service("coordinator", flags, host=values["host"], port=values["port"])]
 

@@ -176,6 +176,10 @@ def _round_args(response: pb.GenerateTokensResponse) -> dict[str, Any]:
 
 def _proposed_args(token: pb.ProposedToken) -> dict[str, Any]:
     args: dict[str, Any] = {"text": token.text, "accepted": token.accepted}
+    if token.HasField("parent_index"):
+        args["parent"] = token.parent_index
+    if token.draft_names:
+        args["drafts"] = list(token.draft_names)
     for name in ("target_probability", "draft_probability"):
         if token.HasField(name):
             args[name] = getattr(token, name)

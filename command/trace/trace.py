@@ -26,7 +26,7 @@ MAX_TOKENS = 128
 @takes(
     request_parameters(
         *("temperature", "top_k", "top_p", "min_p", "seed", "max_tokens", "ignore_eos", "n"),
-        *("num_speculative_tokens", "num_tree_tokens", "rule", "drafter", "work_ahead"),
+        *("num_speculative_tokens", "num_tree_tokens", "rule", "drafter", "drafts", "merge", "work_ahead"),
         max_tokens=MAX_TOKENS,
     )
 )

@@ -15,6 +15,7 @@ from coordinator.metrics.request_metrics import RequestMetrics
 from coordinator.metrics.round_metrics import RoundMetrics
 from coordinator.metrics.speedup import SpeedupEstimate
 from coordinator.metrics.speedup_collector import SpeedupCollector
+from coordinator.metrics.tree_metrics import TreeMetrics
 from coordinator.metrics.worth_collector import Worth, WorthCollector
 
 
@@ -29,6 +30,7 @@ class CoordinatorMetrics:
         self.rounds = RoundMetrics(self.registry, longest)
         self.ahead = AheadMetrics(self.registry)
         self.beams = BeamMetrics(self.registry)
+        self.trees = TreeMetrics(self.registry)
         self.speedup = SpeedupEstimate()
         self.registry.register(SpeedupCollector(self.speedup))
 
@@ -36,6 +38,7 @@ class CoordinatorMetrics:
         """Counts a judged round."""
         self.rounds.add(ended)
         self.ahead.add(ended)
+        self.trees.add(ended)
 
     def watch_ahead(self, read: Callable[[], AheadReadings]) -> None:
         """Adds the metrics of what the pair's services did ahead; not called without a draft."""

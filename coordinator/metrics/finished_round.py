@@ -1,5 +1,6 @@
 """What the metrics read of a round; coordinator/outputs/round.py documents each field."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Protocol
 
@@ -15,6 +16,17 @@ class RoundKind(StrEnum):
     """None were asked for, or the drafter had none."""
     FALLBACK = "fallback"
     """The draft failed."""
+
+
+class FinishedShare(Protocol):
+    """What one of several drafts gave to a proposal."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def nodes(self) -> Sequence[int]: ...
+    @property
+    def is_late(self) -> bool: ...
 
 
 class FinishedRound(Protocol):
@@ -48,3 +60,9 @@ class FinishedRound(Protocol):
     def accepted_before(self) -> int: ...
     @property
     def hidden_time(self) -> float: ...
+    @property
+    def parents(self) -> Sequence[int]: ...
+    @property
+    def path(self) -> Sequence[int]: ...
+    @property
+    def shares(self) -> Sequence[FinishedShare]: ...

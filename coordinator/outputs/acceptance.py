@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 
 from coordinator.adaptive.ahead_outcome import AheadOutcome
 from coordinator.outputs.round import Round
+from coordinator.peers.answers import GuessCounts
 
 
 @dataclass(kw_only=True)
@@ -36,6 +37,8 @@ class Acceptance:
     """Rounds by what working ahead gave, if the draft was working ahead."""
     by_draft: dict[str, DraftCounts] = field(default_factory=dict)
     """Of several drafts, by name."""
+    guesses: GuessCounts | None = None
+    """What was guessed for the draft's model; None if it is not accelerated."""
     draft_time: float = 0.0
     verify_time: float = 0.0
     network_time: float = 0.0
@@ -48,6 +51,8 @@ class Acceptance:
             self.ahead_counts[ended.ahead] += 1
         self._add_times(ended)
         self._add_shares(ended)
+        if ended.answer is not None and ended.answer.guesses is not None:
+            self.guesses = ended.answer.guesses.plus(self.guesses or GuessCounts())
         drafted_count, accepted_count = ended.drafted_count, ended.accepted_count
         if not drafted_count:
             return

@@ -124,6 +124,11 @@ class Round:
         return self.prepared_count > 0
 
     @property
+    def path(self) -> Sequence[int]:
+        """The accepted tokens, as indices into the proposed ones."""
+        return self.judged.path
+
+    @property
     def shares(self) -> Sequence[DraftShare]:
         """What each of several drafts gave to its proposal; none with one draft."""
         return () if self.proposed is None else self.proposed.shares

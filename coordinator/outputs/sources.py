@@ -39,7 +39,7 @@ def _each(
 ) -> dict[str, ProposalSource]:
     """A session for each name. Each has its place, so that their draws are independent, and a sequence of its own."""
     sources: dict[str, ProposalSource] = {}
-    for place, name in enumerate(names):
+    for place, name in enumerate(names, start=1):
         drafts, drafter = chosen(pair, [name])
         own = replace(options, drafter=drafter, draft_index=place)
         sources[name] = open_at(drafts, f"{sequence_id}.{place}", own)

@@ -68,6 +68,17 @@ class DraftShare:
     """Whether the round did not wait for it."""
 
 
+class GuessCounts(NamedTuple):
+    """What accelerated a draft's model."""
+
+    guessed_token_count: int = 0
+    accepted_guess_count: int = 0
+    pass_count: int = 0
+
+    def plus(self, other: "GuessCounts") -> "GuessCounts":
+        return GuessCounts(*(own + more for own, more in zip(self, other, strict=True)))
+
+
 @dataclass(frozen=True, kw_only=True)
 class Proposed:
     """The draft's answer to one round."""
@@ -85,6 +96,8 @@ class Proposed:
     """Seconds that the round waited for it, if it came ahead of the answer; else that is the time of the call."""
     shares: tuple[DraftShare, ...] = ()
     """Of the drafts whose proposals were merged into it; empty for a draft alone."""
+    guesses: GuessCounts | None = None
+    """What was guessed for the draft's model; None if it is not accelerated."""
 
     @property
     def token_ids(self) -> Sequence[int]:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 
 from coordinator.peers.ahead_blocks import BlockInbox, Preparation
-from coordinator.peers.answers import Proposed, call_times
+from coordinator.peers.answers import GuessCounts, Proposed, call_times
 from coordinator.peers.failures import known_failures
 from coordinator.peers.model_peer import ModelPeer
 from specpair.client.channel import proposal_caller
@@ -56,7 +56,9 @@ class DraftPeer(ModelPeer):
         start = time.perf_counter()
         response = await self._proposals.call(request, within)
         times = call_times(start, response)
-        return Proposed(proposal=response.proposal, times=times, was_prepared=response.was_prepared)
+        names = GuessCounts._fields if response.pass_count else ()
+        guesses = GuessCounts(*(getattr(response, name) for name in names)) if names else None
+        return Proposed(proposal=response.proposal, times=times, was_prepared=response.was_prepared, guesses=guesses)
 
     async def grow_beams(self, request: draft_service_pb2.GrowBeamsRequest, within: float) -> Proposed:
         """Continuations of beams: the tokens and their parents, in the tree of the request and what was grown."""

@@ -38,6 +38,7 @@ class DraftSession(ProposalSource):
         its own the sequence has no proposals for `cooldown` seconds."""
         self._drafts = drafts
         self._deadline = deadline
+        self._has_place = options.draft_index > 0
         self._trial = DraftTrial(sequence_id, timeout, cooldown, deadline)
         openings = Openings[DraftLink](sequence_id, prompt_length, options)
         self._opening = DraftOpening(openings, lambda: self._trial.within)
@@ -202,7 +203,10 @@ class DraftSession(ProposalSource):
     def _choose(self, history: Sequence[int]) -> DraftLink | None:
         """The draft to ask: the one that holds the sequence if it is usable, else another."""
         link = self._opening.link
-        return link if link is not None and link.is_usable else self._drafts.choose(history)
+        link = link if link is not None and link.is_usable else self._drafts.choose(history)
+        if self._has_place and link is not None and link.info is not None and not link.info.takes_draft_index:
+            return None  # it would draw by the numbers of another
+        return link
 
     def _enter(self, link: DraftLink) -> None:
         """Moves the sequence to this draft."""

@@ -64,16 +64,13 @@ class MergedSession(ProposalSource):
     ) -> Proposed | None:
         """A tree of at most `tree_tokens`, made of a chain of up to `count` tokens of each draft.
 
-        No draft ends its chain early or works ahead. One that still opens the sequence, or answers an earlier round,
-        is not asked.
+        No draft ends its chain early or works ahead. One that still answers an earlier round is not asked; one that
+        still opens the sequence is as late as any other.
         """
         start = time.perf_counter()
         asked: dict[str, Answer] = {}
         for name, source in self._sources.items():
             if name in self._calls and not self._calls[name].done():
-                continue
-            if not source.is_ready:
-                source.start(history)
                 continue
             own = min(count, max(source.room(len(history)), 0))
             if own:

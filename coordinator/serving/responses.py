@@ -165,6 +165,7 @@ def _speculation_summary(generation: CountedOutput, completion_token_count: int)
         ahead_miss_count=acceptance.ahead_counts[AheadOutcome.MISS],
         drafter=drafter_to_proto(generation.proposals.drafter),
         drafts=[pb.DraftSummary(name=name, **asdict(counts)) for name, counts in acceptance.by_draft.items()],
+        own_draft=None if acceptance.guesses is None else pb.OwnDraftSummary(**acceptance.guesses._asdict()),
     )
 
 

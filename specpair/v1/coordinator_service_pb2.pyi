@@ -283,7 +283,7 @@ class GenerationSummary(_message.Message):
     def __init__(self, finish_reason: _Optional[_Union[FinishReason, str]] = ..., prompt_token_count: _Optional[int] = ..., completion_token_count: _Optional[int] = ..., seed: _Optional[int] = ..., speculation: _Optional[_Union[SpeculationSummary, _Mapping]] = ..., time_to_first_token_us: _Optional[int] = ..., total_time_us: _Optional[int] = ..., cumulative_logprob: _Optional[float] = ..., resumed_token_count: _Optional[int] = ..., encoder_token_count: _Optional[int] = ..., beam_score: _Optional[float] = ...) -> None: ...
 
 class SpeculationSummary(_message.Message):
-    __slots__ = ("round_count", "draft_round_count", "draft_token_count", "accepted_token_count", "drafted_per_position", "accepted_per_position", "acceptance_rate", "tokens_per_round", "draft_time_us", "verify_time_us", "network_time_us", "fallback_count", "rule", "lenience", "lossy", "drafter", "adaptive", "ahead_hit_count", "ahead_late_count", "ahead_miss_count", "drafts")
+    __slots__ = ("round_count", "draft_round_count", "draft_token_count", "accepted_token_count", "drafted_per_position", "accepted_per_position", "acceptance_rate", "tokens_per_round", "draft_time_us", "verify_time_us", "network_time_us", "fallback_count", "rule", "lenience", "lossy", "drafter", "adaptive", "ahead_hit_count", "ahead_late_count", "ahead_miss_count", "drafts", "own_draft")
     ROUND_COUNT_FIELD_NUMBER: _ClassVar[int]
     DRAFT_ROUND_COUNT_FIELD_NUMBER: _ClassVar[int]
     DRAFT_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -305,6 +305,7 @@ class SpeculationSummary(_message.Message):
     AHEAD_LATE_COUNT_FIELD_NUMBER: _ClassVar[int]
     AHEAD_MISS_COUNT_FIELD_NUMBER: _ClassVar[int]
     DRAFTS_FIELD_NUMBER: _ClassVar[int]
+    OWN_DRAFT_FIELD_NUMBER: _ClassVar[int]
     round_count: int
     draft_round_count: int
     draft_token_count: int
@@ -326,7 +327,18 @@ class SpeculationSummary(_message.Message):
     ahead_late_count: int
     ahead_miss_count: int
     drafts: _containers.RepeatedCompositeFieldContainer[DraftSummary]
-    def __init__(self, round_count: _Optional[int] = ..., draft_round_count: _Optional[int] = ..., draft_token_count: _Optional[int] = ..., accepted_token_count: _Optional[int] = ..., drafted_per_position: _Optional[_Iterable[int]] = ..., accepted_per_position: _Optional[_Iterable[int]] = ..., acceptance_rate: _Optional[float] = ..., tokens_per_round: _Optional[float] = ..., draft_time_us: _Optional[int] = ..., verify_time_us: _Optional[int] = ..., network_time_us: _Optional[int] = ..., fallback_count: _Optional[int] = ..., rule: _Optional[_Union[_sampling_pb2.AcceptanceRule, str]] = ..., lenience: _Optional[float] = ..., lossy: _Optional[bool] = ..., drafter: _Optional[_Union[_drafter_pb2.Drafter, str]] = ..., adaptive: _Optional[bool] = ..., ahead_hit_count: _Optional[int] = ..., ahead_late_count: _Optional[int] = ..., ahead_miss_count: _Optional[int] = ..., drafts: _Optional[_Iterable[_Union[DraftSummary, _Mapping]]] = ...) -> None: ...
+    own_draft: OwnDraftSummary
+    def __init__(self, round_count: _Optional[int] = ..., draft_round_count: _Optional[int] = ..., draft_token_count: _Optional[int] = ..., accepted_token_count: _Optional[int] = ..., drafted_per_position: _Optional[_Iterable[int]] = ..., accepted_per_position: _Optional[_Iterable[int]] = ..., acceptance_rate: _Optional[float] = ..., tokens_per_round: _Optional[float] = ..., draft_time_us: _Optional[int] = ..., verify_time_us: _Optional[int] = ..., network_time_us: _Optional[int] = ..., fallback_count: _Optional[int] = ..., rule: _Optional[_Union[_sampling_pb2.AcceptanceRule, str]] = ..., lenience: _Optional[float] = ..., lossy: _Optional[bool] = ..., drafter: _Optional[_Union[_drafter_pb2.Drafter, str]] = ..., adaptive: _Optional[bool] = ..., ahead_hit_count: _Optional[int] = ..., ahead_late_count: _Optional[int] = ..., ahead_miss_count: _Optional[int] = ..., drafts: _Optional[_Iterable[_Union[DraftSummary, _Mapping]]] = ..., own_draft: _Optional[_Union[OwnDraftSummary, _Mapping]] = ...) -> None: ...
+
+class OwnDraftSummary(_message.Message):
+    __slots__ = ("guessed_token_count", "accepted_guess_count", "pass_count")
+    GUESSED_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_GUESS_COUNT_FIELD_NUMBER: _ClassVar[int]
+    PASS_COUNT_FIELD_NUMBER: _ClassVar[int]
+    guessed_token_count: int
+    accepted_guess_count: int
+    pass_count: int
+    def __init__(self, guessed_token_count: _Optional[int] = ..., accepted_guess_count: _Optional[int] = ..., pass_count: _Optional[int] = ...) -> None: ...
 
 class DraftSummary(_message.Message):
     __slots__ = ("name", "draft_round_count", "draft_token_count", "accepted_token_count", "late_count")

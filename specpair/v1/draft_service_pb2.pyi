@@ -45,7 +45,7 @@ class WorkAhead(_message.Message):
     def __init__(self, max_outcomes: _Optional[int] = ..., num_speculative_tokens: _Optional[int] = ..., min_confidence: _Optional[float] = ..., max_length: _Optional[int] = ...) -> None: ...
 
 class ProposeTokensResponse(_message.Message):
-    __slots__ = ("instance_id", "step", "proposal", "queue_time_us", "compute_time_us", "batch_size", "drafter", "rollback_time_ns", "was_prepared")
+    __slots__ = ("instance_id", "step", "proposal", "queue_time_us", "compute_time_us", "batch_size", "drafter", "rollback_time_ns", "was_prepared", "guessed_token_count", "accepted_guess_count", "pass_count")
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     PROPOSAL_FIELD_NUMBER: _ClassVar[int]
@@ -55,6 +55,9 @@ class ProposeTokensResponse(_message.Message):
     DRAFTER_FIELD_NUMBER: _ClassVar[int]
     ROLLBACK_TIME_NS_FIELD_NUMBER: _ClassVar[int]
     WAS_PREPARED_FIELD_NUMBER: _ClassVar[int]
+    GUESSED_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    ACCEPTED_GUESS_COUNT_FIELD_NUMBER: _ClassVar[int]
+    PASS_COUNT_FIELD_NUMBER: _ClassVar[int]
     instance_id: str
     step: int
     proposal: _proposal_pb2.Proposal
@@ -64,7 +67,10 @@ class ProposeTokensResponse(_message.Message):
     drafter: _drafter_pb2.Drafter
     rollback_time_ns: int
     was_prepared: bool
-    def __init__(self, instance_id: _Optional[str] = ..., step: _Optional[int] = ..., proposal: _Optional[_Union[_proposal_pb2.Proposal, _Mapping]] = ..., queue_time_us: _Optional[int] = ..., compute_time_us: _Optional[int] = ..., batch_size: _Optional[int] = ..., drafter: _Optional[_Union[_drafter_pb2.Drafter, str]] = ..., rollback_time_ns: _Optional[int] = ..., was_prepared: _Optional[bool] = ...) -> None: ...
+    guessed_token_count: int
+    accepted_guess_count: int
+    pass_count: int
+    def __init__(self, instance_id: _Optional[str] = ..., step: _Optional[int] = ..., proposal: _Optional[_Union[_proposal_pb2.Proposal, _Mapping]] = ..., queue_time_us: _Optional[int] = ..., compute_time_us: _Optional[int] = ..., batch_size: _Optional[int] = ..., drafter: _Optional[_Union[_drafter_pb2.Drafter, str]] = ..., rollback_time_ns: _Optional[int] = ..., was_prepared: _Optional[bool] = ..., guessed_token_count: _Optional[int] = ..., accepted_guess_count: _Optional[int] = ..., pass_count: _Optional[int] = ...) -> None: ...
 
 class StreamProposalsRequest(_message.Message):
     __slots__ = ("calls",)

@@ -14,7 +14,7 @@ class GetModelInfoRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetModelInfoResponse(_message.Message):
-    __slots__ = ("instance_id", "model_name", "architecture", "parameter_count", "vocab_size", "max_model_len", "max_num_speculative_tokens", "max_num_seqs", "dtype", "device", "cache", "block_size", "block_count", "free_block_count", "sequence_count", "eos_token_ids", "deterministic", "drafters", "quantization", "divergence", "pass_costs", "runs_trees", "runs_beams", "tensor_parallel_size", "masks_tokens", "encoder_decoder")
+    __slots__ = ("instance_id", "model_name", "architecture", "parameter_count", "vocab_size", "max_model_len", "max_num_speculative_tokens", "max_num_seqs", "dtype", "device", "cache", "block_size", "block_count", "free_block_count", "sequence_count", "eos_token_ids", "deterministic", "drafters", "quantization", "divergence", "pass_costs", "runs_trees", "takes_draft_index", "own_draft", "own_num_speculative_tokens", "runs_beams", "tensor_parallel_size", "masks_tokens", "encoder_decoder")
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     MODEL_NAME_FIELD_NUMBER: _ClassVar[int]
     ARCHITECTURE_FIELD_NUMBER: _ClassVar[int]
@@ -37,6 +37,9 @@ class GetModelInfoResponse(_message.Message):
     DIVERGENCE_FIELD_NUMBER: _ClassVar[int]
     PASS_COSTS_FIELD_NUMBER: _ClassVar[int]
     RUNS_TREES_FIELD_NUMBER: _ClassVar[int]
+    TAKES_DRAFT_INDEX_FIELD_NUMBER: _ClassVar[int]
+    OWN_DRAFT_FIELD_NUMBER: _ClassVar[int]
+    OWN_NUM_SPECULATIVE_TOKENS_FIELD_NUMBER: _ClassVar[int]
     RUNS_BEAMS_FIELD_NUMBER: _ClassVar[int]
     TENSOR_PARALLEL_SIZE_FIELD_NUMBER: _ClassVar[int]
     MASKS_TOKENS_FIELD_NUMBER: _ClassVar[int]
@@ -63,11 +66,14 @@ class GetModelInfoResponse(_message.Message):
     divergence: Divergence
     pass_costs: _containers.RepeatedCompositeFieldContainer[PassCost]
     runs_trees: bool
+    takes_draft_index: bool
+    own_draft: str
+    own_num_speculative_tokens: int
     runs_beams: bool
     tensor_parallel_size: int
     masks_tokens: bool
     encoder_decoder: EncoderDecoder
-    def __init__(self, instance_id: _Optional[str] = ..., model_name: _Optional[str] = ..., architecture: _Optional[str] = ..., parameter_count: _Optional[int] = ..., vocab_size: _Optional[int] = ..., max_model_len: _Optional[int] = ..., max_num_speculative_tokens: _Optional[int] = ..., max_num_seqs: _Optional[int] = ..., dtype: _Optional[str] = ..., device: _Optional[str] = ..., cache: _Optional[str] = ..., block_size: _Optional[int] = ..., block_count: _Optional[int] = ..., free_block_count: _Optional[int] = ..., sequence_count: _Optional[int] = ..., eos_token_ids: _Optional[_Iterable[int]] = ..., deterministic: _Optional[bool] = ..., drafters: _Optional[_Iterable[_Union[_drafter_pb2.Drafter, str]]] = ..., quantization: _Optional[str] = ..., divergence: _Optional[_Union[Divergence, _Mapping]] = ..., pass_costs: _Optional[_Iterable[_Union[PassCost, _Mapping]]] = ..., runs_trees: _Optional[bool] = ..., runs_beams: _Optional[bool] = ..., tensor_parallel_size: _Optional[int] = ..., masks_tokens: _Optional[bool] = ..., encoder_decoder: _Optional[_Union[EncoderDecoder, _Mapping]] = ...) -> None: ...
+    def __init__(self, instance_id: _Optional[str] = ..., model_name: _Optional[str] = ..., architecture: _Optional[str] = ..., parameter_count: _Optional[int] = ..., vocab_size: _Optional[int] = ..., max_model_len: _Optional[int] = ..., max_num_speculative_tokens: _Optional[int] = ..., max_num_seqs: _Optional[int] = ..., dtype: _Optional[str] = ..., device: _Optional[str] = ..., cache: _Optional[str] = ..., block_size: _Optional[int] = ..., block_count: _Optional[int] = ..., free_block_count: _Optional[int] = ..., sequence_count: _Optional[int] = ..., eos_token_ids: _Optional[_Iterable[int]] = ..., deterministic: _Optional[bool] = ..., drafters: _Optional[_Iterable[_Union[_drafter_pb2.Drafter, str]]] = ..., quantization: _Optional[str] = ..., divergence: _Optional[_Union[Divergence, _Mapping]] = ..., pass_costs: _Optional[_Iterable[_Union[PassCost, _Mapping]]] = ..., runs_trees: _Optional[bool] = ..., takes_draft_index: _Optional[bool] = ..., own_draft: _Optional[str] = ..., own_num_speculative_tokens: _Optional[int] = ..., runs_beams: _Optional[bool] = ..., tensor_parallel_size: _Optional[int] = ..., masks_tokens: _Optional[bool] = ..., encoder_decoder: _Optional[_Union[EncoderDecoder, _Mapping]] = ...) -> None: ...
 
 class EncoderDecoder(_message.Message):
     __slots__ = ("max_encoder_len", "decoder_start_token_id")

@@ -102,6 +102,8 @@ def generate_request(random: Random) -> generation.GenerateTokensRequest:
         "echo": [True],
         "include_rounds": [True],
         "drafter": [1, 2, 3],
+        "drafts": [["draft"], ["ngram"], ["draft", "ngram"], ["nobody"]],
+        "merge": [1, 2],
     }.items():
         if random.random() < 0.2:
             request.MergeFrom(generation.GenerateTokensRequest(**{name: random.choice(values)}))

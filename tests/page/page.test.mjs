@@ -63,6 +63,42 @@ test("what the draft did ahead does not count as time that a round waited for it
   assert.deepEqual([tally.draftTime, tally.aheadCount], [0.5, 1]);
 });
 
+const TREE = chunk(
+  1,
+  [{ id: 2, origin: "accepted" }, { id: 6, origin: "accepted" }, { id: 9, origin: "correction" }],
+  [
+    { id: 2, accepted: true, parent_index: -1, draft_names: ["a", "b"] },
+    { id: 3, parent_index: -1, draft_names: ["b"] },
+    { id: 4, parent_index: 0 },
+    { id: 5, parent_index: 1 },
+    { id: 6, accepted: true, parent_index: 0 },
+    { id: 7, parent_index: 4 },
+    { id: 8, parent_index: 4 },
+  ],
+  call(5000, 1000),
+  call(6000, 4000),
+);
+
+test("a tree says which path was taken, and what stood beside it", () => {
+  const round = roundOf(TREE);
+  assert.ok(round.isTree && !roundOf(SPECULATED).isTree);
+  assert.deepEqual(round.tokens.map((token) => [token.id, token.position]), [[2, 0], [6, 1], [9, null]]);
+  assert.deepEqual(round.proposed.map((token) => token.position), [0, 0, 1, 1, 1, 2, 2]);
+  assert.deepEqual(round.rejected.map((token) => token.id), [7, 8], "those in whose place the correction stands");
+  assert.deepEqual(round.proposed.filter((token) => token.isBeside).map((token) => token.id), [3, 4]);
+  assert.deepEqual(round.proposed[0].drafts, ["a", "b"]);
+  assert.match(fateOf(round.proposed[1]), /another branch/);
+  assert.match(fateOf(round.proposed[3]), /after a rejected token/);
+  assert.match(fateOf(round.rejected[1]), /drew “#9” instead/);
+});
+
+test("a tree counts by the depth of its paths, as the coordinator does", () => {
+  const tally = new Tally();
+  for (const one of [PREFILL, TREE]) tally.add(roundOf(one));
+  assert.deepEqual([tally.drafted, tally.accepted], [[1, 1, 1], [1, 1, 0]]);
+  assert.deepEqual([tally.draftCount, tally.acceptedCount, tally.tokensPerRound], [7, 2, 3]);
+});
+
 test("a chunk without tokens or round is none", () => {
   assert.equal(roundOf({ choices: [], usage: { completion_tokens: 3 } }), null);
 });
@@ -98,6 +134,10 @@ test("the form becomes the body of a request", () => {
     [body.prompt, body.max_tokens, body.temperature, body.seed, body.num_speculative_tokens, "drafter" in body],
     ["a\nb", 5, 0, 7, 0, false],
   );
+  fields.set("num_tree_tokens", "8");
+  assert.equal(bodyOf(fields).num_tree_tokens, 8);
+  fields.set("num_tree_tokens", "");
+  assert.ok(!("num_tree_tokens" in bodyOf(fields)), "the server's own");
   fields.set("num_speculative_tokens", "");
   assert.ok(!("num_speculative_tokens" in bodyOf(fields)), "auto leaves it to the server");
 });

@@ -5,10 +5,13 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
-from specpair.options import SamplingOptions
-from specpair.v1 import sampling_pb2
+from draft_service.config import DraftConfig
+from specpair.options import Drafter, Merge, SamplingOptions
+from specpair.v1 import coordinator_service_pb2 as pb
+from specpair.v1 import drafter_pb2, sampling_pb2
 from tests.reference import coupled_choice, plain_loop
 from tests.services import RunningPair, engine_config, running_pair
 from tests.tiny_models import load_plain, make_model, make_variation
@@ -17,6 +20,7 @@ VOCABULARY = 100
 PROMPT = [5, 2, 7, 2, 11]
 COUNT = 24
 TWO, THREE = ["near", "far"], ["far", "near", "ngram"]
+WAYS = {"coupled": sampling_pb2.ACCEPTANCE_RULE_COUPLED, "token": sampling_pb2.ACCEPTANCE_RULE_TOKEN}
 OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
     "penalties": {"frequency_penalty": 0.8, "presence_penalty": 0.5, "repetition_penalty": 1.3},
@@ -33,7 +37,7 @@ async def pair(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncI
     near = make_variation(tmp_path_factory.mktemp("near"), folder, spread=0.03)
     far = make_variation(tmp_path_factory.mktemp("far"), folder, spread=0.1, seed=2)
     drafts = {"near": engine_config(near), "far": engine_config(far)}
-    async with running_pair(engine_config(folder), drafts=drafts, merge="tree", merge_wait=60.0) as running:
+    async with running_pair(engine_config(folder), drafts=drafts, merge=Merge.TREE, merge_wait=60.0) as running:
         yield running
 
 
@@ -92,3 +96,58 @@ async def test_coupled(pair: RunningPair, folder: Path, options: str) -> None:
     found = await asyncio.gather(*(generate(seed, drafts) for drafts in (["far"], TWO, THREE) for seed in seeds))
     assert found == expected * 3
     await pair.check_clean()
+
+
+@pytest.mark.parametrize("way", ["greedy", "coupled", "token"])
+async def test_two_merged_accept_at_least_what_the_better_one_does(pair: RunningPair, way: str) -> None:
+    fields: dict[str, Any] = {"temperature": 0.0} if way == "greedy" else {"rule": WAYS[way]}
+
+    async def rate(*drafts: str) -> float:
+        outputs = [
+            await pair.generate(
+                [*PROMPT, seed], 40, seed=seed, num_speculative_tokens=4, drafts=drafts, ignore_eos=True, **fields
+            )
+            for seed in range(6)
+        ]
+        return 6 * 39 / sum(output.summary.speculation.round_count for output in outputs)
+
+    alone = max([await rate(name) for name in TWO])
+    assert await rate(*TWO) >= alone
+    await pair.check_clean()
+
+
+async def test_names_choose_the_drafts(pair: RunningPair) -> None:
+    async def shares(**fields: Any) -> list[str]:
+        output = await pair.generate(PROMPT, 8, num_speculative_tokens=2, ignore_eos=True, **fields)
+        assert output.summary.speculation.draft_token_count
+        return [own.name for own in output.summary.speculation.drafts]
+
+    assert await shares() == ["near", "far"], "the server's --merge tree"
+    assert await shares(merge=pb.MERGE_MODE_NONE) == []
+    assert await shares(drafts=["far"]) == []
+    assert await shares(drafts=["ngram", "far"]) == ["ngram", "far"]
+    assert await shares(drafter=drafter_pb2.DRAFTER_NGRAM) == []
+    info = await pair.coordinator.GetPairInfo(pb.GetPairInfoRequest())
+    assert [own.name for own in info.drafts] == ["near", "far"]
+    assert info.drafts[0].draft.instance_id == info.draft.instance_id != info.drafts[1].draft.instance_id
+    body = {"prompt": PROMPT, "max_tokens": 8, "drafts": ["near", "ngram"], "include_rounds": True}
+    async with httpx.AsyncClient(base_url=f"http://{pair.http_address}", timeout=60) as client:
+        answer = (await client.post("/v1/completions", json={**body, "num_speculative_tokens": 2})).json()
+        assert answer["usage"]["completion_tokens"] == 8
+        refused = await client.post("/v1/completions", json={**body, "drafts": ["near", "nobody"]})
+    assert refused.status_code == 400 and "nobody" in refused.text and "near, far" in refused.text
+
+
+async def test_a_draft_that_dies_costs_only_its_proposals(folder: Path, tmp_path: Path) -> None:
+    near = make_variation(tmp_path / "near", folder, spread=0.03)
+    drafts = {"near": engine_config(near), "other": DraftConfig(drafter=Drafter.NGRAM)}
+    async with running_pair(engine_config(folder), drafts=drafts, merge=Merge.TREE, merge_wait=60.0) as pair:
+        fields: dict[str, Any] = {"temperature": 0.0, "num_speculative_tokens": 4, "ignore_eos": True}
+        whole = await pair.generate(PROMPT, COUNT, **fields)
+        await pair.drafts["other"].stop()
+        left = await pair.generate(PROMPT, COUNT, **fields)
+        assert left.token_ids == whole.token_ids
+        by_name = {own.name: own for own in left.summary.speculation.drafts}
+        assert by_name["near"].draft_token_count > 4 and by_name["other"].draft_token_count == 0
+        await pair.drafts["near"].stop()
+        assert (await pair.generate(PROMPT, COUNT, **fields)).token_ids == whole.token_ids

@@ -54,6 +54,7 @@ export function bodyOf(fields) {
     include_rounds: true,
   };
   for (const name of ["drafter", "work_ahead"]) if (fields.get(name)) body[name] = fields.get(name);
+  if (fields.get("num_tree_tokens")) body.num_tree_tokens = Number(fields.get("num_tree_tokens"));
   if (fields.get("num_speculative_tokens")) body.num_speculative_tokens = Number(fields.get("num_speculative_tokens"));
   return body;
 }

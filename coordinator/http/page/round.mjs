@@ -16,16 +16,25 @@ export function roundOf(chunk) {
   if (!said?.tokens?.length && !said?.round) return null;
   const report = said.round ?? {};
   const step = report.step ?? 0;
-  const proposed = (report.proposed ?? []).map((token, position) => proposal(token, position, step));
-  const committed = (said.tokens ?? []).map((token, index) => committedToken(token, proposed[index], step));
-  const rejected = proposed.filter((token) => !token.accepted);
-  explain(committed, rejected, proposed.length);
+  const proposed = proposals(report.proposed ?? [], step);
+  const accepted = proposed.filter((token) => token.accepted);
+  const committed = (said.tokens ?? []).map((token, index) => committedToken(token, accepted[index], step));
+  const isTree = (report.proposed ?? []).some((token) => token.parent_index !== undefined);
+  const ends = accepted.at(-1)?.index ?? -1;
+  for (const token of isTree ? proposed.filter((one) => !one.accepted) : []) {
+    token.isFirstRejected = false;
+    token.isBeside = token.parent !== ends && isOn(token.parent, proposed);
+  }
+  // Of a tree only those that were rejected where the path ended: they are what the next token stands in place of.
+  const rejected = proposed.filter((token) => !token.accepted && (!isTree || token.parent === ends));
+  explain(committed, rejected, proposed.length, isTree);
   return {
     step,
     text: chunk.choices?.[0]?.text ?? "",
     tokens: committed,
     proposed,
     rejected,
+    isTree,
     draft: callOf(report.draft),
     verify: callOf(report.verify),
     rowCount: report.batch_token_count ?? 0,
@@ -37,6 +46,20 @@ export function roundOf(chunk) {
 function aheadOf(name) {
   const outcome = String(name ?? "").replace(/^AHEAD_OUTCOME_/, "").toLowerCase();
   return AHEAD.includes(outcome) ? outcome : null;
+}
+
+/** The proposed tokens, each with its parent: the token that it follows, by its index; -1 for the last committed one. */
+function proposals(reported, step) {
+  const made = [];
+  reported.forEach((token, index) => {
+    const parent = token.parent_index ?? index - 1;
+    made.push({ ...proposal(token, (made[parent]?.position ?? -1) + 1, step), index, parent, drafts: token.draft_names ?? [] });
+  });
+  return made;
+}
+
+function isOn(index, proposed) {
+  return index === -1 || proposed[index].accepted;
 }
 
 function proposal(token, position, step) {
@@ -64,13 +87,13 @@ function originOf(name) {
 }
 
 /** Links a correction and the rejected token that it replaces; gives a bonus its number of proposed tokens. */
-function explain(committed, rejected, proposedCount) {
+function explain(committed, rejected, proposedCount, isTree) {
   const last = committed.at(-1);
   if (last?.origin === "correction" && rejected.length) last.replaces = rejected[0];
-  if (last?.origin === "bonus") last.proposedCount = proposedCount;
+  if (last?.origin === "bonus") Object.assign(last, { proposedCount, isTree });
   rejected.forEach((token, index) => {
-    token.isFirstRejected = index === 0;
-    if (index === 0 && last?.origin === "correction") token.replacedBy = last;
+    token.isFirstRejected = isTree || index === 0;
+    if (token.isFirstRejected && last?.origin === "correction") token.replacedBy = last;
   });
 }
 

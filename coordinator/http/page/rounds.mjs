@@ -25,7 +25,7 @@ export class RoundsView {
 function row(round) {
   const own = round.tokens.filter((token) => token.origin !== "accepted");
   const nothing = round.step === 0 ? "reads the prompt" : round.draft ? "the draft had no proposal" : "draft not asked";
-  const proposed = round.proposed.length ? round.proposed.map(chip) : [html("span", { className: "note" }, nothing)];
+  const proposed = round.proposed.length ? proposalsOf(round) : [html("span", { className: "note" }, nothing)];
   return html(
     "tr",
     {},
@@ -35,6 +35,20 @@ function row(round) {
     html("td", { className: "number" }, duration(round.draft?.elapsed)),
     html("td", { className: "number" }, duration(round.verify?.elapsed)),
   );
+}
+
+/** A chain as its tokens; a tree as a list of branches, each with the branches that follow it. */
+function proposalsOf(round) {
+  return round.isTree ? [branches(round.proposed, -1)] : round.proposed.map(chip);
+}
+
+function branches(proposed, parent) {
+  const own = proposed.filter((token) => token.parent === parent);
+  const items = own.map((token) => {
+    const isLast = !proposed.some((other) => other.parent === token.index);
+    return html("li", {}, chip(token), ...(isLast ? [] : [branches(proposed, token.index)]));
+  });
+  return html("ul", { className: "tree" }, ...items);
 }
 
 function chip(token) {
@@ -47,7 +61,8 @@ function chip(token) {
 
 function titleOf(token) {
   if (token.position === null) return fateOf(token);
-  return `${fateOf(token)} Draft ${probability(token.draftProbability)}, target ${probability(token.targetProbability)}.`;
+  const who = token.drafts?.length ? ` Proposed by ${token.drafts.join(", ")}.` : "";
+  return `${fateOf(token)} Draft ${probability(token.draftProbability)}, target ${probability(token.targetProbability)}.${who}`;
 }
 
 function meter(who, value) {

@@ -80,12 +80,14 @@ export class Tally {
   }
 
   #addProposals(proposed) {
-    proposed.forEach((token, position) => {
-      this.draftCount += 1;
+    const accepted = proposed.filter((token) => token.accepted).length;
+    const longest = Math.max(0, ...proposed.map((token) => token.position + 1)); // of a tree: its longest path
+    for (let position = 0; position < longest; position += 1) {
       this.drafted[position] = (this.drafted[position] ?? 0) + 1;
-      this.accepted[position] = (this.accepted[position] ?? 0) + (token.accepted ? 1 : 0);
-      if (token.accepted) this.acceptedCount += 1;
-    });
+      this.accepted[position] = (this.accepted[position] ?? 0) + (position < accepted ? 1 : 0);
+    }
+    this.draftCount += proposed.length;
+    this.acceptedCount += accepted;
   }
 }
 

@@ -50,6 +50,7 @@ export function fateOf(token) {
     case "correction":
       return `Drawn by the target in place of ${token.replaces ? quoted(token.replaces) : "a rejected proposal"}.`;
     case "bonus":
+      if (token.isTree) return "Drawn by the target as a bonus, because a whole path of the tree was accepted.";
       return `Drawn by the target as a bonus, because ${allOf(token.proposedCount)} accepted.`;
     default:
       return token.step === 0
@@ -59,6 +60,7 @@ export function fateOf(token) {
 }
 
 function rejection(token) {
+  if (token.isBeside) return "Proposed by the draft; the target took another branch of the tree here.";
   if (!token.isFirstRejected) return "Proposed after a rejected token and dropped with it.";
   if (!token.replacedBy) return "Proposed by the draft, rejected by the target.";
   return `Proposed by the draft, rejected; the target drew ${quoted(token.replacedBy)} instead.`;

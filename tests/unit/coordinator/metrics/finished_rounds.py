@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from coordinator.adaptive.ahead_outcome import AheadOutcome
 from coordinator.metrics import RoundKind
+from coordinator.peers import DraftShare
 from specpair.options import Drafter, Rule
 
 
@@ -24,6 +25,9 @@ class MadeRound:
     ahead: AheadOutcome | None = None
     accepted_before: int = 0
     hidden_time: float = 0.0
+    parents: tuple[int, ...] = ()
+    path: tuple[int, ...] = ()
+    shares: tuple[DraftShare, ...] = ()
 
     @property
     def depth(self) -> int:

@@ -1,0 +1,62 @@
+"""Several drafts of `specpair up`: models, which have a service each, and drafters such as ngram, which have none."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from command.failures import WRONG_USE, CommandError
+from coordinator.draft_names import LOCAL_DRAFTERS
+
+
+@dataclass(frozen=True, kw_only=True)
+class SeveralDrafts:
+    """What `--draft` names."""
+
+    models: tuple[tuple[str, str], ...] = ()
+    """Names and models, one for each draft service."""
+    entries: tuple[str, ...] = ()
+    """All of them in their order, for the coordinator: names of models and drafters."""
+
+    @property
+    def first(self) -> str | None:
+        """The model of the first draft service."""
+        return self.models[0][1] if self.models else None
+
+    def addresses(self, services: Sequence[str]) -> str:
+        """The coordinator's `--draft`, with the address of each draft service."""
+        if self.entries in ((), tuple(name for name, _ in self.models[:1])):
+            return services[0]
+        held = dict(zip((name for name, _ in self.models), services, strict=True)) if self.models else {}
+        own = [f"{entry}={held[entry]}" if entry in held else entry for entry in self.entries]
+        return ",".join(own if self.models else [services[0], *own])
+
+
+def several_drafts(text: str | None) -> SeveralDrafts:
+    """Reads MODEL, or a list of MODEL, NAME=MODEL and drafters. A model without a name has that of its folder.
+
+    Raises CommandError if two have one name.
+    """
+    if text is None:
+        return SeveralDrafts()
+    words = [word.strip() for word in text.split(",")]
+    models: dict[str, str] = {}
+    entries: list[str] = []
+    for word in words:
+        if word in LOCAL_DRAFTERS:
+            entries.append(word)
+            continue
+        given, _, model = word.rpartition("=")
+        name = given or _name_of(model)
+        if name in models:
+            raise CommandError(
+                f"--draft: two drafts are {name}; name them, as in a={models[name]},b={model}", WRONG_USE
+            )
+        models[name] = model
+        entries.append(name)
+    return SeveralDrafts(models=tuple(models.items()), entries=tuple(entries))
+
+
+def _name_of(model: str) -> str:
+    """The last part of a path or of an id, as a name may be written."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "-", Path(model).name).lstrip("0123456789_.-")[:63] or "draft"
