@@ -44,12 +44,14 @@ def save(folder: Path, fields: dict[str, Any], tensors: dict[str, Tensor]) -> Pa
     return folder
 
 
-def make_mtp_target(folder: Path, *, vocab_size: int = 64, depth: int = 1, seed: int = 0) -> Path:
+def make_mtp_target(
+    folder: Path, *, vocab_size: int = 64, depth: int = 1, max_position_embeddings: int = 128, seed: int = 0
+) -> Path:
     """A tiny GLM-4.5 with layers for multi-token prediction in its checkpoint, under the published names: they are the
     model's last layers, with norms and a projection of their own. transformers looks for them as layer 46."""
     layers = 46
     config = hf.Glm4MoeConfig(
-        **{**SHAPE, "num_hidden_layers": layers + depth},
+        **{**SHAPE, "num_hidden_layers": layers + depth, "max_position_embeddings": max_position_embeddings},
         **NO_TOKENS,
         head_dim=8,
         vocab_size=vocab_size,

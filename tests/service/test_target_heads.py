@@ -90,7 +90,8 @@ async def test_sampled_output_is_distributed_as_the_targets_own(small: tuple[str
     for drafter, rule in SAMPLED:
         if drafter in KINDS[name][1]:
             fields = {"rule": RULES[rule], "drafter": drafter_to_proto(drafter)}
-            counts = await draw(served.pair, SamplingOptions(), FEWER * 2, **fields)
+            samples = FEWER * 2 if drafter is Drafter.MEDUSA else FEWER
+            counts = await draw(served.pair, SamplingOptions(), samples, **fields)
             for length in (2, 3, 4):
                 assert p_value(counts, served.model, SamplingOptions(), length) > 1e-3, f"{drafter}, {length} tokens"
 
