@@ -5,10 +5,11 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import save_file
+import transformers as hf
+from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from tests.tiny_models import SHAPE
+from tests.tiny_models import NO_TOKENS, SHAPE
 
 WIDTH: int = SHAPE["hidden_size"]
 
@@ -40,4 +41,38 @@ def save(folder: Path, fields: dict[str, Any], tensors: dict[str, Tensor]) -> Pa
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(fields))
     save_file(tensors, folder / "model.safetensors")
+    return folder
+
+
+def make_mtp_target(
+    folder: Path, *, vocab_size: int = 64, depth: int = 1, max_position_embeddings: int = 128, seed: int = 0
+) -> Path:
+    """A tiny GLM-4.5 with layers for multi-token prediction in its checkpoint, under the published names: they are the
+    model's last layers, with norms and a projection of their own. transformers looks for them as layer 46."""
+    layers = 46
+    config = hf.Glm4MoeConfig(
+        **{**SHAPE, "num_hidden_layers": layers + depth, "max_position_embeddings": max_position_embeddings},
+        **NO_TOKENS,
+        head_dim=8,
+        vocab_size=vocab_size,
+        moe_intermediate_size=16,
+        n_routed_experts=4,
+        num_experts_per_tok=2,
+        n_group=1,
+        topk_group=1,
+        first_k_dense_replace=layers,
+        initializer_range=0.05,
+        num_mtp_layers=depth,
+    )
+    torch.manual_seed(seed)
+    model = hf.AutoModelForCausalLM.from_config(config)
+    model.save_pretrained(folder)
+    tensors = load_file(folder / "model.safetensors")
+    for layer in range(layers, layers + depth):
+        for norm in ("enorm", "hnorm", "shared_head.norm"):
+            tensors[f"model.layers.{layer}.{norm}.weight"] = 1 + 0.2 * torch.randn(WIDTH)
+        tensors[f"model.layers.{layer}.eh_proj.weight"] = 0.2 * torch.randn(WIDTH, 2 * WIDTH)
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    fields = json.loads((folder / "config.json").read_text()) | {"num_hidden_layers": layers}
+    (folder / "config.json").write_text(json.dumps(fields))
     return folder

@@ -11,6 +11,10 @@ from specpair.models.head_files import read_config
 from specpair.models.loading import LoadedModel
 from specpair.models.lookahead_head import LookaheadHead
 from specpair.models.medusa_head import MedusaHead
+from specpair.models.mtp_head import MtpHead
+
+OWN_LAYERS = "mtp"
+"""In place of a folder: the layers for multi-token prediction in the target's own checkpoint."""
 
 
 def load_head(config: EngineConfig, loaded: LoadedModel) -> TargetHead | None:
@@ -18,6 +22,8 @@ def load_head(config: EngineConfig, loaded: LoadedModel) -> TargetHead | None:
     known kind, or does not fit."""
     if config.head is None:
         return None
+    if config.head == OWN_LAYERS:
+        return MtpHead(loaded)
     folder = Path(config.head)
     fields = read_config(folder)
     if "speculators_model_type" in fields:

@@ -8,6 +8,7 @@ import json
 import signal
 import sys
 import tempfile
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -34,7 +35,7 @@ async def run(options: Options, folder: Path) -> tuple[dict[str, Any], list[str]
     task = asyncio.current_task()
     assert task is not None
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, task.cancel)  # so that all services are stopped
-    pair = find_pair(options.pair, folder)
+    pair = find_pair(options.pair, folder, options.head)
     limits = ["--max-model-len", str(options.max_tokens + MOST_PROMPT_TOKENS)]
     lease = ENDLESS_LEASE_SECONDS if options.no_kills else LEASE_SECONDS
     config = ClusterConfig(
@@ -43,11 +44,12 @@ async def run(options: Options, folder: Path) -> tuple[dict[str, Any], list[str]
         draft_model=str(pair.draft),
         target_count=options.targets,
         draft_count=options.drafts,
-        target_flags=target_flags(options),
+        target_flags=target_flags(options) + ([] if pair.head is None else ["--head", pair.head]),
         model_flags=["--sequence-lease", str(lease), *limits],
         coordinator_flags=["--work-ahead", options.work_ahead, "--num-tree-tokens", str(options.trees)],
     )
     cases = make_cases(options.seed, options.cases, pair.vocab_size, options.max_tokens)
+    cases = [replace(case, drafter=options.head) for case in cases]
     async with running_cluster(config) as cluster:
         say(f"ready; logs in {folder}")
         expected = await read_reference(cluster.stub, cases)
@@ -58,6 +60,8 @@ async def run(options: Options, folder: Path) -> tuple[dict[str, Any], list[str]
         streams = await fault_run.run(cases, expected)
     if options.work_ahead == "on" and not streams.ahead_count:
         say("NOTHING SHOWN: no proposal was prepared in time")
+    if options.head is not None and not streams.drafted_count:
+        say("NOTHING SHOWN: the head proposed nothing")
     document = {**result(options, fault_run.outcome, streams), **recoveries(draft_stops, restarts)}
     return document, complaints(fault_run.outcome, streams) + slow_recoveries(draft_stops, restarts)
 

@@ -4,6 +4,8 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.faults.pairs import HEADS
+
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
@@ -39,6 +41,8 @@ class Options:
     trees: int = 0
     """Tokens of the trees that are proposed; 0 for chains. With trees the targets have weights of 8 bits, which gives
     rows bits of their own, since --deterministic runs none."""
+    head: str | None = None
+    """The drafter in the target that every request is for; None for the draft service's. With it no draft is asked."""
     recoveries: int = 0
     """Number of measurements of target and draft recovery before the faults."""
     most_minutes: float = 30.0
@@ -70,6 +74,7 @@ def read_options(arguments: list[str] | None = None) -> Options:
     parser.add_argument("--may-differ", action="store_true", help="targets without --deterministic, to measure times")
     parser.add_argument("--work-ahead", choices=["auto", "on", "off"], default=default.work_ahead)
     parser.add_argument("--trees", type=int, default=default.trees, help="tokens of the proposed trees; 0 for chains")
+    parser.add_argument("--head", choices=sorted(HEADS), help="requests are for this drafter in the target")
     parser.add_argument("--recoveries", type=int, default=default.recoveries, help="recovery measurements first")
     parser.add_argument("--most-minutes", type=float, default=default.most_minutes)
     parser.add_argument("--out", type=Path, help="also write the result to this file")

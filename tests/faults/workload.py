@@ -26,6 +26,8 @@ class Case:
     rule: Rule
     seed: int
     max_tokens: int
+    drafter: str | None = None
+    """What proposes; None for the default."""
     options: dict[str, float] = field(default_factory=dict)
     """More fields of SamplingOptions."""
 
@@ -44,6 +46,7 @@ class Case:
             n=variation.n,
             rule=f"ACCEPTANCE_RULE_{self.rule.upper()}",
             num_speculative_tokens=variation.num_speculative_tokens,
+            drafter=None if self.drafter is None else f"DRAFTER_{self.drafter.upper()}",  # pyright: ignore[reportArgumentType]
         )
 
 

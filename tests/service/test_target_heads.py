@@ -14,12 +14,27 @@ from tests.service import test_distribution as distribution
 from tests.service.test_distribution import FEWER, RULES, Served, draw, p_value
 from tests.services import engine_config, running_pair
 from tests.tiny_models import generate_greedily, load_plain, make_model
-from tests.tiny_target_heads import make_lookahead, make_medusa
+from tests.tiny_target_heads import make_lookahead, make_medusa, make_mtp_target
 
 PROMPTS = [[7], [1, 2, 3, 4] * 5, [9, 8, 7, 9, 8], list(range(40))]
-KINDS: dict[str, tuple[Callable[..., Path], tuple[Drafter, ...]]] = {
+
+
+def make_nothing(folder: Path) -> str:
+    """The head is in the target's checkpoint."""
+    return "mtp"
+
+
+def make_target(kind: str, folder: Path, **changes: Any) -> Path:
+    """A tiny target for a kind of head."""
+    if kind == "mtp":
+        return make_mtp_target(folder, vocab_size=changes.get("vocab_size", 64))
+    return make_model(folder, **changes)
+
+
+KINDS: dict[str, tuple[Callable[[Path], Path | str], tuple[Drafter, ...]]] = {
     "medusa": (make_medusa, (Drafter.MEDUSA, Drafter.BLOCKWISE)),
     "pass": (make_lookahead, (Drafter.PASS,)),
+    "mtp": (make_nothing, (Drafter.MTP,)),
 }
 SAMPLED = [(Drafter.MEDUSA, "token"), (Drafter.MEDUSA, "block"), (Drafter.BLOCKWISE, "token"), (Drafter.PASS, "token")]
 
@@ -28,7 +43,7 @@ SAMPLED = [(Drafter.MEDUSA, "token"), (Drafter.MEDUSA, "block"), (Drafter.BLOCKW
 async def kind(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Any]:
     """A kind of head, with a target that has one and no draft."""
     folder = tmp_path_factory.mktemp("models")
-    target, head = make_model(folder / "target"), KINDS[request.param][0](folder / "head")
+    target, head = make_target(request.param, folder / "target"), KINDS[request.param][0](folder / "head")
     async with running_pair(engine_config(target, head=str(head))) as pair:
         yield request.param, Served(pair, load_plain(target))
         await pair.check_clean()
@@ -39,7 +54,8 @@ async def small(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     """The same with four tokens, so that whole outputs can be counted."""
     folder = tmp_path_factory.mktemp("models")
     shape = {"vocab_size": distribution.VOCABULARY, "num_hidden_layers": 2, "initializer_range": 0.35}
-    target, head = make_model(folder / "target", seed=3, **shape), KINDS[request.param][0](folder / "head")
+    target = make_target(request.param, folder / "target", seed=3, **shape)
+    head = KINDS[request.param][0](folder / "head")
     async with running_pair(engine_config(target, head=str(head))) as pair:
         yield request.param, Served(pair, load_plain(target))
         await pair.check_clean()
@@ -74,7 +90,8 @@ async def test_sampled_output_is_distributed_as_the_targets_own(small: tuple[str
     for drafter, rule in SAMPLED:
         if drafter in KINDS[name][1]:
             fields = {"rule": RULES[rule], "drafter": drafter_to_proto(drafter)}
-            counts = await draw(served.pair, SamplingOptions(), FEWER * 2, **fields)
+            samples = FEWER * 2 if drafter is Drafter.MEDUSA else FEWER
+            counts = await draw(served.pair, SamplingOptions(), samples, **fields)
             for length in (2, 3, 4):
                 assert p_value(counts, served.model, SamplingOptions(), length) > 1e-3, f"{drafter}, {length} tokens"
 
