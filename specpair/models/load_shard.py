@@ -10,6 +10,7 @@ from specpair.engine_config import EngineConfig
 from specpair.errors import ModelRefusedError
 from specpair.models.aligned_runner import AlignedRunner
 from specpair.models.device_defaults import choose_pass_timeout, choose_threads
+from specpair.models.find_checkpoint import find_checkpoint
 from specpair.models.leading_cache import LeadingCache
 from specpair.models.loading import LoadedModel, load
 from specpair.models.model_cache import choose_block_count
@@ -23,6 +24,7 @@ from specpair.models.sharded_runner import ShardedRunner
 from specpair.models.shares import refuse_options
 from specpair.sharding.config import Membership, membership_of_environment
 from specpair.sharding.group import GroupLostError, ShardGroup
+from specpair.sharding.refusals import refuse_undivided
 
 SILENT_PASSES = 2.0
 """Timeouts of a pass after which a rank that says nothing is lost; the device watch gives up after as many."""
@@ -31,11 +33,17 @@ SILENT_PASSES = 2.0
 def load_leader(config: EngineConfig) -> tuple[ModelFacts, ShardedRunner]:
     """Starts the other ranks, if they run on this machine, and loads the leader's share. Raises ModelRefusedError."""
     refuse_options(config)
+    settings = find_checkpoint(config.model, is_exact=config.dtype == "float32").settings()
+    refuse_undivided(settings, config.tensor_parallel_size)  # before any process is started
     member = membership_of_environment(config.tensor_parallel_size)
-    ranks = None if member is not None else ShardRanks(config)
+    ranks = ShardRanks(config) if member is None else None
     group: ShardGroup | None = None
     try:
-        group = ShardGroup(member) if ranks is None else ShardGroup(ranks.leader, ranks.check)
+        if ranks is not None:
+            group = ShardGroup(ranks.leader, ranks.check)
+        else:
+            assert member is not None
+            group = ShardGroup(member)
         return lead(config, group, ranks)
     except BaseException as error:
         reason = "" if ranks is None else ranks.reason
@@ -44,7 +52,8 @@ def load_leader(config: EngineConfig) -> tuple[ModelFacts, ShardedRunner]:
         if group is not None:
             group.abandon()
         if isinstance(error, GroupLostError) or (reason and isinstance(error, Exception)):
-            raise ModelRefusedError(f"the group of ranks could not start: {reason or error}") from error
+            causes = dict.fromkeys(filter(None, [reason, str(error)]))
+            raise ModelRefusedError(f"the group of ranks could not start: {'; '.join(causes)}") from error
         raise
 
 

@@ -47,7 +47,7 @@ class ShardedRunner:
         with self._group.leading(PlainOrder(token_ids=ids.tolist())):
             return plain_logits(loaded, ids)
 
-    def on_lost(self, callback: Callable[[str], None]) -> None:
+    def on_lost(self, callback: Callable[[str], object]) -> None:
         """Calls back with the reason when a rank is lost."""
         self._group.on_lost(callback)
 

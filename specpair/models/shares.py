@@ -25,7 +25,7 @@ def read_share(
             " format can"
         )
     refuse_undivided(settings, size)
-    from transformers.distributed import DistributedConfig  # only where it is used: it loads much
+    from transformers.distributed.configuration_utils import DistributedConfig  # only where it is used: it loads much
 
     shared = DistributedConfig(tp_size=size)
     return read_weights(config.model, settings, dtype, torch.device("cpu"), attention, distributed_config=shared)

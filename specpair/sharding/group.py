@@ -9,6 +9,8 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import FileStore
+from torch.distributed import distributed_c10d as c10d
 
 from specpair.sharding.config import Membership, use_loopback
 from specpair.sharding.orders import Beat, Order, Stop, decode, encode
@@ -37,18 +39,20 @@ class ShardGroup:
         self.member = member
         self._lock = threading.RLock()
         self._lost = ""
-        self._on_lost: Callable[[str], None] | None = None
+        self._on_lost: Callable[[str], object] | None = None
         self._told_at = time.monotonic()
         self._left = threading.Event()
         self._timeout = LOAD_SECONDS
         join(member, check)
-        self._control = dist.new_group(backend="gloo", timeout=timedelta(seconds=LOAD_SECONDS))
+        control = dist.new_group(backend="gloo", timeout=timedelta(seconds=LOAD_SECONDS))
+        assert isinstance(control, dist.ProcessGroup)
+        self._control = control
 
     def limit(self, seconds: float) -> None:
         """From now on a rank that does not answer for so long is lost. The leader begins to beat."""
         self._timeout = seconds
-        for group in (dist.group.WORLD, self._control):
-            dist.distributed_c10d._set_pg_timeout(timedelta(seconds=seconds), group)
+        for group in list(c10d._world.pg_map):  # also those over which the layers reduce
+            c10d._set_pg_timeout(timedelta(seconds=seconds), group)
         if self.member.is_leader:
             threading.Thread(target=self._beat, name="group beat", daemon=True).start()
 
@@ -101,7 +105,7 @@ class ShardGroup:
         if self._on_lost is not None:
             self._on_lost(reason)
 
-    def on_lost(self, callback: Callable[[str], None]) -> None:
+    def on_lost(self, callback: Callable[[str], object]) -> None:
         """Calls back, in any thread, with the reason, when the group is lost."""
         self._on_lost = callback
         if self._lost:
@@ -158,14 +162,14 @@ def join(member: Membership, check: Callable[[], None]) -> None:
         dist.init_process_group(backend, init_method="env://", timeout=timeout)
         return
     use_loopback()
-    store = dist.FileStore(member.meeting_file, member.size)
+    store = FileStore(member.meeting_file, member.size)
     wait_for_all(store, member, check)
     dist.init_process_group(
-        backend, store=dist.PrefixStore("group", store), rank=member.rank, world_size=member.size, timeout=timeout
+        backend, store=c10d.PrefixStore("group", store), rank=member.rank, world_size=member.size, timeout=timeout
     )
 
 
-def wait_for_all(store: dist.Store, member: Membership, check: Callable[[], None]) -> None:
+def wait_for_all(store: c10d.Store, member: Membership, check: Callable[[], None]) -> None:
     """Waits until every rank is there, so that a rank that ends before does not leave the others waiting."""
     names = [f"rank-{rank}" for rank in range(member.size)]
     store.set(names[member.rank], "here")

@@ -16,7 +16,6 @@ import pytest
 from command.exactness.run import describe, verify
 from specpair.client import channel as client
 from specpair.exactness.plan import Settings
-from specpair.exactness.report import Verdict
 from specpair.models.sharded_runner import ShardedRunner
 from specpair.options import SamplingOptions
 from specpair.v1 import sampling_pb2
@@ -135,25 +134,27 @@ async def test_rollback_and_forks(served: Served) -> None:
     assert first == generate_greedily(plain, prompt, 2)
     await target.sequences.RollbackSequence(pb.RollbackSequenceRequest(sequence_id="a", length=5))
     await target.sequences.ForkSequence(pb.ForkSequenceRequest(sequence_id="a", forked_sequence_id="b", length=5))
-    for name, token in (("a", 9), ("b", 11), ("a", 12)):
-        step, length = (2, 5) if (name, token) != ("a", 12) else (3, 7)
-        answer = await next_token(target, name, step, length, [token])
-        before = [*prompt[:5], 9, held] if token == 12 else prompt[:5]
-        assert [answer] == generate_greedily(plain, [*before, token], 1), (name, token)
-        held = answer if name == "a" else held
+    text = {"a": prompt[:5], "b": prompt[:5]}
+    for name, step, token in (("a", 2, 9), ("b", 2, 11), ("a", 3, 12), ("b", 3, 13)):
+        answer = await next_token(target, name, step, len(text[name]), [token])
+        text[name] = [*text[name], token]
+        assert [answer] == generate_greedily(plain, text[name], 1), (name, token)
+        text[name].append(answer)
     await close(target, "a", "b")
 
 
 async def test_it_passes_verify_exactness(served: Served) -> None:
+    if served.kind == DETERMINISTIC:
+        pytest.skip("once is enough")
     pair = served.sharded
     settings = Settings(
-        prompts=((0, 1),), draws=40, seed=7, option_sets={"plain": SamplingOptions()}, greedy_tokens=8, sequences=4,
+        prompts=((0, 1),), draws=24, seed=7, option_sets={"plain": SamplingOptions()}, greedy_tokens=6, sequences=4,
         sequence_tokens=6,
     )  # fmt: skip
     report = await verify(
         pair.coordinator, await describe(pair.coordinator), settings, alpha=1e-3, concurrency=8, show=no_show
     )
-    assert report.verdict is Verdict.PASSED
+    assert report.passed, report.verdict_line
 
 
 async def test_it_says_how_many_ranks_it_has(served: Served) -> None:

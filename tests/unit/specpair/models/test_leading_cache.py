@@ -61,8 +61,8 @@ class Pair:
             length = self.choice.randint(0, holding.length)
             self.held.append((self.leader.fork(holding, length), marks[:length]))
         elif kind == "path" and holding.length:
+            start = holding.length  # a tree's tokens are always those of the last pass
             self.feed(holding, marks)
-            start = self.choice.randint(max(0, holding.length - 5), holding.length - 1)
             path = [at for at in range(holding.length - start) if self.choice.random() < 0.6]
             self.leader.keep_path(holding, start, path)
             marks[start:] = [marks[start + at] for at in path]
@@ -71,9 +71,9 @@ class Pair:
             self.held = [entry for entry in self.held if entry[0] is not holding]
 
     def check(self) -> None:
-        """After a last pass over each sequence, which brings the follower up to date."""
+        """Every sequence is there, at the latest once the last moves are told."""
+        apply_moves(self.follower, self.leader.take_moves())
         for holding, marks in self.held:
-            self.feed(holding, marks)
             if not holding.length:
                 continue
             told = Segment(Holding(holding.length, list(holding.storage)), holding.length - 1, 1)
