@@ -41,12 +41,12 @@ def connect(address: str, security: ChannelSecurity = PLAIN) -> grpc.aio.Channel
     Raises InvalidFieldError for unusable certificates and tokens.
     """
     if security == PLAIN:
-        return grpc.aio.insecure_channel(address, options=_channel_options())
+        return grpc.aio.insecure_channel(address, options=channel_options())
 
     def make_channel(credentials: grpc.ChannelCredentials | None) -> grpc.aio.Channel:
         if credentials is None:
-            return grpc.aio.insecure_channel(address, options=_channel_options())
-        options = [*_channel_options(connect_ms=TLS_CONNECT_MS), *name_options(security.server_name)]
+            return grpc.aio.insecure_channel(address, options=channel_options())
+        options = [*channel_options(connect_ms=TLS_CONNECT_MS), *name_options(security.server_name)]
         return grpc.aio.secure_channel(address, credentials, options=options)
 
     return SecuredChannel(make_channel, security)
@@ -57,8 +57,9 @@ def name_options(server_name: str | None) -> list[tuple[str, str]]:
     return [] if server_name is None else [("grpc.ssl_target_name_override", server_name)]
 
 
-def _channel_options(connect_ms: int = RECONNECT_MS) -> list[tuple[str, int]]:
-    """`connect_ms` limits one attempt to connect; later attempts may take as long as the back-off before the next."""
+def channel_options(connect_ms: int = RECONNECT_MS) -> list[tuple[str, int]]:
+    """Of a channel that detects a dead peer soon. `connect_ms` limits one attempt to connect; later attempts may take
+    as long as the back-off before the next."""
     return [
         ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
         ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
