@@ -56,7 +56,7 @@ app = typer.Typer(no_args_is_help=True, help="Run one of the three services in t
     parameters(
         options(DraftConfig, only=("drafter",))
         | options(EngineConfig, only=("model",))
-        | options(DraftConfig, only=("table", "max_ahead_rows"))
+        | options(DraftConfig, only=("table", "vocabulary", "max_ahead_rows"))
         | options(EngineConfig, without=("head",)),
         help={"model": DRAFT_MODEL_HELP},
         model=None,

@@ -1,6 +1,7 @@
 """The configuration of the draft service: plain data, without torch."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Annotated
 
 from specpair.engine_config import (
@@ -17,6 +18,14 @@ from specpair.sequences.sequence_limits import LEASE_SECONDS
 
 TABLE_NAME = "tables.safetensors"
 """Name of the table in the folder of a draft model."""
+
+
+class VocabularyChoice(StrEnum):
+    """How a draft proposes for a target with another vocabulary."""
+
+    AUTO = "auto"
+    TLI = "tli"
+    SLEM = "slem"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +61,15 @@ class DraftConfig:
     max_num_seqs_per_client: MaxNumSeqsPerClient = None
     sequence_lease: SequenceLease = LEASE_SECONDS
     max_num_speculative_tokens: MaxNumSpeculativeTokens = 16
+    vocabulary: Annotated[
+        VocabularyChoice,
+        Flag(
+            "How to propose for a target with another vocabulary. tli: draws from the tokens that both have; slem: "
+            "writes text, which is cut into the target's tokens; auto: by how many tokens of a text both have. All are "
+            "exact.",
+            SPECULATION,
+        ),
+    ] = VocabularyChoice.AUTO
     max_ahead_rows: Annotated[
         int,
         Range(0, 4096),

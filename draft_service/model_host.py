@@ -8,8 +8,10 @@ from draft_service.ahead.branching_caches import BranchingCaches
 from draft_service.ahead.drafter import AheadDrafter
 from draft_service.ahead.metrics import AheadCollector
 from draft_service.drafters.interface import Proposer
-from draft_service.drafters.model import advance
+from draft_service.drafters.model import ModelDrafter, advance
 from draft_service.drafters.ngram_model import NgramModelDrafter
+from draft_service.drafters.translated import TranslatedDrafter, advance_translated
+from draft_service.drafters.translated_caches import TranslatedCaches
 from draft_service.proposal import Drafted
 from specpair.engine.host import ModelHost
 from specpair.engine.work import Work
@@ -23,24 +25,34 @@ class DraftModel(ModelHost[Drafted]):
 
     ahead: WorkAhead
     """What it prepares for calls that have not come."""
+    translated: TranslatedCaches
+    """The sequences that have the tokens of another vocabulary."""
 
     def cache_owner(self) -> CacheOwner:
         self.ahead = WorkAhead(self.engine)
-        return BranchingCaches(self.engine, self.ahead)
+        self.translated = TranslatedCaches(BranchingCaches(self.engine, self.ahead))
+        return self.translated
 
     def drafters(self) -> dict[Drafter, Proposer]:
         """The drafters that need the model."""
         return {
             Drafter.MODEL: AheadDrafter(self.engine, self.ahead),
-            Drafter.NGRAM_MODEL: NgramModelDrafter(self.engine),
+            Drafter.NGRAM_MODEL: NgramModelDrafter(ModelDrafter(self.engine)),
         }
+
+    def translating_drafters(self) -> dict[Drafter, Proposer]:
+        """Those for sequences that have the tokens of another vocabulary."""
+        model = TranslatedDrafter(self.engine, self.translated, self.facts.max_model_len)
+        return {Drafter.MODEL: model, Drafter.NGRAM_MODEL: NgramModelDrafter(model)}
 
     def add_metrics(self, registry: CollectorRegistry) -> None:
         super().add_metrics(registry)
         registry.register(AheadCollector(self.ahead))
 
     def advance(self, works: list[Work], logits: Tensor) -> None:
-        advance(works, logits)
+        works, logits = advance_translated(works, logits)
+        if works:
+            advance(works, logits)
 
     @staticmethod
     def caller() -> str:

@@ -227,6 +227,8 @@ class SequenceOptions:
     """Target: report the logprob of each committed token, and of this many of the likeliest tokens."""
     drafter: Drafter | None = None
     """Draft: which drafter proposes; None is the service's default."""
+    target_vocabulary: str = ""
+    """Draft: token ids are those of the target whose tokenizer has this name; empty for the draft's own."""
 
     def __post_init__(self) -> None:
         if self.vocab_size is not None:

@@ -24,32 +24,37 @@ _sym_db = _symbol_database.Default()
 
 from specpair.v1 import drafter_pb2 as specpair_dot_v1_dot_drafter__pb2
 from specpair.v1 import proposal_pb2 as specpair_dot_v1_dot_proposal__pb2
+from specpair.v1 import sequence_service_pb2 as specpair_dot_v1_dot_sequence__service__pb2
 from specpair.v1 import stream_error_pb2 as specpair_dot_v1_dot_stream__error__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fspecpair/v1/draft_service.proto\x12\x0bspecpair.v1\x1a\x19specpair/v1/drafter.proto\x1a\x1aspecpair/v1/proposal.proto\x1a\x1especpair/v1/stream_error.proto\"\xfd\x01\n\x14ProposeTokensRequest\x12\x13\n\x0bsequence_id\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\x04\x12\x13\n\x0b\x62\x61se_length\x18\x03 \x01(\r\x12\x1a\n\x12\x61ppended_token_ids\x18\x04 \x03(\r\x12\x1e\n\x16num_speculative_tokens\x18\x05 \x01(\r\x12\x16\n\x0emin_confidence\x18\x06 \x01(\x02\x12*\n\nwork_ahead\x18\x07 \x01(\x0b\x32\x16.specpair.v1.WorkAhead\x12\x14\n\x0chas_proposal\x18\x08 \x01(\x08\x12\x17\n\x0fmax_tree_tokens\x18\t \x01(\r\"m\n\tWorkAhead\x12\x14\n\x0cmax_outcomes\x18\x01 \x01(\r\x12\x1e\n\x16num_speculative_tokens\x18\x02 \x01(\r\x12\x16\n\x0emin_confidence\x18\x03 \x01(\x02\x12\x12\n\nmax_length\x18\x04 \x01(\r\"\xfe\x01\n\x15ProposeTokensResponse\x12\x13\n\x0binstance_id\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\x04\x12\'\n\x08proposal\x18\x03 \x01(\x0b\x32\x15.specpair.v1.Proposal\x12\x15\n\rqueue_time_us\x18\x04 \x01(\x04\x12\x17\n\x0f\x63ompute_time_us\x18\x05 \x01(\x04\x12\x12\n\nbatch_size\x18\x06 \x01(\r\x12%\n\x07\x64rafter\x18\x07 \x01(\x0e\x32\x14.specpair.v1.Drafter\x12\x18\n\x10rollback_time_ns\x18\x08 \x01(\x04\x12\x14\n\x0cwas_prepared\x18\t \x01(\x08\"B\n\x16StreamProposalsRequest\x12(\n\x05\x63\x61lls\x18\x01 \x03(\x0b\x32\x19.specpair.v1.ProposalCall\"j\n\x0cProposalCall\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\x04\x12\x32\n\x07request\x18\x02 \x01(\x0b\x32!.specpair.v1.ProposeTokensRequest\x12\x15\n\rtrace_context\x18\x03 \x01(\t\"v\n\x17StreamProposalsResponse\x12,\n\x07\x61nswers\x18\x01 \x03(\x0b\x32\x1b.specpair.v1.ProposalAnswer\x12-\n\x0c\x61head_blocks\x18\x02 \x03(\x0b\x32\x17.specpair.v1.AheadBlock\"\xb5\x01\n\nAheadBlock\x12\x13\n\x0bsequence_id\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\x04\x12\x13\n\x0b\x62\x61se_length\x18\x03 \x01(\r\x12\x16\n\x0e\x61\x63\x63\x65pted_count\x18\x04 \x01(\r\x12\x15\n\rnext_token_id\x18\x05 \x01(\r\x12\'\n\x08proposal\x18\x06 \x01(\x0b\x32\x15.specpair.v1.Proposal\x12\x17\n\x0f\x63ompute_time_us\x18\x07 \x01(\x04\"\x8f\x01\n\x0eProposalAnswer\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\x04\x12\x36\n\x08response\x18\x02 \x01(\x0b\x32\".specpair.v1.ProposeTokensResponseH\x00\x12)\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x18.specpair.v1.StreamErrorH\x00\x42\t\n\x07outcome2\xc8\x01\n\x0c\x44raftService\x12V\n\rProposeTokens\x12!.specpair.v1.ProposeTokensRequest\x1a\".specpair.v1.ProposeTokensResponse\x12`\n\x0fStreamProposals\x12#.specpair.v1.StreamProposalsRequest\x1a$.specpair.v1.StreamProposalsResponse(\x01\x30\x01\x62\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fspecpair/v1/draft_service.proto\x12\x0bspecpair.v1\x1a\x19specpair/v1/drafter.proto\x1a\x1aspecpair/v1/proposal.proto\x1a\"specpair/v1/sequence_service.proto\x1a\x1especpair/v1/stream_error.proto\"`\n\x1aTakeTargetTokenizerRequest\x12\x1c\n\x14tokenizer_json_chunk\x18\x01 \x01(\x0c\x12\x11\n\tbos_token\x18\x02 \x01(\t\x12\x11\n\teos_token\x18\x03 \x01(\t\"k\n\x1bTakeTargetTokenizerResponse\x12\x13\n\x0binstance_id\x18\x01 \x01(\t\x12\x37\n\x0btranslation\x18\x02 \x01(\x0b\x32\".specpair.v1.VocabularyTranslation\"\xfd\x01\n\x14ProposeTokensRequest\x12\x13\n\x0bsequence_id\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\x04\x12\x13\n\x0b\x62\x61se_length\x18\x03 \x01(\r\x12\x1a\n\x12\x61ppended_token_ids\x18\x04 \x03(\r\x12\x1e\n\x16num_speculative_tokens\x18\x05 \x01(\r\x12\x16\n\x0emin_confidence\x18\x06 \x01(\x02\x12*\n\nwork_ahead\x18\x07 \x01(\x0b\x32\x16.specpair.v1.WorkAhead\x12\x14\n\x0chas_proposal\x18\x08 \x01(\x08\x12\x17\n\x0fmax_tree_tokens\x18\t \x01(\r\"m\n\tWorkAhead\x12\x14\n\x0cmax_outcomes\x18\x01 \x01(\r\x12\x1e\n\x16num_speculative_tokens\x18\x02 \x01(\r\x12\x16\n\x0emin_confidence\x18\x03 \x01(\x02\x12\x12\n\nmax_length\x18\x04 \x01(\r\"\xfe\x01\n\x15ProposeTokensResponse\x12\x13\n\x0binstance_id\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\x04\x12\'\n\x08proposal\x18\x03 \x01(\x0b\x32\x15.specpair.v1.Proposal\x12\x15\n\rqueue_time_us\x18\x04 \x01(\x04\x12\x17\n\x0f\x63ompute_time_us\x18\x05 \x01(\x04\x12\x12\n\nbatch_size\x18\x06 \x01(\r\x12%\n\x07\x64rafter\x18\x07 \x01(\x0e\x32\x14.specpair.v1.Drafter\x12\x18\n\x10rollback_time_ns\x18\x08 \x01(\x04\x12\x14\n\x0cwas_prepared\x18\t \x01(\x08\"B\n\x16StreamProposalsRequest\x12(\n\x05\x63\x61lls\x18\x01 \x03(\x0b\x32\x19.specpair.v1.ProposalCall\"j\n\x0cProposalCall\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\x04\x12\x32\n\x07request\x18\x02 \x01(\x0b\x32!.specpair.v1.ProposeTokensRequest\x12\x15\n\rtrace_context\x18\x03 \x01(\t\"v\n\x17StreamProposalsResponse\x12,\n\x07\x61nswers\x18\x01 \x03(\x0b\x32\x1b.specpair.v1.ProposalAnswer\x12-\n\x0c\x61head_blocks\x18\x02 \x03(\x0b\x32\x17.specpair.v1.AheadBlock\"\xb5\x01\n\nAheadBlock\x12\x13\n\x0bsequence_id\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\x04\x12\x13\n\x0b\x62\x61se_length\x18\x03 \x01(\r\x12\x16\n\x0e\x61\x63\x63\x65pted_count\x18\x04 \x01(\r\x12\x15\n\rnext_token_id\x18\x05 \x01(\r\x12\'\n\x08proposal\x18\x06 \x01(\x0b\x32\x15.specpair.v1.Proposal\x12\x17\n\x0f\x63ompute_time_us\x18\x07 \x01(\x04\"\x8f\x01\n\x0eProposalAnswer\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\x04\x12\x36\n\x08response\x18\x02 \x01(\x0b\x32\".specpair.v1.ProposeTokensResponseH\x00\x12)\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x18.specpair.v1.StreamErrorH\x00\x42\t\n\x07outcome2\xb4\x02\n\x0c\x44raftService\x12V\n\rProposeTokens\x12!.specpair.v1.ProposeTokensRequest\x1a\".specpair.v1.ProposeTokensResponse\x12`\n\x0fStreamProposals\x12#.specpair.v1.StreamProposalsRequest\x1a$.specpair.v1.StreamProposalsResponse(\x01\x30\x01\x12j\n\x13TakeTargetTokenizer\x12\'.specpair.v1.TakeTargetTokenizerRequest\x1a(.specpair.v1.TakeTargetTokenizerResponse(\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'specpair.v1.draft_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_PROPOSETOKENSREQUEST']._serialized_start=136
-  _globals['_PROPOSETOKENSREQUEST']._serialized_end=389
-  _globals['_WORKAHEAD']._serialized_start=391
-  _globals['_WORKAHEAD']._serialized_end=500
-  _globals['_PROPOSETOKENSRESPONSE']._serialized_start=503
-  _globals['_PROPOSETOKENSRESPONSE']._serialized_end=757
-  _globals['_STREAMPROPOSALSREQUEST']._serialized_start=759
-  _globals['_STREAMPROPOSALSREQUEST']._serialized_end=825
-  _globals['_PROPOSALCALL']._serialized_start=827
-  _globals['_PROPOSALCALL']._serialized_end=933
-  _globals['_STREAMPROPOSALSRESPONSE']._serialized_start=935
-  _globals['_STREAMPROPOSALSRESPONSE']._serialized_end=1053
-  _globals['_AHEADBLOCK']._serialized_start=1056
-  _globals['_AHEADBLOCK']._serialized_end=1237
-  _globals['_PROPOSALANSWER']._serialized_start=1240
-  _globals['_PROPOSALANSWER']._serialized_end=1383
-  _globals['_DRAFTSERVICE']._serialized_start=1386
-  _globals['_DRAFTSERVICE']._serialized_end=1586
+  _globals['_TAKETARGETTOKENIZERREQUEST']._serialized_start=171
+  _globals['_TAKETARGETTOKENIZERREQUEST']._serialized_end=267
+  _globals['_TAKETARGETTOKENIZERRESPONSE']._serialized_start=269
+  _globals['_TAKETARGETTOKENIZERRESPONSE']._serialized_end=376
+  _globals['_PROPOSETOKENSREQUEST']._serialized_start=379
+  _globals['_PROPOSETOKENSREQUEST']._serialized_end=632
+  _globals['_WORKAHEAD']._serialized_start=634
+  _globals['_WORKAHEAD']._serialized_end=743
+  _globals['_PROPOSETOKENSRESPONSE']._serialized_start=746
+  _globals['_PROPOSETOKENSRESPONSE']._serialized_end=1000
+  _globals['_STREAMPROPOSALSREQUEST']._serialized_start=1002
+  _globals['_STREAMPROPOSALSREQUEST']._serialized_end=1068
+  _globals['_PROPOSALCALL']._serialized_start=1070
+  _globals['_PROPOSALCALL']._serialized_end=1176
+  _globals['_STREAMPROPOSALSRESPONSE']._serialized_start=1178
+  _globals['_STREAMPROPOSALSRESPONSE']._serialized_end=1296
+  _globals['_AHEADBLOCK']._serialized_start=1299
+  _globals['_AHEADBLOCK']._serialized_end=1480
+  _globals['_PROPOSALANSWER']._serialized_start=1483
+  _globals['_PROPOSALANSWER']._serialized_end=1626
+  _globals['_DRAFTSERVICE']._serialized_start=1629
+  _globals['_DRAFTSERVICE']._serialized_end=1937
 # @@protoc_insertion_point(module_scope)
