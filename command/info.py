@@ -13,9 +13,9 @@ from command.connection import coordinator_at
 from command.failures import FAILED, friendly
 from command.flags.shared import DEFAULT_ADDRESS, AddressOption, JsonOption, NoColorOption
 from specpair.model_info import NOT_QUANTISED
-from specpair.rpc.messages import model_info_from_proto
+from specpair.rpc.messages import model_info_from_proto, translation_from_proto
 from specpair.v1 import coordinator_service_pb2 as pb
-from specpair.v1.sequence_service_pb2 import Divergence, GetModelInfoResponse
+from specpair.v1.sequence_service_pb2 import Divergence, GetModelInfoResponse, VocabularyTranslation
 
 TIMEOUT = 10.0
 
@@ -114,6 +114,7 @@ def _model_facts(model: GetModelInfoResponse) -> dict[str, str]:
         "model": f"{model.model_name} ({model.architecture})",
         "weights": f"{model.parameter_count / 1e6:.1f} M, {_weights(model)}, vocabulary {model.vocab_size}",
         **({"divergence": _divergence(model.divergence)} if model.HasField("divergence") else {}),
+        **({"vocabulary": ", ".join(map(_translation, model.translations))} if model.translations else {}),
         "device": f"{model.device}, {model.cache} cache{_ranks(model)}",
         "cache blocks free": f"{model.free_block_count} of {model.block_count}, {model.block_size} tokens each",
         "deterministic": "yes" if model.deterministic else "no",
@@ -129,6 +130,13 @@ def _weights(model: GetModelInfoResponse) -> str:
 def _ranks(model: GetModelInfoResponse) -> str:
     """How many processes share the model, if it is more than one."""
     return f", {model.tensor_parallel_size} ranks" if model.tensor_parallel_size > 1 else ""
+
+
+def _translation(message: VocabularyTranslation) -> str:
+    """How a draft proposes for a target with another vocabulary."""
+    translation = translation_from_proto(message)
+    shared = f"{translation.overlap:.0%} of a text and {translation.shared_token_count} tokens common"
+    return f"translated by {translation.method}, {shared}"
 
 
 def _divergence(divergence: Divergence) -> str:

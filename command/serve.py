@@ -56,7 +56,9 @@ app = typer.Typer(no_args_is_help=True, help="Run one of the three services in t
     parameters(
         options(DraftConfig, only=("drafter",))
         | options(EngineConfig, only=("model",))
-        | options(DraftConfig, only=("table", "max_ahead_rows", "own_draft", "own_num_speculative_tokens"))
+        | options(
+            DraftConfig, only=("table", "vocabulary", "max_ahead_rows", "own_draft", "own_num_speculative_tokens")
+        )
         | options(EngineConfig, without=("head", "tensor_parallel_size")),
         help={"model": DRAFT_MODEL_HELP},
         model=None,

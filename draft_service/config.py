@@ -28,6 +28,14 @@ class OwnDraft(StrEnum):
     PROMPT_LOOKUP = "prompt-lookup"
 
 
+class VocabularyChoice(StrEnum):
+    """How a draft proposes for a target with another vocabulary."""
+
+    AUTO = "auto"
+    TLI = "tli"
+    SLEM = "slem"
+
+
 @dataclass(frozen=True, kw_only=True)
 class DraftConfig:
     """A draft model, or only drafters that do not need one.
@@ -72,6 +80,15 @@ class DraftConfig:
     max_num_seqs_per_client: MaxNumSeqsPerClient = None
     sequence_lease: SequenceLease = LEASE_SECONDS
     max_num_speculative_tokens: MaxNumSpeculativeTokens = 16
+    vocabulary: Annotated[
+        VocabularyChoice,
+        Flag(
+            "How to propose for a target with another vocabulary. tli: draws from the tokens that both have; slem: "
+            "writes text, which is cut into the target's tokens; auto: by how many tokens of a text both have. All are "
+            "exact.",
+            SPECULATION,
+        ),
+    ] = VocabularyChoice.AUTO
     max_ahead_rows: Annotated[
         int,
         Range(0, 4096),

@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from draft_service.ahead.row_budget import RowBudget
-from draft_service.config import DraftConfig
-from draft_service.drafters import make_drafters, why_not
+from draft_service.config import DraftConfig, VocabularyChoice
+from draft_service.drafters import make_drafters, why_not, without_tables
 from draft_service.drafters.interface import Proposer
 from draft_service.proposal import AheadOrder, Deliver, Drafted, ProposeCall
 from draft_service.table_file import read_tables
+from draft_service.translation.translations import Translations
+from draft_service.translation.vocabulary import MAX_TOKEN_ID
 from specpair.engine_config import EngineConfig
 from specpair.errors import InvalidFieldError, ModelRefusedError, SequenceNotFoundError
-from specpair.model_info import ModelInfo, TokenizerFiles
+from specpair.model_info import ModelInfo, TokenizerFiles, VocabularyMethod, VocabularyTranslation
 from specpair.options import Drafter, Encoding, Rule, SamplingOptions, SequenceOptions, check_range
 from specpair.rpc.sizes import MAX_MESSAGE_BYTES
 from specpair.sequences.cache_owner import NoCaches
@@ -56,6 +58,12 @@ class DraftHost:
             model.ahead.budget = RowBudget(config.max_ahead_rows)
             model.accelerate(config.own_draft, config.own_num_speculative_tokens)
         self._drafters = make_drafters({} if model is None else model.drafters(), tables)
+        self._translating = {} if model is None else without_tables(self._drafters) | model.translating_drafters()
+        self.translations = Translations(
+            None if model is None else model.tokenizer(),
+            None if config.vocabulary is VocabularyChoice.AUTO else VocabularyMethod(config.vocabulary),
+            lambda name: model is not None and model.translated.is_in_use(name),
+        )
         self._default = config.drafter
         if config.drafter not in self._drafters:
             raise ModelRefusedError(f"--drafter: {why_not(config.drafter)}")
@@ -90,19 +98,24 @@ class DraftHost:
     async def open(self, sequence_id: str, token_ids: list[int], prompt_length: int, options: SequenceOptions) -> None:
         """Opens a sequence; its drafter may start work on it at once."""
         proposer = self._proposer(options)
+        translation = self.translations.get(options.target_vocabulary) if options.target_vocabulary else None
         # The target's vocabulary may be padded to more or fewer ids than the draft's.
         known = self.sequences.limits.vocab_size_of(options)
+        if translation is not None:
+            check_range("vocab_size", known, 1, MAX_TOKEN_ID)
         self._check_dense(options, known)
         options = replace(
             options,
             sampling=options.sampling.within(known),
             vocab_size=min(known, options.vocab_size or known),
         )
-        structured = options.structured_output
+        structured = None if translation is not None else options.structured_output  # masks are of its own vocabulary
         grammar = None if self.model is None else await self.model.grammars.compile_if_possible(structured)
         held = self.sequences.open(sequence_id, token_ids, prompt_length, options)
         if grammar is not None:
             self.sequences.follow_grammar(held, grammar)
+        if translation is not None and self.model is not None:
+            self.model.translated.open(held.cached, translation)
         proposer.begin(held)
 
     def _check_dense(self, options: SequenceOptions, vocab_size: int) -> None:
@@ -175,7 +188,17 @@ class DraftHost:
         if guessing is not None:
             info = replace(info, own_draft=guessing.by.value, own_num_speculative_tokens=guessing.most)
         beams = info.runs_trees and self.model is not None
-        return replace(info, drafters=self.drafters, takes_draft_index=True, runs_beams=beams)
+        return replace(
+            info,
+            drafters=self.drafters,
+            takes_draft_index=True,
+            runs_beams=beams,
+            translations=self.translations.facts,
+        )
+
+    async def take_target_tokenizer(self, files: TokenizerFiles) -> VocabularyTranslation:
+        """Takes the tokenizer of a target with another vocabulary. Raises what Translations.take does."""
+        return (await self.translations.take(files)).facts
 
     def tokenizer(self) -> TokenizerFiles | None:
         return None if self.model is None else self.model.tokenizer()
@@ -183,6 +206,10 @@ class DraftHost:
     def _proposer(self, options: SequenceOptions) -> Proposer:
         """The drafter that the options choose. Raises InvalidFieldError if it is not available."""
         wanted = options.drafter or self._default
+        if options.target_vocabulary and wanted in self._translating:
+            return self._translating[wanted]
+        if options.target_vocabulary and wanted in self._drafters:
+            raise InvalidFieldError("drafter", f"{wanted} has counts of another vocabulary than the target's")
         if wanted not in self._drafters:
             names = ", ".join(self.drafters)
             raise InvalidFieldError("drafter", f"{why_not(wanted)}; available are {names}", available=names)

@@ -12,7 +12,10 @@ from draft_service.drafters.beams import BeamGrower, advance_beams
 from draft_service.drafters.guessing import Guessing
 from draft_service.drafters.guessing_drafter import GuessingCollector, GuessingDrafter, advance_all
 from draft_service.drafters.interface import Proposer
+from draft_service.drafters.model import ModelDrafter
 from draft_service.drafters.ngram_model import NgramModelDrafter
+from draft_service.drafters.translated import TranslatedDrafter, advance_translated
+from draft_service.drafters.translated_caches import TranslatedCaches
 from draft_service.proposal import Drafted
 from specpair.engine.host import ModelHost
 from specpair.engine.work import Work
@@ -29,25 +32,33 @@ class DraftModel(ModelHost[Drafted]):
     beams: BeamGrower
     guessing: Guessing | None = None
     """How its tokens are guessed; None if they are not."""
+    translated: TranslatedCaches
+    """The sequences that have the tokens of another vocabulary."""
 
     def cache_owner(self) -> CacheOwner:
         self.ahead = WorkAhead(self.engine)
         self.beams = BeamGrower(self.engine)
-        return BranchingCaches(self.engine, self.ahead)
+        self.translated = TranslatedCaches(BranchingCaches(self.engine, self.ahead))
+        return self.translated
 
     def drafters(self) -> dict[Drafter, Proposer]:
         """The drafters that need the model."""
         if self.guessing is not None:
             guessing = GuessingDrafter(self.engine, self.guessing)
-            return {Drafter.MODEL: guessing, Drafter.NGRAM_MODEL: NgramModelDrafter(self.engine)}
+            return {Drafter.MODEL: guessing, Drafter.NGRAM_MODEL: NgramModelDrafter(ModelDrafter(self.engine))}
         return {
             Drafter.MODEL: AheadDrafter(self.engine, self.ahead),
-            Drafter.NGRAM_MODEL: NgramModelDrafter(self.engine),
+            Drafter.NGRAM_MODEL: NgramModelDrafter(ModelDrafter(self.engine)),
         }
 
     def accelerate(self, by: OwnDraft, most: int) -> None:
         """Has the tokens of the model guessed, at most so many for one pass."""
         self.guessing = None if by is OwnDraft.NONE else Guessing(by=by, most=most)
+
+    def translating_drafters(self) -> dict[Drafter, Proposer]:
+        """Those for sequences that have the tokens of another vocabulary."""
+        model = TranslatedDrafter(self.engine, self.translated, self.facts.max_model_len)
+        return {Drafter.MODEL: model, Drafter.NGRAM_MODEL: NgramModelDrafter(model)}
 
     def add_metrics(self, registry: CollectorRegistry) -> None:
         super().add_metrics(registry)
@@ -57,6 +68,7 @@ class DraftModel(ModelHost[Drafted]):
 
     def advance(self, works: list[Work], logits: Tensor) -> None:
         works, logits = advance_beams(works, logits)
+        works, logits = advance_translated(works, logits)
         if works:
             advance_all(works, logits)
 

@@ -8,6 +8,7 @@ from prometheus_client.registry import CollectorRegistry
 from draft_service.config import DraftConfig
 from draft_service.host import DraftHost
 from draft_service.servicer import DraftServicer
+from draft_service.translation.metrics import TranslationCollector
 from specpair.sequences.leases import keeping_leases
 from specpair.sequences.sequence_metrics import add_sequence_metrics
 from specpair.server.config import ServerConfig
@@ -31,6 +32,7 @@ async def open_draft(
             add_sequence_metrics(registry, host.sequences)
             if model is not None:
                 model.add_metrics(registry)
+                registry.register(TranslationCollector(lambda: host.translations.facts))
         add_DraftServiceServicer_to_server(DraftServicer(host), server)
         add_SequenceServiceServicer_to_server(SequenceServicer(host), server)
         device = nullcontext() if model is None else model.watching_device(server)

@@ -10,8 +10,9 @@ from draft_service.beam_calls import grow_beams
 from draft_service.deliveries import Deliveries, encode
 from draft_service.host import DraftHost
 from draft_service.proposal import AheadOrder, ProposeCall
+from draft_service.target_tokenizer import read_target_tokenizer
 from specpair.options import check_count, check_range
-from specpair.rpc.messages import body_of, check_sequence_id, drafter_to_proto
+from specpair.rpc.messages import body_of, check_sequence_id, drafter_to_proto, translation_to_proto
 from specpair.server.pushes import Pushes
 from specpair.server.streams import serve_calls
 from specpair.tracing import span
@@ -29,6 +30,14 @@ class DraftServicer(DraftServiceServicer):
         self, request: pb.ProposeTokensRequest, context: grpc.aio.ServicerContext
     ) -> pb.ProposeTokensResponse:
         return await self._propose(request)
+
+    async def TakeTargetTokenizer(
+        self, request_iterator: AsyncIterator[pb.TakeTargetTokenizerRequest], context: grpc.aio.ServicerContext
+    ) -> pb.TakeTargetTokenizerResponse:
+        translation = await self._host.take_target_tokenizer(await read_target_tokenizer(request_iterator))
+        return pb.TakeTargetTokenizerResponse(
+            instance_id=self._host.instance_id, translation=translation_to_proto(translation)
+        )
 
     async def StreamProposals(
         self, request_iterator: AsyncIterator[pb.StreamProposalsRequest], context: grpc.aio.ServicerContext

@@ -1,6 +1,7 @@
 """What a model process reports about itself. Plain data: the engine fills it, gRPC carries it."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 
 from specpair.options import Drafter
 
@@ -25,6 +26,27 @@ class PassCost:
     token_count: int
     """Tokens fed, all with logits."""
     seconds: float
+
+
+class VocabularyMethod(StrEnum):
+    """How a draft proposes for a target with another vocabulary."""
+
+    TLI = "tli"
+    """It draws from the tokens that both have."""
+    SLEM = "slem"
+    """It writes text, which is cut into the target's tokens."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VocabularyTranslation:
+    """How a draft proposes in the ids of one target with another tokenizer."""
+
+    target_vocabulary: str
+    """Names the target's tokenizer: a SHA-256, 64 hexadecimal digits."""
+    method: VocabularyMethod
+    overlap: float
+    """Share of the draft's tokens of a text that the target has, too; 0 to 1."""
+    shared_token_count: int
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +95,8 @@ class ModelInfo:
     """Processes that share the model."""
     runs_beams: bool = False
     """Whether beam search can use it."""
+    translations: tuple[VocabularyTranslation, ...] = ()
+    """Draft: the targets with another vocabulary that it translates for."""
     drafters: tuple[Drafter, ...] = ()
     """Draft: the available drafters, the default one first."""
     encoder_decoder: EncoderInfo | None = None

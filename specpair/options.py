@@ -275,6 +275,8 @@ class SequenceOptions:
     draft_index: int = 0
     """Draft: its place among several whose proposals are merged, from 1; each place has random numbers of its own. 0
     for one alone."""
+    target_vocabulary: str = ""
+    """Draft: token ids are those of the target whose tokenizer has this name; empty for the draft's own."""
 
     def __post_init__(self) -> None:
         check_range("draft_index", self.draft_index, 0, MAX_DRAFT_INDEX)

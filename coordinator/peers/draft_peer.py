@@ -1,17 +1,25 @@
 """The draft service as the coordinator calls it."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 
 from coordinator.peers.ahead_blocks import BlockInbox, Preparation
 from coordinator.peers.answers import GuessCounts, Proposed, call_times
 from coordinator.peers.failures import known_failures
 from coordinator.peers.model_peer import ModelPeer
 from specpair.client.channel import proposal_caller
+from specpair.errors import InvalidFieldError
+from specpair.model_info import TokenizerFiles, VocabularyTranslation
+from specpair.options import SequenceOptions
+from specpair.rpc.messages import translation_from_proto
 from specpair.security.settings import PLAIN, ChannelSecurity
 from specpair.v1 import draft_service_pb2
 from specpair.v1.draft_service_pb2_grpc import DraftServiceStub
 from specpair.v1.proposal_pb2 import Proposal
+
+PIECE_BYTES = 1024 * 1024
+"""Of a tokenizer, in one message."""
 
 
 class DraftPeer(ModelPeer):
@@ -23,6 +31,36 @@ class DraftPeer(ModelPeer):
         self.inbox = BlockInbox() if inbox is None else inbox
         self._proposals = proposal_caller(self.channel, self.inbox.receive)
         self._stub = DraftServiceStub(self.channel)
+        self._target_files: TokenizerFiles | None = None
+        self._target_vocabulary = ""
+
+    def share_vocabulary(self) -> None:
+        """Notes that the draft has the target's vocabulary."""
+        self._target_files, self._target_vocabulary = None, ""
+
+    async def translate_for(self, files: TokenizerFiles, within: float) -> VocabularyTranslation:
+        """Hands over the tokenizer of a target with another vocabulary; from now on sequences are opened in its ids.
+
+        Raises VocabularyMismatchError if the draft cannot translate, NotSupportedError if it never does.
+        """
+        with known_failures():
+            response = await self._stub.TakeTargetTokenizer(tokenizer_pieces(files), timeout=within)
+        self._target_files, self._target_vocabulary = files, response.translation.target_vocabulary
+        return translation_from_proto(response.translation)
+
+    async def open(
+        self, sequence_id: str, token_ids: Sequence[int], prompt_length: int, options: SequenceOptions, within: float
+    ) -> str:
+        options = replace(options, target_vocabulary=self._target_vocabulary)
+        try:
+            return await super().open(sequence_id, token_ids, prompt_length, options, within)
+        except InvalidFieldError as error:
+            files = self._target_files
+            if files is None or error.metadata.get("field") != "target_vocabulary":
+                raise
+        # It made room for the vocabularies of other targets.
+        await self.translate_for(files, within)
+        return await super().open(sequence_id, token_ids, prompt_length, options, within)
 
     async def propose(
         self,
@@ -71,6 +109,14 @@ class DraftPeer(ModelPeer):
     async def close(self) -> None:
         await self._proposals.close()
         await super().close()
+
+
+async def tokenizer_pieces(files: TokenizerFiles) -> AsyncIterator[draft_service_pb2.TakeTargetTokenizerRequest]:
+    """A tokenizer in messages."""
+    names = {"bos_token": files.bos_token, "eos_token": files.eos_token}
+    for start in range(0, len(files.tokenizer_json), PIECE_BYTES):
+        chunk = files.tokenizer_json[start : start + PIECE_BYTES]
+        yield draft_service_pb2.TakeTargetTokenizerRequest(tokenizer_json_chunk=chunk, **(names if start == 0 else {}))
 
 
 def _work_ahead(preparation: Preparation) -> draft_service_pb2.WorkAhead:

@@ -1,6 +1,7 @@
 """The link to one draft, and the pool of all drafts."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from coordinator.peers.ahead_blocks import BlockFate
@@ -12,9 +13,14 @@ from coordinator.peers.pool import Pool
 from coordinator.peers.target_model import TargetModel
 from coordinator.peers.vocabulary import check_vocabularies, has_no_model
 from coordinator.requests.tokenizer import Tokenizer
-from specpair.errors import PeerUnavailableError
+from specpair.errors import NotSupportedError, PeerUnavailableError, VocabularyMismatchError
 from specpair.model_info import ModelInfo
 from specpair.options import Drafter
+
+TRANSLATION_TIMEOUT = 60.0
+"""Seconds for a draft to compare two large vocabularies."""
+
+logger = logging.getLogger(__name__)
 
 
 class DraftLink(Link[DraftPeer]):
@@ -38,6 +44,27 @@ class DraftLink(Link[DraftPeer]):
         return 0 if info is None else min(info.max_num_speculative_tokens, info.max_model_len - length - 1)
 
     async def _compare(self, info: ModelInfo) -> None:
+        try:
+            await self._compare_vocabularies(info)
+            self.peer.share_vocabulary()
+        except VocabularyMismatchError as mismatch:
+            await self._have_translated(mismatch)
+
+    async def _have_translated(self, mismatch: VocabularyMismatchError) -> None:
+        """Hands the draft the target's tokenizer. Raises the mismatch, with the reason, if it cannot translate."""
+        files = self._target.files
+        if files is None:
+            raise mismatch
+        try:
+            facts = await self.peer.translate_for(files, TRANSLATION_TIMEOUT)
+        except NotSupportedError:
+            raise mismatch from None
+        except VocabularyMismatchError as error:
+            raise VocabularyMismatchError(f"{mismatch.message}; {error.message}", **mismatch.metadata) from None
+        words = "the draft at %s translates for the target by %s: %.0f %% of a text's tokens are common"
+        logger.info(words, self.peer.address, facts.method, 100 * facts.overlap)
+
+    async def _compare_vocabularies(self, info: ModelInfo) -> None:
         target = self._target
         assert target.info is not None, "the target is checked first"
         files = None if has_no_model(info) else await self.peer.tokenizer_files(CALL_TIMEOUT)

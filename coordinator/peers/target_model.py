@@ -13,7 +13,8 @@ class TargetModel:
     def __init__(self) -> None:
         self.info: ModelInfo | None = None
         self.tokenizer: Tokenizer | None = None
-        self._files: TokenizerFiles | None = None
+        self.files: TokenizerFiles | None = None
+        """Its tokenizer, to hand on."""
         self._comparing = asyncio.Lock()
 
     async def compare(self, info: ModelInfo, files: TokenizerFiles | None) -> None:
@@ -24,8 +25,8 @@ class TargetModel:
     async def _compare(self, info: ModelInfo, files: TokenizerFiles | None) -> None:
         if self.info is None:
             self.tokenizer = None if files is None else await asyncio.to_thread(Tokenizer, files)
-            self._files, self.info = files, info
-        elif info.vocab_size != self.info.vocab_size or files != self._files:
+            self.files, self.info = files, info
+        elif info.vocab_size != self.info.vocab_size or files != self.files:
             raise VocabularyMismatchError("the target has a different vocabulary than before; restart the coordinator")
         elif (info.architecture, info.parameter_count) != (self.info.architecture, self.info.parameter_count):
             raise VocabularyMismatchError("the target has a different model than before; restart the coordinator")

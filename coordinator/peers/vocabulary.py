@@ -1,4 +1,4 @@
-"""Checks that draft and target have the same vocabulary."""
+"""Checks that draft and target have the same vocabulary. A draft may translate where they have not."""
 
 from coordinator.requests.tokenizer import Tokenizer
 from specpair.errors import VocabularyMismatchError

@@ -23,6 +23,11 @@ def make_drafters(with_model: dict[Drafter, Proposer], tables: Tables | None) ->
     return {drafter: proposer for drafter in Drafter if (proposer := made.get(drafter)) is not None}
 
 
+def without_tables(drafters: dict[Drafter, Proposer]) -> dict[Drafter, Proposer]:
+    """Those that need neither a model nor counts: they work in any vocabulary."""
+    return {d: proposer for d, proposer in drafters.items() if d in WITHOUT_MODEL and WITHOUT_MODEL[d](None)}
+
+
 def why_not(drafter: Drafter) -> str:
     """The reason why a drafter is not available."""
     if drafter in ON_THE_TARGET:

@@ -1,7 +1,6 @@
 """Drafter: n-gram counts if they have a prediction, otherwise the draft model."""
 
 from draft_service.drafters.interface import Proposer
-from draft_service.drafters.model import ModelDrafter, WorkRunner
 from draft_service.drafters.predicting import propose_predicted
 from draft_service.proposal import Drafted, ProposeCall
 from specpair.options import Drafter
@@ -20,8 +19,8 @@ per round at T = 0, and 2.27, 2.49 and 2.44 at T = 1. The model alone gave 2.84 
 class NgramModelDrafter(Proposer):
     """Chooses for each proposal by the committed tokens alone. Choosing by drawn tokens would break exactness."""
 
-    def __init__(self, engine: WorkRunner):
-        self._model = ModelDrafter(engine)
+    def __init__(self, model: Proposer):
+        self._model = model
 
     def begin(self, held: HeldSequence[Drafted]) -> None:
         self._model.begin(held)

@@ -4,6 +4,7 @@ Absent fields get their defaults here. Values outside their limits raise Invalid
 """
 
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import Any
@@ -11,7 +12,15 @@ from typing import Any
 from google.protobuf.message import Message
 
 from specpair.errors import InvalidFieldError
-from specpair.model_info import NOT_QUANTISED, Divergence, EncoderInfo, ModelInfo, PassCost
+from specpair.model_info import (
+    NOT_QUANTISED,
+    Divergence,
+    EncoderInfo,
+    ModelInfo,
+    PassCost,
+    VocabularyMethod,
+    VocabularyTranslation,
+)
 from specpair.options import (
     TOKEN_LIST_LIMITS,
     Drafter,
@@ -73,6 +82,11 @@ _MERGE_NUMBERS: dict[Merge, coordinator_service_pb2.MergeMode] = {
     Merge.NONE: coordinator_service_pb2.MERGE_MODE_NONE,
 }
 _MERGES: dict[int, Merge] = {number: mode for mode, number in _MERGE_NUMBERS.items()}
+_METHOD_NUMBERS = {
+    VocabularyMethod.TLI: sequence_service_pb2.VOCABULARY_METHOD_TLI,
+    VocabularyMethod.SLEM: sequence_service_pb2.VOCABULARY_METHOD_SLEM,
+}
+_METHODS: dict[int, VocabularyMethod] = {number: method for method, number in _METHOD_NUMBERS.items()}
 
 _SINGLE_OPTIONS = tuple(f.name for f in fields(SamplingOptions) if f.name not in (*TOKEN_LIST_LIMITS, "logit_bias"))
 
@@ -105,6 +119,7 @@ def sequence_options_from_proto(message: sequence_service_pb2.OpenSequenceReques
         structured_output=structured_output_from_proto(message.structured_output),
         encoder_ids=tuple(message.encoder_token_ids),
         draft_index=message.draft_index,
+        target_vocabulary=check_target_vocabulary(message.target_vocabulary),
         **{name: getattr(message, name) for name in optional if message.HasField(name)},
     )
 
@@ -127,6 +142,7 @@ def open_request(
         structured_output=structured_output_to_proto(options.structured_output),
         encoder_token_ids=options.encoder_ids,
         draft_index=options.draft_index,
+        target_vocabulary=options.target_vocabulary,
     )
 
 
@@ -209,11 +225,23 @@ def model_info_from_proto(message: sequence_service_pb2.GetModelInfoResponse) ->
     values["pass_costs"] = tuple(
         PassCost(token_count=cost.token_count, seconds=cost.seconds) for cost in message.pass_costs
     )
+    values["translations"] = tuple(map(translation_from_proto, message.translations))
     return ModelInfo(**values)
 
 
 def _encoder(message: sequence_service_pb2.EncoderDecoder) -> EncoderInfo:
     return EncoderInfo(**{field.name: getattr(message, field.name) for field in fields(EncoderInfo)})
+
+
+def translation_from_proto(message: sequence_service_pb2.VocabularyTranslation) -> VocabularyTranslation:
+    """The translation; a method of a later version counts as TLI."""
+    values = {field.name: getattr(message, field.name) for field in fields(VocabularyTranslation)}
+    return VocabularyTranslation(**{**values, "method": _METHODS.get(message.method, VocabularyMethod.TLI)})
+
+
+def translation_to_proto(translation: VocabularyTranslation) -> sequence_service_pb2.VocabularyTranslation:
+    values = {**asdict(translation), "method": _METHOD_NUMBERS[translation.method]}
+    return sequence_service_pb2.VocabularyTranslation(**values)
 
 
 def _divergence(message: sequence_service_pb2.Divergence) -> Divergence:
@@ -223,12 +251,20 @@ def _divergence(message: sequence_service_pb2.Divergence) -> Divergence:
 def model_info_to_proto(info: ModelInfo) -> sequence_service_pb2.GetModelInfoResponse:
     values = asdict(info)
     values["drafters"] = [drafter_to_proto(drafter) for drafter in info.drafters]
+    values["translations"] = [translation_to_proto(translation) for translation in info.translations]
     return sequence_service_pb2.GetModelInfoResponse(**values)
 
 
 def body_of(request: Message) -> bytes:
     """A digest that identifies a repeated call: 32 bytes, while the message may have megabytes."""
     return hashlib.sha256(request.SerializeToString(deterministic=True)).digest()
+
+
+def check_target_vocabulary(value: str) -> str:
+    """Returns the name of a vocabulary. Raises InvalidFieldError unless it is empty or 64 hexadecimal digits."""
+    if value and not re.fullmatch("[0-9a-f]{64}", value):
+        raise InvalidFieldError("target_vocabulary", "must be empty or 64 hexadecimal digits", limit=64)
+    return value
 
 
 def check_sequence_id(field: str, value: str) -> str:

@@ -57,8 +57,8 @@ class SequenceLimits:
 
     def vocab_size_of(self, options: SequenceOptions) -> int:
         """The vocabulary size for a sequence. Raises InvalidFieldError if neither model nor options set it."""
-        if self.vocab_size:
+        if self.vocab_size and not options.target_vocabulary:
             return self.vocab_size
         if options.vocab_size is None:
-            raise InvalidFieldError("vocab_size", "must be set: without a model nothing else limits the token ids")
+            raise InvalidFieldError("vocab_size", "must be set: nothing else limits the token ids")
         return options.vocab_size

@@ -62,11 +62,20 @@ class StreamQuotaInterceptor(grpc.aio.ServerInterceptor):
         handler: Any = await continuation(handler_call_details)
         if handler is None or not (handler.request_streaming or handler.response_streaming):
             return handler
-        return with_behavior(handler, self._held)
+        return with_behavior(handler, self._held if handler.response_streaming else self._held_for_answer)
 
     def _held(self, behavior: Behavior) -> Behavior:
         async def handle(request: Any, context: grpc.aio.ServicerContext) -> None:
             with self._quota.held(client_name()):
                 await run_streaming(behavior, request, context)
+
+        return handle
+
+    def _held_for_answer(self, behavior: Behavior) -> Behavior:
+        """For a stream of requests that gets one answer."""
+
+        async def handle(request: Any, context: grpc.aio.ServicerContext) -> Any:
+            with self._quota.held(client_name()):
+                return await behavior(request, context)
 
         return handle

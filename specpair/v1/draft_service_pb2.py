@@ -25,36 +25,41 @@ _sym_db = _symbol_database.Default()
 from specpair.v1 import beams_pb2 as specpair_dot_v1_dot_beams__pb2
 from specpair.v1 import drafter_pb2 as specpair_dot_v1_dot_drafter__pb2
 from specpair.v1 import proposal_pb2 as specpair_dot_v1_dot_proposal__pb2
+from specpair.v1 import sequence_service_pb2 as specpair_dot_v1_dot_sequence__service__pb2
 from specpair.v1 import stream_error_pb2 as specpair_dot_v1_dot_stream__error__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fspecpair/v1/draft_service.proto\x12\x0bspecpair.v1\x1a\x17specpair/v1/beams.proto\x1a\x19specpair/v1/drafter.proto\x1a\x1aspecpair/v1/proposal.proto\x1a\x1especpair/v1/stream_error.proto\"\xfd\x01\n\x14ProposeTokensRequest\x12\x13\n\x0bsequence_id\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\x04\x12\x13\n\x0b\x62\x61se_length\x18\x03 \x01(\r\x12\x1a\n\x12\x61ppended_token_ids\x18\x04 \x03(\r\x12\x1e\n\x16num_speculative_tokens\x18\x05 \x01(\r\x12\x16\n\x0emin_confidence\x18\x06 \x01(\x02\x12*\n\nwork_ahead\x18\x07 \x01(\x0b\x32\x16.specpair.v1.WorkAhead\x12\x14\n\x0chas_proposal\x18\x08 \x01(\x08\x12\x17\n\x0fmax_tree_tokens\x18\t \x01(\r\"m\n\tWorkAhead\x12\x14\n\x0cmax_outcomes\x18\x01 \x01(\r\x12\x1e\n\x16num_speculative_tokens\x18\x02 \x01(\r\x12\x16\n\x0emin_confidence\x18\x03 \x01(\x02\x12\x12\n\nmax_length\x18\x04 \x01(\r\"\xcd\x02\n\x15ProposeTokensResponse\x12\x13\n\x0binstance_id\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\x04\x12\'\n\x08proposal\x18\x03 \x01(\x0b\x32\x15.specpair.v1.Proposal\x12\x15\n\rqueue_time_us\x18\x04 \x01(\x04\x12\x17\n\x0f\x63ompute_time_us\x18\x05 \x01(\x04\x12\x12\n\nbatch_size\x18\x06 \x01(\r\x12%\n\x07\x64rafter\x18\x07 \x01(\x0e\x32\x14.specpair.v1.Drafter\x12\x18\n\x10rollback_time_ns\x18\x08 \x01(\x04\x12\x14\n\x0cwas_prepared\x18\t \x01(\x08\x12\x1b\n\x13guessed_token_count\x18\n \x01(\r\x12\x1c\n\x14\x61\x63\x63\x65pted_guess_count\x18\x0b \x01(\r\x12\x12\n\npass_count\x18\x0c \x01(\r\"B\n\x16StreamProposalsRequest\x12(\n\x05\x63\x61lls\x18\x01 \x03(\x0b\x32\x19.specpair.v1.ProposalCall\"j\n\x0cProposalCall\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\x04\x12\x32\n\x07request\x18\x02 \x01(\x0b\x32!.specpair.v1.ProposeTokensRequest\x12\x15\n\rtrace_context\x18\x03 \x01(\t\"v\n\x17StreamProposalsResponse\x12,\n\x07\x61nswers\x18\x01 \x03(\x0b\x32\x1b.specpair.v1.ProposalAnswer\x12-\n\x0c\x61head_blocks\x18\x02 \x03(\x0b\x32\x17.specpair.v1.AheadBlock\"\xb5\x01\n\nAheadBlock\x12\x13\n\x0bsequence_id\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\x04\x12\x13\n\x0b\x62\x61se_length\x18\x03 \x01(\r\x12\x16\n\x0e\x61\x63\x63\x65pted_count\x18\x04 \x01(\r\x12\x15\n\rnext_token_id\x18\x05 \x01(\r\x12\'\n\x08proposal\x18\x06 \x01(\x0b\x32\x15.specpair.v1.Proposal\x12\x17\n\x0f\x63ompute_time_us\x18\x07 \x01(\x04\"\x8f\x01\n\x0eProposalAnswer\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\x04\x12\x36\n\x08response\x18\x02 \x01(\x0b\x32\".specpair.v1.ProposeTokensResponseH\x00\x12)\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x18.specpair.v1.StreamErrorH\x00\x42\t\n\x07outcome\"\xe7\x01\n\x10GrowBeamsRequest\x12\x13\n\x0bsequence_id\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\x04\x12\x13\n\x0b\x62\x61se_length\x18\x03 \x01(\r\x12\x1a\n\x12\x61ppended_token_ids\x18\x04 \x03(\r\x12#\n\x04tree\x18\x05 \x01(\x0b\x32\x15.specpair.v1.BeamTree\x12\x12\n\nbeam_nodes\x18\x06 \x03(\x11\x12\x13\n\x0b\x62\x65\x61m_scores\x18\x07 \x03(\x02\x12\x1e\n\x16num_speculative_tokens\x18\x08 \x01(\r\x12\x11\n\tnum_beams\x18\t \x01(\r\"\xba\x01\n\x11GrowBeamsResponse\x12\x13\n\x0binstance_id\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\x04\x12$\n\x05grown\x18\x03 \x01(\x0b\x32\x15.specpair.v1.BeamTree\x12\x15\n\rqueue_time_us\x18\x04 \x01(\x04\x12\x17\n\x0f\x63ompute_time_us\x18\x05 \x01(\x04\x12\x18\n\x10rollback_time_ns\x18\x06 \x01(\x04\x12\x12\n\nbatch_size\x18\x07 \x01(\r2\x94\x02\n\x0c\x44raftService\x12V\n\rProposeTokens\x12!.specpair.v1.ProposeTokensRequest\x1a\".specpair.v1.ProposeTokensResponse\x12`\n\x0fStreamProposals\x12#.specpair.v1.StreamProposalsRequest\x1a$.specpair.v1.StreamProposalsResponse(\x01\x30\x01\x12J\n\tGrowBeams\x12\x1d.specpair.v1.GrowBeamsRequest\x1a\x1e.specpair.v1.GrowBeamsResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n\x1fspecpair/v1/draft_service.proto\x12\x0bspecpair.v1\x1a\x17specpair/v1/beams.proto\x1a\x19specpair/v1/drafter.proto\x1a\x1aspecpair/v1/proposal.proto\x1a\"specpair/v1/sequence_service.proto\x1a\x1especpair/v1/stream_error.proto\"`\n\x1aTakeTargetTokenizerRequest\x12\x1c\n\x14tokenizer_json_chunk\x18\x01 \x01(\x0c\x12\x11\n\tbos_token\x18\x02 \x01(\t\x12\x11\n\teos_token\x18\x03 \x01(\t\"k\n\x1bTakeTargetTokenizerResponse\x12\x13\n\x0binstance_id\x18\x01 \x01(\t\x12\x37\n\x0btranslation\x18\x02 \x01(\x0b\x32\".specpair.v1.VocabularyTranslation\"\xfd\x01\n\x14ProposeTokensRequest\x12\x13\n\x0bsequence_id\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\x04\x12\x13\n\x0b\x62\x61se_length\x18\x03 \x01(\r\x12\x1a\n\x12\x61ppended_token_ids\x18\x04 \x03(\r\x12\x1e\n\x16num_speculative_tokens\x18\x05 \x01(\r\x12\x16\n\x0emin_confidence\x18\x06 \x01(\x02\x12*\n\nwork_ahead\x18\x07 \x01(\x0b\x32\x16.specpair.v1.WorkAhead\x12\x14\n\x0chas_proposal\x18\x08 \x01(\x08\x12\x17\n\x0fmax_tree_tokens\x18\t \x01(\r\"m\n\tWorkAhead\x12\x14\n\x0cmax_outcomes\x18\x01 \x01(\r\x12\x1e\n\x16num_speculative_tokens\x18\x02 \x01(\r\x12\x16\n\x0emin_confidence\x18\x03 \x01(\x02\x12\x12\n\nmax_length\x18\x04 \x01(\r\"\xcd\x02\n\x15ProposeTokensResponse\x12\x13\n\x0binstance_id\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\x04\x12\'\n\x08proposal\x18\x03 \x01(\x0b\x32\x15.specpair.v1.Proposal\x12\x15\n\rqueue_time_us\x18\x04 \x01(\x04\x12\x17\n\x0f\x63ompute_time_us\x18\x05 \x01(\x04\x12\x12\n\nbatch_size\x18\x06 \x01(\r\x12%\n\x07\x64rafter\x18\x07 \x01(\x0e\x32\x14.specpair.v1.Drafter\x12\x18\n\x10rollback_time_ns\x18\x08 \x01(\x04\x12\x14\n\x0cwas_prepared\x18\t \x01(\x08\x12\x1b\n\x13guessed_token_count\x18\n \x01(\r\x12\x1c\n\x14\x61\x63\x63\x65pted_guess_count\x18\x0b \x01(\r\x12\x12\n\npass_count\x18\x0c \x01(\r\"B\n\x16StreamProposalsRequest\x12(\n\x05\x63\x61lls\x18\x01 \x03(\x0b\x32\x19.specpair.v1.ProposalCall\"j\n\x0cProposalCall\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\x04\x12\x32\n\x07request\x18\x02 \x01(\x0b\x32!.specpair.v1.ProposeTokensRequest\x12\x15\n\rtrace_context\x18\x03 \x01(\t\"v\n\x17StreamProposalsResponse\x12,\n\x07\x61nswers\x18\x01 \x03(\x0b\x32\x1b.specpair.v1.ProposalAnswer\x12-\n\x0c\x61head_blocks\x18\x02 \x03(\x0b\x32\x17.specpair.v1.AheadBlock\"\xb5\x01\n\nAheadBlock\x12\x13\n\x0bsequence_id\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\x04\x12\x13\n\x0b\x62\x61se_length\x18\x03 \x01(\r\x12\x16\n\x0e\x61\x63\x63\x65pted_count\x18\x04 \x01(\r\x12\x15\n\rnext_token_id\x18\x05 \x01(\r\x12\'\n\x08proposal\x18\x06 \x01(\x0b\x32\x15.specpair.v1.Proposal\x12\x17\n\x0f\x63ompute_time_us\x18\x07 \x01(\x04\"\x8f\x01\n\x0eProposalAnswer\x12\x0f\n\x07\x63\x61ll_id\x18\x01 \x01(\x04\x12\x36\n\x08response\x18\x02 \x01(\x0b\x32\".specpair.v1.ProposeTokensResponseH\x00\x12)\n\x05\x65rror\x18\x03 \x01(\x0b\x32\x18.specpair.v1.StreamErrorH\x00\x42\t\n\x07outcome\"\xe7\x01\n\x10GrowBeamsRequest\x12\x13\n\x0bsequence_id\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\x04\x12\x13\n\x0b\x62\x61se_length\x18\x03 \x01(\r\x12\x1a\n\x12\x61ppended_token_ids\x18\x04 \x03(\r\x12#\n\x04tree\x18\x05 \x01(\x0b\x32\x15.specpair.v1.BeamTree\x12\x12\n\nbeam_nodes\x18\x06 \x03(\x11\x12\x13\n\x0b\x62\x65\x61m_scores\x18\x07 \x03(\x02\x12\x1e\n\x16num_speculative_tokens\x18\x08 \x01(\r\x12\x11\n\tnum_beams\x18\t \x01(\r\"\xba\x01\n\x11GrowBeamsResponse\x12\x13\n\x0binstance_id\x18\x01 \x01(\t\x12\x0c\n\x04step\x18\x02 \x01(\x04\x12$\n\x05grown\x18\x03 \x01(\x0b\x32\x15.specpair.v1.BeamTree\x12\x15\n\rqueue_time_us\x18\x04 \x01(\x04\x12\x17\n\x0f\x63ompute_time_us\x18\x05 \x01(\x04\x12\x18\n\x10rollback_time_ns\x18\x06 \x01(\x04\x12\x12\n\nbatch_size\x18\x07 \x01(\r2\x80\x03\n\x0c\x44raftService\x12V\n\rProposeTokens\x12!.specpair.v1.ProposeTokensRequest\x1a\".specpair.v1.ProposeTokensResponse\x12`\n\x0fStreamProposals\x12#.specpair.v1.StreamProposalsRequest\x1a$.specpair.v1.StreamProposalsResponse(\x01\x30\x01\x12J\n\tGrowBeams\x12\x1d.specpair.v1.GrowBeamsRequest\x1a\x1e.specpair.v1.GrowBeamsResponse\x12j\n\x13TakeTargetTokenizer\x12\'.specpair.v1.TakeTargetTokenizerRequest\x1a(.specpair.v1.TakeTargetTokenizerResponse(\x01\x62\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
 _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'specpair.v1.draft_service_pb2', _globals)
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
-  _globals['_PROPOSETOKENSREQUEST']._serialized_start=161
-  _globals['_PROPOSETOKENSREQUEST']._serialized_end=414
-  _globals['_WORKAHEAD']._serialized_start=416
-  _globals['_WORKAHEAD']._serialized_end=525
-  _globals['_PROPOSETOKENSRESPONSE']._serialized_start=528
-  _globals['_PROPOSETOKENSRESPONSE']._serialized_end=861
-  _globals['_STREAMPROPOSALSREQUEST']._serialized_start=863
-  _globals['_STREAMPROPOSALSREQUEST']._serialized_end=929
-  _globals['_PROPOSALCALL']._serialized_start=931
-  _globals['_PROPOSALCALL']._serialized_end=1037
-  _globals['_STREAMPROPOSALSRESPONSE']._serialized_start=1039
-  _globals['_STREAMPROPOSALSRESPONSE']._serialized_end=1157
-  _globals['_AHEADBLOCK']._serialized_start=1160
-  _globals['_AHEADBLOCK']._serialized_end=1341
-  _globals['_PROPOSALANSWER']._serialized_start=1344
-  _globals['_PROPOSALANSWER']._serialized_end=1487
-  _globals['_GROWBEAMSREQUEST']._serialized_start=1490
-  _globals['_GROWBEAMSREQUEST']._serialized_end=1721
-  _globals['_GROWBEAMSRESPONSE']._serialized_start=1724
-  _globals['_GROWBEAMSRESPONSE']._serialized_end=1910
-  _globals['_DRAFTSERVICE']._serialized_start=1913
-  _globals['_DRAFTSERVICE']._serialized_end=2189
+  _globals['_TAKETARGETTOKENIZERREQUEST']._serialized_start=196
+  _globals['_TAKETARGETTOKENIZERREQUEST']._serialized_end=292
+  _globals['_TAKETARGETTOKENIZERRESPONSE']._serialized_start=294
+  _globals['_TAKETARGETTOKENIZERRESPONSE']._serialized_end=401
+  _globals['_PROPOSETOKENSREQUEST']._serialized_start=404
+  _globals['_PROPOSETOKENSREQUEST']._serialized_end=657
+  _globals['_WORKAHEAD']._serialized_start=659
+  _globals['_WORKAHEAD']._serialized_end=768
+  _globals['_PROPOSETOKENSRESPONSE']._serialized_start=771
+  _globals['_PROPOSETOKENSRESPONSE']._serialized_end=1104
+  _globals['_STREAMPROPOSALSREQUEST']._serialized_start=1106
+  _globals['_STREAMPROPOSALSREQUEST']._serialized_end=1172
+  _globals['_PROPOSALCALL']._serialized_start=1174
+  _globals['_PROPOSALCALL']._serialized_end=1280
+  _globals['_STREAMPROPOSALSRESPONSE']._serialized_start=1282
+  _globals['_STREAMPROPOSALSRESPONSE']._serialized_end=1400
+  _globals['_AHEADBLOCK']._serialized_start=1403
+  _globals['_AHEADBLOCK']._serialized_end=1584
+  _globals['_PROPOSALANSWER']._serialized_start=1587
+  _globals['_PROPOSALANSWER']._serialized_end=1730
+  _globals['_GROWBEAMSREQUEST']._serialized_start=1733
+  _globals['_GROWBEAMSREQUEST']._serialized_end=1964
+  _globals['_GROWBEAMSRESPONSE']._serialized_start=1967
+  _globals['_GROWBEAMSRESPONSE']._serialized_end=2153
+  _globals['_DRAFTSERVICE']._serialized_start=2156
+  _globals['_DRAFTSERVICE']._serialized_end=2540
 # @@protoc_insertion_point(module_scope)

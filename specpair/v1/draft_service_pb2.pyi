@@ -1,6 +1,7 @@
 from specpair.v1 import beams_pb2 as _beams_pb2
 from specpair.v1 import drafter_pb2 as _drafter_pb2
 from specpair.v1 import proposal_pb2 as _proposal_pb2
+from specpair.v1 import sequence_service_pb2 as _sequence_service_pb2
 from specpair.v1 import stream_error_pb2 as _stream_error_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
@@ -9,6 +10,24 @@ from collections.abc import Iterable as _Iterable, Mapping as _Mapping
 from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class TakeTargetTokenizerRequest(_message.Message):
+    __slots__ = ("tokenizer_json_chunk", "bos_token", "eos_token")
+    TOKENIZER_JSON_CHUNK_FIELD_NUMBER: _ClassVar[int]
+    BOS_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    EOS_TOKEN_FIELD_NUMBER: _ClassVar[int]
+    tokenizer_json_chunk: bytes
+    bos_token: str
+    eos_token: str
+    def __init__(self, tokenizer_json_chunk: _Optional[bytes] = ..., bos_token: _Optional[str] = ..., eos_token: _Optional[str] = ...) -> None: ...
+
+class TakeTargetTokenizerResponse(_message.Message):
+    __slots__ = ("instance_id", "translation")
+    INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
+    TRANSLATION_FIELD_NUMBER: _ClassVar[int]
+    instance_id: str
+    translation: _sequence_service_pb2.VocabularyTranslation
+    def __init__(self, instance_id: _Optional[str] = ..., translation: _Optional[_Union[_sequence_service_pb2.VocabularyTranslation, _Mapping]] = ...) -> None: ...
 
 class ProposeTokensRequest(_message.Message):
     __slots__ = ("sequence_id", "step", "base_length", "appended_token_ids", "num_speculative_tokens", "min_confidence", "work_ahead", "has_proposal", "max_tree_tokens")

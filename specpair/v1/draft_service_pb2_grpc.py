@@ -50,6 +50,11 @@ class DraftServiceStub:
                 request_serializer=specpair_dot_v1_dot_draft__service__pb2.GrowBeamsRequest.SerializeToString,
                 response_deserializer=specpair_dot_v1_dot_draft__service__pb2.GrowBeamsResponse.FromString,
                 _registered_method=True)
+        self.TakeTargetTokenizer = channel.stream_unary(
+                '/specpair.v1.DraftService/TakeTargetTokenizer',
+                request_serializer=specpair_dot_v1_dot_draft__service__pb2.TakeTargetTokenizerRequest.SerializeToString,
+                response_deserializer=specpair_dot_v1_dot_draft__service__pb2.TakeTargetTokenizerResponse.FromString,
+                _registered_method=True)
 
 
 class DraftServiceServicer:
@@ -78,6 +83,15 @@ class DraftServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def TakeTargetTokenizer(self, request_iterator, context):
+        """Hands over the tokenizer of a target with another vocabulary, in pieces. Sequences can be opened in the target's ids
+        afterwards. The service keeps a few; one that no open sequence needs makes room. FAILED_PRECONDITION if the vocabularies
+        cannot be translated, with the reason.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_DraftServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -95,6 +109,11 @@ def add_DraftServiceServicer_to_server(servicer, server):
                     servicer.GrowBeams,
                     request_deserializer=specpair_dot_v1_dot_draft__service__pb2.GrowBeamsRequest.FromString,
                     response_serializer=specpair_dot_v1_dot_draft__service__pb2.GrowBeamsResponse.SerializeToString,
+            ),
+            'TakeTargetTokenizer': grpc.stream_unary_rpc_method_handler(
+                    servicer.TakeTargetTokenizer,
+                    request_deserializer=specpair_dot_v1_dot_draft__service__pb2.TakeTargetTokenizerRequest.FromString,
+                    response_serializer=specpair_dot_v1_dot_draft__service__pb2.TakeTargetTokenizerResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -179,6 +198,33 @@ class DraftService:
             '/specpair.v1.DraftService/GrowBeams',
             specpair_dot_v1_dot_draft__service__pb2.GrowBeamsRequest.SerializeToString,
             specpair_dot_v1_dot_draft__service__pb2.GrowBeamsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TakeTargetTokenizer(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_unary(
+            request_iterator,
+            target,
+            '/specpair.v1.DraftService/TakeTargetTokenizer',
+            specpair_dot_v1_dot_draft__service__pb2.TakeTargetTokenizerRequest.SerializeToString,
+            specpair_dot_v1_dot_draft__service__pb2.TakeTargetTokenizerResponse.FromString,
             options,
             channel_credentials,
             insecure,

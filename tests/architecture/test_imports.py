@@ -44,6 +44,7 @@ LAYERS = (
         "coordinator.http_config",
         "coordinator.draft_names",
         "coordinator.adaptive",
+        "draft_service.translation",
     ),
     ("coordinator.config", "draft_service.proposal"),
     ("coordinator.requests", "coordinator.admission", "draft_service.drafters"),

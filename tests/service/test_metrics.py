@@ -17,6 +17,7 @@ from coordinator.metrics.http_metrics import MODEL, OTHER, PAGE, PATHS
 from coordinator.peers.ahead_blocks import BlockFate
 from coordinator.peers.early_calls import EarlyResult
 from draft_service.ahead.counts import Result
+from specpair.model_info import VocabularyMethod
 from specpair.options import Drafter, Rule, StructureKind
 from specpair.sequences import sequence_limits
 from specpair.sequences.conditional_calls import ConditionOutcome
@@ -45,6 +46,7 @@ BOUNDED = {
     },
     "path": {*PATHS, MODEL, PAGE, OTHER},
     "result": {result.value for results in (Result, EarlyResult) for result in results},
+    "method": {method.value for method in VocabularyMethod},
     "end": {"used", "unused", "dropped", "failed"},
     "status": {"200", "400", "401", "404", "421", "429", "499", "500", "503"},
 }

@@ -1,0 +1,50 @@
+"""Reads a target's tokenizer from the pieces in which it is handed over."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from specpair.errors import ClientStalledError, InvalidFieldError
+from specpair.model_info import TokenizerFiles
+from specpair.options import check_count
+from specpair.rpc.decoding import readable
+from specpair.v1 import draft_service_pb2 as pb
+
+MAX_BYTES = 64 * 1024 * 1024
+"""Of all pieces together; the largest tokenizers in use have half of it."""
+MAX_NAME_LENGTH = 1024
+"""Characters of the name of a special token."""
+
+
+MAX_SECONDS = 60.0
+"""In which all pieces have to come."""
+
+
+async def read_target_tokenizer(pieces: AsyncIterator[pb.TakeTargetTokenizerRequest]) -> TokenizerFiles:
+    """The tokenizer. Raises InvalidFieldError if it is empty or too large, ClientStalledError if it does not come."""
+    try:
+        async with asyncio.timeout(MAX_SECONDS):
+            return await _joined(pieces)
+    except TimeoutError:
+        raise ClientStalledError(MAX_SECONDS) from None
+
+
+async def _joined(pieces: AsyncIterator[pb.TakeTargetTokenizerRequest]) -> TokenizerFiles:
+    chunks: list[bytes] = []
+    size = 0
+    names: tuple[str, str] | None = None
+    async for piece in pieces:
+        message: pb.TakeTargetTokenizerRequest = readable(piece)
+        if names is None:
+            names = (message.bos_token, message.eos_token)
+            check_count("bos_token", len(message.bos_token), MAX_NAME_LENGTH)
+            check_count("eos_token", len(message.eos_token), MAX_NAME_LENGTH)
+        elif not message.tokenizer_json_chunk:
+            raise InvalidFieldError("tokenizer_json_chunk", "is empty")
+        size += len(message.tokenizer_json_chunk)
+        if size > MAX_BYTES:
+            raise InvalidFieldError("tokenizer_json_chunk", f"comes to more than {MAX_BYTES} bytes", limit=MAX_BYTES)
+        chunks.append(message.tokenizer_json_chunk)
+    if not size or names is None:
+        raise InvalidFieldError("tokenizer_json_chunk", "is empty: a tokenizer is needed")
+    bos, eos = names
+    return TokenizerFiles(tokenizer_json=b"".join(chunks), chat_template="", bos_token=bos, eos_token=eos)

@@ -1,0 +1,1 @@
+"""Between the tokens of a draft and those of a target with another vocabulary."""

@@ -1,0 +1,1 @@
+"""Drafts for the bundled target with vocabularies of their own."""
