@@ -101,8 +101,6 @@ def generate_request(random: Random) -> generation.GenerateTokensRequest:
         "resumed_token_ids": [[1], [2, 3]],
         "echo": [True],
         "include_rounds": [True],
-        "encoder_text": [random.choice(TEXTS)],
-        "encoder_token_ids": [{"ids": [1, 2]}],
         "drafter": [1, 2, 3],
     }.items():
         if random.random() < 0.2:
