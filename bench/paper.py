@@ -6,7 +6,7 @@ a smaller T5 proposes. For each temperature the table has the acceptance (alpha)
 
 Ours are the tiny pair of `models/t5` on its own task, through three processes, by the token rule, which is the paper's.
 Its forward passes take no time to speak of. So by default both models are paced: a pass of the target takes 100 ms,
-one of the draft a twentieth of it, about the cost ratio of T5-base to T5-XXL. `--pace 0` measures the models as they are.
+one of the draft a twentieth of it, about the cost ratio of T5-base to T5-XXL. `--pace 0` takes the models as they are.
 """
 
 import argparse
