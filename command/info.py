@@ -115,10 +115,15 @@ def _model_facts(model: GetModelInfoResponse) -> dict[str, str]:
         "weights": f"{model.parameter_count / 1e6:.1f} M, {_weights(model)}, vocabulary {model.vocab_size}",
         **({"divergence": _divergence(model.divergence)} if model.HasField("divergence") else {}),
         **({"vocabulary": ", ".join(map(_translation, model.translations))} if model.translations else {}),
+        **({"encoder": f"reads at most {model.encoder_decoder.max_encoder_len} tokens"} if has_encoder(model) else {}),
         "device": f"{model.device}, {model.cache} cache{_ranks(model)}",
         "cache blocks free": f"{model.free_block_count} of {model.block_count}, {model.block_size} tokens each",
         "deterministic": "yes" if model.deterministic else "no",
     }
+
+
+def has_encoder(model: GetModelInfoResponse) -> bool:
+    return model.HasField("encoder_decoder")
 
 
 def _weights(model: GetModelInfoResponse) -> str:

@@ -16,6 +16,7 @@ from models.t5.tokenizer import make_tokenizer
 IGNORED = -100
 RATE = 2e-3
 WARMUP = 100
+"""Steps; fewer in a short run."""
 REPORT_EVERY = 100
 HELD_OUT_SEED = 1_000_003
 
@@ -45,18 +46,17 @@ RECIPES = {
 
 
 def make_model(recipe: Recipe, tokenizer: PreTrainedTokenizerFast) -> T5ForConditionalGeneration:
-    config = T5Config(
-        vocab_size=len(tokenizer),
-        dropout_rate=0.0,
-        relative_attention_num_buckets=16,
-        relative_attention_max_distance=32,
-        decoder_start_token_id=tokenizer.pad_token_id,
-        pad_token_id=tokenizer.pad_token_id,
-        eos_token_id=tokenizer.eos_token_id,
-        **recipe.shape,
-    )
+    settings: dict[str, Any] = {
+        "vocab_size": len(tokenizer),
+        "dropout_rate": 0.0,
+        "relative_attention_num_buckets": 16,
+        "relative_attention_max_distance": 32,
+        "decoder_start_token_id": tokenizer.pad_token_id,
+        "pad_token_id": tokenizer.pad_token_id,
+        "eos_token_id": tokenizer.eos_token_id,
+    }
     torch.manual_seed(0)
-    return T5ForConditionalGeneration(config)
+    return T5ForConditionalGeneration(T5Config(**settings, **recipe.shape))
 
 
 def train(recipe: Recipe, folder: Path, steps: int | None = None) -> float:
@@ -67,7 +67,7 @@ def train(recipe: Recipe, folder: Path, steps: int | None = None) -> float:
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, weight_decay=0.01)
     for step in range(count):
         for group in optimizer.param_groups:
-            group["lr"] = RATE * min((step + 1) / WARMUP, 1.0, 1.05 - step / count)
+            group["lr"] = RATE * min((step + 1) / max(min(WARMUP, count // 8), 1), 1.0, 1.05 - step / count)
         loss = loss_of(model, tokenizer, list(islice(pairs, recipe.batch_size)))
         optimizer.zero_grad()
         loss.backward()  # pyright: ignore[reportUnknownMemberType]
@@ -84,16 +84,18 @@ def train(recipe: Recipe, folder: Path, steps: int | None = None) -> float:
 
 def loss_of(model: T5ForConditionalGeneration, tokenizer: PreTrainedTokenizerFast, pairs: list[Pair]) -> Tensor:
     """Cross entropy of the translations, in nats a token."""
-    source, padding = padded(tokenizer, [pair.source for pair in pairs]), tokenizer.pad_token_id
+    padding: Any = tokenizer.pad_token_id
+    source = padded(tokenizer, [pair.source for pair in pairs])
     labels = padded(tokenizer, [pair.translation for pair in pairs])
     shifted = torch.cat([torch.full((len(pairs), 1), padding), labels[:, :-1]], dim=1)
-    logits = model(input_ids=source, attention_mask=source != padding, decoder_input_ids=shifted).logits
-    targets = labels.masked_fill(labels == padding, IGNORED)
+    logits = model(input_ids=source, attention_mask=source.ne(padding), decoder_input_ids=shifted).logits
+    targets = labels.masked_fill(labels.eq(padding), IGNORED)
     return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), ignore_index=IGNORED)
 
 
 def padded(tokenizer: PreTrainedTokenizerFast, texts: list[list[str]]) -> Tensor:
     """`[texts, longest]`: their ids, each with the end of text after it, and padding."""
-    rows = [[*tokenizer.convert_tokens_to_ids(text), tokenizer.eos_token_id] for text in texts]
+    ids: list[Any] = [tokenizer.convert_tokens_to_ids(text) for text in texts]
+    rows = [[*row, tokenizer.eos_token_id] for row in ids]
     longest = max(map(len, rows))
     return torch.tensor([row + [tokenizer.pad_token_id] * (longest - len(row)) for row in rows])

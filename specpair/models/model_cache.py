@@ -26,10 +26,11 @@ def make_cache(config: EngineConfig, facts: ModelFacts) -> KeyValueCache:
 def choose_block_count(config: EngineConfig, facts: ModelFacts) -> int:
     """Blocks for all sequences at full length, or as many as fit into the memory for the cache."""
     per_block = config.block_size * token_bytes(facts.layers, facts.dtype)
-    affordable = int(cache_bytes(facts.device, config.gpu_memory_utilization) // per_block)
+    memory = cache_bytes(facts.device, config.gpu_memory_utilization) - config.max_num_seqs * encoding_bytes(facts)
+    affordable = max(int(memory // per_block), 0)
     needed_by_one = blocks_for(facts.max_model_len, config.block_size)
     if affordable < needed_by_one:
-        remedy = "lower --max-model-len"
+        remedy = "lower --max-model-len" if facts.encoder is None else "lower --max-num-seqs or --max-model-len"
         if facts.device.type == "cuda":
             remedy += f" or raise --gpu-memory-utilization, which is {config.gpu_memory_utilization}"
         raise ModelRefusedError(
@@ -37,3 +38,9 @@ def choose_block_count(config: EngineConfig, facts: ModelFacts) -> int:
             f" {facts.max_model_len} of one sequence; {remedy}"
         )
     return min(affordable, config.max_num_seqs * needed_by_one)
+
+
+def encoding_bytes(facts: ModelFacts) -> int:
+    """Most memory of what the encoder gave for one sequence: keys and values of each layer for each token that it read.
+    0 without an encoder."""
+    return 0 if facts.encoder is None else facts.encoder.max_encoder_len * token_bytes(facts.layers, facts.dtype)

@@ -2,16 +2,21 @@
 
 import asyncio
 import gc
+import sys
 import weakref
+from asyncio.subprocess import PIPE
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import AutoTokenizer
 
 from draft_service.config import DraftConfig
+from models.t5.task import sentences
 from specpair.options import Drafter, SamplingOptions
 from specpair.rpc.messages import drafter_to_proto
 from specpair.v1 import coordinator_service_pb2 as pb
@@ -27,6 +32,7 @@ from tests.tiny_encoder_decoders import (
     make_variation,
 )
 
+T5 = Path(__file__).parents[2] / "models" / "t5"
 COUPLED = sampling_pb2.ACCEPTANCE_RULE_COUPLED
 CACHES = {"t5": "contiguous", "mt5": "paged", "bart": "paged"}
 START = {"t5": 0, "mt5": 0, "bart": 2}
@@ -177,3 +183,31 @@ async def test_drafters_without_a_model_work_as_they_are(drafter: Drafter, tmp_p
     async with running_pair(engine_config(target), DraftConfig(drafter=drafter)) as pair:
         fields: dict[str, Any] = {"drafter": drafter_to_proto(drafter), "sampling": {"temperature": 0.0}}
         assert await outputs_of(pair, INPUTS[0], num_speculative_tokens=4, **fields) == [expected]
+
+
+async def test_the_bundled_pair_translates_and_its_draft_is_often_right() -> None:
+    """On the command line, too."""
+    tokenizer, model = AutoTokenizer.from_pretrained(T5 / "target"), load_plain(T5 / "target")
+    target, draft = (engine_config(T5 / name, max_model_len=64) for name in ("target", "draft"))
+    async with running_pair(target, draft) as pair:
+        counts, text, said = [0, 0], "", ""
+        for sentence in islice(sentences(99), 8):
+            text = " ".join(sentence.source)
+            expected = generate_greedily(model, tokenizer(text).input_ids, 40)
+            request = pb.GenerateTokensRequest(
+                encoder_text=text,
+                max_tokens=40,
+                num_speculative_tokens=4,
+                sampling={"temperature": 0.0},  # type: ignore[arg-type]
+            )
+            responses = [response async for response in pair.coordinator.GenerateTokens(request)]
+            assert [token.id for response in responses for token in response.tokens] == expected
+            said = "".join(response.text for response in responses)
+            done = responses[-1].summary.speculation
+            counts = [counts[0] + done.accepted_token_count, counts[1] + done.draft_token_count]
+        assert counts[0] / counts[1] > 0.3
+        flags = ["--temperature", "0", "--max-tokens", "40", "--address", pair.address]
+        command = [sys.executable, "-m", "command", "generate", "--encoder-input", text, *flags]
+        process = await asyncio.create_subprocess_exec(*command, stdout=PIPE, stderr=PIPE)
+        out, err = await process.communicate()
+    assert (process.returncode, out.decode().strip()) == (0, said.strip()), err
