@@ -8,7 +8,7 @@ from draft_service.ahead.branching_caches import BranchingCaches
 from draft_service.ahead.drafter import AheadDrafter
 from draft_service.ahead.metrics import AheadCollector
 from draft_service.config import OwnDraft
-from draft_service.drafters.guessing import Guessing
+from draft_service.drafters.guessing import GuessCounts, Guessing
 from draft_service.drafters.guessing_drafter import GuessingCollector, GuessingDrafter, advance_all
 from draft_service.drafters.interface import Proposer
 from draft_service.drafters.ngram_model import NgramModelDrafter
@@ -49,8 +49,7 @@ class DraftModel(ModelHost[Drafted]):
     def add_metrics(self, registry: CollectorRegistry) -> None:
         super().add_metrics(registry)
         registry.register(AheadCollector(self.ahead))
-        if self.guessing is not None:
-            registry.register(GuessingCollector(self.guessing.counts))
+        registry.register(GuessingCollector(GuessCounts() if self.guessing is None else self.guessing.counts))
 
     def advance(self, works: list[Work], logits: Tensor) -> None:
         advance_all(works, logits)
