@@ -69,9 +69,10 @@ def _by_draft(speculation: pb.SpeculationSummary) -> dict[str, object]:
     ]
     own = speculation.own_draft
     guesses = {name.name: getattr(own, name.name) for name in own.DESCRIPTOR.fields}
-    return ({"drafts": drafts} if drafts else {}) | (
-        {"own_draft": guesses} if speculation.HasField("own_draft") else {}
-    )
+    shown: dict[str, object] = {"drafts": drafts} if drafts else {}
+    if speculation.HasField("own_draft"):
+        shown["own_draft"] = guesses
+    return shown
 
 
 def total(summaries: Sequence[pb.GenerationSummary]) -> pb.GenerationSummary:
