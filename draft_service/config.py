@@ -1,7 +1,6 @@
 """The configuration of the draft service: plain data, without torch."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Annotated
 
 from specpair.engine_config import (
@@ -13,19 +12,11 @@ from specpair.engine_config import (
     SequenceLength,
 )
 from specpair.flags import SPECULATION, Flag, Range
-from specpair.options import Drafter, check_fields
+from specpair.options import Drafter, OwnDraft, check_fields
 from specpair.sequences.sequence_limits import LEASE_SECONDS
 
 TABLE_NAME = "tables.safetensors"
 """Name of the table in the folder of a draft model."""
-
-
-class OwnDraft(StrEnum):
-    """What accelerates the draft model."""
-
-    NONE = "none"
-    NGRAM = "ngram"
-    PROMPT_LOOKUP = "prompt-lookup"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,6 @@ from draft_service.ahead.ahead import WorkAhead
 from draft_service.ahead.branching_caches import BranchingCaches
 from draft_service.ahead.drafter import AheadDrafter
 from draft_service.ahead.metrics import AheadCollector
-from draft_service.config import OwnDraft
 from draft_service.drafters.guessing import GuessCounts, Guessing
 from draft_service.drafters.guessing_drafter import GuessingCollector, GuessingDrafter, advance_all
 from draft_service.drafters.interface import Proposer
@@ -15,7 +14,7 @@ from draft_service.drafters.ngram_model import NgramModelDrafter
 from draft_service.proposal import Drafted
 from specpair.engine.host import ModelHost
 from specpair.engine.work import Work
-from specpair.options import Drafter
+from specpair.options import Drafter, OwnDraft
 from specpair.sequences.cache_owner import CacheOwner
 from specpair.server.identity import client_name
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from draft_service.config import OwnDraft
-from specpair.options import Drafter, SamplingOptions
+from specpair.options import Drafter, OwnDraft, SamplingOptions
 from specpair.rpc.messages import drafter_to_proto
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import sampling_pb2
