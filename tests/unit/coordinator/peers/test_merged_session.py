@@ -169,6 +169,14 @@ async def test_a_shorter_draft_is_asked_for_fewer() -> None:
     assert merged.room(2) == 1
 
 
+async def test_a_target_that_judges_no_trees_gets_the_first_chain() -> None:
+    """As after a failover in the middle of a request. It is the first that answered, whatever it proposed."""
+    answer = await session(a=Draft(), b=Draft(5)).propose(1, [1], 3, tree_tokens=0)
+    assert answer is not None and not answer.token_ids and not answer.parents
+    answer = await session(a=Draft(5, 6), b=Draft(7)).propose(1, [1], 3, tree_tokens=0)
+    assert answer is not None and list(answer.token_ids) == [5, 6] and not answer.parents
+
+
 async def test_closing_ends_calls_and_closes_all() -> None:
     slow = Draft(9)
     slow.may_answer.clear()
