@@ -11,6 +11,7 @@ from specpair.engine_config import (
     SequenceLease,
     SequenceLength,
 )
+from specpair.errors import InvalidFieldError
 from specpair.flags import SPECULATION, Flag, Range
 from specpair.options import Drafter, OwnDraft, check_fields
 from specpair.sequences.sequence_limits import LEASE_SECONDS
@@ -75,3 +76,7 @@ class DraftConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.own_draft is not OwnDraft.NONE and self.engine is None:
+            raise InvalidFieldError(
+                "own_draft", f"is {self.own_draft}; it accelerates a draft model, and there is none"
+            )
