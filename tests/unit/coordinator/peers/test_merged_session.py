@@ -30,7 +30,7 @@ class Draft(ProposalSource):
         self.ready = self.known = True
         self.longest = 10
         self.started: list[int] = []
-        self.asked: list[tuple[int, int, dict[str, Any]]] = []
+        self.asked: list[tuple[int, int, list[Any]]] = []
         self.complaints: list[SpecpairError] = []
         self.is_closed = False
 
@@ -52,8 +52,8 @@ class Draft(ProposalSource):
     def has_prepared(self, step: int, history: Sequence[int]) -> bool:
         return False
 
-    async def propose(self, step: int, history: Sequence[int], count: int, *_: Any, **more: Any) -> Proposed | None:
-        self.asked.append((step, count, more))
+    async def propose(self, step: int, history: Sequence[int], count: int, *args: Any, **more: Any) -> Proposed | None:
+        self.asked.append((step, count, [*args, *more.values()]))
         await self.may_answer.wait()
         if self.tokens is None:
             return None
@@ -112,7 +112,7 @@ async def test_who_is_in_a_round_does_not_depend_on_tokens() -> None:
     about its tokens."""
     one, other = Draft(5), Draft(6)
     await session(a=one, b=other).propose(7, [1], 4, min_confidence=0.5, preparation=None, tree_tokens=3)
-    assert one.asked == other.asked == [(7, 4, {})]
+    assert one.asked == other.asked == [(7, 4, [])]
 
 
 async def test_a_dead_draft_costs_nothing_but_its_proposals() -> None:
