@@ -47,6 +47,8 @@ class Case:
     """Tokens per proposal; None leaves them to the peer."""
     num_tree_tokens: int | None = None
     """specpair: tokens of a tree at most, 0 for chains; None leaves it to the server."""
+    drafts: tuple[str, ...] = ()
+    """specpair: the drafts by name, whose proposals are merged; none leaves them to the server."""
     drafter: Drafter | None = None
     """specpair: the drafter; None is the draft service's default."""
     rule: Rule = Rule.BLOCK

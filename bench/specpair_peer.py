@@ -44,6 +44,7 @@ def request_for(case: Case, prompt: list[int], max_tokens: int, seed: int) -> pb
         request.num_speculative_tokens = case.num_speculative_tokens
     if case.num_tree_tokens is not None:
         request.num_tree_tokens = case.num_tree_tokens
+    request.drafts.extend(case.drafts)
     if case.drafter is not None:
         request.drafter = drafter_to_proto(case.drafter)
     if case.work_ahead is not None:

@@ -103,6 +103,7 @@ def _facts(model: GetModelInfoResponse) -> dict[str, str]:
     return {
         **(_model_facts(model) if model.vocab_size else {}),
         **({"drafters": ", ".join(drafters)} if drafters else {}),
+        **({"accelerated": f"by {model.own_draft}"} if model.own_draft else {}),
         "longest sequence": f"{model.max_model_len} tokens",
         "most proposed": f"{model.max_num_speculative_tokens} tokens",
         "sequences": f"{model.sequence_count} open, at most {model.max_num_seqs} of one client",

@@ -157,7 +157,6 @@ class CoordinatorConfig:
             for address in given if name == "target" else self._draft_addresses:
                 check_address(name, address)
         self._check_names()
-        self._check_merge()
         check_fields(self)
         if self.num_speculative_tokens is not None:
             check_range("num_speculative_tokens", self.num_speculative_tokens, 0, self.max_num_speculative_tokens)
@@ -171,7 +170,8 @@ class CoordinatorConfig:
     def _draft_addresses(self) -> list[str]:
         return [address for own in self.drafts.addresses.values() for address in own]
 
-    def _check_merge(self) -> None:
+    def check_merge(self) -> None:
+        """Raises InvalidFieldError if proposals are to be merged and there is one draft."""
         if self.merge is Merge.TREE and len(self.drafts.names) < 2:
             raise InvalidFieldError("merge", f"is tree; it needs 2 to {MAX_DRAFTS} drafts in --draft")
 

@@ -59,6 +59,7 @@ async def connect_pair(config: CoordinatorConfig, registry: CollectorRegistry | 
     for certificates and tokens that cannot be used. On leaving, sequences that are still open are closed. Metrics go to
     `registry`, if given.
     """
+    config.check_merge()
     check_channel_security(config.peer_security)
     async with connect_targets(config) as targets, connect_drafts(config, targets.model) as drafts:
         metrics = _metrics(registry, config, targets, drafts)

@@ -1,7 +1,6 @@
 """The configuration of the draft service: plain data, without torch."""
 
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import Annotated
 
 from specpair.engine_config import (
@@ -12,20 +11,13 @@ from specpair.engine_config import (
     SequenceLease,
     SequenceLength,
 )
+from specpair.errors import InvalidFieldError
 from specpair.flags import SPECULATION, Flag, Range
-from specpair.options import Drafter, check_fields
+from specpair.options import Drafter, OwnDraft, check_fields
 from specpair.sequences.sequence_limits import LEASE_SECONDS
 
 TABLE_NAME = "tables.safetensors"
 """Name of the table in the folder of a draft model."""
-
-
-class OwnDraft(StrEnum):
-    """What accelerates the draft model."""
-
-    NONE = "none"
-    NGRAM = "ngram"
-    PROMPT_LOOKUP = "prompt-lookup"
 
 
 class VocabularyChoice(StrEnum):
@@ -101,3 +93,7 @@ class DraftConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        if self.own_draft is not OwnDraft.NONE and self.engine is None:
+            raise InvalidFieldError(
+                "own_draft", f"is {self.own_draft}; it accelerates a draft model, and there is none"
+            )

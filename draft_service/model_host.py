@@ -7,9 +7,8 @@ from draft_service.ahead.ahead import WorkAhead
 from draft_service.ahead.branching_caches import BranchingCaches
 from draft_service.ahead.drafter import AheadDrafter
 from draft_service.ahead.metrics import AheadCollector
-from draft_service.config import OwnDraft
 from draft_service.drafters.beams import BeamGrower, advance_beams
-from draft_service.drafters.guessing import Guessing
+from draft_service.drafters.guessing import GuessCounts, Guessing
 from draft_service.drafters.guessing_drafter import GuessingCollector, GuessingDrafter, advance_all
 from draft_service.drafters.interface import Proposer
 from draft_service.drafters.model import ModelDrafter
@@ -19,7 +18,7 @@ from draft_service.drafters.translated_caches import TranslatedCaches
 from draft_service.proposal import Drafted
 from specpair.engine.host import ModelHost
 from specpair.engine.work import Work
-from specpair.options import Drafter
+from specpair.options import Drafter, OwnDraft
 from specpair.sequences.cache_owner import CacheOwner
 from specpair.server.identity import client_name
 
@@ -63,8 +62,7 @@ class DraftModel(ModelHost[Drafted]):
     def add_metrics(self, registry: CollectorRegistry) -> None:
         super().add_metrics(registry)
         registry.register(AheadCollector(self.ahead))
-        if self.guessing is not None:
-            registry.register(GuessingCollector(self.guessing.counts))
+        registry.register(GuessingCollector(GuessCounts() if self.guessing is None else self.guessing.counts))
 
     def advance(self, works: list[Work], logits: Tensor) -> None:
         works, logits = advance_beams(works, logits)

@@ -60,6 +60,14 @@ class Merge(StrEnum):
     """One draft proposes alone."""
 
 
+class OwnDraft(StrEnum):
+    """What accelerates the draft model."""
+
+    NONE = "none"
+    NGRAM = "ngram"
+    PROMPT_LOOKUP = "prompt-lookup"
+
+
 class Encoding(StrEnum):
     """How the draft's distributions are sent."""
 

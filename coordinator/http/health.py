@@ -39,7 +39,8 @@ def health_of(front_end: FrontEnd) -> Health:
         pair = front_end.serving.pair
     except SpecpairError:
         return Health()
-    draft = Presence.NONE if pair.draft is None else _presence(pair.draft.is_there)
+    drafts = pair.drafts.values() or ([] if pair.draft is None else [pair.draft])
+    draft = _presence(any(own.is_there for own in drafts)) if drafts else Presence.NONE
     return Health(target=_presence(pair.target.is_there), draft=draft)
 
 

@@ -105,6 +105,8 @@ class MergedSession(ProposalSource):
         }
         if not sound:
             return None
+        if not tree_tokens:  # the target has come to be one that judges chains alone
+            sound, tree_tokens = dict([next(iter(sound.items()))]), count
         try:
             merged = merge_proposals([answer.proposal for answer in sound.values()], tree_tokens)
         except InvalidDistributionError as error:

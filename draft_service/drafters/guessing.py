@@ -14,9 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from draft_service.config import OwnDraft
 from draft_service.drafters.model import ProposeWork
 from specpair.drafting import draw_next
+from specpair.options import OwnDraft
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.speculation.ngram import NgramPredictor
 from specpair.speculation.prediction import Predictor

@@ -1,6 +1,7 @@
 """The metrics of one output, or of several together, as JSON. Counts have vLLM's names."""
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from specpair.rpc.messages import drafter_from_proto, rule_from_proto
 from specpair.v1 import coordinator_service_pb2 as pb
@@ -57,7 +58,21 @@ def _speculative_decoding(speculation: pb.SpeculationSummary) -> dict[str, objec
         "num_ahead_hits": speculation.ahead_hit_count,
         "num_ahead_late": speculation.ahead_late_count,
         "num_ahead_misses": speculation.ahead_miss_count,
+        **_by_draft(speculation),
     }
+
+
+def _by_draft(speculation: pb.SpeculationSummary) -> dict[str, object]:
+    """What each of several drafts did, and what accelerated a draft's model; nothing where there is neither."""
+    drafts = [
+        {name.name: getattr(draft, name.name) for name in draft.DESCRIPTOR.fields} for draft in speculation.drafts
+    ]
+    own = speculation.own_draft
+    guesses = {name.name: getattr(own, name.name) for name in own.DESCRIPTOR.fields}
+    shown: dict[str, object] = {"drafts": drafts} if drafts else {}
+    if speculation.HasField("own_draft"):
+        shown["own_draft"] = guesses
+    return shown
 
 
 def total(summaries: Sequence[pb.GenerationSummary]) -> pb.GenerationSummary:
@@ -82,10 +97,28 @@ def _total_speculation(speculations: Sequence[pb.SpeculationSummary]) -> pb.Spec
     for name in ("drafted_per_position", "accepted_per_position"):
         sums.ClearField(name)
         getattr(sums, name).extend(_add_positions(getattr(speculation, name) for speculation in speculations))
+    _add_drafts(sums, speculations)
     sums.acceptance_rate = sums.accepted_token_count / max(sums.draft_token_count, 1)
     committed = sum(speculation.tokens_per_round * speculation.round_count for speculation in speculations)
     sums.tokens_per_round = committed / max(sums.round_count, 1)
     return sums
+
+
+def _add_drafts(sums: pb.SpeculationSummary, speculations: Sequence[pb.SpeculationSummary]) -> None:
+    """Adds the counts of each draft, and those of guesses."""
+    by_name: dict[str, list[pb.DraftSummary]] = {}
+    for draft in (draft for speculation in speculations for draft in speculation.drafts):
+        by_name.setdefault(draft.name, []).append(draft)
+    sums.ClearField("drafts")
+    for name, own in by_name.items():
+        _add_counts(sums.drafts.add(name=name), own)
+    if guessed := [speculation.own_draft for speculation in speculations if speculation.HasField("own_draft")]:
+        _add_counts(sums.own_draft, guessed)
+
+
+def _add_counts(sums: Any, messages: Sequence[Any]) -> None:
+    for name in (field.name for field in sums.DESCRIPTOR.fields if field.name != "name"):
+        setattr(sums, name, sum(getattr(message, name) for message in messages))
 
 
 def _add_positions(lists: Iterable[Sequence[int]]) -> list[int]:

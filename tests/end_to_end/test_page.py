@@ -139,6 +139,18 @@ def test_a_run_shows_each_round(page: Page) -> None:
 
 
 @needs_browser
+def test_a_tree_is_drawn_with_the_path_that_was_taken(page: Page) -> None:
+    page.fill(num_speculative_tokens="4", num_tree_tokens="8", temperature="0", max_tokens="40", seed="3")
+    page.start()
+    assert "Finished: 40 tokens" in page.status()
+    first = page.element("rounds").find_element(By.CSS_SELECTOR, "td .tree")
+    assert len(first.find_elements(By.CSS_SELECTOR, ".proposal")) == 8
+    assert first.find_elements(By.CSS_SELECTOR, ".tree .tree"), "a token that follows another stands in its branch"
+    assert page.element("rounds").find_elements(By.CSS_SELECTOR, ".tree .accepted")
+    assert page.complaints() == []
+
+
+@needs_browser
 def test_a_seed_repeats_the_text_and_k_is_obeyed(page: Page) -> None:
     texts = []
     for k in ("0", "3"):

@@ -1,8 +1,15 @@
 """What `specpair up --draft` may name."""
 
-import pytest
+import asyncio
+from typing import Any
 
+import pytest
+from typer.testing import CliRunner
+
+import command.pair.up
 from command.failures import CommandError
+from command.main import app
+from command.pair.local_pair import ServicePlan
 from command.pair.several_drafts import several_drafts
 from coordinator.draft_names import read_drafts
 
@@ -30,3 +37,35 @@ def test_the_coordinator_is_told_where_they_are(text: str | None, services: list
 def test_two_of_one_name_are_refused() -> None:
     with pytest.raises(CommandError, match="a=/one/draft,b=/two/draft"):
         several_drafts("/one/draft,/two/draft")
+
+
+def test_up_starts_a_service_for_each_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    plans: list[ServicePlan] = []
+
+    async def keep(given: list[ServicePlan], *_: Any, **__: Any) -> None:
+        plans.extend(given)
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(command.pair.up, "_run", keep)
+    flags = ["--draft", "a=bundled,b=bundled,ngram", "--merge", "tree", "--target", "bundled", "--own-draft", "ngram"]
+    result = CliRunner().invoke(app, ["up", *flags])
+    assert result.exit_code == 0, result.output
+
+    def given(plan: ServicePlan, flag: str) -> str:
+        return plan.arguments[plan.arguments.index(flag) + 1]
+
+    one, other, target, coordinator = plans
+    assert [plan.name for plan in plans] == ["draft", "draft", "target", "coordinator"]
+    assert given(coordinator, "--draft") == f"a={one.address},b={other.address},ngram"
+    assert given(coordinator, "--target") == target.address and given(coordinator, "--merge") == "tree"
+    assert len({plan.address for plan in plans}) == 4
+    assert (given(one, "--metrics-port"), given(other, "--metrics-port")) == ("9051", "0")
+    assert given(one, "--own-draft") == given(other, "--own-draft") == "ngram"
+    assert float(given(one, "--gpu-memory-utilization")) == float(given(other, "--gpu-memory-utilization")) == 0.09
+
+
+def test_an_accelerated_draft_needs_a_model() -> None:
+    result = CliRunner().invoke(app, ["serve", "draft", "--drafter", "ngram", "--own-draft", "ngram"])
+    assert result.exit_code != 0 and "own-draft" in result.output.replace("own_draft", "own-draft")
+    result = CliRunner().invoke(app, ["serve", "draft", "--own-draft", "some/folder"])
+    assert result.exit_code != 0 and "some/folder" in result.output

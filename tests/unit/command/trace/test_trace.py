@@ -130,6 +130,16 @@ def test_a_round_says_what_was_proposed_and_accepted() -> None:
     assert spans["target", "compute"][1]["args"] == {"round": 1, "proposed": 3, "accepted": 2, "batch_token_count": 4}
 
 
+def test_a_tree_says_what_each_token_follows_and_who_proposed_it() -> None:
+    responses = a_request()
+    for token, parent, names in zip(responses[1].round.proposed, (-1, 0, 0), (["a", "b"], ["a"], ["b"]), strict=True):
+        token.parent_index = parent
+        token.draft_names.extend(names)
+    spans = check_trace(trace_document(responses))
+    proposal = spans["coordinator", "rounds"][3]["args"]["proposal"]
+    assert [(token["parent"], token["drafts"]) for token in proposal] == [(-1, ["a", "b"]), (0, ["a"]), (0, ["b"])]
+
+
 def test_the_acceptance_rate_is_a_curve() -> None:
     events = trace_document(a_request())["traceEvents"]
     (sample,) = [event for event in events if event["ph"] == "C"]

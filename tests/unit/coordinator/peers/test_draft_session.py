@@ -1,6 +1,7 @@
 """One sequence at a draft."""
 
 import asyncio
+from dataclasses import replace
 
 from coordinator.peers import DraftSession
 from specpair.options import SamplingOptions, SequenceOptions
@@ -22,5 +23,20 @@ async def test_a_draft_holds_what_it_was_sent_and_not_what_was_committed_during_
         assert await call is not None
         assert await session.propose(2, history, 2) is not None
         assert len(b.draft.opened) == 1
+        await session.close()
+        await b.check_closed()
+
+
+async def test_a_draft_that_knows_no_places_is_not_merged() -> None:
+    """It would draw by the numbers of another, and the two draws would not be independent."""
+    async with bench() as b:
+        assert b.pair.draft is not None
+        options = SequenceOptions(sampling=SamplingOptions(), draft_index=1)
+        session = DraftSession(b.pair.draft, "placed", len(PROMPT), options, timeout=2.0, cooldown=0.001)
+        assert await session.propose(1, list(PROMPT), 2) is None and not b.draft.opened
+        (link,) = b.pair.draft.links.values()
+        assert link.info is not None
+        link.info = replace(link.info, takes_draft_index=True)
+        assert await session.propose(2, list(PROMPT), 2) is not None
         await session.close()
         await b.check_closed()

@@ -57,7 +57,8 @@ def same(one: DrawnTree, other: DrawnTree) -> bool:
     own = [(one.draws[i].node, rows[draw.row]) for i, draw in enumerate(one.draws)]
     others = [(list(row.token_ids), list(row.probabilities)) for row in other.rows]
     theirs = [(other.draws[i].node, others[draw.row]) for i, draw in enumerate(other.draws)]
-    return one.tree == other.tree and own == theirs
+    is_shared = [draw.row for draw in one.draws] == [draw.row for draw in other.draws]
+    return one.tree == other.tree and own == theirs and is_shared
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -109,7 +110,7 @@ def test_there_are_no_more_draws_than_a_target_judges() -> None:
     same_chain = Proposal(token_ids=[1], distributions=encode_counts([CountRow((1, 2), (TOTAL // 2, TOTAL // 2))]))
     merged = merge_proposals([same_chain] * 8, 1)
     assert list(merged.proposal.token_ids) == [1] and len(merged.proposal.draw_nodes) == 1
-    assert len(merge_proposals([same_chain] * 8, 2).proposal.draw_nodes) == 8
+    assert len(merge_proposals([same_chain] * 12, 2).proposal.draw_nodes) == 8
 
 
 SPARSE = encode_counts([CountRow((1, 2), (TOTAL // 2, TOTAL // 2))])

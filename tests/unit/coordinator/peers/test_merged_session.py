@@ -30,7 +30,7 @@ class Draft(ProposalSource):
         self.ready = self.known = True
         self.longest = 10
         self.started: list[int] = []
-        self.asked: list[tuple[int, int, dict[str, Any]]] = []
+        self.asked: list[tuple[int, int, list[Any]]] = []
         self.complaints: list[SpecpairError] = []
         self.is_closed = False
 
@@ -52,8 +52,8 @@ class Draft(ProposalSource):
     def has_prepared(self, step: int, history: Sequence[int]) -> bool:
         return False
 
-    async def propose(self, step: int, history: Sequence[int], count: int, *_: Any, **more: Any) -> Proposed | None:
-        self.asked.append((step, count, more))
+    async def propose(self, step: int, history: Sequence[int], count: int, *args: Any, **more: Any) -> Proposed | None:
+        self.asked.append((step, count, [*args, *more.values()]))
         await self.may_answer.wait()
         if self.tokens is None:
             return None
@@ -112,7 +112,7 @@ async def test_who_is_in_a_round_does_not_depend_on_tokens() -> None:
     about its tokens."""
     one, other = Draft(5), Draft(6)
     await session(a=one, b=other).propose(7, [1], 4, min_confidence=0.5, preparation=None, tree_tokens=3)
-    assert one.asked == other.asked == [(7, 4, {})]
+    assert one.asked == other.asked == [(7, 4, [])]
 
 
 async def test_a_dead_draft_costs_nothing_but_its_proposals() -> None:
@@ -167,6 +167,14 @@ async def test_a_shorter_draft_is_asked_for_fewer() -> None:
     merged = session(a=short, b=full)
     assert list((await proposed(merged)).token_ids) == [5] and full.asked == []
     assert merged.room(2) == 1
+
+
+async def test_a_target_that_judges_no_trees_gets_the_first_chain() -> None:
+    """As after a failover in the middle of a request. It is the first that answered, whatever it proposed."""
+    answer = await session(a=Draft(), b=Draft(5)).propose(1, [1], 3, tree_tokens=0)
+    assert answer is not None and not answer.token_ids and not answer.parents
+    answer = await session(a=Draft(5, 6), b=Draft(7)).propose(1, [1], 3, tree_tokens=0)
+    assert answer is not None and list(answer.token_ids) == [5, 6] and not answer.parents
 
 
 async def test_closing_ends_calls_and_closes_all() -> None:

@@ -67,8 +67,8 @@ def test_entries_that_cannot_be_used(entries: tuple[str, ...]) -> None:
 
 def test_a_tree_needs_two_drafts() -> None:
     with pytest.raises(InvalidFieldError, match="merge"):
-        config("host:1", "host:2", merge=Merge.TREE)
-    assert config("host:1", "ngram", merge=Merge.TREE).merge is Merge.TREE
+        config("host:1", "host:2", merge=Merge.TREE).check_merge()
+    config("host:1", "ngram", merge=Merge.TREE).check_merge()
 
 
 def test_the_default_is_the_first_draft_or_all() -> None:

@@ -9,12 +9,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from draft_service.config import OwnDraft
 from draft_service.drafters.guessing import GuessCounts, Guessing, GuessingWork
 from draft_service.drafters.guessing_drafter import GuessingDrafter, advance_all
 from draft_service.drafters.model import ProposeWork
 from draft_service.proposal import ProposeCall
-from specpair.options import SequenceOptions
+from specpair.options import OwnDraft, SequenceOptions
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.sequences.sequence import Sequence
 from specpair.speculation.prediction import Prediction
