@@ -1,6 +1,7 @@
 """The configuration of the draft service: plain data, without torch."""
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Annotated
 
 from specpair.engine_config import (

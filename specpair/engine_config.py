@@ -164,8 +164,9 @@ class EngineConfig:
     head: Annotated[
         str | None,
         Flag(
-            "Folder of an EAGLE-3 head for the target, in the layout of vllm-project/speculators. With it the target "
-            "proposes tokens itself, with each verdict, for requests that choose the drafter eagle.",
+            "Folder of a head for the target: EAGLE-3 in the layout of vllm-project/speculators, Medusa, or PaSS; or "
+            "mtp, for the prediction layers of the target's own checkpoint. With it the target proposes tokens itself, "
+            "with each verdict, for requests that choose the drafter eagle, medusa, blockwise, pass or mtp.",
             SPECULATION,
             metavar="FOLDER",
         ),

@@ -78,7 +78,8 @@ class Proposals:
         fixed = request.num_speculative_tokens if self._can_propose else 0
         self._pair.publish_costs()
         group = (self.drafter, request.rule, request.sampling.temperature)
-        self._length = self._pair.lengths.enter(*group, fixed, request.most_tree_tokens)
+        tree_tokens = 0 if self._own is not None else request.most_tree_tokens  # a head proposes chains
+        self._length = self._pair.lengths.enter(*group, fixed, tree_tokens)
         self._preparations = Preparations(request, self._pair.ahead.of(*group), self._pair.lengths.load)
         if self._draft is None:
             return

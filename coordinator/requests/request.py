@@ -257,9 +257,14 @@ class RequestReader:
         return message.num_speculative_tokens
 
     def _read_tree(self, message: pb.GenerateTokensRequest) -> int:
+        is_own = drafter_from_proto(message.drafter) in ON_THE_TARGET
         if not message.HasField("num_tree_tokens"):
+            if is_own:
+                return 0
             return self.config.num_tree_tokens if self.target.runs_trees else 0
         check_range("num_tree_tokens", message.num_tree_tokens, 0, self.config.max_num_speculative_tokens)
+        if message.num_tree_tokens and is_own:
+            raise NotSupportedError("num_tree_tokens: a head of the target proposes chains")
         if message.num_tree_tokens and not self.target.runs_trees:
             raise NotSupportedError("num_tree_tokens: the target does not verify trees of tokens")
         return message.num_tree_tokens

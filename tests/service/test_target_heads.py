@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from specpair.errors import InvalidFieldError, SequenceNotFoundError
+from specpair.errors import InvalidFieldError, NotSupportedError, SequenceNotFoundError
 from specpair.options import Drafter, SamplingOptions
 from specpair.rpc.messages import drafter_to_proto
 from specpair.rpc.status import peer_errors
@@ -137,6 +137,16 @@ async def test_a_target_that_was_restarted_goes_on(kind: tuple[str, Served]) -> 
             assert len(made.token_ids) == 20
             if options.get("rule") != RULES["block"]:
                 assert made.token_ids == plain.token_ids
+
+
+async def test_a_tree_from_a_head_is_refused(kind: tuple[str, Served]) -> None:
+    """Whoever names no drafter gets a chain: a tree was asked of what proposes, if that can."""
+    name, served = kind
+    for drafter in KINDS[name][1]:
+        with pytest.raises(NotSupportedError, match="proposes chains"), peer_errors():
+            await served.pair.generate([1], 3, drafter=drafter_to_proto(drafter), num_tree_tokens=4)
+    made = await served.pair.generate(PROMPTS[0], 20, temperature=0.0, num_tree_tokens=4, ignore_eos=True)
+    assert made.token_ids == generate_greedily(served.model, PROMPTS[0], 20)
 
 
 async def test_a_drafter_that_the_target_lacks_is_refused(kind: tuple[str, Served]) -> None:

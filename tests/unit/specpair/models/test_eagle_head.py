@@ -158,6 +158,55 @@ def check_draft(tmp_path: Path, kind: str, way: str) -> None:
         assert torch.allclose(logits[given], expected_logits[given], atol=2e-3)
 
 
+PUBLISHED = [
+    "d2t",
+    "embed_tokens.weight",
+    "fc.weight",
+    "layers.0.hidden_norm.weight",
+    "layers.0.input_layernorm.weight",
+    "layers.0.mlp.down_proj.weight",
+    "layers.0.mlp.gate_proj.weight",
+    "layers.0.mlp.up_proj.weight",
+    "layers.0.post_attention_layernorm.weight",
+    "layers.0.self_attn.k_proj.weight",
+    "layers.0.self_attn.o_proj.weight",
+    "layers.0.self_attn.q_proj.weight",
+    "layers.0.self_attn.v_proj.weight",
+    "lm_head.weight",
+    "norm.weight",
+    "t2d",
+]
+"""Names of the tensors of published heads with a vocabulary of their own."""
+
+
+@pytest.mark.parametrize("layer", ["layers.0.", "midlayer."])
+def test_a_checkpoint_with_the_published_names_drafts_as_its_reference(layer: str, tmp_path: Path) -> None:
+    """Those of speculators, and those of SafeAILab. In bfloat16, and with a rotary embedding that is not the target's,
+    as they come."""
+    target = make_model(tmp_path / "target")
+    head = make_head(tmp_path / "head", outputs=OUTPUTS, layer={"rope_theta": 500000.0, "max_position_embeddings": 64})
+    whole = load_file(head / "model.safetensors")
+    assert sorted(whole) == PUBLISHED
+    rounded = {name: tensor.bfloat16() if tensor.is_floating_point() else tensor for name, tensor in whole.items()}
+    save_file(
+        {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in rounded.items()},
+        head / "model.safetensors",
+    )
+    expected, expected_logits = reference(target, head, IDS, STEPS)
+    save_file(
+        {name.replace("layers.0.", layer): tensor for name, tensor in rounded.items()}, head / "model.safetensors"
+    )
+    _, runner = load_runner(engine_config(target, head=str(head)))
+    assert isinstance(runner, HeadedRunner)
+    holding = runner.cache.open([])
+    feed(runner, holding, IDS[:-1])
+    (found,), (logits,) = drafted(runner, [holding], [IDS])
+    assert found == expected
+    given = expected_logits.isfinite()
+    assert torch.equal(logits.isfinite(), given)
+    assert torch.allclose(logits[given], expected_logits[given], atol=2e-3)
+
+
 @pytest.mark.parametrize("way", ["paged", "fused"])
 def test_a_fork_and_a_found_prefix_draft_the_same(way: str, tmp_path: Path) -> None:
     target, head, runner = load(tmp_path, "borrowing", way)
@@ -205,6 +254,13 @@ def test_a_head_that_does_not_fit_is_refused_by_name(tmp_path: Path) -> None:
         with pytest.raises(ModelRefusedError) as refusal:
             load_runner(engine_config(target, head=str(head)))
         assert reason in refusal.value.message, refusal.value.message
+
+
+def test_a_pickled_head_is_refused(tmp_path: Path) -> None:
+    target, head = make_model(tmp_path / "target"), make_head(tmp_path / "head")
+    (head / "model.safetensors").rename(head / "pytorch_model.bin")
+    with pytest.raises(ModelRefusedError, match=r"pytorch_model\.bin is pickled"):
+        load_runner(engine_config(target, head=str(head)))
 
 
 def test_a_tensor_that_is_missing_or_unknown_is_named(tmp_path: Path) -> None:
