@@ -63,6 +63,10 @@ class ShardRanks:
         if reason:
             callback(reason)
 
+    def forget_meeting(self) -> None:
+        """The ranks have met: a leader that is killed leaves nothing behind."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
     def expect_end(self) -> None:
         """From now on it is no fault that a rank ends."""
         self._is_ending = True
@@ -86,7 +90,7 @@ class ShardRanks:
             close_pipe(child)
             child.kill()
             child.wait()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self.forget_meeting()
 
     def _member(self, rank: int) -> Membership:
         return Membership(
