@@ -106,7 +106,7 @@ class ShardRanks:
             "engine": asdict(replace(config, pace=None)),
             "member": asdict(self._member(rank)),
             "folder": str(Path.cwd()),
-            "log_level": logging.getLevelName(logging.getLogger().getEffectiveLevel()).lower(),
+            **log_settings(),
         }
         child = subprocess.Popen(
             [sys.executable, "-m", MODULE],
@@ -129,6 +129,14 @@ class ShardRanks:
             callback = self._on_end
         if callback is not None:
             callback(self.reason)
+
+
+def log_settings() -> dict[str, str]:
+    """Format and level of this process's log, for the ranks."""
+    root = logging.getLogger()
+    is_json = any(type(handler.formatter).__name__ == "JsonFormatter" for handler in root.handlers)
+    level = logging.getLevelName(root.getEffectiveLevel()).lower()
+    return {"log_format": "json" if is_json else "console", "log_level": level}
 
 
 def close_pipe(child: "subprocess.Popen[bytes]") -> None:
