@@ -27,7 +27,7 @@ WAITING_SECONDS = 30.0
 """A rank that was asked to end by a signal waits so long for the leader, whose calls may be running."""
 LOOK_SECONDS = 0.5
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("specpair.rank")  # not __main__
 
 
 def run_rank(config: EngineConfig, member: Membership) -> None:
@@ -78,7 +78,7 @@ def end_with_pipe() -> None:
 def main() -> None:
     task: dict[str, Any] = json.loads(sys.stdin.buffer.readline())
     os.chdir(task["folder"])
-    configure_logging("console", task["log_level"])
+    configure_logging(task["log_format"], task["log_level"])
     threading.Thread(target=end_with_pipe, name="leader's pipe", daemon=True).start()
     run_rank(EngineConfig(**task["engine"]), Membership(**task["member"]))
 

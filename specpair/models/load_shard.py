@@ -64,6 +64,8 @@ def lead(config: EngineConfig, group: ShardGroup, ranks: ShardRanks | None) -> t
     check(loaded, runner, lambda ids: runner.plain_logits(loaded, ids))
     if loaded.facts.is_deterministic:
         check_deterministic(loaded, runner)
+    if ranks is not None:
+        ranks.forget_meeting()
     return loaded.facts, runner
 
 

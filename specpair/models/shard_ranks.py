@@ -63,6 +63,10 @@ class ShardRanks:
         if reason:
             callback(reason)
 
+    def forget_meeting(self) -> None:
+        """The ranks have met: a leader that is killed leaves nothing behind."""
+        shutil.rmtree(self._folder, ignore_errors=True)
+
     def expect_end(self) -> None:
         """From now on it is no fault that a rank ends."""
         self._is_ending = True
@@ -86,7 +90,7 @@ class ShardRanks:
             close_pipe(child)
             child.kill()
             child.wait()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        self.forget_meeting()
 
     def _member(self, rank: int) -> Membership:
         return Membership(
@@ -102,7 +106,7 @@ class ShardRanks:
             "engine": asdict(replace(config, pace=None)),
             "member": asdict(self._member(rank)),
             "folder": str(Path.cwd()),
-            "log_level": logging.getLevelName(logging.getLogger().getEffectiveLevel()).lower(),
+            **log_settings(),
         }
         child = subprocess.Popen(
             [sys.executable, "-m", MODULE],
@@ -125,6 +129,14 @@ class ShardRanks:
             callback = self._on_end
         if callback is not None:
             callback(self.reason)
+
+
+def log_settings() -> dict[str, str]:
+    """Format and level of this process's log, for the ranks."""
+    root = logging.getLogger()
+    is_json = any(type(handler.formatter).__name__ == "JsonFormatter" for handler in root.handlers)
+    level = logging.getLevelName(root.getEffectiveLevel()).lower()
+    return {"log_format": "json" if is_json else "console", "log_level": level}
 
 
 def close_pipe(child: "subprocess.Popen[bytes]") -> None:

@@ -57,7 +57,7 @@ class ShardedRunner:
             self._ranks.expect_end()
         await asyncio.to_thread(self._group.leave)
         if self._ranks is not None:
-            await asyncio.to_thread(self._ranks.stop)
+            await asyncio.to_thread(self._ranks.kill if self._group.is_lost else self._ranks.stop)
 
 
 def order_of(batch: Batch, moves: list[Move]) -> PassOrder:

@@ -1,6 +1,7 @@
 """A group of ranks: the leader tells, the others hear. On torch's own distribution, with gloo for what is told."""
 
 import logging
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,7 +14,7 @@ from torch._C._distributed_c10d import FileStore
 from torch.distributed import distributed_c10d as c10d
 
 from specpair.sharding.config import Membership, use_loopback
-from specpair.sharding.orders import Beat, Order, Stop, decode, encode
+from specpair.sharding.orders import Beat, Order, PassOrder, Stop, decode, encode
 
 LEADER = 0
 LOAD_SECONDS = 3600.0
@@ -75,7 +76,8 @@ class ShardGroup:
                 self._tell(encode(order))
                 yield
             except Exception as error:
-                self.lose(f"rank {self.member.rank} failed in a pass of the group: {first_line(error)}")
+                what = "a pass of the group failed" if isinstance(order, PassOrder) else "a rank does not answer"
+                self.lose(f"{what}: {first_line(error)}")
                 raise GroupLostError(self._lost) from error
 
     def hear(self) -> Order:
@@ -182,6 +184,6 @@ def wait_for_all(store: c10d.Store, member: Membership, check: Callable[[], None
 
 
 def first_line(error: BaseException) -> str:
-    """The first line of an error's message, else its type."""
-    lines = str(error).strip().splitlines()
+    """The first line of an error's message, without torch's place in its source; else its type."""
+    lines = re.sub(r"^\[[^\]]*\] ", "", str(error).strip()).splitlines()
     return lines[0] if lines else type(error).__name__

@@ -128,18 +128,19 @@ async def test_trees_and_several_outputs(served: Served) -> None:
 async def test_rollback_and_forks(served: Served) -> None:
     """A fork that goes another way copies the block that both share, on both ranks."""
     target, plain = served.sharded.target, load_plain(served.folder)
-    prompt = [1, 2, 3, 4, 5, 6]
+    prompt, shared = [1, 2, 3, 4, 5, 6, 7, 8], 7  # three tokens in a block that both have
     await open_sequence(target, "a", prompt)
-    first = [await next_token(target, "a", 0, 6), await next_token(target, "a", 1, 7)]
+    first = [await next_token(target, "a", 0, 8), await next_token(target, "a", 1, 9)]
     assert first == generate_greedily(plain, prompt, 2)
-    await target.sequences.RollbackSequence(pb.RollbackSequenceRequest(sequence_id="a", length=5))
-    await target.sequences.ForkSequence(pb.ForkSequenceRequest(sequence_id="a", forked_sequence_id="b", length=5))
-    text = {"a": prompt[:5], "b": prompt[:5]}
-    for name, step, token in (("a", 2, 9), ("b", 2, 11), ("a", 3, 12), ("b", 3, 13)):
-        answer = await next_token(target, name, step, len(text[name]), [token])
-        text[name] = [*text[name], token]
-        assert [answer] == generate_greedily(plain, text[name], 1), (name, token)
-        text[name].append(answer)
+    await target.sequences.RollbackSequence(pb.RollbackSequenceRequest(sequence_id="a", length=shared))
+    await target.sequences.ForkSequence(pb.ForkSequenceRequest(sequence_id="a", forked_sequence_id="b", length=shared))
+    text = {"a": prompt[:shared], "b": prompt[:shared]}
+    for step in range(2, 8):
+        for name, token in (("a", 9 + step), ("b", 21 + step)):
+            answer = await next_token(target, name, step, len(text[name]), [token])
+            text[name].append(token)
+            assert [answer] == generate_greedily(plain, text[name], 1), (name, step)
+            text[name].append(answer)
     await close(target, "a", "b")
 
 
