@@ -112,6 +112,8 @@ async def test_proposals_are_what_the_draft_would_go_on_with(draft: RunningModel
             assert proposed == (generate_greedily(plain, tokens, K) if is_asked else [])
             expected_rows += is_asked
     assert expected_rows == 12 * 4 - 2 - 2
+    known = [followed.tokens.tolist() for followed in engine.proposer.followed]
+    assert sorted(known[:4]) == sorted(engine.rows), "only what came last is sent"
     assert draft.host.info().sequence_count == 5, "one of them has ended"
 
 
@@ -136,6 +138,7 @@ async def test_at_the_end_of_the_model_less_is_proposed(draft: RunningModel) -> 
     assert len((await engine.step())[0]) == 2
     engine.rows, engine.drafts = [[1] * (MODEL_LENGTH - 1)], [[]]
     assert await engine.step() == [[]]
+    assert engine.proposer.followed[0].idle_calls == 1, "nothing was asked"
 
 
 async def test_only_the_first_rank_asks(draft: RunningModel) -> None:

@@ -133,6 +133,20 @@ def test_a_worker_is_not_behind_the_service(pod: Pod) -> None:
     assert "ports" not in pod.container and "readinessProbe" not in pod.container
 
 
+@pytest.mark.parametrize("pod", [pod for pod in PODS if pod.is_worker], ids=str)
+def test_all_processes_of_a_group_are_told_the_same(pod: Pod) -> None:
+    """And there are as many as the model is divided into, a GPU for each."""
+    (leader,) = (other for other in SERVING if (other.overlay, other.owner) == (pod.overlay, pod.owner))
+    for key in ("command", "args", "env", "resources"):
+        assert pod.container[key] == leader.container[key]
+    options = dict(word.split("=") for word in pod.container["args"] if "=" in word)
+    count = int(options["--nproc-per-node"])
+    assert pod.container["resources"]["limits"]["nvidia.com/gpu"] == str(count)
+    size = of_kind(pod.overlay, "LeaderWorkerSet")[pod.owner]["spec"]["leaderWorkerTemplate"]["size"]
+    assert pod.flags == ["--tensor-parallel-size", str(size * count)]
+    assert options["--nnodes"] == "$(LWS_GROUP_SIZE)" and options["--node-rank"] == "$(LWS_WORKER_INDEX)"
+
+
 @every_serving_pod
 def test_probes_ask_what_the_services_answer(pod: Pod) -> None:
     """Without a token: kubelet has none. Whether a process lives is not asked of /health, which says no while the
