@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +24,8 @@ MODEL_LENGTH = 96
 VOCAB = 64
 PROMPTS = [[7], [1, 2, 3, 4] * 4, [9, 8, 7, 9, 8], [9, 8, 7, 9, 8]]
 TOKEN = "an-engine-as-a-client"
+MADE: list[RemoteProposer] = []
+"""Those of the test."""
 
 
 def vllm_config(rank: int = 0) -> Any:
@@ -43,6 +45,7 @@ class Engine:
         self.rows: list[list[int]] = []
         self.drafts: list[list[int]] = []
         self.random = random.Random(0)
+        MADE.append(proposer)
 
     def admit(self, prompt: list[int]) -> None:
         """As the last row. Its prompt is read in the next step."""
@@ -78,6 +81,14 @@ async def draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
     async with running_draft(engine_config(make_model(tmp_path / "draft", vocab_size=VOCAB))) as draft:
         tell(monkeypatch, draft.address)
         yield draft
+
+
+@pytest.fixture(autouse=True)
+def none_is_left() -> Iterator[None]:
+    """vLLM ends a proposer with its process."""
+    yield
+    while MADE:
+        MADE.pop().draft.shut_down()
 
 
 def tell(monkeypatch: pytest.MonkeyPatch, address: str, **variables: str) -> None:
@@ -161,6 +172,7 @@ async def test_a_draft_that_lost_its_sequences_is_told_them_again(draft: Running
 async def test_a_dead_draft_yields_no_proposals_and_is_left_alone(draft: RunningModel) -> None:
     now = [0.0]
     engine = engine_with(2)
+    engine.proposer.draft.shut_down()
     engine.proposer.draft = BlockingDraft(draft.address, timeout=60, cooldown=5.0, clock=lambda: now[0])
     await engine.step()
     assert all(await engine.step())
