@@ -99,7 +99,8 @@ def test_the_services_take_what_they_are_told(pod: Pod, monkeypatch: pytest.Monk
     module = ModuleType(name)
     module.serve = lambda *configs: served.extend(configs)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, name, module)
-    result = CliRunner().invoke(app, ["serve", pod.service], env=pod.variables)
+    flags = pod.flags if AWAITED.isdisjoint(pod.flags) else []
+    result = CliRunner().invoke(app, ["serve", pod.service, *flags], env=pod.variables)
     assert result.exit_code == 0, result.output
     config = served[-1].server if pod.service == "coordinator" else served[-1]
     assert config.host == "0.0.0.0" and config.log_format == "json"
