@@ -2,7 +2,7 @@
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +24,8 @@ MODEL_LENGTH = 96
 VOCAB = 64
 PROMPTS = [[7], [1, 2, 3, 4] * 4, [9, 8, 7, 9, 8], [9, 8, 7, 9, 8]]
 TOKEN = "an-engine-as-a-client"
+MADE: list[RemoteProposer] = []
+"""Those of the test."""
 
 
 def vllm_config(rank: int = 0) -> Any:
@@ -43,6 +45,7 @@ class Engine:
         self.rows: list[list[int]] = []
         self.drafts: list[list[int]] = []
         self.random = random.Random(0)
+        MADE.append(proposer)
 
     def admit(self, prompt: list[int]) -> None:
         """As the last row. Its prompt is read in the next step."""
@@ -80,6 +83,14 @@ async def draft(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterato
         yield draft
 
 
+@pytest.fixture(autouse=True)
+def none_is_left() -> Iterator[None]:
+    """vLLM ends a proposer with its process."""
+    yield
+    while MADE:
+        MADE.pop().draft.shut_down()
+
+
 def tell(monkeypatch: pytest.MonkeyPatch, address: str, **variables: str) -> None:
     monkeypatch.setenv("SPECPAIR_DRAFT", address)
     monkeypatch.setenv("SPECPAIR_DRAFT_TIMEOUT", "60")
@@ -112,6 +123,8 @@ async def test_proposals_are_what_the_draft_would_go_on_with(draft: RunningModel
             assert proposed == (generate_greedily(plain, tokens, K) if is_asked else [])
             expected_rows += is_asked
     assert expected_rows == 12 * 4 - 2 - 2
+    known = [followed.tokens.tolist() for followed in engine.proposer.followed]
+    assert sorted(known[:4]) == sorted(engine.rows), "only what came last is sent"
     assert draft.host.info().sequence_count == 5, "one of them has ended"
 
 
@@ -136,6 +149,7 @@ async def test_at_the_end_of_the_model_less_is_proposed(draft: RunningModel) -> 
     assert len((await engine.step())[0]) == 2
     engine.rows, engine.drafts = [[1] * (MODEL_LENGTH - 1)], [[]]
     assert await engine.step() == [[]]
+    assert engine.proposer.followed[0].idle_calls == 1, "nothing was asked"
 
 
 async def test_only_the_first_rank_asks(draft: RunningModel) -> None:
@@ -158,6 +172,7 @@ async def test_a_draft_that_lost_its_sequences_is_told_them_again(draft: Running
 async def test_a_dead_draft_yields_no_proposals_and_is_left_alone(draft: RunningModel) -> None:
     now = [0.0]
     engine = engine_with(2)
+    engine.proposer.draft.shut_down()
     engine.proposer.draft = BlockingDraft(draft.address, timeout=60, cooldown=5.0, clock=lambda: now[0])
     await engine.step()
     assert all(await engine.step())

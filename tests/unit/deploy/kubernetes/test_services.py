@@ -99,7 +99,8 @@ def test_the_services_take_what_they_are_told(pod: Pod, monkeypatch: pytest.Monk
     module = ModuleType(name)
     module.serve = lambda *configs: served.extend(configs)  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, name, module)
-    result = CliRunner().invoke(app, ["serve", pod.service], env=pod.variables)
+    flags = pod.flags if AWAITED.isdisjoint(pod.flags) else []
+    result = CliRunner().invoke(app, ["serve", pod.service, *flags], env=pod.variables)
     assert result.exit_code == 0, result.output
     config = served[-1].server if pod.service == "coordinator" else served[-1]
     assert config.host == "0.0.0.0" and config.log_format == "json"
@@ -131,6 +132,20 @@ def test_a_worker_is_not_behind_the_service(pod: Pod) -> None:
     selector = of_kind(pod.overlay, "Service")[pod.service]["spec"]["selector"]
     assert not selector.items() <= pod.labels.items()
     assert "ports" not in pod.container and "readinessProbe" not in pod.container
+
+
+@pytest.mark.parametrize("pod", [pod for pod in PODS if pod.is_worker], ids=str)
+def test_all_processes_of_a_group_are_told_the_same(pod: Pod) -> None:
+    """And there are as many as the model is divided into, a GPU for each."""
+    (leader,) = (other for other in SERVING if (other.overlay, other.owner) == (pod.overlay, pod.owner))
+    for key in ("command", "args", "env", "resources"):
+        assert pod.container[key] == leader.container[key]
+    options = dict(word.split("=") for word in pod.container["args"] if "=" in word)
+    count = int(options["--nproc-per-node"])
+    assert pod.container["resources"]["limits"]["nvidia.com/gpu"] == str(count)
+    size = of_kind(pod.overlay, "LeaderWorkerSet")[pod.owner]["spec"]["leaderWorkerTemplate"]["size"]
+    assert pod.flags == ["--tensor-parallel-size", str(size * count)]
+    assert options["--nnodes"] == "$(LWS_GROUP_SIZE)" and options["--node-rank"] == "$(LWS_WORKER_INDEX)"
 
 
 @every_serving_pod
