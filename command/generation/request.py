@@ -12,7 +12,9 @@ from command.flags.option import options
 from command.generation.request_options import RequestOptions
 from specpair.errors import InvalidFieldError
 from specpair.options import MAX_SEED, MAX_UINT32, Drafter, Encoding, Rule, WorkAhead, check_range
+from specpair.rpc.beams import early_stopping_to_proto
 from specpair.rpc.messages import drafter_to_proto, encoding_to_proto, rule_to_proto, work_ahead_to_proto
+from specpair.speculation.beams.beam_options import EarlyStopping
 from specpair.v1 import coordinator_service_pb2 as pb
 
 STDIN = "-"
@@ -24,6 +26,7 @@ TO_PROTO: dict[type, Callable[[Any], int]] = {
     Drafter: drafter_to_proto,
     Encoding: encoding_to_proto,
     WorkAhead: work_ahead_to_proto,
+    EarlyStopping: early_stopping_to_proto,
 }
 """Choices whose names here differ from those of the message."""
 

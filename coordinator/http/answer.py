@@ -100,4 +100,5 @@ class Answer:
 
 
 def _ending(summary: pb.GenerationSummary) -> dict[str, Any]:
-    return {"finish_reason": FINISH_REASONS[summary.finish_reason], "seed": summary.seed}
+    ending: dict[str, Any] = {"finish_reason": FINISH_REASONS[summary.finish_reason], "seed": summary.seed}
+    return {**ending, "beam_score": summary.beam_score} if summary.HasField("beam_score") else ending

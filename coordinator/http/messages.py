@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from coordinator.http.beams import set_beams
 from coordinator.http.parameters import ChatParameters, CompletionParameters, GenerationParameters, Prompt
 from specpair.errors import InvalidFieldError
 from specpair.rpc.messages import drafter_to_proto, rule_to_proto, work_ahead_to_proto
@@ -75,6 +76,7 @@ def _request(parameters: GenerationParameters) -> pb.GenerateTokensRequest:
         include_rejected=bool(parameters.include_rounds),
         **_given(parameters, FIELDS),
     )
+    set_beams(request, parameters)
     if parameters.rule is not None:
         request.rule = rule_to_proto(parameters.rule)
     return request
