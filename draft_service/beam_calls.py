@@ -1,8 +1,7 @@
 """Calls of GrowBeams: checked, run on their sequence, and answered."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from draft_service.drafters.beams import GrownBeams
 from draft_service.host import DraftHost
 from specpair.errors import InvalidFieldError, NotSupportedError
 from specpair.options import check_count, check_range
@@ -13,6 +12,9 @@ from specpair.speculation.beams.beam_options import MAX_TREE_NODES
 from specpair.v1 import beams_pb2
 from specpair.v1 import draft_service_pb2 as pb
 from specpair.wire.beams import check_nodes, decode_beams
+
+if TYPE_CHECKING:  # a draft without a model loads no engine
+    from draft_service.drafters.beams import GrownBeams
 
 MAX_WIDTH = 64
 MOST_SCORE = 1e30
@@ -31,7 +33,7 @@ async def grow_beams(host: DraftHost, request: pb.GrowBeamsRequest) -> pb.GrowBe
     nodes = check_nodes("beam_nodes", request.beam_nodes, tree, MAX_WIDTH)
     size = len(tree)
 
-    async def compute(held: HeldSequence[Any]) -> GrownBeams:
+    async def compute(held: HeldSequence[Any]) -> "GrownBeams":
         appended = list(request.appended_token_ids)
         sequences.check_position(held, request.base_length, appended, size)
         host.forget(held)

@@ -55,7 +55,7 @@ async def run_generation(
     """Streams a completion to standard output. Raises SpecpairError or CommandError."""
     console = Console(highlight=False)
     is_colored = not is_plain and not is_json and takes_colors(console)
-    request.include_rejected = is_colored
+    request.include_rejected = is_colored and not request.num_beams
     completion = Completion(max(request.n, 1))
     printer = InTurn(ColorPrinter if is_colored else PlainPrinter, console, completion.n, print_summary)
     async with coordinator_at(address) as stub:

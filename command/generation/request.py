@@ -14,6 +14,7 @@ from command.generation.request_options import RequestOptions
 from command.generation.structures import STRUCTURES, structured_output
 from specpair.errors import InvalidFieldError
 from specpair.options import MAX_SEED, MAX_UINT32, Drafter, Encoding, Merge, Rule, WorkAhead, check_range
+from specpair.rpc.beams import early_stopping_to_proto
 from specpair.rpc.messages import (
     drafter_to_proto,
     encoding_to_proto,
@@ -21,6 +22,7 @@ from specpair.rpc.messages import (
     rule_to_proto,
     work_ahead_to_proto,
 )
+from specpair.speculation.beams.beam_options import EarlyStopping
 from specpair.v1 import coordinator_service_pb2 as pb
 
 STDIN = "-"
@@ -33,6 +35,7 @@ TO_PROTO: dict[type, Callable[[Any], int]] = {
     Encoding: encoding_to_proto,
     Merge: merge_to_proto,
     WorkAhead: work_ahead_to_proto,
+    EarlyStopping: early_stopping_to_proto,
 }
 """Choices whose names here differ from those of the message."""
 

@@ -7,9 +7,11 @@ from typing import Annotated, Any
 from command.flags.option import field_values, options, parameters
 from specpair.flags import SPECULATION, Flag
 from specpair.options import Drafter, Encoding, Merge, Rule, WorkAhead
+from specpair.speculation.beams.beam_options import EarlyStopping
 
 SAMPLING = "Sampling"
 OUTPUT = "Output"
+BEAMS = "Beam search"
 FILE = "FILE|TEXT"
 
 
@@ -100,6 +102,22 @@ class RequestOptions:
         list[str] | None, Flag("A text that the output may be; may be given several times.", OUTPUT, "choice")
     ] = None
     echo: Annotated[bool, Flag("Print the prompt before the output.", OUTPUT)] = False
+    num_beams: Annotated[
+        int | None,
+        Flag("Beam search with so many beams; the --n best are printed. Default: none, tokens are drawn.", BEAMS),
+    ] = None
+    length_penalty: Annotated[
+        float | None,
+        Flag("A beam's sum of logprobs is divided by its length to this power. Default: 1.", BEAMS),
+    ] = None
+    early_stopping: Annotated[
+        EarlyStopping | None,
+        Flag(
+            "When a search ends: first, as soon as enough beams have ended; heuristic, when the best running beam is "
+            "no better now; never, when none could become better. Default: heuristic.",
+            BEAMS,
+        ),
+    ] = None
     num_speculative_tokens: Annotated[
         int | None,
         Flag("Tokens proposed per round; 0 switches speculation off. Default: the server's.", SPECULATION),

@@ -69,6 +69,8 @@ def summary_line(summary: pb.GenerationSummary) -> str:
         parts.append(f"{speculation.tokens_per_round:.2f} tokens per round")
     if speculation.fallback_count:
         parts.append(f"{speculation.fallback_count} of {speculation.round_count} rounds without the draft")
+    if summary.HasField("beam_score"):
+        parts.append(f"beam score {summary.beam_score:.3f}")
     if summary.HasField("cumulative_logprob") and summary.completion_token_count:
         parts.append(f"mean logprob {summary.cumulative_logprob / summary.completion_token_count:.3f}")
     return " · ".join([*parts, f"seed {summary.seed}"])
@@ -104,6 +106,8 @@ def _choice_document(index: int, choice: Choice, summary: pb.GenerationSummary) 
         "seed": summary.seed,
         "metrics": generation_metrics(summary),
     }
+    if summary.HasField("beam_score"):
+        document["beam_score"] = summary.beam_score
     if summary.HasField("cumulative_logprob"):
         document["cumulative_logprob"] = summary.cumulative_logprob
     return document

@@ -98,7 +98,8 @@ class Answer:
 
     def _ending(self, output: Output, summary: pb.GenerationSummary) -> dict[str, Any]:
         reason = self.form.finish_reason(output.index, FINISH_REASONS[summary.finish_reason])
-        return {"finish_reason": reason, "seed": summary.seed}
+        ending: dict[str, Any] = {"finish_reason": reason, "seed": summary.seed}
+        return {**ending, "beam_score": summary.beam_score} if summary.HasField("beam_score") else ending
 
     def _chunk_head(self) -> dict[str, Any]:
         """If the last chunk has the usage, all others have `usage: null`, as OpenAI's do."""

@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from coordinator.http.answer import Answer
+from coordinator.http.beams import beam_count
 from coordinator.http.disconnects import ClientGoneError, unless_gone
 from coordinator.http.event_stream import EventStream
 from coordinator.http.failures import failure_response
@@ -40,7 +41,9 @@ async def create_completion(request: Request, parameters: CompletionParameters) 
     serving = serving_of(request, parameters)
     has_encoder = serving.pair.target.info.encoder_decoder is not None
     requests = completion_requests(parameters, has_encoder=has_encoder)
-    check_prompt_count(len(requests), parameters.best_of or parameters.n or 1, serving.request_limit)
+    check_prompt_count(
+        len(requests), beam_count(parameters) or parameters.best_of or parameters.n or 1, serving.request_limit
+    )
     form = CompletionForm(
         tokenizer=serving.pair.target.tokenizer,
         token_text=token_text_of(serving),

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from coordinator.http.beams import set_beams
 from coordinator.http.parameters import ChatParameters, CompletionParameters, GenerationParameters, Prompt
 from coordinator.http.structure_parameters import ToolCall
 from coordinator.http.structures import check_text, structured_output_of
@@ -109,6 +110,7 @@ def _request(parameters: GenerationParameters) -> pb.GenerateTokensRequest:
         structured_output=structured_output_of(parameters),
         **_given(parameters, FIELDS),
     )
+    set_beams(request, parameters)
     if parameters.rule is not None:
         request.rule = rule_to_proto(parameters.rule)
     return request

@@ -4,7 +4,7 @@ Types are checked here, values in the checks that all front ends share. Unknown 
 that a parameter is not given.
 """
 
-from typing import Annotated, Any, LiteralString, cast
+from typing import Annotated, Any, Literal, LiteralString, cast
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
 from pydantic_core import PydanticCustomError
@@ -33,6 +33,7 @@ from specpair.options import (
     Rule,
     WorkAhead,
 )
+from specpair.speculation.beams.beam_options import MAX_BEAMS, MAX_LENGTH_PENALTY, MIN_LENGTH_PENALTY
 
 MAX_PROMPTS = 128
 PROMPT_KINDS = "must be a text, token ids, or a list of either"
@@ -229,6 +230,16 @@ class GenerationParameters(StructureParameters):
         "server decides.",
     )
     lenience: float | None = described(0, 1, "Lossy below 1, which requires the token rule. Default 1: exact.")
+    use_beam_search: bool | None = Field(None, description="vLLM's name: beam search with n beams.")
+    num_beams: Uint32 | None = described(
+        1, MAX_BEAMS, "Beam search with so many beams; the n best are the choices. Default: n with use_beam_search."
+    )
+    length_penalty: float | None = described(
+        MIN_LENGTH_PENALTY, MAX_LENGTH_PENALTY, "A beam's score is divided by its length to this power. Default 1."
+    )
+    early_stopping: bool | Literal["never"] | None = Field(
+        None, description="When a beam search ends, as transformers has it. Default false."
+    )
     include_rounds: bool | None = Field(None, description="Reports how each round went.")
 
 

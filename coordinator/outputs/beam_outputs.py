@@ -40,7 +40,7 @@ class BeamProposals:
 
 @dataclass(kw_only=True)
 class BeamOutput:
-    """One beam of the result. All of them have the numbers of the whole search."""
+    """One beam of the result. The first of them has the numbers of the search, so that sums are right."""
 
     request: GenerationRequest
     sequence_id: str
@@ -111,11 +111,11 @@ class BeamOutputs:
                 request=request,
                 sequence_id=self._sequence_id,
                 output=Output(request, pair.target.tokenizer),
-                acceptance=self._passes.acceptance,
+                acceptance=Acceptance() if index else self._passes.acceptance,
                 proposals=proposals,
                 arrival=self._arrival,
             )
-            for _ in range(request.n)
+            for index in range(request.n)
         ]
         self.generations: list[CountedOutput] = list(self._outputs)
         self.passed_over: list[CountedOutput] = []

@@ -34,11 +34,11 @@ async def generate_tokens(
     If the coordinator becomes unreachable after the first answer, the request is sent again with the tokens received so
     far, for up to `patience` seconds. A request without an answer is retried as long while the coordinator stops or
     starts. No token is repeated or lost. Greedy and coupled outputs are the same as without the interruption, others
-    have the same distribution. The summary covers only the last call. Requests for several outputs are not resumed.
-    Raises SpecpairError.
+    have the same distribution. The summary covers only the last call. Requests for several outputs, or for beams, are
+    not resumed. Raises SpecpairError.
     """
     request = _with_seed(request)
-    can_resume = max(request.n, request.best_of, 1) == 1
+    can_resume = max(request.n, request.best_of, 1) == 1 and not request.num_beams
     has_answer = is_complete = False
     failed_at, failure_count, prelude_count = None, 0, 0
     while True:
