@@ -11,10 +11,11 @@ from draft_service.translation.tokenization import Cut, cut, longest
 from draft_service.translation.transcript import Transcript, boundary_after
 from draft_service.translation.vocabulary import Vocabulary
 from specpair.model_info import TokenizerFiles, VocabularyMethod, VocabularyTranslation
+from specpair.options import SamplingOptions
 
-LEAST_OVERLAP = 0.5
+LEAST_OVERLAP, LEAST_GREEDY_OVERLAP = 0.5, 0.97
 """Share of a text's tokens that must be common, so that the draft draws from common tokens (TLI); below it writes text
-(SLEM). See docs/decisions/vocabularies.md."""
+(SLEM). Greedy outputs lose less by the latter. See docs/decisions/vocabularies.md."""
 TAIL = 8
 """Tokens of the target before a drafted text that are cut again with it."""
 
@@ -46,6 +47,11 @@ class Translation:
     def _special_tokens(self) -> dict[int, int]:
         """The target's token for each special one of the draft."""
         return {own: token for token, own in self.shared.items() if token in self.reader.specials}
+
+    def writes(self, options: SamplingOptions) -> bool:
+        """Whether the draft writes text for a sequence with these options; otherwise it draws from common tokens."""
+        method = self.facts.greedy_method if options.is_greedy else self.facts.method
+        return method is VocabularyMethod.SLEM
 
     def transcript(self) -> Transcript:
         """An empty one."""
@@ -110,11 +116,18 @@ def make_translation(
     reader = Vocabulary(files)
     shared = shared_tokens(reader, writer)
     overlap = overlap_of(cut(writer, text.encode()), set(shared.values()))
-    chosen = method or (VocabularyMethod.TLI if overlap >= LEAST_OVERLAP else VocabularyMethod.SLEM)
     facts = VocabularyTranslation(
-        target_vocabulary=name_of(files), method=chosen, overlap=overlap, shared_token_count=len(shared)
+        target_vocabulary=name_of(files),
+        method=method or best_method(overlap, LEAST_OVERLAP),
+        greedy_method=method or best_method(overlap, LEAST_GREEDY_OVERLAP),
+        overlap=overlap,
+        shared_token_count=len(shared),
     )
     return Translation(facts=facts, reader=reader, writer=writer, shared=shared)
+
+
+def best_method(overlap: float, least: float) -> VocabularyMethod:
+    return VocabularyMethod.TLI if overlap >= least else VocabularyMethod.SLEM
 
 
 def shared_tokens(reader: Vocabulary, writer: Vocabulary) -> dict[int, int]:

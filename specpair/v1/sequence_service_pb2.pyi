@@ -73,16 +73,18 @@ class GetModelInfoResponse(_message.Message):
     def __init__(self, instance_id: _Optional[str] = ..., model_name: _Optional[str] = ..., architecture: _Optional[str] = ..., parameter_count: _Optional[int] = ..., vocab_size: _Optional[int] = ..., max_model_len: _Optional[int] = ..., max_num_speculative_tokens: _Optional[int] = ..., max_num_seqs: _Optional[int] = ..., dtype: _Optional[str] = ..., device: _Optional[str] = ..., cache: _Optional[str] = ..., block_size: _Optional[int] = ..., block_count: _Optional[int] = ..., free_block_count: _Optional[int] = ..., sequence_count: _Optional[int] = ..., eos_token_ids: _Optional[_Iterable[int]] = ..., deterministic: _Optional[bool] = ..., drafters: _Optional[_Iterable[_Union[_drafter_pb2.Drafter, str]]] = ..., quantization: _Optional[str] = ..., divergence: _Optional[_Union[Divergence, _Mapping]] = ..., pass_costs: _Optional[_Iterable[_Union[PassCost, _Mapping]]] = ..., runs_trees: _Optional[bool] = ..., translations: _Optional[_Iterable[_Union[VocabularyTranslation, _Mapping]]] = ...) -> None: ...
 
 class VocabularyTranslation(_message.Message):
-    __slots__ = ("target_vocabulary", "method", "overlap", "shared_token_count")
+    __slots__ = ("target_vocabulary", "method", "overlap", "shared_token_count", "greedy_method")
     TARGET_VOCABULARY_FIELD_NUMBER: _ClassVar[int]
     METHOD_FIELD_NUMBER: _ClassVar[int]
     OVERLAP_FIELD_NUMBER: _ClassVar[int]
     SHARED_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    GREEDY_METHOD_FIELD_NUMBER: _ClassVar[int]
     target_vocabulary: str
     method: VocabularyMethod
     overlap: float
     shared_token_count: int
-    def __init__(self, target_vocabulary: _Optional[str] = ..., method: _Optional[_Union[VocabularyMethod, str]] = ..., overlap: _Optional[float] = ..., shared_token_count: _Optional[int] = ...) -> None: ...
+    greedy_method: VocabularyMethod
+    def __init__(self, target_vocabulary: _Optional[str] = ..., method: _Optional[_Union[VocabularyMethod, str]] = ..., overlap: _Optional[float] = ..., shared_token_count: _Optional[int] = ..., greedy_method: _Optional[_Union[VocabularyMethod, str]] = ...) -> None: ...
 
 class PassCost(_message.Message):
     __slots__ = ("token_count", "seconds")
