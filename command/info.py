@@ -141,8 +141,10 @@ def _ranks(model: GetModelInfoResponse) -> str:
 def _translation(message: VocabularyTranslation) -> str:
     """How a draft proposes for a target with another vocabulary."""
     translation = translation_from_proto(message)
-    shared = f"{translation.overlap:.0%} of a text and {translation.shared_token_count} tokens common"
-    return f"translated by {translation.method}, {shared}"
+    by = translation.method.value
+    if translation.greedy_method is not translation.method:
+        by += f" (greedy: {translation.greedy_method})"
+    return f"by {by}: {translation.overlap:.0%} of a text, {translation.shared_token_count} tokens common"
 
 
 def _divergence(divergence: Divergence) -> str:

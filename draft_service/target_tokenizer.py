@@ -11,6 +11,7 @@ from specpair.v1 import draft_service_pb2 as pb
 
 MAX_BYTES = 64 * 1024 * 1024
 """Of all pieces together; the largest tokenizers in use have half of it."""
+MOST_READ_BYTES = 2 * MAX_BYTES
 MAX_NAME_LENGTH = 1024
 """Characters of the name of a special token."""
 
@@ -29,22 +30,25 @@ async def read_target_tokenizer(pieces: AsyncIterator[pb.TakeTargetTokenizerRequ
 
 
 async def _joined(pieces: AsyncIterator[pb.TakeTargetTokenizerRequest]) -> TokenizerFiles:
+    """Reads the stream to its end even if it is refused: a caller who still sends might not get the reason."""
     chunks: list[bytes] = []
     size = 0
-    names: tuple[str, str] | None = None
+    first: pb.TakeTargetTokenizerRequest | None = None
     async for piece in pieces:
         message: pb.TakeTargetTokenizerRequest = readable(piece)
-        if names is None:
-            names = (message.bos_token, message.eos_token)
-            check_count("bos_token", len(message.bos_token), MAX_NAME_LENGTH)
-            check_count("eos_token", len(message.eos_token), MAX_NAME_LENGTH)
-        elif not message.tokenizer_json_chunk:
-            raise InvalidFieldError("tokenizer_json_chunk", "is empty")
-        size += len(message.tokenizer_json_chunk)
-        if size > MAX_BYTES:
-            raise InvalidFieldError("tokenizer_json_chunk", f"comes to more than {MAX_BYTES} bytes", limit=MAX_BYTES)
-        chunks.append(message.tokenizer_json_chunk)
-    if not size or names is None:
+        first = first or message
+        size += len(message.tokenizer_json_chunk) or MAX_BYTES
+        if size <= MAX_BYTES:
+            chunks.append(message.tokenizer_json_chunk)
+        elif size > MOST_READ_BYTES:
+            break
+    if first is None or not first.tokenizer_json_chunk:
         raise InvalidFieldError("tokenizer_json_chunk", "is empty: a tokenizer is needed")
-    bos, eos = names
-    return TokenizerFiles(tokenizer_json=b"".join(chunks), chat_template="", bos_token=bos, eos_token=eos)
+    if size > MAX_BYTES:
+        words = f"has an empty piece, or comes to more than {MAX_BYTES} bytes"
+        raise InvalidFieldError("tokenizer_json_chunk", words, limit=MAX_BYTES)
+    check_count("bos_token", len(first.bos_token), MAX_NAME_LENGTH)
+    check_count("eos_token", len(first.eos_token), MAX_NAME_LENGTH)
+    return TokenizerFiles(
+        tokenizer_json=b"".join(chunks), chat_template="", bos_token=first.bos_token, eos_token=first.eos_token
+    )

@@ -44,6 +44,8 @@ class VocabularyTranslation:
     target_vocabulary: str
     """Names the target's tokenizer: a SHA-256, 64 hexadecimal digits."""
     method: VocabularyMethod
+    """Where the temperature is above 0."""
+    greedy_method: VocabularyMethod
     overlap: float
     """Share of the draft's tokens of a text that the target has, too; 0 to 1."""
     shared_token_count: int

@@ -61,8 +61,8 @@ class DraftLink(Link[DraftPeer]):
             raise mismatch from None
         except VocabularyMismatchError as error:
             raise VocabularyMismatchError(f"{mismatch.message}; {error.message}", **mismatch.metadata) from None
-        words = "the draft at %s translates for the target by %s: %.0f %% of a text's tokens are common"
-        logger.info(words, self.peer.address, facts.method, 100 * facts.overlap)
+        words = "the draft at %s translates for the target by %s, greedy outputs by %s: %.0f %% of a text is common"
+        logger.info(words, self.peer.address, facts.method, facts.greedy_method, 100 * facts.overlap)
 
     async def _compare_vocabularies(self, info: ModelInfo) -> None:
         target = self._target

@@ -22,7 +22,6 @@ from draft_service.translation.translation import Translation
 from specpair.drafting import draw_next
 from specpair.engine.work import Work
 from specpair.errors import NotFiniteError
-from specpair.model_info import VocabularyMethod
 from specpair.options import Drafter, Rule
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.speculation.count_row import TOTAL, CountRow
@@ -129,7 +128,7 @@ class TranslatedDrafter(Proposer):
         if count < 1:
             return nothing()
         try:
-            if translated.translation.facts.method is VocabularyMethod.SLEM:
+            if translated.translation.writes(held.options.sampling):
                 return await self._write(held, translated, replace(call, count=count))
             return await self._draw(held, translated, replace(call, count=count))
         except Exception:

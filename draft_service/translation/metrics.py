@@ -6,10 +6,7 @@ from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from specpair.model_info import VocabularyTranslation
-
-NAME_LENGTH = 12
-"""Digits of a vocabulary's name in a label."""
+from specpair.model_info import VocabularyMethod, VocabularyTranslation
 
 
 class TranslationCollector(Collector):
@@ -19,11 +16,17 @@ class TranslationCollector(Collector):
         self._facts = facts
 
     def collect(self) -> Iterable[Metric]:
-        overlaps = GaugeMetricFamily(
-            "specpair_vocabulary_overlap",
-            "Share of the draft's tokens of a text that a target with another vocabulary has, too.",
-            labels=["method", "target_vocabulary"],
+        facts = list(self._facts())
+        translations = GaugeMetricFamily(
+            "specpair_vocabulary_translations",
+            "Vocabularies of targets that the draft translates for, by the method for sampled outputs.",
+            labels=["method"],
         )
-        for facts in self._facts():
-            overlaps.add_metric([facts.method, facts.target_vocabulary[:NAME_LENGTH]], facts.overlap)
-        yield overlaps
+        for method in VocabularyMethod:
+            translations.add_metric([method], sum(one.method is method for one in facts))
+        yield translations
+        yield GaugeMetricFamily(
+            "specpair_vocabulary_overlap",
+            "Share of the draft's tokens of a text that a target with another vocabulary has, too; the least of all.",
+            value=min((one.overlap for one in facts), default=1.0),
+        )

@@ -55,8 +55,9 @@ class Translations:
                 self._make_room()
                 self._held[name] = await asyncio.to_thread(self._make, files)
                 facts = self._held[name].facts
-                words = "a target has another vocabulary: %s, %.0f %% of a text's tokens are common, %d in all"
-                log.info(words, facts.method, 100 * facts.overlap, facts.shared_token_count)
+                words = "a target has another vocabulary: %s, greedy outputs %s; %.0f %% of a text is common, %d tokens"
+                share, count = 100 * facts.overlap, facts.shared_token_count
+                log.info(words, facts.method, facts.greedy_method, share, count)
             return self.get(name)
 
     def _make_room(self) -> None:

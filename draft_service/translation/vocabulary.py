@@ -36,6 +36,8 @@ class Vocabulary:
             if isinstance(error, (KeyboardInterrupt, SystemExit)):
                 raise
             raise VocabularyMismatchError("a tokenizer cannot be read") from error
+        if not all(type(token_id) is int and token_id >= 0 for token_id in (*known.pieces, *known.specials)):
+            raise VocabularyMismatchError("a tokenizer has ids that are no numbers")
         self.pieces, self.fallbacks, self.specials = known.pieces, known.fallbacks, known.specials
         self.drops_first_space = known.drops_first_space
         self.width = 1 + max((*self.pieces, *self.specials), default=0)

@@ -56,7 +56,7 @@ def train(tokenizer: PreTrainedTokenizerFast, texts: list[str], seconds: float) 
     """A draft of the shape, trained on windows of the texts; the rate falls to nothing at the end."""
     torch.manual_seed(0)
     tokens = torch.from_numpy(encode(tokenizer, texts).astype(np.int64))
-    end = tokenizer.eos_token_id
+    end: Any = tokenizer.eos_token_id
     model = LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), bos_token_id=end, eos_token_id=end, **SHAPE))
     optimizer = torch.optim.AdamW(model.parameters(), lr=RATE, betas=(0.9, 0.95), weight_decay=0.01)
     random = np.random.default_rng(0)

@@ -236,12 +236,14 @@ def _encoder(message: sequence_service_pb2.EncoderDecoder) -> EncoderInfo:
 def translation_from_proto(message: sequence_service_pb2.VocabularyTranslation) -> VocabularyTranslation:
     """The translation; a method of a later version counts as TLI."""
     values = {field.name: getattr(message, field.name) for field in fields(VocabularyTranslation)}
-    return VocabularyTranslation(**{**values, "method": _METHODS.get(message.method, VocabularyMethod.TLI)})
+    methods = {name: _METHODS.get(values[name], VocabularyMethod.TLI) for name in ("method", "greedy_method")}
+    return VocabularyTranslation(**{**values, **methods})
 
 
 def translation_to_proto(translation: VocabularyTranslation) -> sequence_service_pb2.VocabularyTranslation:
-    values = {**asdict(translation), "method": _METHOD_NUMBERS[translation.method]}
-    return sequence_service_pb2.VocabularyTranslation(**values)
+    values = asdict(translation)
+    methods = {name: _METHOD_NUMBERS[values[name]] for name in ("method", "greedy_method")}
+    return sequence_service_pb2.VocabularyTranslation(**{**values, **methods})
 
 
 def _divergence(message: sequence_service_pb2.Divergence) -> Divergence:

@@ -1,10 +1,12 @@
 """A proper message for every method: what mutations begin with."""
 
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 import numpy as np
 
+from draft_service.translation.translation import name_of
 from specpair.v1 import coordinator_service_pb2 as generation
 from specpair.v1 import draft_service_pb2 as drafting
 from specpair.v1 import proposal_pb2
@@ -12,10 +14,13 @@ from specpair.v1 import sequence_service_pb2 as sequences
 from specpair.v1 import target_service_pb2 as verifying
 from tests.hostile.limits import MAX_PROPOSED, VOCABULARY
 from tests.hostile.truth import PROMPTS
+from tests.tiny_tokenizers import added, byte_level, files
 
 TEXTS = ("def read(path):", "class Stack:", "x = [1, 2", "naïve ☕ \U0001f600", "")
 TOTAL_LOG2 = 8
 FEW_TOKENS = 4
+TOKENIZER = files(byte_level(["a", "b", "Ġ", "ab"], [["a", "b"]], [added(4)]))
+"""Of a target with another vocabulary."""
 
 
 def tokens(random: Random, most: int = 8) -> list[int]:
@@ -112,6 +117,7 @@ def generate_request(random: Random) -> generation.GenerateTokensRequest:
 
 def open_options(random: Random) -> dict[str, Any]:
     optional = {"rule": [1, 2, 3], "encoding": [1, 2], "logprobs": [0, 20], "drafter": [1, 2, 3, 7]}
+    optional["target_vocabulary"] = [name_of(replace(TOKENIZER, bos_token="<begin>")), "0" * 64]
     chosen = {name: random.choice(values) for name, values in optional.items() if random.random() < 0.3}
     return {"sampling": sampling(random), "vocab_size": VOCABULARY, **chosen}
 
@@ -139,6 +145,9 @@ def message_for(random: Random, name: str, sequence_id: str, other_id: str, prom
         "GenerateTokens": generate_request,
         "GetPairInfo": lambda _: generation.GetPairInfoRequest(),
         "ProposeTokens": lambda _: propose,
+        "TakeTargetTokenizer": lambda _: drafting.TakeTargetTokenizerRequest(
+            tokenizer_json_chunk=TOKENIZER.tokenizer_json, bos_token="<begin>", eos_token=TOKENIZER.eos_token
+        ),
         "VerifyProposal": lambda _: verify,
         "StreamProposals": lambda _: drafting.StreamProposalsRequest(calls=[{**call, "request": propose}]),
         "StreamVerifications": lambda _: verifying.StreamVerificationsRequest(calls=[{**call, "request": verify}]),

@@ -89,7 +89,7 @@ def is_ours(family: Metric) -> bool:
     ("service", "sections"),
     [
         ("coordinator", ["Coordinator"]),
-        ("draft", ["Draft and target", "Draft that works ahead"]),
+        ("draft", ["Draft and target", "Draft with another vocabulary", "Draft that works ahead"]),
         ("target", ["Draft and target", "Target"]),
     ],
 )

@@ -16,6 +16,7 @@ from coordinator.config import CoordinatorConfig
 from coordinator.pair import connect_pair
 from draft_service.config import DraftConfig, VocabularyChoice
 from draft_service.host import DraftHost
+from draft_service.proposal import ProposeCall
 from draft_service.serve import open_draft
 from draft_service.translation.translation import Translation
 from specpair.errors import InvalidFieldError
@@ -25,11 +26,12 @@ from specpair.rpc.messages import drafter_to_proto
 from specpair.server.config import ServerConfig
 from specpair.server.metrics_registry import service_registry
 from specpair.server.server import ServiceServer
+from specpair.v1 import coordinator_service_pb2 as coordinator_pb2
 from specpair.v1 import draft_service_pb2 as pb
 from tests.service import test_distribution as distribution
 from tests.service.drafting import Served
 from tests.service.test_distribution import ENCODINGS, OPTIONS, PLAIN, RULES
-from tests.services import RunningPair, engine_config, running_pair, running_target
+from tests.services import RunningModel, RunningPair, engine_config, running_pair, running_target
 from tests.tiny_models import generate_greedily, load_plain
 from tests.tiny_tokenizers import (
     byte_fallback,
@@ -177,6 +179,65 @@ async def test_drafters_without_a_model_need_no_translation(served: Served, draf
     )
     assert done.token_ids == generate_greedily(served.model, prompt, 30)
     assert done.summary.speculation.draft_token_count > 0
+
+
+async def test_trees_and_work_ahead_are_answered_with_chains_in_time(served: Served) -> None:
+    wanted = generate_greedily(served.model, distribution.PROMPT, 30)
+    for options in ({"num_tree_tokens": 6}, {"work_ahead": coordinator_pb2.WORK_AHEAD_MODE_ON}):
+        done = await served.pair.generate(
+            distribution.PROMPT, 30, temperature=0.0, num_speculative_tokens=3, rule=RULES["coupled"], **options
+        )
+        assert done.token_ids == wanted
+        assert done.summary.speculation.draft_token_count > 0
+        assert done.summary.speculation.fallback_count == 0
+
+
+async def test_after_rollbacks_and_forks_a_proposal_is_that_of_a_new_sequence(served: Served) -> None:
+    """Positions of calls are the target's; what the model was fed follows them."""
+    assert isinstance(served.pair.draft, RunningModel) and isinstance(served.pair.draft.host, DraftHost)
+    host = served.pair.draft.host
+    name = host.info().translations[-1].target_vocabulary
+    options = SequenceOptions(sampling=SamplingOptions(temperature=0.0), vocab_size=4, target_vocabulary=name)
+
+    async def propose(sequence_id: str, step: int, base_length: int, appended: list[int]) -> list[int]:
+        call = ProposeCall(sequence_id=sequence_id, step=step, base_length=base_length, appended=appended, count=3)
+        return (await host.propose(call, (step, base_length, tuple(appended)))).tokens
+
+    async def new(tokens: list[int]) -> list[int]:
+        await host.open("new", tokens, len(tokens), options)
+        try:
+            return await propose("new", 0, len(tokens), [])
+        finally:
+            await host.close("new")
+
+    prompt = [1, 0, 3, 0, 1, 2]
+    await host.open("old", prompt, len(prompt), options)
+    assert await propose("old", 0, 6, []) == await new(prompt)
+    assert await propose("old", 1, 6, [0, 1, 1]) == await new([*prompt, 0, 1, 1])
+    assert await propose("old", 2, 7, [3]) == await new([*prompt, 0, 3])
+    await host.fork("old", "forked", 4, None)
+    assert await host.rollback("old", 2) == 2
+    assert await propose("old", 3, 2, [2]) == await new([1, 0, 2])
+    assert await propose("forked", 3, 4, [1]) == await new([1, 0, 3, 0, 1])
+    for sequence_id in ("old", "forked"):
+        await host.close(sequence_id)
+    await served.pair.draft.check_integrity()
+
+
+async def test_a_text_that_is_longer_in_the_drafts_tokens_than_the_draft_reads_gets_no_proposals(
+    target: Path, tmp_path: Path
+) -> None:
+    """The target's token "ab" is two of the draft's, and the draft reads 24 tokens."""
+    tokenizer = byte_level(["c", "a", "b"], [])
+    draft = make_speaking_model(
+        tmp_path / "draft", tokenizer, seed=4, vocab_size=3, **SHAPE, max_position_embeddings=24
+    )
+    async with running_pair(engine_config(target), engine_config(draft)) as pair:
+        done = await pair.generate([2] * 14, 12, temperature=0.0, num_speculative_tokens=3)
+        assert done.token_ids == generate_greedily(load_plain(target), [2] * 14, 12)
+        assert done.summary.speculation.fallback_count == 0
+        assert done.summary.speculation.draft_token_count == 0
+        await pair.check_clean()
 
 
 async def test_what_an_opening_has_to_say(served: Served) -> None:

@@ -6,7 +6,7 @@ import torch
 from draft_service.translation.translation import Translation, make_translation, shared_tokens
 from draft_service.translation.vocabulary import Vocabulary
 from specpair.model_info import VocabularyMethod
-from specpair.options import Rule
+from specpair.options import Rule, SamplingOptions
 from tests.tiny_tokenizers import Document, added, byte_fallback, byte_level, files, metaspace_unigram
 from tests.unit.specpair.speculation.enumeration import (
     Model,
@@ -87,9 +87,16 @@ def test_the_first_space_of_a_text_is_no_part_of_it_where_the_tokenizer_puts_it_
 
 def test_the_overlap_chooses_the_method() -> None:
     many, few = byte_level(["a", "b"], []), byte_level(["a", "b", "ab"], [["a", "b"]])
-    assert translation(many, few, text="ab ab b").facts.method is VocabularyMethod.SLEM
-    assert translation(many, many, text="ab ab b").facts.method is VocabularyMethod.TLI
-    assert translation(many, many, VocabularyMethod.SLEM).facts.method is VocabularyMethod.SLEM
+    greedy = SamplingOptions(temperature=0.0)
+    for draft, method, text, writes in (
+        (few, None, "ab ab b", (True, True)),
+        (few, None, "b b b ab", (False, True)),
+        (many, None, "ab ab b", (False, False)),
+        (many, VocabularyMethod.SLEM, "ab", (True, True)),
+        (few, VocabularyMethod.TLI, "ab", (False, False)),
+    ):
+        made = translation(many, draft, method, text)
+        assert (made.writes(SamplingOptions()), made.writes(greedy)) == writes
 
 
 def test_marked_spaces_and_bytes_are_the_same_tokens() -> None:
