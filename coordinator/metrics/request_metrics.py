@@ -72,13 +72,7 @@ class RequestMetrics:
             registry=registry,
         )
         self._success = {reason: success.labels(reason.value) for reason in FinishReason}
-        structured = Counter(
-            "specpair_structured_outputs",
-            "Outputs that had to look like something and have ended, whatever the reason, by how that was described.",
-            ["kind"],
-            registry=registry,
-        )
-        self._structured = {kind: structured.labels(kind.value) for kind in StructureKind}
+        self._structured = structure_counters(registry)
         self._running = Gauge("specpair_num_requests_running", "Requests that are running.", registry=registry)
         self._prompt_tokens = Counter(
             "specpair_prompt_tokens", "Tokens of prompts, once for each admitted request.", registry=registry
@@ -154,3 +148,14 @@ class RequestMetrics:
         self._requests[outcome].inc()
         if outcome is Outcome.FINISHED:
             observe(self._latency, elapsed)
+
+
+def structure_counters(registry: CollectorRegistry) -> dict[StructureKind, Counter]:
+    """Counters of structured outputs."""
+    counter = Counter(
+        "specpair_structured_outputs",
+        "Outputs that had to look like something and have ended, whatever the reason, by how that was described.",
+        ["kind"],
+        registry=registry,
+    )
+    return {kind: counter.labels(kind.value) for kind in StructureKind}

@@ -96,16 +96,18 @@ class EncoderDecoder(_message.Message):
     def __init__(self, max_encoder_len: _Optional[int] = ..., decoder_start_token_id: _Optional[int] = ...) -> None: ...
 
 class VocabularyTranslation(_message.Message):
-    __slots__ = ("target_vocabulary", "method", "overlap", "shared_token_count")
+    __slots__ = ("target_vocabulary", "method", "overlap", "shared_token_count", "greedy_method")
     TARGET_VOCABULARY_FIELD_NUMBER: _ClassVar[int]
     METHOD_FIELD_NUMBER: _ClassVar[int]
     OVERLAP_FIELD_NUMBER: _ClassVar[int]
     SHARED_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    GREEDY_METHOD_FIELD_NUMBER: _ClassVar[int]
     target_vocabulary: str
     method: VocabularyMethod
     overlap: float
     shared_token_count: int
-    def __init__(self, target_vocabulary: _Optional[str] = ..., method: _Optional[_Union[VocabularyMethod, str]] = ..., overlap: _Optional[float] = ..., shared_token_count: _Optional[int] = ...) -> None: ...
+    greedy_method: VocabularyMethod
+    def __init__(self, target_vocabulary: _Optional[str] = ..., method: _Optional[_Union[VocabularyMethod, str]] = ..., overlap: _Optional[float] = ..., shared_token_count: _Optional[int] = ..., greedy_method: _Optional[_Union[VocabularyMethod, str]] = ...) -> None: ...
 
 class PassCost(_message.Message):
     __slots__ = ("token_count", "seconds")

@@ -134,7 +134,8 @@ async def test_a_named_tool_is_called_once(client: AsyncOpenAI) -> None:
     answer = await client.chat.completions.create(
         model=MODEL, messages=MESSAGES, tools=[WEATHER, CLOCK], tool_choice=named, max_tokens=200
     )
-    (call,) = answer.choices[0].message.tool_calls or ()
+    calls: list[Any] = list(answer.choices[0].message.tool_calls or ())
+    (call,) = calls
     assert call.type == "function"
     assert (call.function.name, json.loads(call.function.arguments)) == ("clock", {})
 
