@@ -16,6 +16,8 @@ def refuse_undivided(settings: Any, size: int) -> None:
     text = settings.get_text_config()
     plan: dict[str, str] = getattr(text, "base_model_tp_plan", None) or {}
     option = f"--tensor-parallel-size {size}"
+    if getattr(settings, "is_encoder_decoder", False):
+        raise ModelRefusedError(f"encoder-decoder models, such as {kind}, cannot be served with {option}")
     if not plan:
         raise ModelRefusedError(f"{kind} has no plan of how to divide its layers; it cannot be served with {option}")
     if unknown := sorted(set(plan.values()) - STYLES):

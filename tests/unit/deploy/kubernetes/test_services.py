@@ -30,7 +30,7 @@ from tests.unit.deploy.kubernetes.manifests import (
     of_kind,
 )
 
-AWAITED = {"--tensor-parallel-size"}
+AWAITED: set[str] = set()
 """Flags in the manifests that `specpair serve` is about to have."""
 NOT_OURS = {"HF_TOKEN"}
 """Variables that a library reads."""

@@ -42,6 +42,8 @@ def test_what_does_not_divide_is_refused(size: int, changes: dict[str, Any], mes
 def test_a_model_without_a_plan_is_refused() -> None:
     with pytest.raises(ModelRefusedError, match="gpt2 has no plan of how to divide its layers"):
         refuse_undivided(settings("gpt2"), 2)
+    with pytest.raises(ModelRefusedError, match="encoder-decoder models, such as t5, cannot be served"):
+        refuse_undivided(settings("t5"), 2)
 
 
 def test_a_plan_that_nobody_has_looked_at_is_refused() -> None:
