@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+from transformers import T5Config
 
 from specpair.errors import ModelRefusedError
 from specpair.sharding.refusals import refuse_undivided
@@ -43,7 +44,7 @@ def test_a_model_without_a_plan_is_refused() -> None:
     with pytest.raises(ModelRefusedError, match="gpt2 has no plan of how to divide its layers"):
         refuse_undivided(settings("gpt2"), 2)
     with pytest.raises(ModelRefusedError, match="encoder-decoder models, such as t5, cannot be served"):
-        refuse_undivided(settings("t5"), 2)
+        refuse_undivided(T5Config(), 2)
 
 
 def test_a_plan_that_nobody_has_looked_at_is_refused() -> None:
