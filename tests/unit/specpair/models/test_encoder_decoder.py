@@ -8,15 +8,17 @@ import torch
 import transformers as hf
 
 from specpair.caches.attention import Variant, attend
+from specpair.caches.cache import token_bytes
 from specpair.caches.holding import Segment
 from specpair.errors import ModelRefusedError
-from specpair.models import encoder_decoder_attention
+from specpair.models import encoder_decoder_attention, model_cache
 from specpair.models.batch import Batch
 from specpair.models.load_runner import load_runner
 from specpair.sequences.encoder_input import EncoderInput
 from tests.services import engine_config
 from tests.tiny_encoder_decoders import BART_SHAPE, T5_SHAPE, load_plain, make_encoder_decoder
 
+T5 = Path(__file__).parents[4] / "models" / "t5"
 KINDS = ["t5", "mt5", "bart"]
 
 
@@ -102,3 +104,22 @@ def test_every_path_of_a_tree_has_the_logits_of_its_own_text(kind: str, cache: s
 def with_input(batch: Batch, read: EncoderInput) -> Batch:
     batch.encoder_inputs.append(read)
     return batch
+
+
+def test_bfloat16_is_served() -> None:
+    facts, runner = load_runner(engine_config(T5 / "target", dtype="bfloat16", cache="paged"))
+    assert facts.dtype is torch.bfloat16 and facts.eos_token_ids == [1]
+    assert runner.cache.free_block_count == runner.cache.block_count
+
+
+def test_the_cache_leaves_room_for_what_encoders_give(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a memory for twice what all sequences could hold, and for less than that."""
+    config = engine_config(T5 / "target", dtype="float32", max_num_seqs=4)
+    facts, _ = load_runner(config)
+    token, longest = token_bytes(facts.layers, facts.dtype), facts.max_model_len
+    for memory, blocks in ((8 * longest * token, 4 * longest // 4), (5 * longest * token, longest // 4)):
+        monkeypatch.setattr(model_cache, "cache_bytes", lambda *_, memory=memory: memory)
+        assert model_cache.choose_block_count(config, facts) == blocks
+    monkeypatch.setattr(model_cache, "cache_bytes", lambda *_: 4 * longest * token)
+    with pytest.raises(ModelRefusedError, match="--max-num-seqs"):
+        model_cache.choose_block_count(config, facts)
