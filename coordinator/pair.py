@@ -91,8 +91,7 @@ def _metrics(
     metrics = CoordinatorMetrics(registry, config.max_num_speculative_tokens)
     metrics.watch_target(lambda: targets.is_there)
     services: dict[str, Pool[Any]] = {"target": targets}
-    if config.drafts.is_named:
-        metrics.trees.expect(config.drafts.names)
+    metrics.trees.expect(config.drafts.names)
     if drafts:
         first = next(iter(drafts.values()))
         metrics.watch_draft(lambda: any(own.is_there for own in drafts.values()))

@@ -65,6 +65,7 @@ def summary_line(summary: pb.GenerationSummary) -> str:
         parts.append("no tokens proposed: adaptive K found that they would not pay")
     if speculation.draft_token_count and (drafter := drafter_from_proto(speculation.drafter)):
         parts.append(f"drafter {drafter}")
+    parts += [f"{own.name} {own.accepted_token_count} of {own.draft_token_count}" for own in speculation.drafts]
     if speculation.round_count:
         parts.append(f"{speculation.tokens_per_round:.2f} tokens per round")
     if speculation.fallback_count:

@@ -69,11 +69,9 @@ class GuessingCollector(Collector):
         self._counts = counts
 
     def collect(self) -> Iterable[Metric]:
-        tokens = CounterMetricFamily(
-            "specpair_draft_guessed_tokens",
-            "Tokens of the draft model that were guessed: all, and those that it then drew.",
-            labels=["kind"],
+        yield CounterMetricFamily(
+            "specpair_draft_guessed_tokens", "Tokens that were guessed for the draft model.", value=self._counts.guessed
         )
-        tokens.add_metric(["guessed"], self._counts.guessed)
-        tokens.add_metric(["accepted"], self._counts.accepted)
-        yield tokens
+        yield CounterMetricFamily(
+            "specpair_draft_accepted_guesses", "Guesses that the model then drew.", value=self._counts.accepted
+        )

@@ -29,6 +29,7 @@ TYPES = {"C": "counter", "G": "gauge", "H": "histogram"}
 BOUNDED = {
     "drafter": {drafter.value for drafter in Drafter},
     "rule": {rule.value for rule in Rule},
+    "draft": {"draft"},
     "position": {str(position) for position in range(64)},
     "part": {"draft", "verify", "network", "rollback"},
     "outcome": {
