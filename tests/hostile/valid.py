@@ -102,6 +102,7 @@ def generate_request(random: Random) -> generation.GenerateTokensRequest:
         "echo": [True],
         "include_rounds": [True],
         "drafter": [1, 2, 3],
+        "structured_output": [{"regex": "[ab]{1,4}"}, {"json_object": True}, {"choices": {"texts": ["a", "b"]}}],
     }.items():
         if random.random() < 0.2:
             request.MergeFrom(generation.GenerateTokensRequest(**{name: random.choice(values)}))
