@@ -5,7 +5,7 @@ from random import Random
 from typing import Any
 
 PATTERNS = ("^[A-Z][a-z]{2,6}$", r"^[0-9]{2}-[0-9]{3}$", "^(red|green|blue)[0-9]?$", r"^[a-f]{4}$")
-FORMATS = ("date", "time", "uuid", "ipv4")
+FORMATS = ("date", "uuid", "ipv4")
 WORDS = ("alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta")
 COMPACT = {"x-guidance": {"whitespace_flexible": False}}
 

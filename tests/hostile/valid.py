@@ -109,6 +109,7 @@ def generate_request(random: Random) -> generation.GenerateTokensRequest:
         "drafter": [1, 2, 3],
         "drafts": [["draft"], ["ngram"], ["draft", "ngram"], ["nobody"]],
         "merge": [1, 2],
+        "structured_output": [{"regex": "[ab]{1,4}"}, {"json_object": True}, {"choices": {"texts": ["a", "b"]}}],
     }.items():
         if random.random() < 0.2:
             request.MergeFrom(generation.GenerateTokensRequest(**{name: random.choice(values)}))

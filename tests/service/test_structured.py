@@ -34,7 +34,7 @@ RULES = {
     "coupled": sampling_pb2.ACCEPTANCE_RULE_COUPLED,
 }
 FEW = "[ad]{3}"
-SAMPLES = 400
+SAMPLES = 300
 PER_REQUEST = 25
 
 

@@ -18,6 +18,8 @@ from tests.services import RunningPair
 RULES = [sampling_pb2.ACCEPTANCE_RULE_TOKEN, sampling_pb2.ACCEPTANCE_RULE_BLOCK, sampling_pb2.ACCEPTANCE_RULE_COUPLED]
 SECONDS = 60.0
 """Far above what a refusal takes, also on a busy machine."""
+EXPRESSIONS = [{"type": "string", "pattern": f"(a|b)*{'ab'[i % 2]}(a|b){{{i + 5}}}"} for i in range(60)]
+"""Compiled without a limit of time, their conjunction takes longer than anybody has waited."""
 HOSTILE = {
     "megabytes": so.StructuredOutput(json_schema=json.dumps({"enum": ["x" * 1000] * 2000})),
     "depth": so.StructuredOutput(json_schema='{"items":' * 7000 + "{}" + "}" * 7000),
@@ -35,7 +37,7 @@ HOSTILE = {
         )
     ),
     "another machine's schema": so.StructuredOutput(json_schema='{"$ref": "http://127.0.0.1:1/schema"}'),
-    "a class of bytes to no end": so.StructuredOutput(regex=r"(\p{L}{500}){500}" * 40),
+    "products of expressions": so.StructuredOutput(json_schema=json.dumps({"allOf": EXPRESSIONS})),
     "an expression that is none": so.StructuredOutput(regex="(" * 30_000),
     "a rule of itself": so.StructuredOutput(grammar="start: start"),
     "choices": so.StructuredOutput(choices=so.Choices(texts=["a"] * 1025)),
