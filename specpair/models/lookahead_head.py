@@ -33,12 +33,13 @@ class LookaheadHead:
         model: Any = loaded.model
         embedding: Any = model.get_input_embeddings()
         check_shapes(folder, tensors, {NAME: (self.count, embedding.weight.size(1))})
+        self._longest = loaded.facts.max_model_len
         self.first_id = len(embedding.weight)
         """The id of the first embedding. No token of a client has it: ids are below the size of the vocabulary."""
         append_rows(embedding, model.get_output_embeddings(), tensors[NAME])
 
     def runner(self, inner: Runner, layer_count: int) -> LookaheadRunner:
-        return LookaheadRunner(inner, self.first_id, self.count)
+        return LookaheadRunner(inner, self.first_id, self.count, self._longest)
 
 
 def append_rows(embedding: Any, output: Any, rows: Tensor) -> None:

@@ -24,15 +24,15 @@ class LookaheadRunner:
     drafters = (Drafter.PASS,)
     feeds_itself = True
 
-    def __init__(self, inner: Runner, first_id: int, count: int):
-        """The embeddings have the ids from `first_id` on."""
+    def __init__(self, inner: Runner, first_id: int, count: int, longest: int):
+        """The embeddings have the ids from `first_id` on; `longest` is the number of positions of a sequence."""
         self.inner = inner
         self.cache: KeyValueCache = inner.cache
         self.device = inner.device
         self.no_trees = inner.no_trees
         self.most_tokens = 1 + count
         self.description = f"{inner.description}, with {count} look-ahead embeddings"
-        self._first_id = first_id
+        self._first_id, self._longest = first_id, longest
 
     def forward(self, batch: Batch) -> PassOutput:
         return self.inner.forward(batch)
@@ -41,19 +41,23 @@ class LookaheadRunner:
         """A draft after the tokens at `places`, which are in order. What the holdings have beyond is dropped."""
         return LookaheadRun(self, holdings, [len(own) for own in places], most)
 
-    def look_ahead(self, holdings: list[Holding], lengths: list[int], newest: list[int], count: int) -> Tensor:
-        """Logits `[sequences, count, vocabulary]` of the newest token of each, which is not fed yet, and of `count - 1`
-        embeddings after it. Leaves nothing in the cache. Raises CapacityExhaustedError."""
-        ahead = [self._first_id + index for index in range(count - 1)]
+    def look_ahead(self, holdings: list[Holding], lengths: list[int], newest: list[int], most: int) -> list[Tensor]:
+        """Logits `[rows, vocabulary]` of the newest token of each sequence, which is not fed yet, and of the embeddings
+        after it: `most` rows, or as many as the sequence has positions left. Leaves nothing in the cache. Raises
+        CapacityExhaustedError."""
+        counts = [min(most, self._longest - length) for length in lengths]
+        ahead = range(self._first_id, self._first_id + most - 1)
         try:
             segments: list[Segment] = []
-            for holding, length in zip(holdings, lengths, strict=True):
+            for holding, length, count in zip(holdings, lengths, counts, strict=True):
                 self.cache.truncate_to(holding, length)
                 self.cache.append(holding, count)
                 segments.append(Segment(holding, length, count))
-            token_ids = [token for own in newest for token in (own, *ahead)]
-            output = self.inner.forward(Batch.of_chains(segments, token_ids, [count] * len(holdings)))
-            return output.logits.view(len(holdings), count, -1)
+            token_ids = [
+                token for own, count in zip(newest, counts, strict=True) for token in (own, *ahead[: count - 1])
+            ]
+            output = self.inner.forward(Batch.of_chains(segments, token_ids, counts))
+            return list(output.logits.split(counts))
         finally:
             for holding, length in zip(holdings, lengths, strict=True):
                 self.cache.truncate_to(holding, min(length, holding.length))
@@ -64,7 +68,7 @@ class LookaheadRun:
 
     def __init__(self, runner: LookaheadRunner, holdings: list[Holding], lengths: list[int], most: int):
         self._runner, self._holdings, self._lengths, self._most = runner, holdings, lengths, most
-        self._found: Tensor | None = None
+        self._found: list[Tensor] | None = None
         self._count = 0
 
     @torch.inference_mode()
@@ -73,4 +77,4 @@ class LookaheadRun:
         if self._found is None:
             self._found = self._runner.look_ahead(self._holdings, self._lengths, token_ids, self._most)
         self._count += 1
-        return self._found[rows, self._count - 1]
+        return torch.stack([self._found[row][self._count - 1] for row in rows])

@@ -51,8 +51,7 @@ class MedusaHead:
             for head in range(self.head_count)
         ]
         own = [head_product(placed[f"{head}.{block_count}.weight"]) for head in range(self.head_count) if has_outputs]
-        shared = [] if own else [head_product(model.get_output_embeddings().weight.detach())] * self.head_count
-        self._outputs: list[HeadProduct] = own or shared
+        self._outputs: list[HeadProduct] = own or [head_product(lent_output(loaded))] * self.head_count
 
     @property
     def shapes(self) -> tuple[LayerShape, ...]:
@@ -80,6 +79,16 @@ def expected_shapes(heads: int, blocks: int, width: int, outputs: int | None) ->
         if outputs is not None:
             shapes[f"{head}.{blocks}.weight"] = (outputs, width)
     return shapes
+
+
+def lent_output(loaded: LoadedModel) -> Tensor:
+    """The target's output matrix `[vocabulary, width]`. Raises ModelRefusedError if it has none for all tokens."""
+    model: Any = loaded.model
+    weight: Any = getattr(model.get_output_embeddings(), "weight", None)
+    is_whole = isinstance(weight, Tensor) and weight.is_floating_point() and len(weight) == loaded.facts.vocab_size
+    if not is_whole:
+        raise ModelRefusedError("the target has no whole output matrix to lend: the heads need their own")
+    return weight.detach().to(loaded.facts.dtype)
 
 
 def final_norm(loaded: LoadedModel) -> Any:

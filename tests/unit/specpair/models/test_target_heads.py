@@ -1,5 +1,6 @@
 """Medusa heads, look-ahead embeddings and multi-token prediction draft as their references, however they were fed."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,20 @@ def test_look_ahead_embeddings_draft_as_their_reference(way: str, is_tied: bool,
     check_draft(load(target, head, way), lambda text: lookahead(target, head, text), most)
 
 
+def test_a_sequence_that_is_nearly_full_looks_less_far_ahead(tmp_path: Path) -> None:
+    """Beside one with room: no position beyond the last is fed."""
+    target, head = make_model(tmp_path / "target"), make_lookahead(tmp_path / "head")
+    runner = load(target, head, "fused")
+    full = [3, 4] * 63 + [5]
+    holdings = [runner.cache.open([]) for _ in range(2)]
+    feed(runner, holdings[0], full[:-1])
+    feed(runner, holdings[1], IDS[:-1])
+    found = runner.look_ahead(holdings, [len(full) - 1, len(IDS) - 1], [full[-1], IDS[-1]], 4)
+    assert [len(rows) for rows in found] == [2, 4]
+    assert (found[0] - lookahead(target, head, full)[:2]).abs().max() < 2e-3
+    assert [holding.length for holding in holdings] == [len(full) - 1, len(IDS) - 1]
+
+
 @pytest.mark.parametrize("depth", [1, 2])
 @pytest.mark.parametrize("cache", ["contiguous", "paged"])
 def test_multi_token_prediction_drafts_as_transformers_does(
@@ -184,6 +199,11 @@ def test_a_head_that_does_not_fit_is_refused_by_name(tmp_path: Path) -> None:
     unknown = make_lookahead(tmp_path / "unknown")
     (unknown / "config.json").write_text('{"model_type": "llama"}')
     assert "no head of a known kind: its model_type is 'llama'" in refusal(unknown)
+    reduced = make_model(tmp_path / "reduced")
+    fields = json.loads((reduced / "config.json").read_text())
+    (reduced / "config.json").write_text(json.dumps({**fields, "output_token_ids": [0, 1, 3]}))
+    with pytest.raises(ModelRefusedError, match="no whole output matrix"):
+        load_runner(engine_config(reduced, head=str(make_medusa(tmp_path / "borrowing"))))
     pickled = make_medusa(tmp_path / "pickled")
     (pickled / "model.safetensors").rename(pickled / "medusa_lm_head.pt")
     assert "medusa_lm_head.pt is pickled" in refusal(pickled)
