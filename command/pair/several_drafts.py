@@ -4,9 +4,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from command.failures import WRONG_USE, CommandError
 from coordinator.draft_names import LOCAL_DRAFTERS
+from specpair.options import Merge
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,6 +57,12 @@ def several_drafts(text: str | None) -> SeveralDrafts:
         models[name] = model
         entries.append(name)
     return SeveralDrafts(models=tuple(models.items()), entries=tuple(entries))
+
+
+def left_to_drafts(fields: dict[str, Any]) -> dict[str, Any]:
+    """The fields of a request without those that the services are told: whether to merge and, if so, by which drafters."""
+    told = ("merge", "drafter") if fields.get("merge") is Merge.TREE else ("merge",)
+    return {name: value for name, value in fields.items() if name not in told}
 
 
 def _name_of(model: str) -> str:

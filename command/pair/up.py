@@ -31,7 +31,7 @@ from command.pair.local_pair import (
     run_children,
     unless_dead,
 )
-from command.pair.several_drafts import SeveralDrafts, several_drafts
+from command.pair.several_drafts import SeveralDrafts, left_to_drafts, several_drafts
 from command.pair.speedup import measure_speedup
 from command.serve import COORDINATOR_PORT, DRAFT_METRICS_PORT, DRAFT_PORT, HTTP_PORT, TARGET_METRICS_PORT, TARGET_PORT
 from coordinator.config import CoordinatorConfig
@@ -175,7 +175,7 @@ def up(
     if prompt is not None:
         if values["tokens_file"] is not None:
             raise CommandError("--prompt is sent without a token: leave --tokens-file out", WRONG_USE)
-        request = completion_request(prompt, is_chat=chat, **request_fields(values))
+        request = completion_request(prompt, is_chat=chat, **left_to_drafts(request_fields(values)))
         once = Once(request=request, is_plain=no_color, has_speedup=speedup)
     elif chat or speedup:
         raise CommandError("--chat and --speedup require --prompt", WRONG_USE)

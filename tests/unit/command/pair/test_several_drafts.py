@@ -10,8 +10,9 @@ import command.pair.up
 from command.failures import CommandError
 from command.main import app
 from command.pair.local_pair import ServicePlan
-from command.pair.several_drafts import several_drafts
+from command.pair.several_drafts import left_to_drafts, several_drafts
 from coordinator.draft_names import read_drafts
+from specpair.options import Drafter, Merge
 
 HERE, THERE = "127.0.0.1:1", "127.0.0.1:2"
 
@@ -62,6 +63,12 @@ def test_up_starts_a_service_for_each_model(monkeypatch: pytest.MonkeyPatch) -> 
     assert (given(one, "--metrics-port"), given(other, "--metrics-port")) == ("9051", "0")
     assert given(one, "--own-draft") == given(other, "--own-draft") == "ngram"
     assert float(given(one, "--gpu-memory-utilization")) == float(given(other, "--gpu-memory-utilization")) == 0.09
+
+
+def test_the_prompt_of_up_leaves_the_choice_of_drafts_to_the_server() -> None:
+    fields = {"merge": Merge.TREE, "drafter": Drafter.MODEL, "seed": 3}
+    assert left_to_drafts(fields) == {"seed": 3}
+    assert left_to_drafts({**fields, "merge": Merge.NONE}) == {"drafter": Drafter.MODEL, "seed": 3}
 
 
 def test_an_accelerated_draft_needs_a_model() -> None:
