@@ -117,7 +117,8 @@ def generate_request(random: Random) -> generation.GenerateTokensRequest:
 
 
 def open_options(random: Random) -> dict[str, Any]:
-    optional = {"rule": [1, 2, 3], "encoding": [1, 2], "logprobs": [0, 20], "drafter": [1, 2, 3, 7]}
+    optional: dict[str, list[Any]] = {"rule": [1, 2, 3], "encoding": [1, 2], "logprobs": [0, 20]}
+    optional["drafter"] = [1, 2, 3, 7]
     optional["target_vocabulary"] = [name_of(replace(TOKENIZER, bos_token="<begin>")), "0" * 64]
     chosen = {name: random.choice(values) for name, values in optional.items() if random.random() < 0.3}
     return {"sampling": sampling(random), "vocab_size": VOCABULARY, **chosen}
