@@ -32,6 +32,9 @@ def check_beams(message: pb.GenerateTokensRequest) -> int | None:
         check_range("n", message.n, 1, message.num_beams)
     if message.HasField("best_of") and message.best_of != message.n:
         raise InvalidFieldError("best_of", "cannot be combined with num_beams; n is the number of beams to return")
+    for name in _REFUSED:
+        if _is_given(message, name):
+            raise InvalidFieldError(name, "cannot be combined with num_beams")
     return message.num_beams
 
 
@@ -64,9 +67,6 @@ def _check_combinations(message: pb.GenerateTokensRequest, sampling: SamplingOpt
     if not sampling.is_greedy:
         problem = f"is {sampling.temperature:.6g}; beam search draws nothing: leave it out or set it to 0"
         raise InvalidFieldError("sampling.temperature", problem)
-    for name in _REFUSED:
-        if _is_given(message, name):
-            raise InvalidFieldError(name, "cannot be combined with num_beams")
     plain = SamplingOptions()
     for name in _REFUSED_SAMPLING:
         if getattr(sampling, name) != getattr(plain, name):

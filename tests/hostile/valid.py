@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from draft_service.translation.translation import name_of
+from specpair.v1 import beams_pb2, proposal_pb2
 from specpair.v1 import coordinator_service_pb2 as generation
 from specpair.v1 import draft_service_pb2 as drafting
-from specpair.v1 import proposal_pb2
 from specpair.v1 import sequence_service_pb2 as sequences
 from specpair.v1 import target_service_pb2 as verifying
 from tests.hostile.limits import MAX_PROPOSED, VOCABULARY
@@ -113,6 +113,9 @@ def generate_request(random: Random) -> generation.GenerateTokensRequest:
     }.items():
         if random.random() < 0.2:
             request.MergeFrom(generation.GenerateTokensRequest(**{name: random.choice(values)}))
+    if random.random() < 0.1:
+        request.num_beams = random.randint(1, 4)
+        request.ClearField("sampling")
     return request
 
 
@@ -130,6 +133,33 @@ def condition(random: Random, step: int) -> verifying.Condition:
         step=random.randrange(step),
         accepted_count=random.randint(0, MAX_PROPOSED),
         next_token_id=random.randrange(VOCABULARY),
+    )
+
+
+def beams(random: Random) -> beams_pb2.BeamTree:
+    """A few branches, each of which begins with another token."""
+    first = random.sample(range(VOCABULARY), random.randint(1, 4))
+    parents = [-1] * len(first) + list(range(len(first)))
+    return beams_pb2.BeamTree(token_ids=[*first, *first], parent_indices=parents)
+
+
+def score_tree(random: Random, step: dict[str, Any]) -> verifying.ScoreTreeRequest:
+    tree = beams(random)
+    return verifying.ScoreTreeRequest(
+        **step, tree=tree, asked_nodes=range(-1, len(tree.token_ids)), logprobs=random.choice([1, 8, 512])
+    )
+
+
+def grow_beams(random: Random, step: dict[str, Any]) -> drafting.GrowBeamsRequest:
+    tree = beams(random)
+    ends = range(len(tree.token_ids) // 2, len(tree.token_ids))
+    return drafting.GrowBeamsRequest(
+        **step,
+        tree=tree,
+        beam_nodes=ends,
+        beam_scores=[-random.random() for _ in ends],
+        num_speculative_tokens=random.randint(1, MAX_PROPOSED),
+        num_beams=random.randint(1, 8),
     )
 
 
@@ -154,6 +184,8 @@ def message_for(random: Random, name: str, sequence_id: str, other_id: str, prom
         "StreamProposals": lambda _: drafting.StreamProposalsRequest(calls=[{**call, "request": propose}]),
         "StreamVerifications": lambda _: verifying.StreamVerificationsRequest(calls=[{**call, "request": verify}]),
         "ScoreTokens": lambda _: verifying.ScoreTokensRequest(token_ids=tokens(random), logprobs=random.randint(0, 20)),
+        "ScoreTree": lambda _: score_tree(random, step),
+        "GrowBeams": lambda _: grow_beams(random, step),
         "GetModelInfo": lambda _: sequences.GetModelInfoRequest(),
         "GetTokenizer": lambda _: sequences.GetTokenizerRequest(),
         "OpenSequence": lambda _: sequences.OpenSequenceRequest(

@@ -67,7 +67,7 @@ def folders(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 @pytest.fixture
 async def pair(folders: tuple[Path, Path]) -> AsyncIterator[RunningPair]:
     target, draft = map(engine_config, folders)
-    async with running_pair(target, draft) as running:
+    async with running_pair(target, draft, draft_timeout=60.0) as running:
         yield running
 
 
