@@ -26,7 +26,7 @@ PROMPT_TOKENS = 64
 SCALING = ((1, 1, 16), (2, 1, 32), (4, 2, 64))
 """Drafts, targets, streams."""
 CAPACITY = (1, 16, 64, 128, 256)
-SLOW = {"verify": "400", "step": "40"}
+SLOW = Layout(verify="400", step="40")
 """Milliseconds of passes for many streams, so that the processors of this machine do not decide."""
 COLUMNS = {
     "layout": "{}",
@@ -88,9 +88,8 @@ async def scaling(options: argparse.Namespace, progress: Progress) -> list[dict[
 
 async def capacity(options: argparse.Namespace, progress: Progress) -> list[dict[str, Any]]:
     """More and more streams on one pair."""
-    layout = Layout(**SLOW)
     with progress.over(len(options.streams), "loads") as advance:
-        return await loads(layout, announced(options.streams, advance), options)
+        return await loads(SLOW, announced(options.streams, advance), options)
 
 
 def announced(counts: Iterable[int], advance: Any) -> Iterator[int]:

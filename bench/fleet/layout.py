@@ -1,7 +1,8 @@
 """Several drafts, targets and coordinators on this machine, on imitated devices, for the time of a measurement."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
+from typing import Any
 
 from rich.console import Console
 
@@ -53,7 +54,7 @@ class Fleet:
     coordinator_pids: list[int]
 
 
-async def with_fleet(layout: Layout, measure: Callable[[Fleet], Awaitable[None]]) -> None:
+async def with_fleet(layout: Layout, measure: Callable[[Fleet], Coroutine[Any, Any, None]]) -> None:
     """Starts the processes, measures, stops them. Raises CommandError if one ends."""
     drafts = [
         model_plan("draft", draft_folder(ACCEPTANCE, 0.0), layout.step, f"draft {i + 1}")
