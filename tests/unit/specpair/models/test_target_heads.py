@@ -106,6 +106,7 @@ def check_draft(runner: Any, reference: Callable[[list[int]], Tensor], most: flo
     for _ in range(2):  # a draft leaves nothing behind
         for text, logits in zip(texts, drafted(runner, holdings, texts), strict=True):
             assert (logits - reference(text)).abs().max() < most
+        assert [holding.length for holding in holdings] == [len(text) - 1 for text in texts]
     fork = runner.cache.fork(holdings[0], 10)
     feed(runner, fork, [11, 13])
     (logits,) = drafted(runner, [fork], [[*IDS[:10], 11, 13, 4]])
