@@ -51,9 +51,13 @@ def make_mtp_target(
     model's last layers, with norms and a projection of their own. transformers looks for them as layer 46."""
     layers = 46
     config = hf.Glm4MoeConfig(
-        **{**SHAPE, "num_hidden_layers": layers + depth, "max_position_embeddings": max_position_embeddings},
+        **{
+            **SHAPE,
+            "num_hidden_layers": layers + depth,
+            "max_position_embeddings": max_position_embeddings,
+            "head_dim": 8,
+        },
         **NO_TOKENS,
-        head_dim=8,
         vocab_size=vocab_size,
         moe_intermediate_size=16,
         n_routed_experts=4,

@@ -23,9 +23,9 @@ MOST_STEPS = 64
 class HeadedRunner:
     """The target by another runner, and the head beside it. Device thread only."""
 
-    drafters = (Drafter.EAGLE,)
-    most_tokens = MOST_STEPS
-    feeds_itself = False
+    drafters: tuple[Drafter, ...] = (Drafter.EAGLE,)
+    most_tokens: int = MOST_STEPS
+    feeds_itself: bool = False
 
     def __init__(self, inner: Runner, head: "EagleHead", layer_count: int):
         """The cache has the head's two layers after the target's `layer_count`."""

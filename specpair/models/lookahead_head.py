@@ -42,12 +42,12 @@ class LookaheadHead:
         return LookaheadRunner(inner, self.first_id, self.count, self._longest)
 
 
-def append_rows(embedding: Any, output: Any, rows: Tensor) -> None:
+def append_rows(embedding: Any, output: Any | None, rows: Tensor) -> None:
     """Adds rows to the embeddings in place. An output head that shares their memory still does, without these rows."""
     old = embedding.weight
-    is_tied = output is not None and output.weight.data_ptr() == old.data_ptr()
+    lent = None if output is None else output.weight
     joined = torch.cat([old.detach(), rows.to(old.device, old.dtype)])
     embedding.weight = nn.Parameter(joined, requires_grad=False)
     embedding.num_embeddings = len(joined)
-    if is_tied:
-        output.weight = nn.Parameter(joined[: len(output.weight)], requires_grad=False)
+    if output is not None and lent is not None and lent.data_ptr() == old.data_ptr():
+        output.weight = nn.Parameter(joined[: len(lent)], requires_grad=False)

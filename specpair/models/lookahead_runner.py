@@ -21,8 +21,8 @@ from specpair.options import Drafter
 class LookaheadRunner:
     """The target by another runner. Device thread only."""
 
-    drafters = (Drafter.PASS,)
-    feeds_itself = True
+    drafters: tuple[Drafter, ...] = (Drafter.PASS,)
+    feeds_itself: bool = True
 
     def __init__(self, inner: Runner, first_id: int, count: int, longest: int):
         """The embeddings have the ids from `first_id` on; `longest` is the number of positions of a sequence."""

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class MedusaRunner:
     """The target by another runner, and the heads beside it. Device thread only."""
 
-    drafters = (Drafter.MEDUSA, Drafter.BLOCKWISE)
-    feeds_itself = False
+    drafters: tuple[Drafter, ...] = (Drafter.MEDUSA, Drafter.BLOCKWISE)
+    feeds_itself: bool = False
 
     def __init__(self, inner: Runner, head: "MedusaHead", layer_count: int):
         """The cache has one layer after the target's `layer_count`, for the states."""

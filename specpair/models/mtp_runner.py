@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 class MtpRunner:
     """The target by another runner, and the layers beside it. Device thread only."""
 
-    drafters = (Drafter.MTP,)
-    feeds_itself = False
+    drafters: tuple[Drafter, ...] = (Drafter.MTP,)
+    feeds_itself: bool = False
 
     def __init__(self, inner: Runner, head: "MtpHead", layer_count: int):
         """The cache has the layers' keys and values after the target's `layer_count`, then the states before each."""

@@ -10,9 +10,13 @@ from specpair.errors import InvalidFieldError, NotSupportedError, SequenceNotFou
 from specpair.options import Drafter, SamplingOptions
 from specpair.rpc.messages import drafter_to_proto
 from specpair.rpc.status import peer_errors
+from specpair.v1.proposal_pb2 import Proposal
+from specpair.v1.sampling_pb2 import SamplingOptions as SamplingMessage
+from specpair.v1.sequence_service_pb2 import CloseSequenceRequest, OpenSequenceRequest
+from specpair.v1.target_service_pb2 import VerifyProposalRequest
 from tests.service import test_distribution as distribution
 from tests.service.test_distribution import FEWER, RULES, Served, draw, p_value
-from tests.services import engine_config, running_pair
+from tests.services import engine_config, running_pair, running_target
 from tests.tiny_models import generate_greedily, load_plain, make_model
 from tests.tiny_target_heads import make_lookahead, make_medusa, make_mtp_target
 
@@ -137,6 +141,29 @@ async def test_a_target_that_was_restarted_goes_on(kind: tuple[str, Served]) -> 
             assert len(made.token_ids) == 20
             if options.get("rule") != RULES["block"]:
                 assert made.token_ids == plain.token_ids
+
+
+async def test_a_blockwise_proposal_is_certain_and_a_medusa_proposal_is_kept(tmp_path: Path) -> None:
+    """Whatever the temperature: the likeliest tokens of the heads, which need nothing that is kept."""
+    target, head = make_model(tmp_path / "target"), make_medusa(tmp_path / "head")
+    proposals: dict[tuple[Drafter, int], Proposal] = {}
+    async with running_target(engine_config(target, head=str(head))) as running:
+        for drafter in (Drafter.BLOCKWISE, Drafter.MEDUSA):
+            for seed in range(6):
+                name, sampling = f"{drafter}-{seed}", SamplingMessage(seed=seed, temperature=1.0)
+                await running.sequences.OpenSequence(
+                    OpenSequenceRequest(
+                        sequence_id=name, token_ids=[1, 2, 3], sampling=sampling, drafter=drafter_to_proto(drafter)
+                    )
+                )
+                request = VerifyProposalRequest(sequence_id=name, base_length=3, next_proposal_count=4)
+                proposals[drafter, seed] = (await running.hot.VerifyProposal(request)).next_proposal
+                await running.sequences.CloseSequence(CloseSequenceRequest(sequence_id=name))
+    blockwise = {tuple(proposals[Drafter.BLOCKWISE, seed].token_ids) for seed in range(6)}
+    medusa = {tuple(proposals[Drafter.MEDUSA, seed].token_ids) for seed in range(6)}
+    assert len(blockwise) == 1 < len(medusa)
+    for (drafter, _), proposal in proposals.items():
+        assert proposal.HasField("distributions") == (drafter is Drafter.MEDUSA)
 
 
 async def test_a_tree_from_a_head_is_refused(kind: tuple[str, Served]) -> None:

@@ -63,7 +63,8 @@ def drafted(runner: Any, holdings: list[Any], texts: list[list[int]], places: An
 @torch.no_grad()
 def medusa(target: Path, head: Path, text: list[int]) -> Tensor:
     """As Medusa's own model computes it, over the whole text."""
-    model, tensors, found = load_plain(target), load_file(head / "model.safetensors"), []
+    model, found = load_plain(target), []
+    tensors: Any = load_file(head / "model.safetensors")
     state = model.model(torch.tensor([text[:-1]])).last_hidden_state[0, -1]
     blocks = 1 + max(int(name.split(".")[1]) for name in tensors if "linear" in name)
     for index in range(1 + max(int(name.split(".")[0]) for name in tensors)):
@@ -106,6 +107,7 @@ def check_draft(runner: Any, reference: Callable[[list[int]], Tensor], most: flo
     for _ in range(2):  # a draft leaves nothing behind
         for text, logits in zip(texts, drafted(runner, holdings, texts), strict=True):
             assert (logits - reference(text)).abs().max() < most
+        assert [holding.length for holding in holdings] == [len(text) - 1 for text in texts]
     fork = runner.cache.fork(holdings[0], 10)
     feed(runner, fork, [11, 13])
     (logits,) = drafted(runner, [fork], [[*IDS[:10], 11, 13, 4]])
