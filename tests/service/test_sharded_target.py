@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+import torch
 
 from command.exactness.run import describe, verify
 from specpair.client import channel as client
@@ -20,6 +22,7 @@ from specpair.models.sharded_runner import ShardedRunner
 from specpair.options import SamplingOptions
 from specpair.v1 import sampling_pb2
 from specpair.v1 import sequence_service_pb2 as pb
+from specpair.v1 import target_service_pb2 as target_pb
 from tests.reference import coupled_choice, plain_loop
 from tests.service.test_engine_faults import close, open_sequence
 from tests.service.test_engine_faults import verify as next_token
@@ -31,6 +34,7 @@ pytestmark = pytest.mark.timeout(300)
 
 VOCABULARY = 64
 COUNT = 24
+LAYER = 1
 PROMPTS = [[5, 2, 7, 2, 11], [3], [random.Random(0).randrange(VOCABULARY) for _ in range(40)]]
 COUPLED = sampling_pb2.ACCEPTANCE_RULE_COUPLED
 RULES = [sampling_pb2.ACCEPTANCE_RULE_TOKEN, sampling_pb2.ACCEPTANCE_RULE_BLOCK, COUPLED]
@@ -125,6 +129,13 @@ async def test_trees_and_several_outputs(served: Served) -> None:
         assert outputs[0].summary.speculation.accepted_token_count > 0
 
 
+def state_after(plain: Any, tokens: list[int]) -> np.ndarray:
+    """The hidden state of the last token after LAYER: a wrong key shows in it before it changes a token."""
+    with torch.no_grad():
+        states = plain(torch.tensor([tokens]), output_hidden_states=True).hidden_states
+    return states[LAYER + 1][0, -1].numpy()
+
+
 async def test_rollback_and_forks(served: Served) -> None:
     """A fork that goes another way copies the block that both share, on both ranks."""
     target, plain = served.sharded.target, load_plain(served.folder)
@@ -137,10 +148,19 @@ async def test_rollback_and_forks(served: Served) -> None:
     text = {"a": prompt[:shared], "b": prompt[:shared]}
     for step in range(2, 8):
         for name, token in (("a", 9 + step), ("b", 21 + step)):
-            answer = await next_token(target, name, step, len(text[name]), [token])
+            answer = await target.hot.VerifyProposal(
+                target_pb.VerifyProposalRequest(
+                    sequence_id=name,
+                    step=step,
+                    base_length=len(text[name]),
+                    appended_token_ids=[token],
+                    feature_layers=[LAYER],
+                )
+            )
             text[name].append(token)
-            assert [answer] == generate_greedily(plain, text[name], 1), (name, step)
-            text[name].append(answer)
+            state = np.frombuffer(answer.features.states.data, dtype="<f4")
+            assert np.allclose(state, state_after(plain, text[name]), atol=1e-4), (name, step)
+            text[name].append(answer.next_token_id)
     await close(target, "a", "b")
 
 
