@@ -41,6 +41,8 @@ SPREADS = {"t5": 0.08, "mt5": 0.01, "bart": 0.03}
 INPUTS = [[5, 6, 7, 8], [9, 10, 33, 12, 40, 41, 3], [11]]
 COUNT = 20
 SAMPLES = 300
+PATIENT: dict[str, Any] = {"draft_timeout": 60.0}
+"""However busy the machine is, no round goes without its proposal."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +60,7 @@ async def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPa
     target = make_encoder_decoder(folder / "target", kind, seed=1)
     draft = make_variation(folder / "draft", target, spread=SPREADS[kind])
     cache = CACHES[kind]
-    async with running_pair(engine_config(target, cache=cache), engine_config(draft, cache=cache)) as pair:
+    async with running_pair(engine_config(target, cache=cache), engine_config(draft, cache=cache), **PATIENT) as pair:
         yield Served(kind, pair, load_plain(target))
         await pair.check_clean()
 
@@ -97,11 +99,16 @@ async def test_greedy_is_what_transformers_generates(served: Served, k: int, pen
     ],
 )
 async def test_coupled_outputs_are_those_of_a_plain_loop(served: Served, proposing: dict[str, Any]) -> None:
-    """Two outputs for each input: the second is a fork of the first."""
+    """Two outputs for each input: the second is a fork of the first. The draft reads the input once, whatever it
+    prepares ahead."""
+    assert served.pair.draft is not None
+    counted: Any = served.pair.draft.host.engine.statistics
+    before = counted.encoded_inputs
     for ids in INPUTS[:2]:
         model, start = Conditioned(served.model, ids), [START[served.kind]]
         expected = [plain_loop(model, start, SamplingOptions(seed=i), COUNT, coupled_choice(i)) for i in (7, 8)]
         assert await outputs_of(served.pair, ids, n=2, rule=COUPLED, sampling={"seed": 7}, **proposing) == expected
+    assert counted.encoded_inputs - before == (2 if proposing["num_speculative_tokens"] else 0)
 
 
 async def test_proposals_are_often_accepted(served: Served) -> None:
@@ -165,7 +172,7 @@ async def test_sampled_outputs_are_distributed_as_the_targets(kind: str, rule: s
     draft = make_encoder_decoder(tmp_path / "draft", kind, seed=4, **shape)
     ids, start = [3, 1, 2, 2], START[kind]
     counts: Counter[tuple[int, ...]] = Counter()
-    async with running_pair(engine_config(target), engine_config(draft)) as pair:
+    async with running_pair(engine_config(target), engine_config(draft), **PATIENT) as pair:
         for seed in range(0, SAMPLES, 25):
             fields: dict[str, Any] = {"rule": RULES[rule], "sampling": {"seed": seed}, "num_speculative_tokens": 3}
             drawn = await outputs_of(pair, ids, n=25, max_tokens=5, **fields)
@@ -180,7 +187,7 @@ async def test_sampled_outputs_are_distributed_as_the_targets(kind: str, rule: s
 async def test_drafters_without_a_model_work_as_they_are(drafter: Drafter, tmp_path: Path) -> None:
     target = make_encoder_decoder(tmp_path / "target", "t5", seed=1)
     expected = generate_greedily(load_plain(target), INPUTS[0], COUNT)
-    async with running_pair(engine_config(target), DraftConfig(drafter=drafter)) as pair:
+    async with running_pair(engine_config(target), DraftConfig(drafter=drafter), **PATIENT) as pair:
         fields: dict[str, Any] = {"drafter": drafter_to_proto(drafter), "sampling": {"temperature": 0.0}}
         assert await outputs_of(pair, INPUTS[0], num_speculative_tokens=4, **fields) == [expected]
 
@@ -189,7 +196,7 @@ async def test_the_bundled_pair_translates_and_its_draft_is_often_right() -> Non
     """On the command line, too."""
     tokenizer, model = AutoTokenizer.from_pretrained(T5 / "target"), load_plain(T5 / "target")
     target, draft = (engine_config(T5 / name, max_model_len=64) for name in ("target", "draft"))
-    async with running_pair(target, draft) as pair:
+    async with running_pair(target, draft, **PATIENT) as pair:
         counts, text, said = [0, 0], "", ""
         for sentence in islice(sentences(99), 8):
             text = " ".join(sentence.source)
