@@ -60,7 +60,7 @@ def several_drafts(text: str | None) -> SeveralDrafts:
 
 
 def left_to_drafts(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a request without those that the services are told: whether to merge and, if so, what."""
+    """The fields of a request without what the services are told: whether to merge and, if so, by which drafters."""
     told = ("merge", "drafter") if fields.get("merge") is Merge.TREE else ("merge",)
     return {name: value for name, value in fields.items() if name not in told}
 
