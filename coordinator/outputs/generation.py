@@ -89,7 +89,7 @@ class Generation:
         self._draft = None
         if pair.draft is not None and not is_own:
             times = (config.draft_timeout, config.draft_cooldown)
-            own = options if config.structured_drafts else replace(options, structured_output=None)
+            own = replace(options, structured_output=None) if config.unmasked_drafts else options
             self._draft = DraftSession(pair.draft, self.sequence_id, prompt_length, own, *times, deadline=deadline)
         self._early = None if self._draft is None else EarlyVerification(request, self._target, self._draft.blocks)
         self.proposals = Proposals(request, pair, self._draft)
