@@ -70,7 +70,7 @@ async def measure(options: BenchOptions, asked: Sequence[Schema], output_count: 
     progress, rows = Progress(), []
     for is_masked in (True, False):
         progress.say(f"[bold]masks in the draft: {is_masked}[/]")
-        flags: dict[str, object] = {"--structured-drafts" if is_masked else "--no-structured-drafts": True}
+        flags: dict[str, object] = {"--unmasked-drafts": not is_masked}
 
         async def work(stub: Any) -> list[tuple[bool, pb.GenerationSummary]]:
             return [one for schema in asked for one in await outputs_of(stub, schema, output_count, k)]

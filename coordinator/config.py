@@ -114,10 +114,13 @@ class CoordinatorConfig:
             SPECULATION,
         ),
     ] = WorkAhead.AUTO
-    structured_drafts: Annotated[
+    unmasked_drafts: Annotated[
         bool,
-        Flag("The draft follows structured outputs too, which raises acceptance.", SPECULATION),
-    ] = True
+        Flag(
+            "The draft does not follow structured outputs, which lowers acceptance and changes nothing else.",
+            SPECULATION,
+        ),
+    ] = False
     max_requests: Annotated[int, Range(1, 65536, "none"), Flag("Most outputs generated at once.")] = 64
     """A request for n outputs counts as n."""
     max_requests_per_client: Annotated[

@@ -87,8 +87,10 @@ def first_line(explanation: str) -> str:
 def _of_schema(schema: object) -> str:
     own = schema.get("x-guidance") if isinstance(schema, dict) else None
     allows_none = isinstance(own, dict) and own.get("whitespace_flexible") is False
-    defaults = {} if allows_none else {"whitespace_pattern": SPACE}
-    return llguidance.LLMatcher.grammar_from_json_schema(json.dumps(schema), defaults=defaults)
+    space = None if allows_none else SPACE
+    return llguidance.LLMatcher.grammar_from_json_schema(
+        json.dumps(schema), defaults=None if space is None else {"whitespace_pattern": space}
+    )
 
 
 def _read_schema(source: str) -> object:

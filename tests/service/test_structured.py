@@ -55,7 +55,7 @@ async def pair(folders: tuple[Path, Path]) -> AsyncIterator[RunningPair]:
 @pytest.fixture(scope="module")
 async def unmasked(folders: tuple[Path, Path]) -> AsyncIterator[RunningPair]:
     """The pair with a draft that knows nothing of structured outputs."""
-    async with running_pair(*map(engine_config, folders), structured_drafts=False) as pair:
+    async with running_pair(*map(engine_config, folders), unmasked_drafts=True) as pair:
         yield pair
         await pair.check_clean()
 
