@@ -50,14 +50,10 @@ def make_mtp_target(
     """A tiny GLM-4.5 with layers for multi-token prediction in its checkpoint, under the published names: they are the
     model's last layers, with norms and a projection of their own. transformers looks for them as layer 46."""
     layers = 46
+    shape: dict[str, Any] = {**SHAPE, **NO_TOKENS, "num_hidden_layers": layers + depth, "head_dim": 8}
+    shape["max_position_embeddings"] = max_position_embeddings
     config = hf.Glm4MoeConfig(
-        **{
-            **SHAPE,
-            "num_hidden_layers": layers + depth,
-            "max_position_embeddings": max_position_embeddings,
-            "head_dim": 8,
-        },
-        **NO_TOKENS,
+        **shape,
         vocab_size=vocab_size,
         moe_intermediate_size=16,
         n_routed_experts=4,
