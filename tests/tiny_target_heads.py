@@ -52,7 +52,8 @@ def make_mtp_target(
     layers = 46
     shape: dict[str, Any] = {**SHAPE, **NO_TOKENS, "num_hidden_layers": layers + depth, "head_dim": 8}
     shape["max_position_embeddings"] = max_position_embeddings
-    config = hf.Glm4MoeConfig(
+    made: Any = hf.Glm4MoeConfig
+    config = made(
         **shape,
         vocab_size=vocab_size,
         moe_intermediate_size=16,

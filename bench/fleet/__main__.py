@@ -100,7 +100,7 @@ def announced(counts: Iterable[int], advance: Any) -> Iterator[int]:
 
 async def loads(layout: Layout, counts: Iterable[int], options: argparse.Namespace) -> list[dict[str, Any]]:
     """A row for each number of streams, all with the same processes."""
-    target_folder(), draft_folder(ACCEPTANCE, 0.0)  # made before anything starts
+    draft_folder(ACCEPTANCE, 0.0)  # made before anything starts
     prompts = token_prompts(target_folder(), PROMPT_TOKENS)
     rows: list[dict[str, Any]] = []
 

@@ -5,6 +5,7 @@ choice; at temperature 1 with the overlap of both distributions, which is what t
 """
 
 from pathlib import Path
+from typing import Any
 
 import torch
 from safetensors.torch import load_file
@@ -25,7 +26,8 @@ def write(target: LlamaForCausalLM, sample: bool) -> Tensor:
     torch.manual_seed(0)
     prompts = windows(tokens("validation"), PROMPTS, PROMPT, seed=0)
     options = {"do_sample": True, "top_k": 0, "temperature": 1.0} if sample else {"do_sample": False}
-    return target.generate(
+    model: Any = target
+    return model.generate(
         prompts,
         attention_mask=torch.ones_like(prompts),
         min_new_tokens=WRITTEN,

@@ -6,6 +6,7 @@ import pytest
 
 from coordinator.adaptive import Decision
 from coordinator.outputs.generation import Generation
+from coordinator.peers.draft_session import DraftSession
 from specpair.errors import InvalidDistributionError
 from specpair.options import WorkAhead
 from tests.unit.coordinator.fake_language import continuation
@@ -20,7 +21,7 @@ def lose_the_room(generation: Generation, patch: pytest.MonkeyPatch) -> None:
 
 def lose_the_sequence(generation: Generation, patch: pytest.MonkeyPatch) -> None:
     """The call beside a prepared proposal may find that the draft has forgotten the sequence: it opens it again."""
-    assert generation._draft is not None
+    assert isinstance(generation._draft, DraftSession)
     patch.setattr(generation._draft._opening, "held_length", 0)
     patch.setattr(generation.proposals._length, "decide", lambda longest, **_: Decision(0, opens_draft=True))
 
