@@ -25,11 +25,11 @@ from specpair.v1 import structured_output_pb2 as so
 PROMPT = "A JSON document:\n"
 MAX_TOKENS = 1200
 COLUMNS = {
-    "masks_in_draft": "",
-    "output_count": "d|outputs",
-    "valid_count": "d|valid",
-    "acceptance_rate": ".3f|acceptance",
-    "tokens_per_round": ".2f|tokens/round",
+    "masks_in_draft": "{}",
+    "output_count|outputs": "{:d}",
+    "valid_count|valid": "{:d}",
+    "acceptance_rate|acceptance": "{:.3f}",
+    "tokens_per_round|tokens/round": "{:.2f}",
 }
 
 
