@@ -128,7 +128,11 @@ async def draw(
 
 
 def p_value(
-    counts: Counter[tuple[int, ...]], model: Any, options: SamplingOptions, length: int, prompt: Sequence[int] = PROMPT
+    counts: Counter[tuple[int, ...]],
+    model: Any,
+    options: SamplingOptions,
+    length: int,
+    prompt: Sequence[int] | None = None,
 ) -> float:
     """Of the chi-square test on the first `length` tokens, what follows a stop token left out.
 
@@ -138,7 +142,9 @@ def p_value(
     for tokens, count in counts.items():
         observed[tokens[:length]] += count
     expected: dict[tuple[int, ...], float] = defaultdict(float)
-    for tokens, probability in enumerate_continuations(model, prompt, options, length).items():
+    for tokens, probability in enumerate_continuations(
+        model, PROMPT if prompt is None else prompt, options, length
+    ).items():
         expected[until_stop(tokens, options)] += probability
     assert not [tokens for tokens in observed if expected[tokens] < 1e-12], "an impossible outcome came out"
     total = sum(observed.values())
