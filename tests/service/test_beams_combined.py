@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from draft_service.config import DraftConfig
-from specpair.options import Drafter, OwnDraft
+from specpair.options import Drafter, Merge, OwnDraft
 from specpair.v1 import beams_pb2, sequence_service_pb2
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import draft_service_pb2 as draft_pb
@@ -121,7 +121,7 @@ async def test_one_of_several_drafts_continues_the_beams(tmp_path: Path) -> None
     far = make_model(tmp_path / "far", seed=9)
     drafts = {"far": engine_config(far), "near": engine_config(near)}
     async with running_pair(
-        engine_config(target), drafts=drafts, local_drafters=("ngram",), draft_timeout=60.0, merge="tree"
+        engine_config(target), drafts=drafts, local_drafters=("ngram",), draft_timeout=60.0, merge=Merge.TREE
     ) as pair:
         (prompt,) = prompts(1)
         right, accepted = expected(load_plain(target), prompt, 2), {}
