@@ -13,8 +13,9 @@ from coordinator.outputs.choices import ChoicePart
 from coordinator.outputs.counted_output import CountedOutput
 from coordinator.outputs.output import Output
 from coordinator.outputs.output_part import Origin, OutputPart
+from coordinator.outputs.sources import chosen
 from coordinator.pair import Pair
-from coordinator.peers import BeamDraftSession, BeamTargetSession
+from coordinator.peers import BeamDraftSession, BeamTargetSession, Drafts
 from coordinator.requests.request import GenerationRequest
 from specpair.options import Drafter
 from specpair.speculation.beams.beam_search import Beam
@@ -98,12 +99,11 @@ class BeamOutputs:
             deadline=deadline,
         )
         self._draft = None
-        info = None if pair.draft is None else pair.draft.info
-        if pair.draft is not None and info is not None and info.runs_beams and request.num_speculative_tokens != 0:
+        drafts = drafts_of(request, pair)
+        info = None if drafts is None else drafts.info
+        if drafts is not None and info is not None and info.runs_beams and request.num_speculative_tokens != 0:
             times = (config.draft_timeout, config.draft_cooldown)
-            self._draft = BeamDraftSession(
-                pair.draft, self._sequence_id, prompt_length, options, *times, deadline=deadline
-            )
+            self._draft = BeamDraftSession(drafts, self._sequence_id, prompt_length, options, *times, deadline=deadline)
         self._passes = BeamPasses(request, pair, self._target, self._draft)
         proposals = BeamProposals(drafter=None if self._draft is None else Drafter.MODEL)
         self._outputs = [
@@ -144,3 +144,10 @@ class BeamOutputs:
     async def _close(self) -> None:
         sessions = [self._target] if self._draft is None else [self._target, self._draft]
         await asyncio.gather(*(session.close() for session in sessions))
+
+
+def drafts_of(request: GenerationRequest, pair: Pair) -> Drafts | None:
+    """The one draft that continues the beams: the one that the request names, else the first."""
+    if len(request.drafts) != 1 or pair.draft is None:
+        return pair.draft
+    return chosen(pair, request.drafts)[0]

@@ -34,6 +34,11 @@ class DraftPeer(ModelPeer):
         self._target_files: TokenizerFiles | None = None
         self._target_vocabulary = ""
 
+    @property
+    def translates(self) -> bool:
+        """Whether its sequences are opened in the ids of another vocabulary than its own."""
+        return bool(self._target_vocabulary)
+
     def share_vocabulary(self) -> None:
         """Notes that the draft has the target's vocabulary."""
         self._target_files, self._target_vocabulary = None, ""

@@ -48,12 +48,13 @@ class DraftLink(Link[DraftPeer]):
             await self._compare_vocabularies(info)
             self.peer.share_vocabulary()
         except VocabularyMismatchError as mismatch:
-            await self._have_translated(mismatch)
+            await self._have_translated(info, mismatch)
 
-    async def _have_translated(self, mismatch: VocabularyMismatchError) -> None:
-        """Hands the draft the target's tokenizer. Raises the mismatch, with the reason, if it cannot translate."""
-        files = self._target.files
-        if files is None:
+    async def _have_translated(self, info: ModelInfo, mismatch: VocabularyMismatchError) -> None:
+        """Hands the draft the target's tokenizer. Raises the mismatch, with the reason, if it cannot translate: what an
+        encoder reads is not translated."""
+        files, target = self._target.files, self._target.info
+        if files is None or info.encoder_decoder or target is None or target.encoder_decoder:
             raise mismatch
         try:
             facts = await self.peer.translate_for(files, TRANSLATION_TIMEOUT)

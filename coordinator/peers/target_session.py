@@ -67,6 +67,7 @@ class TargetSession:
         `length` is the largest length of the sequence."""
         self._targets = targets
         self._prompt_length = prompt_length
+        self._encoder_length = len(options.encoder_ids)
         self._timeout = timeout
         self._length = length
         self._deadline = deadline
@@ -319,10 +320,10 @@ class TargetSession:
         await backoff.pause(error)
 
     def _let_read(self, link: TargetLink, length: int) -> None:
-        """Gives the target time to read `length` tokens, once per target and round."""
+        """Gives the target time to read `length` tokens, and what its encoder reads, once per target and round."""
         if link not in self._readers:
             self._readers.append(link)
-            self._latest = Deadline.after(self._timeout + length / LEAST_TOKENS_PER_SECOND)
+            self._latest = Deadline.after(self._timeout + (length + self._encoder_length) / LEAST_TOKENS_PER_SECOND)
 
     def _enter(self, link: TargetLink) -> None:
         self._link = link

@@ -1,9 +1,11 @@
 """Beam search in a request: its options, and what it cannot be combined with."""
 
+from coordinator.draft_names import LOCAL_DRAFTERS
 from specpair.errors import InvalidFieldError, NotSupportedError
 from specpair.model_info import ModelInfo
-from specpair.options import SamplingOptions, check_range
+from specpair.options import Merge, SamplingOptions, check_range
 from specpair.rpc.beams import early_stopping_from_proto
+from specpair.rpc.messages import merge_from_proto
 from specpair.speculation.beams.beam_options import MAX_BEAMS, BeamOptions
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import drafter_pb2
@@ -11,8 +13,10 @@ from specpair.v1 import drafter_pb2
 _ONLY_WITH_BEAMS = ("length_penalty", "early_stopping")
 _REFUSED = (
     *("stop_strings", "rule", "encoding", "lenience", "include_rejected", "include_rounds"),
-    *("logprobs", "num_tree_tokens", "resumed_token_ids"),
+    *("logprobs", "num_tree_tokens", "resumed_token_ids", "structured_output"),
 )
+_WITH_PRESENCE = ("logprobs", "lenience", "structured_output")
+"""Refused with any value: they are given or not."""
 _REFUSED_SAMPLING = (
     *("repetition_penalty", "presence_penalty", "frequency_penalty"),
     *("logit_bias", "allowed_token_ids", "banned_token_ids"),
@@ -35,7 +39,18 @@ def check_beams(message: pb.GenerateTokensRequest) -> int | None:
     for name in _REFUSED:
         if _is_given(message, name):
             raise InvalidFieldError(name, "cannot be combined with num_beams")
+    _check_drafts(message)
     return message.num_beams
+
+
+def _check_drafts(message: pb.GenerateTokensRequest) -> None:
+    """Raises InvalidFieldError unless the request is for one draft with a model, or names none."""
+    if merge_from_proto(message.merge) is Merge.TREE:
+        raise InvalidFieldError("merge", "is tree; with num_beams one draft continues the beams")
+    if len(message.drafts) > 1:
+        raise InvalidFieldError("drafts", f"names {len(message.drafts)}; with num_beams one draft continues the beams")
+    if drafters := [name for name in message.drafts if name in LOCAL_DRAFTERS]:
+        raise InvalidFieldError("drafts", f"is {drafters[0]}, which continues no beams; a draft model does")
 
 
 def read_beams(
@@ -77,4 +92,4 @@ def _check_combinations(message: pb.GenerateTokensRequest, sampling: SamplingOpt
 
 def _is_given(message: pb.GenerateTokensRequest, name: str) -> bool:
     """Whether a field has a value other than the one that stands for nothing; num_tree_tokens = 0 asks for nothing."""
-    return bool(getattr(message, name)) or (name in ("logprobs", "lenience") and message.HasField(name))
+    return message.HasField(name) if name in _WITH_PRESENCE else bool(getattr(message, name))

@@ -11,8 +11,10 @@ import pytest
 
 from coordinator.config import CoordinatorConfig
 from coordinator.pair import connect_pair
+from coordinator.peers.draft_peer import tokenizer_pieces
 from models.t5.tokenizer import make_tokenizer
 from specpair.errors import VocabularyMismatchError
+from specpair.model_info import TokenizerFiles
 from specpair.server.config import ServerConfig
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import sequence_service_pb2, target_service_pb2
@@ -158,6 +160,36 @@ async def test_a_draft_of_the_other_kind_is_refused_when_they_are_paired(served:
             with pytest.raises(VocabularyMismatchError, match="a decoder alone"):
                 async with connect_pair(config):
                     pass
+
+
+async def test_no_draft_translates_what_an_encoder_reads(served: Served, tmp_path: Path) -> None:
+    """Though their tokenizers could be translated, as those of decoders are."""
+    tokenizer, other = make_tokenizer(), make_tokenizer()
+    other.add_tokens(["another"])
+    names = {"target": tokenizer, "encoder": other, "decoder": tokenizer}
+    makers = {"decoder": make_model}
+    folders = {
+        name: makers.get(name, make_encoder_decoder)(tmp_path / name, vocab_size=len(tokens))
+        for name, tokens in names.items()
+    }
+    for name, tokens in names.items():
+        tokens.save_pretrained(folders[name])
+    for target_name, draft_name in (("target", "encoder"), ("target", "decoder"), ("decoder", "target")):
+        async with (
+            running_target(engine_config(folders[target_name])) as target,
+            running_draft(engine_config(folders[draft_name])) as draft,
+        ):
+            config = CoordinatorConfig(
+                server=ServerConfig(port=0), target_addresses=(target.address,), draft_addresses=(draft.address,)
+            )
+            with pytest.raises(VocabularyMismatchError, match=r"a decoder alone|missing in the draft|but missing"):
+                async with connect_pair(config):
+                    pass
+            if draft_name != "decoder":
+                handing = tokenizer_pieces(
+                    TokenizerFiles(tokenizer_json=b"{}", chat_template="", bos_token="", eos_token="")
+                )
+                await refused(draft.hot.TakeTargetTokenizer(handing), grpc.StatusCode.UNIMPLEMENTED, "NOT_SUPPORTED")
 
 
 async def test_a_target_without_an_encoder_takes_nothing_for_it(tmp_path: Path) -> None:

@@ -129,6 +129,18 @@ async def test_trees_and_several_outputs(served: Served) -> None:
         assert outputs[0].summary.speculation.accepted_token_count > 0
 
 
+async def test_beam_search(served: Served) -> None:
+    """Trees of beams are rows of passes on all ranks, and leave both caches together."""
+    if served.kind == DETERMINISTIC:
+        pytest.skip("it runs no trees")
+    for prompt in PROMPTS:
+        for count in (0, 4):
+            options: dict[str, Any] = {"num_beams": 3, "num_speculative_tokens": count}
+            outputs = [await pair.generate(prompt, COUNT, **options) for pair in (served.sharded, served.whole)]
+            assert outputs[0].token_ids == outputs[1].token_ids
+            assert outputs[0].summary.speculation.fallback_count == 0
+
+
 def state_after(plain: Any, tokens: list[int]) -> np.ndarray:
     """The hidden state of the last token after LAYER: a wrong key shows in it before it changes a token."""
     with torch.no_grad():

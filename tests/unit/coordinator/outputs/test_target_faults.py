@@ -148,6 +148,19 @@ async def test_what_a_restarted_target_has_to_read_again_gets_the_time_that_it_g
         await parts.aclose()
 
 
+async def test_what_the_encoder_reads_takes_time_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The tokens of the decoder alone, three here, would be given 0.4 s."""
+    monkeypatch.setattr(target_session, "CALL_SECONDS", 0.05)
+    async with bench(with_draft=False) as b:
+        pair = replace(b.pair, config=replace(CONFIG, target_timeout=0.1))
+        b.target.delay = 100.0
+        asyncio.get_running_loop().call_later(1.0, setattr, b.target, "delay", 0.0)
+        parts = Generation(replace(request(), encoder_ids=(5,) * 600), pair).parts()
+        await anext(parts)
+        assert b.pair.target.links["target:1"].breaker.is_closed
+        await parts.aclose()
+
+
 async def test_calls_that_end_before_their_time_are_not_repeated_without_a_pause() -> None:
     async with bench(with_draft=False) as b:
         parts = b.generation().parts()
