@@ -28,6 +28,8 @@ async def grow_beams(host: DraftHost, request: pb.GrowBeamsRequest) -> pb.GrowBe
         raise NotSupportedError(f"beam search: {why_not}")
     check_request(request, host)
     known = sequences.get(request.sequence_id).options
+    if known.target_vocabulary:
+        raise NotSupportedError("beam search: the draft has another vocabulary than the target, and continues no beams")
     vocab_size = sequences.limits.vocab_size_of(known)
     tree = decode_beams(request.tree, vocab_size)
     nodes = check_nodes("beam_nodes", request.beam_nodes, tree, MAX_WIDTH)

@@ -98,8 +98,7 @@ class BeamOutputs:
             deadline=deadline,
         )
         self._draft = None
-        info = None if pair.draft is None else pair.draft.info
-        if pair.draft is not None and info is not None and info.runs_beams and request.num_speculative_tokens != 0:
+        if pair.draft is not None and pair.draft.grows_beams and request.num_speculative_tokens != 0:
             times = (config.draft_timeout, config.draft_cooldown)
             self._draft = BeamDraftSession(
                 pair.draft, self._sequence_id, prompt_length, options, *times, deadline=deadline

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from coordinator.peers.answers import Proposed
 from coordinator.peers.draft_call import DraftCall
 from coordinator.peers.draft_session import DraftSession
+from coordinator.peers.drafts import DraftLink
 from specpair.speculation.beams.beam_tree import BeamGroup
 from specpair.v1.draft_service_pb2 import GrowBeamsRequest
 from specpair.wire.beams import encode_beams
@@ -42,10 +43,14 @@ class BeamDraftSession(DraftSession):
     ) -> Proposed | None:
         """Continuations of the group's beams by up to `count` tokens; None if no draft can continue them now."""
         call = self._call(step, history, count, 0.0, None, 0)
-        if call is None or call.link.info is None or not call.link.info.runs_beams:
+        if call is None:
             return None
         if self._may_ask(call.link):
             known = {name: getattr(call, name) for name in DraftCall.__dataclass_fields__}
             return await BeamCall(**known, group=group, width=width).answer()
         self._try_again(call)
         return None
+
+    def _choose(self, history: Sequence[int]) -> DraftLink | None:
+        link = super()._choose(history)
+        return link if link is not None and link.grows_beams else None

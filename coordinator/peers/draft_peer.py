@@ -34,6 +34,11 @@ class DraftPeer(ModelPeer):
         self._target_files: TokenizerFiles | None = None
         self._target_vocabulary = ""
 
+    @property
+    def translates(self) -> bool:
+        """Whether the draft has another vocabulary than the target."""
+        return bool(self._target_vocabulary)
+
     def share_vocabulary(self) -> None:
         """Notes that the draft has the target's vocabulary."""
         self._target_files, self._target_vocabulary = None, ""

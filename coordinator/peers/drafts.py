@@ -11,7 +11,7 @@ from coordinator.peers.link import CALL_TIMEOUT, Link
 from coordinator.peers.news import News
 from coordinator.peers.pool import Pool
 from coordinator.peers.target_model import TargetModel
-from coordinator.peers.vocabulary import check_vocabularies, has_no_model
+from coordinator.peers.vocabulary import check_encoders, check_vocabularies, has_no_model
 from coordinator.requests.tokenizer import Tokenizer
 from specpair.errors import NotSupportedError, PeerUnavailableError, VocabularyMismatchError
 from specpair.model_info import ModelInfo
@@ -38,12 +38,19 @@ class DraftLink(Link[DraftPeer]):
             self.want_check()
             raise PeerUnavailableError("the draft was restarted and is being checked")
 
+    @property
+    def grows_beams(self) -> bool:
+        """Whether it continues beams: not for a target with another vocabulary."""
+        return self.info is not None and self.info.runs_beams and not self.peer.translates
+
     def room(self, length: int) -> int:
         """The largest number of tokens that the draft can propose after `length` tokens."""
         info = self.info
         return 0 if info is None else min(info.max_num_speculative_tokens, info.max_model_len - length - 1)
 
     async def _compare(self, info: ModelInfo) -> None:
+        assert self._target.info is not None, "the target is checked first"
+        check_encoders(info, self._target.info)
         try:
             await self._compare_vocabularies(info)
             self.peer.share_vocabulary()
@@ -89,6 +96,11 @@ class Drafts(Pool[DraftLink]):
     def info(self) -> ModelInfo | None:
         """Of the first checked draft; None while there is none."""
         return next(iter(self._infos()), None)
+
+    @property
+    def grows_beams(self) -> bool:
+        """Whether one of them continues beams."""
+        return any(link.grows_beams for link in self.links.values())
 
     @property
     def own_drafter(self) -> Drafter | None:
