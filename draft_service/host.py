@@ -17,7 +17,7 @@ from draft_service.table_file import read_tables
 from draft_service.translation.translations import Translations
 from draft_service.translation.vocabulary import MAX_TOKEN_ID
 from specpair.engine_config import EngineConfig
-from specpair.errors import InvalidFieldError, ModelRefusedError, NotSupportedError, SequenceNotFoundError
+from specpair.errors import InvalidFieldError, ModelRefusedError, SequenceNotFoundError, VocabularyMismatchError
 from specpair.model_info import ModelInfo, TokenizerFiles, VocabularyMethod, VocabularyTranslation
 from specpair.options import Drafter, Encoding, Rule, SamplingOptions, SequenceOptions, check_range
 from specpair.rpc.sizes import MAX_MESSAGE_BYTES
@@ -198,9 +198,9 @@ class DraftHost:
 
     async def take_target_tokenizer(self, files: TokenizerFiles) -> VocabularyTranslation:
         """Takes the tokenizer of a target with another vocabulary. Raises what Translations.take does, and
-        NotSupportedError with an encoder: what it reads is not translated."""
+        VocabularyMismatchError if the model has an encoder."""
         if self.model is not None and self.model.facts.encoder is not None:
-            raise NotSupportedError("target_tokenizer: a draft with an encoder does not translate")
+            raise VocabularyMismatchError("the draft has an encoder, and what it reads is not translated")
         return (await self.translations.take(files)).facts
 
     def tokenizer(self) -> TokenizerFiles | None:

@@ -80,7 +80,12 @@ def files(made: Document, bos: str = "", eos: str = END) -> TokenizerFiles:
 def make_speaking_model(folder: Path, made: Document, **settings: Any) -> Path:
     """Saves a random model with this tokenizer."""
     make_model(folder, **settings)
+    write_tokenizer(folder, made)
+    return folder
+
+
+def write_tokenizer(folder: Path, made: Document) -> None:
+    """Saves a tokenizer beside a model."""
     (folder / "tokenizer.json").write_text(json.dumps(made))
     config = {"tokenizer_class": "PreTrainedTokenizerFast", "clean_up_tokenization_spaces": False}
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
-    return folder

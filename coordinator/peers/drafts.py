@@ -11,7 +11,7 @@ from coordinator.peers.link import CALL_TIMEOUT, Link
 from coordinator.peers.news import News
 from coordinator.peers.pool import Pool
 from coordinator.peers.target_model import TargetModel
-from coordinator.peers.vocabulary import check_vocabularies, has_no_model
+from coordinator.peers.vocabulary import check_encoders, check_vocabularies, has_no_model
 from coordinator.requests.tokenizer import Tokenizer
 from specpair.errors import NotSupportedError, PeerUnavailableError, VocabularyMismatchError
 from specpair.model_info import ModelInfo
@@ -44,17 +44,18 @@ class DraftLink(Link[DraftPeer]):
         return 0 if info is None else min(info.max_num_speculative_tokens, info.max_model_len - length - 1)
 
     async def _compare(self, info: ModelInfo) -> None:
+        assert self._target.info is not None, "the target is checked first"
+        check_encoders(info, self._target.info)
         try:
             await self._compare_vocabularies(info)
             self.peer.share_vocabulary()
         except VocabularyMismatchError as mismatch:
-            await self._have_translated(info, mismatch)
+            await self._have_translated(mismatch)
 
-    async def _have_translated(self, info: ModelInfo, mismatch: VocabularyMismatchError) -> None:
-        """Hands the draft the target's tokenizer. Raises the mismatch, with the reason, if it cannot translate: what an
-        encoder reads is not translated."""
-        files, target = self._target.files, self._target.info
-        if files is None or info.encoder_decoder or target is None or target.encoder_decoder:
+    async def _have_translated(self, mismatch: VocabularyMismatchError) -> None:
+        """Hands the draft the target's tokenizer. Raises the mismatch, with the reason, if it cannot translate."""
+        files = self._target.files
+        if files is None:
             raise mismatch
         try:
             facts = await self.peer.translate_for(files, TRANSLATION_TIMEOUT)

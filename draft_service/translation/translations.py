@@ -29,7 +29,9 @@ class Translations:
         self._files, self._method, self._in_use = files, method, in_use
         self._writer: Vocabulary | None = None
         self._held: dict[str, Translation] = {}
-        self._making = asyncio.Lock()
+        self._making: dict[str, asyncio.Task[Translation]] = {}
+        """Those that are being read, or wait for it. A caller who leaves stops none: asking again finds it."""
+        self._reading = asyncio.Lock()
 
     @property
     def facts(self) -> tuple[VocabularyTranslation, ...]:
@@ -47,26 +49,46 @@ class Translations:
         """Takes a target's tokenizer; one that is held already costs nothing.
 
         Raises VocabularyMismatchError, with the reason, if it cannot be translated, and CapacityExhaustedError if
-        sequences are open with as many others as are kept.
+        sequences are open with as many others as are kept, or as many are being read.
         """
-        async with self._making:
-            name = name_of(files)
-            if name not in self._held:
-                self._make_room()
-                self._held[name] = await asyncio.to_thread(self._make, files)
-                facts = self._held[name].facts
-                words = "a target has another vocabulary: %s, greedy outputs %s; %.0f %% of a text is common, %d tokens"
-                share, count = 100 * facts.overlap, facts.shared_token_count
-                log.info(words, facts.method, facts.greedy_method, share, count)
+        name = name_of(files)
+        if name in self._held:
             return self.get(name)
+        if name not in self._making:
+            if len(self._making) >= MOST:
+                raise CapacityExhaustedError(f"{MOST} vocabularies are being read, the most at once", limit=MOST)
+            making = asyncio.create_task(self._keep(name, files))
+            self._making[name] = making
+            making.add_done_callback(lambda task: self._forget(name, task))
+        return await asyncio.shield(self._making[name])
 
-    def _make_room(self) -> None:
+    def _forget(self, name: str, task: "asyncio.Task[Translation]") -> None:
+        """Retrieves the exception, too, so that asyncio does not log it where the caller has left."""
+        del self._making[name]
+        if not task.cancelled():
+            task.exception()
+
+    async def _keep(self, name: str, files: TokenizerFiles) -> Translation:
+        """Reads one, after those that came before. A refused one takes the place of none that is held."""
+        async with self._reading:
+            self._one_to_drop()
+            made = await asyncio.to_thread(self._make, files)
+            if (dropped := self._one_to_drop()) is not None:
+                del self._held[dropped]
+            self._held[name] = made
+        facts = made.facts
+        words = "a target has another vocabulary: %s, greedy outputs %s; %.0f %% of a text is common, %d tokens"
+        share, count = 100 * facts.overlap, facts.shared_token_count
+        log.info(words, facts.method, facts.greedy_method, share, count)
+        return made
+
+    def _one_to_drop(self) -> str | None:
+        """The one that makes room for another; None if there is room. Raises CapacityExhaustedError if all are used."""
         if len(self._held) < MOST:
-            return
-        for name in list(self._held):
+            return None
+        for name in self._held:
             if not self._in_use(name):
-                del self._held[name]
-                return
+                return name
         raise CapacityExhaustedError(f"{MOST} vocabularies of targets are in use, the most that are held", limit=MOST)
 
     def _make(self, files: TokenizerFiles) -> Translation:
