@@ -8,7 +8,6 @@ import resource
 import signal
 import sys
 from pathlib import Path
-from typing import Any
 
 from specpair.errors import InvalidGrammarError
 from specpair.grammars.compiling import GrammarCompiler
@@ -23,7 +22,7 @@ MEMORY_BYTES = 512 << 20
 def main() -> None:
     """Answers until its input ends."""
     known = json.loads(sys.stdin.readline())
-    compiler = compiler_of(known)
+    compiler = GrammarCompiler(known["tokenizer"].encode(), known["vocab_size"], known["eos_token_ids"])
     limit_memory()
     answer({"ready": True})
     for line in sys.stdin:
@@ -35,18 +34,8 @@ def main() -> None:
         answer({"problem": problem})
 
 
-def compiler_of(known: dict[str, Any]) -> GrammarCompiler | None:
-    """None if the texts of the tokens cannot be found out, as of some tokenizers of encoder-decoder models."""
-    try:
-        return GrammarCompiler(known["tokenizer"].encode(), known["vocab_size"], known["eos_token_ids"])
-    except ValueError:
-        return None
-
-
-def problem_of(compiler: GrammarCompiler | None, structured: StructuredOutput) -> str | None:
+def problem_of(compiler: GrammarCompiler, structured: StructuredOutput) -> str | None:
     """Why the structured output cannot be used; None if it can."""
-    if compiler is None:
-        return "cannot be used with the target's tokenizer"
     try:
         compiler.compile(structured).check_start()
     except InvalidGrammarError as error:

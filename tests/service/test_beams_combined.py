@@ -16,6 +16,7 @@ from tests import tiny_encoder_decoders as encoders
 from tests.rpc_errors import refused
 from tests.service import test_distribution as distribution
 from tests.service.test_beams import EOS, ended, expected, prompts, searched, tokens_of
+from tests.service.test_vocabularies import TARGET, translated_pair
 from tests.services import RunningPair, engine_config, running_pair
 from tests.tiny_models import load_plain, make_model, make_variation
 from tests.tiny_tokenizers import make_speaking_model
@@ -79,8 +80,6 @@ async def test_a_draft_that_is_accelerated_itself(tmp_path: Path) -> None:
 
 async def test_a_draft_with_another_vocabulary_continues_no_beams(tmp_path: Path) -> None:
     """Its model has other tokens than the beams: it refuses, and the search goes on without it."""
-    from tests.service.test_vocabularies import TARGET, translated_pair
-
     target = make_speaking_model(tmp_path / "target", TARGET, seed=3, vocab_size=distribution.VOCABULARY)
     async with translated_pair(target, tmp_path, "reduced") as pair:
         assert pair.draft is not None
@@ -130,11 +129,12 @@ async def test_one_of_several_drafts_continues_the_beams(tmp_path: Path) -> None
             assert tokens_of(found) == right
             accepted[name] = found[0].summary.speculation.accepted_token_count
         assert accepted["near"] > accepted["far"] == accepted[""]
-        for field, options in (
+        combined: tuple[tuple[str, dict[str, Any]], ...] = (
             ("drafts", {"drafts": ["near", "far"]}),
             ("drafts", {"drafts": [Drafter.NGRAM.value]}),
             ("merge", {"merge": pb.MERGE_MODE_TREE}),
-        ):
+        )
+        for field, options in combined:
             searching = searched(pair, prompt, num_beams=2, **options)
             found = await refused(searching, grpc.StatusCode.INVALID_ARGUMENT, "INVALID_FIELD")
             assert found["field"] == field
