@@ -10,7 +10,6 @@ position alone; passes of many rows are divided. So a row's bits do not depend o
 
 import logging
 from collections import Counter
-from enum import StrEnum
 from functools import partial
 
 import numpy as np
@@ -26,6 +25,7 @@ from specpair.models.captured_attention import choose_attention
 from specpair.models.captured_buckets import DETERMINISTIC_ROWS, ROWS, key_bucket, row_bucket
 from specpair.models.captured_llama import CapturedLlama
 from specpair.models.captured_rows import HostRows, RowBuffers
+from specpair.models.graph_miss import GraphMiss
 from specpair.models.loading import LoadedModel
 from specpair.models.plain_runner import PlainRunner
 
@@ -35,17 +35,6 @@ MOST_GATHERED = 1 << 17
 """Rows times keys that a pass gathers: 128 rows of 1,024 keys, or 16 of 8,192."""
 MOST_GATHERED_ALWAYS = 1 << 20
 """In deterministic mode, where no other runner can step in."""
-
-
-class Miss(StrEnum):
-    """Why a pass was left to the plain runner."""
-
-    ROWS = "rows"
-    """More rows than the largest bucket has, as while a long prompt is read."""
-    KEYS = "keys"
-    """Keys of so many rows and lengths would take too much memory to gather."""
-    TREE = "tree"
-    FEATURES = "features"
 
 
 class CapturedRunner:
@@ -61,7 +50,7 @@ class CapturedRunner:
         self.cache: PagedCache = cache
         self.device = facts.device
         self.no_trees = "trees of tokens are not supported with --deterministic" if facts.is_deterministic else ""
-        self.misses: Counter[Miss] = Counter()
+        self.misses: Counter[GraphMiss] = Counter()
         """Passes that the plain runner ran, by the reason."""
         self._is_deterministic = facts.is_deterministic
         self._sizes = DETERMINISTIC_ROWS if facts.is_deterministic else ROWS
@@ -107,16 +96,16 @@ class CapturedRunner:
         """Rows and keys of what has been captured; 0 keys where their number does not matter."""
         return sorted(self._captured)
 
-    def _miss(self, batch: Batch) -> Miss | None:
+    def _miss(self, batch: Batch) -> GraphMiss | None:
         if batch.parents is not None:
-            return Miss.TREE
+            return GraphMiss.TREE
         if batch.feature_layers:
-            return Miss.FEATURES
+            return GraphMiss.FEATURES
         if len(batch.token_ids) > self._sizes[-1]:
-            return Miss.ROWS
+            return GraphMiss.ROWS
         key_count = self._keys(max(batch.positions) + 1)
         gathered = row_bucket(len(batch.token_ids), self._sizes) * key_count
-        return Miss.KEYS if self._attention.is_sized and gathered > MOST_GATHERED else None
+        return GraphMiss.KEYS if self._attention.is_sized and gathered > MOST_GATHERED else None
 
     def _run_divided(self, batch: Batch) -> PassOutput:
         """In passes of one size, whose rows have the same bucket of keys. Short rows go first: a row's own sequence

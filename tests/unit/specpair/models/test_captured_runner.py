@@ -15,13 +15,14 @@ from specpair.errors import ModelRefusedError
 from specpair.models.batch import Batch
 from specpair.models.capture import EagerCapture, Work
 from specpair.models.captured_buckets import FEWEST_KEYS, ROWS, key_bucket, row_bucket
-from specpair.models.captured_runner import CapturedRunner, Miss
+from specpair.models.captured_runner import CapturedRunner
+from specpair.models.graph_miss import GraphMiss
 from specpair.models.load_runner import load_runner
 from specpair.models.runner import Runner
 from specpair.models.self_check import run_chunks
 from tests.services import engine_config
 from tests.tiny_models import make_model
-from tests.unit.specpair.models.test_aligned_runner import check_all_ways, random_ids
+from tests.unit.specpair.models.test_aligned_runner import among_others, at_once, one_by_one, random_ids, with_rollbacks
 
 KINDS = ("llama", "mistral", "qwen2", "qwen3")
 TOLERANCE = 1e-4
@@ -112,7 +113,7 @@ def test_what_it_does_not_do_the_plain_runner_does(tmp_path: Path, caplog: pytes
                 each.cache.append(holding, 6)
                 outputs.append(each.forward(make(Segment(holding, 0, 6))))
             torch.testing.assert_close(outputs[0].logits, outputs[1].logits, atol=TOLERANCE, rtol=TOLERANCE)
-    assert runner.misses[Miss.TREE] == runner.misses[Miss.FEATURES] == 1
+    assert runner.misses[GraphMiss.TREE] == runner.misses[GraphMiss.FEATURES] == 1
     assert "first pass run by transformers (tree)" in caplog.text
 
 
@@ -127,15 +128,17 @@ def test_many_rows_are_read_by_the_plain_runner(tmp_path: Path) -> None:
         parts = [run_chunks(each, [holding], [part])[0] for part in (ids[:-3], ids[-3:])]
         logits.append(torch.cat(parts))
     torch.testing.assert_close(logits[0], logits[1], atol=TOLERANCE, rtol=TOLERANCE)
-    assert runner.misses == {Miss.ROWS: 1}
+    assert runner.misses == {GraphMiss.ROWS: 1}
     assert (3, 256) in runner.buckets
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_deterministic_logits_are_the_same_bits(kind: str, tmp_path: Path) -> None:
     folder = make_model(tmp_path, kind)
-    check_all_ways(folder, runner="captured", cache="paged", num_blocks=64)
-    runner = load(folder, deterministic=True)
+    runner, ids = load(folder, deterministic=True), random_ids()
+    expected = at_once(runner, ids)
+    for way in (one_by_one, with_rollbacks, among_others):
+        assert torch.equal(way(load(folder, deterministic=True, num_blocks=512), ids), expected), way.__name__
     assert isinstance(runner, CapturedRunner) and "trees" in runner.no_trees
     assert {rows for rows, _ in runner.buckets} == {16}
 
