@@ -32,7 +32,8 @@ class PagedCache(KeyValueCache):
         self.block_count = block_count
         self.device = device
         self.spare_block = block_count
-        """Where rows that are padding write, if there is one."""
+        """Where rows that are padding write, if `has_spare_block`."""
+        self.has_spare_block = has_spare_block
         slots = (block_count + has_spare_block) * block_size
         self._keys = {
             i: torch.empty(slots, shape.heads, shape.key_size, dtype=dtype, device=device)

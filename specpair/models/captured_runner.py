@@ -44,8 +44,8 @@ class CapturedRunner:
 
     def __init__(self, loaded: LoadedModel, cache: KeyValueCache, capture: Capture | None = None):
         """Raises ModelRefusedError for another cache."""
-        if not isinstance(cache, PagedCache):
-            raise ModelRefusedError("--runner captured needs a paged cache")
+        if not isinstance(cache, PagedCache) or not cache.has_spare_block:
+            raise ModelRefusedError("--runner captured needs a paged cache with a spare block")
         facts = loaded.facts
         self.cache: PagedCache = cache
         self.device = facts.device
