@@ -23,6 +23,7 @@ from bench.report import save
 from specpair.caches.holding import Holding
 from specpair.engine_config import EngineConfig
 from specpair.models.aligned_runner import CHUNK_SIZE, AlignedRunner
+from specpair.models.captured_runner import CapturedRunner
 from specpair.models.load_runner import choose_runners
 from specpair.models.loading import load as load_model
 from specpair.models.model_cache import make_cache
@@ -83,8 +84,9 @@ def main() -> None:
 def load(model: str, dtype: Dtype) -> Runners:
     config = EngineConfig(model=model, dtype=dtype)
     loaded = load_model(config)
-    cache = make_cache(config, loaded.facts)
-    plain = choose_runners(config, loaded.model)[0](loaded, cache)
+    kind = choose_runners(config, loaded.model)[0]
+    cache = make_cache(config, loaded.facts, is_captured=kind is CapturedRunner)
+    plain = kind(loaded, cache)
     return Runners(plain=plain, deterministic=AlignedRunner(loaded, cache))
 
 

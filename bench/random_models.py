@@ -78,3 +78,52 @@ def disturb(weight: torch.Tensor) -> None:
     with torch.no_grad():
         noise = torch.randn_like(weight) * weight.std() * sqrt(1 - AGREEMENT**2)
         weight.mul_(AGREEMENT).add_(noise)
+
+
+class Shape(NamedTuple):
+    """The sizes of a Llama."""
+
+    hidden: int
+    intermediate: int
+    layers: int
+    heads: int
+    key_heads: int
+    vocabulary: int
+    is_tied: bool
+
+
+SHAPES = {
+    "tiny": Shape(64, 128, 2, 4, 2, 256, True),
+    "llama-3.2-1b": Shape(2048, 8192, 16, 32, 8, 128_256, True),
+    "llama-3.2-3b": Shape(3072, 8192, 28, 24, 8, 128_256, True),
+    "8b": Shape(4096, 14_336, 32, 32, 8, 128_256, False),
+}
+
+
+def random_shape(name: str, folder: Path, device: torch.device, dtype: str) -> int:
+    """Writes a model of this shape, made on the device. Returns the bytes of the weights that every pass reads."""
+    shape = SHAPES[name]
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=shape.vocabulary,
+        hidden_size=shape.hidden,
+        intermediate_size=shape.intermediate,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.key_heads,
+        head_dim=shape.hidden // shape.heads,
+        max_position_embeddings=CONTEXT,
+        tie_word_embeddings=shape.is_tied,
+        bos_token_id=None,
+        eos_token_id=None,
+    )
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(getattr(torch, dtype))
+    try:
+        with device:
+            model: Any = LlamaForCausalLM(config)
+    finally:
+        torch.set_default_dtype(before)
+    save(model, folder)
+    looked_up = 0 if shape.is_tied else model.model.embed_tokens.weight.nbytes
+    return sum(parameter.nbytes for parameter in model.parameters()) - looked_up

@@ -118,6 +118,7 @@ def _model_facts(model: GetModelInfoResponse) -> dict[str, str]:
         **({"vocabulary": ", ".join(map(_translation, model.translations))} if model.translations else {}),
         **({"encoder": f"reads at most {model.encoder_decoder.max_encoder_len} tokens"} if has_encoder(model) else {}),
         "device": f"{model.device}, {model.cache} cache{_ranks(model)}",
+        **({"runner": model.runner} if model.runner else {}),
         "cache blocks free": f"{model.free_block_count} of {model.block_count}, {model.block_size} tokens each",
         "deterministic": "yes" if model.deterministic else "no",
     }

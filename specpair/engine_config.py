@@ -125,12 +125,13 @@ class EngineConfig:
     ] = 0.9
     max_num_speculative_tokens: MaxNumSpeculativeTokens = 16
     runner: Annotated[
-        Literal["auto", "native", "fused", "plain"],
+        Literal["auto", "native", "fused", "captured", "plain"],
         Flag(
             "How forward passes run. native: one compiled call, for Llama, Mistral, Qwen2 and Qwen3 on a CPU, in "
             "float32 or hardware bfloat16; compiled at first use, which needs a C compiler. fused: the same models "
-            "without a compiler, by few large operators and packed weights. plain: the code of transformers. auto: "
-            "the fastest of these that is supported; fused for float32 with wide layers.",
+            "without a compiler, by few large operators and packed weights. captured: the same models on a "
+            "GPU, as CUDA graphs over a paged cache. plain: the code of transformers. auto: the fastest of these that "
+            "is supported; fused for float32 with wide layers.",
             MODEL,
         ),
     ] = "auto"

@@ -97,6 +97,8 @@ class ModelInfo:
     """Processes that share the model."""
     runs_beams: bool = False
     """Whether beam search can use it."""
+    runner: str = ""
+    """How forward passes run, in words; empty without a model."""
     translations: tuple[VocabularyTranslation, ...] = ()
     """Draft: the targets with another vocabulary that it translates for."""
     drafters: tuple[Drafter, ...] = ()

@@ -18,12 +18,23 @@ class PagedCache(KeyValueCache):
     name = "paged"
 
     def __init__(
-        self, layers: dict[int, LayerShape], block_count: int, block_size: int, dtype: torch.dtype, device: torch.device
+        self,
+        layers: dict[int, LayerShape],
+        block_count: int,
+        block_size: int,
+        dtype: torch.dtype,
+        device: torch.device,
+        *,
+        has_spare_block: bool = False,
     ):
+        """With a spare block there is one more than `block_count`, which no sequence holds."""
         self.block_size = block_size
         self.block_count = block_count
         self.device = device
-        slots = block_count * block_size
+        self.spare_block = block_count
+        """Where rows that are padding write, if `has_spare_block`."""
+        self.has_spare_block = has_spare_block
+        slots = (block_count + has_spare_block) * block_size
         self._keys = {
             i: torch.empty(slots, shape.heads, shape.key_size, dtype=dtype, device=device)
             for i, shape in layers.items()

@@ -19,6 +19,7 @@ from specpair.engine.metrics import EngineCollector
 from specpair.engine.work import Work
 from specpair.engine_config import EngineConfig
 from specpair.model_info import ModelInfo, TokenizerFiles
+from specpair.models.captured_runner import CapturedRunner
 from specpair.models.device_defaults import choose_pass_timeout, choose_token_budget
 from specpair.models.load_runner import load_runner
 from specpair.models.model_facts import ModelFacts
@@ -41,6 +42,7 @@ class ModelHost(ABC, Generic[Answer]):
         self.facts = facts
         self.instance_id = uuid.uuid4().hex
         self._shards = runner if isinstance(runner, ShardedRunner) else None
+        self._runner_description = runner.description
         self.no_trees = runner.no_trees
         """Why proposals cannot be trees; empty if they can."""
         self.max_num_speculative_tokens = min(config.max_num_speculative_tokens, facts.max_model_len - 1)
@@ -53,6 +55,8 @@ class ModelHost(ABC, Generic[Answer]):
             short=self.max_num_speculative_tokens + 2,
             pace=config.pace,
         )
+        if isinstance(runner, CapturedRunner):
+            self.engine.statistics.graph_misses = runner.misses
         self.grammars = GrammarHost(facts)
         self.pass_timeout = choose_pass_timeout(config.pass_timeout, facts.device)
         limits = SequenceLimits(
@@ -166,6 +170,7 @@ class ModelHost(ABC, Generic[Answer]):
             runs_trees=not self.no_trees,
             masks_tokens=self.grammars.is_available,
             encoder_decoder=self.facts.encoder,
+            runner=self._runner_description,
         )
 
     def tokenizer(self) -> TokenizerFiles | None:

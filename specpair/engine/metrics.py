@@ -9,6 +9,7 @@ from prometheus_client.registry import Collector
 
 from specpair.caches.cache import BlockCounts, KeyValueCache
 from specpair.engine.statistics import EngineStatistics, Tally
+from specpair.models.graph_miss import GraphMiss
 
 
 class Counted(Protocol):
@@ -59,6 +60,14 @@ def passes(statistics: EngineStatistics) -> Iterable[Metric]:
         "Inputs that the encoder of an encoder-decoder model has read, each in a pass of its own.",
         value=statistics.encoded_inputs,
     )
+    misses = CounterMetricFamily(
+        "specpair_graph_misses",
+        "Forward passes that --runner captured left to the plain runner, by the reason.",
+        labels=["reason"],
+    )
+    for reason in GraphMiss:
+        misses.add_metric([reason], statistics.graph_misses.get(reason, 0))
+    yield misses
 
 
 def silence(statistics: EngineStatistics) -> Metric:

@@ -1,7 +1,9 @@
 """Statistics of an engine as plain numbers, written by the device thread, readable from any thread."""
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+from specpair.models.graph_miss import GraphMiss
 
 
 class Tally:
@@ -65,6 +67,8 @@ class EngineStatistics:
         """Tokens whose logits were used."""
         self.encoded_inputs = 0
         """Passes of an encoder, one for each input that it read."""
+        self.graph_misses: Mapping[GraphMiss, int] = {}
+        """Passes that a runner of captured passes left to the plain one, by the reason; it counts them itself."""
         self.evicted_blocks = 0
         """Cache blocks taken from open sequences for others."""
         self.preemptions = 0

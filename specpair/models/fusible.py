@@ -18,7 +18,16 @@ def computes_bfloat16(device: torch.device) -> bool:
 
 
 def is_fusible(model: PreTrainedModel) -> bool:
-    """Whether `FusedLlama` supports this model: its family, on a CPU, in float32 or hardware bf16.
+    """Whether `FusedLlama` supports this model: its family, on a CPU, in float32 or hardware bf16."""
+    return (
+        model.device.type == "cpu"
+        and is_llama_shaped(model)
+        and (model.dtype == torch.float32 or (model.dtype == torch.bfloat16 and computes_bfloat16(model.device)))
+    )
+
+
+def is_llama_shaped(model: PreTrainedModel) -> bool:
+    """Whether the model is one of ARCHITECTURES with ordinary layers, on any device and in any type.
 
     Biases of query, key and value are supported, as in Qwen2; other biases are not.
     """
@@ -34,9 +43,7 @@ def is_fusible(model: PreTrainedModel) -> bool:
     ]
     rope = getattr(config, "rope_parameters", None) or {}
     return (
-        model.device.type == "cpu"
-        and all(is_plain_linear(module) for module in (*heads, *others, model.lm_head))
-        and (model.dtype == torch.float32 or (model.dtype == torch.bfloat16 and computes_bfloat16(model.device)))
+        all(is_plain_linear(module) for module in (*heads, *others, model.lm_head))
         and config.hidden_act == "silu"
         and all(getattr(module, "bias", None) is None for module in others)
         and rope.get("rope_type", "default") not in LENGTH_DEPENDENT_ROPE

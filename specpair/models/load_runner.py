@@ -11,13 +11,14 @@ from specpair.engine_config import EngineConfig
 from specpair.errors import ModelRefusedError
 from specpair.model_info import NOT_QUANTISED
 from specpair.models.aligned_runner import AlignedRunner
+from specpair.models.captured_runner import CapturedRunner
 from specpair.models.device_defaults import choose_threads
 from specpair.models.divergence import held_out_logits, measure
 from specpair.models.drafting_runner import TargetHead, extended
 from specpair.models.encoder_decoder_check import check_encoder_decoder
 from specpair.models.encoder_decoder_runner import EncoderDecoderRunner
 from specpair.models.fused_runner import FusedRunner
-from specpair.models.fusible import is_fusible
+from specpair.models.fusible import is_fusible, is_llama_shaped
 from specpair.models.heads import load_head
 from specpair.models.load_shard import load_leader
 from specpair.models.loading import LoadedModel, load
@@ -26,14 +27,14 @@ from specpair.models.model_facts import ModelFacts
 from specpair.models.native_runner import NativeRunner, can_run_natively, is_fastest_natively
 from specpair.models.parallel_work import claim_parallel_work
 from specpair.models.plain_runner import PlainRunner
-from specpair.models.refusals import is_encoder_decoder, refuse_quantization
+from specpair.models.refusals import first_line, is_encoder_decoder, refuse_quantization
 from specpair.models.runner import Runner
 from specpair.models.self_check import check, check_deterministic
 from specpair.models.weight_format import FORMATS, restore_stored, rounding_inputs
 
 log = logging.getLogger(__name__)
 
-Kind: TypeAlias = type[PlainRunner | FusedRunner | NativeRunner | AlignedRunner | EncoderDecoderRunner]
+Kind: TypeAlias = type[PlainRunner | FusedRunner | NativeRunner | AlignedRunner | CapturedRunner | EncoderDecoderRunner]
 
 
 def load_runner(config: EngineConfig) -> tuple[ModelFacts, Runner]:
@@ -81,7 +82,7 @@ def load_with_head(config: EngineConfig) -> tuple[LoadedModel, TargetHead | None
 def checked_runner(config: EngineConfig, loaded: LoadedModel, head: TargetHead | None = None) -> Runner:
     """The first of the runners for the model that passes the last checks; its cache has room for what a `head` keeps.
     Raises ModelRefusedError if none does."""
-    *preferred, last = choose_runners(config, loaded.model)
+    *preferred, last = choose_runners(config, loaded.model, has_head=head is not None)
     for kind in preferred:
         try:
             return checked(kind, config, loaded, head)
@@ -89,6 +90,8 @@ def checked_runner(config: EngineConfig, loaded: LoadedModel, head: TargetHead |
             log.warning("not %s: %s", kind.description, error)
             if loaded.facts.packing != NOT_QUANTISED:
                 loaded, head = load_with_head(config)  # the check left rounded weights: to pack them would round again
+        if loaded.facts.device.type == "cuda":
+            torch.cuda.empty_cache()  # the cache of the runner that was refused
     return checked(last, config, loaded, head)
 
 
@@ -96,6 +99,8 @@ def checked(kind: Kind, config: EngineConfig, loaded: LoadedModel, head: TargetH
     """A runner that passed the last checks. Raises ModelRefusedError."""
     facts = loaded.facts
     layers = facts.layers if head is None else extended(facts.layers, head)
+    if kind is CapturedRunner:
+        return checked_captured(config, loaded)
     runner = kind(loaded, make_cache(config, replace(facts, layers=layers)))
     if isinstance(runner, EncoderDecoderRunner):
         check_encoder_decoder(loaded, runner)
@@ -110,12 +115,45 @@ def checked(kind: Kind, config: EngineConfig, loaded: LoadedModel, head: TargetH
     return runner
 
 
-def choose_runners(config: EngineConfig, model: PreTrainedModel) -> list[Kind]:
+def checked_captured(config: EngineConfig, loaded: LoadedModel) -> CapturedRunner:
+    """A runner of captured passes that passed the last checks. Raises ModelRefusedError, also for what the device or
+    its libraries do not do."""
+    try:
+        runner = CapturedRunner(loaded, make_cache(config, loaded.facts, is_captured=True))
+        check(loaded, runner)
+        if loaded.facts.is_deterministic:
+            check_deterministic(loaded, runner)
+    except RuntimeError as error:
+        raise ModelRefusedError(f"passes cannot be captured: {first_line(error)}") from error
+    return runner
+
+
+def choose_captured(config: EngineConfig, model: PreTrainedModel, has_head: bool) -> list[Kind]:
+    """The runner of captured passes, if it is requested, or chosen on a GPU; otherwise none. Raises ModelRefusedError
+    if it is requested and does not support what the configuration asks for."""
+    reasons = {
+        "the model is no Llama, Mistral, Qwen2 or Qwen3 with ordinary layers": not is_llama_shaped(model),
+        "it does not support --quantization": config.quantization != NOT_QUANTISED,
+        "a contiguous cache has no block tables": config.cache == "contiguous",
+        "--head takes hidden states in every pass, which are not captured": has_head,
+    }
+    reason = next((reason for reason, applies in reasons.items() if applies), "")
+    if config.runner == "captured":
+        if reason:
+            raise ModelRefusedError(f"--runner captured: {reason}")
+        return [CapturedRunner]
+    is_free = config.runner == "auto" and model.device.type == "cuda" and not config.deterministic
+    return [CapturedRunner, PlainRunner] if is_free and not reason else []
+
+
+def choose_runners(config: EngineConfig, model: PreTrainedModel, *, has_head: bool = False) -> list[Kind]:
     """The runners for the model, the fastest first. Raises ModelRefusedError if the requested one does not support
     it."""
     is_quantised = config.quantization != NOT_QUANTISED
     if is_encoder_decoder(model.config):
         return [EncoderDecoderRunner]
+    if captured := choose_captured(config, model, has_head):
+        return captured
     if config.deterministic and not is_quantised:
         return [AlignedRunner]
     is_free = config.runner == "auto" and not is_quantised

@@ -9,8 +9,11 @@ from specpair.errors import ModelRefusedError
 from specpair.models.model_facts import ModelFacts
 
 
-def make_cache(config: EngineConfig, facts: ModelFacts) -> KeyValueCache:
+def make_cache(config: EngineConfig, facts: ModelFacts, *, is_captured: bool = False) -> KeyValueCache:
+    """The cache; a runner of captured passes needs a paged one with a spare block. Raises ModelRefusedError."""
     kind = config.cache
+    if kind == "auto" and is_captured:
+        kind = "paged"
     if kind == "auto":
         kind = "contiguous" if facts.device.type == "cpu" else "paged"
     needed = blocks_for(facts.max_model_len, config.block_size)
@@ -19,8 +22,8 @@ def make_cache(config: EngineConfig, facts: ModelFacts) -> KeyValueCache:
             f"--num-blocks is {config.num_blocks}, but one sequence of {facts.max_model_len} tokens needs {needed}"
         )
     block_count = config.num_blocks or choose_block_count(config, facts)
-    cache = PagedCache if kind == "paged" else ContiguousCache
-    return cache(facts.layers, block_count, config.block_size, facts.dtype, facts.device)
+    shape = (facts.layers, block_count, config.block_size, facts.dtype, facts.device)
+    return PagedCache(*shape, has_spare_block=is_captured) if kind == "paged" else ContiguousCache(*shape)
 
 
 def choose_block_count(config: EngineConfig, facts: ModelFacts) -> int:

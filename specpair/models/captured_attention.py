@@ -1,0 +1,138 @@
+"""Attention of single rows over the blocks of a paged cache, without a shape that depends on lengths.
+
+Each row is a query by itself, over the keys up to its own position, which its pass has stored before. So rows of
+proposals, prompts and padding are all alike. A row's keys are read again for each row of its sequence, which is little
+beside the weights as long as few rows share long contexts.
+"""
+
+from typing import Protocol
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.nn.attention import activate_flash_attention_impl
+from torch.nn.attention.varlen import varlen_attn
+
+from specpair.caches.attention import Variant
+from specpair.models.captured_rows import DeviceRows
+
+
+class RowAttention(Protocol):
+    """The attention of all layers of one pass, prepared by `RowAttentionKind.over`."""
+
+    def __call__(self, query: Tensor, keys: Tensor, values: Tensor, variant: Variant) -> Tensor:
+        """query `[rows, heads, size]`, keys and values `[slots, key heads, size]` of the whole cache; returns
+        `[rows, heads, size]`."""
+        ...
+
+
+class RowAttentionKind(Protocol):
+    """A way to attend."""
+
+    description: str
+    is_sized: bool
+    """Whether its work depends on the number of keys that it is prepared for."""
+
+    def over(self, rows: DeviceRows, key_count: int) -> RowAttention:
+        """Prepared once a pass, for rows that see at most `key_count` keys, on the device alone."""
+        ...
+
+
+class Gathering:
+    """Copies the keys and values that a row sees, up to a number that is the same for all rows, and masks the rest."""
+
+    description = "attention over gathered keys"
+    is_sized = True
+
+    def __init__(self, block_size: int):
+        self._block_size = block_size
+
+    def over(self, rows: DeviceRows, key_count: int) -> RowAttention:
+        device = rows.tables.device
+        places = torch.arange(key_count, device=device)
+        blocks = rows.tables.index_select(1, places // self._block_size)
+        seen = places <= rows.positions[:, None]
+        # What a row does not see may never have been written: it reads its own slot instead.
+        slots = torch.where(seen, blocks * self._block_size + places % self._block_size, rows.slots[:, None])
+        masks = {None: seen}
+
+        def attend(query: Tensor, keys: Tensor, values: Tensor, variant: Variant) -> Tensor:
+            window = variant.sliding_window
+            if window not in masks:
+                masks[window] = seen & (places > rows.positions[:, None] - window)
+            count, heads, size = query.shape
+            held = [part.index_select(0, slots.flatten()).unflatten(0, slots.shape) for part in (keys, values)]
+            grouped = query.view(count, keys.size(1), heads // keys.size(1), size)
+            output = F.scaled_dot_product_attention(
+                grouped,
+                held[0].transpose(1, 2),
+                held[1].transpose(1, 2),
+                masks[window][:, None, None],
+                scale=variant.scaling,
+            )
+            return output.reshape(query.shape)
+
+        return attend
+
+
+class PagedKernel:
+    """Torch's kernel over block tables; it needs 16-bit types and FlashAttention 3 (the package `flash_attn_3`)."""
+
+    description = "attention by a kernel over block tables"
+    is_sized = False
+
+    def __init__(self, block_size: int, max_model_len: int, is_deterministic: bool):
+        self._block_size = block_size
+        self._most_keys = max_model_len
+        self._splits = 1 if is_deterministic else None
+
+    def over(self, rows: DeviceRows, key_count: int) -> RowAttention:
+        used = (rows.positions + 1).int()
+        ends = torch.arange(len(rows) + 1, dtype=torch.int32, device=used.device)
+
+        def attend(query: Tensor, keys: Tensor, values: Tensor, variant: Variant) -> Tensor:
+            window = variant.sliding_window
+            output = varlen_attn(
+                query,
+                keys.unflatten(0, (-1, self._block_size)),
+                values.unflatten(0, (-1, self._block_size)),
+                ends,
+                None,
+                1,
+                self._most_keys,
+                scale=variant.scaling,
+                window_size=(-1, -1) if window is None else (window - 1, 0),
+                enable_gqa=True,
+                seqused_k=used,
+                block_table=rows.tables,
+                num_splits=self._splits,
+            )
+            assert isinstance(output, Tensor)
+            return output
+
+        return attend
+
+
+def choose_attention(
+    *, device: torch.device, dtype: torch.dtype, block_size: int, max_model_len: int, is_deterministic: bool
+) -> tuple[RowAttentionKind, str]:
+    """The kernel if this device runs it, as a trial shows; otherwise gathering, and why."""
+    if device.type != "cuda":
+        return Gathering(block_size), "there is no GPU"
+    if dtype not in (torch.bfloat16, torch.float16):
+        return Gathering(block_size), f"the kernel does not compute {dtype}"
+    kernel = PagedKernel(block_size, max_model_len, is_deterministic)
+    try:
+        activate_flash_attention_impl("FA3")
+        rows = DeviceRows(
+            token_ids=torch.zeros(1, dtype=torch.int64, device=device),
+            positions=torch.zeros(1, dtype=torch.int64, device=device),
+            slots=torch.zeros(1, dtype=torch.int64, device=device),
+            tables=torch.zeros(1, 1, dtype=torch.int32, device=device),
+        )
+        held = torch.zeros(block_size, 1, 64, dtype=dtype, device=device)
+        kernel.over(rows, 1)(held[:1], held, held, Variant(scaling=1.0))
+        torch.cuda.synchronize(device)
+    except (ImportError, ValueError, RuntimeError, TypeError) as error:
+        return Gathering(block_size), str(error).partition("\n")[0]
+    return kernel, ""

@@ -1,0 +1,87 @@
+"""The input of captured passes: the rows of a batch on the host, and the buffers on the device that they fill."""
+
+from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from specpair.caches.paged_cache import PagedCache
+from specpair.models.batch import Batch
+
+
+@dataclass(frozen=True, kw_only=True)
+class HostRows:
+    """A batch as arrays. Each row has a block table of its own, so a pass needs no notion of segments."""
+
+    numbers: np.ndarray
+    """Token id, position and slot of each row: int64 `[3, rows]`."""
+    tables: np.ndarray
+    """The blocks of each row's sequence, in order, and the spare block after them: int32 `[rows, blocks]`."""
+
+    @classmethod
+    def of(cls, batch: Batch, cache: PagedCache, width: int) -> Self:
+        """`width` is the number of blocks of the longest sequence."""
+        count = len(batch.token_ids)
+        tables = np.full((count, width), cache.spare_block, dtype=np.int32)
+        slots: list[np.ndarray] = []
+        first = 0
+        for segment in batch.segments:
+            blocks = segment.holding.storage
+            tables[first : first + segment.token_count, : len(blocks)] = blocks
+            slots.append(cache.slots(segment.holding, segment.start, segment.end))
+            first += segment.token_count
+        return cls(numbers=np.stack([batch.token_ids, batch.positions, np.concatenate(slots)]), tables=tables)
+
+    @property
+    def key_counts(self) -> np.ndarray:
+        """How many keys each row sees, its own among them: int64 `[rows]`."""
+        return self.numbers[1] + 1
+
+    def __len__(self) -> int:
+        return self.numbers.shape[1]
+
+    def take(self, indices: list[int]) -> Self:
+        """Some of the rows."""
+        return type(self)(numbers=self.numbers[:, indices], tables=self.tables[indices])
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceRows:
+    """The first rows of the buffers: what a captured pass reads. Rows after those of the batch are padding: they write
+    to the spare block and see only what they wrote."""
+
+    token_ids: Tensor
+    """int64 `[rows]`, as the next two."""
+    positions: Tensor
+    slots: Tensor
+    tables: Tensor
+    """int32 `[rows, blocks]`."""
+
+    def __len__(self) -> int:
+        return self.token_ids.size(0)
+
+
+class RowBuffers:
+    """Tensors that stay in place, used again by every pass."""
+
+    def __init__(self, row_count: int, width: int, cache: PagedCache):
+        self._spare = cache.spare_block
+        self._spare_slot = cache.spare_block * cache.block_size
+        self._numbers = torch.zeros(3, row_count, dtype=torch.int64, device=cache.device)
+        self._tables = torch.zeros(row_count, width, dtype=torch.int32, device=cache.device)
+
+    def fill(self, rows: HostRows, row_count: int) -> None:
+        """Copies the rows, and padding up to `row_count`."""
+        padding = row_count - len(rows)
+        empty = np.array([[0], [0], [self._spare_slot]], dtype=np.int64)
+        numbers = np.concatenate([rows.numbers, np.repeat(empty, padding, axis=1)], axis=1)
+        tables = np.pad(rows.tables, ((0, padding), (0, 0)), constant_values=self._spare)
+        self._numbers[:, :row_count].copy_(torch.from_numpy(numbers))
+        self._tables[:row_count].copy_(torch.from_numpy(tables))
+
+    def first(self, row_count: int) -> DeviceRows:
+        """The first rows, in place."""
+        token_ids, positions, slots = self._numbers[:, :row_count]
+        return DeviceRows(token_ids=token_ids, positions=positions, slots=slots, tables=self._tables[:row_count])

@@ -1,0 +1,158 @@
+"""The runner for GPUs: passes of a few rows in static buffers, repeated as CUDA graphs.
+
+A pass of a few rows is padded to a bucket (`specpair.models.captured_buckets`). At the first pass in a bucket its work
+is captured, and from then on repeated by one call. What it does not do, the plain runner does, with the same weights
+and cache: those passes are counted as misses.
+
+In deterministic mode all passes have one number of rows, and a row's keys are padded to a number that depends on its
+position alone; passes of many rows are divided. So a row's bits do not depend on the others.
+"""
+
+import logging
+from collections import Counter
+from functools import partial
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from specpair.caches.cache import KeyValueCache, blocks_for
+from specpair.caches.paged_cache import PagedCache
+from specpair.errors import ModelRefusedError, NotSupportedError
+from specpair.models.batch import Batch, PassOutput
+from specpair.models.capture import Capture, Work, capture_for
+from specpair.models.captured_attention import choose_attention
+from specpair.models.captured_buckets import DETERMINISTIC_ROWS, ROWS, key_bucket, row_bucket
+from specpair.models.captured_llama import CapturedLlama
+from specpair.models.captured_rows import HostRows, RowBuffers
+from specpair.models.graph_miss import GraphMiss
+from specpair.models.loading import LoadedModel
+from specpair.models.plain_runner import PlainRunner
+
+log = logging.getLogger(__name__)
+
+MOST_GATHERED = 1 << 17
+"""Rows times keys that a pass gathers: 128 rows of 1,024 keys, or 16 of 8,192."""
+MOST_GATHERED_ALWAYS = 1 << 20
+"""In deterministic mode, where no other runner can step in."""
+
+
+class CapturedRunner:
+    """Runs Llama-shaped models with a paged cache that has a spare block."""
+
+    description = "captured"
+
+    def __init__(self, loaded: LoadedModel, cache: KeyValueCache, capture: Capture | None = None):
+        """Raises ModelRefusedError for another cache."""
+        if not isinstance(cache, PagedCache) or not cache.has_spare_block:
+            raise ModelRefusedError("--runner captured needs a paged cache with a spare block")
+        facts = loaded.facts
+        self.cache: PagedCache = cache
+        self.device = facts.device
+        self.no_trees = "trees of tokens are not supported with --deterministic" if facts.is_deterministic else ""
+        self.misses: Counter[GraphMiss] = Counter()
+        """Passes that the plain runner ran, by the reason."""
+        self._is_deterministic = facts.is_deterministic
+        self._sizes = DETERMINISTIC_ROWS if facts.is_deterministic else ROWS
+        self._width = blocks_for(facts.max_model_len, cache.block_size)
+        self._plain = PlainRunner(loaded, cache)
+        self._network = CapturedLlama(loaded.model, facts)
+        self._buffers = RowBuffers(self._sizes[-1], self._width, cache)
+        self._capture = capture or capture_for(self.device)
+        self._captured: dict[tuple[int, int], Work] = {}
+        self._attention, why = choose_attention(
+            device=self.device,
+            dtype=facts.dtype,
+            block_size=cache.block_size,
+            max_model_len=facts.max_model_len,
+            is_deterministic=facts.is_deterministic,
+        )
+        most = MOST_GATHERED_ALWAYS // self._sizes[-1]
+        if facts.is_deterministic and self._attention.is_sized and facts.max_model_len > most:
+            raise ModelRefusedError(
+                f"--runner captured --deterministic gathers at most {most} keys: {why}; lower --max-model-len"
+            )
+        self.description = f"{self._capture.description}, {self._attention.description}"
+        if why:
+            log.info("%s: %s", self._attention.description, why)
+
+    @torch.inference_mode()
+    def forward(self, batch: Batch) -> PassOutput:
+        if self._is_deterministic:
+            if batch.parents is not None:
+                raise NotSupportedError(self.no_trees)
+            return self._run_divided(batch)
+        miss = self._miss(batch)
+        if miss is None:
+            logits = self._run(HostRows.of(batch, self.cache, self._width))
+            return PassOutput(logits[torch.tensor(batch.rows, device=self.device)])
+        if not self.misses[miss]:
+            log.info("%s: first pass %s (%s)", self.description, self._plain.description, miss)
+        self.misses[miss] += 1
+        return self._plain.forward(batch)
+
+    @property
+    def buckets(self) -> list[tuple[int, int]]:
+        """Rows and keys of what has been captured; 0 keys where their number does not matter."""
+        return sorted(self._captured)
+
+    def _miss(self, batch: Batch) -> GraphMiss | None:
+        if batch.parents is not None:
+            return GraphMiss.TREE
+        if batch.feature_layers:
+            return GraphMiss.FEATURES
+        if len(batch.token_ids) > self._sizes[-1]:
+            return GraphMiss.ROWS
+        key_count = self._keys(max(batch.positions) + 1)
+        gathered = row_bucket(len(batch.token_ids), self._sizes) * key_count
+        return GraphMiss.KEYS if self._attention.is_sized and gathered > MOST_GATHERED else None
+
+    def _run_divided(self, batch: Batch) -> PassOutput:
+        """In passes of one size, whose rows have the same bucket of keys. Short rows go first: a row's own sequence
+        must be stored up to it."""
+        rows = HostRows.of(batch, self.cache, self._width)
+        buckets = np.array([self._keys(int(count)) for count in rows.key_counts])
+        parts: list[Tensor] = []
+        features: list[Tensor] = []
+        order: list[int] = []
+        for bucket in np.unique(buckets):
+            members: list[int] = np.flatnonzero(buckets == bucket).tolist()
+            for first in range(0, len(members), self._sizes[-1]):
+                some = members[first : first + self._sizes[-1]]
+                order += some
+                if batch.feature_layers:
+                    logits, states = self._run_with_features(rows.take(some), batch.feature_layers)
+                    features.append(states)
+                else:
+                    logits = self._run(rows.take(some)).clone()
+                parts.append(logits)
+        places = torch.from_numpy(np.argsort(order)).to(self.device)
+        wanted = places[torch.tensor(batch.rows, dtype=torch.int64, device=self.device)]
+        told = places[torch.tensor(batch.feature_rows, dtype=torch.int64, device=self.device)]
+        return PassOutput(torch.cat(parts)[wanted], torch.cat(features, 1)[:, told] if features else None)
+
+    def _run(self, rows: HostRows) -> Tensor:
+        """The logits `[rows, vocabulary]`, which the next pass overwrites."""
+        row_count = row_bucket(len(rows), self._sizes)
+        key_count = self._keys(int(rows.key_counts.max()))
+        self._buffers.fill(rows, row_count)
+        bucket = (row_count, key_count if self._attention.is_sized else 0)
+        if bucket not in self._captured:
+            self._captured[bucket] = self._capture(partial(self._logits, row_count, key_count))
+        return self._captured[bucket]()[: len(rows)]
+
+    def _logits(self, row_count: int, key_count: int) -> Tensor:
+        rows = self._buffers.first(row_count)
+        return self._network.forward(rows, self._attention.over(rows, key_count), self.cache)[0]
+
+    def _run_with_features(self, rows: HostRows, layers: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+        """Logits `[rows, vocabulary]` and features `[layers, rows, hidden]`, in the same shapes but not captured."""
+        row_count = row_bucket(len(rows), self._sizes)
+        self._buffers.fill(rows, row_count)
+        fed = self._buffers.first(row_count)
+        attend = self._attention.over(fed, self._keys(int(rows.key_counts.max())))
+        logits, features = self._network.forward(fed, attend, self.cache, layers)
+        return logits[: len(rows)], torch.stack(features)[:, : len(rows)]
+
+    def _keys(self, key_count: int) -> int:
+        return key_bucket(key_count, self._width * self.cache.block_size)
