@@ -50,7 +50,10 @@ class GrammarCompiler:
             if (known := self._compiled.get(structured)) is not None:
                 self._compiled.move_to_end(structured)
                 return known
-        matcher = llguidance.LLMatcher(self._tokens, grammar_text(structured), log_level=0, limits=self._limits)
+        try:
+            matcher = llguidance.LLMatcher(self._tokens, grammar_text(structured), log_level=0, limits=self._limits)
+        except (ValueError, RecursionError) as error:  # a number that is none in JSON, half a character, great depth
+            raise InvalidGrammarError(f"cannot be used: {first_line(str(error))}") from None
         if matcher.is_error():
             raise InvalidGrammarError(f"cannot be used: {first_line(matcher.get_error())}")
         made = Grammar(matcher, self.vocab_size, self._eos)
@@ -102,4 +105,4 @@ def _read_schema(source: str) -> object:
 
 
 def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

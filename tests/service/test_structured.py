@@ -16,7 +16,7 @@ from scipy.stats import chisquare
 import target_service.verifier as verifier
 from specpair.grammars.compiling import GrammarCompiler
 from specpair.grammars.grammar import GrammarState
-from specpair.options import Drafter, StructuredOutput, StructureKind
+from specpair.options import ON_THE_TARGET, Drafter, StructuredOutput, StructureKind
 from specpair.rpc.messages import drafter_to_proto
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import sampling_pb2
@@ -157,7 +157,7 @@ async def test_cutting_blocks_at_what_does_not_fit_is_seen(
 
 
 @pytest.mark.parametrize(
-    "drafter", [one for one in Drafter if one not in (Drafter.EAGLE, Drafter.UNIGRAM, Drafter.BIGRAM)]
+    "drafter", [one for one in Drafter if one not in (*ON_THE_TARGET, Drafter.UNIGRAM, Drafter.BIGRAM)]
 )
 async def test_greedy_output_is_the_same_with_every_drafter(
     pair: RunningPair, unmasked: RunningPair, drafter: Drafter
