@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
-from specpair.errors import CapacityExhaustedError, InvalidGrammarError, SpecpairError
+from specpair.errors import CapacityExhaustedError, InvalidGrammarError, NotSupportedError, SpecpairError
 from specpair.options import StructuredOutput
 from specpair.server.identity import ANONYMOUS, client_name
 
@@ -30,6 +30,7 @@ END_SECONDS = 5.0
 """Longest wait for a worker whose output has ended; then it is killed."""
 ROOT = Path(__file__).parents[2]
 START = "import sys; sys.path.insert(0, sys.argv[1]); from coordinator.requests.structure_worker import main; main()"
+UNREADABLE = "structured_output: the target's tokenizer cannot be used for it"
 TOO_COMPLEX = "is too complex: it takes too much time or memory to compile"
 
 
@@ -38,6 +39,8 @@ class StructureChecks:
 
     def __init__(self, tokenizer_json: str, vocab_size: int, eos_token_ids: tuple[int, ...]):
         self._vocabulary = {"tokenizer": tokenizer_json, "vocab_size": vocab_size, "eos_token_ids": eos_token_ids}
+        self._is_unreadable = False
+        """Whether the library cannot read the tokenizer, as a worker found out."""
         self._idle: list[asyncio.subprocess.Process] = []
         self._places = asyncio.Semaphore(MOST_WORKERS)
         self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
@@ -47,9 +50,11 @@ class StructureChecks:
         """By digest: why a structured output cannot be used, None if it can."""
 
     async def check(self, structured: StructuredOutput) -> None:
-        """Raises InvalidGrammarError if the structured output cannot be used, or takes too long to compile, and
-        CapacityExhaustedError if the machine is too busy to find out."""
+        """Raises InvalidGrammarError if the structured output cannot be used, or takes too long to compile;
+        NotSupportedError if none can; CapacityExhaustedError if the machine is too busy to find out."""
         digest = hashlib.sha256(f"{structured.kind}:{structured.source}".encode(errors="replace")).digest()
+        if self._is_unreadable:
+            raise NotSupportedError(UNREADABLE)
         if digest not in self._known:
             await self._find_out(digest, structured)
         if (problem := self._known[digest]) is not None:
@@ -118,8 +123,12 @@ class StructureChecks:
             env={},
         )
         try:
-            if await _answer(worker, self._vocabulary) is None:
+            answer = await _answer(worker, self._vocabulary)
+            if answer is None:
                 raise SpecpairError("the process that checks structured outputs does not start")
+            if not answer["ready"]:
+                self._is_unreadable = True
+                raise NotSupportedError(UNREADABLE)
         except BaseException:
             await _end(worker)
             raise

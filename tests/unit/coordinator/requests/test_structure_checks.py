@@ -11,7 +11,7 @@ import pytest
 
 from coordinator.requests import structure_checks
 from coordinator.requests.structure_checks import StructureChecks
-from specpair.errors import CapacityExhaustedError, InvalidGrammarError
+from specpair.errors import CapacityExhaustedError, InvalidGrammarError, NotSupportedError
 from specpair.options import StructuredOutput, StructureKind
 from specpair.server.identity import calling_as
 from tests.worded_models import TEXTS, worded_tokenizer
@@ -125,3 +125,13 @@ async def test_what_takes_too_much_time_is_found_by_one_worker(checks: Structure
             await checks.check(asked)
     assert len(started) == 1
     await checks.check(regex("ab"))
+
+
+async def test_a_tokenizer_that_cannot_be_used_is_named_once(started: list[Any]) -> None:
+    """One of pieces of words has no bytes of its tokens."""
+    checks = StructureChecks('{"model": {"type": "WordLevel", "vocab": {"a": 0}, "unk_token": "a"}}', 1, (0,))
+    for _ in range(2):
+        with pytest.raises(NotSupportedError, match="tokenizer"):
+            await checks.check(regex("ab"))
+    await checks.close()
+    assert [worker.returncode is not None for worker in started] == [True]
