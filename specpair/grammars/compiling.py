@@ -8,6 +8,7 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import Any
 
 import llguidance
 
@@ -90,7 +91,7 @@ def first_line(explanation: str) -> str:
 def _of_schema(schema: object) -> str:
     own = schema.get("x-guidance") if isinstance(schema, dict) else None
     allows_none = isinstance(own, dict) and own.get("whitespace_flexible") is False
-    defaults = {} if allows_none else {"whitespace_pattern": SPACE}
+    defaults: Any = {} if allows_none else {"whitespace_pattern": SPACE}
     return llguidance.LLMatcher.grammar_from_json_schema(json.dumps(schema), defaults=defaults)
 
 
