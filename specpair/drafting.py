@@ -20,7 +20,7 @@ from specpair.speculation.arrays import native, placed
 from specpair.speculation.count_row import TOTAL, CountRow
 from specpair.speculation.draft_rows import draw
 from specpair.speculation.gumbel import choose, choose_and_look
-from specpair.speculation.masking import mask_rows
+from specpair.speculation.masking import masked_if_possible
 from specpair.speculation.outlook import WIDTH, Outlook, of_logits
 from specpair.speculation.randomness import BITS, Domain, random_bits
 from specpair.speculation.sampling import SamplingRows, came_of_finite, finite_rows, likeliest, probabilities
@@ -87,8 +87,7 @@ def adjust_rows(works: list[Any], logits: Tensor) -> Tensor:
         if not is_finite:
             end_early(work)
     if is_structured:
-        logits = logits.clone()
-        mask_rows(logits, [structure_mask(work) for work in works])
+        logits = masked_if_possible(logits, [structure_mask(work) for work in works])
     return adjust(logits, [work.held.row_block(1, logits.device) for work in works])
 
 

@@ -18,7 +18,7 @@ from specpair.sequences.held_sequence import HeldSequence
 from specpair.speculation.adjustments import adjust
 from specpair.speculation.count_row import CountRow
 from specpair.speculation.gumbel import choose_and_look
-from specpair.speculation.masking import mask_rows
+from specpair.speculation.masking import masked_if_possible
 from specpair.speculation.outlook import WIDTH, Outlook, of_logits
 from specpair.speculation.sampling import SamplingRows, finite_rows, probabilities
 from specpair.speculation.sparse_rows import sparsify
@@ -190,9 +190,7 @@ def masked_rows(works: list[TreeWork], logits: Tensor) -> Tensor:
     """The logits with the masks of structured outputs applied, in a new tensor if there are any."""
     if all(work.held.grammar is None for work in works):
         return logits
-    masked = logits.clone()
-    mask_rows(masked, [bits for work in works for bits in structure_masks(work)])
-    return masked
+    return masked_if_possible(logits, [bits for work in works for bits in structure_masks(work)])
 
 
 def structure_masks(work: TreeWork) -> list[bytes | None]:

@@ -8,6 +8,7 @@ import json
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import Any
 
 import llguidance
 
@@ -50,7 +51,10 @@ class GrammarCompiler:
             if (known := self._compiled.get(structured)) is not None:
                 self._compiled.move_to_end(structured)
                 return known
-        matcher = llguidance.LLMatcher(self._tokens, grammar_text(structured), log_level=0, limits=self._limits)
+        try:
+            matcher = llguidance.LLMatcher(self._tokens, grammar_text(structured), log_level=0, limits=self._limits)
+        except (ValueError, RecursionError) as error:  # a number that is none in JSON, half a character, great depth
+            raise InvalidGrammarError(f"cannot be used: {first_line(str(error))}") from None
         if matcher.is_error():
             raise InvalidGrammarError(f"cannot be used: {first_line(matcher.get_error())}")
         made = Grammar(matcher, self.vocab_size, self._eos)
@@ -87,10 +91,8 @@ def first_line(explanation: str) -> str:
 def _of_schema(schema: object) -> str:
     own = schema.get("x-guidance") if isinstance(schema, dict) else None
     allows_none = isinstance(own, dict) and own.get("whitespace_flexible") is False
-    space = None if allows_none else SPACE
-    return llguidance.LLMatcher.grammar_from_json_schema(
-        json.dumps(schema), defaults=None if space is None else {"whitespace_pattern": space}
-    )
+    defaults: Any = {} if allows_none else {"whitespace_pattern": SPACE}
+    return llguidance.LLMatcher.grammar_from_json_schema(json.dumps(schema), defaults=defaults)
 
 
 def _read_schema(source: str) -> object:
@@ -104,4 +106,4 @@ def _read_schema(source: str) -> object:
 
 
 def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)
+    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

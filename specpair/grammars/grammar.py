@@ -90,10 +90,20 @@ class GrammarState:
         size = (self._grammar.vocab_size + 31) // 32 * 4
         bits = ctypes.create_string_buffer(size)
         self._matcher.unsafe_compute_mask_ptr(ctypes.addressof(bits), size)
-        if self._matcher.is_error() or (self._matcher.is_stopped() and not self._matcher.is_accepting()):
+        is_complete = not self._matcher.is_error() and self._matcher.is_accepting()
+        if self._matcher.is_error() or (self._matcher.is_stopped() and not is_complete):
             self._begin_again()
             return RowMask(is_stuck=True)
+        if not is_complete and not self._forbid_end(bits):
+            return RowMask(is_stuck=True)
         return RowMask(bits=bits.raw)
+
+    def _forbid_end(self, bits: "ctypes.Array[ctypes.c_char]") -> bool:
+        """Forbids the tokens that end a text, which a grammar may name inside of one; whether any other is left."""
+        for token in self._grammar.eos_token_ids:
+            place = token // 8
+            bits[place] = bits.raw[place] & ~(1 << token % 8) & 0xFF
+        return bool(bits.raw.strip(b"\0"))
 
     def _reach(self, tokens: Sequence[int]) -> bool:
         """Moves to the text of these tokens; whether it may come. A token that ends the text is not consumed: it is

@@ -7,6 +7,15 @@ import torch
 from torch import Tensor
 
 
+def masked_if_possible(rows: Tensor, masks: Sequence[bytes | None]) -> Tensor:
+    """A copy of rows `[R, V]` with the masks applied. A row of which a mask leaves nothing stays as it is: a draft's
+    own vocabulary may have none of the tokens that may come, and whatever it proposes instead is rejected."""
+    masked = rows.clone()
+    mask_rows(masked, masks)
+    is_empty = masked.amax(-1, keepdim=True) == -torch.inf
+    return torch.where(is_empty, rows, masked)
+
+
 def mask_rows(rows: Tensor, masks: Sequence[bytes | None]) -> None:
     """Masks rows `[R, V]` in place: bit i % 8 of byte i // 8 of a row's mask is set if token i may come. Tokens beyond
     the mask may not come. A row whose mask is None stays as it is."""

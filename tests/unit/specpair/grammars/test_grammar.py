@@ -11,7 +11,7 @@ from specpair.errors import InvalidGrammarError
 from specpair.grammars.compiling import GrammarCompiler
 from specpair.grammars.grammar import ANY, GrammarState, RowMask
 from specpair.options import StructuredOutput, StructureKind
-from tests.worded_models import TEXTS, worded_tokenizer
+from tests.worded_models import END, TEXTS, worded_tokenizer
 
 WORDS = ("a", "abd", "abcd", "bcbc", "cab", "cabab")
 COMPILER = GrammarCompiler(worded_tokenizer().to_str().encode(), len(TEXTS), [0])
@@ -122,6 +122,10 @@ def test_a_text_that_no_token_continues_is_stuck() -> None:
         (StructureKind.JSON_SCHEMA, '{"type": "string", "format": "nonsense"}'),
         (StructureKind.JSON_SCHEMA, '{"$ref": "http://localhost/x"}'),
         (StructureKind.JSON_SCHEMA, '{"items":' * 7_000),
+        (StructureKind.JSON_SCHEMA, '{"const": NaN}'),
+        (StructureKind.JSON_SCHEMA, '{"const": 1e999}'),
+        (StructureKind.JSON_SCHEMA, '{"const": "\\ud800"}'),
+        (StructureKind.JSON_SCHEMA, '{"const": ' + "[" * 980 + "]" * 980 + "}"),
     ],
 )
 def test_what_cannot_be_compiled_is_refused(kind: StructureKind, source: str) -> None:
@@ -132,3 +136,17 @@ def test_what_cannot_be_compiled_is_refused(kind: StructureKind, source: str) ->
 def test_a_grammar_without_any_text_is_refused() -> None:
     with pytest.raises(InvalidGrammarError, match="allows no text"):
         COMPILER.compile(structured(StructureKind.JSON_SCHEMA, {"$ref": "#"})).check_start()
+
+
+def test_a_grammar_that_names_the_end_inside_of_a_text_does_not_end_it_there() -> None:
+    asked = structured(StructureKind.GRAMMAR, f'start: "a" (<[0]> "b" | "c" {END} "b" | "cd")')
+    a, c, d = (TEXTS.index(letter) for letter in "acd")
+    masks = state(asked).masks((a,), [(), (c,), (c, d)])
+    assert [tokens_of(mask) for mask in masks] == [{c}, {d}, {0}]
+    only = structured(StructureKind.GRAMMAR, 'start: "a" <[0]> "b"')
+    assert state(only).masks((a,), [()])[0].is_stuck
+
+
+@pytest.mark.parametrize("text", ["a\x7fb", "a\x00b", "\n", '"', "\\", "/"])
+def test_choices_may_have_any_character(text: str) -> None:
+    assert COMPILER.compile(structured(StructureKind.CHOICES, [text])) is not None
