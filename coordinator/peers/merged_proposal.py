@@ -155,9 +155,9 @@ def _rows_for(proposals: Sequence[Proposal]) -> "_SparseRows | _DenseRows | None
         return _SparseRows(own[0].total_log2)
     if kinds == {"dense"}:
         shapes = [list(p.distributions.dense.probabilities.shape) for p in proposals if _has_rows(p)]
-        if any(len(shape) != 2 for shape in shapes) or len({shape[1] for shape in shapes}) > 1:
-            raise InvalidDistributionError("proposal.distributions.dense", "have different widths")
-        return _DenseRows(shapes[0][1])
+        if any(len(shape) != 2 for shape in shapes):
+            raise InvalidDistributionError("proposal.distributions.dense", "have no rows")
+        return _DenseRows(max(shape[1] for shape in shapes))
     raise InvalidDistributionError("proposal.distributions", "are of kinds that do not go together")
 
 
@@ -203,7 +203,7 @@ class _SparseRows:
 
 
 class _DenseRows:
-    """Rows of probabilities, collected as bytes."""
+    """Rows of probabilities, collected as bytes. A draft whose vocabulary is smaller gives the other tokens none."""
 
     def __init__(self, width: int) -> None:
         self._width = width
@@ -226,7 +226,8 @@ class _DenseRows:
             self._rows.append(bytes(data))
             return
         rows = proposal.distributions.dense.probabilities
-        self._rows.append(rows.data[row * self._row_bytes : (row + 1) * self._row_bytes])
+        own_bytes = _UINT32 * rows.shape[1]
+        self._rows.append(rows.data[row * own_bytes : (row + 1) * own_bytes].ljust(self._row_bytes, b"\0"))
 
     def distributions(self) -> Distributions:
         tensor = Tensor(type=TENSOR_TYPE_FLOAT32, shape=[len(self._rows), self._width], data=b"".join(self._rows))

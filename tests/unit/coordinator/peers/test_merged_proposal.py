@@ -106,6 +106,30 @@ def test_a_certain_draft_beside_one_that_was_not() -> None:
     assert [list(row.token_ids) for row in decoded.rows] == [list(range(VOCABULARY)), [4], [5]]
 
 
+def test_dense_rows_of_drafts_with_vocabularies_of_other_sizes() -> None:
+    chains = [
+        Proposal(
+            token_ids=[1],
+            distributions=Distributions(
+                dense=DenseDistributions(
+                    probabilities=Tensor(
+                        type=TENSOR_TYPE_FLOAT32,
+                        shape=[1, width],
+                        data=np.full((1, width), 1 / width, dtype=np.float32).tobytes(),
+                    )
+                )
+            ),
+        )
+        for width in (2, VOCABULARY)
+    ]
+    for pair in (chains, chains[::-1]):
+        for proposal in pair:
+            check_mergeable(proposal, 8)
+        decoded = decode_tree(merge_proposals(pair, 8).proposal, VOCABULARY)
+        widths = [len(proposal.distributions.dense.probabilities.data) // 4 for proposal in pair]
+        assert [row.probability(1) for row in decoded.rows] == pytest.approx([1 / width for width in widths])
+
+
 def test_there_are_no_more_draws_than_a_target_judges() -> None:
     same_chain = Proposal(token_ids=[1], distributions=encode_counts([CountRow((1, 2), (TOTAL // 2, TOTAL // 2))]))
     merged = merge_proposals([same_chain] * 8, 1)
