@@ -11,7 +11,7 @@ from specpair.v1 import drafter_pb2
 _ONLY_WITH_BEAMS = ("length_penalty", "early_stopping")
 _REFUSED = (
     *("stop_strings", "rule", "encoding", "lenience", "include_rejected", "include_rounds"),
-    *("logprobs", "num_tree_tokens", "resumed_token_ids"),
+    *("logprobs", "num_tree_tokens", "resumed_token_ids", "structured_output", "drafts", "merge"),
 )
 _REFUSED_SAMPLING = (
     *("repetition_penalty", "presence_penalty", "frequency_penalty"),
@@ -77,4 +77,6 @@ def _check_combinations(message: pb.GenerateTokensRequest, sampling: SamplingOpt
 
 def _is_given(message: pb.GenerateTokensRequest, name: str) -> bool:
     """Whether a field has a value other than the one that stands for nothing; num_tree_tokens = 0 asks for nothing."""
-    return bool(getattr(message, name)) or (name in ("logprobs", "lenience") and message.HasField(name))
+    if name in ("logprobs", "lenience", "structured_output"):
+        return message.HasField(name)
+    return bool(getattr(message, name))

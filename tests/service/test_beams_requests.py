@@ -96,6 +96,9 @@ REFUSED: dict[str, dict[str, Any]] = {
     "include_rounds": {"num_beams": 2, "include_rounds": True},
     "resumed_token_ids": {"num_beams": 2, "resumed_token_ids": [5], "sampling": {"seed": 1}},
     "drafter": {"num_beams": 2, "drafter": 2},
+    "structured_output": {"num_beams": 2, "structured_output": {"regex": "a"}},
+    "drafts": {"num_beams": 2, "drafts": ["ngram"]},
+    "merge": {"num_beams": 2, "merge": pb.MERGE_MODE_TREE},
 }
 
 
@@ -117,6 +120,8 @@ HTTP_REFUSED: dict[str, dict[str, Any]] = {
     "use_beam_search": {"num_beams": 2, "use_beam_search": False},
     "early_stopping": {"num_beams": 2, "early_stopping": "soon"},
     "stop": {"num_beams": 2, "stop": "x"},
+    "structured_outputs": {"num_beams": 2, "structured_outputs": {"regex": "a"}},
+    "drafts": {"num_beams": 2, "drafts": ["ngram"]},
 }
 
 

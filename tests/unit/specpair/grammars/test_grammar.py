@@ -132,3 +132,8 @@ def test_what_cannot_be_compiled_is_refused(kind: StructureKind, source: str) ->
 def test_a_grammar_without_any_text_is_refused() -> None:
     with pytest.raises(InvalidGrammarError, match="allows no text"):
         COMPILER.compile(structured(StructureKind.JSON_SCHEMA, {"$ref": "#"})).check_start()
+
+
+def test_a_refused_expression_comes_with_the_reason() -> None:
+    with pytest.raises(InvalidGrammarError, match="unclosed group"):
+        COMPILER.compile(structured(StructureKind.REGEX, "("))
