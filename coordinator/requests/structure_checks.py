@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from specpair.errors import InvalidGrammarError, SpecpairError
+from specpair.errors import InvalidGrammarError, NotSupportedError, SpecpairError
 from specpair.options import StructuredOutput
 
 MOST_WORKERS = 2
@@ -37,7 +37,8 @@ class StructureChecks:
         """By digest: why a structured output cannot be used, None if it can."""
 
     async def check(self, structured: StructuredOutput) -> None:
-        """Raises InvalidGrammarError if the structured output cannot be used, or takes too long to compile."""
+        """Raises InvalidGrammarError if the structured output cannot be used, or takes too long to compile;
+        NotSupportedError if the tokenizer is of a kind with which none can."""
         digest = hashlib.sha256(f"{structured.kind}:{structured.source}".encode(errors="replace")).digest()
         if digest not in self._known:
             self._known[digest] = await self._ask(structured)
@@ -74,10 +75,13 @@ class StructureChecks:
             stderr=asyncio.subprocess.DEVNULL,
             env={},
         )
-        if await _answer(worker, self._vocabulary) is None:
-            await _end(worker)
+        started = await _answer(worker, self._vocabulary)
+        if started is not None and started["ready"]:
+            return worker
+        await _end(worker)
+        if started is None:
             raise SpecpairError("the process that checks structured outputs does not start")
-        return worker
+        raise NotSupportedError("structured_output: the model's tokenizer cannot be used for it")
 
 
 async def _answer(worker: asyncio.subprocess.Process, question: dict[str, Any]) -> Any:

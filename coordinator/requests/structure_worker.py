@@ -22,7 +22,11 @@ MEMORY_BYTES = 512 << 20
 def main() -> None:
     """Answers until its input ends."""
     known = json.loads(sys.stdin.readline())
-    compiler = GrammarCompiler(known["tokenizer"].encode(), known["vocab_size"], known["eos_token_ids"])
+    try:
+        compiler = GrammarCompiler(known["tokenizer"].encode(), known["vocab_size"], known["eos_token_ids"])
+    except ValueError:
+        answer({"ready": False})
+        return
     limit_memory()
     answer({"ready": True})
     for line in sys.stdin:
