@@ -61,6 +61,8 @@ def completion_request(
         request.text = given_text("prompt", prompt)
     for name, value in values.items():
         if value is not None and name in STRUCTURES:
+            if request.HasField("structured_output"):
+                raise InvalidFieldError(FLAGS[name], "is a second structure; the output has one at most")
             request.structured_output.CopyFrom(structured_output(name, value))
         elif value is not None:
             _set(request if name in request.DESCRIPTOR.fields_by_name else request.sampling, name, value)

@@ -30,7 +30,10 @@ def read_file(flag: str, value: str) -> str:
     except (OSError, ValueError):
         is_file = False
     if not is_file:
-        return checked_text(flag, os.fsencode(value))
+        text = checked_text(flag, os.fsencode(value))
+        if not text.lstrip().startswith("{") and ":" not in text and text.strip() not in ("true", "false"):
+            raise InvalidFieldError(flag, f"there is no file {text[:200]!r}, and it is none itself")
+        return text
     try:
         return checked_text(flag, Path(value).read_bytes())
     except OSError as error:

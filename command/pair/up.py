@@ -39,6 +39,7 @@ from coordinator.http_config import HttpConfig
 from draft_service.config import DraftConfig
 from specpair.engine_config import MODEL_KINDS, EngineConfig
 from specpair.named_models import partner, resolve_model
+from specpair.options import ON_THE_TARGET
 from specpair.security.settings import ServerSecurity, check_exposure
 from specpair.server.config import ServerConfig
 from specpair.v1 import coordinator_service_pb2 as pb
@@ -179,6 +180,7 @@ def up(
         once = Once(request=request, is_plain=no_color, has_speedup=speedup)
     elif chat or speedup:
         raise CommandError("--chat and --speedup require --prompt", WRONG_USE)
+    _check_drafter(values["drafter"])
     values |= chosen_ports(values, is_once=once is not None)
     drafts = several_drafts(draft)
     target = target or partner(drafts.first)
@@ -189,6 +191,13 @@ def up(
     console = Console(stderr=True, highlight=False, no_color=no_color or None)
     grace_seconds = values["grace_seconds"]
     asyncio.run(_run(plans, console, once, url, grace_seconds=grace_seconds, is_quiet=quiet))
+
+
+def _check_drafter(drafter: str) -> None:
+    """Raises CommandError for one that no draft service has, before anything is started."""
+    if drafter in ON_THE_TARGET:
+        problem = f"--drafter: {drafter} is a head of the target: --head loads it, and requests choose it"
+        raise CommandError(problem, WRONG_USE)
 
 
 def plan_services(

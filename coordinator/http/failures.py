@@ -37,8 +37,9 @@ CODES = {
 }
 """OpenAI's codes where it has one; the others are our reasons in lower case."""
 PROMPT_FIELDS = ("text", "token_ids", "encoder_text", "encoder_token_ids")
-PARAMETERS = {"stop_strings": "stop", **dict.fromkeys(PROMPT_FIELDS, "prompt")}
-CHAT_PARAMETERS = {"stop_strings": "stop", "prompt": "messages", "logprobs": "top_logprobs"}
+BOTH = {"stop_strings": "stop", "structured_output": "structured_outputs"}
+PARAMETERS = {**BOTH, **dict.fromkeys(PROMPT_FIELDS, "prompt")}
+CHAT_PARAMETERS = {**BOTH, "prompt": "messages", "logprobs": "top_logprobs"}
 UNAVAILABLE_RETRY_SECONDS = 1
 
 logger = logging.getLogger(__name__)
@@ -73,7 +74,7 @@ def parameter_name(field: str, *, is_chat: bool) -> str:
     """The HTTP parameter of a message field: `sampling.top_k` is top_k."""
     name = field.removeprefix("sampling.").removeprefix("chat.")
     for theirs, ours in (CHAT_PARAMETERS if is_chat else PARAMETERS).items():
-        if name == theirs or name.startswith((f"{theirs}[", f"{theirs} ")):
+        if name == theirs or name.startswith((f"{theirs}[", f"{theirs} ", f"{theirs}.")):
             return ours + name[len(theirs) :]
     return "messages" if name == "chat" else name
 

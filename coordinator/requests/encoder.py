@@ -27,6 +27,8 @@ class EncoderReader:
             if has_text or has_ids:
                 raise InvalidFieldError(TEXT if has_text else IDS, "is set, but the target has no encoder", limit=0)
             return ()
+        if message.HasField("chat"):
+            raise InvalidFieldError("chat", f"is not for a target with an encoder, which reads {TEXT}")
         if has_text == has_ids:
             problem = (
                 f"and {IDS} are both set" if has_text else f"is missing; the target has an encoder: set it, or {IDS}"

@@ -31,6 +31,6 @@ def without_tables(drafters: dict[Drafter, Proposer]) -> dict[Drafter, Proposer]
 def why_not(drafter: Drafter) -> str:
     """The reason why a drafter is not available."""
     if drafter in ON_THE_TARGET:
-        return f"{drafter} is a head in the target service"
+        return f"{drafter} is a head of the target, which --head loads there; requests choose it"
     needed = "a table of counts" if drafter in WITHOUT_MODEL else "a draft model"
     return f"{drafter} needs {needed}, and there is none"

@@ -18,6 +18,7 @@ from specpair.options import StructuredOutput, StructureKind
 
 MOST_COMPILED = 64
 """Compiled grammars that are kept for the next sequence with the same structured output."""
+REASON = "error: "
 MOST_WORDS = 300
 """Characters of a compiler's explanation that are passed on."""
 SPACE = r"[ \t\n]{0,16}"
@@ -82,9 +83,12 @@ def grammar_text(structured: StructuredOutput) -> str:
 
 
 def first_line(explanation: str) -> str:
-    """The beginning of a compiler's explanation."""
+    """The beginning of a compiler's explanation, and the reason if that comes after a drawing of the place."""
     lines = [line.strip() for line in explanation.splitlines() if line.strip()]
     words = lines[0].removesuffix("<non-verbose/>").strip() if lines else "no reason is known"
+    reasons = [line.removeprefix(REASON) for line in lines[1:] if line.startswith(REASON)]
+    if words.endswith(":") and reasons:
+        return f"{words[:MOST_WORDS]} {reasons[0][:MOST_WORDS]}"
     return words[:MOST_WORDS]
 
 

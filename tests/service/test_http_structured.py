@@ -99,7 +99,7 @@ async def test_vllm_s_names(client: AsyncOpenAI, body: dict[str, Any], expected:
         ({"guided_choice": []}, "count"),
         ({"guided_choice": [""]}, "empty"),
         ({"guided_regex": "a" * 65537}, "65536"),
-        ({"guided_json": {"type": "nonsense"}}, "structured_output"),
+        ({"guided_json": {"type": "nonsense"}}, "structured_outputs"),
         ({"guided_json": {"$ref": "#"}}, "allows no text"),
         ({"guided_regex": "a", "ignore_eos": True}, "ignore_eos"),
         ({"guided_regex": "a", "min_tokens": 3}, "min_tokens"),

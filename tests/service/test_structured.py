@@ -16,7 +16,7 @@ from scipy.stats import chisquare
 import target_service.verifier as verifier
 from specpair.grammars.compiling import GrammarCompiler
 from specpair.grammars.grammar import GrammarState
-from specpair.options import ON_THE_TARGET, Drafter, StructuredOutput, StructureKind
+from specpair.options import Drafter, StructuredOutput, StructureKind
 from specpair.rpc.messages import drafter_to_proto
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import sampling_pb2

@@ -1,5 +1,7 @@
 """Options of the command line as a request."""
 
+from pathlib import Path
+
 import pytest
 
 from command.generation.request import completion_request
@@ -50,3 +52,22 @@ def test_options_become_a_request() -> None:
         rule=rule_to_proto(Rule.COUPLED),
         encoding=encoding_to_proto(Encoding.DENSE),
     )
+
+
+@pytest.mark.parametrize("name", ["json_schema", "grammar"])
+def test_a_structure_is_a_file_or_itself(name: str, tmp_path: Path) -> None:
+    text = '{"type": "integer"}' if name == "json_schema" else 'start: "a"'
+    path = tmp_path / "file"
+    path.write_text(text)
+    for value in (text, str(path)):
+        request = completion_request("x", **{name: value})
+        assert getattr(request.structured_output, name) == text
+    with pytest.raises(InvalidFieldError, match=r"no file 'missing\.txt'") as caught:
+        completion_request("x", **{name: "missing.txt"})
+    assert caught.value.metadata["field"] == "--" + name.replace("_", "-")
+
+
+def test_an_output_has_one_structure_at_most() -> None:
+    with pytest.raises(InvalidFieldError, match="second structure") as caught:
+        completion_request("x", regex="a", choices=["a"])
+    assert caught.value.metadata["field"] == "--choice"

@@ -76,3 +76,8 @@ def test_an_accelerated_draft_needs_a_model() -> None:
     assert result.exit_code != 0 and "own-draft" in result.output.replace("own_draft", "own-draft")
     result = CliRunner().invoke(app, ["serve", "draft", "--own-draft", "some/folder"])
     assert result.exit_code != 0 and "some/folder" in result.output
+
+
+def test_a_head_of_the_target_is_not_the_drafter_of_a_draft_service() -> None:
+    result = CliRunner().invoke(app, ["up", "--drafter", "medusa"])
+    assert result.exit_code == 2 and "--head loads it" in result.output

@@ -150,3 +150,8 @@ def test_a_grammar_that_names_the_end_inside_of_a_text_does_not_end_it_there() -
 @pytest.mark.parametrize("text", ["a\x7fb", "a\x00b", "\n", '"', "\\", "/"])
 def test_choices_may_have_any_character(text: str) -> None:
     assert COMPILER.compile(structured(StructureKind.CHOICES, [text])) is not None
+
+
+def test_a_refused_expression_comes_with_the_reason() -> None:
+    with pytest.raises(InvalidGrammarError, match="unclosed group"):
+        COMPILER.compile(structured(StructureKind.REGEX, "("))
