@@ -1,6 +1,7 @@
 """Options of the command line as a request."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -57,13 +58,15 @@ def test_options_become_a_request() -> None:
 @pytest.mark.parametrize("name", ["json_schema", "grammar"])
 def test_a_structure_is_a_file_or_itself(name: str, tmp_path: Path) -> None:
     text = '{"type": "integer"}' if name == "json_schema" else 'start: "a"'
+    missing: dict[str, Any] = {name: "missing.txt"}
     path = tmp_path / "file"
     path.write_text(text)
     for value in (text, str(path)):
-        request = completion_request("x", **{name: value})
+        given: dict[str, Any] = {name: value}
+        request = completion_request("x", **given)
         assert getattr(request.structured_output, name) == text
     with pytest.raises(InvalidFieldError, match=r"no file 'missing\.txt'") as caught:
-        completion_request("x", **{name: "missing.txt"})
+        completion_request("x", **missing)
     assert caught.value.metadata["field"] == "--" + name.replace("_", "-")
 
 
