@@ -178,7 +178,8 @@ def verify_seconds(runner: Runner, holdings: list[Holding], rows: int) -> float:
 def measure_decoding(runner: Runner, folder: str, setting: Setting) -> Iterator[dict[str, Any]]:
     """Tokens per second without speculation, in process, beside `generate` with its growing and its static cache."""
     dtype = getattr(torch, setting.dtype)
-    model: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).to(setting.device)
+    loaded: Any = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype)
+    model = loaded.to(setting.device)
     for batch in BATCHES:
         holdings = [filled(runner, setting.context) for _ in range(batch)]
 

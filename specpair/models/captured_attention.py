@@ -54,11 +54,11 @@ class Gathering:
         seen = places <= rows.positions[:, None]
         # What a row does not see may never have been written: it reads its own slot instead.
         slots = torch.where(seen, blocks * self._block_size + places % self._block_size, rows.slots[:, None])
-        masks = {None: seen}
+        masks: dict[int | None, Tensor] = {None: seen}
 
         def attend(query: Tensor, keys: Tensor, values: Tensor, variant: Variant) -> Tensor:
             window = variant.sliding_window
-            if window not in masks:
+            if window is not None and window not in masks:
                 masks[window] = seen & (places > rows.positions[:, None] - window)
             count, heads, size = query.shape
             held = [part.index_select(0, slots.flatten()).unflatten(0, slots.shape) for part in (keys, values)]

@@ -47,7 +47,8 @@ class CapturedRunner:
         if not isinstance(cache, PagedCache) or not cache.has_spare_block:
             raise ModelRefusedError("--runner captured needs a paged cache with a spare block")
         facts = loaded.facts
-        self.cache: PagedCache = cache
+        self.cache: KeyValueCache = cache
+        self._paged = cache
         self.device = facts.device
         self.no_trees = "trees of tokens are not supported with --deterministic" if facts.is_deterministic else ""
         self.misses: Counter[GraphMiss] = Counter()
@@ -84,7 +85,7 @@ class CapturedRunner:
             return self._run_divided(batch)
         miss = self._miss(batch)
         if miss is None:
-            logits = self._run(HostRows.of(batch, self.cache, self._width))
+            logits = self._run(HostRows.of(batch, self._paged, self._width))
             return PassOutput(logits[torch.tensor(batch.rows, device=self.device)])
         if not self.misses[miss]:
             log.info("%s: first pass %s (%s)", self.description, self._plain.description, miss)
@@ -110,7 +111,7 @@ class CapturedRunner:
     def _run_divided(self, batch: Batch) -> PassOutput:
         """In passes of one size, whose rows have the same bucket of keys. Short rows go first: a row's own sequence
         must be stored up to it."""
-        rows = HostRows.of(batch, self.cache, self._width)
+        rows = HostRows.of(batch, self._paged, self._width)
         buckets = np.array([self._keys(int(count)) for count in rows.key_counts])
         parts: list[Tensor] = []
         features: list[Tensor] = []
@@ -143,7 +144,7 @@ class CapturedRunner:
 
     def _logits(self, row_count: int, key_count: int) -> Tensor:
         rows = self._buffers.first(row_count)
-        return self._network.forward(rows, self._attention.over(rows, key_count), self.cache)[0]
+        return self._network.forward(rows, self._attention.over(rows, key_count), self._paged)[0]
 
     def _run_with_features(self, rows: HostRows, layers: tuple[int, ...]) -> tuple[Tensor, Tensor]:
         """Logits `[rows, vocabulary]` and features `[layers, rows, hidden]`, in the same shapes but not captured."""
@@ -151,7 +152,7 @@ class CapturedRunner:
         self._buffers.fill(rows, row_count)
         fed = self._buffers.first(row_count)
         attend = self._attention.over(fed, self._keys(int(rows.key_counts.max())))
-        logits, features = self._network.forward(fed, attend, self.cache, layers)
+        logits, features = self._network.forward(fed, attend, self._paged, layers)
         return logits[: len(rows)], torch.stack(features)[:, : len(rows)]
 
     def _keys(self, key_count: int) -> int:
