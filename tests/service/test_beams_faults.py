@@ -1,5 +1,6 @@
 """A beam search survives services that forget its sequences, a target that dies, and a draft that dies."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, contextmanager
 from pathlib import Path
@@ -100,18 +101,19 @@ async def test_services_that_forget(cluster: Cluster, monkeypatch: pytest.Monkey
 
 async def test_a_target_that_dies(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer of its third pass never comes, nor does any other: the search goes on at the other target."""
-    dead: list[Any] = []
+    dead: list[asyncio.Task[None]] = []
 
     async def die(scorer: Any, number: int) -> None:
         if number == 3:
             [model] = [model for model in cluster.targets if getattr(model.host, "trees", None) is scorer]
-            dead.append(model)
-            await model.stop()
+            dead.append(asyncio.create_task(model.stop()))  # apart from this call, which it cancels
+            await asyncio.Event().wait()
 
     with after_calls(monkeypatch, die):
         for prompt in PROMPTS:
             assert await cluster.search(prompt) == cluster.right(prompt)
     assert dead
+    await asyncio.gather(*dead)
     assert sum(cluster.pair.target.recoveries.values())
 
 
