@@ -76,7 +76,7 @@ async def test_merged_drafts(folders: tuple[Path, Path], tmp_path: Path, is_mask
     target, draft = folders
     other = make_worded_model(tmp_path / "other", seed=9, num_hidden_layers=2, initializer_range=0.35)
     drafts = {"one": engine_config(draft), "two": engine_config(other)}
-    options: dict[str, Any] = {"merge": Merge.TREE, "merge_wait": 60.0, "structured_drafts": is_masked}
+    options: dict[str, Any] = {"merge": Merge.TREE, "merge_wait": 60.0, "unmasked_drafts": not is_masked}
     async with running_pair(engine_config(target), drafts=drafts, **options) as pair:
         for rule in ("token", "coupled"):
             counts = await draw(pair, 150, rule=RULES[rule], drafts=["one", "two"])
