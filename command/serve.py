@@ -82,6 +82,7 @@ def serve_draft(**values: Any) -> None:
         values,
         engine=None if folder is None else configured(EngineConfig, values, model=folder),
         table=table_to_load(values["table"], folder, values["drafter"]),
+        own_draft=resolve_model(values["own_draft"], "draft"),
         max_model_len=values["max_model_len"] or DraftConfig.max_model_len,
     )
     server = server_config(values)

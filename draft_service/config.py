@@ -5,6 +5,7 @@ from enum import StrEnum
 from typing import Annotated
 
 from specpair.engine_config import (
+    MODEL_KINDS,
     EngineConfig,
     MaxNumSeqs,
     MaxNumSeqsPerClient,
@@ -57,13 +58,15 @@ class DraftConfig:
         ),
     ] = None
     own_draft: Annotated[
-        OwnDraft,
+        str,
         Flag(
-            "Accelerates the draft model itself: its tokens are guessed by n-gram counts or by copies of the text so "
-            "far, and right guesses save passes. It changes no token; the draft then does not work ahead.",
+            "Accelerates the draft model itself: its tokens are guessed by n-gram counts (ngram), by copies of the "
+            f"text so far (prompt-lookup), or by a still smaller model with the same tokens ({MODEL_KINDS}). Right "
+            "guesses save passes. It changes no token; the draft then does not work ahead. none: it is off.",
             SPECULATION,
+            metavar="none|ngram|prompt-lookup|MODEL",
         ),
-    ] = OwnDraft.NONE
+    ] = OwnDraft.NONE.value
     own_num_speculative_tokens: Annotated[
         int, Range(1, 16, "both"), Flag("Most tokens that --own-draft guesses for one pass.", SPECULATION)
     ] = 3
@@ -94,7 +97,7 @@ class DraftConfig:
 
     def __post_init__(self) -> None:
         check_fields(self)
-        if self.own_draft is not OwnDraft.NONE and self.engine is None:
+        if self.own_draft != OwnDraft.NONE and self.engine is None:
             raise InvalidFieldError(
                 "own_draft", f"is {self.own_draft}; it accelerates a draft model, and there is none"
             )

@@ -56,7 +56,6 @@ class DraftHost:
         )
         if model is not None:
             model.ahead.budget = RowBudget(config.max_ahead_rows)
-            model.accelerate(config.own_draft, config.own_num_speculative_tokens)
         self._drafters = make_drafters({} if model is None else model.drafters(), tables)
         self._translating = {} if model is None else without_tables(self._drafters) | model.translating_drafters()
         self.translations = Translations(
@@ -74,6 +73,8 @@ class DraftHost:
         """Loads model and tables, if configured, in a thread. Raises ModelRefusedError with the reason."""
         model = None if config.engine is None else await load_model(config.engine)
         try:
+            if model is not None:
+                await model.accelerate(config.own_draft, config.own_num_speculative_tokens)
             tokenizer = None if model is None else model.tokenizer()
             tables = (
                 None if config.table is None else await asyncio.to_thread(read_tables, Path(config.table), tokenizer)
@@ -186,7 +187,7 @@ class DraftHost:
         info = self._own_info() if self.model is None else self.model.info()
         guessing = None if self.model is None else self.model.guessing
         if guessing is not None:
-            info = replace(info, own_draft=guessing.by.value, own_num_speculative_tokens=guessing.most)
+            info = replace(info, own_draft=guessing.by.name, own_num_speculative_tokens=guessing.most)
         beams = info.runs_trees and self.model is not None
         return replace(
             info,

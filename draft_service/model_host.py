@@ -8,11 +8,12 @@ from draft_service.ahead.branching_caches import BranchingCaches
 from draft_service.ahead.drafter import AheadDrafter
 from draft_service.ahead.metrics import AheadCollector
 from draft_service.drafters.beams import BeamGrower, advance_beams
-from draft_service.drafters.guessing import GuessCounts, Guessing
+from draft_service.drafters.guessing import GuessCounts, Guessing, TextGuesser, make_ready
 from draft_service.drafters.guessing_drafter import GuessingCollector, GuessingDrafter, advance_all
 from draft_service.drafters.interface import Proposer
 from draft_service.drafters.model import ModelDrafter
 from draft_service.drafters.ngram_model import NgramModelDrafter
+from draft_service.drafters.second_model import load_second_model
 from draft_service.drafters.translated import TranslatedDrafter, advance_translated
 from draft_service.drafters.translated_caches import TranslatedCaches
 from draft_service.proposal import Drafted
@@ -50,9 +51,12 @@ class DraftModel(ModelHost[Drafted]):
             Drafter.NGRAM_MODEL: NgramModelDrafter(ModelDrafter(self.engine)),
         }
 
-    def accelerate(self, by: OwnDraft, most: int) -> None:
-        """Has the tokens of the model guessed, at most so many for one pass."""
-        self.guessing = None if by is OwnDraft.NONE else Guessing(by=by, most=most)
+    async def accelerate(self, by: str, most: int) -> None:
+        """Has the tokens of the model guessed, at most so many for one pass: by an OwnDraft, or by the model of that
+        name. Raises ModelRefusedError for the model."""
+        if by != OwnDraft.NONE:
+            guesser = TextGuesser(OwnDraft(by)) if by in set(OwnDraft) else await load_second_model(by, self)
+            self.guessing = Guessing(by=guesser, most=most)
 
     def translating_drafters(self) -> dict[Drafter, Proposer]:
         """Those for sequences that have the tokens of another vocabulary."""
@@ -63,6 +67,9 @@ class DraftModel(ModelHost[Drafted]):
         super().add_metrics(registry)
         registry.register(AheadCollector(self.ahead))
         registry.register(GuessingCollector(GuessCounts() if self.guessing is None else self.guessing.counts))
+
+    def ready(self, works: list[Work]) -> None:
+        make_ready(works)
 
     def advance(self, works: list[Work], logits: Tensor) -> None:
         works, logits = advance_beams(works, logits)

@@ -7,15 +7,17 @@ Decoding", section 6: a draft that is itself accelerated). A guess is certain, a
 accepts as much: the probability that the model gives it.
 """
 
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from draft_service.drafters.model import ProposeWork
 from specpair.drafting import draw_next
+from specpair.engine.work import Work
 from specpair.options import OwnDraft
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.speculation.ngram import NgramPredictor
@@ -32,20 +34,49 @@ class GuessCounts:
 
     guessed: int = 0
     accepted: int = 0
+    seconds: float = 0.0
+    """Time that guessing took."""
+
+
+class Guesser(Protocol):
+    """Guesses what the draft model draws. A guess may be anything: it changes the speed alone."""
+
+    @property
+    def name(self) -> str: ...
+
+    def predictor(self, held: HeldSequence[Any]) -> Predictor | None:
+        """What a call needs of the committed tokens; they do not change while the call is worked on. Event loop
+        only."""
+        ...
+
+    def guess(self, works: list["GuessingWork"]) -> list[list[int]]:
+        """For each work at most `work.most_guesses` tokens that may come next; with `count` 0 a work only reads its
+        sequence. Device thread only."""
+        ...
 
 
 @dataclass(frozen=True, kw_only=True)
 class Guessing:
     """How the tokens of the draft model are guessed."""
 
-    by: OwnDraft
+    by: Guesser
     most: int
     """Guesses of one pass, at most."""
     counts: GuessCounts = field(default_factory=GuessCounts)
 
+
+class TextGuesser:
+    """Guesses from the text so far."""
+
+    def __init__(self, by: OwnDraft):
+        self.name = by.value
+        self._make = PREDICTORS[by]
+
     def predictor(self, held: HeldSequence[Any]) -> Predictor:
-        """For one call. Event loop only; the index does not change while the call is worked on."""
-        return PREDICTORS[self.by](held)
+        return self._make(held)
+
+    def guess(self, works: list["GuessingWork"]) -> list[list[int]]:
+        return [likeliest_chain(work) for work in works]
 
 
 PREDICTORS: dict[OwnDraft, Callable[[HeldSequence[Any]], Predictor]] = {
@@ -54,29 +85,42 @@ PREDICTORS: dict[OwnDraft, Callable[[HeldSequence[Any]], Predictor]] = {
 }
 
 
+def likeliest_chain(work: "GuessingWork") -> list[int]:
+    """The heaviest token of each best prediction, for as long as there is one."""
+    chain: list[int] = []
+    while work.predictor is not None and len(chain) < work.most_guesses:
+        best = next(iter(work.predictor.after([*work.tokens, *chain])), None)
+        if best is None:
+            break
+        chain.append(max(zip(best.weights, best.token_ids, strict=True), key=lambda pair: pair[0])[1])
+    return chain
+
+
 @dataclass(eq=False, kw_only=True)
 class GuessingWork(ProposeWork):
-    """The work for a call whose tokens are guessed: one row after the tokens so far, and one after each guess."""
+    """The work for a call whose tokens are guessed: one row after the tokens so far, and one after each guess. With
+    `count` 0 it reads the sequence, and the guesser does too."""
 
     guessing: Guessing
-    predictor: Predictor
+    predictor: Predictor | None = None
+    is_ready: bool = False
+    """Whether the guesses for its next pass are made."""
     fed: list[int] = field(default_factory=list)
     """The guesses that the next pass feeds; the sequence has them at its end."""
     guess_count: int = 0
     accepted_guess_count: int = 0
     pass_count: int = 0
 
-    def guess(self) -> None:
-        """Guesses what the next pass may draw. Its last token needs no guess: nothing is drawn after it."""
-        most = min(self.guessing.most, self.count - len(self.tokens) - 1)
-        self.fed = []
-        while len(self.fed) < most:
-            best = next(iter(self.predictor.after([*self.tokens, *self.fed])), None)
-            if best is None:
-                break
-            self.fed.append(max(zip(best.weights, best.token_ids, strict=True), key=lambda pair: pair[0])[1])
-        self.sequence.tokens += self.fed
-        self.row_count = 1 + len(self.fed)
+    @property
+    def most_guesses(self) -> int:
+        """The most guesses for the next pass. The last token needs none: nothing is drawn after it."""
+        return max(0, min(self.guessing.most, self.count - len(self.tokens) - 1))
+
+    def feed(self, guesses: list[int]) -> None:
+        """Has the next pass feed these guesses."""
+        self.fed, self.is_ready = guesses, True
+        self.sequence.tokens += guesses
+        self.row_count = min(1, self.count) + len(guesses)
 
     def take_back(self) -> int:
         """Removes the guesses from the sequence; returns its length then."""
@@ -89,8 +133,8 @@ class GuessingWork(ProposeWork):
         return not self.done and level < len(self.fed) and self.tokens[-1] == self.fed[level]
 
     def settle(self, length: int) -> None:
-        """Counts the pass, which began after `length` tokens, and guesses for the next one. What the cache holds of
-        wrong guesses is no longer valid."""
+        """Counts the pass, which began after `length` tokens. What the cache holds of wrong guesses is no longer
+        valid."""
         accepted = 0
         for drawn, guess in zip(self.sequence.tokens[length:], self.fed, strict=False):
             if drawn != guess:
@@ -102,9 +146,18 @@ class GuessingWork(ProposeWork):
         self.accepted_guess_count += accepted
         self.guessing.counts.guessed += len(self.fed)
         self.guessing.counts.accepted += accepted
-        self.fed = []
-        if not self.done:
-            self.guess()
+        self.fed, self.row_count, self.is_ready = [], 1, False
+
+
+def make_ready(works: list[Work]) -> None:
+    """Makes the guesses of all works that have none yet for their next pass, together."""
+    waiting = [work for work in works if isinstance(work, GuessingWork) and not work.is_ready]
+    if not waiting:
+        return
+    guessing, started = waiting[0].guessing, time.perf_counter()  # a service has one way to guess
+    for work, guesses in zip(waiting, guessing.by.guess(waiting), strict=True):
+        work.feed(guesses)
+    guessing.counts.seconds += time.perf_counter() - started
 
 
 def advance_guessing(works: list[GuessingWork], logits: Tensor) -> None:

@@ -38,9 +38,8 @@ class GuessingDrafter(ModelDrafter):
             count=call.count,
             min_confidence=call.min_confidence,
             guessing=self._guessing,
-            predictor=self._guessing.predictor(held),
+            predictor=self._guessing.by.predictor(held),
         )
-        work.guess()
         await self._run(held, work)
         return replace(
             work.drafted(),
@@ -48,6 +47,10 @@ class GuessingDrafter(ModelDrafter):
             accepted_guess_count=work.accepted_guess_count,
             pass_count=work.pass_count,
         )
+
+    async def _prefill(self, held: HeldSequence[Drafted]) -> None:
+        own = GuessingWork(sequence=held.cached, row_count=0, held=held, step=0, count=0, guessing=self._guessing)
+        await self._engine.run(own)
 
 
 def advance_all(works: list[Work], logits: Tensor) -> None:
@@ -74,4 +77,7 @@ class GuessingCollector(Collector):
         )
         yield CounterMetricFamily(
             "specpair_draft_accepted_guesses", "Guesses that the model then drew.", value=self._counts.accepted
+        )
+        yield CounterMetricFamily(
+            "specpair_draft_guessing_seconds", "Time in which tokens were guessed.", value=self._counts.seconds
         )

@@ -10,7 +10,7 @@ import contextlib
 import logging
 import queue
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import torch
 
@@ -18,7 +18,7 @@ from specpair.engine.device_thread import DeviceThread
 from specpair.engine.failures import DeviceLostError, check_device
 from specpair.engine.pacing import Pacing
 from specpair.engine.statistics import EngineStatistics
-from specpair.engine.turns import Advance, Turns
+from specpair.engine.turns import Advance, Ready, Turns
 from specpair.engine.work import Work, settle_futures
 from specpair.engine_config import Pace
 from specpair.errors import ShuttingDownError
@@ -28,6 +28,7 @@ from specpair.sequences.sequence import Sequence
 log = logging.getLogger(__name__)
 
 Job: TypeAlias = Callable[[], None]
+Result = TypeVar("Result")
 
 
 class Engine:
@@ -42,6 +43,7 @@ class Engine:
         token_budget: int,
         short: int,
         pace: Pace | None = None,
+        ready: Ready | None = None,
     ):
         """`device` loaded the runner; once started, the engine ends it."""
         self.cache = runner.cache
@@ -56,6 +58,7 @@ class Engine:
             token_budget=token_budget,
             short=short,
             pacing=None if pace is None else Pacing(pace),
+            ready=ready,
         )
         self._inbox: queue.SimpleQueue[list[Work] | Job | None] = queue.SimpleQueue()
         self._new_works: list[Work] = []
@@ -113,21 +116,26 @@ class Engine:
         """Frees the blocks of sequences whose content nobody asks for again. Cancel their works first."""
         self._inbox.put(lambda: self._turns.discard(sequences))
 
-    async def check_integrity(self) -> None:
-        """Asserts the cache's invariants on the device thread, after everything that was queued before."""
-        outcome: asyncio.Future[None] = self._loop.create_future()
+    async def call(self, function: Callable[[], Result]) -> Result:
+        """What the function returns on the device thread, after everything that was queued before; raises what it
+        raises."""
+        outcome: asyncio.Future[Result] = self._loop.create_future()
 
-        def check() -> None:
+        def run() -> None:
             try:
-                self.cache.check_integrity()
-            except AssertionError as error:
+                result = function()
+            except Exception as error:
                 failure = error
                 self._tell(lambda: outcome.set_exception(failure))
             else:
-                self._tell(lambda: outcome.set_result(None))
+                self._tell(lambda: outcome.set_result(result))
 
-        self._inbox.put(check)
-        await outcome
+        self._inbox.put(run)
+        return await outcome
+
+    async def check_integrity(self) -> None:
+        """Asserts the cache's invariants."""
+        await self.call(self.cache.check_integrity)
 
     def ask(self, answer: Callable[[], None]) -> None:
         """Calls `answer` on the device thread between two forward passes, as a sign of life."""

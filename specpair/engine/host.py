@@ -54,6 +54,7 @@ class ModelHost(ABC, Generic[Answer]):
             token_budget=self.token_budget,
             short=self.max_num_speculative_tokens + 2,
             pace=config.pace,
+            ready=self.ready,
         )
         if isinstance(runner, CapturedRunner):
             self.engine.statistics.graph_misses = runner.misses
@@ -88,6 +89,10 @@ class ModelHost(ABC, Generic[Answer]):
     @abstractmethod
     def advance(self, works: list[Work], logits: Tensor) -> None:
         """Processes the logits of works; see `specpair.engine.turns.Advance`."""
+
+    def ready(self, works: list[Work]) -> None:
+        """Is told all works before each turn; see `specpair.engine.turns.Ready`."""
+        return None
 
     @staticmethod
     @abstractmethod

@@ -27,6 +27,10 @@ Advance: TypeAlias = Callable[[list[Work], Tensor], None]
 """Processes the logits `[sum of row_count, vocabulary]` of works whose tokens are all fed. For each work it sets
 `done`, or `error` and `done`, or appends tokens to the sequence and sets `row_count` for the next pass."""
 
+Ready: TypeAlias = Callable[[list[Work]], None]
+"""Is told all works before each turn, and may append tokens to their sequences and set `row_count` for their next
+pass."""
+
 FORK_SECONDS = 0.001
 """Time of a turn after which no further cache is forked in it; a tenth of the pass if somebody waits for it."""
 
@@ -47,9 +51,11 @@ class Turns:
         token_budget: int,
         short: int,
         pacing: Pacing | None = None,
+        ready: Ready | None = None,
     ):
         self.runner = runner
         self.advance = advance
+        self._ready = ready
         self.works: list[Work] = []
         """Oldest first."""
         self._statistics = statistics
@@ -102,6 +108,8 @@ class Turns:
     def turn(self) -> None:
         """Runs one turn: a forward pass, if any work can be fed."""
         self._drop_cancelled()
+        if self._ready is not None:
+            self._ready(self.works)
         works = self._encoded(self._prepared(self._with_spare(self._company())))
         wanted = schedule(works, self._token_budget, self._short)
         chunks = self._holdings.reserve(wanted, self.works)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from draft_service.drafters.guessing import GuessCounts, Guessing, GuessingWork
+from draft_service.drafters.guessing import GuessCounts, Guessing, GuessingWork, TextGuesser, make_ready
 from draft_service.drafters.guessing_drafter import GuessingDrafter, advance_all
 from draft_service.drafters.model import ProposeWork
 from draft_service.proposal import ProposeCall
@@ -49,6 +49,7 @@ def run(works: list[Any]) -> int:
     """Feeds works together until they are done, as the engine does; returns the number of passes."""
     passes = 0
     while going := [work for work in works if not work.done]:
+        make_ready(going)
         rows: list[Tensor] = []
         for work in going:
             tokens = work.sequence.tokens
@@ -71,11 +72,10 @@ def plain(options: SequenceOptions, **fields: Any) -> ProposeWork:
 
 def guessing(options: SequenceOptions, oracle: Any, most: int = 3, **fields: Any) -> GuessingWork:
     held = held_of(options)
-    own = Guessing(by=OwnDraft.NGRAM, most=most, counts=GuessCounts())
+    own = Guessing(by=TextGuesser(OwnDraft.NGRAM), most=most, counts=GuessCounts())
     work = GuessingWork(
         sequence=held.cached, row_count=1, held=held, step=7, count=COUNT, guessing=own, predictor=oracle, **fields
     )
-    work.guess()
     return work
 
 
@@ -137,6 +137,7 @@ def test_nothing_is_guessed_after_the_last_token() -> None:
     expected = plain(KINDS["block"])
     run([expected])
     work = guessing(KINDS["block"], Oracle(expected.tokens, frozenset()), most=16)
+    make_ready([work])
     assert work.row_count == COUNT and run([work]) == 1
     silent = guessing(KINDS["block"], Silent())
     assert run([silent]) == COUNT and silent.guess_count == 0 and same(silent, expected)
@@ -152,7 +153,7 @@ async def test_chains_that_are_merged_and_trees_are_not_guessed(index: int, tree
             seen.append(work)
 
     held = held_of(SequenceOptions(sampling=KINDS["block"].sampling, draft_index=index))
-    drafter = GuessingDrafter(Engine(), Guessing(by=OwnDraft.NGRAM, most=3))
+    drafter = GuessingDrafter(Engine(), Guessing(by=TextGuesser(OwnDraft.NGRAM), most=3))
     call = ProposeCall(sequence_id="s", step=7, base_length=3, appended=[], count=COUNT, max_tree_tokens=tree)
     await drafter.propose(held, call)
     assert not isinstance(seen[0], GuessingWork)
