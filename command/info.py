@@ -87,6 +87,8 @@ def worth_line(worth: pb.ProposalWorth) -> str:
     """Which number of tokens is right at present, and why."""
     outputs = "1 output" if worth.output_count == 1 else f"{worth.output_count} outputs"
     line = f"with {outputs} a first token pays from an acceptance of {worth.break_even_acceptance:.0%}"
+    if worth.break_even_acceptance > 1.0:
+        line = f"with {outputs} a first token pays at no acceptance"
     if not worth.HasField("acceptance"):
         return line
     best = f"best K {worth.best_num_speculative_tokens}, {worth.gain:.2f} times the tokens/s of K = 0"

@@ -45,7 +45,8 @@ class DraftConfig:
             "Drafter of requests that do not choose one. model: the draft model; ngram: n-gram counts of the text so "
             "far; prompt-lookup: copies from that text; bigram, unigram: counts of a corpus; uniform: random tokens; "
             "ngram-model: n-grams, or the model where they find nothing. All are exact. Only model and ngram-model "
-            "load a model by default; the others cost next to nothing.",
+            "load a model by default; the others cost next to nothing. eagle, medusa, blockwise, pass and mtp are "
+            "heads of the target, which --head loads there and requests choose.",
             SPECULATION,
         ),
     ] = Drafter.MODEL

@@ -68,7 +68,7 @@ def traffic_table(state: State, stretches: Sequence[Traffic]) -> Table:
         row(f"{part} per round", *(_time(stretch.round_times[part]) for stretch in stretches))
     speedup = f"{_number(state.speedup, 2)} ({_number(state.predicted_speedup, 2)})"
     row("speedup, measured (predicted)", speedup, *("" for _ in stretches[1:]))
-    row("acceptance that pays", _percent(state.break_even), *("" for _ in stretches[1:]))
+    row("acceptance that pays", _pays_from(state.break_even), *("" for _ in stretches[1:]))
     best = f"{_number(state.best_length, 0)} ({_number(state.expected_gain, 2)})"
     row("best K now (expected gain)", best, *("" for _ in stretches[1:]))
     return table
@@ -111,6 +111,11 @@ def _stretch_name(stretch: Traffic, stretches: Sequence[Traffic]) -> str:
 
 def _percent(share: float | None) -> str:
     return NOTHING if share is None else f"{share:.1%}"
+
+
+def _pays_from(acceptance: float | None) -> str:
+    """No acceptance is above 1."""
+    return "none" if acceptance is not None and acceptance > 1.0 else _percent(acceptance)
 
 
 def _number(value: float | None, digits: int) -> str:

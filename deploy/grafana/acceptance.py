@@ -1,6 +1,6 @@
 """The dashboard of acceptance: proposals of the draft, acceptance by the target, and the speedup."""
 
-from deploy.grafana import ahead
+from deploy.grafana import ahead, several
 from deploy.grafana.panels import (
     PER_SECOND,
     RATIO,
@@ -22,7 +22,7 @@ ROUNDS = "specpair_spec_decode_rounds"
 
 
 def panels() -> Panels:
-    return [*_numbers(), *_acceptance(), *_rounds(), *ahead.panels()]
+    return [*_numbers(), *_acceptance(), *_rounds(), *ahead.panels(), *several.panels()]
 
 
 def _numbers() -> Panels:

@@ -20,9 +20,25 @@ def _requests() -> Panels:
             unit=PER_SECOND,
         ),
         lines(
-            "Requests running",
-            "Requests that were admitted and have not ended.",
+            "Requests running and waiting",
+            "Requests that were admitted and have not ended, and those that wait for places.",
             Query("sum(specpair_num_requests_running)", "running"),
+            Query("sum(specpair_num_requests_waiting)", "waiting"),
+        ),
+        lines(
+            "Refusals",
+            "Requests that got no place, sequences that were not opened, and streams, by reason.",
+            Query("sum by (reason) (rate(specpair_request_refusals_total[$__rate_interval]))", "request, {{reason}}"),
+            Query("sum by (reason) (rate(specpair_sequence_refusals_total[$__rate_interval]))", "sequence, {{reason}}"),
+            Query("sum(rate(specpair_stream_refusals_total[$__rate_interval]))", "stream"),
+            unit=PER_SECOND,
+        ),
+        lines(
+            "HTTP requests",
+            "Requests that ended, by the status of their answer.",
+            Query("sum by (status) (rate(specpair_http_requests_total[$__rate_interval]))", "{{status}}"),
+            unit=PER_SECOND,
+            is_stacked=True,
         ),
         lines(
             "Requests ended",
@@ -49,6 +65,7 @@ def _latency() -> Panels:
         row("Latency"),
         lines("Time to first token", "", *quantiles("specpair_time_to_first_token_seconds"), unit=SECONDS),
         lines("Inter-token latency", "", *quantiles("specpair_inter_token_latency_seconds"), unit=SECONDS),
+        lines("Time in the waiting line", "", *quantiles("specpair_request_queue_time_seconds"), unit=SECONDS),
         lines("Latency of whole requests", "", *quantiles("specpair_e2e_request_latency_seconds"), unit=SECONDS),
         buckets(
             "Time to first token, all requests",
@@ -106,6 +123,13 @@ def _models() -> Panels:
             Query("sum by (job) (rate(specpair_cache_evictions_total[$__rate_interval]))", "{{job}}"),
             unit=PER_SECOND,
         ),
+        lines(
+            "Sequences that lost something",
+            "Their whole cache to others, or their place because no call concerned them.",
+            Query("sum by (job) (rate(specpair_num_preemptions_total[$__rate_interval]))", "{{job}}, cache"),
+            Query("sum by (job) (rate(specpair_expired_sequences_total[$__rate_interval]))", "{{job}}, expired"),
+            unit=PER_SECOND,
+        ),
     ]
 
 
@@ -128,6 +152,19 @@ def _services() -> Panels:
             ),
             unit=RATIO,
             highest=1,
+        ),
+        lines(
+            "Recoveries",
+            "Failures that were recovered from: calls repeated, sequences reopened or moved.",
+            Query(
+                "sum by (service, kind) (rate(specpair_recoveries_total[$__rate_interval]))", "{{service}}, {{kind}}"
+            ),
+            unit=PER_SECOND,
+        ),
+        lines(
+            "Sequences by instance",
+            "Placed there now by the coordinator.",
+            Query("sum by (service, address) (specpair_instance_sequences)", "{{service}}, {{address}}"),
         ),
         lines(
             "RPCs",

@@ -8,6 +8,7 @@ import json
 import signal
 import sys
 import tempfile
+from collections import Counter
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -46,7 +47,13 @@ async def run(options: Options, folder: Path) -> tuple[dict[str, Any], list[str]
         draft_count=options.drafts,
         target_flags=target_flags(options) + ([] if pair.head is None else ["--head", pair.head]),
         model_flags=["--sequence-lease", str(lease), *limits],
-        coordinator_flags=["--work-ahead", options.work_ahead, "--num-tree-tokens", str(options.trees)],
+        draft_flags=["--own-draft", str(pair.second) if options.own_draft == "model" else options.own_draft],
+        coordinator_flags=[
+            *("--work-ahead", options.work_ahead),
+            *("--num-tree-tokens", str(options.trees)),
+            *("--merge", options.merge),
+        ],
+        are_drafts_named=options.merge == "tree",
     )
     cases = make_cases(options.seed, options.cases, pair.vocab_size, options.max_tokens)
     cases = [replace(case, drafter=options.head) for case in cases]
@@ -58,19 +65,29 @@ async def run(options: Options, folder: Path) -> tuple[dict[str, Any], list[str]
         restarts = [await measure_target_restart(cluster, cases, options.streams) for _ in range(options.recoveries)]
         fault_run = FaultRun(cluster, options, say)
         streams = await fault_run.run(cases, expected)
-    if options.work_ahead == "on" and not streams.ahead_count:
-        say("NOTHING SHOWN: no proposal was prepared in time")
-    if options.head is not None and not streams.drafted_count:
-        say("NOTHING SHOWN: the head proposed nothing")
     document = {**result(options, fault_run.outcome, streams), **recoveries(draft_stops, restarts)}
-    return document, complaints(fault_run.outcome, streams) + slow_recoveries(draft_stops, restarts)
+    found = complaints(fault_run.outcome, streams) + slow_recoveries(draft_stops, restarts)
+    return document, found + not_shown(options, streams.speculated)
+
+
+def not_shown(options: Options, speculated: Counter[str]) -> list[str]:
+    """What the run was meant to have and did not."""
+    wanted = {
+        "ahead_rounds": options.work_ahead == "on",
+        "drafted_tokens": True,
+        "tokens_of_several_drafts": options.merge == "tree",
+        "accepted_guesses": options.own_draft != "none",
+    }
+    return [
+        f"nothing is shown: {name} is 0" for name, is_wanted in wanted.items() if is_wanted and not speculated[name]
+    ]
 
 
 def target_flags(options: Options) -> list[str]:
     """What makes the rows of targets the same bits in all passes, unless they may differ."""
     if options.may_differ:
         return []
-    return ["--quantization", "int8"] if options.trees else ["--deterministic"]
+    return ["--quantization", "int8"] if options.trees or options.merge == "tree" else ["--deterministic"]
 
 
 def main() -> int:

@@ -2,8 +2,9 @@
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import grpc
@@ -33,9 +34,8 @@ class Told:
     is_violation: bool
     """Whether it failed for a reason other than its own deadline."""
     seconds: float
-    ahead_count: int = 0
-    drafted_count: int = 0
-    """Rounds of finished outputs whose proposal was prepared while the round before was verified."""
+    speculated: Counter[str] = field(default_factory=Counter)
+    """What finished outputs had of speculation, by `speculation_of`."""
 
 
 class Collector:
@@ -45,7 +45,7 @@ class Collector:
         self.token_ids: list[list[int]] = [[] for _ in range(n)]
         self.texts = [""] * n
         self.told_counts: list[int | None] = [None] * n
-        self.ahead_count = self.drafted_count = 0
+        self.speculated: Counter[str] = Counter()
         self._before = [0] * n
 
     @property
@@ -58,8 +58,7 @@ class Collector:
         self.texts[index] += response.text
         if response.HasField("summary"):
             self.told_counts[index] = self._before[index] + response.summary.completion_token_count
-            self.ahead_count += response.summary.speculation.ahead_hit_count
-            self.drafted_count += response.summary.speculation.draft_token_count
+            self.speculated += speculation_of(response.summary.speculation)
 
     def resume(self) -> None:
         """Another call continues after the tokens received; its summary counts only its own tokens."""
@@ -116,9 +115,18 @@ async def ask(
             status=status,
             is_violation=is_violation,
             seconds=seconds,
-            ahead_count=collector.ahead_count,
-            drafted_count=collector.drafted_count,
+            speculated=collector.speculated,
         )
+
+
+def speculation_of(summary: pb.SpeculationSummary) -> Counter[str]:
+    """What shows that a run had what it was meant to have."""
+    return Counter(
+        ahead_rounds=summary.ahead_hit_count,
+        drafted_tokens=summary.draft_token_count,
+        tokens_of_several_drafts=sum(draft.draft_token_count for draft in summary.drafts[1:]),
+        accepted_guesses=summary.own_draft.accepted_guess_count,
+    )
 
 
 def _request(case: Case, variation: Variation, collector: Collector) -> pb.GenerateTokensRequest:

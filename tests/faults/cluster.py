@@ -32,7 +32,10 @@ class ClusterConfig:
     model_flags: list[str] = field(default_factory=lambda: ["--sequence-lease", str(LEASE_SECONDS)])
     """Of draft and target."""
     target_flags: list[str] = field(default_factory=lambda: ["--deterministic"])
+    draft_flags: list[str] = field(default_factory=list)
     coordinator_flags: list[str] = field(default_factory=list)
+    are_drafts_named: bool = False
+    """Whether each draft is one of its own, under its name; else they are instances of one."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +71,8 @@ async def running_cluster(config: ClusterConfig) -> AsyncIterator[Cluster]:
     async with AsyncExitStack() as stack:
         targets = [await _start_peer("target", index, config, stack) for index in range(config.target_count)]
         drafts = [await _start_peer("draft", index, config, stack) for index in range(config.draft_count)]
-        flags = ["coordinator", "--target", _ways(targets), "--draft", _ways(drafts) or "none", "--http-port", "0"]
+        flags = ["coordinator", "--target", _ways(targets), "--draft", _drafts(drafts, config) or "none"]
+        flags += ["--http-port", "0"]
         flags += config.coordinator_flags
         coordinator = await _start("coordinator", flags, config, stack)
         instances = [coordinator, *(peer.instance for peer in (*targets, *drafts))]
@@ -84,10 +88,16 @@ def _ways(peers: list[Peer]) -> str:
     return ",".join(peer.way.address for peer in peers)
 
 
+def _drafts(peers: list[Peer], config: ClusterConfig) -> str:
+    if not config.are_drafts_named:
+        return _ways(peers)
+    return ",".join(f"{peer.instance.name}={peer.way.address}" for peer in peers)
+
+
 async def _start_peer(role: str, index: int, config: ClusterConfig, stack: AsyncExitStack) -> Peer:
     model = config.target_model if role == "target" else config.draft_model
     flags = [role, "--model", model, "--dtype", "float32", "--device", "cpu", "--metrics-port", "0"]
-    flags += config.model_flags + (config.target_flags if role == "target" else [])
+    flags += config.model_flags + (config.target_flags if role == "target" else config.draft_flags)
     instance = await _start(f"{role}-{index + 1}", flags, config, stack)
     return Peer(instance=instance, way=await stack.enter_async_context(fault_proxy(instance.address)))
 

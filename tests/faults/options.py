@@ -4,7 +4,7 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.faults.pairs import HEADS
+from tests.faults.pairs import HEADS, OWN_DRAFTS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,6 +43,10 @@ class Options:
     rows bits of their own, since --deterministic runs none."""
     head: str | None = None
     """The drafter in the target that every request is for; None for the draft service's. With it no draft is asked."""
+    merge: str = "none"
+    """`tree`: each draft is one of its own, and their chains are merged. Targets as with trees."""
+    own_draft: str = "none"
+    """What guesses the tokens of the draft model: ngram, prompt-lookup, or `model` for a second model."""
     recoveries: int = 0
     """Number of measurements of target and draft recovery before the faults."""
     most_minutes: float = 30.0
@@ -75,6 +79,8 @@ def read_options(arguments: list[str] | None = None) -> Options:
     parser.add_argument("--work-ahead", choices=["auto", "on", "off"], default=default.work_ahead)
     parser.add_argument("--trees", type=int, default=default.trees, help="tokens of the proposed trees; 0 for chains")
     parser.add_argument("--head", choices=sorted(HEADS), help="requests are for this drafter in the target")
+    parser.add_argument("--merge", choices=["tree", "none"], default=default.merge, help="of the drafts' chains")
+    parser.add_argument("--own-draft", choices=OWN_DRAFTS, default=default.own_draft, help="of the draft model")
     parser.add_argument("--recoveries", type=int, default=default.recoveries, help="recovery measurements first")
     parser.add_argument("--most-minutes", type=float, default=default.most_minutes)
     parser.add_argument("--out", type=Path, help="also write the result to this file")

@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 HEADS = ("eagle", "medusa", "blockwise", "pass", "mtp")
 """Drafters in the target."""
+OWN_DRAFTS = ("none", "ngram", "prompt-lookup", "model")
+"""What may guess the tokens of the draft model."""
 MAKE_HEAD = """
 import sys
 from pathlib import Path
@@ -23,8 +25,9 @@ MAKE_TINY = """
 import sys
 from pathlib import Path
 from tests.tiny_models import make_model, make_variation
-target, draft = Path(sys.argv[1]), Path(sys.argv[2])
+target, draft, second = map(Path, sys.argv[1:])
 make_variation(draft, make_model(target, "qwen3", max_position_embeddings=1024), spread=0.1)
+make_variation(second, draft, spread=0.1, seed=1)
 """
 
 
@@ -34,6 +37,8 @@ class PairFolders(NamedTuple):
     target: Path
     draft: Path
     vocab_size: int
+    second: Path
+    """A model that may guess the draft's tokens."""
     head: str | None = None
     """What the target is given as `--head`."""
 
@@ -44,9 +49,9 @@ def find_pair(name: str, folder: Path, head: str | None = None) -> PairFolders:
     if name == "bundled":
         assert head is None, "heads are made for the tiny pair"
         bundled = ROOT / "models" / "bundled"
-        return PairFolders(bundled / "target", bundled / "draft", 4096)
-    pair = PairFolders(folder / "target", folder / "draft", 64)
-    command = [sys.executable, "-c", MAKE_TINY, str(pair.target), str(pair.draft)]
+        return PairFolders(bundled / "target", bundled / "draft", 4096, bundled / "draft")
+    pair = PairFolders(folder / "target", folder / "draft", 64, folder / "second")
+    command = [sys.executable, "-c", MAKE_TINY, *map(str, (pair.target, pair.draft, pair.second))]
     subprocess.run(command, cwd=ROOT, check=True, capture_output=True, timeout=120)
     if head is None:
         return pair

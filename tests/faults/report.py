@@ -6,6 +6,8 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
+from specpair.v1 import coordinator_service_pb2 as pb
+from tests.faults.client import speculation_of
 from tests.faults.options import Options
 from tests.faults.readings import Reading, growth_per_minute
 from tests.faults.recovery import DraftStop, TargetRestart
@@ -37,8 +39,7 @@ def result(options: Options, outcome: Outcome, streams: Streams) -> dict[str, An
         "requests": streams.request_count,
         "statuses": dict(streams.statuses),
         "resumed": dict(streams.resumed),
-        "ahead_rounds": streams.ahead_count,
-        "drafted_tokens": streams.drafted_count,
+        **{name: streams.speculated[name] for name in speculation_of(pb.SpeculationSummary())},
         "longest_request_seconds": round(streams.longest_seconds, 1),
         "recovered_after_seconds": [round(after, 2) for after in sorted(streams.recovered_after.values())],
         "compared_tokens": difference.compared,

@@ -46,8 +46,8 @@ class Streams:
         self._may_resume = may_resume
         self.resumed: Counter[str] = Counter()
         """Resumed requests, by the status with which the coordinator ended them."""
-        self.ahead_count = self.drafted_count = 0
-        """Rounds of finished outputs whose proposal was prepared while the round before was verified."""
+        self.speculated: Counter[str] = Counter()
+        """What finished outputs had of speculation."""
         self._is_ending = False
         self.difference = Difference()
         self.statuses: Counter[str] = Counter()
@@ -109,8 +109,7 @@ class Streams:
         difference = compare_all(self._expected, told.outputs)
         self.difference += difference
         self.statuses[told.status.partition(":")[0]] += 1
-        self.ahead_count += told.ahead_count
-        self.drafted_count += told.drafted_count
+        self.speculated += told.speculated
         if told.status == "OK":
             self.longest_seconds = max(self.longest_seconds, told.seconds)
         if told.is_violation:

@@ -50,7 +50,7 @@ def running_prometheus_pair(folder: Path) -> Iterator[PrometheusPair]:
     draft, target, coordinator, http, draft_metrics, target_metrics, prometheus = (free_port() for _ in range(7))
     jobs = {"coordinator": http, "draft": draft_metrics, "target": target_metrics}
     running = PrometheusPair(coordinator=f"http://127.0.0.1:{http}", prometheus=f"http://127.0.0.1:{prometheus}")
-    peers = ["--target", f"127.0.0.1:{target}", "--draft", f"127.0.0.1:{draft}"]
+    peers = ["--target", f"127.0.0.1:{target}", "--draft", f"one=127.0.0.1:{draft},ngram"]
     with ExitStack() as stack:
         for command in (
             [*COMMAND, "draft", "--port", str(draft), "--metrics-port", str(draft_metrics)],

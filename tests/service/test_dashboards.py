@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from deploy.grafana.dashboards import DASHBOARDS, FOLDER, as_json
 from deploy.grafana.panels import DATASOURCE
 from tests.service.prometheus_pair import PrometheusPair, running_prometheus_pair, wait_for
+from tests.service.test_metrics import DOCUMENTATION, ROW
 
 PROMPT = "def read_lines(path):\n"
 RATE_INTERVAL = "30s"
@@ -21,6 +23,8 @@ MIX: tuple[dict[str, Any], ...] = (
     {"num_speculative_tokens": 4, "rule": "token"},
     {"num_speculative_tokens": 3, "rule": "coupled", "work_ahead": "on"},
     {"num_speculative_tokens": 3, "drafter": "ngram"},
+    {"num_speculative_tokens": 3, "num_tree_tokens": 8},
+    {"num_speculative_tokens": 3, "merge": "tree"},
     {"num_speculative_tokens": 0},
     {},
 )
@@ -37,6 +41,27 @@ QUERIES = [
     for panel in panels(name)
     for target in panel.get("targets", ())
 ]
+
+
+NOT_SHOWN = {
+    *("specpair_build_info", "specpair_model_info", "specpair_model_ranks"),  # facts, not figures
+    *("specpair_instance_up", "specpair_target_up", "specpair_device_silence_seconds"),  # alerts of deploy/prometheus
+    *("specpair_vocabulary_translations", "specpair_vocabulary_overlap"),  # `specpair info` shows them
+    *("specpair_structured_outputs_total", "specpair_target_masked_rows_total", "specpair_target_mask_seconds_total"),
+    *("specpair_model_encoded_inputs_total", "specpair_graph_misses_total"),
+    *("specpair_draft_ahead_branches", "specpair_target_conditional_calls_total", "specpair_streams_open"),
+    *("grpc_server_started_total", "grpc_server_msg_received_total", "grpc_server_msg_sent_total"),
+}
+"""Exported, and on no dashboard: what is an alert or a fact, and what only a look into one mechanism needs."""
+
+
+def test_every_metric_is_on_a_dashboard_or_left_out_by_name() -> None:
+    documented = {name for name, _, _ in ROW.findall(DOCUMENTATION.read_text())}
+    queries = "\n".join(
+        target["expr"] for name in DASHBOARDS for panel in panels(name) for target in panel.get("targets", ())
+    )
+    shown = {name for name in documented if re.search(rf"\b{name}(_bucket|_sum|_count)?\b", queries)}
+    assert documented - shown == NOT_SHOWN
 
 
 @pytest.mark.parametrize("name", DASHBOARDS)

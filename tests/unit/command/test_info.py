@@ -47,6 +47,8 @@ def test_the_caption_says_which_number_of_tokens_is_right() -> None:
     pair.proposal_worth.output_count, pair.proposal_worth.break_even_acceptance = 1, 0.214
     assert "%" not in shown(pair).split("acceptance of 21%")[1]
     assert "with 1 output a first token pays from an acceptance of 21%" in shown(pair)
+    pair.proposal_worth.break_even_acceptance = 8.846
+    assert "with 1 output a first token pays at no acceptance" in shown(pair)
     worth = pb.ProposalWorth(output_count=16, break_even_acceptance=0.8, acceptance=0.55, gain=1.0)
     worth.best_num_speculative_tokens = 0
     pair.proposal_worth.CopyFrom(worth)

@@ -15,7 +15,7 @@ from command.top.exposition import Exposition
 from command.top.figures import model_figures, state, traffic, uptime
 from command.top.scrape import Endpoint, Scrape
 from command.top.top import ask_all, view
-from command.top.view import state_line
+from command.top.view import state_line, traffic_table
 
 COORDINATOR = """\
 # HELP specpair_spec_decode_num_draft_tokens_total Proposed tokens.
@@ -128,6 +128,13 @@ def test_the_state_knows_up_down_and_unknown() -> None:
     assert figures.is_up == {"draft": False, "target": True} and figures.requests_running == 3
     assert (figures.speedup, figures.predicted_speedup) == (None, 1.5)
     assert state(Exposition({})).is_up == {"draft": None, "target": None}
+
+
+def test_an_acceptance_that_none_can_have_is_not_shown() -> None:
+    said = Exposition.parse(COORDINATOR.replace("break_even_acceptance 0.35", "break_even_acceptance 8.846"))
+    console = Console(width=100, record=True)
+    console.print(traffic_table(state(said), [traffic(said, 10.0)]))
+    assert "acceptance that pays none" in " ".join(console.export_text().split())
 
 
 def test_of_several_instances_those_that_are_up_are_counted() -> None:
