@@ -1,18 +1,20 @@
-"""`python -m bench.trees`: tokens per round of trees and of chains with as many rows; a table, then one JSON line.
+"""`python -m bench.trees`: trees against chains with as many rows, per round and in time; tables, then one JSON line.
 
 Chains are tried with several lengths up to the number of tokens of the trees, trees with several depths. Prompts are
 the beginnings of held-out files, or questions with `--pair smollm2`, and seeds are fixed: the same weights give the
-same figures, except for near-ties. Times are not compared.
+same tokens per round, except for near-ties. Times are ratios to K = 0, measured in turns; the best of several chains
+and the best of several trees are chosen by the same figures.
 """
 
 from bench.alone import run_alone
 from bench.arena import Arena, in_arena
 from bench.case import Case, Peer
-from bench.figures import Acceptance, counts_of, of_case, token_count
+from bench.figures import Acceptance, counts_of, of_case, speeds, token_count
 from bench.interleaving import turns
 from bench.measurement import Measurement
 from bench.options import SEED, BenchOptions
 from bench.progress import Progress
+from bench.ratios import ratio
 from bench.report import Section, Table
 from specpair.options import Rule
 
@@ -30,17 +32,35 @@ COLUMNS = {
     "depth|its depth": "{}",
     "ratio|tree / chain": "{:.2f}",
 }
+SPEED_COLUMNS = {
+    "temperature": "{:g}",
+    "rule": "{}",
+    "chain|best chain / K = 0": "{}",
+    "chain_k|its K": "{}",
+    "tree|best tree / K = 0": "{}",
+    "depth|its depth": "{}",
+    "ratio|tree / chain": "{}",
+}
 
 
 async def measure_trees(arena: Arena) -> Section:
     """The section of the report."""
-    cases = [case for temperature, rule in WAYS for case in cases_of(temperature, rule)]
-    measurements = await arena.measure(turns(cases, arena.options.prompts, arena.options.repetitions, SEED))
-    rows = [row_of(measurements, temperature, rule) for temperature, rule in WAYS]
-    table = Table(
-        title=f"tokens per round with {TREE_TOKENS} tokens: {arena.options.label}", columns=COLUMNS, rows=rows
-    )
-    return Section(name="trees", tables=[table], figures={"tree_tokens": TREE_TOKENS, "rows": rows})
+    cases = [case for way in WAYS for case in [*cases_of(*way), plain(way[0])]]
+    order = turns(list(dict.fromkeys(cases)), arena.options.prompts, arena.options.repetitions, SEED)
+    measurements = await arena.measure(order)
+    rows = [row_of(measurements, *way) for way in WAYS]
+    times = [speed_row(measurements, *way) for way in WAYS]
+    label = arena.options.label
+    tables = [
+        Table(title=f"tokens per round with {TREE_TOKENS} tokens: {label}", columns=COLUMNS, rows=rows),
+        Table(title=f"tokens per second with {TREE_TOKENS} tokens: {label}", columns=SPEED_COLUMNS, rows=times),
+    ]
+    return Section(name="trees", tables=tables, figures={"tree_tokens": TREE_TOKENS, "rows": rows, "times": times})
+
+
+def plain(temperature: float) -> Case:
+    """The target alone."""
+    return Case(peer=Peer.SPECPAIR, temperature=temperature, num_speculative_tokens=0)
 
 
 def cases_of(temperature: float, rule: Rule) -> list[Case]:
@@ -72,6 +92,24 @@ def row_of(measurements: list[Measurement], temperature: float, rule: Rule) -> d
         "depth": tree.num_speculative_tokens,
         "ratio": found[tree] / found[chain],
         "all": [(case.num_speculative_tokens, case.num_tree_tokens, value) for case, value in found.items()],
+    }
+
+
+def speed_row(measurements: list[Measurement], temperature: float, rule: Rule) -> dict[str, object]:
+    """Of the fastest chain and the fastest tree, each as a multiple of the target alone."""
+    base = speeds(of_case(measurements, plain(temperature)))
+    found = {case: speeds(of_case(measurements, case)) for case in cases_of(temperature, rule)}
+    times = {case: ratio(own, base) for case, own in found.items()}
+    chain = max((case for case in times if not case.num_tree_tokens), key=lambda case: times[case].value)
+    tree = max((case for case in times if case.num_tree_tokens), key=lambda case: times[case].value)
+    return {
+        "temperature": temperature,
+        "rule": rule.value,
+        "chain": times[chain],
+        "chain_k": chain.num_speculative_tokens,
+        "tree": times[tree],
+        "depth": tree.num_speculative_tokens,
+        "ratio": ratio(found[tree], found[chain]),
     }
 
 

@@ -57,7 +57,8 @@ def test_all_ordered_trees_are_there() -> None:
 
 
 @pytest.mark.parametrize("replaces", [True, False])
-@pytest.mark.parametrize(("vocab_size", "count"), [(3, 1), (3, 2), (3, 3), (3, 4), (4, 1), (4, 2), (4, 3)])
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+@pytest.mark.parametrize("vocab_size", [3, 4])
 def test_every_tree_of_so_many_draws_emits_what_the_target_would(vocab_size: int, count: int, replaces: bool) -> None:
     for shape in ordered_shapes(count):
         check(shape, vocab_size, replaces=replaces)
