@@ -30,6 +30,10 @@ class VocabularyChoice(StrEnum):
     SLEM = "slem"
 
 
+DRAFT_SHARE = 0.8
+"""Of the memory of a GPU that the service may use: that of the draft model, where a second model shares it."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class DraftConfig:
     """A draft model, or only drafters that do not need one.
@@ -95,6 +99,11 @@ class DraftConfig:
             SPECULATION,
         ),
     ] = 64
+
+    @property
+    def second_model(self) -> str | None:
+        """The model that guesses the draft model's tokens, if one does."""
+        return None if self.own_draft in set(OwnDraft) else self.own_draft
 
     def __post_init__(self) -> None:
         check_fields(self)

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from draft_service.ahead.row_budget import RowBudget
-from draft_service.config import DraftConfig, VocabularyChoice
+from draft_service.config import DRAFT_SHARE, DraftConfig, VocabularyChoice
 from draft_service.drafters import make_drafters, why_not, without_tables
 from draft_service.drafters.interface import Proposer
 from draft_service.proposal import AheadOrder, Deliver, Drafted, ProposeCall
 from draft_service.table_file import read_tables
 from draft_service.translation.translations import Translations
 from draft_service.translation.vocabulary import MAX_TOKEN_ID
-from specpair.engine_config import EngineConfig
 from specpair.errors import InvalidFieldError, ModelRefusedError, SequenceNotFoundError, VocabularyMismatchError
 from specpair.model_info import ModelInfo, TokenizerFiles, VocabularyMethod, VocabularyTranslation
 from specpair.options import Drafter, Encoding, Rule, SamplingOptions, SequenceOptions, check_range
@@ -71,10 +70,10 @@ class DraftHost:
     @classmethod
     async def start(cls, config: DraftConfig) -> Self:
         """Loads model and tables, if configured, in a thread. Raises ModelRefusedError with the reason."""
-        model = None if config.engine is None else await load_model(config.engine)
+        model = None if config.engine is None else await load_model(config)
         try:
             if model is not None:
-                await model.accelerate(config.own_draft, config.own_num_speculative_tokens)
+                await model.accelerate(config)
             tokenizer = None if model is None else model.tokenizer()
             tables = (
                 None if config.table is None else await asyncio.to_thread(read_tables, Path(config.table), tokenizer)
@@ -243,11 +242,13 @@ class DraftHost:
         )
 
 
-async def load_model(config: EngineConfig) -> "DraftModel":
+async def load_model(config: DraftConfig) -> "DraftModel":
     """Loads the model into its engine. transformers is imported only here."""
     from draft_service.model_host import DraftModel
 
-    return await DraftModel.start(config)
+    assert config.engine is not None
+    share = config.engine.gpu_memory_utilization * (1.0 if config.second_model is None else DRAFT_SHARE)
+    return await DraftModel.start(replace(config.engine, gpu_memory_utilization=share))
 
 
 def own_limits(config: DraftConfig) -> SequenceLimits:

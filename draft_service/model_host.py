@@ -1,5 +1,7 @@
 """The draft model in its engine. Imported only if there is a model, because its imports take seconds."""
 
+import logging
+
 from prometheus_client.registry import CollectorRegistry
 from torch import Tensor
 
@@ -7,8 +9,9 @@ from draft_service.ahead.ahead import WorkAhead
 from draft_service.ahead.branching_caches import BranchingCaches
 from draft_service.ahead.drafter import AheadDrafter
 from draft_service.ahead.metrics import AheadCollector
+from draft_service.config import DraftConfig
 from draft_service.drafters.beams import BeamGrower, advance_beams
-from draft_service.drafters.guessing import GuessCounts, Guessing, TextGuesser, make_ready
+from draft_service.drafters.guessing import GuessCounts, Guesser, Guessing, TextGuesser, make_ready
 from draft_service.drafters.guessing_drafter import GuessingCollector, GuessingDrafter, advance_all
 from draft_service.drafters.interface import Proposer
 from draft_service.drafters.model import ModelDrafter
@@ -22,6 +25,8 @@ from specpair.engine.work import Work
 from specpair.options import Drafter, OwnDraft
 from specpair.sequences.cache_owner import CacheOwner
 from specpair.server.identity import client_name
+
+log = logging.getLogger(__name__)
 
 
 class DraftModel(ModelHost[Drafted]):
@@ -51,12 +56,17 @@ class DraftModel(ModelHost[Drafted]):
             Drafter.NGRAM_MODEL: NgramModelDrafter(ModelDrafter(self.engine)),
         }
 
-    async def accelerate(self, by: str, most: int) -> None:
-        """Has the tokens of the model guessed, at most so many for one pass: by an OwnDraft, or by the model of that
-        name. Raises ModelRefusedError for the model."""
-        if by != OwnDraft.NONE:
-            guesser = TextGuesser(OwnDraft(by)) if by in set(OwnDraft) else await load_second_model(by, self)
-            self.guessing = Guessing(by=guesser, most=most)
+    async def accelerate(self, config: DraftConfig) -> None:
+        """Has the tokens of the model guessed, if that is configured. Raises ModelRefusedError for a second model."""
+        if config.own_draft == OwnDraft.NONE:
+            return
+        guesser: Guesser
+        if config.second_model is None:
+            guesser = TextGuesser(OwnDraft(config.own_draft))
+        else:
+            guesser = await load_second_model(config.second_model, self, config.engine or self.config)
+        self.guessing = Guessing(by=guesser, most=config.own_num_speculative_tokens)
+        log.info("its tokens are guessed by %s, at most %d for a pass", guesser.name, self.guessing.most)
 
     def translating_drafters(self) -> dict[Drafter, Proposer]:
         """Those for sequences that have the tokens of another vocabulary."""

@@ -83,6 +83,9 @@ class ModelFigures:
     forward_seconds: float | None
     queue_seconds: float | None
     tokens_per_second: float
+    guessed: float
+    """Tokens that were guessed for a draft model that is accelerated itself."""
+    guesses_right: float
 
 
 def traffic(added: Exposition, seconds: float) -> Traffic:
@@ -136,6 +139,8 @@ def model_figures(now: Exposition, added: Exposition, seconds: float) -> ModelFi
         forward_seconds=added.mean("specpair_model_forward_time_seconds"),
         queue_seconds=added.mean("specpair_model_queue_time_seconds"),
         tokens_per_second=added.total("specpair_model_tokens_total") / seconds,
+        guessed=added.total("specpair_draft_guessed_tokens_total"),
+        guesses_right=added.total("specpair_draft_accepted_guesses_total"),
     )
 
 

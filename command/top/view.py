@@ -102,6 +102,8 @@ def model_table(models: Sequence[ModelColumn]) -> list[RenderableType]:
     table.add_row("time per pass", *(_time(each and each.forward_seconds) for each in figures))
     table.add_row("time in queue", *(_time(each and each.queue_seconds) for each in figures))
     table.add_row("tokens/s fed", *(_number(each and each.tokens_per_second, 0) for each in figures))
+    if any(each is not None and each.guessed for each in figures):
+        table.add_row("tokens guessed (right)", *(_guesses(each) for each in figures))
     return ["", table]
 
 
@@ -134,6 +136,10 @@ def _quantiles(quantiles: Quantiles) -> str:
 
 def _counts(counts: dict[str, float], names: Sequence[str]) -> str:
     return " / ".join(f"{counts.get(name, 0):.0f}" for name in names)
+
+
+def _guesses(figures: ModelFigures | None) -> str:
+    return f"{figures.guessed:.0f} ({figures.guesses_right:.0f})" if figures and figures.guessed else ""
 
 
 def _blocks(figures: ModelFigures | None) -> str:

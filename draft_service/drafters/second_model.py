@@ -96,15 +96,16 @@ class SecondModel:
         return own
 
 
-async def load_second_model(model: str, draft: ModelHost[Any]) -> SecondModel:
-    """Loads the model beside the draft's. Raises ModelRefusedError."""
+async def load_second_model(model: str, draft: ModelHost[Any], config: EngineConfig) -> SecondModel:
+    """Loads the model beside the draft's, with the memory that `config` leaves it on a GPU. Raises
+    ModelRefusedError."""
     loop = asyncio.get_running_loop()
     short = draft.max_num_speculative_tokens + 2
 
     def load() -> SecondModel:
         threads = torch.get_num_threads()
         with torch.inference_mode(mode=False):
-            facts, runner = load_runner(second_config(model, draft.config))
+            facts, runner = load_runner(second_config(model, config))
         claim_parallel_work(threads)  # those of the draft model: it has more to compute
         refuse_others(facts, draft.facts)
         return SecondModel(facts, runner, loop, token_budget=draft.token_budget, short=short)

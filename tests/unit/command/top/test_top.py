@@ -15,7 +15,7 @@ from command.top.exposition import Exposition
 from command.top.figures import model_figures, state, traffic, uptime
 from command.top.scrape import Endpoint, Scrape
 from command.top.top import ask_all, view
-from command.top.view import state_line, traffic_table
+from command.top.view import ModelColumn, model_table, state_line, traffic_table
 
 COORDINATOR = """\
 # HELP specpair_spec_decode_num_draft_tokens_total Proposed tokens.
@@ -151,6 +151,19 @@ def test_a_model_service() -> None:
     assert figures.blocks == {"used": 12, "shared": 4, "kept": 8, "free": 80}
     assert (figures.evictions, figures.sequences_open, figures.tokens_per_second) == (3, 2, 10.0)
     assert (figures.batch_sequences, figures.queue_seconds) == (1.5, None)
+
+
+def test_guesses_are_shown_where_a_draft_is_accelerated() -> None:
+    guesses = "".join(
+        f"# TYPE specpair_draft_{name} counter\nspecpair_draft_{name}_total {count}\n"
+        for name, count in (("guessed_tokens", 40.0), ("accepted_guesses", 30.0))
+    )
+    console = Console(width=100, record=True)
+    for text in (TARGET, TARGET + guesses):
+        said = Exposition.parse(text)
+        console.print(*model_table([ModelColumn("draft", model_figures(said, said, 10.0), None)]))
+    without, shown = " ".join(console.export_text().split()).split("metrics")[1:]
+    assert "guessed" not in without and "tokens guessed (right) 40 (30)" in shown
 
 
 def test_a_stretch_of_time_is_what_was_added() -> None:
