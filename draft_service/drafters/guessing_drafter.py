@@ -28,7 +28,7 @@ class GuessingDrafter(ModelDrafter):
         self._guessing = guessing
 
     async def propose(self, held: HeldSequence[Drafted], call: ProposeCall) -> Drafted:
-        if call.max_tree_tokens or held.options.draft_index:
+        if call.max_tree_tokens or not is_guessed(held):
             return await super().propose(held, replace(call, looks=False))
         work = GuessingWork(
             sequence=held.cached,
@@ -49,8 +49,15 @@ class GuessingDrafter(ModelDrafter):
         )
 
     async def _prefill(self, held: HeldSequence[Drafted]) -> None:
+        if not is_guessed(held):
+            return await super()._prefill(held)
         own = GuessingWork(sequence=held.cached, row_count=0, held=held, step=0, count=0, guessing=self._guessing)
         await self._engine.run(own)
+
+
+def is_guessed(held: HeldSequence[Drafted]) -> bool:
+    """Whether the chains of a sequence are made with guesses."""
+    return not held.options.draft_index
 
 
 def advance_all(works: list[Work], logits: Tensor) -> None:
