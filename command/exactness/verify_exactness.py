@@ -74,7 +74,10 @@ AheadOption = Annotated[
 def verify_exactness(
     prompt: Annotated[
         list[str] | None,
-        typer.Option("--prompt", help="Text to continue; may be given several times. Default: two short texts."),
+        typer.Option(
+            "--prompt",
+            help="Text to continue, or for the target's encoder; may be given several times. Default: two short texts.",
+        ),
     ] = None,
     rule: RuleOption = None,
     num_speculative_tokens: CountOption = None,
