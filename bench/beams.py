@@ -20,6 +20,8 @@ from specpair.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
 WIDTHS = (1, 2, 4, 8)
 LENGTHS = (0, 1, 2, 4, 8, None)
 """Tokens by which the draft continues the beams; None leaves them to the server."""
+WARM_UP = 2
+"""Searches of each prompt before those that count."""
 COLUMNS = {
     "num_beams|beams": "{}",
     "k|K": "{}",
@@ -66,6 +68,8 @@ async def measure_beams(options: BenchOptions, progress: Progress) -> Section:
         with progress.over(len(WIDTHS) * options.repetitions * len(prompts) * len(LENGTHS), "searches") as advance:
             for num_beams in WIDTHS:
                 found: dict[int | None, list[Searched]] = defaultdict(list)
+                for prompt in prompts * WARM_UP:  # the server learns which K is fastest
+                    await search(stub, prompt, num_beams, None, options.max_tokens)
                 for prompt in prompts * options.repetitions:
                     for length in LENGTHS:
                         advance(f"{num_beams} beams, K = {name_of(length)}")

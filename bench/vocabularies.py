@@ -1,9 +1,9 @@
 """`python -m bench.vocabularies`: what a draft with another vocabulary is worth to a running pair, and what it costs.
 
-Start a target with drafts of `python -m models.vocabularies FOLDER`, such as `specpair up --draft
-FOLDER/same,FOLDER/unigram,FOLDER/bpe`, and name them: `--drafts same unigram bpe`. For each it prints tokens per round,
-acceptance, and the time of a round at T = 0 and T = 1, on the beginnings of held-out files with fixed seeds. Tokens are
-counted, so a busy machine gives the same figures; the drafts take turns, so that their times can be compared.
+Start a target with drafts of `python -m models.vocabularies FOLDER`, and name the drafts: `specpair up --draft
+same=FOLDER/same,u3000=FOLDER/unigram,b1500=FOLDER/bpe`, `--drafts same u3000 b1500`. For each it prints tokens per
+round, acceptance, and the time of a round at T = 0 and T = 1, on the beginnings of held-out files with fixed seeds.
+Tokens are counted, so a busy machine gives the same figures; the drafts take turns, so that times can be compared.
 `--cost` needs no pair: it prints what the translation of a round takes, for the bundled target and a draft in a folder.
 """
 

@@ -180,10 +180,7 @@ def up(
     check_exposure(values["host"], configured(ServerSecurity, values))
     once = None
     if prompt is not None or encoder_input is not None:
-        if values["tokens_file"] is not None:
-            raise CommandError("--prompt is sent without a token: leave --tokens-file out", WRONG_USE)
-        fields = left_to_drafts(request_fields(values))
-        request = completion_request(prompt, encoder_input=encoder_input, is_chat=chat, **fields)
+        request = _request(prompt, encoder_input, values, is_chat=chat)
         once = Once(request=request, is_plain=no_color, has_speedup=speedup)
     elif chat or speedup:
         raise CommandError("--chat and --speedup require --prompt", WRONG_USE)
@@ -198,6 +195,16 @@ def up(
     console = Console(stderr=True, highlight=False, no_color=no_color or None)
     grace_seconds = values["grace_seconds"]
     asyncio.run(_run(plans, console, once, url, grace_seconds=grace_seconds, is_quiet=quiet))
+
+
+def _request(
+    prompt: str | None, encoder_input: str | None, values: dict[str, Any], *, is_chat: bool
+) -> pb.GenerateTokensRequest:
+    """The one completion. Raises CommandError or InvalidFieldError."""
+    if values["tokens_file"] is not None:
+        raise CommandError("--prompt is sent without a token: leave --tokens-file out", WRONG_USE)
+    fields = left_to_drafts(request_fields(values))
+    return completion_request(prompt, encoder_input=encoder_input, is_chat=is_chat, **fields)
 
 
 def _check_drafter(drafter: str) -> None:
