@@ -64,10 +64,12 @@ def test_it_follows_a_machine_that_changes() -> None:
 
 def test_passes_that_had_less_room_are_not_counted() -> None:
     """Where the output ends, and where the draft fails."""
-    lengths = BeamLengths().search(1, "draft", 16)
+    shared = BeamLengths()
+    lengths = shared.search(1, "draft", 16)
     for _ in range(3 * STRETCH):
         assert lengths.next() == LENGTHS[0]
         lengths.add(0, 1, 1.0)
+    assert shared.search(1, "draft", 16).opens_early, "nothing was learnt of going without"
 
 
 @pytest.mark.parametrize("most", [0, 1, 3])
