@@ -15,6 +15,9 @@ WRONG_USE = 2
 INTERRUPTED = 130
 """The status that shells report for a process ended by SIGINT."""
 
+PROMPTS = {"text": "prompt", "chat": "--chat", "encoder_text": "--encoder-input"}
+"""Fields of a request that are no flag of the same name."""
+
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
@@ -35,7 +38,7 @@ def friendly(command: Callable[Parameters, Result]) -> Callable[Parameters, Resu
         try:
             return command(*args, **kwargs)
         except (InvalidFieldError, NotSupportedError) as error:
-            raise _end(error.message, WRONG_USE) from None
+            raise _end(in_flags(error.message), WRONG_USE) from None
         except SpecpairError as error:
             raise _end(error.message, FAILED) from None
         except CommandError as error:
@@ -47,6 +50,12 @@ def friendly(command: Callable[Parameters, Result]) -> Callable[Parameters, Resu
             raise _end("interrupted", INTERRUPTED) from None
 
     return run
+
+
+def in_flags(message: str) -> str:
+    """What a coordinator says of a prompt, with the names that it has on a command line."""
+    field, colon, problem = message.partition(":")
+    return (PROMPTS.get(field, field) + colon + problem).replace("encoder_text", PROMPTS["encoder_text"])
 
 
 def _end(message: str, status: int) -> typer.Exit:

@@ -12,12 +12,13 @@ from rich.table import Table
 from command.connection import coordinator_at
 from command.failures import FAILED, friendly
 from command.flags.shared import DEFAULT_ADDRESS, AddressOption, JsonOption, NoColorOption
-from specpair.model_info import NOT_QUANTISED
+from specpair.model_info import NOT_QUANTISED, VocabularyMethod
 from specpair.rpc.messages import model_info_from_proto, translation_from_proto
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1.sequence_service_pb2 import Divergence, GetModelInfoResponse, VocabularyTranslation
 
 TIMEOUT = 10.0
+METHODS = {VocabularyMethod.TLI: "common tokens (TLI)", VocabularyMethod.SLEM: "text (SLEM)"}
 
 
 @friendly
@@ -67,7 +68,8 @@ def info_table(pair: pb.GetPairInfoResponse, address: str) -> Table:
         table.add_row(label, *(known.get(label, "") for known in facts))
     own = f"{pair.num_speculative_tokens}" if pair.HasField("num_speculative_tokens") else "an adaptive number of"
     most = pair.max_num_speculative_tokens
-    caption = f"{pair.request_count} requests running · {own} tokens proposed per round, at most {most}"
+    beams = f"at most {pair.max_num_beams} beams" if pair.max_num_beams else "no beam search"
+    caption = f"{pair.request_count} requests running · {own} tokens proposed per round, at most {most} · {beams}"
     if pair.drafts:
         caption += "\n" + " · ".join(_named(draft) for draft in pair.drafts)
     worth = [worth_line(pair.proposal_worth)] if pair.HasField("proposal_worth") else []
@@ -144,10 +146,11 @@ def _ranks(model: GetModelInfoResponse) -> str:
 def _translation(message: VocabularyTranslation) -> str:
     """How a draft proposes for a target with another vocabulary."""
     translation = translation_from_proto(message)
-    by = translation.method.value
+    by = METHODS[translation.method]
     if translation.greedy_method is not translation.method:
-        by += f" (greedy: {translation.greedy_method})"
-    return f"by {by}: {translation.overlap:.0%} of a text, {translation.shared_token_count} tokens common"
+        by += f"; for greedy outputs {METHODS[translation.greedy_method]}"
+    common = f"the target has {translation.overlap:.0%} of its tokens of a text"
+    return f"translated by {by}; {common}, {translation.shared_token_count} in all"
 
 
 def _divergence(divergence: Divergence) -> str:

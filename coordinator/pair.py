@@ -8,7 +8,7 @@ from typing import Any
 
 from prometheus_client.registry import CollectorRegistry
 
-from coordinator.adaptive import AheadTrials, LengthController, Worth
+from coordinator.adaptive import AheadTrials, BeamLengths, LengthController, Worth
 from coordinator.background import BackgroundTasks
 from coordinator.config import CoordinatorConfig
 from coordinator.metrics import AheadReadings, CoordinatorMetrics, InstanceReading, ServiceReadings
@@ -32,6 +32,7 @@ class Pair:
     drafts: Mapping[str, Drafts] = field(default_factory=dict)
     """All drafts by their names, that one first."""
     lengths: LengthController = field(default_factory=LengthController)
+    beam_lengths: BeamLengths = field(default_factory=BeamLengths)
     ahead: AheadTrials = field(default_factory=AheadTrials)
     metrics: CoordinatorMetrics = field(default_factory=CoordinatorMetrics)
     background: BackgroundTasks = field(default_factory=BackgroundTasks)

@@ -17,15 +17,21 @@ BUSY_DELAY = 0.5
 
 
 async def draw_all(
-    stub: Any, draws: Iterable[Draw], concurrency: int, on_drawn: Callable[[], None] = lambda: None
+    stub: Any,
+    draws: Iterable[Draw],
+    concurrency: int,
+    on_drawn: Callable[[], None] = lambda: None,
+    *,
+    has_encoder: bool = False,
 ) -> dict[Draw, Drawn]:
-    """The output of every request; `concurrency` requests run at once. Raises SpecpairError."""
+    """The output of every request; `concurrency` requests run at once. Prompts are what the target's encoder reads, if
+    it has one. Raises SpecpairError."""
     waiting = iter(draws)
     outputs: dict[Draw, Drawn] = {}
 
     async def work() -> None:
         for draw in waiting:
-            outputs[draw] = await _draw_patiently(stub, draw)
+            outputs[draw] = await _draw_patiently(stub, draw, has_encoder=has_encoder)
             on_drawn()
 
     try:
@@ -37,20 +43,20 @@ async def draw_all(
     return outputs
 
 
-async def _draw_patiently(stub: Any, draw: Draw) -> Drawn:
+async def _draw_patiently(stub: Any, draw: Draw, *, has_encoder: bool) -> Drawn:
     """Waits while the server is full: it may have other clients."""
     for _ in range(BUSY_RETRIES):
         try:
-            return await draw_one(stub, draw)
+            return await draw_one(stub, draw, has_encoder=has_encoder)
         except CapacityExhaustedError:
             await asyncio.sleep(BUSY_DELAY)
-    return await draw_one(stub, draw)
+    return await draw_one(stub, draw, has_encoder=has_encoder)
 
 
-async def draw_one(stub: Any, draw: Draw) -> Drawn:
+async def draw_one(stub: Any, draw: Draw, *, has_encoder: bool = False) -> Drawn:
     """The output of one request. Raises SpecpairError."""
     with peer_errors():
-        call = stub.GenerateTokens(request_of(draw), timeout=REQUEST_TIMEOUT)
+        call = stub.GenerateTokens(request_of(draw, has_encoder=has_encoder), timeout=REQUEST_TIMEOUT)
         responses = [response async for response in call]
     speculation = responses[-1].summary.speculation
     tokens = [token for response in responses for token in response.tokens]
@@ -65,7 +71,7 @@ async def draw_one(stub: Any, draw: Draw) -> Drawn:
     )
 
 
-def request_of(draw: Draw) -> pb.GenerateTokensRequest:
+def request_of(draw: Draw, *, has_encoder: bool = False) -> pb.GenerateTokensRequest:
     """The message for a draw."""
     request = pb.GenerateTokensRequest(
         sampling=sampling_to_proto(draw.sampling),
@@ -78,9 +84,9 @@ def request_of(draw: Draw) -> pb.GenerateTokensRequest:
         logprobs=2 if draw.wants_gaps else None,
     )
     if isinstance(draw.prompt, str):
-        request.text = draw.prompt
+        setattr(request, "encoder_text" if has_encoder else "text", draw.prompt)
     else:
-        request.token_ids.ids.extend(draw.prompt)
+        (request.encoder_token_ids if has_encoder else request.token_ids).ids.extend(draw.prompt)
     return request
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from command.exactness.draws import draw_all, draw_one
 from command.failures import CommandError
+from command.info import has_encoder
 from specpair.errors import NotSupportedError
 from specpair.exactness.draws import Draw, Drawn, Prompt
 from specpair.exactness.judgement import judge, rules_hardly_speculated, worked_ahead
@@ -15,6 +16,7 @@ from specpair.exactness.rounding import rounding_of
 from specpair.options import Rule, SamplingOptions, WorkAhead, check_range
 from specpair.rpc.status import peer_errors
 from specpair.v1 import coordinator_service_pb2 as pb
+from specpair.v1.sequence_service_pb2 import GetModelInfoResponse
 
 INFO_TIMEOUT = 10.0
 USUAL_LENGTH = 3
@@ -47,7 +49,7 @@ async def settings_for(stub: Any, pair: pb.GetPairInfoResponse, wishes: Wishes) 
     if wishes.num_tree_tokens is not None:
         check_range("--num-tree-tokens", wishes.num_tree_tokens, 0, limit)
     return Settings(
-        prompts=wishes.prompts or await _own_prompts(stub, pair.target.vocab_size),
+        prompts=wishes.prompts or await _own_prompts(stub, pair.target),
         draws=wishes.draws,
         seed=wishes.seed,
         rules=wishes.rules,
@@ -75,7 +77,8 @@ async def verify(
     plan = make_plan(settings)
     outputs: dict[Draw, Drawn] = {}
     for name, draws in (("checks of equality", plan.equality_draws()), ("sampled outputs", plan.sampled_draws())):
-        outputs |= await draw_all(stub, draws, concurrency, show(name, len(draws)))
+        shown = show(name, len(draws))
+        outputs |= await draw_all(stub, draws, concurrency, shown, has_encoder=has_encoder(pair.target))
         _check_speculation(outputs)
     if settings.work_ahead is WorkAhead.ON and not worked_ahead(outputs):
         raise CommandError("the draft prepared no proposal that was used: there is nothing to verify")
@@ -97,8 +100,11 @@ def _most_speculated(pair: pb.GetPairInfoResponse) -> int:
     return limit
 
 
-async def _own_prompts(stub: Any, vocab_size: int) -> tuple[Prompt, ...]:
-    """Short neutral prompts; token ids if the server has no tokenizer."""
+async def _own_prompts(stub: Any, target: GetModelInfoResponse) -> tuple[Prompt, ...]:
+    """Short neutral prompts; token ids if the server has no tokenizer, or for an encoder."""
+    some = tuple(_some_tokens(target.vocab_size, step, 3) for step in (1, 2))
+    if has_encoder(target):
+        return some
     probe = Draw(
         prompt=PROMPTS[0],
         sampling=SamplingOptions(temperature=0.0),
@@ -109,7 +115,7 @@ async def _own_prompts(stub: Any, vocab_size: int) -> tuple[Prompt, ...]:
     try:
         await draw_one(stub, probe)
     except NotSupportedError:
-        return (_some_tokens(vocab_size, 1, 3), _some_tokens(vocab_size, 2, 3))
+        return some
     return PROMPTS
 
 

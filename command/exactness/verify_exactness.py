@@ -38,6 +38,13 @@ MAX_CONCURRENCY = 1024
 MAX_RUN_SEED = 2**53 - 1
 """So that any JSON reader keeps it exactly."""
 
+PromptOption = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--prompt",
+        help="Text to continue, or for the target's encoder; may be given several times. Default: two short texts.",
+    ),
+]
 RuleOption = Annotated[
     list[Rule] | None,
     typer.Option("--rule", help="Rule to test; may be given several times. Default: all.", rich_help_panel=SPECULATION),
@@ -72,10 +79,7 @@ AheadOption = Annotated[
 
 @friendly
 def verify_exactness(
-    prompt: Annotated[
-        list[str] | None,
-        typer.Option("--prompt", help="Text to continue; may be given several times. Default: two short texts."),
-    ] = None,
+    prompt: PromptOption = None,
     rule: RuleOption = None,
     num_speculative_tokens: CountOption = None,
     draws: Annotated[

@@ -12,6 +12,15 @@ AddressOption = Annotated[
 ChatOption = Annotated[
     bool, typer.Option("--chat", help="Send the prompt as a user's message in the model's chat format.")
 ]
+EncoderInputOption = Annotated[
+    str | None,
+    typer.Option(
+        "--encoder-input",
+        metavar="TEXT",
+        help="What the encoder reads, in place of a prompt, for encoder-decoder models such as T5; - reads it from "
+        "standard input.",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 NoColorOption = Annotated[
     bool, typer.Option("--no-color", help="Plain text, as with NO_COLOR set or when the output is not a terminal.")

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 
 from command.connection import coordinator_at
-from command.failures import CommandError, friendly
+from command.failures import WRONG_USE, CommandError, friendly
 from command.flags.shared import DEFAULT_ADDRESS, AddressOption, NoColorOption
 from command.flags.signature import takes
 from command.generation.checked_text import checked_text
@@ -20,6 +20,7 @@ from command.generation.generate import print_summary, takes_colors
 from command.generation.painting import ColorPrinter, PlainPrinter
 from command.generation.request import completion_request
 from command.generation.request_options import request_fields, request_parameters
+from command.info import has_encoder
 from specpair.errors import NotSupportedError, PromptTooLongError, SpecpairError
 from specpair.tracing import trace_metadata
 from specpair.v1 import coordinator_service_pb2 as pb
@@ -147,9 +148,13 @@ async def _stream(
 
 
 async def _target_name(address: str) -> str:
-    """The target's model; the call also checks that the coordinator answers."""
+    """The target's model; the call also checks that the coordinator answers. Raises CommandError if the target holds no
+    conversations."""
     async with coordinator_at(address) as stub:
         pair: pb.GetPairInfoResponse = await stub.GetPairInfo(pb.GetPairInfoRequest(), timeout=INFO_TIMEOUT)
+    if has_encoder(pair.target):
+        problem = f"{pair.target.model_name} has an encoder and holds no conversation; `specpair generate"
+        raise CommandError(f"{problem} --encoder-input TEXT` gives it a text", WRONG_USE)
     return pair.target.model_name or "the target is not reached"
 
 

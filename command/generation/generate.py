@@ -9,7 +9,14 @@ from rich.console import Console
 
 from command.connection import coordinator_at
 from command.failures import CommandError, friendly
-from command.flags.shared import DEFAULT_ADDRESS, AddressOption, ChatOption, NoColorOption, OptionalPromptArgument
+from command.flags.shared import (
+    DEFAULT_ADDRESS,
+    AddressOption,
+    ChatOption,
+    EncoderInputOption,
+    NoColorOption,
+    OptionalPromptArgument,
+)
 from command.flags.signature import takes
 from command.generation.painting import ColorPrinter, InTurn, PlainPrinter
 from command.generation.request import completion_request
@@ -27,15 +34,7 @@ def generate(
     chat: ChatOption = False,
     *,
     address: AddressOption = DEFAULT_ADDRESS,
-    encoder_input: Annotated[
-        str | None,
-        typer.Option(
-            "--encoder-input",
-            metavar="TEXT",
-            help="What the encoder reads, in place of a prompt, for encoder-decoder models such as T5; - reads it from "
-            "standard input.",
-        ),
-    ] = None,
+    encoder_input: EncoderInputOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON document at the end.")] = False,
     no_color: NoColorOption = False,
     **values: Any,

@@ -3,6 +3,7 @@
 import asyncio
 import signal
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from inspect import Parameter
 from typing import Annotated, Any
@@ -10,14 +11,16 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from command.connection import coordinator_at
 from command.draft_files import model_to_load
 from command.failures import INTERRUPTED, WRONG_USE, CommandError, friendly
 from command.flags.option import Options, configured, options, parameters
-from command.flags.shared import ChatOption, NoColorOption
+from command.flags.shared import ChatOption, EncoderInputOption, NoColorOption
 from command.flags.signature import takes
 from command.generation.generate import run_generation
 from command.generation.request import completion_request
 from command.generation.request_options import request_fields, request_parameters
+from command.info import has_encoder
 from command.pair.gpu_shares import gpu_shares
 from command.pair.local_pair import (
     LOOPBACK,
@@ -38,6 +41,7 @@ from coordinator.config import CoordinatorConfig
 from coordinator.http_config import HttpConfig
 from draft_service.config import DraftConfig
 from specpair.engine_config import MODEL_KINDS, EngineConfig
+from specpair.errors import SpecpairError
 from specpair.named_models import partner, resolve_model
 from specpair.options import ON_THE_TARGET
 from specpair.security.settings import ServerSecurity, check_exposure
@@ -45,6 +49,7 @@ from specpair.server.config import ServerConfig
 from specpair.v1 import coordinator_service_pb2 as pb
 
 MODELS = ("draft", "target")
+INFO_TIMEOUT = 10.0
 USUAL_PORTS = {
     "port": COORDINATOR_PORT,
     "draft_port": DRAFT_PORT,
@@ -156,6 +161,7 @@ def up(
         str | None, typer.Option("--prompt", help="Generate one completion of this text, then stop everything.")
     ] = None,
     chat: ChatOption = False,
+    encoder_input: EncoderInputOption = None,
     speedup: Annotated[
         bool,
         typer.Option(
@@ -173,10 +179,8 @@ def up(
     """
     check_exposure(values["host"], configured(ServerSecurity, values))
     once = None
-    if prompt is not None:
-        if values["tokens_file"] is not None:
-            raise CommandError("--prompt is sent without a token: leave --tokens-file out", WRONG_USE)
-        request = completion_request(prompt, is_chat=chat, **left_to_drafts(request_fields(values)))
+    if prompt is not None or encoder_input is not None:
+        request = _request(prompt, encoder_input, values, is_chat=chat)
         once = Once(request=request, is_plain=no_color, has_speedup=speedup)
     elif chat or speedup:
         raise CommandError("--chat and --speedup require --prompt", WRONG_USE)
@@ -191,6 +195,16 @@ def up(
     console = Console(stderr=True, highlight=False, no_color=no_color or None)
     grace_seconds = values["grace_seconds"]
     asyncio.run(_run(plans, console, once, url, grace_seconds=grace_seconds, is_quiet=quiet))
+
+
+def _request(
+    prompt: str | None, encoder_input: str | None, values: dict[str, Any], *, is_chat: bool
+) -> pb.GenerateTokensRequest:
+    """The one completion. Raises CommandError or InvalidFieldError."""
+    if values["tokens_file"] is not None:
+        raise CommandError("--prompt is sent without a token: leave --tokens-file out", WRONG_USE)
+    fields = left_to_drafts(request_fields(values))
+    return completion_request(prompt, encoder_input=encoder_input, is_chat=is_chat, **fields)
 
 
 def _check_drafter(drafter: str) -> None:
@@ -257,12 +271,22 @@ async def _run(
                 return await unless_dead(children, once.run(address, console))
             if url is not None:
                 console.print(f"OpenAI-compatible API at {url}/v1, page at {url}/", soft_wrap=True)
-            console.print(f"ready; try: specpair generate --address {address} 'def main'", soft_wrap=True)
+            console.print(f"ready; try: specpair generate --address {address} {await hint(address)}", soft_wrap=True)
             await unless_dead(children, asyncio.Event().wait())
     except asyncio.CancelledError:
         if once is not None:
             raise typer.Exit(INTERRUPTED) from None
         console.print("stopped", style="dim")
+
+
+async def hint(address: str) -> str:
+    """Arguments of `specpair generate` that suit the target."""
+    with suppress(CommandError, SpecpairError):  # such as a token that is needed to ask
+        async with coordinator_at(address) as stub:
+            pair: pb.GetPairInfoResponse = await stub.GetPairInfo(pb.GetPairInfoRequest(), timeout=INFO_TIMEOUT)
+        if has_encoder(pair.target):
+            return "--encoder-input 'the small dog sees a red house .'"
+    return "'def main'"
 
 
 def _cancel_on_signals() -> None:

@@ -9,7 +9,7 @@ import typer
 
 from command.connection import coordinator_at
 from command.failures import CommandError, friendly
-from command.flags.shared import DEFAULT_ADDRESS, AddressOption, ChatOption, PromptArgument
+from command.flags.shared import DEFAULT_ADDRESS, AddressOption, ChatOption, EncoderInputOption, OptionalPromptArgument
 from command.flags.signature import takes
 from command.generation.generate import print_summary
 from command.generation.request import completion_request
@@ -31,12 +31,13 @@ MAX_TOKENS = 128
     )
 )
 def trace(
-    prompt: PromptArgument,
+    prompt: OptionalPromptArgument = None,
     output: Annotated[
         Path, typer.Option("-o", "--output", help="File to write, or overwrite; - is standard output.")
     ] = Path("trace.json"),
     chat: ChatOption = False,
     *,
+    encoder_input: EncoderInputOption = None,
     address: AddressOption = DEFAULT_ADDRESS,
     **values: Any,
 ) -> None:
@@ -45,7 +46,9 @@ def trace(
     Open the file at https://ui.perfetto.dev or chrome://tracing. Each round shows what was proposed, with the
     probabilities of draft and target, and what was accepted.
     """
-    request = completion_request(prompt, is_chat=chat, include_rounds=True, **request_fields(values))
+    request = completion_request(
+        prompt, encoder_input=encoder_input, is_chat=chat, include_rounds=True, **request_fields(values)
+    )
     responses = asyncio.run(_run(address, request))
     write_trace(output, responses)
     for response in responses:

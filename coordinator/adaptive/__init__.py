@@ -5,9 +5,19 @@ Pure: times come in as numbers; no clock is read and nothing is sent. All output
 """
 
 from coordinator.adaptive.ahead_trials import AheadTrials
+from coordinator.adaptive.beam_lengths import BeamLengths, SearchLength
 from coordinator.adaptive.controller import LengthController
 from coordinator.adaptive.outcome import RoundOutcome
 from coordinator.adaptive.output_length import Decision, OutputLength
 from coordinator.adaptive.worth import Worth
 
-__all__ = ["AheadTrials", "Decision", "LengthController", "OutputLength", "RoundOutcome", "Worth"]
+__all__ = [
+    "AheadTrials",
+    "BeamLengths",
+    "Decision",
+    "LengthController",
+    "OutputLength",
+    "RoundOutcome",
+    "SearchLength",
+    "Worth",
+]

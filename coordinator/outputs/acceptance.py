@@ -96,8 +96,9 @@ class Acceptance:
         return self.accepted_token_count / self.draft_token_count if self.draft_token_count else 0.0
 
     def tokens_per_round(self, completion_token_count: int) -> float:
-        """Output tokens per round, the first token left out; 0 without rounds."""
-        return (completion_token_count - 1) / self.round_count if self.round_count else 0.0
+        """Output tokens per round, the first token left out; 0 without rounds. A beam search that did not end has
+        rounds and no tokens."""
+        return max(completion_token_count - 1, 0) / self.round_count if self.round_count else 0.0
 
 
 def _count_positions(counts: list[int], reached: int, length: int = 0) -> None:

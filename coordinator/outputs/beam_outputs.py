@@ -29,14 +29,11 @@ class BeamProposals:
     """What continues the beams."""
 
     drafter: Drafter | None
+    is_adaptive: bool
 
     @property
     def asked_drafter(self) -> Drafter | None:
         return self.drafter
-
-    @property
-    def is_adaptive(self) -> bool:
-        return False
 
 
 @dataclass(kw_only=True)
@@ -105,7 +102,10 @@ class BeamOutputs:
             times = (config.draft_timeout, config.draft_cooldown)
             self._draft = BeamDraftSession(drafts, self._sequence_id, prompt_length, options, *times, deadline=deadline)
         self._passes = BeamPasses(request, pair, self._target, self._draft)
-        proposals = BeamProposals(drafter=None if self._draft is None else Drafter.MODEL)
+        proposals = BeamProposals(
+            drafter=None if self._draft is None else Drafter.MODEL,
+            is_adaptive=self._draft is not None and request.num_speculative_tokens is None,
+        )
         self._outputs = [
             BeamOutput(
                 request=request,
@@ -125,7 +125,7 @@ class BeamOutputs:
         """The parts of the best beams, best first, once the search has ended. Both sequences are closed then."""
         try:
             history = list(self._request.prompt_ids)
-            if self._draft is not None:
+            if self._draft is not None and self._passes.asks_early:
                 self._draft.start(history)
             await self._target.open(history)
             await self._passes.run(self._sequence_id)

@@ -4,6 +4,7 @@ Each pass takes at least one step of the plain search. It takes more for as long
 would continue are among the candidates, so the result is that of the plain search, whatever the draft says.
 """
 
+import time
 from collections.abc import Sequence
 
 from coordinator.outputs.acceptance import Acceptance
@@ -17,8 +18,6 @@ from specpair.speculation.beams.beam_tree import BeamGroup, grouped
 from specpair.tracing import span
 from specpair.wire.beams import extend
 
-USUAL_LENGTH = 4
-"""Tokens by which the draft continues the beams if the request leaves it open."""
 WIDENING = 2
 """Beams that the draft keeps for each of the search."""
 
@@ -44,12 +43,16 @@ class BeamPasses:
         self._pair = pair
         self._vocab_size = pair.target.info.vocab_size
         self._room = pair.target.info.max_model_len - len(self._prompt)
-        wanted = request.num_speculative_tokens
-        self._length = min(
-            USUAL_LENGTH if wanted is None else wanted,
-            pair.config.max_num_speculative_tokens,
-            pair.target.info.max_num_speculative_tokens,
-        )
+        most = min(pair.config.max_num_speculative_tokens, pair.target.info.max_num_speculative_tokens)
+        wanted = 0 if draft is None else request.num_speculative_tokens
+        self._fixed = None if wanted is None else min(wanted, most)
+        """Tokens by which the draft continues the beams, if the request says it."""
+        self._adaptive = pair.beam_lengths.search(self._options.num_beams, request.drafts, most)
+
+    @property
+    def asks_early(self) -> bool:
+        """Whether the draft may read the prompt while the target does."""
+        return self._adaptive.opens_early if self._fixed is None else self._fixed > 0
 
     async def run(self, sequence_id: str) -> None:
         """Raises what the target refuses, and PeerUnavailableError if there is none for too long."""
@@ -71,6 +74,7 @@ class BeamPasses:
 
     async def _steps(self, group: BeamGroup) -> int:
         """As many steps as one call allows."""
+        began_at = time.perf_counter()
         depth = await self._grow(group)
         try:
             scored = await self._score(group, group.asked)
@@ -88,6 +92,8 @@ class BeamPasses:
                 break
             self.search.step(known)
             count += 1
+        if self._fixed is None and self.step_count:
+            self._adaptive.add(depth, count, time.perf_counter() - began_at)
         self._note(depth, count)
         return count
 
@@ -104,13 +110,15 @@ class BeamPasses:
         """Tokens by which the beams may be continued: no more than the output and the tree have room for."""
         left = self._options.max_tokens - self.search.length - 1
         free = min(MAX_TREE_NODES, self._room - len(group.prefix)) - len(group.tree)
-        return max(min(self._length, left, free // (WIDENING * self._options.num_beams)), 0)
+        wanted = self._adaptive.next() if self._fixed is None else self._fixed
+        return max(min(wanted, left, free // (WIDENING * self._options.num_beams)), 0)
 
     async def _grow(self, group: BeamGroup) -> int:
         """Adds the draft's candidates to the group; for how many steps there are some. The first pass goes without: the
         draft still reads the prompt."""
-        length, draft = self._length_after(group), self._draft
-        if draft is None or not length or not self.pass_count:
+        draft = self._draft
+        length = self._length_after(group) if draft is not None and self.pass_count else 0
+        if draft is None or not length:
             return 0
         history, width = [*self._prompt, *group.prefix], WIDENING * self._options.num_beams
         proposed = await draft.grow(self.pass_count, history, group, length, width)

@@ -28,7 +28,7 @@ class EncoderReader:
                 raise InvalidFieldError(TEXT if has_text else IDS, "is set, but the target has no encoder", limit=0)
             return ()
         if message.HasField("chat"):
-            raise InvalidFieldError("chat", f"is not for a target with an encoder, which reads {TEXT}")
+            raise InvalidFieldError("chat", "is not for a target with an encoder, which reads one text")
         if has_text == has_ids:
             problem = (
                 f"and {IDS} are both set" if has_text else f"is missing; the target has an encoder: set it, or {IDS}"
@@ -66,7 +66,7 @@ def check_prompt(message: pb.GenerateTokensRequest) -> None:
     Raises InvalidFieldError, NotSupportedError."""
     kind = message.WhichOneof("prompt")
     if kind not in (None, "token_ids"):
-        problem = f"would be a text for the decoder; the target has an encoder, which reads {TEXT}"
+        problem = f"would be a text for the decoder; what the target's encoder reads is {TEXT}"
         raise InvalidFieldError(kind, problem)
     for field, is_set in (("echo", message.echo), ("prompt_logprobs", message.HasField("prompt_logprobs"))):
         if is_set:

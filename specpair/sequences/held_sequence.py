@@ -61,10 +61,14 @@ class HeldSequence(Generic[Answer]):
     """Where its output stands in its structured output; None without one, and where none can be followed."""
 
     _named: NamedTokens | None = field(default=None, repr=False)
-    _index: TokenIndex = field(default_factory=TokenIndex, repr=False)
+    _index: TokenIndex = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._index = TokenIndex(self.options.encoder_ids)
 
     def index(self) -> TokenIndex:
-        """An index of the committed tokens, updated at each call. Event loop only."""
+        """An index of the committed tokens, with what the encoder reads before them; updated at each call. Event loop
+        only."""
         self._index.follow(self.cached.tokens, self.length)
         return self._index
 

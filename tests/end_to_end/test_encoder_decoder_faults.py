@@ -2,12 +2,24 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from specpair.options import SamplingOptions
+from specpair.rpc.messages import sampling_to_proto
 from specpair.v1 import coordinator_service_pb2 as pb
 from tests.faults.cluster import ClusterConfig, running_cluster
-from tests.tiny_encoder_decoders import generate_greedily, load_plain, make_encoder_decoder, make_variation
+from tests.reference import coupled_choice, plain_loop
+from tests.service.test_distribution import RULES
+from tests.service.test_encoder_decoder import SPREADS, START
+from tests.tiny_encoder_decoders import (
+    Conditioned,
+    generate_greedily,
+    load_plain,
+    make_encoder_decoder,
+    make_variation,
+)
 
 COUNT = 120
 INPUTS = [[5, 6, 7, 8], [9, 10, 33, 12, 40, 41, 3]]
@@ -15,14 +27,30 @@ SECONDS = 0.2
 """Each way of a call to the target, so that no output is finished before nothing passes any more."""
 PENALTY = 1.05
 """Outputs that repeat one token would hide much."""
+ASKED: dict[str, tuple[float, dict[str, Any]]] = {
+    "t5": (0.0, {"num_speculative_tokens": 2}),
+    "mt5": (1.0, {"num_speculative_tokens": 4}),
+    "bart": (1.0, {}),
+}
+"""Temperature and K, which is adaptive if it is not said."""
+SHAPES = {"bart": {"max_position_embeddings": 2 * COUNT}}
+
+
+def expected_of(model: Any, ids: list[int], start: int, sampling: SamplingOptions) -> list[int]:
+    """What the target writes alone."""
+    if sampling.is_greedy:
+        return generate_greedily(model, ids, COUNT, repetition_penalty=PENALTY)
+    return plain_loop(Conditioned(model, ids), [start], sampling, COUNT, coupled_choice(sampling.seed))
 
 
 @pytest.mark.timeout(300)
-async def test_a_killed_target_and_a_killed_draft_change_no_token(tmp_path: Path) -> None:
-    target = make_encoder_decoder(tmp_path / "target", "t5", seed=1)
-    draft = make_variation(tmp_path / "draft", target, spread=0.08)
-    model = load_plain(target)
-    expected = [generate_greedily(model, ids, COUNT, repetition_penalty=PENALTY) for ids in INPUTS]
+@pytest.mark.parametrize("kind", ASKED)
+async def test_a_killed_target_and_a_killed_draft_change_no_token(kind: str, tmp_path: Path) -> None:
+    target = make_encoder_decoder(tmp_path / "target", kind, seed=1, **SHAPES.get(kind, {}))
+    draft = make_variation(tmp_path / "draft", target, spread=SPREADS[kind])
+    model, (temperature, asked) = load_plain(target), ASKED[kind]
+    sampling = SamplingOptions(temperature=temperature, repetition_penalty=PENALTY, seed=7)
+    expected = [expected_of(model, ids, START[kind], sampling) for ids in INPUTS]
     config = ClusterConfig(
         folder=tmp_path,
         target_model=str(target),
@@ -38,8 +66,9 @@ async def test_a_killed_target_and_a_killed_draft_change_no_token(tmp_path: Path
             request = pb.GenerateTokensRequest(
                 encoder_token_ids={"ids": INPUTS[index]},  # type: ignore[arg-type]
                 max_tokens=COUNT,
-                num_speculative_tokens=2,
-                sampling={"temperature": 0.0, "repetition_penalty": PENALTY},  # type: ignore[arg-type]
+                rule=RULES["coupled"],
+                sampling=sampling_to_proto(sampling),
+                **asked,
             )
             tokens: list[int] = []
             async for response in cluster.stub.GenerateTokens(request):

@@ -115,6 +115,19 @@ async def test_what_is_not_known_is_not_proposed(without_model: RunningModel) ->
     assert (known.drafter, known.batch_size, known.queue_time_us) == (drafter_to_proto(Drafter.NGRAM), 0, 0)
 
 
+@pytest.mark.parametrize("drafter", [Drafter.NGRAM, Drafter.PROMPT_LOOKUP])
+async def test_what_an_encoder_reads_is_copied_from(without_model: RunningModel, drafter: Drafter) -> None:
+    """By forks, too; a token that no target has is never proposed."""
+    options = {"drafter": drafter_to_proto(drafter), "encoder_token_ids": [4, 5, 6, 7, 8, 99]}
+    await open_sequence(without_model, "s", [1, 5], **options)
+    await without_model.sequences.ForkSequence(pb.ForkSequenceRequest(sequence_id="s", forked_sequence_id="f"))
+    for name in ("s", "f"):
+        assert list((await propose(without_model, name, 0, 2, 2)).proposal.token_ids) == [6, 7]
+        after = await propose(without_model, name, 1, 2, 4, appended_token_ids=[6, 7])
+        assert list(after.proposal.token_ids)[:1] == [8] and 99 not in after.proposal.token_ids
+    await close(without_model, "s", "f")
+
+
 @pytest.fixture
 def target(tmp_path: Path) -> Path:
     return make_model(tmp_path / "target", seed=1)

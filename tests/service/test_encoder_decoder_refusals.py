@@ -85,7 +85,7 @@ REQUESTS: dict[str, tuple[dict[str, Any], str, str]] = {
     "a longer text": ({"encoder_text": "dog " * 10_000}, "encoder_text", "characters"),
     "no such token": ({"encoder_token_ids": {"ids": [10_000]}}, "encoder_token_ids", "10000"),
     "a prompt as text": ({"encoder_text": "a", "text": "b"}, "text", "encoder_text"),
-    "a conversation": ({"encoder_text": "a", "chat": {"messages": []}}, "chat", "encoder_text"),
+    "a conversation": ({"encoder_text": "a", "chat": {"messages": []}}, "chat", "one text"),
 }
 
 

@@ -64,3 +64,18 @@ def test_a_pair_is_ready_only_with_both_models() -> None:
     assert is_ready(pair)
     pair.ClearField("draft")
     assert not is_ready(pair)
+
+
+def test_the_table_says_how_a_draft_translates_what_an_encoder_reads_and_how_many_beams_there_may_be() -> None:
+    model = {"model_name": "tiny", "architecture": "T5ForConditionalGeneration", "vocab_size": 64}
+    translation = {"method": 1, "greedy_method": 2, "overlap": 0.958, "shared_token_count": 1670}
+    pair = pb.GetPairInfoResponse(
+        draft={**model, "translations": [translation]},  # type: ignore[arg-type]
+        target={**model, "encoder_decoder": {"max_encoder_len": 512}},  # type: ignore[arg-type]
+    )
+    text = shown(pair)
+    assert "no beam search" in text and "reads at most 512 tokens" in text
+    pair.max_num_beams = 16
+    assert "at most 16 beams" in shown(pair)
+    for said in ("common tokens (TLI); for greedy", "text (SLEM); the target has 96% of its tokens", "1670 in all"):
+        assert said in " ".join(text.replace("│", "").split()), text

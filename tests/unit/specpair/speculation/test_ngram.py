@@ -127,19 +127,21 @@ moves = st.lists(st.tuples(st.integers(0, 30), st.lists(few_tokens, max_size=12)
 
 
 @settings(max_examples=300)
-@given(history=histories, moves=moves)
-@example(history=[0, 1, 2] * 20, moves=[(0, [], True), (10, [3], True)])  # too far back for what is held
-@example(history=[0, 1, 2] * 20, moves=[(0, [], True), (2, [3], True), (50, [], True)])
+@given(history=histories, moves=moves, source=st.lists(few_tokens, max_size=40))
+@example(history=[0, 1, 2] * 20, moves=[(0, [], True), (10, [3], True)], source=[])  # too far back for what is held
+@example(history=[0, 1, 2] * 20, moves=[(0, [], True), (2, [3], True), (50, [], True)], source=[])
+@example(history=[0, 1, 2] * 20, moves=[(0, [], True), (50, [], True)], source=[3] * 20)
 def test_rolling_back_leaves_what_a_fresh_index_would_say(
-    history: list[int], moves: list[tuple[int, list[int], bool]]
+    history: list[int], moves: list[tuple[int, list[int], bool]], source: list[int]
 ) -> None:
-    followed = Followed(history)
+    """What an encoder reads is found as if it were the beginning of the history."""
+    followed = Followed(history, TokenIndex(source))
     for back, appended, looks in moves:
         followed.move(max(1, len(followed.history) - back), appended, looks)
         if not looks:
             continue
-        fresh = indexed(followed.history)
-        assert len(followed.index) == len(fresh) == len(followed.history)
+        fresh = indexed([*source, *followed.history])
+        assert len(followed.index) == len(fresh) == len(source) + len(followed.history)
         assert len(followed.index.tokens) <= 2 * token_index.WINDOW
         assert len(followed.index.tokens) >= min(len(fresh), token_index.WINDOW)
         for predictor in (NgramPredictor, LookupPredictor):

@@ -1,0 +1,78 @@
+"""How far beams are continued: at about the cost of the best length, which may be none, whatever passes cost."""
+
+from collections.abc import Mapping
+from itertools import cycle
+
+import pytest
+
+from coordinator.adaptive.beam_lengths import LENGTHS, STRETCH, BeamLengths, SearchLength
+
+DEAR = {0: 1.0, 1: 1.6, 2: 2.1, 4: 3.3}
+"""Seconds of a pass where rows are dear, as on a processor."""
+FLAT = {0: 1.0, 1: 1.1, 2: 1.2, 4: 1.4}
+STEPS = {0: 1.0, 1: 1.4, 2: 1.6, 4: 1.7}
+USELESS = dict.fromkeys(LENGTHS, 1.0)
+STALLS = cycle([1.0] * 28 + [20.0])
+
+
+def search(lengths: SearchLength, seconds: Mapping[int, float], steps: Mapping[int, float], count: int = 50) -> float:
+    """Runs a search of so many steps; its time."""
+    spent = taken = given = 0.0
+    while given < count:
+        length = lengths.next()
+        taken += steps[length]
+        whole = int(taken) - int(given)
+        given += whole
+        now = seconds[length] * next(STALLS)
+        spent += now
+        lengths.add(length, whole, now)
+    return spent
+
+
+def time_of(seconds: Mapping[int, float], steps: Mapping[int, float], length: int) -> float:
+    """Of a search of 50 steps with this length, stalls included."""
+    return 50 / steps[length] * seconds[length] * (28 + 20) / 29
+
+
+@pytest.mark.parametrize(("seconds", "steps"), [(DEAR, STEPS), (FLAT, STEPS), (DEAR, USELESS), (FLAT, USELESS)])
+def test_many_searches_cost_what_the_best_length_costs(
+    seconds: Mapping[int, float], steps: Mapping[int, float]
+) -> None:
+    shared = BeamLengths()
+    spent = [search(shared.search(4, "draft", 16), seconds, steps) for _ in range(200)]
+    best = min(time_of(seconds, steps, length) for length in LENGTHS)
+    assert sum(spent[4:]) <= (1.05 if best == time_of(seconds, steps, 0) else 1.08) * best * len(spent[4:])
+
+
+def test_a_draft_that_is_never_right_is_soon_left_alone() -> None:
+    shared = BeamLengths()
+    for _ in range(3):
+        search(shared.search(4, "draft", 16), DEAR, USELESS)
+    assert not shared.search(4, "draft", 16).opens_early
+    assert shared.search(2, "draft", 16).opens_early, "other widths are other searches"
+
+
+def test_it_follows_a_machine_that_changes() -> None:
+    shared = BeamLengths()
+    for _ in range(20):
+        search(shared.search(4, "draft", 16), DEAR, USELESS)
+    for _ in range(400):
+        search(shared.search(4, "draft", 16), FLAT, STEPS)
+    later = [search(shared.search(4, "draft", 16), FLAT, STEPS) for _ in range(50)]
+    assert sum(later) <= 1.08 * 50 * min(time_of(FLAT, STEPS, length) for length in LENGTHS)
+
+
+def test_passes_that_had_less_room_are_not_counted() -> None:
+    """Where the output ends, and where the draft fails."""
+    shared = BeamLengths()
+    lengths = shared.search(1, "draft", 16)
+    for _ in range(3 * STRETCH):
+        assert lengths.next() == LENGTHS[0]
+        lengths.add(0, 1, 1.0)
+    assert shared.search(1, "draft", 16).opens_early, "nothing was learnt of going without"
+
+
+@pytest.mark.parametrize("most", [0, 1, 3])
+def test_no_length_is_above_the_limit(most: int) -> None:
+    lengths = BeamLengths().search(1, "draft", most)
+    assert all(lengths.next() <= most for _ in range(100) for _ in [lengths.add(0, 1, 1.0)])
