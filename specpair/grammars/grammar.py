@@ -10,6 +10,8 @@ from specpair.errors import InvalidGrammarError
 
 NO_TOKEN = "came to a point where no token can continue the text, or where that is too complex to find out"
 TOO_COMPLEX = "is too complex to follow the text further"
+MAX_FORCED_TOKENS = 64
+"""Forced tokens that one question may ask for: each takes a mask."""
 OTHER_OUTPUT = "does not fit the tokens that the output has already"
 
 
@@ -82,6 +84,15 @@ class GrammarState:
         with self._lock:
             return self._mask(output).bits
 
+    def forced(self, output: Sequence[int], most: int) -> list[int]:
+        """The tokens that have to follow `output`, up to `most`: at the place of each no other one may come. Drawing
+        them by the masks would give just these, whatever the model says."""
+        found: list[int] = []
+        with self._lock:
+            while len(found) < most and (token := only_token(self._mask([*output, *found]).bits)) is not None:
+                found.append(token)
+        return found
+
     def _mask(self, tokens: Sequence[int]) -> RowMask:
         if not self._reach(tokens):
             return RowMask(is_stuck=self._has_failed)
@@ -135,6 +146,12 @@ class GrammarState:
         """An error of the matcher is for ever: another one takes its place."""
         self._matcher = self._grammar.matcher()
         self._consumed = []
+
+
+def only_token(bits: bytes | None) -> int | None:
+    """The one token that may come; None if several may, or it does not matter."""
+    allowed = 0 if bits is None else int.from_bytes(bits, "little")
+    return allowed.bit_length() - 1 if allowed and not allowed & (allowed - 1) else None
 
 
 def common_length(first: list[int], second: list[int]) -> int:
