@@ -135,7 +135,7 @@ class RequestMetrics:
         observe(self._first_token, elapsed)
 
     def add_tokens(self, count: int, elapsed: float, forced_count: int = 0) -> None:
-        """Counts the tokens of a later round, `elapsed` after the previous round; `forced_count` of them were forced."""
+        """Counts the tokens of a later round, `elapsed` after the previous one; `forced_count` of them were forced."""
         self._generation_tokens.inc(count)
         self._forced_tokens.inc(forced_count)
         observe(self._inter_token, elapsed / max(count, 1), count)

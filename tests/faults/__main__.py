@@ -23,7 +23,7 @@ from tests.faults.recovery import measure_draft_stop, measure_target_restart
 from tests.faults.reference import read_reference
 from tests.faults.report import complaints, recoveries, result, slow_recoveries
 from tests.faults.run import FaultRun
-from tests.faults.workload import MOST_PROMPT_TOKENS, make_cases
+from tests.faults.workload import MOST_PROMPT_TOKENS, SCHEMA, make_cases
 
 
 def say(text: str) -> None:
@@ -49,7 +49,7 @@ async def run(options: Options, folder: Path) -> tuple[dict[str, Any], list[str]
         coordinator_flags=["--work-ahead", options.work_ahead, "--num-tree-tokens", str(options.trees)],
     )
     cases = make_cases(options.seed, options.cases, pair.vocab_size, options.max_tokens)
-    cases = [replace(case, drafter=options.head) for case in cases]
+    cases = [replace(case, drafter=options.head, schema=SCHEMA if options.structured else None) for case in cases]
     async with running_cluster(config) as cluster:
         say(f"ready; logs in {folder}")
         expected = await read_reference(cluster.stub, cases)
@@ -62,6 +62,8 @@ async def run(options: Options, folder: Path) -> tuple[dict[str, Any], list[str]
         say("NOTHING SHOWN: no proposal was prepared in time")
     if options.head is not None and not streams.drafted_count:
         say("NOTHING SHOWN: the head proposed nothing")
+    if options.structured and not streams.forced_count:
+        say("NOTHING SHOWN: no token was forced")
     document = {**result(options, fault_run.outcome, streams), **recoveries(draft_stops, restarts)}
     return document, complaints(fault_run.outcome, streams) + slow_recoveries(draft_stops, restarts)
 

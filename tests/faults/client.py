@@ -35,6 +35,7 @@ class Told:
     seconds: float
     ahead_count: int = 0
     drafted_count: int = 0
+    forced_count: int = 0
     """Rounds of finished outputs whose proposal was prepared while the round before was verified."""
 
 
@@ -45,7 +46,7 @@ class Collector:
         self.token_ids: list[list[int]] = [[] for _ in range(n)]
         self.texts = [""] * n
         self.told_counts: list[int | None] = [None] * n
-        self.ahead_count = self.drafted_count = 0
+        self.ahead_count = self.drafted_count = self.forced_count = 0
         self._before = [0] * n
 
     @property
@@ -60,6 +61,7 @@ class Collector:
             self.told_counts[index] = self._before[index] + response.summary.completion_token_count
             self.ahead_count += response.summary.speculation.ahead_hit_count
             self.drafted_count += response.summary.speculation.draft_token_count
+            self.forced_count += response.summary.speculation.forced_token_count
 
     def resume(self) -> None:
         """Another call continues after the tokens received; its summary counts only its own tokens."""
@@ -118,6 +120,7 @@ async def ask(
             seconds=seconds,
             ahead_count=collector.ahead_count,
             drafted_count=collector.drafted_count,
+            forced_count=collector.forced_count,
         )
 
 

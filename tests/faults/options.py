@@ -43,6 +43,8 @@ class Options:
     rows bits of their own, since --deterministic runs none."""
     head: str | None = None
     """The drafter in the target that every request is for; None for the draft service's. With it no draft is asked."""
+    structured: bool = False
+    """Every output has to fit a JSON Schema. Takes the bundled pair: tokens need texts."""
     recoveries: int = 0
     """Number of measurements of target and draft recovery before the faults."""
     most_minutes: float = 30.0
@@ -75,6 +77,7 @@ def read_options(arguments: list[str] | None = None) -> Options:
     parser.add_argument("--work-ahead", choices=["auto", "on", "off"], default=default.work_ahead)
     parser.add_argument("--trees", type=int, default=default.trees, help="tokens of the proposed trees; 0 for chains")
     parser.add_argument("--head", choices=sorted(HEADS), help="requests are for this drafter in the target")
+    parser.add_argument("--structured", action="store_true", help="outputs of a JSON Schema, of the bundled pair")
     parser.add_argument("--recoveries", type=int, default=default.recoveries, help="recovery measurements first")
     parser.add_argument("--most-minutes", type=float, default=default.most_minutes)
     parser.add_argument("--out", type=Path, help="also write the result to this file")

@@ -39,6 +39,7 @@ def result(options: Options, outcome: Outcome, streams: Streams) -> dict[str, An
         "resumed": dict(streams.resumed),
         "ahead_rounds": streams.ahead_count,
         "drafted_tokens": streams.drafted_count,
+        "forced_tokens": streams.forced_count,
         "longest_request_seconds": round(streams.longest_seconds, 1),
         "recovered_after_seconds": [round(after, 2) for after in sorted(streams.recovered_after.values())],
         "compared_tokens": difference.compared,

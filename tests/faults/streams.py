@@ -46,7 +46,7 @@ class Streams:
         self._may_resume = may_resume
         self.resumed: Counter[str] = Counter()
         """Resumed requests, by the status with which the coordinator ended them."""
-        self.ahead_count = self.drafted_count = 0
+        self.ahead_count = self.drafted_count = self.forced_count = 0
         """Rounds of finished outputs whose proposal was prepared while the round before was verified."""
         self._is_ending = False
         self.difference = Difference()
@@ -111,6 +111,7 @@ class Streams:
         self.statuses[told.status.partition(":")[0]] += 1
         self.ahead_count += told.ahead_count
         self.drafted_count += told.drafted_count
+        self.forced_count += told.forced_count
         if told.status == "OK":
             self.longest_seconds = max(self.longest_seconds, told.seconds)
         if told.is_violation:
