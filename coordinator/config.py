@@ -121,6 +121,14 @@ class CoordinatorConfig:
             SPECULATION,
         ),
     ] = False
+    no_forced_text: Annotated[
+        bool,
+        Flag(
+            "Text that a structured output forces is proposed and judged like any other, which costs rounds and "
+            "changes nothing else.",
+            SPECULATION,
+        ),
+    ] = False
     max_requests: Annotated[int, Range(1, 65536, "none"), Flag("Most outputs generated at once.")] = 64
     """A request for n outputs counts as n."""
     max_requests_per_client: Annotated[

@@ -4,6 +4,7 @@ The masks are made by threads while the forward pass runs. A drafted token that 
 rule rejects it; a block is never cut there, which would bias the output (docs/exactness.md, rule 8).
 """
 
+import asyncio
 import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -34,6 +35,12 @@ class MaskMaker:
         """Makes the masks of the rows after `output` and after each proposed token; `parents` if they are a tree."""
         return self._threads.submit(self._make, state, output, paths(proposed, parents))
 
+    async def forced(self, state: GrammarState | None, output: Sequence[int], most: int) -> list[int]:
+        """The tokens that have to follow `output`, up to `most`; none without a state."""
+        if state is None or not most:
+            return []
+        return await asyncio.wrap_future(self._threads.submit(self._force, state, output, most))
+
     def end(self) -> None:
         self._threads.shutdown(cancel_futures=True)
 
@@ -43,6 +50,12 @@ class MaskMaker:
         self.seconds += time.perf_counter() - started
         self.row_count += len(masks)
         return masks
+
+    def _force(self, state: GrammarState, output: Sequence[int], most: int) -> list[int]:
+        started = time.perf_counter()
+        found = state.forced(output, most)
+        self.seconds += time.perf_counter() - started
+        return found
 
 
 def paths(proposed: Sequence[int], parents: Sequence[int] | None) -> list[list[int]]:

@@ -9,6 +9,7 @@ import grpc
 import grpc.aio
 
 from specpair.errors import InvalidFieldError, NotSupportedError
+from specpair.grammars.grammar import MAX_FORCED_TOKENS
 from specpair.options import MAX_LOGPROBS, check_count, check_range
 from specpair.rpc.messages import body_of, check_sequence_id
 from specpair.server.streams import serve_calls
@@ -93,6 +94,7 @@ class TargetServicer(TargetServiceServicer):
             accepted_path=verdict.path,
             features=encode_features(request.feature_layers, verdict),
             next_proposal=encode_proposal(verdict.proposal),
+            forced_token_ids=verdict.forced,
         )
 
     async def ScoreTokens(
@@ -152,6 +154,7 @@ class TargetServicer(TargetServiceServicer):
             feature_layers=tuple(request.feature_layers),
             kept_step=proposal.distributions.kept.step if is_kept else None,
             next_count=request.next_proposal_count,
+            max_forced=request.max_forced_tokens,
         )
 
 
@@ -213,6 +216,7 @@ def check_call(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:
     check_count("proposal.draw_nodes", len(request.proposal.draw_nodes), most_draws(verifier))
     check_count("proposal.draw_rows", len(request.proposal.draw_rows), most_draws(verifier))
     check_features(request.feature_layers, verifier.facts.feature_layer_count)
+    check_range("max_forced_tokens", request.max_forced_tokens, 0, MAX_FORCED_TOKENS)
     check_range("next_proposal_count", request.next_proposal_count, 0, verifier.max_num_speculative_tokens)
     if (problem := not_supported(request, verifier)) is not None:
         verifier.sequences.get(request.sequence_id)  # the process before this one may have supported it

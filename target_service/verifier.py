@@ -143,6 +143,7 @@ class Verifier(ModelHost[Verdict]):
             rollback_time=work.rollback_time,
             features=work.features,
             proposal=held.own_proposal,
+            forced=await self.masks.forced(held.grammar, held.cached.tokens[held.prompt_length :], call.max_forced),
         )
 
     def advance(self, works: list[Work], logits: Tensor) -> None:

@@ -1,6 +1,6 @@
 """A verification call, its verdict, and the engine's work between them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
@@ -41,6 +41,8 @@ class VerifyCall:
     """The step whose verdict came with this proposal, if the target drew it; `draft` is then to be found there."""
     next_count: int = 0
     """Tokens that the target's own head shall propose for the next step."""
+    max_forced: int = 0
+    """Forced tokens to name with the verdict, at most."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +101,8 @@ class Verdict:
     committed token before the proposal and of each accepted token."""
     proposal: OwnProposal | None = None
     """What the target's own head proposes for the next step, if requested."""
+    forced: Sequence[int] = ()
+    """The only tokens that the structured output allows after them, if requested. They are not committed."""
 
     @property
     def byte_count(self) -> int:

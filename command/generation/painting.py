@@ -14,6 +14,7 @@ STYLES: dict[int, str] = {
     pb.TOKEN_ORIGIN_CORRECTION: "blue",
     pb.TOKEN_ORIGIN_BONUS: "blue",
     pb.TOKEN_ORIGIN_TARGET: "",
+    pb.TOKEN_ORIGIN_FORCED: "dim",
     pb.TOKEN_ORIGIN_REJECTED: "red strike",
 }
 PROMPT_STYLE = "dim"
@@ -143,4 +144,6 @@ def _pieces(response: pb.GenerateTokensResponse) -> list[_Piece]:
     """The round's tokens in reading order: rejected tokens come before their replacement."""
     committed = [_Piece(token.text, STYLES.get(token.origin, ""), False) for token in response.tokens]
     rejected = [_Piece(token.text, STYLES[pb.TOKEN_ORIGIN_REJECTED], True) for token in response.rejected]
-    return [*committed[:-1], *rejected, *committed[-1:]]
+    forced_count = sum(token.origin == pb.TOKEN_ORIGIN_FORCED for token in response.tokens)
+    place = max(len(committed) - forced_count - 1, 0)
+    return [*committed[:place], *rejected, *committed[place:]]

@@ -21,6 +21,7 @@ _ORIGINS = {
     pb.TOKEN_ORIGIN_CORRECTION: "correction",
     pb.TOKEN_ORIGIN_BONUS: "bonus",
     pb.TOKEN_ORIGIN_TARGET: "target",
+    pb.TOKEN_ORIGIN_FORCED: "forced",
 }
 
 

@@ -12,7 +12,7 @@ from coordinator.http.answer import Answer
 from coordinator.http.beams import beam_count
 from coordinator.http.disconnects import ClientGoneError, unless_gone
 from coordinator.http.event_stream import EventStream
-from coordinator.http.failures import failure_response
+from coordinator.http.failures import failure_response, names_of
 from coordinator.http.forms import ChatForm, CompletionForm, Form, ToolForm
 from coordinator.http.front_end import FrontEnd
 from coordinator.http.json_pieces import encode
@@ -22,6 +22,7 @@ from coordinator.http.models import check_model
 from coordinator.http.outputs import Asked, Outputs
 from coordinator.http.parameters import ChatParameters, CompletionParameters, GenerationParameters
 from coordinator.http.request_counter import CLIENT_GONE
+from coordinator.http.structures import structure_name
 from coordinator.http.tools import tools_in_use
 from coordinator.outputs.choices import merge
 from coordinator.serving.call import Call
@@ -110,15 +111,15 @@ async def answer(
         include_usage=bool(options and options.include_usage),
     )
     responses = generate(serving, requests, answer, request.headers.get(TRACEPARENT, ""))
-    is_chat = isinstance(form, ChatForm)
+    names = names_of(is_chat=isinstance(form, ChatForm), structure=structure_name(parameters))
     if parameters.stream:
-        return EventStream(chunks(answer, responses), stop, is_chat=is_chat)
+        return EventStream(chunks(answer, responses), stop, names)
     try:
         body = await unless_gone(request.receive, stop, whole_body(answer, responses))
     except ClientGoneError:
         return Response(status_code=CLIENT_GONE)
     except Exception as error:
-        return failure_response(error, is_chat=is_chat)
+        return failure_response(error, names)
     return Response(body, media_type="application/json")
 
 

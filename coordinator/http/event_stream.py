@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from coordinator.http.disconnects import ClientGoneError, unless_gone
-from coordinator.http.failures import failure_body, failure_response
+from coordinator.http.failures import Names, failure_body, failure_response
 from coordinator.http.json_pieces import encode
 
 HEADERS = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-store", "x-accel-buffering": "no"}
@@ -25,13 +25,13 @@ class EventStream(Response):
     chunk is generated after the previous one is sent, so a client that does not read blocks the work.
     """
 
-    def __init__(self, chunks: Chunks, stop: asyncio.Event, *, is_chat: bool):
-        """`stop` ends the stream with an error."""
+    def __init__(self, chunks: Chunks, stop: asyncio.Event, names: Names):
+        """`stop` ends the stream with an error, which names parameters by `names`."""
         super().__init__(headers=HEADERS)
         del self.headers["content-length"]  # unknown
         self._chunks = chunks
         self._stop = stop
-        self._is_chat = is_chat
+        self._names = names
         self._has_started = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -41,8 +41,8 @@ class EventStream(Response):
             return
         except Exception as error:
             if not self._has_started:
-                return await failure_response(error, is_chat=self._is_chat)(scope, receive, send)
-            _, body = failure_body(error, is_chat=self._is_chat)
+                return await failure_response(error, self._names)(scope, receive, send)
+            _, body = failure_body(error, self._names)
             await send({"type": "http.response.body", "body": await event_of(body), "more_body": True})
         await send({"type": "http.response.body", "body": DONE, "more_body": False})
 

@@ -2,6 +2,7 @@
 
 import logging
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import grpc
@@ -37,10 +38,12 @@ CODES = {
 }
 """OpenAI's codes where it has one; the others are our reasons in lower case."""
 PROMPT_FIELDS = ("text", "token_ids", "encoder_text", "encoder_token_ids")
-BOTH = {"stop_strings": "stop", "structured_output": "structured_outputs"}
-PARAMETERS = {**BOTH, **dict.fromkeys(PROMPT_FIELDS, "prompt")}
-CHAT_PARAMETERS = {**BOTH, "prompt": "messages", "logprobs": "top_logprobs"}
+PARAMETERS = {"stop_strings": "stop", **dict.fromkeys(PROMPT_FIELDS, "prompt")}
+CHAT_PARAMETERS = {"stop_strings": "stop", "prompt": "messages", "logprobs": "top_logprobs"}
 UNAVAILABLE_RETRY_SECONDS = 1
+
+Names = Mapping[str, str]
+"""The HTTP parameters of message fields that have other names."""
 
 logger = logging.getLogger(__name__)
 
@@ -54,7 +57,12 @@ def http_status(error: SpecpairError) -> int:
     return STATUSES.get(status_code(error), 500)
 
 
-def failure_body(error: Exception, *, is_chat: bool) -> tuple[int, dict[str, Any]]:
+def names_of(*, is_chat: bool, structure: str = "structured_outputs") -> Names:
+    """The names in one request. `structure` is the parameter that says what its output has to look like."""
+    return {"structured_output": structure, **(CHAT_PARAMETERS if is_chat else PARAMETERS)}
+
+
+def failure_body(error: Exception, names: Names) -> tuple[int, dict[str, Any]]:
     """Status and body. An unexpected error is logged, and its details are not sent."""
     if not isinstance(error, SpecpairError):
         logger.error("a request failed", exc_info=error)
@@ -63,25 +71,25 @@ def failure_body(error: Exception, *, is_chat: bool) -> tuple[int, dict[str, Any
     status = http_status(error)
     message, parameter = error.message, error.metadata.get("field")
     if parameter is not None:
-        renamed = parameter_name(parameter, is_chat=is_chat)
+        renamed = parameter_name(parameter, names)
         message = renamed + message.removeprefix(parameter) if message.startswith(parameter) else message
         parameter = renamed.split("[")[0].split(" ")[0].split(".")[0]
     code = CODES.get(error.reason, error.reason.lower())
     return status, error_body(message, status, parameter=parameter, code=code)
 
 
-def parameter_name(field: str, *, is_chat: bool) -> str:
+def parameter_name(field: str, names: Names) -> str:
     """The HTTP parameter of a message field: `sampling.top_k` is top_k."""
     name = field.removeprefix("sampling.").removeprefix("chat.")
-    for theirs, ours in (CHAT_PARAMETERS if is_chat else PARAMETERS).items():
+    for theirs, ours in names.items():
         if name == theirs or name.startswith((f"{theirs}[", f"{theirs} ", f"{theirs}.")):
             return ours + name[len(theirs) :]
     return "messages" if name == "chat" else name
 
 
-def failure_response(error: Exception, *, is_chat: bool = False) -> JSONResponse:
+def failure_response(error: Exception, names: Names) -> JSONResponse:
     """The whole answer to a request that failed."""
-    status, body = failure_body(error, is_chat=is_chat)
+    status, body = failure_body(error, names)
     headers = {"www-authenticate": "Bearer"} if status == 401 else retry_headers(status, error)
     return JSONResponse(body, status, headers=headers)
 
@@ -95,7 +103,7 @@ def retry_headers(status: int, error: Exception | None = None) -> dict[str, str]
 
 
 async def handle_failure(request: Request, error: Exception) -> JSONResponse:
-    return failure_response(error, is_chat=request.url.path.endswith("/chat/completions"))
+    return failure_response(error, names_of(is_chat=request.url.path.endswith("/chat/completions")))
 
 
 async def handle_http_error(request: Request, error: Exception) -> JSONResponse:

@@ -14,15 +14,25 @@ def structured_output_of(parameters: StructureParameters) -> pb.StructuredOutput
         "response_format": _of_response_format(parameters),
         "structured_outputs": _of_structured_outputs(parameters.structured_outputs),
         "guided_json": _of_schema("guided_json", parameters.guided_json),
-        "guided_regex": _of_text("regex", parameters.guided_regex),
-        "guided_grammar": _of_text("grammar", parameters.guided_grammar),
-        "guided_choice": _of_choice(parameters.guided_choice),
+        "guided_regex": _of_text("guided_regex", "regex", parameters.guided_regex),
+        "guided_grammar": _of_text("guided_grammar", "grammar", parameters.guided_grammar),
+        "guided_choice": _of_choice("guided_choice", parameters.guided_choice),
     }
     given = {name: message for name, message in found.items() if message is not None}
     if len(given) > 1:
         first, second, *_ = given
         raise InvalidFieldError(second, f"cannot be combined with {first}")
     return next(iter(given.values()), None)
+
+
+def structure_name(parameters: StructureParameters) -> str:
+    """The parameter that says what the output has to look like; of tools without another one it is `tools`."""
+    given = [name for name in StructureParameters.model_fields if getattr(parameters, name) is not None]
+    asked = parameters.response_format
+    if asked is not None and asked.type == "text":
+        given.remove("response_format")
+    others = ["tools"] if getattr(parameters, "tools", None) else ["structured_outputs"]
+    return [*given, *others][0]
 
 
 def schema_text(field: str, schema: str | dict[str, Any]) -> str:
@@ -53,9 +63,9 @@ def _of_structured_outputs(asked: StructuredOutputs | None) -> pb.StructuredOutp
     found = [
         _of_schema("structured_outputs", asked.json_value),
         pb.StructuredOutput(json_object=True) if asked.json_object else None,
-        _of_text("regex", asked.regex),
-        _of_text("grammar", asked.grammar),
-        _of_choice(asked.choice),
+        _of_text("structured_outputs", "regex", asked.regex),
+        _of_text("structured_outputs", "grammar", asked.grammar),
+        _of_choice("structured_outputs", asked.choice),
     ]
     given = [message for message in found if message is not None]
     if len(given) != 1:
@@ -67,14 +77,14 @@ def _of_schema(field: str, schema: str | dict[str, Any] | None) -> pb.Structured
     return None if schema is None else pb.StructuredOutput(json_schema=schema_text(field, schema))
 
 
-def _of_text(kind: str, text: str | None) -> pb.StructuredOutput | None:
-    return None if text is None else pb.StructuredOutput(**{kind: check_text(kind, text)})  # type: ignore[arg-type]
+def _of_text(field: str, kind: str, text: str | None) -> pb.StructuredOutput | None:
+    return None if text is None else pb.StructuredOutput(**{kind: check_text(field, text)})  # type: ignore[arg-type]
 
 
-def _of_choice(texts: list[str] | None) -> pb.StructuredOutput | None:
+def _of_choice(field: str, texts: list[str] | None) -> pb.StructuredOutput | None:
     if texts is None:
         return None
-    return pb.StructuredOutput(choices=pb.Choices(texts=[check_text("choice", text) for text in texts]))
+    return pb.StructuredOutput(choices=pb.Choices(texts=[check_text(field, text) for text in texts]))
 
 
 def check_text(field: str, text: str) -> str:

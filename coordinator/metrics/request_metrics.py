@@ -80,6 +80,12 @@ class RequestMetrics:
         self._generation_tokens = Counter(
             "specpair_generation_tokens", "Generated tokens that belong to an output.", registry=registry
         )
+        self._forced_tokens = Counter(
+            "specpair_forced_tokens",
+            "Generated tokens that were the only ones that a structured output allows at their places: no model was "
+            "asked for them.",
+            registry=registry,
+        )
         self._first_token = Histogram(
             "specpair_time_to_first_token_seconds",
             "Time from the arrival of a request to the first token of each of its outputs.",
@@ -122,14 +128,16 @@ class RequestMetrics:
         """Counts the prompt of an admitted request."""
         self._prompt_tokens.inc(token_count)
 
-    def add_first_token(self, elapsed: float) -> None:
-        """Counts an output's first token, `elapsed` after the arrival of its request."""
-        self._generation_tokens.inc()
+    def add_first_token(self, elapsed: float, forced_count: int = 0) -> None:
+        """Counts an output's first token, `elapsed` after the arrival of its request, and those that it forces."""
+        self._generation_tokens.inc(1 + forced_count)
+        self._forced_tokens.inc(forced_count)
         observe(self._first_token, elapsed)
 
-    def add_tokens(self, count: int, elapsed: float) -> None:
-        """Counts the tokens of a later round, `elapsed` after the previous round."""
+    def add_tokens(self, count: int, elapsed: float, forced_count: int = 0) -> None:
+        """Counts the tokens of a later round, `elapsed` after the previous one; `forced_count` of them were forced."""
         self._generation_tokens.inc(count)
+        self._forced_tokens.inc(forced_count)
         observe(self._inter_token, elapsed / max(count, 1), count)
 
     def add_output(self, sample: OutputSample) -> None:

@@ -37,6 +37,9 @@ class Acceptance:
     """Rounds by what working ahead gave, if the draft was working ahead."""
     by_draft: dict[str, DraftCounts] = field(default_factory=dict)
     """Of several drafts, by name."""
+    forced_token_count: int = 0
+    """Tokens of the output that its structured output forced: neither proposed nor judged. Those after the first token
+    count as well."""
     guesses: GuessCounts | None = None
     """What was guessed for the draft's model; None if it is not accelerated."""
     draft_time: float = 0.0

@@ -27,6 +27,7 @@ from specpair.errors import (
     NotSupportedError,
     SpecpairError,
 )
+from specpair.grammars.grammar import MAX_FORCED_TOKENS
 from specpair.tracing import span
 from specpair.v1.proposal_pb2 import Proposal
 
@@ -199,12 +200,22 @@ class Generation:
     async def _ask_target(self, begun: Round, proposal: Proposal | None) -> Verdict:
         """The verdict. If the draft works ahead, what it prepares meanwhile is sent after the call."""
         if self._early is None or not begun.works_ahead:
-            return await self._target.verify(begun.step, self._history, proposal, next_count=begun.next_count)
+            begun.max_forced = self._most_forced(begun)
+            options = {"next_count": begun.next_count, "max_forced": begun.max_forced}
+            return await self._target.verify(begun.step, self._history, proposal, **options)
         self._early.begin(begun, len(self._history))
         try:
             return await self._target.verify(begun.step, self._history, proposal, self._early.follow)
         finally:
             self._early.end()
+
+    def _most_forced(self, begun: Round) -> int:
+        """Forced tokens to take with the verdict. None where a logprob is due for each token, which takes a row of its
+        own, or where a head has already proposed what comes next."""
+        is_asked = self.request.structured_output is not None and not self._pair.config.no_forced_text
+        if not is_asked or self.has_logprobs or begun.next_count:
+            return 0
+        return min(MAX_FORCED_TOKENS, self.output.remaining_tokens - 1)
 
     def _longest_block(self) -> int:
         """The largest number of tokens to propose now. It depends on lengths alone, never on drawn tokens.
@@ -223,30 +234,32 @@ class Generation:
 
     def _commit(self, judged: Round) -> OutputPart:
         drafted, verdict = judged.token_ids, judged.judged
-        tokens = [*(drafted[index] for index in verdict.path), verdict.next_token_id]
+        tokens = [*(drafted[index] for index in verdict.path), verdict.next_token_id, *verdict.forced_ids]
         self._history += tokens
         committed = self.output.commit(tokens)
         kept = committed.kept_count
         logprobs = verdict.logprobs[:kept] if self.has_logprobs else ()
         self.cumulative_logprob += sum(entry.logprob for entry in logprobs)
-        self._count_tokens(kept)
+        origins = _origins(judged)[:kept]
+        self._count_tokens(kept, origins.count(Origin.FORCED))
         rejected = [token for index, token in enumerate(drafted) if index not in verdict.path]
         return OutputPart(
             token_ids=tokens[:kept],
-            origins=_origins(judged)[:kept],
+            origins=origins,
             text=committed.text,
             is_last=self.output.finish_reason is not None,
             logprobs=logprobs,
-            rejected_ids=rejected if kept == len(tokens) else (),
+            rejected_ids=rejected if kept > verdict.accepted_count else (),
             report=RoundReport.of(judged, self._arrival) if self.request.include_rounds else None,
         )
 
-    def _count_tokens(self, count: int) -> None:
+    def _count_tokens(self, count: int, forced_count: int) -> None:
+        self.acceptance.forced_token_count += forced_count
         metrics, elapsed = self._pair.metrics.requests, time.perf_counter() - self._round_start
         if self.output.new_token_count == count:
-            metrics.add_first_token(elapsed)
+            metrics.add_first_token(elapsed, forced_count)
         else:
-            metrics.add_tokens(count, elapsed)
+            metrics.add_tokens(count, elapsed, forced_count)
 
     async def _close(self) -> None:
         sessions = [self._target] if self._draft is None else [self._target, self._draft]
@@ -261,8 +274,9 @@ def is_about_the_proposal(error: SpecpairError) -> bool:
 
 
 def _origins(judged: Round) -> list[Origin]:
-    """The origins of the accepted tokens and of the next token."""
-    if judged.drafted_count == 0:
-        return [Origin.TARGET]
-    own = Origin.BONUS if judged.is_whole else Origin.CORRECTION
-    return [Origin.ACCEPTED] * judged.accepted_count + [own]
+    """The origins of the accepted tokens, of the next token, and of those that it forces."""
+    own = Origin.TARGET
+    if judged.drafted_count:
+        own = Origin.BONUS if judged.is_whole else Origin.CORRECTION
+    forced = [Origin.FORCED] * len(judged.judged.forced_ids)
+    return [Origin.ACCEPTED] * judged.accepted_count + [own] + forced

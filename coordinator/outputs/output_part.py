@@ -15,6 +15,7 @@ class Origin(StrEnum):
     CORRECTION = "correction"
     BONUS = "bonus"
     TARGET = "target"
+    FORCED = "forced"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -144,6 +144,8 @@ class Verdict:
     """Features from the target's layers, for a drafter that reads them; None if it sent none."""
     proposal: proposal_pb2.Proposal | None = None
     """A proposal for the next round, from a target that drafts itself; else None."""
+    forced_ids: Sequence[int] = ()
+    """The only tokens that the structured output allows after the next token, if requested."""
 
     @property
     def accepted_count(self) -> int:
@@ -168,6 +170,13 @@ def accepted_path(
     if not is_path:
         raise SpecpairError(f"the target accepted {list(path)}, which is no path of the proposal")
     return path
+
+
+def forced_tokens(answer: target_service_pb2.VerifyProposalResponse, most: int) -> tuple[int, ...]:
+    """The forced tokens. Raises SpecpairError if they are more than `most`."""
+    if len(answer.forced_token_ids) > most:
+        raise SpecpairError(f"the target named {len(answer.forced_token_ids)} forced tokens; {most} were asked for")
+    return tuple(answer.forced_token_ids)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 
 from coordinator.peers.ahead_blocks import BlockKey
-from coordinator.peers.answers import Scores, Verdict, accepted_path, call_times
+from coordinator.peers.answers import Scores, Verdict, accepted_path, call_times, forced_tokens
 from coordinator.peers.beam_answers import TreeRows, tree_rows
 from coordinator.peers.failures import known_failures
 from coordinator.peers.model_peer import ModelPeer
@@ -32,9 +32,12 @@ class TargetPeer(ModelPeer):
         include_probabilities: bool = False,
         condition: BlockKey | None = None,
         next_count: int = 0,
+        appended: Sequence[int] = (),
+        max_forced: int = 0,
     ) -> Verdict:
-        """Judges a proposal after the `base_length` tokens that the target holds; without one, gives the next token.
-        The target then proposes up to `next_count` tokens for the next step.
+        """Judges a proposal after the `base_length` tokens that the target holds and the `appended` ones; without one,
+        gives the next token. The target then proposes up to `next_count` tokens for the next step, and names up to
+        `max_forced` forced ones.
 
         With a `condition` it is sent before the verdict of the step before. Raises ConditionNotMetError if that is
         another one.
@@ -47,6 +50,8 @@ class TargetPeer(ModelPeer):
             include_probabilities=include_probabilities,
             condition=None if condition is None else _condition(condition),
             next_proposal_count=next_count,
+            appended_token_ids=appended,
+            max_forced_tokens=max_forced,
         )
         start = time.perf_counter()
         response = await self._verifications.call(request, within)
@@ -61,6 +66,7 @@ class TargetPeer(ModelPeer):
             draft_probabilities=tuple(response.draft_probabilities),
             features=response.features if response.HasField("features") else None,
             proposal=response.next_proposal if response.HasField("next_proposal") else None,
+            forced_ids=forced_tokens(response, max_forced),
         )
 
     async def score(self, token_ids: Sequence[int], top_count: int, within: float) -> Scores:

@@ -84,6 +84,8 @@ class TargetSession:
         self._readers: list[TargetLink] = []
         """Targets that were given time to read the text in this round: once each, so that the round ends."""
         self._is_open = False
+        self._held_length = 0
+        """Tokens that the target holds of an open sequence: all but those that were forced after its last verdict."""
         self._lock = asyncio.Lock()
         """Held during a call, so that the sequence is not forked in the middle of one."""
         self._fork_count = 0
@@ -128,7 +130,7 @@ class TargetSession:
         within = self._deadline.at_most(self._timeout)
         try:
             await self._openings.fork(link, self._name, original._name, self._prompt_length, lambda: within)
-            self._is_open = True
+            self._is_open, self._held_length = True, self._prompt_length
         except SpecpairError as error:
             logger.info("not forked: %s", error.message, extra={"sequence_id": self._openings.sequence_id})
 
@@ -139,22 +141,26 @@ class TargetSession:
         proposal: Proposal | None,
         on_sent: OnSent = None,
         next_count: int = 0,
+        max_forced: int = 0,
     ) -> Verdict:
         """The verdict of one round. Raises PeerUnavailableError if no target answers in time.
 
         `on_sent` is called soon after the call was sent: from then on `verify_early` may send what follows it. The
-        target is asked to propose `next_count` tokens for the next round; one without a head proposes none.
+        target is asked to propose `next_count` tokens for the next round; one without a head proposes none. It is asked
+        to name up to `max_forced` forced tokens, too: they must not be combined with `verify_early`.
         """
         async with self._lock:
             self._begin_round()
             early = self._early.take(step, len(history), proposal)
+            verdict = None
             if early is not None and self._link is not None:
                 verdict = await self._early_verdict(early, self._link, step, len(history), on_sent)
-                if verdict is not None:
-                    return verdict
                 on_sent = None
-            ask = self._verification(step, history, proposal, next_count)
-            return await self._asked(step, history, ask, on_sent)
+            if verdict is None:
+                ask = self._verification(step, history, proposal, next_count, max_forced)
+                verdict = await self._asked(step, history, ask, on_sent)
+            self._held_length = len(history) + verdict.accepted_count + 1
+            return verdict
 
     def verify_early(self, key: BlockKey, proposal: Proposal) -> bool:
         """Sends the verification of the next step before the verdict of this one is known; it is for the outcome `key`.
@@ -207,11 +213,14 @@ class TargetSession:
         self._latest = max(self._latest, Deadline.after(self._timeout))
 
     def _verification(
-        self, step: int, history: Sequence[int], proposal: Proposal | None, next_count: int
+        self, step: int, history: Sequence[int], proposal: Proposal | None, next_count: int, max_forced: int
     ) -> "Ask[Verdict]":
         def ask(link: TargetLink, within: float) -> Coroutine[Any, Any, Verdict]:
-            body = (self._name, step, len(history), proposal, within, self._include_probabilities)
-            return link.peer.verify(*body, next_count=link.own_count(next_count))
+            held = self._held_length
+            body = (self._name, step, held, proposal, within, self._include_probabilities)
+            return link.peer.verify(
+                *body, next_count=link.own_count(next_count), appended=history[held:], max_forced=max_forced
+            )
 
         return ask
 
@@ -268,7 +277,7 @@ class TargetSession:
         self._let_read(link, len(history))
         self._name = self._openings.begin(link)
         await self._openings.open(link, self._name, history, lambda: self._within(backoff))
-        self._is_open = True
+        self._is_open, self._held_length = True, len(history)
 
     async def _recover(self, error: SpecpairError, backoff: Backoff) -> Backoff:
         """After a target did not answer: prepares to repeat the call, or moves to another target.

@@ -24,6 +24,7 @@ _ORIGINS = {
     Origin.CORRECTION: pb.TOKEN_ORIGIN_CORRECTION,
     Origin.BONUS: pb.TOKEN_ORIGIN_BONUS,
     Origin.TARGET: pb.TOKEN_ORIGIN_TARGET,
+    Origin.FORCED: pb.TOKEN_ORIGIN_FORCED,
 }
 _AHEAD = {
     None: pb.AHEAD_OUTCOME_UNSPECIFIED,
@@ -165,6 +166,7 @@ def _speculation_summary(generation: CountedOutput, completion_token_count: int)
         ahead_miss_count=acceptance.ahead_counts[AheadOutcome.MISS],
         drafter=drafter_to_proto(generation.proposals.drafter),
         drafts=[pb.DraftSummary(name=name, **asdict(counts)) for name, counts in acceptance.by_draft.items()],
+        forced_token_count=acceptance.forced_token_count,
         own_draft=None if acceptance.guesses is None else pb.OwnDraftSummary(**acceptance.guesses._asdict()),
     )
 

@@ -2,6 +2,7 @@
 
 import ctypes
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,6 +11,13 @@ from specpair.errors import InvalidGrammarError
 
 NO_TOKEN = "came to a point where no token can continue the text, or where that is too complex to find out"
 TOO_COMPLEX = "is too complex to follow the text further"
+MAX_FORCED_TOKENS = 64
+"""Forced tokens that one question may ask for: each takes a mask."""
+MASKS_SECONDS = 0.25
+"""Processor time of one question for masks. A pass waits for its masks, and other sequences with it. The library's own
+limits bound a single mask, at some tenths of a second in the worst case; usual ones take a thousandth of that."""
+DRAFT_MASK_SECONDS = 0.05
+"""Processor time of a mask after which a draft, which draws each token with a mask of its own, goes on without."""
 OTHER_OUTPUT = "does not fit the tokens that the output has already"
 
 
@@ -60,6 +68,8 @@ class GrammarState:
         self._consumed: list[int] = []
         self._has_failed = False
         """Whether the matcher came to its limits on the way to the last text."""
+        self._is_slow = False
+        """Whether a draft does without masks: one took too long."""
         self._lock = threading.Lock()
 
     def fork(self) -> "GrammarState":
@@ -69,18 +79,43 @@ class GrammarState:
     def masks(self, output: Sequence[int], paths: Sequence[Sequence[int]]) -> list[RowMask]:
         """For each path of tokens after `output` the tokens that may come next.
 
-        Raises InvalidGrammarError if `output` is not the beginning of a text that may come.
+        Raises InvalidGrammarError if `output` is not the beginning of a text that may come, or if it takes too long.
         """
         with self._lock:
-            if not self._reach(output):
+            if not self._reach(output):  # a long text that is resumed takes long by right
                 raise InvalidGrammarError(TOO_COMPLEX if self._has_failed else OTHER_OUTPUT)
-            return [self._mask([*output, *path]) for path in paths]
+            latest = time.thread_time() + MASKS_SECONDS
+            found: list[RowMask] = []
+            for path in paths:
+                if time.thread_time() > latest:
+                    raise InvalidGrammarError(TOO_COMPLEX)
+                found.append(self._mask([*output, *path]))
+            return found
 
     def next_bits(self, output: Sequence[int]) -> bytes | None:
-        """The mask after `output`, for who draws what others judge; None where there is none, and where `output` is not
-        the beginning of a text that may come."""
+        """The mask after `output`, for who draws what others judge; None where there is none, where `output` is not the
+        beginning of a text that may come, and for good once one took too long."""
         with self._lock:
-            return self._mask(output).bits
+            if self._is_slow:
+                return None
+            started = time.thread_time()
+            bits = self._mask(output).bits
+            self._is_slow = time.thread_time() - started > DRAFT_MASK_SECONDS
+            return bits
+
+    def forced(self, output: Sequence[int], most: int) -> list[int]:
+        """The tokens that have to follow `output`, up to `most`: at the place of each no other one may come. Drawing
+        them by the masks would give just these, whatever the model says."""
+        found: list[int] = []
+        with self._lock:
+            latest = time.thread_time() + MASKS_SECONDS
+            while (
+                len(found) < most
+                and time.thread_time() < latest
+                and (token := only_token(self._mask([*output, *found]).bits)) is not None
+            ):
+                found.append(token)
+        return found
 
     def _mask(self, tokens: Sequence[int]) -> RowMask:
         if not self._reach(tokens):
@@ -135,6 +170,12 @@ class GrammarState:
         """An error of the matcher is for ever: another one takes its place."""
         self._matcher = self._grammar.matcher()
         self._consumed = []
+
+
+def only_token(bits: bytes | None) -> int | None:
+    """The one token that may come; None if several may, or it does not matter."""
+    allowed = 0 if bits is None else int.from_bytes(bits, "little")
+    return allowed.bit_length() - 1 if allowed and not allowed & (allowed - 1) else None
 
 
 def common_length(first: list[int], second: list[int]) -> int:

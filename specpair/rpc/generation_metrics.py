@@ -18,6 +18,7 @@ ADDED = (
     "ahead_hit_count",
     "ahead_late_count",
     "ahead_miss_count",
+    "forced_token_count",
 )
 
 
@@ -58,6 +59,7 @@ def _speculative_decoding(speculation: pb.SpeculationSummary) -> dict[str, objec
         "num_ahead_hits": speculation.ahead_hit_count,
         "num_ahead_late": speculation.ahead_late_count,
         "num_ahead_misses": speculation.ahead_miss_count,
+        "num_forced_tokens": speculation.forced_token_count,
         **_by_draft(speculation),
     }
 

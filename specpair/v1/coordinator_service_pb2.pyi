@@ -48,6 +48,7 @@ class TokenOrigin(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     TOKEN_ORIGIN_TARGET: _ClassVar[TokenOrigin]
     TOKEN_ORIGIN_REJECTED: _ClassVar[TokenOrigin]
     TOKEN_ORIGIN_PROMPT: _ClassVar[TokenOrigin]
+    TOKEN_ORIGIN_FORCED: _ClassVar[TokenOrigin]
 
 class FinishReason(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -76,6 +77,7 @@ TOKEN_ORIGIN_BONUS: TokenOrigin
 TOKEN_ORIGIN_TARGET: TokenOrigin
 TOKEN_ORIGIN_REJECTED: TokenOrigin
 TOKEN_ORIGIN_PROMPT: TokenOrigin
+TOKEN_ORIGIN_FORCED: TokenOrigin
 FINISH_REASON_UNSPECIFIED: FinishReason
 FINISH_REASON_STOP: FinishReason
 FINISH_REASON_LENGTH: FinishReason
@@ -283,7 +285,7 @@ class GenerationSummary(_message.Message):
     def __init__(self, finish_reason: _Optional[_Union[FinishReason, str]] = ..., prompt_token_count: _Optional[int] = ..., completion_token_count: _Optional[int] = ..., seed: _Optional[int] = ..., speculation: _Optional[_Union[SpeculationSummary, _Mapping]] = ..., time_to_first_token_us: _Optional[int] = ..., total_time_us: _Optional[int] = ..., cumulative_logprob: _Optional[float] = ..., resumed_token_count: _Optional[int] = ..., encoder_token_count: _Optional[int] = ..., beam_score: _Optional[float] = ...) -> None: ...
 
 class SpeculationSummary(_message.Message):
-    __slots__ = ("round_count", "draft_round_count", "draft_token_count", "accepted_token_count", "drafted_per_position", "accepted_per_position", "acceptance_rate", "tokens_per_round", "draft_time_us", "verify_time_us", "network_time_us", "fallback_count", "rule", "lenience", "lossy", "drafter", "adaptive", "ahead_hit_count", "ahead_late_count", "ahead_miss_count", "drafts", "own_draft")
+    __slots__ = ("round_count", "draft_round_count", "draft_token_count", "accepted_token_count", "drafted_per_position", "accepted_per_position", "acceptance_rate", "tokens_per_round", "draft_time_us", "verify_time_us", "network_time_us", "fallback_count", "rule", "lenience", "lossy", "drafter", "adaptive", "ahead_hit_count", "ahead_late_count", "ahead_miss_count", "drafts", "own_draft", "forced_token_count")
     ROUND_COUNT_FIELD_NUMBER: _ClassVar[int]
     DRAFT_ROUND_COUNT_FIELD_NUMBER: _ClassVar[int]
     DRAFT_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -306,6 +308,7 @@ class SpeculationSummary(_message.Message):
     AHEAD_MISS_COUNT_FIELD_NUMBER: _ClassVar[int]
     DRAFTS_FIELD_NUMBER: _ClassVar[int]
     OWN_DRAFT_FIELD_NUMBER: _ClassVar[int]
+    FORCED_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
     round_count: int
     draft_round_count: int
     draft_token_count: int
@@ -328,7 +331,8 @@ class SpeculationSummary(_message.Message):
     ahead_miss_count: int
     drafts: _containers.RepeatedCompositeFieldContainer[DraftSummary]
     own_draft: OwnDraftSummary
-    def __init__(self, round_count: _Optional[int] = ..., draft_round_count: _Optional[int] = ..., draft_token_count: _Optional[int] = ..., accepted_token_count: _Optional[int] = ..., drafted_per_position: _Optional[_Iterable[int]] = ..., accepted_per_position: _Optional[_Iterable[int]] = ..., acceptance_rate: _Optional[float] = ..., tokens_per_round: _Optional[float] = ..., draft_time_us: _Optional[int] = ..., verify_time_us: _Optional[int] = ..., network_time_us: _Optional[int] = ..., fallback_count: _Optional[int] = ..., rule: _Optional[_Union[_sampling_pb2.AcceptanceRule, str]] = ..., lenience: _Optional[float] = ..., lossy: _Optional[bool] = ..., drafter: _Optional[_Union[_drafter_pb2.Drafter, str]] = ..., adaptive: _Optional[bool] = ..., ahead_hit_count: _Optional[int] = ..., ahead_late_count: _Optional[int] = ..., ahead_miss_count: _Optional[int] = ..., drafts: _Optional[_Iterable[_Union[DraftSummary, _Mapping]]] = ..., own_draft: _Optional[_Union[OwnDraftSummary, _Mapping]] = ...) -> None: ...
+    forced_token_count: int
+    def __init__(self, round_count: _Optional[int] = ..., draft_round_count: _Optional[int] = ..., draft_token_count: _Optional[int] = ..., accepted_token_count: _Optional[int] = ..., drafted_per_position: _Optional[_Iterable[int]] = ..., accepted_per_position: _Optional[_Iterable[int]] = ..., acceptance_rate: _Optional[float] = ..., tokens_per_round: _Optional[float] = ..., draft_time_us: _Optional[int] = ..., verify_time_us: _Optional[int] = ..., network_time_us: _Optional[int] = ..., fallback_count: _Optional[int] = ..., rule: _Optional[_Union[_sampling_pb2.AcceptanceRule, str]] = ..., lenience: _Optional[float] = ..., lossy: _Optional[bool] = ..., drafter: _Optional[_Union[_drafter_pb2.Drafter, str]] = ..., adaptive: _Optional[bool] = ..., ahead_hit_count: _Optional[int] = ..., ahead_late_count: _Optional[int] = ..., ahead_miss_count: _Optional[int] = ..., drafts: _Optional[_Iterable[_Union[DraftSummary, _Mapping]]] = ..., own_draft: _Optional[_Union[OwnDraftSummary, _Mapping]] = ..., forced_token_count: _Optional[int] = ...) -> None: ...
 
 class OwnDraftSummary(_message.Message):
     __slots__ = ("guessed_token_count", "accepted_guess_count", "pass_count")

@@ -24,7 +24,7 @@ from tests.faults.recovery import measure_draft_stop, measure_target_restart
 from tests.faults.reference import read_reference
 from tests.faults.report import complaints, recoveries, result, slow_recoveries
 from tests.faults.run import FaultRun
-from tests.faults.workload import MOST_PROMPT_TOKENS, make_cases
+from tests.faults.workload import MOST_PROMPT_TOKENS, SCHEMA, make_cases
 
 
 def say(text: str) -> None:
@@ -56,7 +56,7 @@ async def run(options: Options, folder: Path) -> tuple[dict[str, Any], list[str]
         are_drafts_named=options.merge == "tree",
     )
     cases = make_cases(options.seed, options.cases, pair.vocab_size, options.max_tokens)
-    cases = [replace(case, drafter=options.head) for case in cases]
+    cases = [replace(case, drafter=options.head, schema=SCHEMA if options.structured else None) for case in cases]
     async with running_cluster(config) as cluster:
         say(f"ready; logs in {folder}")
         expected = await read_reference(cluster.stub, cases)
@@ -77,6 +77,7 @@ def not_shown(options: Options, speculated: Counter[str]) -> list[str]:
         "drafted_tokens": True,
         "tokens_of_several_drafts": options.merge == "tree",
         "accepted_guesses": options.own_draft != "none",
+        "forced_tokens": options.structured,
     }
     return [
         f"nothing is shown: {name} is 0" for name, is_wanted in wanted.items() if is_wanted and not speculated[name]

@@ -126,6 +126,7 @@ def speculation_of(summary: pb.SpeculationSummary) -> Counter[str]:
         drafted_tokens=summary.draft_token_count,
         tokens_of_several_drafts=sum(draft.draft_token_count for draft in summary.drafts[1:]),
         accepted_guesses=summary.own_draft.accepted_guess_count,
+        forced_tokens=summary.forced_token_count,
     )
 
 

@@ -47,6 +47,8 @@ class Options:
     """`tree`: each draft is one of its own, and their chains are merged. Targets as with trees."""
     own_draft: str = "none"
     """What guesses the tokens of the draft model: ngram, prompt-lookup, or `model` for a second model."""
+    structured: bool = False
+    """Every output has to fit a JSON Schema. Takes the bundled pair: tokens need texts."""
     recoveries: int = 0
     """Number of measurements of target and draft recovery before the faults."""
     most_minutes: float = 30.0
@@ -81,6 +83,7 @@ def read_options(arguments: list[str] | None = None) -> Options:
     parser.add_argument("--head", choices=sorted(HEADS), help="requests are for this drafter in the target")
     parser.add_argument("--merge", choices=["tree", "none"], default=default.merge, help="of the drafts' chains")
     parser.add_argument("--own-draft", choices=OWN_DRAFTS, default=default.own_draft, help="of the draft model")
+    parser.add_argument("--structured", action="store_true", help="outputs of a JSON Schema, of the bundled pair")
     parser.add_argument("--recoveries", type=int, default=default.recoveries, help="recovery measurements first")
     parser.add_argument("--most-minutes", type=float, default=default.most_minutes)
     parser.add_argument("--out", type=Path, help="also write the result to this file")

@@ -1,8 +1,11 @@
 """What the target alone gives, undisturbed."""
 
 import asyncio
+import json
 from collections.abc import Sequence
 from typing import Any
+
+import jsonschema_rs
 
 from tests.faults.client import ask
 from tests.faults.history import Expected
@@ -21,7 +24,10 @@ async def read_reference(stub: Any, cases: Sequence[Case]) -> dict[tuple[str, in
             told = await ask(stub, case.output(index), PLAIN)
         assert told.status == "OK", told.status
         (seen,) = told.outputs
-        assert len(seen.token_ids) == case.max_tokens
+        if case.schema is None:
+            assert len(seen.token_ids) == case.max_tokens
+        else:
+            assert jsonschema_rs.is_valid(case.schema, json.loads(seen.text)), seen.text
         return (case.name, index), Expected(token_ids=seen.token_ids, text=seen.text)
 
     wanted = [(case, index) for case in cases for index in range(MAX_OUTPUTS)]

@@ -1,17 +1,37 @@
 """The clients' requests, by seed. Pure."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from random import Random
-from typing import Literal
+from typing import Any, Literal
 
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import sampling_pb2
+from specpair.v1.structured_output_pb2 import StructuredOutput
 
 MAX_OUTPUTS = 2
 SHARED_TOKENS = 24
 MOST_OWN_TOKENS = 32
 MOST_PROMPT_TOKENS = SHARED_TOKENS + MOST_OWN_TOKENS
+
+SCHEMA: dict[str, Any] = {
+    "type": "array",
+    "minItems": 4,
+    "maxItems": 6,
+    "items": {
+        "type": "object",
+        "properties": {
+            "name": {"type": "string", "pattern": "^[a-z]{3,8}$"},
+            "colour": {"enum": ["red", "green", "blue"]},
+            "count": {"type": "integer", "minimum": 0, "maximum": 99},
+        },
+        "required": ["name", "colour", "count"],
+        "additionalProperties": False,
+    },
+    "x-guidance": {"whitespace_flexible": False},
+}
+"""Of structured outputs: a list, much of which is forced."""
 
 Rule = Literal["token", "block", "coupled"]
 
@@ -30,6 +50,8 @@ class Case:
     """What proposes; None for the default."""
     options: dict[str, float] = field(default_factory=dict)
     """More fields of SamplingOptions."""
+    schema: dict[str, Any] | None = None
+    """A JSON Schema that the output has to fit; it then ends by itself."""
 
     def output(self, index: int) -> "Case":
         """The case whose only output is this one."""
@@ -42,7 +64,8 @@ class Case:
             token_ids=pb.TokenIds(ids=self.prompt_ids),
             sampling=sampling_pb2.SamplingOptions(**options),  # pyright: ignore[reportArgumentType]
             max_tokens=self.max_tokens,
-            ignore_eos=True,
+            ignore_eos=self.schema is None,
+            structured_output=None if self.schema is None else StructuredOutput(json_schema=json.dumps(self.schema)),
             n=variation.n,
             rule=f"ACCEPTANCE_RULE_{self.rule.upper()}",
             num_speculative_tokens=variation.num_speculative_tokens,

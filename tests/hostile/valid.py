@@ -168,7 +168,9 @@ def message_for(random: Random, name: str, sequence_id: str, other_id: str, prom
     length = len(PROMPTS[prompt])
     step = {"sequence_id": sequence_id, "step": random.randrange(4), "base_length": length}
     propose = drafting.ProposeTokensRequest(**step, num_speculative_tokens=random.randint(1, MAX_PROPOSED))
-    verify = verifying.VerifyProposalRequest(**step, proposal=proposal(random), include_probabilities=True)
+    verify = verifying.VerifyProposalRequest(
+        **step, proposal=proposal(random), include_probabilities=True, max_forced_tokens=8
+    )
     if verify.step and random.random() < 0.3:
         verify.condition.CopyFrom(condition(random, verify.step))
     trace = "00-" + "ab" * 16 + "-" + "cd" * 8 + "-01"

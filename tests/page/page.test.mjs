@@ -51,6 +51,18 @@ test("a round says what became of each proposed token", () => {
   assert.deepEqual([round.draft.start, round.draft.end, round.verify.end], [5, 6, 10]);
 });
 
+test("forced tokens follow the correction that came before them, and change nothing of the round", () => {
+  const forced = structuredClone(SPECULATED);
+  forced.specpair.tokens.push({ id: 7, text: ":", origin: "TOKEN_ORIGIN_FORCED" });
+  const round = roundOf(forced);
+  assert.deepEqual(round.tokens.map((token) => token.origin), ["accepted", "correction", "forced"]);
+  assert.equal(round.rejected[0].replacedBy.id, 9);
+  const alignment = new Alignment();
+  const pieces = alignment.add(aligned("a two:", [["a"], [" two", "correction"], [":", "forced"]], [" cat"]));
+  pieces.push(...alignment.finish());
+  assert.deepEqual(shown(pieces), [["a", "accepted"], [" cat", "rejected"], [" two", "correction"], [":", "forced"]]);
+});
+
 test("what the draft did ahead does not count as time that a round waited for it", () => {
   const tally = new Tally();
   const prepared = structuredClone(SPECULATED);

@@ -99,7 +99,7 @@ async def test_vllm_s_names(client: AsyncOpenAI, body: dict[str, Any], expected:
         ({"guided_choice": []}, "count"),
         ({"guided_choice": [""]}, "empty"),
         ({"guided_regex": "a" * 65537}, "65536"),
-        ({"guided_json": {"type": "nonsense"}}, "structured_outputs"),
+        ({"guided_json": {"type": "nonsense"}}, "guided_json"),
         ({"guided_json": {"$ref": "#"}}, "allows no text"),
         ({"guided_regex": "a", "ignore_eos": True}, "ignore_eos"),
         ({"guided_regex": "a", "min_tokens": 3}, "min_tokens"),
@@ -114,6 +114,34 @@ async def test_vllm_s_names(client: AsyncOpenAI, body: dict[str, Any], expected:
 async def test_what_cannot_be_used_is_refused(client: AsyncOpenAI, body: dict[str, Any], words: str) -> None:
     with pytest.raises(openai.BadRequestError, match=words):
         await client.chat.completions.create(model=MODEL, messages=MESSAGES, max_tokens=5, extra_body=body)
+
+
+@pytest.mark.parametrize(
+    ("body", "parameter"),
+    [
+        ({"guided_json": {"type": "nonsense"}}, "guided_json"),
+        ({"guided_regex": "("}, "guided_regex"),
+        ({"guided_grammar": "start: nothing"}, "guided_grammar"),
+        ({"guided_choice": []}, "guided_choice"),
+        ({"guided_regex": "\ud800"}, "guided_regex"),
+        ({"structured_outputs": {"regex": "("}}, "structured_outputs"),
+        (
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "x"}}}},
+            "response_format",
+        ),
+        ({"tools": [{"type": "function", "function": {"name": "x", "parameters": {"type": "x"}}}]}, "tools"),
+    ],
+)
+async def test_a_refusal_names_the_parameter_that_was_sent(
+    client: AsyncOpenAI, body: dict[str, Any], parameter: str
+) -> None:
+    for stream in (False, True):
+        with pytest.raises(openai.BadRequestError) as caught:
+            await client.chat.completions.create(
+                model=MODEL, messages=MESSAGES, max_tokens=5, stream=stream, extra_body=body
+            )
+        assert caught.value.param == parameter
+        assert parameter in caught.value.message
 
 
 async def test_a_required_tool_is_called_with_arguments_that_fit(client: AsyncOpenAI) -> None:

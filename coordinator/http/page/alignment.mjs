@@ -1,5 +1,7 @@
 // Finds the part of the text that belongs to each token.
 
+import { drawnLast } from "./round.mjs";
+
 // A token whose text does not appear within this many further characters is skipped.
 const LOOKAHEAD = 64;
 
@@ -52,9 +54,10 @@ export class Alignment {
 
 /** The round's tokens in reading order: rejected tokens come before the correction. */
 function inOrder(round) {
-  const last = round.tokens.at(-1);
+  const last = drawnLast(round.tokens);
   if (last?.origin !== "correction") return [...round.tokens, ...round.rejected];
-  return [...round.tokens.slice(0, -1), ...round.rejected, last];
+  const place = round.tokens.indexOf(last);
+  return [...round.tokens.slice(0, place), ...round.rejected, ...round.tokens.slice(place)];
 }
 
 function piece(text, token) {

@@ -1,7 +1,7 @@
 // One round from one chunk of the stream, as plain data with every default filled in.
 
 /** The origins of a token: which model drew it, and whether it was kept. */
-export const ORIGINS = ["accepted", "correction", "bonus", "target", "rejected"];
+export const ORIGINS = ["accepted", "correction", "bonus", "target", "forced", "rejected"];
 
 const AHEAD = ["hit", "late", "miss"];
 
@@ -88,13 +88,18 @@ function originOf(name) {
 
 /** Links a correction and the rejected token that it replaces; gives a bonus its number of proposed tokens. */
 function explain(committed, rejected, proposedCount, isTree) {
-  const last = committed.at(-1);
+  const last = drawnLast(committed);
   if (last?.origin === "correction" && rejected.length) last.replaces = rejected[0];
   if (last?.origin === "bonus") Object.assign(last, { proposedCount, isTree });
   rejected.forEach((token, index) => {
     token.isFirstRejected = isTree || index === 0;
     if (token.isFirstRejected && last?.origin === "correction") token.replacedBy = last;
   });
+}
+
+/** The target's own token of a round: the last one that was drawn, before those that it forces. */
+export function drawnLast(committed) {
+  return committed.findLast((token) => token.origin !== "forced");
 }
 
 function callOf(times) {

@@ -52,6 +52,8 @@ export function fateOf(token) {
     case "bonus":
       if (token.isTree) return "Drawn by the target as a bonus, because a whole path of the tree was accepted.";
       return `Drawn by the target as a bonus, because ${allOf(token.proposedCount)} accepted.`;
+    case "forced":
+      return "The only token that the structured output allows here; no model was asked.";
     default:
       return token.step === 0
         ? "The first token, drawn by the target after it read the prompt."

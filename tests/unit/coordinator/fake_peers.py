@@ -56,11 +56,14 @@ class FakeTarget(FakeSequences, TargetPeer):
         include_probabilities: bool = False,
         condition: BlockKey | None = None,
         next_count: int = 0,
+        appended: Sequence[int] = (),
+        max_forced: int = 0,
     ) -> Verdict:
         if condition is not None:
             await self._wait_for(condition, sequence_id, step)
         index = self.faults.begin()
         held = self.locate(sequence_id, step, base_length)
+        assert not appended, "only forced tokens are appended, and this target names none"
         await held.work(min(self.delay, within))
         if self.delay > within:
             raise PeerUnavailableError(f"the peer did not answer within {within:g} s", timeout=within)

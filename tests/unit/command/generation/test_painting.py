@@ -10,6 +10,7 @@ from specpair.v1 import coordinator_service_pb2 as pb
 
 ACCEPTED, CORRECTION, TARGET = pb.TOKEN_ORIGIN_ACCEPTED, pb.TOKEN_ORIGIN_CORRECTION, pb.TOKEN_ORIGIN_TARGET
 GREEN, BLUE, RED = "\x1b[32m", "\x1b[34m", "\x1b[9;31m"
+DIM = "\x1b[2m"
 END = "\x1b[0m"
 Round = tuple[str, list[tuple[str, "pb.TokenOrigin"]], list[str]]
 
@@ -35,6 +36,12 @@ def paint(*rounds: Round) -> str:
 def test_each_origin_has_its_colour_and_rejections_stand_before_their_correction() -> None:
     out = paint(("Hi", [("Hi", TARGET)], []), (" my dog", [(" my", ACCEPTED), (" dog", CORRECTION)], [" cat"]))
     assert out == f"Hi{GREEN} my{END}{RED} cat{END}{BLUE} dog{END}\n"
+
+
+def test_forced_tokens_stand_behind_the_correction_that_they_follow() -> None:
+    forced = pb.TOKEN_ORIGIN_FORCED
+    out = paint(("a b:x", [("a", ACCEPTED), (" b", CORRECTION), (":", forced), ("x", forced)], [" c"]))
+    assert out == f"{GREEN}a{END}{RED} c{END}{BLUE} b{END}{DIM}:{END}{DIM}x{END}\n"
 
 
 def test_text_that_is_held_back_is_painted_when_it_comes() -> None:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator.peers.answers import CallTimes, accepted_path
+from coordinator.peers.answers import CallTimes, accepted_path, forced_tokens
 from specpair.errors import SpecpairError
 from specpair.v1.proposal_pb2 import Proposal
 from specpair.v1.target_service_pb2 import VerifyProposalResponse
@@ -38,3 +38,10 @@ def test_a_call_that_was_sent_early_counts_from_when_it_was_needed() -> None:
     assert early.counted_from(1.5) == pytest.approx((1.5, 0.5, 0.0, 0.3, 0.0))
     assert early.counted_from(1.9) == pytest.approx((1.7, 0.3, 0.0, 0.3, 0.0)), "its computation began before that"
     assert early.counted_from(0.5) == pytest.approx((1.0, 1.0, 0.0, 0.3, 0.0)), "not before it was sent"
+
+
+def test_a_target_names_no_more_forced_tokens_than_were_asked_for() -> None:
+    answer = VerifyProposalResponse(forced_token_ids=[4, 5])
+    assert forced_tokens(answer, 2) == (4, 5)
+    with pytest.raises(SpecpairError, match="2 forced tokens; 1 were asked for"):
+        forced_tokens(answer, 1)

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from specpair.errors import InvalidGrammarError
+from specpair.grammars import grammar
 from specpair.grammars.compiling import GrammarCompiler
 from specpair.grammars.grammar import ANY, GrammarState, RowMask
 from specpair.options import StructuredOutput, StructureKind
@@ -155,3 +156,34 @@ def test_choices_may_have_any_character(text: str) -> None:
 def test_a_refused_expression_comes_with_the_reason() -> None:
     with pytest.raises(InvalidGrammarError, match="unclosed group"):
         COMPILER.compile(structured(StructureKind.REGEX, "("))
+
+
+@given(texts, st.integers(0, 6))
+def test_forced_tokens_are_those_that_masks_leave_alone(tokens: tuple[int, ...], most: int) -> None:
+    wanted: list[int] = []
+    while len(wanted) < most and len(allowed := tokens_of(state().masks((), [(*tokens, *wanted)])[0]) or ()) == 1:
+        wanted += allowed
+    assert state().forced(tokens, most) == wanted
+
+
+def test_a_text_may_be_forced_to_its_end() -> None:
+    asked = structured(StructureKind.REGEX, "abcd(a|b)")
+    assert [TEXTS[token] for token in state(asked).forced((), 9)] == ["abc", "d"]
+    assert state(asked).forced((7, 4, 1), 9) == [0]
+    assert state(asked).forced((7, 4, 1, 0), 9) == []
+
+
+def test_masks_that_take_too_long_end_the_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grammar, "MASKS_SECONDS", -1.0)
+    with pytest.raises(InvalidGrammarError, match="too complex"):
+        state().masks((), [()])
+    assert state().forced((), 5) == []
+
+
+def test_a_draft_does_without_masks_that_take_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = state()
+    assert slow.next_bits(()) is not None
+    monkeypatch.setattr(grammar, "DRAFT_MASK_SECONDS", -1.0)
+    assert slow.next_bits(()) is not None
+    assert slow.next_bits(()) is None
+    assert slow.masks((), [()])[0].bits is not None
