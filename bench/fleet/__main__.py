@@ -53,6 +53,12 @@ def main() -> None:
     )
     parser.add_argument("--seconds", type=positive, default=20, help="seconds of each observation (default 20)")
     parser.add_argument("--settle", type=positive, default=5, help="seconds before it (default 5)")
+    parser.add_argument(
+        "--coordinators", type=positive, default=1, metavar="N", help="of the capacity table, over the same pair"
+    )
+    parser.add_argument("--verify", default=SLOW.verify, help=f"its passes, as --pace (default {SLOW.verify})")
+    parser.add_argument("--step", default=SLOW.step, help=f"its steps, as --pace (default {SLOW.step})")
+    parser.add_argument("--label", default="", help="names the results beside those of other runs")
     parser.add_argument("--no-save", action="store_true", help="do not write bench/results/fleet-*.json")
     options = parser.parse_args()
     tables = {"scaling": scaling, "capacity": capacity}
@@ -67,7 +73,7 @@ def main() -> None:
         wide_console(is_out=False).print(rich_table(Table(title=name, columns=COLUMNS, rows=rows)))
         results[name] = measured(rows=rows, seconds=options.seconds)
         if not options.no_save:
-            write(f"fleet-{name}", results[name])
+            write("-".join(filter(None, ("fleet", name, options.label))), results[name])
     print(json.dumps(results))
 
 
@@ -88,8 +94,9 @@ async def scaling(options: argparse.Namespace, progress: Progress) -> list[dict[
 
 async def capacity(options: argparse.Namespace, progress: Progress) -> list[dict[str, Any]]:
     """More and more streams on one pair."""
+    layout = Layout(verify=options.verify, step=options.step, coordinator_count=options.coordinators)
     with progress.over(len(options.streams), "loads") as advance:
-        return await loads(SLOW, announced(options.streams, advance), options)
+        return await loads(layout, announced(options.streams, advance), options)
 
 
 def announced(counts: Iterable[int], advance: Any) -> Iterator[int]:

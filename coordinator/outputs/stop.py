@@ -25,6 +25,8 @@ class StopStrings:
         """
         if self.is_stopped:
             return ""
+        if not self._stop_strings:
+            return text
         self._held += text
         if not may_stop:
             self._exempt_length = len(self._held)

@@ -1,7 +1,6 @@
 """Converts between text and token ids, with the files that a model service provides."""
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import datetime
 from functools import cached_property, lru_cache
 from typing import Any, NoReturn
@@ -91,15 +90,18 @@ class Tokenizer:
         return "" if REPLACEMENT in text else text
 
 
-@contextmanager
-def panics_caught() -> Iterator[None]:
-    """Turns a panic of the library into an error: it is not an Exception and would end its task unseen."""
-    try:
-        yield
-    except BaseException as error:
-        if type(error).__module__ != PANIC_MODULE:
-            raise
-        raise SpecpairError("the tokenizer failed") from error
+class panics_caught:
+    """Turns a panic of the library into an error: it is not an Exception and would end its task unseen.
+
+    A class, since `contextmanager` takes as long as decoding a token.
+    """
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if type(error).__module__ == PANIC_MODULE:
+            raise SpecpairError("the tokenizer failed") from error
 
 
 def _compile_template(source: str) -> Template:

@@ -106,12 +106,7 @@ class StreamCaller(Generic[Request, Response]):
         message = self._make_message()
         message.calls.add(call_id=call_id, request=request, trace_context=trace_context())
         data = _serialize(message)
-        stream = self._live_stream()
-        try:
-            async with asyncio.timeout(timeout):
-                return await stream.exchange(call_id, data)
-        except TimeoutError:
-            raise PeerUnavailableError(f"the peer did not answer within {timeout:g} s", timeout=timeout) from None
+        return await self._live_stream().exchange(call_id, data, timeout)
 
     async def close(self) -> None:
         """Ends the stream; calls under way and later ones raise ShuttingDownError."""
@@ -147,15 +142,19 @@ class _OpenStream:
         self.is_broken = False
         self._tasks = [asyncio.create_task(self._write()), asyncio.create_task(self._read())]
 
-    async def exchange(self, call_id: int, data: bytes) -> Any:
-        """Returns the answer to the call; `data` is a message with this call alone."""
-        future = asyncio.get_running_loop().create_future()
+    async def exchange(self, call_id: int, data: bytes, seconds: float) -> Any:
+        """Returns the answer to the call; `data` is a message with this call alone. Raises PeerUnavailableError if it
+        does not come within `seconds`."""
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[Any] = loop.create_future()
         self._waiting[call_id] = future
         self._outbox.append((call_id, data))
         self._has_calls.set()
+        timer = loop.call_later(seconds, _expire, future, seconds)  # asyncio.timeout would cost five times as much
         try:
             return await future
         finally:
+            timer.cancel()
             self._waiting.pop(call_id, None)
 
     async def close(self) -> None:
@@ -228,6 +227,12 @@ class _OpenStream:
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(make_error())
+
+
+def _expire(future: asyncio.Future[Any], seconds: float) -> None:
+    """Fails a call that was not answered in time."""
+    if not future.done():
+        future.set_exception(PeerUnavailableError(f"the peer did not answer within {seconds:g} s", timeout=seconds))
 
 
 ProposalCaller = StreamCaller[draft_pb2.ProposeTokensRequest, draft_pb2.ProposeTokensResponse]

@@ -81,7 +81,14 @@ def _streaming(behavior: Behavior) -> Behavior:
     """Ends a streaming call whose client stops reading."""
 
     async def handle(request: Any, context: grpc.aio.ServicerContext) -> None:
-        await run_streaming(behavior, request, LimitedContext(context))
+        patience = asyncio.timeout(None)
+        try:
+            async with patience:
+                await run_streaming(behavior, request, LimitedContext(context, patience))
+        except TimeoutError:
+            if patience.expired():
+                raise ClientStalledError(STALLED_SECONDS) from None
+            raise
 
     return handle
 
@@ -117,16 +124,23 @@ def _first(error: BaseException, kind: type[Error]) -> Error | None:
 class LimitedContext:
     """A ServicerContext whose writes have a timeout. A write waits while the client's buffers are full."""
 
-    def __init__(self, context: grpc.aio.ServicerContext):
+    def __init__(self, context: grpc.aio.ServicerContext, patience: asyncio.Timeout):
+        """`patience` is around the whole call: it is only set for each write, since entering a timeout costs more."""
         self._context = context
+        self._patience = patience
+        self._now = asyncio.get_running_loop().time
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._context, name)
 
     async def write(self, message: Any) -> None:
-        """Raises ClientStalledError after STALLED_SECONDS."""
+        """Ends the call if it takes STALLED_SECONDS."""
+        self._allow(self._now() + STALLED_SECONDS)
         try:
-            async with asyncio.timeout(STALLED_SECONDS):
-                await self._context.write(message)
-        except TimeoutError:
-            raise ClientStalledError(STALLED_SECONDS) from None
+            await self._context.write(message)
+        finally:
+            self._allow(None)
+
+    def _allow(self, until: float | None) -> None:
+        if not self._patience.expired():
+            self._patience.reschedule(until)

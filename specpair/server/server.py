@@ -20,6 +20,7 @@ from specpair.rpc.addresses import join_address
 from specpair.security.credentials import grpc_server_credentials
 from specpair.server.authentication import AuthenticationInterceptor, Authenticator
 from specpair.server.config import ServerConfig
+from specpair.server.garbage import collect_only_new
 from specpair.server.interceptors import ErrorInterceptor
 from specpair.server.lasting_server import LastingServer
 from specpair.server.logs import configure_logging
@@ -216,6 +217,7 @@ async def serve(
     try:
         async with build(server):
             try:
+                collect_only_new()
                 await server.set_ready(True)
                 logger.info("%s listening on %s", name, join_address(config.host, port))
                 await server.until_failed()
