@@ -1,7 +1,8 @@
 """`python -m bench.drafters`: whether speculation is ever slower than plain decoding, with each drafter.
 
 Every drafter of the draft service, with adaptive K, at each temperature and batch size, each against a K = 0 of its own
-in the turn before or after. Then the n-gram drafter alone, in a draft service without a model, on repetitive prompts.
+in the turn before or after. A control is measured in the same way: K = 0 against another K = 0, which shows how wide
+the noise is. Then the n-gram drafter alone, in a draft service without a model, on repetitive prompts.
 """
 
 import random
@@ -20,13 +21,15 @@ from bench.progress import Progress
 from bench.prompts import long_prompt
 from bench.ratios import Estimate, ratio
 from bench.report import Section, Table
-from specpair.options import Drafter
+from specpair.options import Drafter, Rule
 from specpair.rpc.messages import drafter_from_proto
 
 NEVER_SLOWER = 0.97
 PERIOD = 24
 """Tokens after which the repetitive prompt repeats."""
 REPETITIVE_K = 5
+CONTROL = "K = 0 (control)"
+SLOWER = "slower"
 COLUMNS = {
     "drafter": "{}",
     "num_speculative_tokens|fixed K": "{}",
@@ -70,12 +73,20 @@ async def measure_drafters(arena: Arena) -> Section:
     options = arena.options
     cases = cases_of(options, await drafters_of(arena))
     measurements = await arena.measure(order_of(cases, options.prompts, options.repetitions))
-    rows = [row_of(case, plain_of(case), measurements) for case in cases]
-    slower = [row for row in rows if row.to_plain.value < NEVER_SLOWER]
-    table = Table(title=f"adaptive against K = 0, {options.label}", columns=COLUMNS, rows=rows)
-    note = f"{len(slower)} of {len(rows)} settings are below {NEVER_SLOWER} of K = 0"
-    figures = {"rows": rows, "means": means(rows)}
-    return Section(name="drafters", tables=[table], figures=figures, notes=[note])
+    measured = [row_of(case, plain_of(case), measurements) for case in cases]
+    controls = [row for row in measured if row.drafter == CONTROL]
+    rows = [row for row in measured if row.drafter != CONTROL]
+    table = Table(title=f"adaptive against K = 0, {options.label}", columns=COLUMNS, rows=measured)
+    figures = {"rows": rows, "controls": controls, "means": means(rows), "means of controls": means(controls)}
+    return Section(name="drafters", tables=[table], figures=figures, notes=[note_of(rows), note_of(controls)])
+
+
+def note_of(rows: Sequence["Row"]) -> str:
+    """How many of the rows are below 0.97, and how many of them surely."""
+    below = sum(row.to_plain.value < NEVER_SLOWER for row in rows)
+    surely = sum(row.verdict == SLOWER for row in rows)
+    what = "controls, K = 0 on both sides," if all(row.drafter == CONTROL for row in rows) else "settings"
+    return f"{below} of {len(rows)} {what} are below {NEVER_SLOWER} of K = 0, {surely} of them surely"
 
 
 async def drafters_of(arena: Arena) -> list[Drafter]:
@@ -86,18 +97,22 @@ async def drafters_of(arena: Arena) -> list[Drafter]:
 
 
 def cases_of(options: BenchOptions, drafters: Sequence[Drafter]) -> list[Case]:
-    """Each drafter, adaptive, in every block."""
+    """In every block each drafter, adaptive, and a control, which is told from a K = 0 beside it by its rule alone."""
+    blocks = [(batch_size, temperature) for batch_size in options.batch_sizes for temperature in options.temperatures]
     return [
-        Case(peer=Peer.SPECPAIR, temperature=temperature, batch_size=batch_size, drafter=drafter)
-        for batch_size in options.batch_sizes
-        for temperature in options.temperatures
-        for drafter in drafters
+        case
+        for batch_size, temperature in blocks
+        for plain in [Case(peer=Peer.SPECPAIR, temperature=temperature, batch_size=batch_size)]
+        for case in [
+            *(replace(plain, drafter=drafter) for drafter in drafters),
+            replace(plain, num_speculative_tokens=0, rule=Rule.TOKEN),
+        ]
     ]
 
 
 def plain_of(case: Case) -> Case:
     """K = 0 beside the case: a case of its own."""
-    return replace(case, num_speculative_tokens=0)
+    return replace(case, num_speculative_tokens=0, rule=Rule.BLOCK)
 
 
 def order_of(cases: Sequence[Case], prompts: int, repetitions: int) -> list[Turn]:
@@ -127,7 +142,7 @@ def row_of(case: Case, beside: Case, measurements: Sequence[Measurement]) -> Row
     acceptance = Acceptance.of(counts_of(outputs), token_count(outputs))
     to_plain = ratio(speeds(outputs), speeds(plain))
     return Row(
-        drafter=case.drafter.value if case.drafter else "the service's own",
+        drafter=name_of(case),
         num_speculative_tokens=case.num_speculative_tokens,
         temperature=case.temperature,
         batch_size=case.batch_size,
@@ -142,11 +157,17 @@ def row_of(case: Case, beside: Case, measurements: Sequence[Measurement]) -> Row
     )
 
 
+def name_of(case: Case) -> str:
+    if case.drafter is None:
+        return CONTROL if case.num_speculative_tokens == 0 else "the service's own"
+    return case.drafter.value
+
+
 def verdict(to_plain: Estimate) -> str:
     """The verdict of an interval on the rule that adaptive is never below 0.97 of K = 0."""
     if to_plain.low >= NEVER_SLOWER:
         return "not slower"
-    return "slower" if to_plain.high < NEVER_SLOWER else "within noise"
+    return SLOWER if to_plain.high < NEVER_SLOWER else "within noise"
 
 
 async def measure_repetitive(arena: Arena) -> Section:

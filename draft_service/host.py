@@ -8,7 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
-from draft_service.ahead.row_budget import RowBudget
 from draft_service.config import DRAFT_SHARE, DraftConfig, VocabularyChoice
 from draft_service.drafters import make_drafters, why_not, without_tables
 from draft_service.drafters.interface import Proposer
@@ -54,7 +53,7 @@ class DraftHost:
             SequenceStore[Drafted](NoCaches(), own_limits(config), client_name) if model is None else model.sequences
         )
         if model is not None:
-            model.ahead.budget = RowBudget(config.max_ahead_rows)
+            model.ahead.most_rows = config.max_ahead_rows
         self._drafters = make_drafters({} if model is None else model.drafters(), tables)
         self._translating = {} if model is None else without_tables(self._drafters) | model.translating_drafters()
         self.translations = Translations(

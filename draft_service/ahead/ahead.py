@@ -10,7 +10,6 @@ from draft_service.ahead.counts import AheadCounts, Result
 from draft_service.ahead.generation import BranchEngine, Generation
 from draft_service.ahead.odds import AllOdds
 from draft_service.ahead.outcomes import Outcome
-from draft_service.ahead.row_budget import LEVEL, RowBudget
 from draft_service.proposal import AheadOrder, Deliver, Drafted, ProposeCall
 from specpair.errors import ShuttingDownError
 from specpair.sequences.held_sequence import HeldSequence
@@ -41,8 +40,8 @@ class WorkAhead:
 
     def __init__(self, engine: BranchEngine):
         self.counts = AheadCounts()
-        self.budget = RowBudget(DEFAULT_ROWS)
-        """Most outcomes of all sequences together that are prepared at a time."""
+        self.most_rows = DEFAULT_ROWS
+        """Most outcomes of all sequences together that are prepared at a time; 0: nothing is prepared."""
         self._engine = engine
         self._odds = AllOdds()
         self._live: dict[Sequence, _Live] = {}
@@ -65,7 +64,7 @@ class WorkAhead:
     ) -> None:
         """Prepares the step after `call`, if that is still the last one of its sequence. A repeated call gets once more
         what is ready."""
-        if not self.budget.most or not drafted.tokens or not _is_after(held, call):
+        if not self.most_rows or not drafted.tokens or not _is_after(held, call):
             return
         known = self._live.get(held.cached)
         if known is not None and known.generation.step == call.step + 1:
@@ -97,10 +96,6 @@ class WorkAhead:
         live.generation.learn(outcome)
         branch = live.generation.match(outcome, call)
         self._count(live.generation, outcome, branch)
-        if branch is not None and call.has_proposal:
-            self.budget.in_time()
-        elif branch is not None:
-            self.budget.late(self._row_count, self._engine.rows_within(LEVEL))
         self.drop(held.cached, kept=branch)
         if branch is None:
             return None
@@ -134,7 +129,7 @@ class WorkAhead:
         self._asking[cached] = now
         while (oldest := next(iter(self._asking))) is not cached and self._asking[oldest] < now - LATELY_SECONDS:
             del self._asking[oldest]
-        return max(1, self.budget.rows // len(self._asking))
+        return max(1, self.most_rows // len(self._asking))
 
     def _room(self, wanted: int, block_bytes: int) -> int:
         """As many of the wanted proposals as there are rows and memory for. What was prepared for sequences that have
@@ -150,7 +145,7 @@ class WorkAhead:
     def _free(self, block_bytes: int) -> int:
         """How many proposals of this size may be added."""
         held = sum(live.generation.row_count * live.block_bytes for live in self._live.values())
-        return min(self.budget.rows - self._row_count, (MAX_BYTES - held) // block_bytes)
+        return min(self.most_rows - self._row_count, (MAX_BYTES - held) // block_bytes)
 
     def _count(self, generation: Generation, outcome: Outcome, branch: Branch | None) -> None:
         result = Result.MISS if branch is None else Result.HIT if branch.is_ready else Result.LATE

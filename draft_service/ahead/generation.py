@@ -31,10 +31,6 @@ class BranchEngine(Protocol):
         """From now on somebody waits for the work, and its sequence is an open one."""
         ...
 
-    def rows_within(self, factor: float) -> int:
-        """Rows of a pass that takes at most `factor` times one of a single row; 0 if that is unknown."""
-        ...
-
     def discard(self, sequences: list[Sequence]) -> None:
         """Frees the cache of sequences whose works are done or cancelled."""
         ...
@@ -87,11 +83,11 @@ class Generation:
             guesses += [Guess(Outcome(whole, UNKNOWN), chance) for chance in self._odds.bonus_chances(counts[-1])]
         chosen = best(guesses, self._order.max_outcomes, self._held.options.sampling.stop_token_ids)
         self.row_count = len(chosen)
-        if bonus_count := sum(guess.outcome.accepted_count == whole for guess in chosen):
-            self._begin_peek(bonus_count)
+        if bonus := [guess for guess in chosen if guess.outcome.accepted_count == whole]:
+            self._begin_peek(len(bonus), sum(guess.probability for guess in bonus), counts[-1])
         for guess in chosen:
             if guess.outcome.accepted_count < whole:
-                self._begin_branch(guess.outcome, self._held.cached)
+                self._begin_branch(guess, self._held.cached)
 
     def outcome_of(self, call: ProposeCall) -> Outcome | None:
         """What the target made of the proposal, as the next call says it; None if it is another call."""
@@ -139,27 +135,29 @@ class Generation:
         """Whether the output ends with the token, so that nothing follows it."""
         return token in self._held.options.sampling.stop_token_ids
 
-    def _begin_peek(self, bonus_count: int) -> None:
-        """Looks at the row after the whole block: a work of one token, of which only the row is used."""
+    def _begin_peek(self, bonus_count: int, chance: float, whole_chance: float) -> None:
+        """Looks at the row after the whole block: a work of one token, of which only the row is used. `chance` is that
+        of its branches, `whole_chance` that all tokens are accepted."""
         tokens = list(self._held.cached.tokens)
-        peek = self._work(self._branch_of(tokens, len(tokens)), self._held.cached, 1, 0.0)
+        peek = self._work(self._branch_of(tokens, len(tokens)), self._held.cached, 1, 0.0, chance)
         self._peek = peek
-        self._submit(peek, lambda: self._begin_bonus_branches(peek, bonus_count))
+        self._submit(peek, lambda: self._begin_bonus_branches(peek, bonus_count, whole_chance))
 
-    def _begin_bonus_branches(self, peek: ProposeWork, bonus_count: int) -> None:
+    def _begin_bonus_branches(self, peek: ProposeWork, bonus_count: int, whole_chance: float) -> None:
         self._bonus = Row(None, outlooks_of(peek.drafted())[0])
-        guesses = self._odds.guesses(len(self._proposed), self._bonus, 1.0)
+        guesses = self._odds.guesses(len(self._proposed), self._bonus, whole_chance)
         for guess in best(guesses, bonus_count, self._held.options.sampling.stop_token_ids):
-            self._begin_branch(guess.outcome, peek.sequence)
+            self._begin_branch(guess, peek.sequence)
 
-    def _begin_branch(self, outcome: Outcome, parent: Sequence) -> None:
+    def _begin_branch(self, guess: Guess, parent: Sequence) -> None:
+        outcome = guess.outcome
         length = self._base_length + outcome.accepted_count
         count = min(self._order.count, self._order.max_length - length - 1)
         if count < 1:
             return
         tokens = [*self._held.cached.tokens[:length], outcome.next_token_id]
         sequence = self._branch_of(tokens, length)
-        work = self._work(sequence, parent, count, self._order.min_confidence)
+        work = self._work(sequence, parent, count, self._order.min_confidence, guess.probability)
         branch = Branch(outcome=outcome, work=work, future=self._submit(work, lambda: self._deliver(branch)))
         self.branches[outcome] = branch
 
@@ -167,7 +165,9 @@ class Generation:
         own = self._held.cached
         return Sequence(tokens, valid_length=length, is_branch=True, encoder_input=own.encoder_input)
 
-    def _work(self, sequence: Sequence, parent: Sequence, count: int, min_confidence: float) -> ProposeWork:
+    def _work(
+        self, sequence: Sequence, parent: Sequence, count: int, min_confidence: float, chance: float
+    ) -> ProposeWork:
         return ProposeWork(
             sequence=sequence,
             row_count=1,
@@ -179,6 +179,7 @@ class Generation:
             parent=parent,
             room=count + 1,
             is_background=True,
+            chance=chance,
         )
 
     def _submit(self, work: ProposeWork, succeeded: Callable[[], None]) -> "asyncio.Future[None]":

@@ -98,10 +98,6 @@ class Engine:
         """The call of the sequence that was here is a bad one: no pass waits for it."""
         self._inbox.put(lambda: self._turns.expect_nothing(sequence))
 
-    def rows_within(self, factor: float) -> int:
-        """Rows of a pass that takes at most `factor` times one of a single row; 0 if that is unknown."""
-        return self._turns.rows_within(factor)
-
     def fork(self, source: Sequence, length: int) -> Sequence:
         """A sequence of the first `length` tokens that shares or copies the cache. `source` must be idle."""
         forked = Sequence(source.tokens[:length], valid_length=length, encoder_input=source.encoder_input)

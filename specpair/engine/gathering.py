@@ -29,8 +29,10 @@ LEAST_FOLLOWED_WAIT = 0.002
 """Seconds that a pass waits at least for a call that is here already: the event loop has only to hand it over."""
 SPARE = 0.1
 """Most by which rows in the background may lengthen a pass that somebody waits for, relative to the pass."""
+QUICK = 1.0
+"""Most by which further rows may lengthen a pass for which nobody waits, relative to that of a single row."""
 MOST_SPARE = 256
-"""Most such rows where they seem to cost nothing."""
+"""Most of either where they seem to cost nothing."""
 LATE = 2.0
 """After this many usual absences a pass no longer waits for a sequence: it may have ended."""
 
@@ -60,15 +62,21 @@ class Gathering:
         self._costs.add(token_count, seconds)
 
     def spare_rows(self, token_count: int) -> int:
-        """Rows that lengthen a pass of `token_count` tokens by at most `SPARE`, by the line of all passes or by those
-        of their size; 0 while the costs are unknown."""
-        if self._costs.count < FIRST_COUNT:
-            return 0
+        """Rows that lengthen a pass of `token_count` tokens by at most `SPARE`; 0 while the costs are unknown."""
+        return self._further_rows(token_count, SPARE) if self._costs.count >= FIRST_COUNT else 0
+
+    def quick_rows(self) -> int:
+        """Rows of a pass that is longer than one of a single row by at most `QUICK`; many while the costs are
+        unknown."""
+        return 1 + self._further_rows(1, QUICK) if self._costs.count >= FIRST_COUNT else MOST_SPARE
+
+    def _further_rows(self, token_count: int, share: float) -> int:
+        """Rows that lengthen a pass by at most this share, by the line of all passes or by those of their size."""
         slope = self._costs.slope(0.0, PRIOR_WEIGHT)
         seconds = max(self._costs.intercept(slope), 0.0) + slope * token_count
-        if MOST_SPARE * slope <= SPARE * seconds:
+        if MOST_SPARE * slope <= share * seconds:
             return MOST_SPARE
-        return max(int(SPARE * seconds / slope), self.times.within(token_count, 1.0 + SPARE) - token_count)
+        return max(int(share * seconds / slope), self.times.within(token_count, 1.0 + share) - token_count)
 
     def arrive(self, works: Several[Work]) -> None:
         for work in works:

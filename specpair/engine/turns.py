@@ -69,11 +69,6 @@ class Turns:
         self._ran_suspect = False
         """Whether the last turn ran a suspect."""
 
-    def rows_within(self, factor: float) -> int:
-        """Rows of a pass that takes at most `factor` times one of a single row; 0 if that is unknown. Any thread may
-        ask."""
-        return self._gathering.times.within(1, factor)
-
     def add(self, works: list[Work]) -> None:
         self.works += works
         self._gathering.arrive(works)
@@ -138,13 +133,14 @@ class Turns:
         return suspects[:1] if self._ran_suspect else others
 
     def _with_spare(self, works: list[Work]) -> list[Work]:
-        """The works for which somebody waits, with as many others as hardly lengthen the pass; else all others."""
-        background = [work for work in works if work.is_background]
+        """The works for which somebody waits, with as many others as hardly lengthen the pass; else as many others as
+        are quick together. Of the others the likeliest to be of use go first."""
+        background = sorted((work for work in works if work.is_background), key=lambda work: -work.chance)
         if not background:
             return works
         waited_for = [work for work in works if not work.is_background]
         if not waited_for:
-            return self._with_cache(background)
+            return self._with_cache(background[: self._gathering.quick_rows()])
         token_count = min(sum(work.pending for work in waited_for), self._token_budget)
         spare = self._gathering.spare_rows(token_count)
         seconds = min(SPARE * self._gathering.times.seconds(token_count), FORK_SECONDS)

@@ -58,6 +58,8 @@ class Work:
     is_background: bool = False
     """Whether nobody waits for it: it takes part in passes of others only where it hardly lengthens them, and ends
     when its cache is needed elsewhere. Once the engine has it, only `Engine.bring_forward` changes it."""
+    chance: float = 1.0
+    """In the background: how likely it is to be of use. The likeliest go first."""
 
     def fail(self, error: Exception, *, spares_cache: bool = False) -> None:
         """Finishes the work with an error."""

@@ -9,7 +9,6 @@ import pytest
 
 from draft_service.ahead.ahead import WorkAhead
 from draft_service.ahead.counts import Result
-from draft_service.ahead.row_budget import RowBudget
 from draft_service.host import DraftHost
 from specpair.v1 import draft_service_pb2 as pb
 from specpair.v1 import sequence_service_pb2
@@ -212,7 +211,7 @@ async def test_blocks_near_the_longest_length_are_shorter(draft: RunningModel) -
 async def test_rows_are_shared_among_sequences(draft: RunningModel) -> None:
     fields = {"sampling": SAMPLINGS["sampled"]}
     names = [f"s{number}" for number in range(4)]
-    ahead_of(draft).budget = RowBudget(12)
+    ahead_of(draft).most_rows = 12
     async with ahead_caller(draft) as caller:
         for name in names:
             await open_sequence(draft, name, PROMPT, **fields)

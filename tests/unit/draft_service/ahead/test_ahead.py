@@ -8,7 +8,6 @@ from torch import Tensor, empty
 
 from draft_service.ahead import ahead as module
 from draft_service.ahead.ahead import LATELY_SECONDS, MAX_BYTES, MAX_COPIED_TOKENS, WorkAhead
-from draft_service.ahead.row_budget import RowBudget
 from draft_service.proposal import AheadOrder, Deliver, Drafted, PreparedBlock, ProposeCall
 from specpair.engine.work import Work
 from specpair.options import Drafter, SamplingOptions, SequenceOptions
@@ -38,9 +37,6 @@ class FakeEngine:
 
     def bring_forward(self, work: Work) -> None:
         self.brought.append(work)
-
-    def rows_within(self, factor: float) -> int:
-        return 16
 
     def discard(self, sequences: list[Sequence]) -> None: ...
 
@@ -144,12 +140,12 @@ async def test_no_more_is_prepared_at_a_time_than_all_may_have(clock: Clock, pau
     for _ in range(40):
         clock.now += pause
         await begun(ahead, held_sequence())
-        assert 0 < ahead.branch_count <= ahead.budget.rows
+        assert 0 < ahead.branch_count <= ahead.most_rows
 
 
 async def test_who_has_not_asked_lately_makes_room(clock: Clock) -> None:
     ahead = WorkAhead(FakeEngine())
-    ahead.budget = RowBudget(8)
+    ahead.most_rows = 8
     old, new = held_sequence(), held_sequence()
     await begun(ahead, old)
     count = ahead.branch_count
@@ -161,7 +157,7 @@ async def test_who_has_not_asked_lately_makes_room(clock: Clock) -> None:
 
 async def test_bonus_tokens_that_are_still_to_be_looked_at_have_their_rows_already(clock: Clock) -> None:
     ahead = WorkAhead(engine := FakeEngine())
-    ahead.budget = RowBudget(8)
+    ahead.most_rows = 8
     first, second = held_sequence(), held_sequence()
     await begun(ahead, first)
     peek = next(work for work in engine.works if len(work.sequence.tokens) == LENGTH + len(BLOCK) and work.count == 1)
@@ -169,13 +165,13 @@ async def test_bonus_tokens_that_are_still_to_be_looked_at_have_their_rows_alrea
     peek.outlooks.append(Outlook(list(range(600, 608)), [0.125] * 8))
     peek.future.set_result(None)
     await asyncio.sleep(0)
-    assert ahead.branch_count == ahead.budget.rows
+    assert ahead.branch_count == ahead.most_rows
 
 
 async def test_large_proposals_are_fewer(clock: Clock) -> None:
     most = MAX_BYTES // (len(BLOCK) * ROW_BYTES)
     ahead = WorkAhead(FakeEngine())
-    ahead.budget = RowBudget(4096)
+    ahead.most_rows = 4096
     for _ in range(30):
         await begun(ahead, held_sequence(), dense=True)
     assert 0 < ahead.branch_count <= most
@@ -209,11 +205,11 @@ async def test_long_sequences_have_fewer_branches(length: int) -> None:
 async def test_a_sequence_that_is_closed_has_no_share_any_more() -> None:
     """Also one that went on from a branch."""
     ahead, gone, new = WorkAhead(engine := FakeEngine()), held_sequence(), held_sequence()
-    ahead.budget = RowBudget(8)
+    ahead.most_rows = 8
     await begun(ahead, gone)
     next(work for work in engine.works if work.sequence.tokens[LENGTH:] == [500]).parent = None
     assert ahead.claim(gone, call_of(LENGTH, 1, [500])) is not None
     ahead.forget(gone.cached)
     engine.works.clear()
     await begun(ahead, new)
-    assert sum(work.count > 1 for work in engine.works) > ahead.budget.rows // 2
+    assert sum(work.count > 1 for work in engine.works) > ahead.most_rows // 2

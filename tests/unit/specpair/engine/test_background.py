@@ -39,6 +39,20 @@ def test_rows_are_spare_as_long_as_they_lengthen_a_pass_by_a_tenth() -> None:
     assert flat.spare_rows(1) == MOST_SPARE
 
 
+def test_rows_are_quick_as_long_as_they_do_not_double_the_time_of_one() -> None:
+    assert gathering_of(0.02, 0.001).quick_rows() == 22
+    assert gathering_of(0.0, 0.001).quick_rows() == 2
+    assert Gathering().quick_rows() == MOST_SPARE, "costs are unknown"
+
+
+def test_rows_that_cost_nothing_up_to_some_number_are_quick_up_to_there() -> None:
+    paced = Gathering()
+    for _ in range(30):
+        for rows in (1, 8, 24, 64):
+            paced.add_pass(rows, max(0.001, 0.0001 * rows))
+    assert paced.quick_rows() == 8, "24 take 2.4 ms"
+
+
 class Recorder(ChecksumRunner):
     """Notes the sizes of its passes."""
 
@@ -106,6 +120,22 @@ async def test_a_work_that_somebody_waits_for_is_not_held_up_by_others(kind: str
         assert await outcome(future) is None
     assert runner.sizes[:2] == [1, 1], "the prompt of the branches, and then the work that somebody waits for"
     assert sum(runner.sizes[2:]) == 4, "in one pass or, where the copies take long, in several"
+    await engine.stop()
+
+
+async def test_branches_that_cost_time_go_in_quick_passes_and_the_likeliest_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Gathering, "quick_rows", lambda self: 2)
+    engine = await started(runner := Recorder(make_cache("paged", 64)))
+    parent = await filled(engine, PROMPT)
+    works = [branch_of(parent, 4, token) for token in range(4)]
+    for work, chance in zip(works, (0.1, 0.4, 0.2, 0.3), strict=True):
+        work.chance = chance
+    for future in [engine.submit(work) for work in works]:
+        assert await outcome(future) is None
+    assert runner.sizes == [1, 2, 2]
+    assert sorted(works, key=lambda work: (work.finished_at, -work.chance)) == [works[1], works[3], works[2], works[0]]
     await engine.stop()
 
 
