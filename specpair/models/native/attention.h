@@ -16,7 +16,11 @@ struct Segment {
     const int64_t *paths; /* [count][count], where the segment's tokens up to each token are stored; null for a chain */
 };
 
-#define QUERIES 4
+#if defined(__AVX512F__)
+#define QUERIES 4 /* at once; as many as have their sums in registers */
+#else
+#define QUERIES 2
+#endif
 
 /* Queries that share a key head, and the range of keys that each sees. */
 struct Queries {
@@ -144,7 +148,11 @@ static __attribute__((noinline)) void attend_any(int queries, const struct Queri
         attend(count, asked, 0, keys, values, type, length); \
         return; \
     }
+#if QUERIES > 2
 #define ALL(type, length) FOR(1, type, length) FOR(2, type, length) FOR(3, type, length) FOR(4, type, length)
+#else
+#define ALL(type, length) FOR(1, type, length) FOR(2, type, length)
+#endif
     ALL(0, 64) ALL(1, 64) ALL(0, 128) ALL(1, 128)
 #undef ALL
 #undef FOR

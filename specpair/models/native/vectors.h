@@ -44,6 +44,16 @@ INLINE float sum_of(floats numbers) {
 #endif
 }
 
+INLINE int32_t whole_sum_of(integers numbers) {
+#if defined(__AVX512F__)
+    return _mm512_reduce_add_epi32((__m512i)numbers);
+#else
+    int32_t sum = 0;
+    for (int i = 0; i < WIDTH; i++) sum += numbers[i];
+    return sum;
+#endif
+}
+
 /* Numbers of a and b in the order of 16 places, each a constant. */
 #if defined(__clang__)
 #define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)

@@ -118,7 +118,7 @@ def test_nan_reaches_the_logits_of_its_own_sequence_alone(
 def test_without_products_of_bytes_the_native_runner_is_not_chosen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Processors without VNNI use FBGEMM, which has other kernels for them."""
+    """Processors without VNNI and AVX2 use FBGEMM, which has other kernels for them."""
     config = engine_config(make_model(tmp_path), quantization="int8")
     model = load(config).model
     for can, kinds in ((1, [NativeRunner, FusedRunner]), (0, [FusedRunner])):
