@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parent / "native"
 FLAGS = ("-O2", "-std=gnu11", "-fPIC", "-fvisibility=hidden", "-Wno-psabi")
 COMPILERS = ("cc", "gcc")
 COMPILE_SECONDS = 300
-"""Five seconds of processor time, of which a busy machine may give little."""
+"""Three to seven seconds of processor time, of which a busy machine may give little."""
 
 
 def find_compiler() -> str | None:

@@ -28,7 +28,7 @@ struct Queries {
     void *results[QUERIES];
     int64_t from[QUERIES], to[QUERIES];
     float *scores[QUERIES];     /* by key, counted from `base`, with room for 16 more */
-    int64_t base;               /* a multiple of 16 */
+    int64_t base;               /* a multiple of WIDTH */
     const int64_t *path;        /* of a single query in a tree: where the keys from `start` on are stored; or null */
     int64_t start;
 };
@@ -65,7 +65,7 @@ INLINE void score(const int queries, const struct Queries *asked, const int is_t
     for (; key < to; key += 4) score_four(queries, asked, is_tree, keys, is_bf16, size, key, (int)(to - key));
 }
 
-/* Hides the keys that a query does not see, up to whole groups of 16. */
+/* Hides the keys that a query does not see, up to whole groups of WIDTH. */
 INLINE void hide(const struct Queries *asked, int q) {
     float *scores = asked->scores[q];
     int64_t end = (asked->to[q] - asked->base + WIDTH - 1) / WIDTH * WIDTH;

@@ -145,7 +145,8 @@ INLINE void coarse_panels(const int kind, int action, const struct Product *prod
                                                   : rounded(product, x, stride, count, NIBBLE_GROUP, NIBBLE_MIDDLE);
     for (int64_t panel = first; panel < last; panel++) {
         int64_t row = 0;
-        for (; row + BYTE_ROWS <= count; row += BYTE_ROWS) coarse_tile(kind, action, BYTE_ROWS, product, numbers, panel, target, row);
+        for (; row + BYTE_ROWS <= count; row += BYTE_ROWS)
+            coarse_tile(kind, action, BYTE_ROWS, product, numbers, panel, target, row);
         switch (count - row) {
             TILE(1)
             TILE(2)

@@ -1,5 +1,5 @@
-/* Sums of products of bytes over one group of inputs, for the outputs of one section of a panel. They are whole numbers,
-so they are the same on every processor.
+/* Sums of products of bytes over one group of inputs, for the outputs of one section of a panel. They are whole
+numbers, so they are the same on every processor.
 
 With VNNI one instruction multiplies four bytes by four and adds them in 32 bits. AVX2 adds pairs of products in 16 bits
 first. Weights of 4 bits fit: 8 pairs of at most 2 * 15 * 127. Weights of 8 bits do not while they are unsigned, so

@@ -10,18 +10,14 @@ same bits alone and in any company. */
 #include "vectors.h"
 
 #define PANEL 32
+#define PARTS (PANEL / WIDTH)
 #if defined(__AVX512F__)
-#define LANES 16 /* numbers in a register */
-#define ROWS 8   /* rows whose sums of 2 * LANES outputs fit into registers */
+#define ROWS 8 /* whose sums of a section, two registers each, fit into registers */
 #else
-#define LANES 8
 #define ROWS 6
 #endif
-#define SECTIONS (PANEL / (2 * LANES))
+#define SECTIONS (PARTS / 2)
 #define BLOCK 64 /* steps of one section before the next: what they read stays in the innermost cache */
-
-typedef float lanes __attribute__((vector_size(4 * LANES)));
-typedef uint32_t lane_words __attribute__((vector_size(4 * LANES)));
 
 enum { FLOAT_WEIGHTS, HALF_WEIGHTS, HALF_WEIGHTS_AND_ROWS, BYTE_WEIGHTS, NIBBLE_WEIGHTS };
 enum { STORE, ADD, GATE };
@@ -42,21 +38,21 @@ struct Target {
     int64_t is_bf16; /* of a gate's results */
 };
 
-/* One step of the sums of a row: LANES outputs, two inputs (one if the weights are floats). */
-INLINE lanes step(const int kind, lanes sum, lane_words weights, const void *x) {
-    if (kind == FLOAT_WEIGHTS) return sum + (lanes)weights * *(const float *)x;
+/* One step of the sums of a row: a register of outputs, two inputs (one if the weights are floats). */
+INLINE floats step(const int kind, floats sum, words weights, const void *x) {
+    if (kind == FLOAT_WEIGHTS) return sum + (floats)weights * *(const float *)x;
     if (kind == HALF_WEIGHTS) {
-        sum = sum + (lanes)(weights << 16) * ((const float *)x)[0];
-        return sum + (lanes)(weights & 0xffff0000) * ((const float *)x)[1];
+        sum = sum + (floats)(weights << 16) * ((const float *)x)[0];
+        return sum + (floats)(weights & 0xffff0000) * ((const float *)x)[1];
     }
     uint32_t pair;
     memcpy(&pair, x, sizeof pair);
 #if defined(__AVX512BF16__)
-    return (lanes)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_epi32((int32_t)pair), (__m512bh)weights);
+    return (floats)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_epi32((int32_t)pair), (__m512bh)weights);
 #else
-    lane_words first = (lane_words){} + (pair << 16), second = (lane_words){} + (pair & 0xffff0000);
-    sum = sum + (lanes)(weights << 16) * (lanes)first;
-    return sum + (lanes)(weights & 0xffff0000) * (lanes)second;
+    words first = (words){} + (pair << 16), second = (words){} + (pair & 0xffff0000);
+    sum = sum + (floats)(weights << 16) * (floats)first;
+    return sum + (floats)(weights & 0xffff0000) * (floats)second;
 #endif
 }
 
@@ -64,20 +60,24 @@ INLINE lanes step(const int kind, lanes sum, lane_words weights, const void *x) 
 static __attribute__((noinline)) void finish(int action, const float *sums, int64_t panel,
                                              const struct Product *product, struct Target target, int64_t row) {
     int64_t first = panel * PANEL;
-    floats halves[2];
-    memcpy(halves, sums, sizeof halves);
-    for (int half = 0; half < 2; half++)
-        if (product->bias) halves[half] += load(product->bias + first + half * WIDTH, 0, WIDTH);
+    floats parts[PARTS];
+    for (int part = 0; part < PARTS; part++) {
+        parts[part] = load(sums + part * WIDTH, 0, WIDTH);
+        if (product->bias) parts[part] += load(product->bias + first + part * WIDTH, 0, WIDTH);
+    }
     if (action == GATE) { /* the first half of a panel is gate, the other up */
-        floats gated = halves[0] / (1.0f + exponential(-halves[0])) * halves[1];
-        store(offset(target.to, target.is_bf16, row * target.stride + first / 2), target.is_bf16, WIDTH, gated);
+        for (int part = 0; part < PARTS / 2; part++) {
+            floats gated = parts[part] / (1.0f + exponential(-parts[part])) * parts[part + PARTS / 2];
+            int64_t place = row * target.stride + first / 2 + part * WIDTH;
+            store(offset(target.to, target.is_bf16, place), target.is_bf16, WIDTH, gated);
+        }
         return;
     }
-    for (int half = 0; half < 2; half++) {
-        int64_t left = product->out - first - half * WIDTH;
+    for (int part = 0; part < PARTS; part++) {
+        int64_t left = product->out - first - part * WIDTH;
         if (left <= 0) return;
-        float *to = (float *)target.to + row * target.stride + first + half * WIDTH;
-        store(to, 0, left, action == ADD ? load(to, 0, left) + halves[half] : halves[half]);
+        float *to = (float *)target.to + row * target.stride + first + part * WIDTH;
+        store(to, 0, left, action == ADD ? load(to, 0, left) + parts[part] : parts[part]);
     }
 }
 
@@ -86,23 +86,26 @@ static __attribute__((noinline)) void finish(int action, const float *sums, int6
 INLINE void add_steps(const int kind, const int rows, const char *weights, const char *x, int64_t stride, int64_t from,
                       int64_t to, float (*sums)[PANEL]) {
     const int64_t bytes = kind == HALF_WEIGHTS_AND_ROWS ? 2 : 4, inputs = kind == FLOAT_WEIGHTS ? 1 : 2;
-    lanes own[ROWS][2];
+    floats own[ROWS][2];
 #pragma GCC unroll 8
     for (int r = 0; r < rows; r++)
-        if (from) memcpy(own[r], sums[r], sizeof own[r]);
-        else own[r][0] = own[r][1] = (lanes){};
+#pragma GCC unroll 2
+        for (int part = 0; part < 2; part++)
+            own[r][part] = from ? (floats)*(const floats_at *)(sums[r] + part * WIDTH) : (floats){};
     for (int64_t i = from; i < to; i++) {
-        lane_words loaded[2];
-        memcpy(loaded, weights + i * PANEL * 4, sizeof loaded);
+        const words_at *loaded = (const words_at *)(weights + i * PANEL * 4);
+        words first = loaded[0], second = loaded[1];
 #pragma GCC unroll 8
         for (int r = 0; r < rows; r++) {
             const char *inputs_of = x + (r * stride + i * inputs) * bytes;
-            own[r][0] = step(kind, own[r][0], loaded[0], inputs_of);
-            own[r][1] = step(kind, own[r][1], loaded[1], inputs_of);
+            own[r][0] = step(kind, own[r][0], first, inputs_of);
+            own[r][1] = step(kind, own[r][1], second, inputs_of);
         }
     }
 #pragma GCC unroll 8
-    for (int r = 0; r < rows; r++) memcpy(sums[r], own[r], sizeof own[r]);
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+        for (int part = 0; part < 2; part++) *(floats_at *)(sums[r] + part * WIDTH) = own[r][part];
 }
 
 /* `rows` rows of x times one panel. */
@@ -117,7 +120,7 @@ INLINE void tile(const int kind, int action, const int rows, const struct Produc
         int64_t to = from + block < steps ? from + block : steps;
         for (int section = 0; section < SECTIONS; section++)
             add_steps(kind, rows, weights + section * PANEL * 4 / SECTIONS, (const char *)x + row * stride * bytes,
-                      stride, from, to, (float (*)[PANEL])(sums[0] + section * 2 * LANES));
+                      stride, from, to, (float (*)[PANEL])(sums[0] + section * 2 * WIDTH));
     }
     for (int r = 0; r < rows; r++) finish(action, sums[r], panel, product, target, row + r);
 }
