@@ -35,7 +35,7 @@ GATE_WIDTH = PANEL // 2
 FLOAT_WEIGHTS, HALF_WEIGHTS, HALF_WEIGHTS_AND_ROWS, BYTE_WEIGHTS, NIBBLE_WEIGHTS = range(5)
 SCORE_ROUND = 16
 QUERIES = 4
-"""Queries that are attended to together."""
+"""At most so many queries are attended to together."""
 
 
 class NativeLlama:

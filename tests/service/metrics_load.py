@@ -120,8 +120,8 @@ async def run(load: Load) -> None:
         be_refused(load, request(50, sampling={"temperature": -1.0})),
     )
     # One after the other, so that rounds with and without proposals are compared.
-    for i in range(3):
-        await finish(load, request(60 + i, max_tokens=40, num_speculative_tokens=None))
+    for i, length in enumerate((None, 0, 3)):
+        await finish(load, request(60 + i, max_tokens=40, num_speculative_tokens=length))
     await complete_traced(load)
     await pair.check_clean()
     assert pair.draft is not None

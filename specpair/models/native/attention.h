@@ -16,7 +16,11 @@ struct Segment {
     const int64_t *paths; /* [count][count], where the segment's tokens up to each token are stored; null for a chain */
 };
 
-#define QUERIES 4
+#if defined(__AVX512F__)
+#define QUERIES 4 /* at once; as many as have their sums in registers */
+#else
+#define QUERIES 2
+#endif
 
 /* Queries that share a key head, and the range of keys that each sees. */
 struct Queries {
@@ -24,7 +28,7 @@ struct Queries {
     void *results[QUERIES];
     int64_t from[QUERIES], to[QUERIES];
     float *scores[QUERIES];     /* by key, counted from `base`, with room for 16 more */
-    int64_t base;               /* a multiple of 16 */
+    int64_t base;               /* a multiple of WIDTH */
     const int64_t *path;        /* of a single query in a tree: where the keys from `start` on are stored; or null */
     int64_t start;
 };
@@ -61,7 +65,7 @@ INLINE void score(const int queries, const struct Queries *asked, const int is_t
     for (; key < to; key += 4) score_four(queries, asked, is_tree, keys, is_bf16, size, key, (int)(to - key));
 }
 
-/* Hides the keys that a query does not see, up to whole groups of 16. */
+/* Hides the keys that a query does not see, up to whole groups of WIDTH. */
 INLINE void hide(const struct Queries *asked, int q) {
     float *scores = asked->scores[q];
     int64_t end = (asked->to[q] - asked->base + WIDTH - 1) / WIDTH * WIDTH;
@@ -144,7 +148,11 @@ static __attribute__((noinline)) void attend_any(int queries, const struct Queri
         attend(count, asked, 0, keys, values, type, length); \
         return; \
     }
+#if QUERIES > 2
 #define ALL(type, length) FOR(1, type, length) FOR(2, type, length) FOR(3, type, length) FOR(4, type, length)
+#else
+#define ALL(type, length) FOR(1, type, length) FOR(2, type, length)
+#endif
     ALL(0, 64) ALL(1, 64) ALL(0, 128) ALL(1, 128)
 #undef ALL
 #undef FOR

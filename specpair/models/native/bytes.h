@@ -7,22 +7,17 @@ Sums within a group are whole numbers; groups are added in their order. So a row
 
 #include <stdlib.h>
 
+#include "dots.h"
 #include "product.h"
-
-#if defined(__AVX512VNNI__)
-#define MULTIPLIES_BYTES 1
-#else
-#define MULTIPLIES_BYTES 0
-#endif
 
 #if MULTIPLIES_BYTES
 
-#define BYTE_GROUP 64  /* inputs that share a scale, beside weights of 8 bits */
-#define NIBBLE_GROUP 32 /* of 4 bits, which have scales for each group themselves */
-#define BYTE_MIDDLE 128 /* weights are unsigned: 8 bits around 128, or 4 around 8 */
-#define NIBBLE_MIDDLE 8
-#define STEP (PANEL * 4) /* bytes that are multiplied by four inputs, or by eight if they are nibbles */
+#define NIBBLE_MIDDLE 8 /* weights are unsigned: 4 bits around 8, or 8 bits around 128 */
 #define NIBBLE_BYTES (NIBBLE_GROUP / 8 * STEP + 2 * 2 * PANEL) /* of a group: nibbles, then scales and middles in bf16 */
+#define BYTE_PARTS (PANEL / BYTE_LANES)
+
+typedef float byte_floats __attribute__((vector_size(4 * BYTE_LANES)));
+typedef uint16_t byte_halves __attribute__((vector_size(2 * BYTE_LANES)));
 
 /* Rows in whole numbers: x = numbers * scale. */
 struct Rounded {
@@ -54,7 +49,7 @@ INLINE int32_t round_group(const void *x, int is_bf16, int64_t count, const int6
         memcpy(to + i, &narrow, sizeof narrow);
     }
     *scale = most / 127.0f + sum_of(poison);
-    return _mm512_reduce_add_epi32((__m512i)total);
+    return whole_sum_of(total);
 }
 
 /* All rows, into memory of this thread that grows and stays. */
@@ -83,69 +78,64 @@ static struct Rounded rounded(const struct Product *product, const void *x, int6
     return rows;
 }
 
-INLINE integers dot(integers sum, words weights, const int8_t *numbers) {
-    int32_t four;
-    memcpy(&four, numbers, sizeof four);
-    return (integers)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)weights, _mm512_set1_epi32(four));
+/* Numbers in bf16, one for each output of a register. */
+INLINE byte_floats widened_bytes(const char *from) {
+    byte_halves upper;
+    memcpy(&upper, from, sizeof upper);
+    return (byte_floats)(__builtin_convertvector(upper, byte_words) << 16);
+}
+
+/* Adds one group of a panel, for the outputs from register `part` on, to the sums of those. */
+INLINE void add_group(const int kind, const int rows, const char *weights, struct Rounded x, int64_t row, int64_t group,
+                      int part, byte_floats (*sums)[BYTE_PARTS]) {
+    const int64_t size = kind == BYTE_WEIGHTS ? BYTE_GROUP : NIBBLE_GROUP;
+    const char *scales = weights + NIBBLE_GROUP / 8 * STEP, *middles = scales + 2 * PANEL;
+    byte_sums dots[BYTE_ROWS][AT_ONCE];
+#pragma GCC unroll 8
+    for (int r = 0; r < rows; r++)
+        for (int own = 0; own < AT_ONCE; own++) dots[r][own] = (byte_sums){} + x.starts[(row + r) * x.groups + group];
+    add_dots(kind == BYTE_WEIGHTS, rows, weights + part * 4 * BYTE_LANES, x.numbers + (row * x.groups + group) * size,
+             x.groups * size, dots);
+#pragma GCC unroll 2
+    for (int own = 0; own < AT_ONCE; own++) {
+        byte_floats scale = {}, level = {};
+        if (kind == NIBBLE_WEIGHTS) {
+            scale = widened_bytes(scales + (part + own) * 2 * BYTE_LANES);
+            level = widened_bytes(middles + (part + own) * 2 * BYTE_LANES);
+        }
+#pragma GCC unroll 8
+        for (int r = 0; r < rows; r++) {
+            int64_t place = (row + r) * x.groups + group;
+            byte_floats whole = __builtin_convertvector(dots[r][own], byte_floats) * x.scales[place];
+            byte_floats *sum = &sums[r][own];
+            if (kind == BYTE_WEIGHTS) *sum += whole;
+            else *sum = *sum + whole * scale + level * x.levels[place];
+        }
+    }
 }
 
 /* As `tile` of product.h. */
-INLINE void coarse_tile(const int kind, const int action, const int rows, const struct Product *product,
+INLINE void coarse_tile(const int kind, int action, const int rows, const struct Product *product,
                         struct Rounded x, int64_t panel, struct Target target, int64_t row) {
-    const int64_t group = kind == BYTE_WEIGHTS ? BYTE_GROUP : NIBBLE_GROUP;
     const int64_t size = kind == BYTE_WEIGHTS ? BYTE_GROUP / 4 * STEP : NIBBLE_BYTES;
     const char *weights = (const char *)product->weights + panel * x.groups * size;
-    floats sums[ROWS][2], kept[ROWS][2];
-#pragma GCC unroll 8
-    for (int r = 0; r < rows; r++) sums[r][0] = sums[r][1] = (floats){};
-    for (int64_t g = 0; g < x.groups; g++, weights += size) {
-        integers dots[ROWS][2];
-#pragma GCC unroll 8
-        for (int r = 0; r < rows; r++)
-            dots[r][0] = dots[r][1] = (integers){} + x.starts[(row + r) * x.groups + g];
-        const int8_t *numbers = x.numbers + (row * x.groups + g) * group;
-        for (int64_t i = 0; i < (kind == BYTE_WEIGHTS ? group / 4 : group / 8); i++) {
-            words loaded[2];
-            memcpy(loaded, weights + i * STEP, sizeof loaded);
-#pragma GCC unroll 8
-            for (int r = 0; r < rows; r++) {
-                const int8_t *own = numbers + r * x.groups * group;
-#pragma GCC unroll 2
-                for (int half = 0; half < 2; half++)
-                    if (kind == BYTE_WEIGHTS) dots[r][half] = dot(dots[r][half], loaded[half], own + i * 4);
-                    else {
-                        dots[r][half] = dot(dots[r][half], loaded[half] & 0x0f0f0f0f, own + i * 8);
-                        dots[r][half] = dot(dots[r][half], (loaded[half] >> 4) & 0x0f0f0f0f, own + i * 8 + 4);
-                    }
-            }
-        }
-        const char *after = weights + NIBBLE_GROUP / 8 * STEP;
-#pragma GCC unroll 2
-        for (int half = 0; half < 2; half++) {
-            floats scale = {}, level = {};
-            if (kind == NIBBLE_WEIGHTS) {
-                scale = load(after + half * 2 * WIDTH, 1, WIDTH);
-                level = load(after + 2 * PANEL + half * 2 * WIDTH, 1, WIDTH);
-            }
-#pragma GCC unroll 8
-            for (int r = 0; r < rows; r++) {
-                int64_t place = (row + r) * x.groups + g;
-                floats whole = __builtin_convertvector(dots[r][half], floats) * x.scales[place];
-                if (kind == BYTE_WEIGHTS) sums[r][half] += whole;
-                else sums[r][half] = sums[r][half] + whole * scale + level * x.levels[place];
-            }
-        }
-    }
+    byte_floats sums[BYTE_ROWS][BYTE_PARTS];
 #pragma GCC unroll 8
     for (int r = 0; r < rows; r++)
-        for (int half = 0; half < 2; half++)
-            kept[r][half] = kind == NIBBLE_WEIGHTS
-                                ? sums[r][half]
-                                : sums[r][half] * load(product->scales + panel * PANEL + half * WIDTH, 0, WIDTH);
-    for (int r = 0; r < rows; r++) finish(action, kept[r], panel, product, target, row + r);
+#pragma GCC unroll 4
+        for (int part = 0; part < BYTE_PARTS; part++) sums[r][part] = (byte_floats){};
+    for (int64_t g = 0; g < x.groups; g++, weights += size)
+        for (int part = 0; part < BYTE_PARTS; part += AT_ONCE)
+            add_group(kind, rows, weights, x, row, g, part, (byte_floats (*)[BYTE_PARTS])(sums[0] + part));
+    for (int r = 0; r < rows; r++) {
+        float kept[PANEL];
+        memcpy(kept, sums[r], sizeof kept);
+        for (int i = 0; kind == BYTE_WEIGHTS && i < PANEL; i++) kept[i] *= product->scales[panel * PANEL + i];
+        finish(action, kept, panel, product, target, row + r);
+    }
 }
 
-INLINE void coarse_panels(const int kind, const int action, const struct Product *product, const void *x,
+INLINE void coarse_panels(const int kind, int action, const struct Product *product, const void *x,
                           int64_t stride, int64_t count, int64_t first, int64_t last, struct Target target) {
 #define TILE(rows) \
     case rows: \
@@ -155,7 +145,8 @@ INLINE void coarse_panels(const int kind, const int action, const struct Product
                                                   : rounded(product, x, stride, count, NIBBLE_GROUP, NIBBLE_MIDDLE);
     for (int64_t panel = first; panel < last; panel++) {
         int64_t row = 0;
-        for (; row + ROWS <= count; row += ROWS) coarse_tile(kind, action, ROWS, product, numbers, panel, target, row);
+        for (; row + BYTE_ROWS <= count; row += BYTE_ROWS)
+            coarse_tile(kind, action, BYTE_ROWS, product, numbers, panel, target, row);
         switch (count - row) {
             TILE(1)
             TILE(2)
@@ -169,24 +160,17 @@ INLINE void coarse_panels(const int kind, const int action, const struct Product
 #undef TILE
 }
 
-#define EACH(kind, action) \
-    static __attribute__((noinline)) void multiply_##kind##_##action( \
-        const struct Product *product, const void *x, int64_t stride, int64_t count, int64_t first, int64_t last, \
-        struct Target target) { \
+#define EACH(kind) \
+    static __attribute__((noinline)) void multiply_##kind( \
+        int action, const struct Product *product, const void *x, int64_t stride, int64_t count, int64_t first, \
+        int64_t last, struct Target target) { \
         coarse_panels(kind, action, product, x, stride, count, first, last, target); \
     }
-EACH(BYTE_WEIGHTS, STORE)
-EACH(BYTE_WEIGHTS, ADD)
-EACH(BYTE_WEIGHTS, GATE)
-EACH(NIBBLE_WEIGHTS, STORE)
-EACH(NIBBLE_WEIGHTS, ADD)
-EACH(NIBBLE_WEIGHTS, GATE)
+EACH(BYTE_WEIGHTS)
+EACH(NIBBLE_WEIGHTS)
 #undef EACH
 
-static const Multiply COARSE[2][3] = {
-    {multiply_BYTE_WEIGHTS_STORE, multiply_BYTE_WEIGHTS_ADD, multiply_BYTE_WEIGHTS_GATE},
-    {multiply_NIBBLE_WEIGHTS_STORE, multiply_NIBBLE_WEIGHTS_ADD, multiply_NIBBLE_WEIGHTS_GATE},
-};
+static const Multiply COARSE[] = {multiply_BYTE_WEIGHTS, multiply_NIBBLE_WEIGHTS};
 
 #endif
 
@@ -198,7 +182,7 @@ static void multiply_any(int action, const struct Product *product, const void *
         int64_t panels = (product->out + PANEL - 1) / PANEL;
         int64_t first = panels * thread / threads, last = panels * (thread + 1) / threads;
         if (first < last && count)
-            COARSE[product->kind - BYTE_WEIGHTS][action](product, x, stride, count, first, last, target);
+            COARSE[product->kind - BYTE_WEIGHTS](action, product, x, stride, count, first, last, target);
         return;
     }
 #endif

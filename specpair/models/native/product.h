@@ -1,9 +1,8 @@
 /* Products of few rows with packed weights: y = x W'.
 
 Weights are packed in panels of 32 outputs. A panel is read once from memory, in order, for all rows; ROWS rows share
-each load. Each
-output is one running sum over the inputs, in their order, whatever the number of rows: a row has the same bits alone
-and in any company. */
+each load. Each output is one running sum over the inputs, in their order, whatever the number of rows: a row has the
+same bits alone and in any company. */
 
 #ifndef SPECPAIR_PRODUCT_H
 #define SPECPAIR_PRODUCT_H
@@ -11,11 +10,14 @@ and in any company. */
 #include "vectors.h"
 
 #define PANEL 32
+#define PARTS (PANEL / WIDTH)
 #if defined(__AVX512F__)
-#define ROWS 8
+#define ROWS 8 /* whose sums of a section, two registers each, fit into registers */
 #else
-#define ROWS 2
+#define ROWS 6
 #endif
+#define SECTIONS (PARTS / 2)
+#define BLOCK 64 /* steps of one section before the next: what they read stays in the innermost cache */
 
 enum { FLOAT_WEIGHTS, HALF_WEIGHTS, HALF_WEIGHTS_AND_ROWS, BYTE_WEIGHTS, NIBBLE_WEIGHTS };
 enum { STORE, ADD, GATE };
@@ -36,75 +38,95 @@ struct Target {
     int64_t is_bf16; /* of a gate's results */
 };
 
-/* One step of the sums of a row: 16 outputs, two inputs (one if the weights are floats). */
+/* One step of the sums of a row: a register of outputs, two inputs (one if the weights are floats). */
 INLINE floats step(const int kind, floats sum, words weights, const void *x) {
     if (kind == FLOAT_WEIGHTS) return sum + (floats)weights * *(const float *)x;
     if (kind == HALF_WEIGHTS) {
         sum = sum + (floats)(weights << 16) * ((const float *)x)[0];
         return sum + (floats)(weights & 0xffff0000) * ((const float *)x)[1];
     }
-#if defined(__AVX512BF16__)
-    int32_t pair;
-    memcpy(&pair, x, sizeof pair);
-    return (floats)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_epi32(pair), (__m512bh)weights);
-#else
     uint32_t pair;
     memcpy(&pair, x, sizeof pair);
+#if defined(__AVX512BF16__)
+    return (floats)_mm512_dpbf16_ps((__m512)sum, (__m512bh)_mm512_set1_epi32((int32_t)pair), (__m512bh)weights);
+#else
     words first = (words){} + (pair << 16), second = (words){} + (pair & 0xffff0000);
     sum = sum + (floats)(weights << 16) * (floats)first;
     return sum + (floats)(weights & 0xffff0000) * (floats)second;
 #endif
 }
 
-INLINE void finish(const int action, floats *sums, int64_t panel, const struct Product *product, struct Target target,
-                   int64_t row) {
+/* `sums` has those of a row for one panel. */
+static __attribute__((noinline)) void finish(int action, const float *sums, int64_t panel,
+                                             const struct Product *product, struct Target target, int64_t row) {
     int64_t first = panel * PANEL;
-    for (int half = 0; half < 2; half++)
-        if (product->bias) sums[half] += load(product->bias + first + half * WIDTH, 0, WIDTH);
+    floats parts[PARTS];
+    for (int part = 0; part < PARTS; part++) {
+        parts[part] = load(sums + part * WIDTH, 0, WIDTH);
+        if (product->bias) parts[part] += load(product->bias + first + part * WIDTH, 0, WIDTH);
+    }
     if (action == GATE) { /* the first half of a panel is gate, the other up */
-        floats gated = sums[0] / (1.0f + exponential(-sums[0])) * sums[1];
-        store(offset(target.to, target.is_bf16, row * target.stride + first / 2), target.is_bf16, WIDTH, gated);
+        for (int part = 0; part < PARTS / 2; part++) {
+            floats gated = parts[part] / (1.0f + exponential(-parts[part])) * parts[part + PARTS / 2];
+            int64_t place = row * target.stride + first / 2 + part * WIDTH;
+            store(offset(target.to, target.is_bf16, place), target.is_bf16, WIDTH, gated);
+        }
         return;
     }
-    for (int half = 0; half < 2; half++) {
-        int64_t left = product->out - first - half * WIDTH;
+    for (int part = 0; part < PARTS; part++) {
+        int64_t left = product->out - first - part * WIDTH;
         if (left <= 0) return;
-        float *to = (float *)target.to + row * target.stride + first + half * WIDTH;
-        store(to, 0, left, action == ADD ? load(to, 0, left) + sums[half] : sums[half]);
+        float *to = (float *)target.to + row * target.stride + first + part * WIDTH;
+        store(to, 0, left, action == ADD ? load(to, 0, left) + parts[part] : parts[part]);
     }
 }
 
-/* `rows` rows of x, a number known when this is compiled, times one panel. */
-INLINE void tile(const int kind, const int action, const int rows, const struct Product *product, const void *x,
-                 int64_t stride, int64_t panel, struct Target target, int64_t row) {
+/* Adds steps `from` .. `to` - 1 of a section to the sums of `rows` rows of x, a number known when this is compiled.
+   Weights and sums begin with the section's. */
+INLINE void add_steps(const int kind, const int rows, const char *weights, const char *x, int64_t stride, int64_t from,
+                      int64_t to, float (*sums)[PANEL]) {
     const int64_t bytes = kind == HALF_WEIGHTS_AND_ROWS ? 2 : 4, inputs = kind == FLOAT_WEIGHTS ? 1 : 2;
-    const int64_t steps = product->in / inputs;
-    const char *weights = (const char *)product->weights + panel * steps * PANEL * 4;
-    const char *from = (const char *)x + row * stride * bytes;
-    floats sums[ROWS][2], kept[ROWS][2];
+    floats own[ROWS][2];
 #pragma GCC unroll 8
-    for (int r = 0; r < rows; r++) sums[r][0] = sums[r][1] = (floats){};
-    for (int64_t i = 0; i < steps; i++) {
-        words first, second;
-        memcpy(&first, weights + i * PANEL * 4, sizeof first);
-        memcpy(&second, weights + i * PANEL * 4 + sizeof first, sizeof second);
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+        for (int part = 0; part < 2; part++)
+            own[r][part] = from ? (floats)*(const floats_at *)(sums[r] + part * WIDTH) : (floats){};
+    for (int64_t i = from; i < to; i++) {
+        const words_at *loaded = (const words_at *)(weights + i * PANEL * 4);
+        words first = loaded[0], second = loaded[1];
 #pragma GCC unroll 8
         for (int r = 0; r < rows; r++) {
-            const char *inputs_of = from + (r * stride + i * inputs) * bytes;
-            sums[r][0] = step(kind, sums[r][0], first, inputs_of);
-            sums[r][1] = step(kind, sums[r][1], second, inputs_of);
+            const char *inputs_of = x + (r * stride + i * inputs) * bytes;
+            own[r][0] = step(kind, own[r][0], first, inputs_of);
+            own[r][1] = step(kind, own[r][1], second, inputs_of);
         }
     }
 #pragma GCC unroll 8
-    for (int r = 0; r < rows; r++) { /* sums stay in registers: their places must be known until here */
-        kept[r][0] = sums[r][0];
-        kept[r][1] = sums[r][1];
+    for (int r = 0; r < rows; r++)
+#pragma GCC unroll 2
+        for (int part = 0; part < 2; part++) *(floats_at *)(sums[r] + part * WIDTH) = own[r][part];
+}
+
+/* `rows` rows of x times one panel. */
+INLINE void tile(const int kind, int action, const int rows, const struct Product *product, const void *x,
+                 int64_t stride, int64_t panel, struct Target target, int64_t row) {
+    const int64_t bytes = kind == HALF_WEIGHTS_AND_ROWS ? 2 : 4;
+    const int64_t steps = kind == FLOAT_WEIGHTS ? product->in : product->in / 2;
+    const int64_t block = SECTIONS == 1 ? steps : BLOCK;
+    const char *weights = (const char *)product->weights + panel * steps * PANEL * 4;
+    float sums[ROWS][PANEL];
+    for (int64_t from = 0; from < steps; from += block) {
+        int64_t to = from + block < steps ? from + block : steps;
+        for (int section = 0; section < SECTIONS; section++)
+            add_steps(kind, rows, weights + section * PANEL * 4 / SECTIONS, (const char *)x + row * stride * bytes,
+                      stride, from, to, (float (*)[PANEL])(sums[0] + section * 2 * WIDTH));
     }
-    for (int r = 0; r < rows; r++) finish(action, kept[r], panel, product, target, row + r);
+    for (int r = 0; r < rows; r++) finish(action, sums[r], panel, product, target, row + r);
 }
 
 /* Panels first .. last - 1 for `count` rows. */
-INLINE void panels_of(const int kind, const int action, const struct Product *product, const void *x, int64_t stride,
+INLINE void panels_of(const int kind, int action, const struct Product *product, const void *x, int64_t stride,
                       int64_t count, int64_t first, int64_t last, struct Target target) {
 #define TILE(rows) \
     case rows: \
@@ -115,11 +137,11 @@ INLINE void panels_of(const int kind, const int action, const struct Product *pr
         for (; row + ROWS <= count; row += ROWS) tile(kind, action, ROWS, product, x, stride, panel, target, row);
         switch (count - row) {
             TILE(1)
-#if ROWS > 2
             TILE(2)
             TILE(3)
             TILE(4)
             TILE(5)
+#if ROWS > 6
             TILE(6)
             TILE(7)
 #endif
@@ -128,39 +150,28 @@ INLINE void panels_of(const int kind, const int action, const struct Product *pr
 #undef TILE
 }
 
-/* One function for each kind and action, so that each is compiled for its own constants. */
-#define EACH(kind, action) \
-    static __attribute__((noinline)) void multiply_##kind##_##action( \
-        const struct Product *product, const void *x, int64_t stride, int64_t count, int64_t first, int64_t last, \
-        struct Target target) { \
+/* One function for each kind, so that each is compiled for its own constants. */
+#define EACH(kind) \
+    static __attribute__((noinline)) void multiply_##kind( \
+        int action, const struct Product *product, const void *x, int64_t stride, int64_t count, int64_t first, \
+        int64_t last, struct Target target) { \
         panels_of(kind, action, product, x, stride, count, first, last, target); \
     }
-EACH(FLOAT_WEIGHTS, STORE)
-EACH(FLOAT_WEIGHTS, ADD)
-EACH(FLOAT_WEIGHTS, GATE)
-EACH(HALF_WEIGHTS, STORE)
-EACH(HALF_WEIGHTS, ADD)
-EACH(HALF_WEIGHTS, GATE)
-EACH(HALF_WEIGHTS_AND_ROWS, STORE)
-EACH(HALF_WEIGHTS_AND_ROWS, ADD)
-EACH(HALF_WEIGHTS_AND_ROWS, GATE)
+EACH(FLOAT_WEIGHTS)
+EACH(HALF_WEIGHTS)
+EACH(HALF_WEIGHTS_AND_ROWS)
 #undef EACH
 
-typedef void (*Multiply)(const struct Product *, const void *, int64_t, int64_t, int64_t, int64_t, struct Target);
+typedef void (*Multiply)(int, const struct Product *, const void *, int64_t, int64_t, int64_t, int64_t, struct Target);
 
-static const Multiply MULTIPLY[3][3] = {
-    {multiply_FLOAT_WEIGHTS_STORE, multiply_FLOAT_WEIGHTS_ADD, multiply_FLOAT_WEIGHTS_GATE},
-    {multiply_HALF_WEIGHTS_STORE, multiply_HALF_WEIGHTS_ADD, multiply_HALF_WEIGHTS_GATE},
-    {multiply_HALF_WEIGHTS_AND_ROWS_STORE, multiply_HALF_WEIGHTS_AND_ROWS_ADD, multiply_HALF_WEIGHTS_AND_ROWS_GATE},
-};
+static const Multiply MULTIPLY[] = {multiply_FLOAT_WEIGHTS, multiply_HALF_WEIGHTS, multiply_HALF_WEIGHTS_AND_ROWS};
 
 /* This thread's part of the product of `count` rows of x, `stride` numbers apart. */
 static void multiply(int action, const struct Product *product, const void *x, int64_t stride, int64_t count,
                      struct Target target, int thread, int threads) {
     int64_t panels = (product->out + PANEL - 1) / PANEL;
     int64_t first = panels * thread / threads, last = panels * (thread + 1) / threads;
-    if (first < last && count)
-        MULTIPLY[product->kind][action](product, x, stride, count, first, last, target);
+    if (first < last && count) MULTIPLY[product->kind](action, product, x, stride, count, first, last, target);
 }
 
 #endif

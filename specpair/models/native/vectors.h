@@ -1,4 +1,4 @@
-/* Sixteen floats at a time, in the vector extensions of GCC and Clang: any processor, fastest with AVX-512.
+/* A register of floats at a time, in the vector extensions of GCC and Clang: 16 with AVX-512, 8 elsewhere.
 
 Every function does the same operations in the same order for a given length, so results never depend on other rows. */
 
@@ -8,18 +8,26 @@ Every function does the same operations in the same order for a given length, so
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
-#if defined(__AVX512F__)
+#if defined(__AVX__)
 #include <immintrin.h>
 #endif
 
 #define INLINE static inline __attribute__((always_inline))
+#if defined(__AVX512F__)
 #define WIDTH 16
+#else
+#define WIDTH 8 /* vectors that are wider than a register go through memory */
+#endif
 
-typedef float floats __attribute__((vector_size(64)));
-typedef int32_t integers __attribute__((vector_size(64)));
-typedef uint32_t words __attribute__((vector_size(64)));
+typedef float floats __attribute__((vector_size(4 * WIDTH)));
+typedef int32_t integers __attribute__((vector_size(4 * WIDTH)));
+typedef uint32_t words __attribute__((vector_size(4 * WIDTH)));
 typedef float four __attribute__((vector_size(16)));
-typedef uint16_t halves __attribute__((vector_size(32)));
+typedef uint16_t halves __attribute__((vector_size(2 * WIDTH)));
+/* The same in memory, at any address: by memcpy GCC goes through the stack, in pieces that are slow to join. */
+typedef float floats_at __attribute__((vector_size(4 * WIDTH), aligned(1), may_alias));
+typedef uint32_t words_at __attribute__((vector_size(4 * WIDTH), aligned(1), may_alias));
+typedef uint16_t halves_at __attribute__((vector_size(2 * WIDTH), aligned(1), may_alias));
 
 INLINE floats same(float value) { return (floats){} + value; }
 
@@ -44,6 +52,16 @@ INLINE float sum_of(floats numbers) {
 #endif
 }
 
+INLINE int32_t whole_sum_of(integers numbers) {
+#if defined(__AVX512F__)
+    return _mm512_reduce_add_epi32((__m512i)numbers);
+#else
+    int32_t sum = 0;
+    for (int i = 0; i < WIDTH; i++) sum += numbers[i];
+    return sum;
+#endif
+}
+
 /* Numbers of a and b in the order of 16 places, each a constant. */
 #if defined(__clang__)
 #define SHUFFLE(a, b, ...) __builtin_shufflevector(a, b, __VA_ARGS__)
@@ -51,19 +69,25 @@ INLINE float sum_of(floats numbers) {
 #define SHUFFLE(a, b, ...) __builtin_shuffle(a, b, (integers){__VA_ARGS__})
 #endif
 
-INLINE floats pair_sums(floats a, floats b) {
-    return SHUFFLE(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29) +
-           SHUFFLE(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31);
-}
-
 /* The sums of four. */
 INLINE four four_sums(floats a, floats b, floats c, floats d) {
-    floats left = pair_sums(a, b), right = pair_sums(c, d);
+#if defined(__AVX512F__)
+#define PAIR_SUMS(a, b) \
+    (SHUFFLE(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29) + \
+     SHUFFLE(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31))
+    floats left = PAIR_SUMS(a, b), right = PAIR_SUMS(c, d);
+#undef PAIR_SUMS
     floats sums = SHUFFLE(left, right, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29) +
                   SHUFFLE(left, right, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31);
     four parts[4];
     memcpy(parts, &sums, sizeof parts);
     return (parts[0] + parts[1]) + (parts[2] + parts[3]);
+#elif defined(__AVX__)
+    __m256 sums = _mm256_hadd_ps(_mm256_hadd_ps((__m256)a, (__m256)b), _mm256_hadd_ps((__m256)c, (__m256)d));
+    return (four)_mm256_castps256_ps128(sums) + (four)_mm256_extractf128_ps(sums, 1);
+#else
+    return (four){sum_of(a), sum_of(b), sum_of(c), sum_of(d)};
+#endif
 }
 
 INLINE float largest_of(floats numbers) {
@@ -83,27 +107,27 @@ INLINE halves narrowed(floats numbers) {
     return __builtin_convertvector((~is_nan & rounded) | (is_nan & 0x7fc0), halves);
 }
 
-/* Loads and stores of `count` numbers, at most 16, float or bfloat16, from any address; the rest is 0. */
+/* Loads and stores of `count` numbers, at most WIDTH, float or bfloat16, from any address; the rest is 0. */
 INLINE floats load(const void *from, int is_bf16, int64_t count) {
     size_t size = is_bf16 ? 2 : 4;
     halves narrow = {};
     floats wide = {};
     if (is_bf16) {
-        if (count >= WIDTH) memcpy(&narrow, from, sizeof narrow);
-        else memcpy(&narrow, from, size * count);
+        if (count >= WIDTH) return widened((halves)*(const halves_at *)from);
+        memcpy(&narrow, from, size * count);
         return widened(narrow);
     }
-    if (count >= WIDTH) memcpy(&wide, from, sizeof wide);
-    else memcpy(&wide, from, size * count);
+    if (count >= WIDTH) return (floats)*(const floats_at *)from;
+    memcpy(&wide, from, size * count);
     return wide;
 }
 
 INLINE void store(void *to, int is_bf16, int64_t count, floats numbers) {
     if (is_bf16) {
         halves narrow = narrowed(numbers);
-        if (count >= WIDTH) memcpy(to, &narrow, sizeof narrow);
+        if (count >= WIDTH) *(halves_at *)to = narrow;
         else memcpy(to, &narrow, 2 * count);
-    } else if (count >= WIDTH) memcpy(to, &numbers, sizeof numbers);
+    } else if (count >= WIDTH) *(floats_at *)to = numbers;
     else memcpy(to, &numbers, 4 * count);
 }
 

