@@ -9,6 +9,7 @@ Each part is printed when it is done. Writes bench/results/gpu-*.json.
 """
 
 import argparse
+import gc
 import json
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -42,7 +43,8 @@ def main() -> None:
             figures["vllm"] = measure_vllm(folder, setting, VLLM_SECONDS)
             clock.say(f"vLLM: {figures['vllm']}")
     if torch.cuda.is_available():
-        torch.cuda.empty_cache()  # the processes of the pair have their own
+        gc.collect()
+        torch.cuda.empty_cache()  # the processes of the pair have their own models
     if setting.has_pair and setting.shape in PAIRS and clock.allows("the pair", PAIR_SECONDS):
         figures["pair"] = pair.measure_pair(setting)
         show([pair.table(figures["pair"])])

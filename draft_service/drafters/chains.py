@@ -1,5 +1,6 @@
 """Has the runner draw whole proposals on the device, where it can; the others are drawn token by token as before."""
 
+import logging
 from collections import Counter
 
 import numpy as np
@@ -10,6 +11,7 @@ from draft_service.drafters.guessing import GuessingWork
 from draft_service.drafters.model import ProposeWork
 from specpair.caches.cache import KeyValueCache
 from specpair.drafting import bits_of, end_early, sample_dense, take
+from specpair.engine.failures import check_device
 from specpair.engine.statistics import EngineStatistics
 from specpair.engine.work import Work
 from specpair.errors import CapacityExhaustedError
@@ -17,6 +19,11 @@ from specpair.models.captured_chain import CapturedChains
 from specpair.models.chain_miss import ChainMiss
 from specpair.models.chain_row import ChainRow, DrawnChain
 from specpair.options import Rule
+
+log = logging.getLogger(__name__)
+
+CAPTURING = "captur"
+"""In every message of CUDA and torch about work that cannot be captured in a graph."""
 
 
 class ChainDrafter:
@@ -33,6 +40,7 @@ class ChainDrafter:
         self._chains = chains
         self._misses = misses
         self._statistics = statistics
+        self._has_failed = False
 
     def advance(self, works: list[Work], logits: Tensor) -> tuple[list[Work], Tensor]:
         """Draws the proposals that begin with these rows `[sum of row counts, vocabulary]`. Returns the works that are
@@ -52,6 +60,7 @@ class ChainDrafter:
         """Whether the device draws the proposal; counts why not."""
         sampling = work.options.sampling
         reasons = {
+            ChainMiss.FAILED: self._has_failed,
             ChainMiss.AHEAD: work.looks or work.is_background,
             ChainMiss.STRUCTURE: work.held.grammar is not None,
             ChainMiss.ADJUSTMENTS: sampling.adjusts_logits,
@@ -74,14 +83,27 @@ class ChainDrafter:
             return
         key_count = self._chains.keys(chains)
         if key_count is None:
-            for work in works:
-                self._misses[ChainMiss.KEYS] += 1
-                self._give_back(work)
+            self._leave(works, ChainMiss.KEYS)
             return
-        for work, drawn in zip(works, self._chains.draw(logits[kept], chains, key_count), strict=True):
-            take_all(work, drawn)
+        try:
+            drawn = self._chains.draw(logits[kept], chains, key_count)
+        except RuntimeError as error:
+            if CAPTURING not in str(error):  # such an error is CUDA's, too, but the device is not lost
+                check_device(error)
+            log.exception("the device could not draw a proposal: from now on the host draws them token by token")
+            self._has_failed = True
+            self._leave(works, ChainMiss.FAILED)
+            return
+        for work, chain in zip(works, drawn, strict=True):
+            take_all(work, chain)
             self._give_back(work)
             self._statistics.decode_tokens += max(len(work.tokens) - 1, 0)
+
+    def _leave(self, works: list[ProposeWork], miss: ChainMiss) -> None:
+        """Leaves works to the host, as they were."""
+        for work in works:
+            self._misses[miss] += 1
+            self._give_back(work)
 
     def _reserve(self, work: ProposeWork) -> ChainMiss | None:
         """Makes room for all tokens of the proposal but the last, which is not fed."""

@@ -101,7 +101,7 @@ class CapturedChains:
         slots = blocks * self._cache.block_size + position % self._cache.block_size
         rows.token_ids.copy_(tokens)
         rows.positions.copy_(position)
-        rows.slots.copy_(slots.where(is_fed, self._buffers.spare_slot))
+        rows.slots.copy_(slots.masked_fill(~is_fed, self._buffers.spare_slot))
         tensors.next_step()
         return tensors.records
 

@@ -18,5 +18,7 @@ class ChainMiss(StrEnum):
     """More tokens than a chain has."""
     KEYS = "keys"
     """Keys of so many rows and lengths would take too much memory to gather."""
+    FAILED = "failed"
+    """The device failed to draw one; from then on the host draws all."""
     CACHE = "cache"
     """The cache has no room for all of its tokens at once."""

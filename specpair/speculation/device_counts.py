@@ -28,10 +28,10 @@ def device_counts(probabilities: Tensor, mass_cut: float, max_support: int) -> t
     size = torch.minimum(missing + 1, (values > 0).sum(-1))
     mass = sums.gather(-1, (size - 1).clamp_min(0)[:, None])
     counts = (values * (TOTAL / mass)).long()
-    counts = counts.where(torch.arange(values.size(1), device=size.device) < size[:, None], 0)
+    counts = counts.masked_fill(torch.arange(values.size(1), device=size.device) >= size[:, None], 0)
     counts[:, 0] += TOTAL - counts.sum(-1)
     counts = counts * probabilities[:, :1].isfinite()
-    ascending = token_ids.where(counts > 0, probabilities.size(1)).sort(-1)
+    ascending = token_ids.masked_fill(counts == 0, probabilities.size(1)).sort(-1)
     return ascending.values, counts.gather(-1, ascending.indices)
 
 

@@ -43,15 +43,16 @@ class SamplingUse(NamedTuple):
 
     @classmethod
     def of(cls, options: Sequence[SamplingOptions]) -> "SamplingUse":
-        drawn = [one for one in options if one.temperature != 0.0]
-        return cls(
-            any_greedy=len(drawn) < len(options),
-            all_greedy=not drawn,
-            scales=any(one.temperature != 1.0 for one in drawn),
-            largest_top_k=max((one.top_k for one in drawn), default=0),
-            cuts_top_p=any(one.top_p < 1.0 for one in drawn),
-            cuts_min_p=any(one.min_p > 0.0 for one in drawn),
-        )
+        drawn, scales, largest_top_k, cuts_top_p, cuts_min_p = 0, False, 0, False, False
+        for one in options:
+            if one.temperature == 0.0:
+                continue
+            drawn += 1
+            scales |= one.temperature != 1.0
+            largest_top_k = max(largest_top_k, one.top_k)
+            cuts_top_p |= one.top_p < 1.0
+            cuts_min_p |= one.min_p > 0.0
+        return cls(drawn < len(options), not drawn, scales, largest_top_k, cuts_top_p, cuts_min_p)
 
 
 class SamplingNumbers(Protocol):
@@ -97,12 +98,15 @@ class SamplingRows:
         self._row_counts = row_counts
         self._device = device
         self.use = SamplingUse.of(options)
-        self.is_fixed = torch.device(device).type != "cpu"
 
     @classmethod
     def of(cls, options: Sequence[SamplingOptions], device: torch.device | str = "cpu") -> "SamplingRows":
         """Row r samples with options[r]."""
         return cls(options, [1] * len(options), device)
+
+    @property
+    def is_fixed(self) -> bool:
+        return torch.device(self._device).type != "cpu"
 
     @property
     def temperature(self) -> Tensor:
@@ -199,7 +203,7 @@ def _keep_top_k(logits: Tensor, top_k: Tensor, largest_top_k: int) -> Tensor:
     values, _ = largest(logits, min(largest_top_k, logits.shape[-1]))
     last = (top_k.clamp(1, values.shape[-1]) - 1)[:, None]
     threshold = values.gather(-1, last).masked_fill_((top_k == 0)[:, None], -torch.inf)
-    return torch.where(logits < threshold, -torch.inf, logits)
+    return logits.masked_fill(logits < threshold, -torch.inf)
 
 
 def _keep_top_p(rows: Tensor, top_p: Tensor, is_fixed: bool) -> Tensor:
@@ -219,7 +223,7 @@ def _keep_top_p(rows: Tensor, top_p: Tensor, is_fixed: bool) -> Tensor:
         ties = rows == threshold
         kept &= ~ties | (ties.cumsum(-1) <= ties.sum(-1, keepdim=True) - surplus)
     kept_mass = mass.gather(-1, wanted - 1).masked_fill_(keeps_all, 1.0)
-    return torch.where(kept, rows, 0.0) / kept_mass.to(rows.dtype)
+    return rows.masked_fill(~kept, 0.0) / kept_mass.to(rows.dtype)
 
 
 def _leading_mass(rows: Tensor, top_p: Tensor) -> tuple[Tensor, Tensor]:

@@ -235,6 +235,22 @@ def test_what_the_device_does_not_draw_the_host_draws(miss: ChainMiss, tmp_path:
     assert statistics.decode_tokens == values["count"] + 4
 
 
+def test_a_device_that_fails_to_draw_is_not_asked_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The proposal under way and all later ones are drawn by the host."""
+    runner = load(make_model(tmp_path, vocab_size=VOCABULARY))
+
+    def refusing(work: Any) -> Any:
+        raise torch.AcceleratorError("CUDA error: operation not permitted when stream is capturing")
+
+    runner.chains._capture = refusing
+    works = works_of(["block", "greedy", "coupled"], [4, 4, 4])
+    with caplog.at_level("ERROR"):
+        run(runner, works, True)
+    assert [len(work.tokens) for work in works] == [4, 4, 4] and not any(work.error for work in works)
+    assert runner.chain_misses == {ChainMiss.FAILED: 3} and caplog.text.count("could not draw") == 1
+    runner.cache.check_integrity()
+
+
 @torch.inference_mode()
 def test_without_room_for_a_whole_proposal_the_host_draws_it(tmp_path: Path) -> None:
     """Token by token it takes the cache of an idle sequence."""
