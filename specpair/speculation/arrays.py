@@ -23,7 +23,9 @@ def native(tensor: Tensor) -> Array:
 
 def placed(array: np.ndarray, device: torch.device) -> Array:
     """The array in the same form as `native` tensors of the device."""
-    return array if device.type == "cpu" else torch.from_numpy(array).to(device, non_blocking=True)
+    if device.type == "cpu":
+        return array
+    return torch.from_numpy(np.require(array, requirements="W")).to(device, non_blocking=True)
 
 
 def on_host(parts: Sequence[Array]) -> list[np.ndarray]:

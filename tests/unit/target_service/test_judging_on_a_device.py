@@ -39,7 +39,7 @@ def on_a_device(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return chosen, finite > 0
 
     monkeypatch.setattr(judging, "native", lambda tensor: tensor)
-    monkeypatch.setattr(judging, "placed", lambda array, device: torch.from_numpy(array))
+    monkeypatch.setattr(judging, "placed", lambda array, device: torch.from_numpy(np.require(array, requirements="W")))
     monkeypatch.setattr(judging, "on_host", counting)
     monkeypatch.setattr(judging, "choices", raced)
     return transfers
