@@ -49,9 +49,9 @@ def found(figures: Mapping[str, Rows | None]) -> list[float | None]:
     ]
 
 
-def row_with(rows: Rows | None, **values: object) -> dict[str, Any]:
+def row_with(found: Rows | None, /, **values: object) -> dict[str, Any]:
     """The row with these values; empty if there is none."""
-    return next((row for row in rows or () if all(row[name] == value for name, value in values.items())), {})
+    return next((row for row in found or () if all(row[name] == value for name, value in values.items())), {})
 
 
 def table(figures: Mapping[str, Rows | None]) -> Table:
