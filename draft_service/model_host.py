@@ -11,6 +11,7 @@ from draft_service.ahead.drafter import AheadDrafter
 from draft_service.ahead.metrics import AheadCollector
 from draft_service.config import DraftConfig
 from draft_service.drafters.beams import BeamGrower, advance_beams
+from draft_service.drafters.chains import ChainDrafter
 from draft_service.drafters.guessing import GuessCounts, Guesser, Guessing, TextGuesser, make_ready
 from draft_service.drafters.guessing_drafter import GuessingCollector, GuessingDrafter, advance_all
 from draft_service.drafters.interface import Proposer
@@ -20,8 +21,13 @@ from draft_service.drafters.second_model import load_second_model
 from draft_service.drafters.translated import TranslatedDrafter, advance_translated
 from draft_service.drafters.translated_caches import TranslatedCaches
 from draft_service.proposal import Drafted
+from specpair.engine.device_thread import DeviceThread
 from specpair.engine.host import ModelHost
 from specpair.engine.work import Work
+from specpair.engine_config import EngineConfig
+from specpair.models.captured_runner import CapturedRunner
+from specpair.models.model_facts import ModelFacts
+from specpair.models.runner import Runner
 from specpair.options import Drafter, OwnDraft
 from specpair.sequences.cache_owner import CacheOwner
 from specpair.server.identity import client_name
@@ -39,6 +45,12 @@ class DraftModel(ModelHost[Drafted]):
     """How its tokens are guessed; None if they are not."""
     translated: TranslatedCaches
     """The sequences that have the tokens of another vocabulary."""
+
+    def __init__(self, config: EngineConfig, facts: ModelFacts, runner: Runner, device: DeviceThread):
+        super().__init__(config, facts, runner, device)
+        self._chains: ChainDrafter | None = None
+        if isinstance(runner, CapturedRunner) and runner.chains is not None and config.pace is None:
+            self._chains = ChainDrafter(runner.cache, runner.chains, runner.chain_misses, self.engine.statistics)
 
     def cache_owner(self) -> CacheOwner:
         self.ahead = WorkAhead(self.engine)
@@ -84,6 +96,8 @@ class DraftModel(ModelHost[Drafted]):
     def advance(self, works: list[Work], logits: Tensor) -> None:
         works, logits = advance_beams(works, logits)
         works, logits = advance_translated(works, logits)
+        if self._chains is not None:
+            works, logits = self._chains.advance(works, logits)
         if works:
             advance_all(works, logits)
 

@@ -185,7 +185,7 @@ def sample_coupled(works: list[Any], adjusted: Tensor) -> None:
         note_outlooks(works, lambda some: [outlooks[i] for i in some])
     else:
         choices = choose(rows, seeds, positions)
-    finite = came_of_finite(native(rows))
+    finite = came_of_finite(native(rows)).tolist()
     for work, token, is_finite in zip(works, choices.tolist(), finite, strict=True):
         if is_finite:
             take(work, token)
@@ -210,9 +210,14 @@ def distributions(works: list[Any], adjusted: Tensor) -> Tensor:
 def next_bits(work: Drafting) -> int:
     """The next random bits of a work, keyed by the step that verifies the block and the offset in the block."""
     if not work.bits:
-        first = first_offset(work.options.draft_index)
-        work.bits = random_bits(work.options.sampling.seed, Domain.DRAFT, work.step, work.count, first).tolist()
+        work.bits = bits_of(work).tolist()
     return work.bits[len(work.tokens)]
+
+
+def bits_of(work: Drafting) -> np.ndarray:
+    """Random bits for each token of a work: int64 `[count]`."""
+    first = first_offset(work.options.draft_index)
+    return random_bits(work.options.sampling.seed, Domain.DRAFT, work.step, work.count, first)
 
 
 def take(work: Drafting, token: int) -> None:

@@ -12,8 +12,8 @@ from torch import Tensor
 from specpair.errors import InvalidGrammarError, NotFiniteError
 from specpair.options import Rule
 from specpair.speculation.adjustments import adjust
-from specpair.speculation.arrays import Array, native, placed
-from specpair.speculation.coupling import verify_choices, verify_coupled
+from specpair.speculation.arrays import Array, native, on_host, placed
+from specpair.speculation.coupling import choices, verify_choices
 from specpair.speculation.draft_rows import DraftRows, draw, stack_blocks
 from specpair.speculation.lenience import Lenience, closeness
 from specpair.speculation.logprobs import token_logprobs
@@ -141,7 +141,8 @@ def judge_coupled(works: list[VerifyWork], adjusted: Tensor) -> tuple[Accepted, 
     target = distributions(works, adjusted)
     seeds = [work.options.sampling.seed for work in works for _ in range(work.row_count)]
     positions = [work.first_position + row for work in works for row in range(work.row_count)]
-    return chains(verify_coupled(target, *proposals(works), seeds, positions)), came_of_finite(native(target))
+    chosen, finite = choices(target, seeds, positions)
+    return chains(verify_choices(chosen, *proposals(works))), finite.tolist()
 
 
 def chains(judgement: Judgement) -> Accepted:
@@ -150,17 +151,19 @@ def chains(judgement: Judgement) -> Accepted:
 
 
 def judge_drawn(works: list[VerifyWork], adjusted: Tensor) -> tuple[Accepted, list[bool]]:
-    """Judges by the token rule or the block rule."""
+    """Judges by the token rule or the block rule. From a device the result comes in one synchronisation."""
     target = native(distributions(works, adjusted))
     # A greedy sequence with lenience comes here too; its distribution does not show whether its logits were finite.
     is_any_greedy = any(work.options.sampling.is_greedy for work in works)
-    finite = finite_rows(adjusted).tolist() if is_any_greedy else came_of_finite(target)
+    finite = native(finite_rows(adjusted)) if is_any_greedy else came_of_finite(target)
     noise = placed(next_noise(works), adjusted.device)
-    if len(finite) == len(works):  # nothing was proposed
-        return chains(Judgement(np.zeros(len(works), dtype=np.int64), draw(target, noise))), finite
+    if len(target) == len(works):  # nothing was proposed
+        next_tokens, are_finite = on_host([draw(target, noise), finite])
+        return chains(Judgement(np.zeros(len(works), dtype=np.int64), next_tokens)), (are_finite > 0).tolist()
     block = block_of(works, adjusted)
     uniforms = placed(acceptance_noise(works, block.tokens.shape[1]), adjusted.device)
-    return chains(verify(target, block, uniforms, noise)), finite
+    *judged, are_finite = on_host([*verify(target, block, uniforms, noise), finite])
+    return chains(Judgement(*judged)), (are_finite > 0).tolist()
 
 
 def block_of(works: list[VerifyWork], adjusted: Tensor) -> Block:

@@ -28,7 +28,7 @@ def judge_coupled_trees(works: list[VerifyWork], adjusted: Tensor) -> tuple[Acce
     seeds = [work.options.sampling.seed for work in works]
     lengths = [work.first_position for work in works]
     verdicts = verify_coupled_trees(target, [work.tree for work in works], seeds, lengths)
-    return accepted(verdicts), came_of_finite(native(target))
+    return accepted(verdicts), came_of_finite(native(target)).tolist()
 
 
 def judge_drawn_trees(works: list[VerifyWork], adjusted: Tensor) -> tuple[Accepted, list[bool]]:
@@ -37,7 +37,7 @@ def judge_drawn_trees(works: list[VerifyWork], adjusted: Tensor) -> tuple[Accept
     drawn = [work.call.drawn for work in works if work.call.drawn is not None]
     noise = placed(next_noise(works), adjusted.device)
     verdicts = verify_trees(target, drawn, works[0].options.rule, [node_noise(work) for work in works], noise)
-    return accepted(verdicts), came_of_finite(target)
+    return accepted(verdicts), came_of_finite(target).tolist()
 
 
 def node_noise(work: VerifyWork) -> np.ndarray:

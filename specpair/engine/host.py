@@ -58,6 +58,7 @@ class ModelHost(ABC, Generic[Answer]):
         )
         if isinstance(runner, CapturedRunner):
             self.engine.statistics.graph_misses = runner.misses
+            self.engine.statistics.chain_misses = runner.chain_misses
         self.grammars = GrammarHost(facts)
         self.pass_timeout = choose_pass_timeout(config.pass_timeout, facts.device)
         limits = SequenceLimits(

@@ -9,6 +9,7 @@ from prometheus_client.registry import Collector
 
 from specpair.caches.cache import BlockCounts, KeyValueCache
 from specpair.engine.statistics import EngineStatistics, Tally
+from specpair.models.chain_miss import ChainMiss
 from specpair.models.graph_miss import GraphMiss
 
 
@@ -68,6 +69,14 @@ def passes(statistics: EngineStatistics) -> Iterable[Metric]:
     for reason in GraphMiss:
         misses.add_metric([reason], statistics.graph_misses.get(reason, 0))
     yield misses
+    host_drawn = CounterMetricFamily(
+        "specpair_chain_misses",
+        "Proposals that a draft with --runner captured drew with the host between their tokens, by the reason.",
+        labels=["reason"],
+    )
+    for why in ChainMiss:
+        host_drawn.add_metric([why], statistics.chain_misses.get(why, 0))
+    yield host_drawn
 
 
 def silence(statistics: EngineStatistics) -> Metric:

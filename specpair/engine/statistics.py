@@ -3,6 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 
+from specpair.models.chain_miss import ChainMiss
 from specpair.models.graph_miss import GraphMiss
 
 
@@ -69,6 +70,8 @@ class EngineStatistics:
         """Passes of an encoder, one for each input that it read."""
         self.graph_misses: Mapping[GraphMiss, int] = {}
         """Passes that a runner of captured passes left to the plain one, by the reason; it counts them itself."""
+        self.chain_misses: Mapping[ChainMiss, int] = {}
+        """Proposals that a draft with such a runner did not draw on the device, by the reason."""
         self.evicted_blocks = 0
         """Cache blocks taken from open sequences for others."""
         self.preemptions = 0

@@ -7,6 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from specpair.caches.holding import Holding
 from specpair.caches.paged_cache import PagedCache
 from specpair.models.batch import Batch
 
@@ -33,6 +34,16 @@ class HostRows:
             slots.append(cache.slots(segment.holding, segment.start, segment.end))
             first += segment.token_count
         return cls(numbers=np.stack([batch.token_ids, batch.positions, np.concatenate(slots)]), tables=tables)
+
+    @classmethod
+    def unfed(cls, places: list[tuple[Holding, int]], cache: PagedCache, width: int) -> Self:
+        """A row for each holding at a position that was fed before: it writes to the spare block."""
+        tables = np.full((len(places), width), cache.spare_block, dtype=np.int32)
+        for row, (holding, _) in enumerate(places):
+            tables[row, : len(holding.storage)] = holding.storage
+        numbers = np.zeros((3, len(places)), dtype=np.int64)
+        numbers[1:] = [position for _, position in places], [cache.spare_block * cache.block_size] * len(places)
+        return cls(numbers=numbers, tables=tables)
 
     @property
     def key_counts(self) -> np.ndarray:
@@ -67,19 +78,27 @@ class RowBuffers:
     """Tensors that stay in place, used again by every pass."""
 
     def __init__(self, row_count: int, width: int, cache: PagedCache):
+        self.width = width
+        """Blocks of the longest sequence."""
+        self.spare_slot = cache.spare_block * cache.block_size
         self._spare = cache.spare_block
-        self._spare_slot = cache.spare_block * cache.block_size
         self._numbers = torch.zeros(3, row_count, dtype=torch.int64, device=cache.device)
         self._tables = torch.zeros(row_count, width, dtype=torch.int32, device=cache.device)
 
     def fill(self, rows: HostRows, row_count: int) -> None:
         """Copies the rows, and padding up to `row_count`."""
         padding = row_count - len(rows)
-        empty = np.array([[0], [0], [self._spare_slot]], dtype=np.int64)
+        empty = np.array([[0], [0], [self.spare_slot]], dtype=np.int64)
         numbers = np.concatenate([rows.numbers, np.repeat(empty, padding, axis=1)], axis=1)
         tables = np.pad(rows.tables, ((0, padding), (0, 0)), constant_values=self._spare)
-        self._numbers[:, :row_count].copy_(torch.from_numpy(numbers))
-        self._tables[:row_count].copy_(torch.from_numpy(tables))
+        self._numbers[:, :row_count].copy_(torch.from_numpy(numbers), non_blocking=True)
+        self._tables[:row_count].copy_(torch.from_numpy(tables), non_blocking=True)
+
+    def clear(self, row_count: int) -> None:
+        """Makes the first rows padding."""
+        self._numbers[:2, :row_count].zero_()
+        self._numbers[2, :row_count].fill_(self.spare_slot)
+        self._tables[:row_count].fill_(self._spare)
 
     def first(self, row_count: int) -> DeviceRows:
         """The first rows, in place."""

@@ -23,8 +23,10 @@ from specpair.models.batch import Batch, PassOutput
 from specpair.models.capture import Capture, Work, capture_for
 from specpair.models.captured_attention import choose_attention
 from specpair.models.captured_buckets import DETERMINISTIC_ROWS, ROWS, key_bucket, row_bucket
+from specpair.models.captured_chain import CapturedChains
 from specpair.models.captured_llama import CapturedLlama
 from specpair.models.captured_rows import HostRows, RowBuffers
+from specpair.models.chain_miss import ChainMiss
 from specpair.models.graph_miss import GraphMiss
 from specpair.models.loading import LoadedModel
 from specpair.models.plain_runner import PlainRunner
@@ -73,6 +75,12 @@ class CapturedRunner:
             raise ModelRefusedError(
                 f"--runner captured --deterministic gathers at most {most} keys: {why}; lower --max-model-len"
             )
+        self.chains: CapturedChains | None = None
+        """Draws proposals; None in deterministic mode."""
+        if not facts.is_deterministic:
+            self.chains = CapturedChains(self._logits, self._keys_of_chains, self._buffers, cache, self._capture)
+        self.chain_misses: Counter[ChainMiss] = Counter()
+        """Proposals that were drawn with the host between their tokens, by the reason."""
         self.description = f"{self._capture.description}, {self._attention.description}"
         if why:
             log.info("%s: %s", self._attention.description, why)
@@ -86,7 +94,7 @@ class CapturedRunner:
         miss = self._miss(batch)
         if miss is None:
             logits = self._run(HostRows.of(batch, self._paged, self._width))
-            return PassOutput(logits[torch.tensor(batch.rows, device=self.device)])
+            return PassOutput(logits.index_select(0, torch.tensor(batch.rows).to(self.device, non_blocking=True)))
         if not self.misses[miss]:
             log.info("%s: first pass %s (%s)", self.description, self._plain.description, miss)
         self.misses[miss] += 1
@@ -154,6 +162,10 @@ class CapturedRunner:
         attend = self._attention.over(fed, self._keys(int(rows.key_counts.max())))
         logits, features = self._network.forward(fed, attend, self._paged, layers)
         return logits[: len(rows)], torch.stack(features)[:, : len(rows)]
+
+    def _keys_of_chains(self, row_count: int, key_count: int) -> int | None:
+        keys = self._keys(min(key_count, self._width * self.cache.block_size)) if self._attention.is_sized else 0
+        return keys if row_count * keys <= MOST_GATHERED else None
 
     def _keys(self, key_count: int) -> int:
         return key_bucket(key_count, self._width * self.cache.block_size)

@@ -4,6 +4,7 @@ numpy operations on a CPU take half the time of torch's; tensors can be on a dev
 needs have the same names in both libraries, except those here.
 """
 
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -22,7 +23,18 @@ def native(tensor: Tensor) -> Array:
 
 def placed(array: np.ndarray, device: torch.device) -> Array:
     """The array in the same form as `native` tensors of the device."""
-    return array if device.type == "cpu" else torch.from_numpy(array).to(device)
+    if device.type == "cpu":
+        return array
+    return torch.from_numpy(np.require(array, requirements="W")).to(device, non_blocking=True)
+
+
+def on_host(parts: Sequence[Array]) -> list[np.ndarray]:
+    """Arrays [N] of integers or flags of one kind as int64 on the host, brought from a device together: in one
+    synchronisation."""
+    if isinstance(parts[0], np.ndarray):
+        return [part.astype(np.int64, copy=False) for part in parts]
+    joined = torch.cat([part.long() for part in parts]).cpu().numpy()
+    return np.split(joined, np.cumsum([len(part) for part in parts])[:-1])
 
 
 def in_kind_of(like: Array, array: np.ndarray) -> Array:

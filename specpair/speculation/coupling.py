@@ -7,13 +7,21 @@ does: it depends only on prompt, options and seed. Greedy decoding needs no nois
 rule.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+import torch
 from torch import Tensor
 
+from specpair.speculation.arrays import on_host, placed
+from specpair.speculation.device_race import race
 from specpair.speculation.gumbel import choose
+from specpair.speculation.randomness import as_signed
+from specpair.speculation.sampling import came_of_finite
 from specpair.speculation.verification import Judgement, packed_rows
+
+RACED_ROWS = 32
+"""Rows whose noise is made at a time on a device: a row of 128,256 tokens takes some megabytes."""
 
 
 def verify_coupled(
@@ -24,7 +32,23 @@ def verify_coupled(
     `target` holds the rows of all sequences one after the other, [sum of (K_b + 1), V]. `seeds` and `positions` key the
     noise of each row. `draft_tokens` [B, K] are padded to K; `lengths` [B] are their numbers without padding.
     """
-    return verify_choices(choose(target, seeds, positions).numpy(), draft_tokens, lengths)
+    return verify_choices(choices(target, seeds, positions)[0], draft_tokens, lengths)
+
+
+def choices(target: Tensor, seeds: Sequence[int], positions: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
+    """The choice of each row [R, V], int64 [R], and whether it came of finite logits, bool [R]. From a device they come
+    together: one synchronisation."""
+    if target.device.type == "cpu":
+        return choose(target, seeds, positions).numpy(), came_of_finite(target.numpy())
+    keys = [placed(as_signed(numbers), target.device) for numbers in (seeds, positions)]
+    raced = [race(*part) for part in parts_of(target, keys)]
+    chosen, finite = on_host([torch.cat(raced), came_of_finite(target)])
+    return chosen, finite > 0
+
+
+def parts_of(target: Tensor, keys: Sequence[Tensor]) -> Iterator[tuple[Tensor, ...]]:
+    """Rows [R, V] with their keys [R], RACED_ROWS at a time."""
+    return zip(target.split(RACED_ROWS), *(key.split(RACED_ROWS) for key in keys), strict=True)
 
 
 def verify_choices(choices: np.ndarray, draft_tokens: np.ndarray, lengths: np.ndarray) -> Judgement:

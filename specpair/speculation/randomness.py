@@ -92,11 +92,27 @@ def device_words(
     seeds: Sequence[int], domain: Domain, steps: Sequence[int], count: int, device: torch.device
 ) -> Tensor:
     """The first words of R streams, made on a device: int64 [R, count] with the bits of `random_words`."""
-    blocks = torch.arange(1, -(-count // 4) + 1, device=device)
-    seed, step = (torch.from_numpy(_wrapped(numbers)).to(device)[:, None] for numbers in (seeds, steps))
-    zeros = torch.zeros_like(seed + blocks)
-    counter = (zeros + blocks, zeros + step, zeros, zeros)
-    return torch.stack(philox4x64(counter, (seed, int(domain))), -1).flatten(1)[:, :count]
+    seed, step = (torch.from_numpy(as_signed(numbers)).to(device) for numbers in (seeds, steps))
+    return leading_words(seed, domain, step, count)
+
+
+def leading_words(seeds: Tensor, domain: Domain, steps: Tensor, count: int) -> Tensor:
+    """The same by seeds and steps that are on the device: int64 [R], as unsigned bits."""
+    blocks = torch.arange(-(-count // 4), device=seeds.device).expand(len(seeds), -1)
+    return _blocks_of_words(seeds, domain, steps, blocks).flatten(1)[:, :count]
+
+
+def words_at(seeds: Tensor, domain: Domain, steps: Tensor, places: Tensor) -> Tensor:
+    """Single words of R streams: int64 [R, N] at places [R, N]."""
+    words = _blocks_of_words(seeds, domain, steps, places >> 2)
+    return words.gather(-1, (places & 3)[..., None])[..., 0]
+
+
+def _blocks_of_words(seeds: Tensor, domain: Domain, steps: Tensor, blocks: Tensor) -> Tensor:
+    """Four words [R, N, 4] of each of the blocks [R, N] of R streams."""
+    zeros = torch.zeros_like(blocks)
+    counter = (blocks + 1, zeros + steps[:, None], zeros, zeros)
+    return torch.stack(philox4x64(counter, (seeds[:, None], int(domain))), -1)
 
 
 def philox4x64(
@@ -109,10 +125,11 @@ def philox4x64(
     evens, odds = torch.stack(counter[::2]), torch.stack(counter[1::2])
     multipliers = _column(_MULTIPLIERS, evens)
     keys = torch.stack([torch.zeros_like(evens[0]) + part for part in key])
+    key_steps = _column(_KEY_STEPS, evens)
     for _ in range(_ROUNDS):
         high, low = _product(evens, multipliers)
         evens, odds = high.flip(0) ^ odds ^ keys, low.flip(0)
-        keys = keys + _column(_KEY_STEPS, evens)
+        keys = keys + key_steps
     return evens[0], odds[0], evens[1], odds[1]
 
 
@@ -131,10 +148,15 @@ def _upper(numbers: Tensor) -> Tensor:
 
 
 def _column(numbers: Sequence[int], like: Tensor) -> Tensor:
-    """Unsigned numbers [N] as int64 [N, 1, ..], to multiply `like` [N, ..]."""
-    return torch.from_numpy(_wrapped(numbers)).to(like.device).view(-1, *[1] * (like.dim() - 1))
+    """Unsigned numbers [N] as int64 [N, 1, ..], to multiply `like` [N, ..]. Made on its device: a captured graph copies
+    nothing from the host."""
+    shape = (1,) * (like.dim() - 1)
+    filled = [
+        torch.full(shape, number, dtype=torch.int64, device=like.device) for number in as_signed(numbers).tolist()
+    ]
+    return torch.stack(filled)
 
 
-def _wrapped(numbers: Sequence[int]) -> np.ndarray:
+def as_signed(numbers: Sequence[int]) -> np.ndarray:
     """Integers below 2^64 as int64 [N] with the same bits."""
     return np.array(numbers, dtype=np.uint64).view(np.int64)

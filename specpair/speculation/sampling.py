@@ -6,6 +6,7 @@ only the result, never the raw logits: every way of sampling is standard samplin
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -16,10 +17,9 @@ from specpair.options import SamplingOptions
 from specpair.speculation.arrays import Array
 from specpair.speculation.largest import largest
 
-_TOP_P_WIDTHS = (128, 1024)
-"""Numbers of most likely tokens to try for top-p on a device, before whole rows are sorted."""
-_TOP_P_WIDTH_ON_CPU = 128
-"""The same on a CPU, where numpy sorts 49,152 tokens in a quarter of the time that the first 1024 take."""
+_TOP_P_WIDTH = 128
+"""Number of most likely tokens to try for top-p on a CPU, before whole rows are sorted. There numpy sorts 49,152 tokens
+in a quarter of the time that the first 1024 take."""
 
 LEAST_DIVIDED = 1 << 15
 """Numbers of a tensor above which torch divides a softmax among threads."""
@@ -27,11 +27,69 @@ FEW_ROWS, FEW_LOGITS = 64, 1 << 20
 """So many take about a millisecond on one thread."""
 
 
-class SamplingRows:
-    """The options of rows of logits, by sequence: sequence b has row_counts[b] rows with the same options.
+class SamplingUse(NamedTuple):
+    """Which options rows use, known without a device access. It decides which operations run."""
 
-    Properties of the whole batch are known without a device access, and only options in use become tensors.
-    """
+    any_greedy: bool
+    all_greedy: bool
+    scales: bool
+    """Whether any row that is not greedy has a temperature other than 1."""
+    largest_top_k: int
+    """Largest top_k of the rows that are not greedy, or more; 0 if none uses top_k."""
+    cuts_top_p: bool
+    """Whether any row that is not greedy has top_p below 1."""
+    cuts_min_p: bool
+    """Whether any row that is not greedy has min_p above 0."""
+
+    @classmethod
+    def of(cls, options: Sequence[SamplingOptions]) -> "SamplingUse":
+        drawn, scales, largest_top_k, cuts_top_p, cuts_min_p = 0, False, 0, False, False
+        for one in options:
+            if one.temperature == 0.0:
+                continue
+            drawn += 1
+            scales |= one.temperature != 1.0
+            largest_top_k = max(largest_top_k, one.top_k)
+            cuts_top_p |= one.top_p < 1.0
+            cuts_min_p |= one.min_p > 0.0
+        return cls(drawn < len(options), not drawn, scales, largest_top_k, cuts_top_p, cuts_min_p)
+
+
+class SamplingNumbers(Protocol):
+    """The options of rows of logits as tensors [R] on their device."""
+
+    @property
+    def use(self) -> SamplingUse: ...
+    @property
+    def is_fixed(self) -> bool:
+        """Whether no operation may depend on what is in the tensors: on a device that would be a synchronisation, and
+        cannot be captured in a graph."""
+        ...
+
+    @property
+    def temperature(self) -> Tensor:
+        """float32; 0 is greedy."""
+        ...
+
+    @property
+    def top_k(self) -> Tensor:
+        """int64; 0 keeps all."""
+        ...
+
+    @property
+    def top_p(self) -> Tensor:
+        """float32."""
+        ...
+
+    @property
+    def min_p(self) -> Tensor:
+        """float32."""
+        ...
+
+
+class SamplingRows:
+    """The options of rows of logits, by sequence: sequence b has row_counts[b] rows with the same options. Only options
+    in use become tensors."""
 
     def __init__(
         self, options: Sequence[SamplingOptions], row_counts: Sequence[int], device: torch.device | str = "cpu"
@@ -39,25 +97,7 @@ class SamplingRows:
         self._options = options
         self._row_counts = row_counts
         self._device = device
-        self.any_greedy = False
-        self.all_greedy = True
-        self.scales = False
-        """Whether any row that is not greedy has a temperature other than 1."""
-        self.largest_top_k = 0
-        """Largest top_k of the rows that are not greedy; 0 if none uses top_k."""
-        self.cuts_top_p = False
-        """Whether any row that is not greedy has top_p below 1."""
-        self.cuts_min_p = False
-        """Whether any row that is not greedy has min_p above 0."""
-        for one in options:
-            if one.temperature == 0.0:
-                self.any_greedy = True
-                continue
-            self.all_greedy = False
-            self.scales |= one.temperature != 1.0
-            self.largest_top_k = max(self.largest_top_k, one.top_k)
-            self.cuts_top_p |= one.top_p < 1.0
-            self.cuts_min_p |= one.min_p > 0.0
+        self.use = SamplingUse.of(options)
 
     @classmethod
     def of(cls, options: Sequence[SamplingOptions], device: torch.device | str = "cpu") -> "SamplingRows":
@@ -65,54 +105,56 @@ class SamplingRows:
         return cls(options, [1] * len(options), device)
 
     @property
+    def is_fixed(self) -> bool:
+        return torch.device(self._device).type != "cpu"
+
+    @property
     def temperature(self) -> Tensor:
-        """[R] float32; 0 is greedy."""
         return self._column([one.temperature for one in self._options], np.float32)
 
     @property
     def top_k(self) -> Tensor:
-        """[R] int64; 0 keeps all."""
         return self._column([one.top_k for one in self._options], np.int64)
 
     @property
     def top_p(self) -> Tensor:
-        """[R] float32."""
         return self._column([one.top_p for one in self._options], np.float32)
 
     @property
     def min_p(self) -> Tensor:
-        """[R] float32."""
         return self._column([one.min_p for one in self._options], np.float32)
 
     def _column(self, numbers: list[float], dtype: type[np.generic]) -> Tensor:
-        return torch.from_numpy(np.array(numbers, dtype=dtype).repeat(self._row_counts)).to(self._device)
+        return torch.from_numpy(np.array(numbers, dtype=dtype).repeat(self._row_counts)).to(
+            self._device, non_blocking=True
+        )
 
 
-def probabilities(logits: Tensor, rows: SamplingRows) -> Tensor:
+def probabilities(logits: Tensor, rows: SamplingNumbers) -> Tensor:
     """The distributions [R, V] that rows of logits [R, V] are sampled from: float32, or float64 for float64 logits.
 
     A greedy row becomes one-hot at its largest logit, the first of several. A row that is not finite (see
     `finite_rows`) becomes all NaN, or any values if greedy, without affecting other rows.
     """
     dtype = logits.dtype if logits.dtype == torch.float64 else torch.float32
-    logits = logits.to(dtype)
-    if rows.all_greedy:
+    logits, use = logits.to(dtype), rows.use
+    if use.all_greedy:
         return _one_hot(logits)
-    if rows.scales:
+    if use.scales:
         # Relative to the largest logit, so that no temperature makes a finite logit overflow.
         temperature = rows.temperature.to(dtype).clamp_min(torch.finfo(dtype).tiny)
         logits = (logits - logits.amax(-1, keepdim=True)).div_(temperature[:, None])
-    if rows.cuts_min_p:
+    if use.cuts_min_p:
         # exp(logit - largest) is the probability relative to the largest; log 0 is -inf and keeps all. The difference
         # has the same bits whether or not the logits were already made relative to the largest.
         relative = logits - logits.amax(-1, keepdim=True)
         logits = logits.masked_fill(relative < rows.min_p.to(dtype).log()[:, None], -torch.inf)
-    if rows.largest_top_k:
-        logits = _keep_top_k(logits, rows.top_k, rows.largest_top_k)
+    if use.largest_top_k:
+        logits = _keep_top_k(logits, rows.top_k, use.largest_top_k)
     result = _softmax(logits)
-    if rows.cuts_top_p:
-        result = _keep_top_p(result, rows.top_p)
-    if rows.any_greedy:
+    if use.cuts_top_p:
+        result = _keep_top_p(result, rows.top_p, rows.is_fixed)
+    if use.any_greedy:
         result = torch.where((rows.temperature == 0)[:, None], _one_hot(logits), result)
     return result
 
@@ -122,10 +164,10 @@ def finite_rows(logits: Tensor) -> Tensor:
     return logits.amax(-1).isfinite()
 
 
-def came_of_finite(distributions: Array) -> list[bool]:
-    """Which rows [R, V] of `probabilities`, not greedy, came from finite logits."""
+def came_of_finite(distributions: Array) -> Array:
+    """Which rows [R, V] of `probabilities`, not greedy, came from finite logits: bool [R]."""
     first = distributions[:, 0]
-    return (first == first).tolist()  # NaN equals nothing
+    return first == first  # NaN equals nothing
 
 
 def likeliest(logits: Tensor) -> tuple[np.ndarray, list[bool]]:
@@ -161,37 +203,39 @@ def _keep_top_k(logits: Tensor, top_k: Tensor, largest_top_k: int) -> Tensor:
     values, _ = largest(logits, min(largest_top_k, logits.shape[-1]))
     last = (top_k.clamp(1, values.shape[-1]) - 1)[:, None]
     threshold = values.gather(-1, last).masked_fill_((top_k == 0)[:, None], -torch.inf)
-    return torch.where(logits < threshold, -torch.inf, logits)
+    return logits.masked_fill(logits < threshold, -torch.inf)
 
 
-def _keep_top_p(rows: Tensor, top_p: Tensor) -> Tensor:
+def _keep_top_p(rows: Tensor, top_p: Tensor, is_fixed: bool) -> Tensor:
     """Keeps the smallest set of tokens of rows [R, V] that reaches top_p, the first of equal ones, and normalises.
 
     The result of a row does not depend on other rows, whose top_p decides how many values are examined: all masses are
     running sums. A plain sum over a single long row is split among threads, but not over many rows.
     """
-    values, mass = _leading_mass(rows, top_p)
+    values, mass = _whole_mass(rows) if is_fixed else _leading_mass(rows, top_p)
     mass_before = pad(mass[:, :-1], (1, 0))
     wanted = (mass_before < top_p[:, None]).sum(-1, keepdim=True).clamp_min(1)
     keeps_all = (top_p >= 1.0)[:, None]
     threshold = values.gather(-1, wanted - 1).masked_fill_(keeps_all, 0.0)
     kept = ~(rows < threshold)  # NaN stays
     surplus = (kept.sum(-1, keepdim=True) - wanted).masked_fill_(keeps_all, 0)
-    if bool(surplus.any()):
+    if is_fixed or bool(surplus.any()):
         ties = rows == threshold
         kept &= ~ties | (ties.cumsum(-1) <= ties.sum(-1, keepdim=True) - surplus)
     kept_mass = mass.gather(-1, wanted - 1).masked_fill_(keeps_all, 1.0)
-    return torch.where(kept, rows, 0.0) / kept_mass.to(rows.dtype)
+    return rows.masked_fill(~kept, 0.0) / kept_mass.to(rows.dtype)
 
 
 def _leading_mass(rows: Tensor, top_p: Tensor) -> tuple[Tensor, Tensor]:
     """The largest probabilities of each row, descending, enough to reach top_p, and their running sums in float64."""
-    for width in (_TOP_P_WIDTH_ON_CPU,) if rows.device.type == "cpu" else _TOP_P_WIDTHS:
-        values, _ = largest(rows, min(width, rows.shape[-1]))
-        mass = values.double().cumsum(-1)
-        reached = (mass[:, -1] >= top_p) | (top_p >= 1.0)
-        if bool(reached.all()):
-            return values, mass
+    values, _ = largest(rows, min(_TOP_P_WIDTH, rows.shape[-1]))
+    mass = values.double().cumsum(-1)
+    reached = (mass[:, -1] >= top_p) | (top_p >= 1.0)
+    return (values, mass) if bool(reached.all()) else _whole_mass(rows)
+
+
+def _whole_mass(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """The same of all probabilities of each row."""
     values = _descending(rows)
     return values, values.double().cumsum(-1)
 

@@ -6,11 +6,12 @@ It works row by row in numpy: a row leaves some hundred tokens, too few for a pa
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from specpair.speculation.count_row import TOTAL, CountRow
+from specpair.speculation.device_counts import count_row_of, device_counts
 from specpair.speculation.draft_rows import TOTAL_LOG2
-from specpair.speculation.largest import largest
 from specpair.speculation.randomness import BITS
 
 MASS_CUT = 2.0**-8
@@ -44,12 +45,8 @@ def draw_counts(row: CountRow, bits: int) -> int:
 
 def _fetched(probabilities: Tensor, mass_cut: float, max_support: int) -> list[CountRow]:
     """Like `sparsify` on a CPU, for rows on a device."""
-    found = largest(probabilities, min(max_support, probabilities.shape[1]))
-    values, token_ids = (part.cpu().numpy() for part in found)
-    rows = [_count_row(row, 1.0 - mass_cut, max_support) for row in values]
-    return [
-        CountRow(ids[row.token_ids].astype(np.uint32), row.counts) for ids, row in zip(token_ids, rows, strict=True)
-    ]
+    found = torch.stack(device_counts(probabilities, mass_cut, max_support)).cpu().numpy()
+    return [count_row_of(*row) for row in zip(*found, strict=True)]
 
 
 class _Support(NamedTuple):

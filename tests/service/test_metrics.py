@@ -18,6 +18,7 @@ from coordinator.peers.ahead_blocks import BlockFate
 from coordinator.peers.early_calls import EarlyResult
 from draft_service.ahead.counts import Result
 from specpair.model_info import VocabularyMethod
+from specpair.models.chain_miss import ChainMiss
 from specpair.models.graph_miss import GraphMiss
 from specpair.options import Drafter, Rule, StructureKind
 from specpair.sequences import sequence_limits
@@ -40,7 +41,9 @@ BOUNDED = {
     "accepted": {*map(str, range(8)), "8+"},
     "fate": {fate.value for fate in BlockFate},
     "finished_reason": {"stop", "length"},
-    "reason": {reason.value for reasons in (Refusal, sequence_limits.NoRoom, GraphMiss) for reason in reasons},
+    "reason": {
+        reason.value for reasons in (Refusal, sequence_limits.NoRoom, GraphMiss, ChainMiss) for reason in reasons
+    },
     "state": {"used", "shared", "kept", "free"},
     "kind": {
         *("draft", "plain", "fallback", "prefill", "decode", "repeated", "reopened", "moved"),

@@ -223,12 +223,12 @@ async def test_coupled_noise_that_depends_on_the_batch_is_caught(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What comes out is distributed as it should be, but the same seed gives other tokens."""
-    verify_coupled = judging.verify_coupled
+    choices = judging.choices
 
     def keyed_by_row(target: Tensor, tokens: Any, lengths: Any, seeds: list[int], positions: list[int]) -> Any:
-        return verify_coupled(target, tokens, lengths, seeds, range(len(positions)))
+        return choices(target, seeds, range(len(positions)))
 
-    monkeypatch.setattr(judging, "verify_coupled", keyed_by_row)
+    monkeypatch.setattr(judging, "choices", keyed_by_row)
     report = await run(
         tmp_path, HONEST_TARGET, HONEST_DRAFT, rules=(Rule.COUPLED,), draws=50, sequences=20, greedy_tokens=2
     )

@@ -137,8 +137,11 @@ def _patched(folder: Path, entry: Object, objects: list[Object]) -> list[Object]
                 for operation in patch:
                     _operate(made, operation)
         return objects
-    meant = [made for made in objects if name_of(made) == name_of(patch)]
-    if not meant:
+    if "target" in entry:  # kustomize takes no offence if there is none
+        meant = [made for made in objects if _is_meant(made, entry["target"])]
+    else:
+        meant = [made for made in objects if name_of(made) == name_of(patch)]
+    if not meant and "target" not in entry:
         raise KustomizeError(f"{name_of(patch)}: nothing to patch")
     if patch.get("$patch") == "delete":
         return [made for made in objects if made not in meant]
@@ -161,11 +164,16 @@ def _operate(made: Any, operation: Object) -> None:
     for part in path:
         where = where[int(part)] if isinstance(where, list) else where[part]
     kind, value = operation["op"], copy.deepcopy(operation.get("value"))
-    if isinstance(where, list):
+    if kind == "test":
+        if where[int(last) if isinstance(where, list) else last] != value:
+            raise KustomizeError(f"{operation['path']} is not {value}")
+    elif isinstance(where, list):
         if kind == "add":
             where.insert(len(where) if last == "-" else int(last), value)
         elif kind == "replace":
             where[int(last)] = value
+        elif kind == "remove":
+            del where[int(last)]
         else:
             raise KustomizeError(f"{kind} in a list")
     elif kind == "add" or (kind == "replace" and last in where):

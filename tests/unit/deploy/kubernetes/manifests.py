@@ -12,6 +12,7 @@ ROOT = Path(__file__).parents[4]
 FOLDER = ROOT / "deploy" / "kubernetes"
 OVERLAYS = sorted(path.name for path in (FOLDER / "overlays").iterdir())
 SERVICES = ("coordinator", "draft", "target")
+SECURED_OVERLAYS = ("secured", "sharded-secured")
 
 
 @cache

@@ -7,12 +7,12 @@ import pytest
 
 from tests.compose.engine import SECURED
 from tests.compose.test_files import services
-from tests.unit.deploy.kubernetes.manifests import OVERLAYS, SERVICES, SERVING, Pod, of_kind
+from tests.unit.deploy.kubernetes.manifests import OVERLAYS, SECURED_OVERLAYS, SERVICES, SERVING, Pod, of_kind
 from tests.unit.deploy.kubernetes.test_services import PORTS
 
 NAME = "models.specpair"
 every_overlay = pytest.mark.parametrize("overlay", OVERLAYS)
-secured_pods = pytest.mark.parametrize("pod", [pod for pod in SERVING if pod.overlay == "secured"], ids=str)
+secured_pods = pytest.mark.parametrize("pod", [pod for pod in SERVING if pod.overlay in SECURED_OVERLAYS], ids=str)
 
 
 def selects(selector: dict[str, Any], labels: dict[str, str]) -> bool:
@@ -94,7 +94,8 @@ def test_paths_are_those_of_compose_and_every_file_is_mounted(pod: Pod) -> None:
     """With the name of the peers besides, since `dns:` leads to addresses."""
     environment = services(SECURED)[pod.service]["environment"]
     composed = {name: value for name, value in environment.items() if name != "SPECPAIR_INSECURE"}
-    given = {name: value for name, value in pod.variables.items() if "TLS" in name or "TOKEN" in name}
+    ours = {name: value for name, value in pod.variables.items() if name.startswith("SPECPAIR_")}
+    given = {name: value for name, value in ours.items() if "TLS" in name or "TOKEN" in name}
     assert given.pop("SPECPAIR_PEER_TLS_NAME", NAME) == NAME
     assert given == composed
     (volume,) = (volume for volume in pod.spec["volumes"] if volume["name"] == "specpair")
@@ -105,10 +106,10 @@ def test_paths_are_those_of_compose_and_every_file_is_mounted(pod: Pod) -> None:
 
 @secured_pods
 def test_certificates_have_the_names_by_which_the_services_are_called(pod: Pod) -> None:
-    certificate = of_kind("secured", "Certificate")[pod.service]["spec"]
+    certificate = of_kind(pod.overlay, "Certificate")[pod.service]["spec"]
     (volume,) = (volume for volume in pod.spec["volumes"] if volume["name"] == "specpair")
     assert volume["projected"]["sources"][0]["secret"]["name"] == certificate["secretName"]
-    monitor = of_kind("secured", "ServiceMonitor")[pod.service]["spec"]["endpoints"][0]
+    monitor = of_kind(pod.overlay, "ServiceMonitor")[pod.service]["spec"]["endpoints"][0]
     assert monitor["scheme"] == "https"
     assert monitor["tlsConfig"]["ca"]["secret"] == {"name": certificate["secretName"], "key": "ca.crt"}
     assert monitor["tlsConfig"]["serverName"] in certificate["dnsNames"]

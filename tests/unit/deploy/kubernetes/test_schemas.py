@@ -109,7 +109,7 @@ def test_every_component_is_in_an_overlay() -> None:
         assert any(f"../../components/{folder.name}\n" in text for text in texts), folder.name
 
 
-@pytest.mark.parametrize("overlay", ["secured", "scaled"])
+@pytest.mark.parametrize("overlay", ["secured", "scaled", "sharded-secured"])
 def test_the_dashboards_are_those_of_compose(overlay: str) -> None:
     folder = ROOT / "deploy" / "grafana" / "dashboards"
     made = of_kind(overlay, "ConfigMap")["specpair-dashboards"]
@@ -164,7 +164,7 @@ def test_a_merge_patch_finds_containers_and_variables_by_name(tmp_path: Path) ->
         "resources: [../../made.yaml]",
         "patches: [{patch: '{apiVersion: apps/v1, kind: Deployment, metadata: {name: two}}'}]",
         "patches: [{target: {kind: Deployment}, patch: '[{op: remove, path: /spec/strategy}]'}]",
-        "patches: [{target: {kind: Deployment}, patch: '[{op: test, path: /spec/replicas, value: 1}]'}]",
+        "patches: [{target: {kind: Deployment}, patch: '[{op: test, path: /spec/replicas, value: 2}]'}]",
         "configMapGenerator: [{name: some, files: [made.yaml], options: {}}]",
         "components: [.]",
     ],

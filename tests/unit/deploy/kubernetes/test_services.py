@@ -24,6 +24,7 @@ from tests.unit.deploy.kubernetes.manifests import (
     OVERLAYS,
     PODS,
     ROOT,
+    SECURED_OVERLAYS,
     SERVICES,
     SERVING,
     Pod,
@@ -104,7 +105,7 @@ def test_the_services_take_what_they_are_told(pod: Pod, monkeypatch: pytest.Monk
     assert result.exit_code == 0, result.output
     config = served[-1].server if pod.service == "coordinator" else served[-1]
     assert config.host == "0.0.0.0" and config.log_format == "json"
-    assert config.security.is_insecure is (pod.overlay != "secured")
+    assert config.security.is_insecure is (pod.is_worker or pod.overlay not in SECURED_OVERLAYS)
     if pod.service == "coordinator":
         check_peers(pod, served[0])
 
@@ -158,7 +159,7 @@ def test_probes_ask_what_the_services_answer(pod: Pod) -> None:
         asked = pod.container[probe]["httpGet"]
         assert asked["path"] in {getattr(route, "path", None) for route in routes} and asked["path"] in OPEN_PATHS
         assert asked["port"] == ("http" if pod.service == "coordinator" else "metrics")
-        assert asked.get("scheme", "HTTP") == ("HTTPS" if pod.overlay == "secured" else "HTTP")
+        assert asked.get("scheme", "HTTP") == ("HTTPS" if pod.overlay in SECURED_OVERLAYS else "HTTP")
     assert pod.container["livenessProbe"]["tcpSocket"] == {"port": "grpc"}
 
 
@@ -187,8 +188,9 @@ def test_folders_are_those_that_the_images_write_to(pod: Pod) -> None:
     (huggingface,) = re.findall(r"HF_HOME=(\S+)", DOCKERFILE)
     assert home in mounts and (huggingface in mounts) is (pod.service != "coordinator")
     others = mounts.keys() - {home, huggingface}
-    expected = {"secured": {"/run/specpair"}, "sharded": {"/dev/shm"}}.get(pod.overlay, set())
-    assert others == (expected if pod.owner == "target-group" or pod.overlay == "secured" else set())
+    shared = {"/dev/shm"} if pod.owner == "target-group" else set()
+    secrets = {"/run/specpair"} if pod.overlay in SECURED_OVERLAYS and not pod.is_worker else set()
+    assert others == shared | secrets
 
 
 @every_pod

@@ -192,7 +192,7 @@ def test_distributions_tell_whether_they_came_of_something_finite(row, finite, o
     """In any company, whose options decide what is looked at. A row that did not is NaN throughout."""
     logits = torch.tensor([row, [0.0, 0.0]])
     got = sample_rows(logits, own, other)
-    assert came_of_finite(got)[0] is came_of_finite(got.numpy())[0] is finite
+    assert came_of_finite(got)[0] == came_of_finite(got.numpy())[0] == finite
     assert got[0].isnan().all() == (not finite)
 
 

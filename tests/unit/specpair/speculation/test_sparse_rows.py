@@ -6,7 +6,6 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
-from specpair.speculation import sparse_rows
 from specpair.speculation.count_row import CountRow, draw_token
 from specpair.speculation.draft_rows import TOTAL_LOG2
 from specpair.speculation.randomness import BITS, Domain, draw_bits
@@ -60,19 +59,6 @@ def test_rows_are_those_of_a_whole_sort(seed: int, width: int, spread: float, le
             ids, counts = arrays(got)
             assert counts.sum() == TOTAL and ids.tolist() == sorted(ids)
             assert ids.dtype == counts.dtype == np.uint32
-
-
-@pytest.mark.parametrize("width", [200, 5000])
-@pytest.mark.parametrize("spread", [0.0, 1.0, 4.0])
-def test_what_a_device_fetches_is_enough(width: int, spread: float) -> None:
-    """The way of a device, here on the CPU. Of equally likely tokens it may keep others."""
-    rows = random_rows(1, 4, width, spread)
-    fetched = sparse_rows._fetched(rows, 2.0**-8, 1024)
-    for row, expected, got in zip(rows, sparsify(rows), fetched, strict=True):
-        ids, counts = arrays(got)
-        assert sorted(counts.tolist()) == sorted(by_token(expected).values())
-        kept = row[torch.from_numpy(ids.astype(np.int64))]
-        assert ((row > kept.min()).sum() <= len(kept)) and len(set(ids.tolist())) == len(kept)
 
 
 def test_a_row_that_is_not_finite_has_no_tokens_and_spares_the_others() -> None:

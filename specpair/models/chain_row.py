@@ -1,0 +1,73 @@
+"""A proposal that is drawn on the device, and what was drawn. Plain data."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from specpair.caches.holding import Holding
+from specpair.options import SamplingOptions
+from specpair.speculation.count_row import CountRow
+from specpair.speculation.sampling import SamplingUse
+
+
+@dataclass(frozen=True, kw_only=True)
+class ChainRow:
+    """One proposal to draw."""
+
+    holding: Holding
+    """With room for all of its tokens but the last."""
+    position: int
+    """Of its first token."""
+    count: int
+    """Its tokens."""
+    sampling: SamplingOptions
+    is_coupled: bool
+    """Whether its tokens are chosen with shared noise, and no distributions are sent."""
+    is_weighed: bool
+    """Whether the probabilities of its tokens are wanted."""
+    vocab_size: int
+    """Ids from here on are never drawn."""
+    bits: np.ndarray
+    """53 random bits for each token: int64 `[count]`; empty if it needs none."""
+
+
+class DrawnChain(NamedTuple):
+    """What was drawn for one proposal. All lists are as long as the proposal, or as it could become."""
+
+    tokens: list[int]
+    """Up to the first row that could not be sampled."""
+    counts: list[CountRow]
+    """From which the tokens were drawn; empty if they were chosen."""
+    shares: list[float]
+    """Their probabilities at temperature 1, if they were wanted."""
+
+
+class ChainKind(NamedTuple):
+    """Which operations the rows of a batch need."""
+
+    use: SamplingUse
+    draws: bool
+    """Whether any is drawn from counts."""
+    races: bool
+    """Whether any is chosen by shared noise."""
+    masks: bool
+    """Whether any may not use the whole vocabulary."""
+    weighs: bool
+
+    @classmethod
+    def of(cls, rows: Sequence[ChainRow], vocab_size: int) -> "ChainKind":
+        """Temperatures and min-p are cheap and always applied, and top_k is rounded up, so that kinds are few."""
+        use = SamplingUse.of([row.sampling for row in rows])
+        if not use.all_greedy:
+            top_k = use.largest_top_k and min(1 << (use.largest_top_k - 1).bit_length(), vocab_size)
+            use = use._replace(any_greedy=True, scales=True, cuts_min_p=True, largest_top_k=top_k)
+        drawn = [row for row in rows if not row.sampling.is_greedy]
+        return cls(
+            use=use,
+            draws=any(not row.is_coupled for row in drawn),
+            races=any(row.is_coupled for row in drawn),
+            masks=any(row.vocab_size < vocab_size for row in rows),
+            weighs=any(row.is_weighed for row in rows),
+        )
