@@ -85,7 +85,7 @@ async def test_no_output_changes_and_rounds_are_saved(
         assert speculation.forced_token_count == origins[pb.TOKEN_ORIGIN_FORCED] > 12
         assert speculation.round_count < other.summary.speculation.round_count
         assert not other.summary.speculation.forced_token_count
-        assert speculation.accepted_token_count == origins[pb.TOKEN_ORIGIN_ACCEPTED]
+        assert speculation.accepted_token_count - origins[pb.TOKEN_ORIGIN_ACCEPTED] in range(3)  # those behind the end
 
 
 async def test_a_text_that_is_forced_whole_takes_one_pass_and_no_draft(pair: RunningPair) -> None:
