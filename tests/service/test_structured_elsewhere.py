@@ -66,12 +66,11 @@ async def test_outputs_fit_and_do_not_depend_on_k(make: Any, tmp_path: Path) -> 
             found: list[str] = []
             for count in (0, 3):
                 request = pb.GenerateTokensRequest(
-                    **asked,
+                    **{**asked, "sampling": options},
                     max_tokens=40,
                     num_speculative_tokens=count,
                     structured_output=so.StructuredOutput(regex=REGEX),
                     rule=sampling_pb2.ACCEPTANCE_RULE_COUPLED,
-                    sampling=options,
                 )
                 responses = [response async for response in pair.coordinator.GenerateTokens(request)]
                 speculation = responses[-1].summary.speculation

@@ -41,7 +41,7 @@ async def judged(folders: tuple[Path, Path]) -> AsyncIterator[RunningPair]:
 
 async def tokens(pair: RunningPair, **fields: Any) -> list[pb.GeneratedToken]:
     """The tokens of an output of LONG, with where they came from."""
-    asked = {"token_ids": pb.TokenIds(ids=PROMPT), "max_tokens": 60, "structured_output": LONG}
+    asked: dict[str, Any] = {"token_ids": pb.TokenIds(ids=PROMPT), "max_tokens": 60, "structured_output": LONG}
     names = pb.GenerateTokensRequest.DESCRIPTOR.fields_by_name
     sampling = {name: fields.pop(name) for name in list(fields) if name not in names}
     responses = pair.coordinator.GenerateTokens(pb.GenerateTokensRequest(**asked, sampling=sampling, **fields))
