@@ -74,18 +74,7 @@ class RequestMetrics:
         self._success = {reason: success.labels(reason.value) for reason in FinishReason}
         self._structured = structure_counters(registry)
         self._running = Gauge("specpair_num_requests_running", "Requests that are running.", registry=registry)
-        self._prompt_tokens = Counter(
-            "specpair_prompt_tokens", "Tokens of prompts, once for each admitted request.", registry=registry
-        )
-        self._generation_tokens = Counter(
-            "specpair_generation_tokens", "Generated tokens that belong to an output.", registry=registry
-        )
-        self._forced_tokens = Counter(
-            "specpair_forced_tokens",
-            "Generated tokens that were the only ones that a structured output allows at their places: no model was "
-            "asked for them.",
-            registry=registry,
-        )
+        self._prompt_tokens, self._generation_tokens, self._forced_tokens = token_counters(registry)
         self._first_token = Histogram(
             "specpair_time_to_first_token_seconds",
             "Time from the arrival of a request to the first token of each of its outputs.",
@@ -156,6 +145,18 @@ class RequestMetrics:
         self._requests[outcome].inc()
         if outcome is Outcome.FINISHED:
             observe(self._latency, elapsed)
+
+
+def token_counters(registry: CollectorRegistry) -> tuple[Counter, Counter, Counter]:
+    """Counters of prompt tokens, of generated ones, and of those that were forced."""
+    texts = {
+        "specpair_prompt_tokens": "Tokens of prompts, once for each admitted request.",
+        "specpair_generation_tokens": "Generated tokens that belong to an output.",
+        "specpair_forced_tokens": "Generated tokens that were the only ones that a structured output allows at their "
+        "places: no model was asked for them.",
+    }
+    prompt, generated, forced = (Counter(name, text, registry=registry) for name, text in texts.items())
+    return prompt, generated, forced
 
 
 def structure_counters(registry: CollectorRegistry) -> dict[StructureKind, Counter]:

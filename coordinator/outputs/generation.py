@@ -201,8 +201,8 @@ class Generation:
         """The verdict. If the draft works ahead, what it prepares meanwhile is sent after the call."""
         if self._early is None or not begun.works_ahead:
             begun.max_forced = self._most_forced(begun)
-            options = {"next_count": begun.next_count, "max_forced": begun.max_forced}
-            return await self._target.verify(begun.step, self._history, proposal, **options)
+            asked = (begun.step, self._history, proposal)
+            return await self._target.verify(*asked, next_count=begun.next_count, max_forced=begun.max_forced)
         self._early.begin(begun, len(self._history))
         try:
             return await self._target.verify(begun.step, self._history, proposal, self._early.follow)

@@ -145,10 +145,16 @@ class TargetSession:
     ) -> Verdict:
         """The verdict of one round. Raises PeerUnavailableError if no target answers in time.
 
-        `on_sent` is called soon after the call was sent: from then on `verify_early` may send what follows it. The
-        target is asked to propose `next_count` tokens for the next round; one without a head proposes none. It is asked
-        to name up to `max_forced` forced tokens, too: they must not be combined with `verify_early`.
+        `on_sent` is called soon after the call was sent: from then on `verify_early` may send what follows it, unless
+        forced tokens are asked for, up to `max_forced`. The target is asked to propose `next_count` tokens for the next
+        round; one without a head proposes none.
         """
+
+        def ask(link: TargetLink, within: float) -> Coroutine[Any, Any, Verdict]:
+            held, own_count = self._held_length, link.own_count(next_count)
+            body = (self._name, step, held, proposal, within, self._include_probabilities)
+            return link.peer.verify(*body, next_count=own_count, appended=history[held:], max_forced=max_forced)
+
         async with self._lock:
             self._begin_round()
             early = self._early.take(step, len(history), proposal)
@@ -157,7 +163,6 @@ class TargetSession:
                 verdict = await self._early_verdict(early, self._link, step, len(history), on_sent)
                 on_sent = None
             if verdict is None:
-                ask = self._verification(step, history, proposal, next_count, max_forced)
                 verdict = await self._asked(step, history, ask, on_sent)
             self._held_length = len(history) + verdict.accepted_count + 1
             return verdict
@@ -211,18 +216,6 @@ class TargetSession:
         self._left.clear()
         self._readers.clear()
         self._latest = max(self._latest, Deadline.after(self._timeout))
-
-    def _verification(
-        self, step: int, history: Sequence[int], proposal: Proposal | None, next_count: int, max_forced: int
-    ) -> "Ask[Verdict]":
-        def ask(link: TargetLink, within: float) -> Coroutine[Any, Any, Verdict]:
-            held = self._held_length
-            body = (self._name, step, held, proposal, within, self._include_probabilities)
-            return link.peer.verify(
-                *body, next_count=link.own_count(next_count), appended=history[held:], max_forced=max_forced
-            )
-
-        return ask
 
     async def _asked(self, step: int, history: Sequence[int], ask: Ask[Answer], on_sent: OnSent = None) -> Answer:
         backoff, repeat_count = self._backoff(), 0

@@ -41,7 +41,7 @@ async def judged(folders: tuple[Path, Path]) -> AsyncIterator[RunningPair]:
 
 async def tokens(pair: RunningPair, **fields: Any) -> list[pb.GeneratedToken]:
     """The tokens of an output of LONG, with where they came from."""
-    asked = {"token_ids": pb.TokenIds(ids=PROMPT), "max_tokens": 60, "structured_output": LONG}
+    asked: dict[str, Any] = {"token_ids": pb.TokenIds(ids=PROMPT), "max_tokens": 60, "structured_output": LONG}
     names = pb.GenerateTokensRequest.DESCRIPTOR.fields_by_name
     sampling = {name: fields.pop(name) for name in list(fields) if name not in names}
     responses = pair.coordinator.GenerateTokens(pb.GenerateTokensRequest(**asked, sampling=sampling, **fields))
@@ -85,7 +85,7 @@ async def test_no_output_changes_and_rounds_are_saved(
         assert speculation.forced_token_count == origins[pb.TOKEN_ORIGIN_FORCED] > 12
         assert speculation.round_count < other.summary.speculation.round_count
         assert not other.summary.speculation.forced_token_count
-        assert speculation.accepted_token_count == origins[pb.TOKEN_ORIGIN_ACCEPTED]
+        assert speculation.accepted_token_count - origins[pb.TOKEN_ORIGIN_ACCEPTED] in range(3)  # those behind the end
 
 
 async def test_a_text_that_is_forced_whole_takes_one_pass_and_no_draft(pair: RunningPair) -> None:
