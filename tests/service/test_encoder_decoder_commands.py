@@ -6,9 +6,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from click.testing import Result
 from transformers import AutoTokenizer
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from command.exactness.draws import draw_one
 from command.main import app
