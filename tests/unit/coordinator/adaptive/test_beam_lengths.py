@@ -11,7 +11,7 @@ DEAR = {0: 1.0, 1: 1.6, 2: 2.1, 4: 3.3}
 """Seconds of a pass where rows are dear, as on a processor."""
 FLAT = {0: 1.0, 1: 1.1, 2: 1.2, 4: 1.4}
 STEPS = {0: 1.0, 1: 1.4, 2: 1.6, 4: 1.7}
-USELESS = dict.fromkeys(LENGTHS, 1.0)
+USELESS: Mapping[int, float] = {0: 1.0, 1: 1.0, 2: 1.0, 4: 1.0}
 STALLS = cycle([1.0] * 28 + [20.0])
 
 
