@@ -6,7 +6,7 @@ ROUNDS = "specpair_spec_decode_rounds"
 
 
 def panels() -> Panels:
-    return [*_requests(), *_latency(), *_models(), *_services()]
+    return [*_requests(), *_latency(), *_models(), *_services(), *_processes()]
 
 
 def _requests() -> Panels:
@@ -166,6 +166,11 @@ def _services() -> Panels:
             "Placed there now by the coordinator.",
             Query("sum by (service, address) (specpair_instance_sequences)", "{{service}}, {{address}}"),
         ),
+    ]
+
+
+def _processes() -> Panels:
+    return [
         lines(
             "RPCs",
             "Calls that ended, by status.",

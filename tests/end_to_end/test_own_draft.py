@@ -1,4 +1,4 @@
-"""Through three processes greedy and coupled text is the target's own, whatever accelerates the draft model."""
+"""Through three processes greedy and coupled text is the target's own, with a second model and without."""
 
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ async def test_an_accelerated_draft_changes_no_token(tmp_path: Path) -> None:
     cases = make_cases(5, 4, pair.vocab_size, TOKENS, least_tokens=TOKENS)
     assert {case.rule for case in cases if case.temperature > 0} == {"coupled"}
     texts: dict[str, list[list[int]]] = {}
-    for own in ("none", "ngram", str(pair.second)):
+    for own in ("none", str(pair.second)):
         config = ClusterConfig(
             folder=tmp_path,
             target_model=str(pair.target),

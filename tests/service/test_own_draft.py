@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from draft_service.host import DraftHost
 from specpair.errors import ModelRefusedError
 from specpair.options import Drafter, OwnDraft, SamplingOptions
 from specpair.rpc.messages import drafter_to_proto
@@ -17,7 +18,7 @@ from tests.reference import coupled_choice, plain_loop
 from tests.service.drafting import close, open_sequence, propose
 from tests.service.metrics_load import total
 from tests.service.test_distribution import RULES
-from tests.services import RunningPair, draft_config, engine_config, running_draft, running_pair
+from tests.services import RunningModel, RunningPair, draft_config, engine_config, running_draft, running_pair
 from tests.tiny_models import generate_greedily, load_plain, make_model, make_variation
 
 VOCABULARY = 12
@@ -76,6 +77,11 @@ async def test_proposals_are_the_same_in_fewer_passes(folders: tuple[Path, Path]
         await accelerated.check_clean()
 
 
+def guesser_of(draft: RunningModel) -> Any:
+    assert isinstance(draft.host, DraftHost) and draft.host.model is not None and draft.host.model.guessing is not None
+    return draft.host.model.guessing.by
+
+
 async def test_a_second_model_follows_rollbacks_and_forks_and_leaves_nothing(
     folders: tuple[Path, Path], second: str
 ) -> None:
@@ -92,7 +98,7 @@ async def test_a_second_model_follows_rollbacks_and_forks_and_leaves_nothing(
             given.append(await propose(one, "t", 3, len(PROMPT) + 1, 6, appended_token_ids=[2]))
             answers.append([answer.proposal.token_ids for answer in given])
         assert answers[0] == answers[1]
-        guesser = draft.host.model.guessing.by
+        guesser = guesser_of(draft)
         assert guesser.cache.block_counts().used > 0
         for name in ("s", "t"):
             await close(draft, name)
@@ -108,7 +114,7 @@ async def test_a_second_model_that_fails_costs_its_guesses_alone(
     own = replace(draft_config(folders[1]), own_draft=second)
     async with running_draft(own) as draft:
         await open_sequence(draft, "s", PROMPT, vocab_size=VOCABULARY)
-        guesser = draft.host.model.guessing.by
+        guesser = guesser_of(draft)
         whole = await propose(draft, "s", 0, len(PROMPT), 6)
         assert whole.pass_count == 6 - whole.accepted_guess_count < 6
         monkeypatch.setattr(guesser._turns.runner, "forward", None)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from draft_service.drafters.guessing import GuessingWork
-from specpair.options import OwnDraft, SamplingOptions
+from specpair.options import SamplingOptions
 from tests.service.metrics_load import total
 from tests.service.test_distribution import (
     ENCODINGS,
@@ -28,16 +28,13 @@ __all__ = ["folders"]
 ENOUGH = 500
 
 
-@pytest.fixture(scope="module", params=["model", OwnDraft.NGRAM])
-async def served(
-    folders: tuple[Path, Path], request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> AsyncIterator[Served]:
+@pytest.fixture(scope="module")
+async def served(folders: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Served]:
+    """The guesses are those of a model that knows nothing of the draft: most of them are wrong."""
     target, draft = folders
-    by = request.param
-    if by == "model":
-        shape = {"vocab_size": 4, "num_hidden_layers": 1, "initializer_range": 0.35}
-        by = str(make_model(tmp_path_factory.mktemp("second"), seed=5, **shape))
-    own = replace(draft_config(draft), own_draft=by)
+    shape = {"vocab_size": 4, "num_hidden_layers": 1, "initializer_range": 0.35}
+    second = make_model(tmp_path_factory.mktemp("second"), seed=5, **shape)
+    own = replace(draft_config(draft), own_draft=str(second))
     async with running_pair(engine_config(target), own) as pair:
         yield Served(pair, load_plain(target))
         await pair.check_clean()
