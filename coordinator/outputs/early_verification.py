@@ -4,7 +4,7 @@ from contextvars import copy_context
 
 from coordinator.outputs.round import Round
 from coordinator.peers import TargetSession
-from coordinator.peers.ahead_blocks import AheadBlocks, PreparedBlock
+from coordinator.peers.ahead_blocks import AheadBlocks, PreparedBlock, ignore
 from coordinator.requests.request import GenerationRequest
 
 MOST_BYTES = 512 * 1024
@@ -38,6 +38,11 @@ class EarlyVerification:
     def end(self) -> None:
         """The round has its verdict, or failed."""
         self._round = None
+
+    def leave(self) -> None:
+        """The output is over."""
+        self.end()
+        self._blocks.on_block = ignore  # it refers to this object, which refers to the blocks
 
     def follow(self) -> None:
         """Sends what has come before the call of the round."""

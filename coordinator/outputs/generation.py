@@ -133,6 +133,8 @@ class Generation:
                 yield await self._next_part(step)
         finally:
             self.proposals.leave()
+            if self._early is not None:
+                self._early.leave()
             self.closing = self._pair.background.spawn(self._close())
 
     def _prompt_part(self) -> OutputPart:

@@ -111,6 +111,10 @@ class _Generation:
         self.used_count = 0
 
 
+def ignore(block: PreparedBlock) -> None:
+    """For an output that waits for no blocks."""
+
+
 class AheadBlocks:
     """The blocks of one sequence, where it is open at present, of the last two steps.
 
@@ -118,7 +122,7 @@ class AheadBlocks:
     unexpected one can do no harm.
     """
 
-    def __init__(self, on_block: Callable[[PreparedBlock], None] = lambda block: None):
+    def __init__(self, on_block: Callable[[PreparedBlock], None] = ignore):
         """`on_block` is called with each block that may be needed, when it arrives."""
         self.on_block = on_block
         self._inbox: BlockInbox | None = None

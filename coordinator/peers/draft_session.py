@@ -39,9 +39,9 @@ class DraftSession(ProposalSource):
         self._drafts = drafts
         self._deadline = deadline
         self._has_place = options.draft_index > 0
-        self._trial = DraftTrial(sequence_id, timeout, cooldown, deadline)
+        trial = self._trial = DraftTrial(sequence_id, timeout, cooldown, deadline)
         openings = Openings[DraftLink](sequence_id, prompt_length, options)
-        self._opening = DraftOpening(openings, lambda: self._trial.within)
+        self._opening = DraftOpening(openings, lambda: trial.within)
         self.blocks = AheadBlocks()
         """What the draft has prepared."""
         self._calls: set[asyncio.Task[Proposed | None]] = set()

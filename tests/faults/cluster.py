@@ -1,4 +1,4 @@
-"""Real processes: targets, drafts and coordinators, each peer of the coordinators behind a fault proxy."""
+"""Real processes: targets, drafts and a coordinator, each peer of the coordinator behind a fault proxy."""
 
 import asyncio
 import socket
@@ -29,7 +29,6 @@ class ClusterConfig:
     draft_model: str
     target_count: int = 1
     draft_count: int = 1
-    coordinator_count: int = 1
     model_flags: list[str] = field(default_factory=lambda: ["--sequence-lease", str(LEASE_SECONDS)])
     """Of draft and target."""
     target_flags: list[str] = field(default_factory=lambda: ["--deterministic"])
@@ -53,13 +52,9 @@ class Cluster:
 
     targets: list[Peer]
     drafts: list[Peer]
-    coordinators: list[Instance]
+    coordinator: Instance
     stub: Any
-    """Of CoordinatorService, of the first coordinator."""
-
-    @property
-    def coordinator(self) -> Instance:
-        return self.coordinators[0]
+    """Of CoordinatorService."""
 
     @property
     def peers(self) -> list[Peer]:
@@ -67,7 +62,7 @@ class Cluster:
 
     @property
     def instances(self) -> list[Instance]:
-        return [*self.coordinators, *(peer.instance for peer in self.peers)]
+        return [self.coordinator, *(peer.instance for peer in self.peers)]
 
 
 @asynccontextmanager
@@ -79,16 +74,14 @@ async def running_cluster(config: ClusterConfig) -> AsyncIterator[Cluster]:
         flags = ["coordinator", "--target", _ways(targets), "--draft", _drafts(drafts, config) or "none"]
         flags += ["--http-port", "0"]
         flags += config.coordinator_flags
-        names = ["coordinator", *(f"coordinator-{i + 1}" for i in range(1, config.coordinator_count))]
-        coordinators = [await _start(name, flags, config, stack) for name in names]
-        channel = connect(coordinators[0].address)
-        stack.push_async_callback(channel.close)
-        stub = CoordinatorServiceStub(channel)
-        cluster = Cluster(targets=targets, drafts=drafts, coordinators=coordinators, stub=stub)
+        coordinator = await _start("coordinator", flags, config, stack)
+        instances = [coordinator, *(peer.instance for peer in (*targets, *drafts))]
         async with asyncio.TaskGroup() as group:
-            for instance in cluster.instances:
+            for instance in instances:
                 group.create_task(instance.wait_until_ready())
-        yield cluster
+        channel = connect(coordinator.address)
+        stack.push_async_callback(channel.close)
+        yield Cluster(targets=targets, drafts=drafts, coordinator=coordinator, stub=CoordinatorServiceStub(channel))
 
 
 def _ways(peers: list[Peer]) -> str:

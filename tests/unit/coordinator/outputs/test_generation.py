@@ -1,9 +1,14 @@
 """The loop of one output: its tokens, its limits, its end."""
 
 import asyncio
+import gc
 
 import pytest
 
+from coordinator.outputs.early_verification import EarlyVerification
+from coordinator.outputs.generation import Generation
+from coordinator.peers import TargetSession
+from coordinator.peers.draft_session import DraftSession
 from specpair.errors import (
     SpecpairError,
 )
@@ -14,6 +19,8 @@ from tests.unit.coordinator.pair_bench import (
     bench,
     collect,
 )
+
+PARTS = (Generation, TargetSession, DraftSession, EarlyVerification)
 
 
 async def test_the_tokens_and_numbers_of_a_run_without_faults() -> None:
@@ -39,6 +46,18 @@ async def test_the_tokens_and_numbers_of_a_run_without_faults() -> None:
         assert acceptance.tokens_per_round(10) == 3.0
         assert b.target.steps == [0, 1, 2, 3]
         await b.check_closed()
+
+
+async def test_an_ended_output_leaves_no_cycles_behind() -> None:
+    """Its texts and proposals are gone at once, however rarely the collector looks for cycles."""
+    async with bench() as b:
+        gc.collect()
+        gc.disable()
+        try:
+            await b.run()
+            assert [one for one in gc.get_objects() if isinstance(one, PARTS)] == []
+        finally:
+            gc.enable()
 
 
 async def test_plain_decoding_never_asks_the_draft() -> None:
