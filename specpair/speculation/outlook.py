@@ -36,6 +36,7 @@ def of_probabilities(row: Tensor) -> Outlook:
 
 def of_counts(row: CountRow) -> Outlook:
     """Of one row of counts."""
-    token_ids, counts = np.asarray(row.token_ids), np.asarray(row.counts)
-    order = np.argsort(-counts.astype(np.int64), kind="stable")[:WIDTH]
+    token_ids, counts = np.asarray(row.token_ids), np.asarray(row.counts, dtype=np.int64)
+    largest = np.argpartition(counts, -WIDTH)[-WIDTH:] if len(counts) > WIDTH else np.arange(len(counts))
+    order = largest[np.argsort(-counts[largest], kind="stable")]
     return Outlook(token_ids[order].tolist(), (counts[order] / TOTAL).tolist())
