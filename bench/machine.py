@@ -6,13 +6,18 @@ import subprocess
 from importlib.metadata import version
 from pathlib import Path
 
+from specpair.models.native_builds import processor_features
+
 ROOT = Path(__file__).parents[1]
+VECTOR_UNITS = ("avx2", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16")
+"""What decides the speed of products, in Linux's names."""
 
 
 def describe_machine() -> dict[str, object]:
-    """Processor, cores, memory, GPUs, the versions that matter for speed, and the measured commit."""
+    """Processor, vector units, cores, memory, GPUs, the versions that matter for speed, and the measured commit."""
     return {
         "processor": processor(),
+        "vector_units": [unit for unit in VECTOR_UNITS if unit in processor_features()],
         "cores": len(os.sched_getaffinity(0)),
         "memory_gib": round(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") / 2**30, 1),
         "gpus": said_by("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader").splitlines(),
