@@ -202,9 +202,8 @@ class Generation:
     async def _ask_target(self, begun: Round, proposal: Proposal | None) -> Verdict:
         """The verdict. If the draft works ahead, what it prepares meanwhile is sent after the call."""
         if self._early is None or not begun.works_ahead:
-            begun.max_forced = self._most_forced(begun)
-            asked = (begun.step, self._history, proposal)
-            return await self._target.verify(*asked, next_count=begun.next_count, max_forced=begun.max_forced)
+            counts = (begun.next_count, self._most_forced(begun))
+            return await self._target.verify(begun.step, self._history, proposal, None, *counts)
         self._early.begin(begun, len(self._history))
         try:
             return await self._target.verify(begun.step, self._history, proposal, self._early.follow)

@@ -39,8 +39,6 @@ class Round:
     """Tokens of each proposal that the draft prepares for the next round; 0 if it does not work ahead."""
     next_count: int = 0
     """Tokens that the target itself shall propose for the next round."""
-    max_forced: int = 0
-    """Forced tokens that the target may name with its verdict."""
     accepted_before: int = 0
     """Tokens that the round before accepted."""
     answer: Proposed | None = None

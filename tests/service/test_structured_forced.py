@@ -76,7 +76,8 @@ async def test_a_token_that_is_not_the_only_one_is_seen(
 async def test_no_output_changes_and_rounds_are_saved(
     pair: RunningPair, judged: RunningPair, drafter: Drafter, options: dict[str, Any]
 ) -> None:
-    fields = {"drafter": drafter_to_proto(drafter), **options}
+    off = pb.WORK_AHEAD_MODE_OFF  # while a draft works ahead no forced text is taken, and whether it does is measured
+    fields = {"drafter": drafter_to_proto(drafter), "work_ahead": off, **options}
     for count, tree in ((0, 0), (3, 0), (3, 6)):
         asked = {"num_speculative_tokens": count, "num_tree_tokens": tree, **fields}
         one, other = [await one.generate(PROMPT, 60, structured_output=LONG, **asked) for one in (pair, judged)]
