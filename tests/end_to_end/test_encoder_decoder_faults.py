@@ -30,10 +30,8 @@ PENALTY = 1.05
 ASKED: dict[str, tuple[float, dict[str, Any]]] = {
     "t5": (0.0, {"num_speculative_tokens": 2}),
     "mt5": (1.0, {"num_speculative_tokens": 4}),
-    "bart": (1.0, {}),
 }
-"""Temperature and K, which is adaptive if it is not said."""
-SHAPES = {"bart": {"max_position_embeddings": 2 * COUNT}}
+"""Temperature and K."""
 
 
 def expected_of(model: Any, ids: list[int], start: int, sampling: SamplingOptions) -> list[int]:
@@ -46,7 +44,7 @@ def expected_of(model: Any, ids: list[int], start: int, sampling: SamplingOption
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("kind", ASKED)
 async def test_a_killed_target_and_a_killed_draft_change_no_token(kind: str, tmp_path: Path) -> None:
-    target = make_encoder_decoder(tmp_path / "target", kind, seed=1, **SHAPES.get(kind, {}))
+    target = make_encoder_decoder(tmp_path / "target", kind, seed=1)
     draft = make_variation(tmp_path / "draft", target, spread=SPREADS[kind])
     model, (temperature, asked) = load_plain(target), ASKED[kind]
     sampling = SamplingOptions(temperature=temperature, repetition_penalty=PENALTY, seed=7)

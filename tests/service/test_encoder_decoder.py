@@ -166,11 +166,9 @@ async def test_the_same_tokens_after_another_input_are_not_found_in_the_cache(se
 
 
 @pytest.mark.timeout(300)
-@pytest.mark.parametrize(("kind", "rule", "k"), [("t5", "block", None), ("mt5", "token", 4), ("bart", "block", 2)])
-async def test_sampled_outputs_are_distributed_as_the_targets(
-    kind: str, rule: str, k: int | None, tmp_path: Path
-) -> None:
-    """Against exact enumeration of a vocabulary of four tokens. Half of the outputs have K = 1, 3 in turns."""
+@pytest.mark.parametrize(("kind", "rule"), [("t5", "block"), ("mt5", "token"), ("bart", "block")])
+async def test_sampled_outputs_are_distributed_as_the_targets(kind: str, rule: str, tmp_path: Path) -> None:
+    """Against exact enumeration of a vocabulary of four tokens."""
     shape: dict[str, Any] = {"vocab_size": 4}
     target = make_encoder_decoder(tmp_path / "target", kind, seed=3, **shape)
     draft = make_encoder_decoder(tmp_path / "draft", kind, seed=4, **shape)
@@ -178,8 +176,7 @@ async def test_sampled_outputs_are_distributed_as_the_targets(
     counts: Counter[tuple[int, ...]] = Counter()
     async with running_pair(engine_config(target), engine_config(draft), **PATIENT) as pair:
         for seed in range(0, SAMPLES, 25):
-            count = (k, 1, k, 3)[seed // 25 % 4]
-            fields: dict[str, Any] = {"rule": RULES[rule], "sampling": {"seed": seed}, "num_speculative_tokens": count}
+            fields: dict[str, Any] = {"rule": RULES[rule], "sampling": {"seed": seed}, "num_speculative_tokens": 3}
             drawn = await outputs_of(pair, ids, n=25, max_tokens=5, **fields)
             counts.update(tuple(tokens) for tokens in drawn)
     assert sum(counts.values()) == SAMPLES and len(counts) > 20
