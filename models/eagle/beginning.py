@@ -1,9 +1,9 @@
 """Weights to begin with: the target's last feed-forward block behind a linear guess of what enters it.
 
 A short training hardly moves random weights, so the head begins as the best linear one. The state that it is given is
-what leaves the target's last layer; nine of its attention heads look at their own place alone and carry there, as values,
-the ridge regression from that state and the next token's embedding to what enters the target's last feed-forward block
-one token later. That block and the final norm, copied, make of it what the target would. The other attention heads begin
+what leaves the target's last layer. Nine of its attention heads look at their own place alone. Their values are the
+ridge regression from that state and the next token's embedding to what enters the target's last feed-forward block one
+token later. That block and the final norm, copied, make of it what the target would. The other attention heads begin
 with queries and keys of the target's last layer, and give nothing at first.
 """
 
@@ -59,7 +59,7 @@ def explained(joined: Tensor, values: Tensor, wanted: Tensor) -> float:
 
 
 def random_weights(head: Head) -> None:
-    for name, parameter in head.named_parameters():
+    for parameter in head.parameters():
         if parameter.ndim == 2:
             nn.init.normal_(parameter, std=parameter.shape[1] ** -0.5)
         else:
@@ -67,9 +67,7 @@ def random_weights(head: Head) -> None:
 
 
 @torch.inference_mode()
-def examples(
-    head: Head, target: LlamaForCausalLM, store: FeatureStore, talks: Sequence[Talk]
-) -> tuple[Tensor, Tensor]:
+def examples(head: Head, target: LlamaForCausalLM, store: FeatureStore, talks: Sequence[Talk]) -> tuple[Tensor, Tensor]:
     """For each token before an answer's: embedding and last state before it, `[n, 2 * width]`, both of size 1, and
     what enters the target's last feed-forward block at it, `[n, width]`."""
     joined, entering = [], []
@@ -87,7 +85,7 @@ def examples(
 
 
 def into_last_block(target: LlamaForCausalLM, states: Tensor, first: int) -> Tensor:
-    """The residual stream `[tokens, width]` before the feed-forward block of the last layer, from what enters `first`."""
+    """The residual stream `[tokens, width]` before the last layer's feed-forward block, from what enters `first`."""
     x, count = states[None], len(states)
     rotary = target.model.rotary_emb(x, torch.arange(count)[None])
     mask = torch.full((count, count), -torch.inf).triu(1)[None, None]
@@ -110,12 +108,15 @@ def attend_to_itself(head: Head, constant: Tensor, count: int) -> None:
 
 
 def look_back(head: Head, layer: nn.Module, count: int) -> None:
-    """Queries and keys of the heads after the first `count`: those of the target's layer, each of its key heads once."""
+    """Queries and keys of the heads after the first `count`: the target's layer's, each of its key heads once."""
     config, attention = head.config, head.layers[0].self_attn  # pyright: ignore[reportAttributeAccessIssue]
     start, width = count * config.head_size, config.width
     theirs, gain = layer.self_attn, layer.input_layernorm.weight
     groups = theirs.q_proj.weight.shape[0] // theirs.k_proj.weight.shape[0]
-    for mine, weight, step in ((attention.q_proj, theirs.q_proj.weight, groups), (attention.k_proj, theirs.k_proj.weight, 1)):
+    for mine, weight, step in (
+        (attention.q_proj, theirs.q_proj.weight, groups),
+        (attention.k_proj, theirs.k_proj.weight, 1),
+    ):
         by_head = weight.view(-1, config.head_size, width)[::step].flatten(0, 1) * gain
         mine.weight[start:].zero_()
         rows = min(len(by_head), len(mine.weight) - start)

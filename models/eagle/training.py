@@ -15,7 +15,7 @@ from models.smollm2.training import Plan, Trainer
 
 DECAY = 0.8
 """Weight of each further step in the loss, as in EAGLE-3."""
-UNROLLED = ((0.4, 1), (0.7, 2), (1.0, 3))
+UNROLLED = ((0.4, 1), (0.85, 2), (1.0, 3))
 """Up to which part of the run how many steps are unrolled: the first ones need the most examples."""
 
 
@@ -51,7 +51,7 @@ class HeadTrainer(Trainer):
 
     def loss(self, batch: Batch) -> Tensor:
         assert isinstance(batch, FeatureBatch)
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=DTYPE == torch.bfloat16):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=torch.bfloat16 == DTYPE):
             states = self.draft(batch.features, batch.token_ids, batch.places, self.steps)
         weights = [DECAY**step for step in range(len(states))]
         losses = [weight * self.distance(chosen, batch) for weight, chosen in zip(weights, states, strict=True)]

@@ -21,7 +21,11 @@ def main() -> None:
     generate.add_argument("--part", type=int, default=0, help="which of the processes beside each other this is")
     generate.add_argument("--parts", type=int, default=1, help="how many there are, with one thread each (default 1)")
     generate.add_argument(
-        "--shares", type=numbers(float), default=TEMPERATURE_SHARES, metavar="A,B,C", help=f"of answers at T = {TEMPERATURES}"
+        "--shares",
+        type=numbers(float),
+        default=TEMPERATURE_SHARES,
+        metavar="A,B,C",
+        help=f"of answers at T = {TEMPERATURES}",
     )
     hold_out = commands.add_parser("hold-out", help="the target's answers to the held-out prompts")
     hold_out.add_argument("--slots", type=int, default=60, help="conversations at once (default 60)")
@@ -35,7 +39,11 @@ def main() -> None:
     train.add_argument("--heat", type=float, default=0.5, help="temperature of that overlap in cold answers")
     for command in (generate, hold_out):
         command.add_argument(
-            "--features", type=numbers(int), default=[], metavar="I,J", help="also keep what enters these layers, for a head"
+            "--features",
+            type=numbers(int),
+            default=[],
+            metavar="I,J",
+            help="also keep what enters these layers, for a head",
         )
     for command in (train, commands.add_parser("publish", help="write the last checkpoint as a draft")):
         command.add_argument(
@@ -53,7 +61,9 @@ def numbers(kind: type) -> Callable[[str], list]:
 
 def run(arguments: argparse.Namespace) -> None:
     if arguments.step == "generate":
-        steps.generate(arguments.slots, arguments.most, arguments.part, arguments.parts, arguments.shares, arguments.features)
+        steps.generate(
+            arguments.slots, arguments.most, arguments.part, arguments.parts, arguments.shares, arguments.features
+        )
     elif arguments.step == "hold-out":
         steps.hold_out(arguments.slots, arguments.features)
     elif arguments.step == "vocabulary":

@@ -1,8 +1,8 @@
 """Fast decoding of many sequences at once: one row for each slot, every slot at its own position.
 
-Written for two CPU cores: products in bf16 where the processor has them, with weights packed once, attention as batched
-products over a contiguous cache, the residual stream in float32. Prompts go through it token by token, so no second kind
-of pass is needed.
+Written for two CPU cores: products in bf16 where the processor has them, with weights packed once, attention as
+batched products over a contiguous cache, the residual stream in float32. Prompts go through it token by token, so no
+second kind of pass is needed.
 """
 
 from collections.abc import Sequence

@@ -25,8 +25,8 @@ class Record:
     top_logs: list[np.ndarray] = field(default_factory=list)
     """Their log-probabilities at temperature 1 over the whole vocabulary, float16 `[64]`."""
     features: list[np.ndarray] = field(default_factory=list)
-    """For each token but the last: what enters some of the target's layers, the bits of bf16 in int16 `[layers, width]`;
-    empty if they are not kept."""
+    """For each token but the last: what enters some of the target's layers, the bits of bf16 in int16
+    `[layers, width]`; empty if they are not kept."""
 
 
 @dataclass(frozen=True, kw_only=True)

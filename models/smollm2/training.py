@@ -109,7 +109,7 @@ class Trainer:
         return Weights(overlap=self.plan.overlap * (self.done > self.plan.overlap_from), heat=self.plan.heat)
 
     def loss(self, batch: Batch) -> Tensor:
-        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=DTYPE == torch.bfloat16):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=torch.bfloat16 == DTYPE):
             hidden = self.draft(batch.token_ids)
         return self.distance(hidden.flatten(0, 1)[batch.places], batch)
 
