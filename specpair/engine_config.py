@@ -166,12 +166,23 @@ class EngineConfig:
         str | None,
         Flag(
             "Folder of a head for the target: EAGLE-3 in the layout of vllm-project/speculators, Medusa, or PaSS; or "
+            "smollm2, for the EAGLE-3 head of the target with that name; or "
             "mtp, for the prediction layers of the target's own checkpoint. With it the target proposes tokens itself, "
             "with each verdict, for requests that choose the drafter eagle, medusa, blockwise, pass or mtp.",
             SPECULATION,
             metavar="FOLDER",
         ),
     ] = None
+    head_tree_tokens: Annotated[
+        int,
+        Range(0, 64),
+        Flag(
+            "Most tokens of a tree that an EAGLE-3 head proposes, at temperature 0 and under the coupled rule. Its "
+            "levels are the tokens asked for. 0 for chains, which it always proposes under the rules token and block.",
+            SPECULATION,
+            metavar="N",
+        ),
+    ] = 0
     tensor_parallel_size: Annotated[
         int,
         Range(1, 64),

@@ -39,6 +39,8 @@ class OwnDraft:
     outlooks: list[Outlook] = field(default_factory=list)
     done: bool = False
     error: Exception | None = None
+    parents: tuple[int, ...] = ()
+    """Of the tokens of a tree, as indices among them; empty for a chain."""
 
     @classmethod
     def after(cls, held: HeldSequence[Any], tokens: list[int], step: int, count: int) -> Self:
@@ -70,6 +72,8 @@ class OwnProposal:
     length: int
     """Committed tokens before it."""
     token_ids: list[int]
+    parents: tuple[int, ...]
+    """As `OwnDraft` has them."""
     rows: DraftRows | None
     """None if the tokens were certain, or the rule reads no distributions."""
 
@@ -84,7 +88,7 @@ class OwnProposal:
         elif not all(row.is_one_hot for row in draft.counts):
             message = encode_counts(draft.counts)
         rows = None if message is None else decode(message, draft.tokens, vocab_size)
-        return cls(step=draft.step - 1, length=draft.length, token_ids=draft.tokens, rows=rows)
+        return cls(step=draft.step - 1, length=draft.length, token_ids=draft.tokens, parents=draft.parents, rows=rows)
 
     @property
     def byte_count(self) -> int:

@@ -1,32 +1,48 @@
-"""The target proposes: it drafts for each verdict that was asked for it. Device thread only."""
+"""The target proposes: it drafts for each verdict that was asked for it. Device thread only.
+
+Where any tree is exact, a head that can drafts one; otherwise a chain.
+"""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from specpair.drafting import draw_next
 from specpair.engine.failures import check_device
 from specpair.errors import CapacityExhaustedError
-from specpair.models.drafting_runner import DraftingRunner
+from specpair.models.drafting_runner import DraftingRunner, TreeDraftingRunner
 from target_service.own_proposal import OwnDraft
+from target_service.tree_drafting import can_have_tree, draft_trees
 from target_service.verify_work import VerifyWork
 
 log = logging.getLogger(__name__)
 
 
 class SelfDrafter:
-    """Drafts for many sequences at once, one token of each in a step."""
+    """Drafts for many sequences at once, one token or one level of each in a step."""
 
-    def __init__(self, runner: DraftingRunner, max_model_len: int):
+    def __init__(self, runner: DraftingRunner, max_model_len: int, tree_tokens: int):
+        """Trees have at most `tree_tokens`; 0 for chains alone."""
         self._runner = runner
         self._max_model_len = max_model_len
+        self._tree_tokens = tree_tokens
 
     def draft(self, works: list[VerifyWork]) -> None:
         """Gives each work with a verdict that asked for one a proposal. A failure leaves them without."""
         asked = [work for work in works if work.done and work.error is None and self._count(work) > 0]
         if not asked:
             return
+        trees = [work for work in asked if self._has_tree(work)]
+        chains = [work for work in asked if not self._has_tree(work)]
+        for some, draft in ((trees, self._draft_trees), (chains, self._draft_chains)):
+            if some:
+                self._attempt(some, draft)
+
+    def _attempt(self, asked: list[VerifyWork], draft: Callable[[list[VerifyWork], list[OwnDraft]], None]) -> None:
+        for work in asked:
+            count = self._count(work)
+            work.own_draft = OwnDraft.after(work.held, work.sequence.tokens, work.call.step + 1, count)
         try:
-            self._draft(asked)
+            draft(asked, [work.own_draft for work in asked if work.own_draft is not None])
         except Exception as error:
             check_device(error)
             if not isinstance(error, CapacityExhaustedError):
@@ -41,15 +57,20 @@ class SelfDrafter:
             return 0
         if self._runner.feeds_itself and work.parents is not None:
             return 0
-        room = self._max_model_len - len(work.sequence.tokens) - 1
-        return min(work.call.next_count, self._runner.most_tokens, room)
+        return min(work.call.next_count, self._runner.most_tokens, self._room(work))
 
-    def _draft(self, works: list[VerifyWork]) -> None:
-        drafts: list[OwnDraft] = []
-        for work in works:
-            made = OwnDraft.after(work.held, work.sequence.tokens, work.call.step + 1, self._count(work))
-            drafts.append(made)
-            work.own_draft = made
+    def _room(self, work: VerifyWork) -> int:
+        return self._max_model_len - len(work.sequence.tokens) - 1
+
+    def _has_tree(self, work: VerifyWork) -> bool:
+        return self._tree_tokens > 0 and can_have_tree(work.options)
+
+    def _draft_trees(self, works: list[VerifyWork], drafts: list[OwnDraft]) -> None:
+        assert isinstance(self._runner, TreeDraftingRunner)
+        most = [min(self._tree_tokens, self._room(work)) for work in works]
+        draft_trees(self._runner, works, drafts, [places(work) for work in works], most)
+
+    def _draft_chains(self, works: list[VerifyWork], drafts: list[OwnDraft]) -> None:
         holdings = [work.sequence.holding for work in works]
         if self._runner.feeds_itself:
             for work in works:

@@ -193,7 +193,7 @@ def encode_proposal(own: OwnProposal | None) -> proposal_pb2.Proposal | None:
     kept = None
     if own.rows is not None:
         kept = proposal_pb2.Distributions(kept=proposal_pb2.KeptDistributions(step=own.step))
-    return proposal_pb2.Proposal(token_ids=own.token_ids, distributions=kept)
+    return proposal_pb2.Proposal(token_ids=own.token_ids, distributions=kept, parent_indices=own.parents)
 
 
 def check_features(layers: Sequence[int], layer_count: int) -> None:

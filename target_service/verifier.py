@@ -14,9 +14,9 @@ from specpair.engine.device_thread import DeviceThread
 from specpair.engine.host import ModelHost
 from specpair.engine.work import Work
 from specpair.engine_config import EngineConfig
-from specpair.errors import ConditionNotMetError, NotSupportedError
+from specpair.errors import ConditionNotMetError, ModelRefusedError, NotSupportedError
 from specpair.model_info import ModelInfo
-from specpair.models.drafting_runner import DraftingRunner
+from specpair.models.drafting_runner import DraftingRunner, TreeDraftingRunner
 from specpair.models.model_facts import ModelFacts
 from specpair.models.runner import Runner
 from specpair.sequences.held_sequence import HeldSequence
@@ -37,7 +37,7 @@ class Verifier(ModelHost[Verdict]):
     """The target model with its sequences."""
 
     def __init__(self, config: EngineConfig, facts: ModelFacts, runner: Runner, device: DeviceThread):
-        self._drafter = SelfDrafter(runner, facts.max_model_len) if isinstance(runner, DraftingRunner) else None
+        self._drafter = self_drafter(config, facts, runner)
         self._drafters = runner.drafters if isinstance(runner, DraftingRunner) else ()
         super().__init__(config, facts, runner, device)
         self.masks = MaskMaker()
@@ -158,6 +158,16 @@ class Verifier(ModelHost[Verdict]):
     @staticmethod
     def caller() -> str:
         return client_name()
+
+
+def self_drafter(config: EngineConfig, facts: ModelFacts, runner: Runner) -> SelfDrafter | None:
+    """What drafts for a target with a head. Raises ModelRefusedError for a head that cannot draft as configured."""
+    if not isinstance(runner, DraftingRunner):
+        return None
+    tree_tokens = min(config.head_tree_tokens, config.max_num_speculative_tokens)
+    if tree_tokens and (runner.no_trees or not isinstance(runner, TreeDraftingRunner)):
+        raise ModelRefusedError(f"--head-tree-tokens: {runner.no_trees or 'this head drafts chains alone'}")
+    return SelfDrafter(runner, facts.max_model_len, tree_tokens)
 
 
 def with_kept(held: HeldSequence[Verdict], call: VerifyCall) -> VerifyCall:

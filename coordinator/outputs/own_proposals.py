@@ -48,9 +48,26 @@ class OwnProposals:
 
 
 def beginning(offered: Proposal, count: int) -> Proposal:
-    """The first tokens of a proposal, to be repeated to the target that made it."""
+    """The first tokens of a proposal, or the first levels of a tree, to be repeated to the target that made it."""
+    if offered.parent_indices:
+        return shallower(offered, count)
     distributions = offered.distributions if offered.HasField("distributions") else None
     return Proposal(token_ids=offered.token_ids[:count], distributions=distributions)
+
+
+def shallower(offered: Proposal, count: int) -> Proposal:
+    """The nodes of a tree that are at most `count` deep."""
+    depths: list[int] = []
+    kept: dict[int, int] = {-1: -1}
+    for node, parent in enumerate(offered.parent_indices):
+        depths.append(1 + (depths[parent] if 0 <= parent < node else 0))
+        if depths[node] <= count and parent in kept:
+            kept[node] = len(kept) - 1
+    nodes = [node for node in kept if node >= 0]
+    return Proposal(
+        token_ids=[offered.token_ids[node] for node in nodes],
+        parent_indices=[kept[offered.parent_indices[node]] for node in nodes],
+    )
 
 
 def no_time() -> CallTimes:

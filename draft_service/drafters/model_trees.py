@@ -13,15 +13,15 @@ from torch import Tensor
 from draft_service.proposal import Drafted
 from specpair.engine.work import Work
 from specpair.errors import NotFiniteError
-from specpair.options import Drafter, Encoding, Rule, SequenceOptions
+from specpair.options import Drafter, Encoding, SequenceOptions
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.speculation.adjustments import adjust
 from specpair.speculation.count_row import CountRow
-from specpair.speculation.gumbel import choose_and_look
 from specpair.speculation.masking import masked_if_possible
-from specpair.speculation.outlook import WIDTH, Outlook, of_logits
-from specpair.speculation.sampling import SamplingRows, finite_rows, probabilities
+from specpair.speculation.outlook import WIDTH, Outlook
+from specpair.speculation.sampling import finite_rows
 from specpair.speculation.sparse_rows import sparsify
+from specpair.speculation.trees.candidates import is_ranked, looked_at, shares
 from specpair.speculation.trees.chances import TYPICAL, draw_chances
 from specpair.speculation.trees.drawing import draw_siblings, first_offset
 from specpair.speculation.trees.drawn_tree import Draw, Row
@@ -151,11 +151,6 @@ def can_grow_trees(options: SequenceOptions) -> bool:
     return options.lenience == 1.0 and (is_ranked(options) or options.encoding is Encoding.SPARSE)
 
 
-def is_ranked(options: SequenceOptions) -> bool:
-    """Whether any tree is exact, so that the likeliest tokens are taken and nothing is drawn."""
-    return options.rule is Rule.COUPLED or options.sampling.is_greedy
-
-
 def new_growth(options: SequenceOptions, limits: GrowthLimits) -> Growth:
     return RankedGrowth(limits) if is_ranked(options) else PlannedGrowth(limits, TYPICAL)
 
@@ -212,12 +207,16 @@ def grow(owners: list[TreeWork], rows: Tensor) -> None:
     ranked = [row for row, work in enumerate(owners) if isinstance(work.growth, RankedGrowth)]
     if ranked:
         own = [owners[row] for row in ranked]
-        for work, outlooks in grouped(own, looked_at(own, rows[ranked])).items():
+        samplings = [work.options.sampling for work in own]
+        found = looked_at(samplings, [work.position for work in own], rows[ranked])
+        for work, outlooks in grouped(own, found).items():
             work.rank(outlooks)
     drawn = [row for row, work in enumerate(owners) if isinstance(work.growth, PlannedGrowth)]
     if drawn:
         own = [owners[row] for row in drawn]
-        for work, counts in grouped(own, sparsify(shares(own, rows[drawn]))).items():
+        for work, counts in grouped(
+            own, sparsify(shares([work.options.sampling for work in own], rows[drawn]))
+        ).items():
             if all(len(row.token_ids) for row in counts):
                 work.draw(counts)
             else:
@@ -243,22 +242,3 @@ def asked_rows(works: list[TreeWork]) -> tuple[list[int], list[TreeWork]]:
         owners += [work] * len(asked)
         first += work.row_count
     return picked, owners
-
-
-def shares(owners: list[TreeWork], rows: Tensor) -> Tensor:
-    """The distributions `[rows, vocabulary]` of adjusted logits."""
-    return probabilities(rows, SamplingRows([work.options.sampling for work in owners], [1] * len(owners), rows.device))
-
-
-def looked_at(owners: list[TreeWork], rows: Tensor) -> list[Outlook]:
-    """The best tokens of each row of adjusted logits: of greedy sequences the likeliest, of others those that the
-    target is likely to choose with the noise of the position."""
-    coupled = [row for row, work in enumerate(owners) if not work.options.sampling.is_greedy]
-    outlooks = of_logits(rows)
-    if coupled:
-        works = [owners[row] for row in coupled]
-        seeds = [work.options.sampling.seed for work in works]
-        found = choose_and_look(shares(works, rows[coupled]), seeds, [work.position for work in works], WIDTH)[1]
-        for row, outlook in zip(coupled, found, strict=True):
-            outlooks[row] = outlook
-    return outlooks

@@ -14,15 +14,10 @@ def main() -> None:
     )
     commands = parser.add_subparsers(dest="step", required=True, metavar="STEP")
     train = commands.add_parser("train", help="train the head, or go on with it")
-    train.add_argument(
-        "--minutes", type=float, default=40.0, help="processor time of each process over all runs (default 40)"
-    )
-    train.add_argument("--lr", type=float, default=1e-2, help="peak learning rate (default 0.01)")
+    train.add_argument("--minutes", type=float, default=40.0, help="training time over all runs (default 40)")
+    train.add_argument("--lr", type=float, default=6e-3, help="peak learning rate (default 0.006)")
     train.add_argument("--rows", type=int, default=10, help="conversations of a step (default 10)")
-    train.add_argument("--talks", type=int, default=9288, help="conversations used (default 9288)")
     publish = commands.add_parser("publish", help="write the last checkpoint as a head")
-    for command in (train, publish):
-        command.add_argument("--feed-forward", type=int, default=3072, help="its inner width (default 3072)")
     measure = commands.add_parser("measure", help="held-out figures of a head")
     for command in (publish, measure):
         command.add_argument("--head", type=Path, default=steps.PUBLISHED, metavar="FOLDER")
@@ -31,9 +26,9 @@ def main() -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     if arguments.step == "train":
-        steps.train(arguments.feed_forward, arguments.talks, plan(arguments))
+        steps.train(plan(arguments))
     elif arguments.step == "publish":
-        steps.publish(arguments.feed_forward, arguments.head)
+        steps.publish(arguments.head)
     elif arguments.step == "measure":
         steps.measure_head(arguments.head)
 

@@ -6,7 +6,6 @@ embedding of token t + 1 + j. Its attention sees the places up to t as step 0 wr
 steps: exactly what is there when it drafts. Names of parameters and fields are those of `vllm-project/speculators`.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -195,18 +194,3 @@ class Pass:
 def parameters(config: HeadConfig) -> int:
     with torch.device("meta"):
         return sum(p.numel() for p in Head(config, torch.empty(1, config.width)).parameters())
-
-
-def initialise(head: Head, final_norm: Tensor, gain: float) -> None:
-    """Random weights, little in what is added to the residual; the final norm is the target's times `gain`."""
-    with torch.no_grad():
-        for name, parameter in head.named_parameters():
-            if parameter.ndim == 2:
-                scale = 0.3 if name.endswith(("o_proj.weight", "down_proj.weight")) else 1.0
-                nn.init.normal_(parameter, std=scale * parameter.shape[1] ** -0.5)
-        head.norm.weight.copy_(final_norm.float() * gain)
-
-
-def layer_numbers(layers: int) -> Sequence[int]:
-    """The layers whose inputs speculators takes by default."""
-    return 2, layers // 2, layers - 3

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from time import process_time
 
 import torch
 from torch import Tensor
@@ -11,11 +10,12 @@ from models.eagle.features import FeatureStore
 from models.eagle.head import Head
 from models.eagle.measure import measure
 from models.smollm2.batches import Batch, Talk, join
+from models.smollm2.decoder import DTYPE
 from models.smollm2.training import Plan, Trainer
 
 DECAY = 0.8
 """Weight of each further step in the loss, as in EAGLE-3."""
-UNROLLED = ((0.15, 1), (0.4, 2), (0.7, 3), (1.0, 4))
+UNROLLED = ((0.4, 1), (0.85, 2), (1.0, 3))
 """Up to which part of the run how many steps are unrolled: the first ones need the most examples."""
 
 
@@ -27,9 +27,6 @@ class FeatureBatch(Batch):
 
 class HeadTrainer(Trainer):
     """One head over a target whose features are kept."""
-
-    now = staticmethod(process_time)
-    """Of this process: other work on the machine does not shorten the training."""
 
     def __init__(
         self,
@@ -54,7 +51,7 @@ class HeadTrainer(Trainer):
 
     def loss(self, batch: Batch) -> Tensor:
         assert isinstance(batch, FeatureBatch)
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=torch.bfloat16 == DTYPE):
             states = self.draft(batch.features, batch.token_ids, batch.places, self.steps)
         weights = [DECAY**step for step in range(len(states))]
         losses = [weight * self.distance(chosen, batch) for weight, chosen in zip(weights, states, strict=True)]

@@ -1,9 +1,11 @@
 """Fast decoding of many sequences at once: one row for each slot, every slot at its own position.
 
-Written for two CPU cores: bf16 products with weights packed once, attention as batched products over a contiguous
-cache, the residual stream in float32. Prompts go through it token by token, so no second kind of pass is needed.
+Written for two CPU cores: products in bf16 where the processor has them, with weights packed once, attention as
+batched products over a contiguous cache, the residual stream in float32. Prompts go through it token by token, so no
+second kind of pass is needed.
 """
 
+from collections.abc import Sequence
 from typing import cast
 
 import torch
@@ -13,13 +15,15 @@ from transformers import LlamaConfig
 
 TOP = 64
 """Tokens kept for each position."""
+DTYPE = torch.bfloat16 if torch.ops.mkldnn._is_mkldnn_bf16_supported() else torch.float32
+"""Of products and cache. Without units for it, bf16 takes several times as long as float32."""
 
 
 class Product:
-    """`x @ weight.T` in bf16, with the weight packed for few rows."""
+    """`x @ weight.T` in `DTYPE`, with the weight packed for few rows."""
 
     def __init__(self, weight: Tensor, rows: int) -> None:
-        self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), rows)
+        self.packed = torch.ops.mkldnn._reorder_linear_weight(weight.to(DTYPE).contiguous(), rows)
 
     def __call__(self, x: Tensor) -> Tensor:
         return torch.ops.mkldnn._linear_pointwise(x, self.packed, None, "none", [], "")
@@ -43,8 +47,8 @@ class Layer:
         self.heads: int = config.num_key_value_heads or self.groups
         self.eps = config.rms_norm_eps
         shape = (slots * self.heads, length, size)
-        self.keys = torch.zeros(shape, dtype=torch.bfloat16)
-        self.values = torch.zeros(shape, dtype=torch.bfloat16)
+        self.keys = torch.zeros(shape, dtype=DTYPE)
+        self.values = torch.zeros(shape, dtype=DTYPE)
 
     def __call__(self, x: Tensor, rotary: tuple[Tensor, Tensor], mask: Tensor, where: tuple[Tensor, Tensor]) -> Tensor:
         """The residual stream `x` [slots, width] after this layer; `mask` [slots * heads, 1, length].
@@ -52,7 +56,7 @@ class Layer:
         The products read the cache in full: a part of it would be copied first, which takes longer.
         """
         slots = len(x)
-        normed = F.rms_norm(x, x.shape[1:], self.norms[0], self.eps).bfloat16()
+        normed = F.rms_norm(x, x.shape[1:], self.norms[0], self.eps).to(DTYPE)
         qkv = self.qkv(normed).view(slots, -1, self.size)
         turned = rotate(qkv[:, : self.groups + self.heads], *rotary)
         rows, positions = where
@@ -61,7 +65,7 @@ class Layer:
         queries = turned[:, : self.groups].reshape(slots * self.heads, -1, self.size)
         weights = torch.baddbmm(mask, queries, self.keys.mT).softmax(-1)
         x = x + self.output(torch.bmm(weights, self.values).view(slots, -1))
-        normed = F.rms_norm(x, x.shape[1:], self.norms[1], self.eps).bfloat16()
+        normed = F.rms_norm(x, x.shape[1:], self.norms[1], self.eps).to(DTYPE)
         gate, up = self.gate_up(normed).chunk(2, dim=-1)
         return x + self.down(F.silu(gate) * up)
 
@@ -75,7 +79,11 @@ def rotate(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
 class Decoder:
     """The target over `slots` sequences of at most `length` tokens."""
 
-    def __init__(self, config: LlamaConfig, weights: dict[str, Tensor], slots: int, length: int) -> None:
+    def __init__(
+        self, config: LlamaConfig, weights: dict[str, Tensor], slots: int, length: int, features: Sequence[int] = ()
+    ) -> None:
+        """`features`: layers whose inputs `step` keeps; the number of layers stands for what leaves the last one."""
+        self.numbers, self.features = list(features), torch.empty(0, dtype=torch.bfloat16)
         self.embeddings = weights["model.embed_tokens.weight"]
         self.layers = [
             Layer(weights, f"model.layers.{i}.", config, slots, length) for i in range(config.num_hidden_layers)
@@ -86,7 +94,7 @@ class Decoder:
         theta = float(cast(dict, config.rope_parameters)["rope_theta"])
         frequencies = theta ** (-torch.arange(0, size, 2).float() / size)
         angles = torch.outer(torch.arange(length).float(), torch.cat([frequencies, frequencies]))
-        self.cosines, self.sines = angles.cos().bfloat16(), angles.sin().bfloat16()
+        self.cosines, self.sines = angles.cos().to(DTYPE), angles.sin().to(DTYPE)
         self.rows = torch.arange(slots * self.layers[0].heads)
         self.columns = torch.arange(length)
 
@@ -99,14 +107,21 @@ class Decoder:
 
     @torch.inference_mode()
     def step(self, token_ids: Tensor, positions: Tensor) -> Tensor:
-        """One token for each slot `[slots]`; returns the last hidden states, float32 `[slots, width]`."""
+        """One token for each slot `[slots]`; returns the last hidden states, float32 `[slots, width]`.
+
+        `self.features` is then bf16 `[slots, layers, width]`.
+        """
         repeated = positions.repeat_interleave(self.layers[0].heads)
         ahead = self.columns > repeated[:, None]
-        mask = torch.zeros(ahead.shape, dtype=torch.bfloat16).masked_fill_(ahead, float("-inf"))[:, None]
+        mask = torch.zeros(ahead.shape, dtype=DTYPE).masked_fill_(ahead, float("-inf"))[:, None]
         rotary = (self.cosines[positions][:, None], self.sines[positions][:, None])
         x = F.embedding(token_ids, self.embeddings).float()
+        inputs = [x]
         for layer in self.layers:
             x = layer(x, rotary, mask, (self.rows, repeated))
+            inputs.append(x)
+        if self.numbers:
+            self.features = torch.stack([inputs[number] for number in self.numbers], dim=1).bfloat16()
         return F.rms_norm(x, x.shape[1:], self.norm, self.eps)
 
     @torch.inference_mode()

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from models.smollm2.decoder import TOP, Decoder
+from models.smollm2.decoder import DTYPE, TOP, Decoder
 from models.smollm2.prompts import Conversation, Segment
 from models.smollm2.shards import ANSWER, GIVEN, TURN, Record, read_shard, shard_paths, write_shard
 from models.smollm2.target import END
@@ -106,8 +106,10 @@ class Generator:
     def __init__(self, decoder: Decoder, slots: int, prefix: tuple[int, ...], most: int = TOP) -> None:
         self.decoder, self.prefix, self.most = decoder, prefix, most
         self.slots = [Slot() for _ in range(slots)]
+        self.prefix_features: list[np.ndarray] = []
         for position, token in enumerate(prefix):
             decoder.step(torch.full((slots,), token), torch.full((slots,), position))
+            self.prefix_features.extend(feature_rows(decoder)[:1])
         self.prefix_caches = [
             (layer.keys[: layer.heads, : len(prefix)].clone(), layer.values[: layer.heads, : len(prefix)].clone())
             for layer in decoder.layers
@@ -132,16 +134,20 @@ class Generator:
             return False
         if self.slots[index].begin(numbered, self.prefix):
             self.decoder.write_prefix(index, self.prefix_caches)
+            self.slots[index].record.features.extend(self.prefix_features)
         return True
 
     def sample(self, token_ids: Tensor, positions: Tensor, busy: set[int]) -> list[int]:
         """One pass and the tokens that it chooses; returns the slots whose conversations are over."""
         hidden = self.decoder.step(token_ids, positions)
+        features = feature_rows(self.decoder)
+        for index in busy if len(features) else ():
+            self.slots[index].record.features.append(features[index])
         rows = [index for index in sorted(busy) if self.slots[index].samples]
         if not rows:
             return []
         hidden = hidden[rows]
-        logits = self.decoder.head(hidden.bfloat16())
+        logits = self.decoder.head(hidden.to(DTYPE))
         top = self.decoder.top(hidden, logits, self.most)
         heat = torch.tensor([self.slots[index].temperature for index in rows])
         chosen = choose(logits, top, heat).tolist()
@@ -149,6 +155,11 @@ class Generator:
         return [
             index for row, index in enumerate(rows) if self.slots[index].take(chosen[row], top_ids[row], top_logs[row])
         ]
+
+
+def feature_rows(decoder: Decoder) -> np.ndarray:
+    """The features of the last step as bits, int16 `[slots, layers, width]`, or empty if none are kept."""
+    return decoder.features.view(torch.int16).numpy()
 
 
 def next_number(folder: Path) -> int:

@@ -67,7 +67,7 @@ def row_losses(logits: Tensor, teacher: Teacher, weights: Weights) -> tuple[Tens
 
 
 class DistillationLoss(torch.autograd.Function):
-    """Mean loss per position of hidden states `[rows, width]` under a frozen head `[outputs, width]` in bf16."""
+    """Mean loss per position of hidden states `[rows, width]` under a frozen head `[outputs, width]`."""
 
     @staticmethod
     def forward(ctx, hidden: Tensor, head: Tensor, teacher: Teacher, weights: Weights) -> Tensor:
@@ -77,10 +77,10 @@ class DistillationLoss(torch.autograd.Function):
             part = Teacher(
                 columns=teacher.columns[rows], probabilities=teacher.probabilities[rows], cold=teacher.cold[rows]
             )
-            logits = (hidden[rows].bfloat16() @ head.mT).float()
+            logits = (hidden[rows].to(head.dtype) @ head.mT).float()
             lost, shared, gradient = row_losses(logits, part, weights)
             divergence, overlap = divergence + lost, overlap + shared
-            gradients.append((gradient.bfloat16() @ head).float())
+            gradients.append((gradient.to(head.dtype) @ head).float())
         n = len(hidden)
         ctx.save_for_backward(torch.cat(gradients) / n)
         return (1 - weights.overlap) * divergence / n + weights.overlap * (1 - overlap / n)

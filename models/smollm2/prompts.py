@@ -1,6 +1,6 @@
 """Training prompts without a network: made from lists, or written by the target itself."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,7 +68,8 @@ def read_topics() -> dict[str, list[str]]:
 class Prompts:
     """Conversation number i is always the same, whatever was made before."""
 
-    def __init__(self, tokenizer: PreTrainedTokenizerFast) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerFast, shares: Sequence[float] = TEMPERATURE_SHARES) -> None:
+        self.shares = shares
         self.templates, self.openings = read_lines("templates.txt"), read_lines("openings.txt")
         self.followups, self.topics = read_lines("followups.txt"), read_topics()
         self.encode: Callable[[str], tuple[int, ...]] = lambda text: tuple(
@@ -79,7 +80,7 @@ class Prompts:
 
     def conversation(self, number: int) -> Conversation:
         generator = np.random.default_rng((14, number))
-        temperature = float(generator.choice(TEMPERATURES, p=TEMPERATURE_SHARES))
+        temperature = float(generator.choice(TEMPERATURES, p=self.shares))
         two = generator.random() < SECOND_TURN_SHARE
         most = LONGEST_SECOND if two else LONGEST_ANSWER
         answer = Segment(temperature=temperature, most=most, answer=True)

@@ -24,6 +24,9 @@ class Record:
     """For each sampled token, in order: the target's likeliest tokens there, uint16 `[64]`."""
     top_logs: list[np.ndarray] = field(default_factory=list)
     """Their log-probabilities at temperature 1 over the whole vocabulary, float16 `[64]`."""
+    features: list[np.ndarray] = field(default_factory=list)
+    """For each token but the last: what enters some of the target's layers, the bits of bf16 in int16
+    `[layers, width]`; empty if they are not kept."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,10 +55,18 @@ def write_shard(path: Path, records: list[Record]) -> None:
         "top_logs": np.concatenate([np.stack(r.top_logs) for r in records]),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
+    if records[0].features:
+        rows = [row for r in records for row in (*r.features, np.zeros_like(r.features[0]))]
+        np.save(features_path(path), np.stack(rows))
     unfinished = path.with_suffix(".new")
     with unfinished.open("wb") as file:
         np.savez(file, **arrays)  # pyright: ignore[reportArgumentType]
     unfinished.replace(path)
+
+
+def features_path(path: Path) -> Path:
+    """Where the features of a shard's tokens are: an array `[tokens, layers, width]`, to be read in parts."""
+    return path.with_suffix(".features.npy")
 
 
 def read_shard(path: Path) -> Shard:

@@ -1,6 +1,7 @@
 """What each step of the command does."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -20,18 +21,18 @@ from models.smollm2.vocabulary import answer_mass, choose_output_tokens
 DATA = WORK / "data"
 CONTEXT = 296
 """Longest conversation in tokens; one that might become longer is left out."""
-PER_SHARD = 192
+PER_SHARD = 32
 HELD_OUT = WORK / "held_out"
 VOCABULARY = WORK / "output_token_ids.json"
 RUN = WORK / "run"
 PUBLISHED = HERE / "draft"
 
 
-def generate(slots: int, most: int, part: int, parts: int) -> None:
+def generate(slots: int, most: int, part: int, parts: int, shares: Sequence[float], features: Sequence[int]) -> None:
     """Conversations whose number leaves `part` when divided by `parts`: one process for each core."""
-    prompts = Prompts(read_tokenizer())
+    prompts = Prompts(read_tokenizer(), shares)
     config, weights = read_target()
-    decoder = Decoder(config, weights, slots, CONTEXT)
+    decoder = Decoder(config, weights, slots, CONTEXT, features)
     prefix = prompts.encode(f"<|im_start|>system\n{SYSTEM}<|im_end|>\n<|im_start|>user\n")
     generator = Generator(decoder, slots, prefix)
     first = next_number(DATA)
@@ -40,14 +41,14 @@ def generate(slots: int, most: int, part: int, parts: int) -> None:
     write_all(generator.run(fitting), DATA, PER_SHARD)
 
 
-def hold_out(slots: int) -> None:
+def hold_out(slots: int, features: Sequence[int]) -> None:
     """The target's answers to the held-out prompts, always the same."""
     torch.manual_seed(14)
     tokenizer = read_tokenizer()
     conversations = held_out.held_out_conversations(tokenizer)
     length = max(sum(len(s.given) or s.most for s in c) for _, c in conversations)
     config, weights = read_target()
-    generator = Generator(Decoder(config, weights, slots, length), slots, (), most=held_out.TOP)
+    generator = Generator(Decoder(config, weights, slots, length, features), slots, (), most=held_out.TOP)
     write_all(generator.run(iter(conversations)), HELD_OUT, per_shard=len(conversations))
 
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from models.muon import Muon
 from models.smollm2.batches import Batch, Corpus, Talk, columns_of, join
+from models.smollm2.decoder import DTYPE
 from models.smollm2.loss import DistillationLoss, Weights
 from models.smollm2.measure import measure
 from models.smollm2.together import Together
@@ -63,7 +64,7 @@ class Trainer:
     def __init__(self, draft: Any, output_token_ids: list[int], folder: Path, plan: Plan) -> None:
         """`draft` is a Draft; a subclass that says how it is run may train something else."""
         self.draft, self.output_token_ids, self.folder, self.plan = draft, output_token_ids, folder, plan
-        self.head = draft.embeddings[output_token_ids]
+        self.head = draft.embeddings[output_token_ids].to(DTYPE)
         self.columns = columns_of(output_token_ids, len(draft.embeddings))
         parameters = draft.trained().values()
         self.optimizers: list[torch.optim.Optimizer] = [
@@ -71,7 +72,7 @@ class Trainer:
                 [p for p in parameters if p.ndim == 2],
                 lr=plan.learning_rate,
                 weight_decay=WEIGHT_DECAY,
-                dtype=torch.bfloat16,
+                dtype=DTYPE,
             ),
             torch.optim.AdamW([p for p in parameters if p.ndim != 2], lr=plan.learning_rate, weight_decay=0.0),
         ]
@@ -108,7 +109,7 @@ class Trainer:
         return Weights(overlap=self.plan.overlap * (self.done > self.plan.overlap_from), heat=self.plan.heat)
 
     def loss(self, batch: Batch) -> Tensor:
-        with torch.autocast("cpu", dtype=torch.bfloat16):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=torch.bfloat16 == DTYPE):
             hidden = self.draft(batch.token_ids)
         return self.distance(hidden.flatten(0, 1)[batch.places], batch)
 
@@ -166,7 +167,8 @@ class Trainer:
                 reported, losses = now, self.report(losses)
             if self.together.first and (over or now - checked > 60 * self.plan.check_minutes):
                 self.keep()
-                self.check(held_out)
+                if held_out:
+                    self.check(held_out)
                 checked, self.clock = monotonic(), self.now()
             if over:
                 return

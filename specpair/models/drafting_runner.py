@@ -9,6 +9,7 @@ from torch import Tensor
 from specpair.caches.cache import LayerShape
 from specpair.caches.holding import Holding
 from specpair.models.batch import Batch, PassOutput
+from specpair.models.head_trees import HeadTrees
 from specpair.models.runner import Runner
 from specpair.options import Drafter
 
@@ -37,6 +38,15 @@ class DraftingRunner(Runner, Protocol):
     def begin(self, holdings: list[Holding], places: list[Sequence[int]], most: int) -> DraftRun:
         """A draft of at most `most` tokens for each sequence. Its last token is not fed yet; `places` say where the
         cache has those before: in order, unless the last of them are a path of a tree."""
+        ...
+
+
+@runtime_checkable
+class TreeDraftingRunner(DraftingRunner, Protocol):
+    """One whose head can also draft trees."""
+
+    def grow(self, holdings: list[Holding], places: list[Sequence[int]], most: int) -> HeadTrees:
+        """A tree for each sequence, with at most `most` nodes to ask for; `places` as `begin` takes them."""
         ...
 
 

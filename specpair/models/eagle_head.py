@@ -87,9 +87,9 @@ class EagleHead:
         logits.index_copy_(1, self._token_ids, self._head(normed))
         return (normed if self.settings.feeds_back_normalised else hidden), logits
 
-    def attend(self, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """`[heads, 1, size]`: one token that sees all of these keys and values."""
-        return attend(query, keys, values, None, self.variant)
+    def attend(self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None) -> Tensor:
+        """`[heads, tokens, size]`: tokens that see these keys and values, all of them without a mask."""
+        return attend(query, keys, values, mask, self.variant)
 
     def runner(self, inner: Runner, layer_count: int) -> HeadedRunner:
         return HeadedRunner(inner, self, layer_count)

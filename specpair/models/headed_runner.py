@@ -10,6 +10,7 @@ from specpair.caches.cache import KeyValueCache
 from specpair.caches.holding import Holding, Segment
 from specpair.models.batch import Batch, PassOutput
 from specpair.models.drafting_runner import run_tapped
+from specpair.models.head_trees import HeadTrees, with_room
 from specpair.models.runner import Runner
 from specpair.options import Drafter
 
@@ -75,6 +76,10 @@ class HeadedRunner:
         cache has those before: in order, unless the last of them are a path of a tree."""
         return HeadRun(self, holdings, places, most)
 
+    def grow(self, holdings: list[Holding], places: list[Sequence[int]], most: int) -> HeadTrees:
+        """A tree for each sequence, with at most `most` nodes to ask for; `places` as `begin` takes them."""
+        return HeadTrees(self, holdings, places, most)
+
     def history(self, holding: Holding, places: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
         """The head's keys and values `[heads, fed tokens - 1, size]` of the fed tokens but the first, and the joined
         features of the last."""
@@ -116,10 +121,3 @@ class HeadRun:
             self._hidden[rows] = hidden
         self._count += 1
         return logits
-
-
-def with_room(cached: Tensor, count: int) -> Tensor:
-    """A copy of `[heads, length, size]` with room for more tokens."""
-    copy = cached.new_empty(cached.size(0), cached.size(1) + count, cached.size(2))
-    copy[:, : cached.size(1)] = cached
-    return copy

@@ -1,0 +1,63 @@
+"""The target's own head proposes trees: the likeliest continuations, for rules that are exact for any tree."""
+
+from collections.abc import Sequence
+
+from specpair.models.drafting_runner import TreeDraftingRunner
+from specpair.models.head_trees import Asked, HeadTrees
+from specpair.options import SequenceOptions
+from specpair.speculation.outlook import Outlook
+from specpair.speculation.trees.candidates import is_ranked, looked_at
+from specpair.speculation.trees.ranked_growth import Candidate, GrowthLimits, RankedGrowth
+from specpair.speculation.trees.token_tree import ROOT
+from target_service.own_proposal import OwnDraft
+from target_service.verify_work import VerifyWork
+
+
+def can_have_tree(options: SequenceOptions) -> bool:
+    """Whether any tree is exact for the sequence, and its rows need no adjustment that depends on the path."""
+    is_plain = options.structured_output is None and not options.sampling.adjusts_logits
+    return is_ranked(options) and is_plain and options.lenience == 1.0
+
+
+def draft_trees(
+    runner: TreeDraftingRunner,
+    works: list[VerifyWork],
+    drafts: list[OwnDraft],
+    places: list[Sequence[int]],
+    most: list[int],
+) -> None:
+    """Gives each draft a tree of at most so many tokens, no deeper than its count; `places` as `begin` takes them."""
+    growths = [
+        RankedGrowth(GrowthLimits(max_nodes=nodes, max_depth=draft.count))
+        for nodes, draft in zip(most, drafts, strict=True)
+    ]
+    holdings = [work.sequence.holding for work in works]
+    deepest = max(draft.count for draft in drafts)
+    run = runner.grow([h for h in holdings if h is not None], places, 1 + deepest * GrowthLimits.max_frontier)
+    while any(growth.frontier for growth in growths):
+        grow_level(run, growths, drafts)
+    for growth, draft in zip(growths, drafts, strict=True):
+        tree = growth.tree()
+        draft.tokens, draft.parents = list(tree.tokens), () if tree.is_chain else tree.parents
+
+
+def grow_level(run: HeadTrees, growths: list[RankedGrowth], drafts: list[OwnDraft]) -> None:
+    asked = [
+        Asked(row, node, growth.parent(node) if node != ROOT else ROOT, last_token(growth, drafts[row], node))
+        for row, growth in enumerate(growths)
+        for node in growth.frontier
+    ]
+    own = [drafts[one.row] for one in asked]
+    positions = [len(drafts[one.row].sequence.tokens) + growths[one.row].depth for one in asked]
+    found = looked_at([draft.options.sampling for draft in own], positions, run.logits(asked))
+    for row, growth in enumerate(growths):
+        if growth.frontier:
+            growth.extend([candidates(outlook) for outlook, one in zip(found, asked, strict=True) if one.row == row])
+
+
+def candidates(outlook: Outlook) -> list[Candidate]:
+    return [Candidate(*pair) for pair in zip(*outlook, strict=True)]
+
+
+def last_token(growth: RankedGrowth, draft: OwnDraft, node: int) -> int:
+    return draft.sequence.tokens[-1] if node == ROOT else growth.token(node)
