@@ -4,6 +4,8 @@ the shape, so acceptance is that of the bundled pair."""
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import reduce
+from operator import add
 from statistics import median
 from typing import Any
 
@@ -75,7 +77,7 @@ def rows_of(measurements: list[Measurement]) -> Iterator[dict[str, Any]]:
         outputs[key].append(found.output.counts)
     for temperature, batch in dict.fromkeys(key[:2] for key in speeds):
         plain, adaptive = speeds[temperature, batch, 0], speeds[temperature, batch, None]
-        counts = sum(outputs[temperature, batch, None][1:], outputs[temperature, batch, None][0])
+        counts = reduce(add, outputs[temperature, batch, None])
         yield {
             "temperature": temperature,
             "batch": batch,

@@ -125,8 +125,7 @@ class ChainDrafter:
 
 def is_begun(work: Work) -> bool:
     """Whether the work is a chain of the model alone that has no token yet. One that was left to the host has some."""
-    is_chain = isinstance(work, ProposeWork) and not isinstance(work, GuessingWork)
-    return is_chain and not work.tokens
+    return isinstance(work, ProposeWork) and not isinstance(work, GuessingWork) and not work.tokens
 
 
 def chain_of(work: ProposeWork, vocab_size: int) -> ChainRow:

@@ -60,8 +60,9 @@ class SecondModel:
             self._turns.turn()
         guesses: list[list[int]] = []
         for work, own in zip(works, asked, strict=True):
-            is_drawn = isinstance(own, ProposeWork) and own.error is None
-            guesses.append(own.tokens[len(work.tokens) :] if is_drawn else [])
+            guesses.append([])
+            if isinstance(own, ProposeWork) and own.error is None:
+                guesses[-1] = own.tokens[len(work.tokens) :]
         return guesses
 
     def forget(self, waiting: set[Sequence]) -> None:

