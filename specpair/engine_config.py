@@ -166,7 +166,6 @@ class EngineConfig:
         str | None,
         Flag(
             "Folder of a head for the target: EAGLE-3 in the layout of vllm-project/speculators, Medusa, or PaSS; or "
-            "smollm2, for the EAGLE-3 head of the target with that name; or "
             "mtp, for the prediction layers of the target's own checkpoint. With it the target proposes tokens itself, "
             "with each verdict, for requests that choose the drafter eagle, medusa, blockwise, pass or mtp.",
             SPECULATION,

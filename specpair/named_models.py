@@ -46,11 +46,6 @@ def model_folder(name: str, role: Role) -> str:
     return str(folder)
 
 
-def resolve_head(head: str) -> Path:
-    """The folder of a head for the target that has this name, or the folder that is named."""
-    return MODELS / SMOLLM2 / "eagle" if head == SMOLLM2 else Path(head)
-
-
 def smollm2_file() -> str:
     """The GGUF file in the wheel."""
     package = find_spec(PACKAGE)

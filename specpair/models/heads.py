@@ -1,5 +1,7 @@
 """Finds out of which kind a head is, and loads it."""
 
+from pathlib import Path
+
 from specpair.engine_config import EngineConfig
 from specpair.errors import ModelRefusedError
 from specpair.models.drafting_runner import TargetHead
@@ -10,7 +12,6 @@ from specpair.models.loading import LoadedModel
 from specpair.models.lookahead_head import LookaheadHead
 from specpair.models.medusa_head import MedusaHead
 from specpair.models.mtp_head import MtpHead
-from specpair.named_models import resolve_head
 
 OWN_LAYERS = "mtp"
 """In place of a folder: the layers for multi-token prediction in the target's own checkpoint."""
@@ -23,7 +24,7 @@ def load_head(config: EngineConfig, loaded: LoadedModel) -> TargetHead | None:
         return None
     if config.head == OWN_LAYERS:
         return MtpHead(loaded)
-    folder = resolve_head(config.head)
+    folder = Path(config.head)
     fields = read_config(folder)
     if "speculators_model_type" in fields:
         return EagleHead(read_eagle(folder, loaded), loaded)

