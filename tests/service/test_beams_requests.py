@@ -118,7 +118,7 @@ HTTP_REFUSED: dict[str, dict[str, Any]] = {
     "use_beam_search": {"num_beams": 2, "use_beam_search": False},
     "early_stopping": {"num_beams": 2, "early_stopping": "soon"},
     "stop": {"num_beams": 2, "stop": "x"},
-    "structured_output": {"num_beams": 2, "response_format": {"type": "json_object"}},
+    "response_format": {"num_beams": 2, "response_format": {"type": "json_object"}},
 }
 
 

@@ -225,7 +225,7 @@ async def test_coupled_noise_that_depends_on_the_batch_is_caught(
     """What comes out is distributed as it should be, but the same seed gives other tokens."""
     choices = judging.choices
 
-    def keyed_by_row(target: Tensor, tokens: Any, lengths: Any, seeds: list[int], positions: list[int]) -> Any:
+    def keyed_by_row(target: Tensor, seeds: list[int], positions: list[int]) -> Any:
         return choices(target, seeds, range(len(positions)))
 
     monkeypatch.setattr(judging, "choices", keyed_by_row)
