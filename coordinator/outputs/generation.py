@@ -211,10 +211,8 @@ class Generation:
             self._early.end()
 
     def _most_forced(self, begun: Round) -> int:
-        """Forced tokens to take with the verdict. None where a logprob is due for each token, which takes a row of its
-        own, or where a head has already proposed what comes next."""
-        is_asked = self.request.structured_output is not None and not self._pair.config.no_forced_text
-        if not is_asked or self.has_logprobs or begun.next_count:
+        """Forced tokens to take with the verdict; none where a head has already proposed what comes next."""
+        if not self.request.takes_forced_text or begun.next_count:
             return 0
         return min(MAX_FORCED_TOKENS, self.output.remaining_tokens - 1)
 

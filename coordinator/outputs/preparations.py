@@ -22,7 +22,7 @@ class Preparations:
 
     def __init__(self, request: GenerationRequest, trials: Mapping[int, AheadTrial], load: Load):
         """`trials` are those of outputs like this one, by level of load."""
-        self._mode = WorkAhead.OFF if request.num_tree_tokens or request.merges else request.work_ahead
+        self._mode = mode_of(request)
         self._trials = trials
         self._load = load
         self._last = len(request.prompt_ids) + request.max_tokens - 1
@@ -59,3 +59,15 @@ class Preparations:
     @property
     def _trial(self) -> AheadTrial:
         return self._trials[self._load.level]
+
+
+def mode_of(request: GenerationRequest) -> WorkAhead:
+    """Whether the draft works ahead for this request.
+
+    With forced text, which is not taken in rounds that work ahead, times decide nothing: rounds depend on the request
+    alone, so that the same seed gives the same text.
+    """
+    if request.num_tree_tokens or request.merges:
+        return WorkAhead.OFF
+    is_measured = request.work_ahead is WorkAhead.AUTO
+    return WorkAhead.OFF if is_measured and request.takes_forced_text else request.work_ahead

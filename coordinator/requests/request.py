@@ -89,6 +89,8 @@ class GenerationRequest:
     lenience: float = 1.0
     structured_output: StructuredOutput | None = None
     """What each output has to look like."""
+    takes_forced_text: bool = False
+    """Whether text that the structured output forces comes with the verdict, without a proposal."""
     include_rejected: bool = False
     include_rounds: bool = False
     n: int = 1
@@ -199,6 +201,8 @@ class RequestReader:
         max_tokens = self._read_max_tokens(message, len(prompt_ids), sampling.min_tokens)
         resumed_ids = _read_resumed(message, prompts, max_tokens, best_of)
         echo = message.echo and not resumed_ids
+        structure = await read_structured_output(message, sampling, self.target, self.structures)
+        has_rows = logprobs is not None or best_of > n  # a logprob is due for each token, which takes a row of its own
         return GenerationRequest(
             prompt_ids=prompt_ids,
             encoder_ids=encoder_ids,
@@ -214,7 +218,8 @@ class RequestReader:
             drafts=drafts,
             work_ahead=work_ahead_from_proto(message.work_ahead) or self.config.work_ahead,
             lenience=lenience,
-            structured_output=await read_structured_output(message, sampling, self.target, self.structures),
+            structured_output=structure,
+            takes_forced_text=structure is not None and not has_rows and not self.config.no_forced_text,
             include_rejected=message.include_rejected,
             include_rounds=message.include_rounds,
             n=n,

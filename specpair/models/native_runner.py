@@ -18,7 +18,8 @@ from specpair.models.native_library import native_library
 from specpair.models.native_llama import NativeLlama, segments_of
 
 LARGE_LAYER = 5_000_000
-"""Parameters of a layer from which float32 passes of five rows were faster by FBGEMM's products than by ours."""
+"""Parameters of a layer from which float32 passes of five rows were faster by FBGEMM's products than by ours, with
+AVX-512."""
 
 
 class NativeRunner:
@@ -56,11 +57,13 @@ def can_run_natively(config: EngineConfig, model: PreTrainedModel) -> bool:
 def is_fastest_natively(model: PreTrainedModel) -> bool:
     """Whether to prefer this runner to the fused one for weights that are not quantised.
 
-    Not for float32 passes of wide layers, whose time is that of the products; and not for bf16 on processors with AMX,
-    which the fused runner's products use.
+    Not for float32 passes of wide layers on processors with AVX-512, where the fused runner's products are faster; and
+    not for bf16 on processors with AMX, which those products use.
     """
     if model.dtype == torch.bfloat16:
         return not has_bfloat16_tiles()
+    if torch.backends.cpu.get_cpu_capability() != "AVX512":
+        return True
     inner: Any = model.base_model
     layer = inner.layers[0]
     return sum(parameter.numel() for parameter in layer.parameters()) < LARGE_LAYER

@@ -170,7 +170,7 @@ async def test_a_named_tool_is_called_once(client: AsyncOpenAI) -> None:
 async def test_calls_in_a_stream_are_those_of_the_whole_answer(client: AsyncOpenAI) -> None:
     options: Any = {
         **{"model": MODEL, "messages": MESSAGES, "tools": [WEATHER, CLOCK], "tool_choice": "required"},
-        **{"seed": 5, "max_tokens": 400, "n": 2, "extra_body": {"num_speculative_tokens": 4, "work_ahead": "off"}},
+        **{"seed": 5, "max_tokens": 400, "n": 2, "extra_body": {"num_speculative_tokens": 4}},
     }
     whole = await client.chat.completions.create(**options)
     found: list[dict[int, list[str]]] = [{}, {}]

@@ -38,20 +38,29 @@ INLINE int64_t place_of(const struct Queries *asked, const int is_tree, int64_t 
     return is_tree && key >= asked->start ? asked->path[key - asked->start] : key;
 }
 
-/* Scores of keys `key` .. `key` + 3, of which `count` exist. */
+/* Scores of keys `key` .. `key` + 3. Those from `to` on do not exist: the last one is read in their place, and nobody
+   reads what comes of it. */
 INLINE void score_four(const int queries, const struct Queries *asked, const int is_tree, const void *keys,
-                       const int is_bf16, const int64_t size, int64_t key, const int count) {
-    int64_t places[4];
-    for (int k = 0; k < count; k++) places[k] = place_of(asked, is_tree, key + k);
+                       const int is_bf16, const int64_t size, int64_t key, int64_t to) {
+    const void *own[4];
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; k++) {
+        int64_t place = place_of(asked, is_tree, key + k < to ? key + k : to - 1);
+        own[k] = offset(keys, is_bf16, place * size);
+    }
     floats sums[QUERIES][4] = {};
     for (int64_t i = 0; i < size; i += WIDTH) {
-        floats loaded[4] = {};
-        for (int k = 0; k < count; k++) loaded[k] = load(offset(keys, is_bf16, places[k] * size + i), is_bf16, size - i);
+        floats loaded[4];
+#pragma GCC unroll 4
+        for (int k = 0; k < 4; k++) loaded[k] = load(offset(own[k], is_bf16, i), is_bf16, size - i);
+#pragma GCC unroll 4
         for (int q = 0; q < queries; q++) {
             floats part = load(asked->rows[q] + i, 0, size - i);
+#pragma GCC unroll 4
             for (int k = 0; k < 4; k++) sums[q][k] += part * loaded[k];
         }
     }
+#pragma GCC unroll 4
     for (int q = 0; q < queries; q++) {
         four found = four_sums(sums[q][0], sums[q][1], sums[q][2], sums[q][3]);
         memcpy(asked->scores[q] + key - asked->base, &found, sizeof found);
@@ -60,9 +69,8 @@ INLINE void score_four(const int queries, const struct Queries *asked, const int
 
 INLINE void score(const int queries, const struct Queries *asked, const int is_tree, const void *keys,
                   const int is_bf16, const int64_t size, int64_t from, int64_t to) {
-    int64_t key = from;
-    for (; key + 4 <= to; key += 4) score_four(queries, asked, is_tree, keys, is_bf16, size, key, 4);
-    for (; key < to; key += 4) score_four(queries, asked, is_tree, keys, is_bf16, size, key, (int)(to - key));
+    for (int64_t key = from; key < to; key += 4)
+        score_four(queries, asked, is_tree, keys, is_bf16, size, key, to);
 }
 
 /* Hides the keys that a query does not see, up to whole groups of WIDTH. */
@@ -86,15 +94,22 @@ INLINE float soften(float *scores, int64_t count) {
     return 1.0f / sum_of(sum);
 }
 
+/* Whether the fourth part of a stretch of values, and all before it, are there: known when this is compiled for the
+   usual sizes of heads. */
+#define HAS(part, size, i) ((size) % (4 * WIDTH) == 0 || (part) * WIDTH < (size) - (i))
+
 /* Adds the values of keys `from` .. `to` - 1 to the sums of the queries `first` .. `last` - 1. */
 INLINE void add_values(floats sums[QUERIES][4], const int first, const int last, const struct Queries *asked,
                        const int is_tree, const void *values, const int is_bf16, const int64_t size, int64_t i,
                        int64_t from, int64_t to) {
     for (int64_t key = from; key < to; key++) {
         int64_t row = place_of(asked, is_tree, key) * size;
-        for (int part = 0; part < 4 && part * WIDTH < size - i; part++) {
+#pragma GCC unroll 4
+        for (int part = 0; part < 4; part++) {
+            if (!HAS(part, size, i)) continue;
             int64_t place = i + part * WIDTH;
             floats loaded = load(offset(values, is_bf16, row + place), is_bf16, size - place);
+#pragma GCC unroll 4
             for (int q = first; q < last; q++) sums[q][part] += asked->scores[q][key - asked->base] * loaded;
         }
     }
@@ -105,13 +120,18 @@ INLINE void mix(const int queries, const struct Queries *asked, const int is_tre
                 const void *values, const int is_bf16, const int64_t size, int64_t from, int64_t to) {
     for (int64_t i = 0; i < size; i += 4 * WIDTH) {
         floats sums[QUERIES][4] = {};
+#pragma GCC unroll 4
         for (int q = 0; q < queries; q++)
             add_values(sums, q, q + 1, asked, is_tree, values, is_bf16, size, i, asked->from[q], from);
         add_values(sums, 0, queries, asked, is_tree, values, is_bf16, size, i, from, to);
+#pragma GCC unroll 4
         for (int q = 0; q < queries; q++)
             add_values(sums, q, q + 1, asked, is_tree, values, is_bf16, size, i, to, asked->to[q]);
+#pragma GCC unroll 4
         for (int q = 0; q < queries; q++)
-            for (int part = 0; part < 4 && part * WIDTH < size - i; part++) {
+#pragma GCC unroll 4
+            for (int part = 0; part < 4; part++) {
+                if (!HAS(part, size, i)) continue;
                 int64_t place = i + part * WIDTH;
                 store(offset(asked->results[q], is_bf16, place), is_bf16, size - place, sums[q][part] * scales[q]);
             }

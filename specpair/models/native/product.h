@@ -94,6 +94,7 @@ INLINE void add_steps(const int kind, const int rows, const char *weights, const
             own[r][part] = from ? (floats)*(const floats_at *)(sums[r] + part * WIDTH) : (floats){};
     for (int64_t i = from; i < to; i++) {
         const words_at *loaded = (const words_at *)(weights + i * PANEL * 4);
+        fetch_soon(weights + i * PANEL * 4, BLOCK * PANEL * 4);
         words first = loaded[0], second = loaded[1];
 #pragma GCC unroll 8
         for (int r = 0; r < rows; r++) {

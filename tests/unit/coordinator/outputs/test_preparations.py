@@ -34,3 +34,15 @@ def test_what_is_prepared_is_what_the_next_round_asks_for() -> None:
 def test_nothing_is_prepared_for_a_plain_round_or_a_probe(decision: Decision) -> None:
     """A probe that is decided while an earlier decision is in force is not run later either: nobody would pay."""
     assert preparations().after(BEGUN, len(PROMPT), decision, Drafter.MODEL) is None
+
+
+@pytest.mark.parametrize("takes_forced_text", [False, True])
+def test_times_do_not_decide_where_forced_text_is_taken(takes_forced_text: bool) -> None:
+    trial = AheadTrial()
+    trial.is_on = True
+    for mode in (WorkAhead.AUTO, WorkAhead.ON):
+        asked = request(work_ahead=mode, takes_forced_text=takes_forced_text)
+        prepared = Preparations(asked, defaultdict(lambda: trial), Load()).after(
+            BEGUN, len(PROMPT), Decision(4), Drafter.MODEL
+        )
+        assert (prepared is None) == (takes_forced_text and mode is WorkAhead.AUTO)
