@@ -124,8 +124,8 @@ class CoordinatorConfig:
     no_forced_text: Annotated[
         bool,
         Flag(
-            "Text that a structured output forces is proposed and judged like any other, which costs rounds and "
-            "changes nothing else.",
+            "Text that a structured output forces is proposed and judged like any other, which costs rounds. "
+            "Outputs are distributed the same; a seed gives another text under the rules token and block.",
             SPECULATION,
         ),
     ] = False

@@ -25,7 +25,7 @@ class MaskMaker:
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(THREADS, thread_name_prefix="masks")
         self.row_count = 0
-        """Rows that got a mask."""
+        """Rows that got a mask, and places where one token was found to be forced, or the first that is not."""
         self.seconds = 0.0
         """Time of making them."""
 
@@ -54,6 +54,7 @@ class MaskMaker:
     def _force(self, state: GrammarState, output: Sequence[int], most: int) -> list[int]:
         started = time.perf_counter()
         found = state.forced(output, most)
+        self.row_count += min(len(found) + 1, most)
         self.seconds += time.perf_counter() - started
         return found
 

@@ -108,7 +108,8 @@ class Workload:
         self._fresh -= 1
         load, level = self.load, self._levels[self.load.level]
         count, rows = load.output_count, load.row_count
-        if not outcome.is_usual or outcome.batch_token_count > ROWS_MARGIN + 2 * rows:
+        usual_rows = max(rows, count * (1 + outcome.drafted_count))  # a head's trees are not known before
+        if not outcome.is_usual or outcome.batch_token_count > ROWS_MARGIN + 2 * usual_rows:
             return
         speed = self.passes.add(outcome.batch_token_count, outcome.verify_compute)
         if speed is not None and count > 1:  # draft and target of a single output take turns

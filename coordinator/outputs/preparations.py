@@ -64,8 +64,8 @@ class Preparations:
 def mode_of(request: GenerationRequest) -> WorkAhead:
     """Whether the draft works ahead for this request.
 
-    With forced text, which is not taken in rounds that work ahead, times decide nothing: rounds depend on the request
-    alone, so that the same seed gives the same text.
+    With forced text, which is not taken in rounds that work ahead, measured times do not decide: rounds end in the same
+    places each time, so that the same seed gives the same text.
     """
     if request.num_tree_tokens or request.merges:
         return WorkAhead.OFF

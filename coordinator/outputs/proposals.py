@@ -78,7 +78,7 @@ class Proposals:
         fixed = request.num_speculative_tokens if self._can_propose else 0
         self._pair.publish_costs()
         group = (self.drafter, request.rule, request.sampling.temperature)
-        tree_tokens = 0 if self._own is not None else request.most_tree_tokens  # a head proposes chains
+        tree_tokens = 0 if self._own is not None else request.most_tree_tokens  # a head's are the target's
         self._length = self._pair.lengths.enter(*group, fixed, tree_tokens)
         self._preparations = Preparations(request, self._pair.ahead.of(*group), self._pair.lengths.load)
         if self._draft is None:

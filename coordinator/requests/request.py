@@ -269,7 +269,7 @@ class RequestReader:
             return self.config.num_tree_tokens if self.target.runs_trees else 0
         check_range("num_tree_tokens", message.num_tree_tokens, 0, self.config.max_num_speculative_tokens)
         if message.num_tree_tokens and is_own:
-            raise NotSupportedError("num_tree_tokens: a head of the target proposes chains")
+            raise NotSupportedError("num_tree_tokens: the target's --head-tree-tokens decides on its head's trees")
         if message.num_tree_tokens and not self.target.runs_trees:
             raise NotSupportedError("num_tree_tokens: the target does not verify trees of tokens")
         return message.num_tree_tokens

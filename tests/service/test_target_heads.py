@@ -170,7 +170,7 @@ async def test_a_tree_from_a_head_is_refused(kind: tuple[str, Served]) -> None:
     """Whoever names no drafter gets a chain: a tree was asked of what proposes, if that can."""
     name, served = kind
     for drafter in KINDS[name][1]:
-        with pytest.raises(NotSupportedError, match="proposes chains"), peer_errors():
+        with pytest.raises(NotSupportedError, match="--head-tree-tokens"), peer_errors():
             await served.pair.generate([1], 3, drafter=drafter_to_proto(drafter), num_tree_tokens=4)
     made = await served.pair.generate(PROMPTS[0], 20, temperature=0.0, num_tree_tokens=4, ignore_eos=True)
     assert made.token_ids == generate_greedily(served.model, PROMPTS[0], 20)

@@ -170,10 +170,14 @@ def test_structures_are_those_of_the_source(name: str) -> None:
 
 
 @needs_compiler
-def test_wide_layers_in_float32_stay_with_the_fused_runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("capability", "kind"), [("AVX512", FusedRunner), ("AVX2", NativeRunner)])
+def test_wide_layers_in_float32_stay_with_the_fused_runner_where_its_products_are_faster(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capability: str, kind: type[Runner]
+) -> None:
     monkeypatch.setattr(native_runner, "LARGE_LAYER", 100)
+    monkeypatch.setattr(torch.backends.cpu, "get_cpu_capability", lambda: capability)
     make_model(tmp_path)
-    assert isinstance(load_runner(engine_config(tmp_path))[1], FusedRunner)
+    assert isinstance(load_runner(engine_config(tmp_path))[1], kind)
     assert isinstance(load_runner(engine_config(tmp_path, runner="native"))[1], NativeRunner)
 
 
