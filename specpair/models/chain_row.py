@@ -11,7 +11,6 @@ from specpair.options import SamplingOptions
 from specpair.speculation.count_row import CountRow
 from specpair.speculation.sampling import SamplingUse
 
-
 TOP_K_STEPS = (0, 64, 1024)
 """What top_k is rounded up to; beyond the last it is the vocabulary. Clients choose top_k, and each step is captured
 anew."""

@@ -37,7 +37,7 @@ class Counting:
 
 def second_model(folder: Path, token_budget: int) -> tuple[SecondModel, Counting]:
     facts, runner = load_runner(engine_config(folder))
-    counting = Counting(runner)
+    counting: Any = Counting(runner)
     loop = asyncio.get_running_loop()
     return SecondModel(facts, counting, loop, token_budget=token_budget, short=SHORT), counting
 
