@@ -6,6 +6,7 @@ from specpair.models.drafting_runner import TreeDraftingRunner
 from specpair.models.head_trees import Asked, HeadTrees
 from specpair.options import SequenceOptions
 from specpair.speculation.outlook import Outlook
+from specpair.speculation.sampling import finite_rows
 from specpair.speculation.trees.candidates import is_ranked, looked_at
 from specpair.speculation.trees.ranked_growth import Candidate, GrowthLimits, RankedGrowth
 from specpair.speculation.trees.token_tree import ROOT
@@ -42,17 +43,26 @@ def draft_trees(
 
 
 def grow_level(run: HeadTrees, growths: list[RankedGrowth], drafts: list[OwnDraft]) -> None:
+    """Extends every growth by a level. One with a row that is not finite ends as it is."""
     asked = [
         Asked(row, node, growth.parent(node) if node != ROOT else ROOT, last_token(growth, drafts[row], node))
         for row, growth in enumerate(growths)
         for node in growth.frontier
     ]
-    own = [drafts[one.row] for one in asked]
-    positions = [len(drafts[one.row].sequence.tokens) + growths[one.row].depth for one in asked]
-    found = looked_at([draft.options.sampling for draft in own], positions, run.logits(asked))
+    logits = run.logits(asked)
+    for one, is_finite in zip(asked, finite_rows(logits).tolist(), strict=True):
+        if not is_finite:
+            growths[one.row].end()
+    kept = [place for place, one in enumerate(asked) if growths[one.row].frontier]
+    if not kept:
+        return
+    rows = [asked[place].row for place in kept]
+    samplings = [drafts[row].options.sampling for row in rows]
+    positions = [len(drafts[row].sequence.tokens) + growths[row].depth for row in rows]
+    found = looked_at(samplings, positions, logits[kept])
     for row, growth in enumerate(growths):
         if growth.frontier:
-            growth.extend([candidates(outlook) for outlook, one in zip(found, asked, strict=True) if one.row == row])
+            growth.extend([candidates(outlook) for outlook, own in zip(found, rows, strict=True) if own == row])
 
 
 def candidates(outlook: Outlook) -> list[Candidate]:

@@ -163,6 +163,8 @@ class Verifier(ModelHost[Verdict]):
 def self_drafter(config: EngineConfig, facts: ModelFacts, runner: Runner) -> SelfDrafter | None:
     """What drafts for a target with a head. Raises ModelRefusedError for a head that cannot draft as configured."""
     if not isinstance(runner, DraftingRunner):
+        if config.head_tree_tokens:
+            raise ModelRefusedError("--head-tree-tokens: the target has no head; give it one with --head")
         return None
     tree_tokens = min(config.head_tree_tokens, config.max_num_speculative_tokens)
     if tree_tokens and (runner.no_trees or not isinstance(runner, TreeDraftingRunner)):

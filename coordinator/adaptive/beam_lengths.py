@@ -2,7 +2,8 @@
 
 What chains learn of a draft says little here, since a step needs all beams among the candidates, and their rows are
 many. So it is measured: for each length the mean time of a pass, and the mean number of steps that it took. Lengths
-that are not the best are tried again from a small share of the time.
+that are not the best are tried again from a small share of the time, and so are those that were tried in vain, because
+the draft failed or the output ended.
 """
 
 from collections.abc import Hashable
@@ -31,6 +32,10 @@ class Length:
         """The number of the trial, of all lengths."""
 
     @property
+    def is_measured(self) -> bool:
+        return self.steps.count > 0
+
+    @property
     def cost(self) -> float:
         """Seconds of a step."""
         return self.seconds.value / self.steps.value
@@ -49,16 +54,20 @@ class Lengths:
     @property
     def best(self) -> int:
         """The one whose steps are cheapest, of those that were measured; at first the usual one."""
-        known = {length: of.cost for length, of in self._lengths.items() if of.steps.count}
-        return min(known, key=lambda length: known[length], default=next(iter(self._lengths)))
+        return self._best_of(list(self._lengths))
 
-    def choose(self) -> int:
-        """The length of the next stretch."""
-        untried = [length for length, of in self._lengths.items() if not of.steps.count]
+    def _best_of(self, lengths: list[int]) -> int:
+        known = [length for length in lengths if self._lengths[length].is_measured]
+        return min(known, key=lambda length: self._lengths[length].cost, default=lengths[0])
+
+    def choose(self, room: int) -> int:
+        """The length of the next stretch, at most `room`."""
+        fitting = [length for length in self._lengths if length <= room]
+        untried = [length for length in fitting if not self._lengths[length].tried_at]
         if untried:
             return self._try(untried[0])
-        best = self.best
-        others = [length for length in self._lengths if length != best]
+        best = self._best_of(fitting)
+        others = [length for length in fitting if length != best]
         if not others:
             return best
         other = min(others, key=lambda length: self._lengths[length].tried_at)
@@ -82,9 +91,9 @@ class Lengths:
 
     def _cost_of(self, length: int, best: int) -> float:
         """Seconds that a stretch of this length is expected to take more than the best one."""
-        of = self._lengths[length]
-        more = of.seconds.value - of.steps.value * self._lengths[best].cost
-        return STRETCH * max(more, LEAST_COST * self._lengths[best].seconds.value)
+        of, usual = self._lengths[length], self._lengths[best]
+        more = of.seconds.value - of.steps.value * usual.cost if of.is_measured else 0.0
+        return STRETCH * max(more, LEAST_COST * usual.seconds.value)
 
 
 class SearchLength:
@@ -101,10 +110,10 @@ class SearchLength:
         """Whether the draft may read the prompt while the target does: it will be asked."""
         return self._length > 0
 
-    def next(self) -> int:
-        """Tokens by which the beams are continued in the next pass."""
-        if not self._left:
-            length, self._left = self._lengths.choose(), STRETCH
+    def next(self, room: int) -> int:
+        """Tokens by which the beams are continued in the next pass, at most `room`."""
+        if not self._left or self._length > room:
+            length, self._left = self._lengths.choose(room), STRETCH
             self._settles, self._length = self._settles or length != self._length, length
         self._left -= 1
         return self._length
@@ -113,7 +122,7 @@ class SearchLength:
         """Adds a pass whose candidates were of this length."""
         if self._settles:
             self._settles = False
-        elif length == self._length:  # no fewer, as where the output ends or the draft fails
+        elif length == self._length:  # no fewer, as where the draft fails
             self._lengths.add(length, step_count, seconds)
 
 

@@ -110,8 +110,8 @@ class BeamPasses:
         """Tokens by which the beams may be continued: no more than the output and the tree have room for."""
         left = self._options.max_tokens - self.search.length - 1
         free = min(MAX_TREE_NODES, self._room - len(group.prefix)) - len(group.tree)
-        wanted = self._adaptive.next() if self._fixed is None else self._fixed
-        return max(min(wanted, left, free // (WIDENING * self._options.num_beams)), 0)
+        room = max(min(left, free // (WIDENING * self._options.num_beams)), 0)
+        return self._adaptive.next(room) if self._fixed is None else min(self._fixed, room)
 
     async def _grow(self, group: BeamGroup) -> int:
         """Adds the draft's candidates to the group; for how many steps there are some. The first pass goes without: the

@@ -10,6 +10,7 @@ from torch import Tensor
 from draft_service.drafters.guessing import GuessingWork
 from draft_service.drafters.model import ProposeWork
 from specpair.caches.cache import KeyValueCache
+from specpair.caches.out_of_memory import is_out_of_memory
 from specpair.drafting import bits_of, end_early, sample_dense, take
 from specpair.engine.failures import check_device
 from specpair.engine.statistics import EngineStatistics
@@ -81,13 +82,20 @@ class ChainDrafter:
         chains = [chain_of(work, logits.size(1)) for work in works]
         if not chains:
             return
+        if not self._chains.takes(chains, logits.size(1)):
+            self._leave(works, ChainMiss.KINDS)
+            return
         key_count = self._chains.keys(chains)
         if key_count is None:
             self._leave(works, ChainMiss.KEYS)
             return
         try:
             drawn = self._chains.draw(logits[kept], chains, key_count)
-        except RuntimeError as error:
+        except (RuntimeError, MemoryError) as error:
+            if was_out_of_memory(error):
+                log.warning("the device has no memory to draw this proposal: the host draws it token by token")
+                self._leave(works, ChainMiss.MEMORY)
+                return
             if CAPTURING not in str(error):  # such an error is CUDA's, too, but the device is not lost
                 check_device(error)
             log.exception("the device could not draw a proposal: from now on the host draws them token by token")
@@ -121,6 +129,11 @@ class ChainDrafter:
         fed = len(sequence.tokens) - (1 if work.tokens else 0)
         self._cache.truncate_to(sequence.holding, fed)
         sequence.valid_length = fed
+
+
+def was_out_of_memory(error: BaseException | None) -> bool:
+    """Whether memory was short, perhaps in a capture, whose end may fail then in turn."""
+    return isinstance(error, Exception) and (is_out_of_memory(error) or was_out_of_memory(error.__context__))
 
 
 def is_begun(work: Work) -> bool:

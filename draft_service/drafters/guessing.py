@@ -7,8 +7,9 @@ Decoding", section 6: a draft that is itself accelerated). A guess is certain, a
 accepts as much: the probability that the model gives it.
 """
 
+import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -17,12 +18,15 @@ from torch import Tensor
 
 from draft_service.drafters.model import ProposeWork
 from specpair.drafting import draw_next
+from specpair.engine.failures import check_device
 from specpair.engine.work import Work
 from specpair.options import OwnDraft
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.speculation.ngram import NgramPredictor
 from specpair.speculation.prediction import Predictor
 from specpair.speculation.prompt_lookup import LookupPredictor
+
+log = logging.getLogger(__name__)
 
 MIN_CONTEXT = 2
 """Tokens of context that n-grams must have seen before: a row for a worse guess is wasted."""
@@ -49,9 +53,10 @@ class Guesser(Protocol):
         only."""
         ...
 
-    def guess(self, works: list["GuessingWork"]) -> list[list[int]]:
+    def guess(self, works: list["GuessingWork"]) -> Sequence[list[int] | None]:
         """For each work at most `work.most_guesses` tokens that may come next; with `count` 0 a work only reads its
-        sequence. Device thread only."""
+        sequence. None for a work whose sequence is still being read: it is asked for again before the next pass. Takes
+        a bounded time. Device thread only."""
         ...
 
 
@@ -155,9 +160,20 @@ def make_ready(works: list[Work]) -> None:
     if not waiting:
         return
     guessing, started = waiting[0].guessing, time.perf_counter()  # a service has one way to guess
-    for work, guesses in zip(waiting, guessing.by.guess(waiting), strict=True):
-        work.feed(guesses)
+    for work, guesses in zip(waiting, guesses_of(guessing.by, waiting), strict=True):
+        if guesses is not None:
+            work.feed(guesses)
     guessing.counts.seconds += time.perf_counter() - started
+
+
+def guesses_of(guesser: Guesser, works: list[GuessingWork]) -> Sequence[list[int] | None]:
+    """What is guessed; nothing if that fails: the model draws without."""
+    try:
+        return guesser.guess(works)
+    except Exception as error:
+        check_device(error)
+        log.exception("guessing tokens of the draft failed")
+        return [[] for _ in works]
 
 
 def advance_guessing(works: list[GuessingWork], logits: Tensor) -> None:

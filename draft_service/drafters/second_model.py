@@ -41,6 +41,7 @@ class SecondModel:
         self.cache = runner.cache
         self._longest = facts.max_model_len
         self._loop = loop
+        self._short = short
         self._turns = Turns(
             runner, advance, EngineStatistics(), lambda done: None, token_budget=token_budget, short=short
         )
@@ -51,19 +52,25 @@ class SecondModel:
         """It reads the tokens themselves."""
         return None
 
-    def guess(self, works: list[GuessingWork]) -> list[list[int]]:
-        """Runs passes until every work has its guesses. A work whose pass fails goes on without."""
+    def guess(self, works: list[GuessingWork]) -> list[list[int] | None]:
+        """Runs as many passes as the longest guess takes. A work whose pass fails goes on without. The first pass alone
+        reads prompts, as much as fits it: the draft's thread must not seem to hang. The rest is read in later calls."""
         self.forget({work.sequence for work in works})
         asked = [self._work_for(work) for work in works]
         self._turns.add([own for own in asked if own is not None])
-        while self._turns.works:
-            self._turns.turn()
-        guesses: list[list[int]] = []
-        for work, own in zip(works, asked, strict=True):
-            guesses.append([])
-            if isinstance(own, ProposeWork) and own.error is None:
-                guesses[-1] = own.tokens[len(work.tokens) :]
-        return guesses
+        try:
+            for _ in range(max([1, *(work.most_guesses for work in works)])):
+                self._turns.turn()
+                self._drop([own for own in self._turns.works if own.pending > self._short])
+        finally:
+            self._drop(self._turns.works)
+        return [guesses_from(own, work) for work, own in zip(works, asked, strict=True)]
+
+    def _drop(self, works: list[Work]) -> None:
+        """Ends works before they are done. What they have read stays."""
+        for own in works:
+            own.future.cancel()
+        self._turns.drop_cancelled()
 
     def forget(self, waiting: set[Sequence]) -> None:
         """Frees the cache of sequences without one at the draft, since they were closed, or others needed the room.
@@ -95,6 +102,14 @@ class SecondModel:
                 own.replace_from(start, tokens[start:])
                 break
         return own
+
+
+def guesses_from(own: Work | None, work: GuessingWork) -> list[int] | None:
+    """What the own work has drawn for a work of the draft; None if it still reads."""
+    if own is None or own.error is not None:
+        return []
+    drawn = own.tokens[len(work.tokens) :] if isinstance(own, ProposeWork) else []
+    return drawn if drawn or own.done else None
 
 
 async def load_second_model(model: str, draft: ModelHost[Any], config: EngineConfig) -> SecondModel:

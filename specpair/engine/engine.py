@@ -10,7 +10,7 @@ import contextlib
 import logging
 import queue
 from collections.abc import Callable
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import torch
 
@@ -63,6 +63,8 @@ class Engine:
         self._inbox: queue.SimpleQueue[list[Work] | Job | None] = queue.SimpleQueue()
         self._new_works: list[Work] = []
         """Works added in this turn of the event loop."""
+        self._calls: set[asyncio.Future[Any]] = set()
+        """What is called and not answered yet."""
         self._closed = False
         self._loop = asyncio.get_running_loop()
         self.broken: asyncio.Future[str] = self._loop.create_future()
@@ -114,19 +116,27 @@ class Engine:
 
     async def call(self, function: Callable[[], Result]) -> Result:
         """What the function returns on the device thread, after everything that was queued before; raises what it
-        raises."""
+        raises, and ShuttingDownError if the thread ends before."""
         outcome: asyncio.Future[Result] = self._loop.create_future()
+        self._calls.add(outcome)
+        outcome.add_done_callback(self._calls.discard)
+
+        def settle(setter: Callable[[], object]) -> None:
+            if not outcome.done():  # cancelled meanwhile
+                setter()
 
         def run() -> None:
             try:
                 result = function()
             except Exception as error:
                 failure = error
-                self._tell(lambda: outcome.set_exception(failure))
+                self._tell(lambda: settle(lambda: outcome.set_exception(failure)))
             else:
-                self._tell(lambda: outcome.set_result(result))
+                self._tell(lambda: settle(lambda: outcome.set_result(result)))
 
         self._inbox.put(run)
+        if self._closed:  # checked last, as in `_hand_over`
+            outcome.set_exception(ShuttingDownError())
         return await outcome
 
     async def check_integrity(self) -> None:
@@ -158,6 +168,11 @@ class Engine:
             for work in works:
                 work.error = ShuttingDownError()
             settle_futures(works)
+
+    def _refuse_calls(self) -> None:
+        for outcome in self._calls:
+            if not outcome.done():
+                outcome.set_exception(ShuttingDownError())
 
     def _note_broken(self, reason: str) -> None:
         if not self.broken.done():
@@ -202,12 +217,13 @@ class Engine:
                 log.exception("a job of the device thread failed")
 
     def _empty_inbox(self) -> None:
-        """Fails the works still in the inbox, so that no caller waits for a thread that has ended."""
+        """Fails the works and calls still in the inbox, so that no caller waits for a thread that has ended."""
         with contextlib.suppress(queue.Empty):
             while True:
                 job = self._inbox.get(block=False)
                 if isinstance(job, list):
                     self._abandon(job)
+        self._tell(self._refuse_calls)
 
     def _abandon(self, works: list[Work]) -> None:
         """Fails the works when the thread ends. The caches may be in any state: they are not used again."""

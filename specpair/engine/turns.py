@@ -102,7 +102,7 @@ class Turns:
 
     def turn(self) -> None:
         """Runs one turn: a forward pass, if any work can be fed."""
-        self._drop_cancelled()
+        self.drop_cancelled()
         if self._ready is not None:
             self._ready(self.works)
         works = self._encoded(self._prepared(self._with_spare(self._company())))
@@ -116,7 +116,7 @@ class Turns:
         elif waiting := [chunk.work for chunk in wanted if not chunk.work.done]:
             self._refuse(min(waiting, key=self.works.index))
 
-    def _drop_cancelled(self) -> None:
+    def drop_cancelled(self) -> None:
         """Drops works whose caller is gone; others may take their cache even before it is released."""
         for work in self.works:
             if work.future.done():

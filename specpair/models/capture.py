@@ -34,10 +34,12 @@ class GraphCapture:
     def __call__(self, work: Work) -> Work:
         stream = torch.cuda.Stream(self._device)
         stream.wait_stream(torch.cuda.current_stream(self._device))
-        with torch.cuda.stream(stream):
-            for _ in range(WARM_UPS):
-                work()
-        torch.cuda.current_stream(self._device).wait_stream(stream)
+        try:
+            with torch.cuda.stream(stream):
+                for _ in range(WARM_UPS):
+                    work()
+        finally:  # where memory was short, others still use the same tensors
+            torch.cuda.current_stream(self._device).wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()

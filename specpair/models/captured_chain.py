@@ -27,6 +27,9 @@ from specpair.speculation.sparse_rows import MASS_CUT, MAX_SUPPORT
 CHAIN_ROWS = ROWS[: ROWS.index(32) + 1]
 """Sequences that propose together."""
 
+MOST_KINDS = 16
+"""Kinds of options that are captured: clients choose them, and each takes memory that is never given back."""
+
 Forward: TypeAlias = Callable[[int, int], Tensor]
 """The logits of the first so many rows in the buffers, which see at most so many keys."""
 Keys: TypeAlias = Callable[[int, int], int | None]
@@ -50,10 +53,15 @@ class CapturedChains:
         self._capture = capture
         self._tensors: dict[tuple[int, ChainKind], ChainTensors] = {}
         self._captured: dict[Bucket, Work] = {}
+        self._kinds: set[ChainKind] = set()
 
     def keys(self, chains: Sequence[ChainRow]) -> int | None:
         """The keys that the steps of these chains are captured for; None if the chains are too long for so many."""
         return self._keys(row_bucket(len(chains), CHAIN_ROWS), max(chain.position + chain.count for chain in chains))
+
+    def takes(self, chains: Sequence[ChainRow], vocab_size: int) -> bool:
+        """Whether the kind of these chains is captured, or may be."""
+        return len(self._kinds) < MOST_KINDS or ChainKind.of(chains, vocab_size) in self._kinds
 
     def draw(self, logits: Tensor, chains: Sequence[ChainRow], key_count: int) -> list[DrawnChain]:
         """Draws all tokens of at most `most_rows` chains of at most `most_steps`, which see `keys` of them. `logits`
@@ -75,6 +83,7 @@ class CapturedChains:
         key = (row_count, kind)
         if key not in self._tensors:
             self._tensors[key] = ChainTensors(row_count, kind, vocab_size, self._cache.device)
+            self._kinds.add(kind)
         return self._tensors[key]
 
     def _work(self, key: Bucket, work: Work) -> Work:

@@ -11,6 +11,10 @@ from specpair.options import SamplingOptions
 from specpair.speculation.count_row import CountRow
 from specpair.speculation.sampling import SamplingUse
 
+TOP_K_STEPS = (0, 64, 1024)
+"""What top_k is rounded up to; beyond the last it is the vocabulary. Clients choose top_k, and each step is captured
+anew."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ChainRow:
@@ -61,8 +65,8 @@ class ChainKind(NamedTuple):
         """Temperatures and min-p are cheap and always applied, and top_k is rounded up, so that kinds are few."""
         use = SamplingUse.of([row.sampling for row in rows])
         if not use.all_greedy:
-            top_k = use.largest_top_k and min(1 << (use.largest_top_k - 1).bit_length(), vocab_size)
-            use = use._replace(any_greedy=True, scales=True, cuts_min_p=True, largest_top_k=top_k)
+            top_k = next((step for step in TOP_K_STEPS if use.largest_top_k <= step), vocab_size)
+            use = use._replace(any_greedy=True, scales=True, cuts_min_p=True, largest_top_k=min(top_k, vocab_size))
         drawn = [row for row in rows if not row.sampling.is_greedy]
         return cls(
             use=use,

@@ -73,6 +73,12 @@ async def test_a_head_that_makes_no_trees_is_refused_by_name(tmp_path: Path) -> 
             pass
 
 
+async def test_trees_without_a_head_are_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(ModelRefusedError, match=r"--head-tree-tokens: the target has no head"):
+        async with running_target(engine_config(make_model(tmp_path / "target"), head_tree_tokens=4)):
+            pass
+
+
 def test_a_tree_is_cut_by_its_levels() -> None:
     tree = Proposal(token_ids=[10, 11, 12, 13, 14], parent_indices=[-1, 0, -1, 2, 1])
     cut = beginning(tree, 2)

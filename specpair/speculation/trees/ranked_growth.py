@@ -74,6 +74,10 @@ class RankedGrowth:
         new = [node for node in self._heaviest() if node >= first]
         self.frontier = new[: self._limits.max_frontier] if self._depth < self._limits.max_depth else []
 
+    def end(self) -> None:
+        """Grows no further: the tree is what it has."""
+        self.frontier = []
+
     def tree(self) -> TokenTree:
         """The heaviest nodes of all that were added, in the order in which they were added."""
         kept = sorted(self._heaviest())

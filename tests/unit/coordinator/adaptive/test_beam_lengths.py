@@ -19,7 +19,7 @@ def search(lengths: SearchLength, seconds: Mapping[int, float], steps: Mapping[i
     """Runs a search of so many steps; its time."""
     spent = taken = given = 0.0
     while given < count:
-        length = lengths.next()
+        length = lengths.next(16)
         taken += steps[length]
         whole = int(taken) - int(given)
         given += whole
@@ -62,17 +62,34 @@ def test_it_follows_a_machine_that_changes() -> None:
     assert sum(later) <= 1.08 * 50 * min(time_of(FLAT, STEPS, length) for length in LENGTHS)
 
 
-def test_passes_that_had_less_room_are_not_counted() -> None:
-    """Where the output ends, and where the draft fails."""
+def test_without_a_draft_that_answers_it_learns_to_go_without() -> None:
     shared = BeamLengths()
     lengths = shared.search(1, "draft", 16)
-    for _ in range(3 * STRETCH):
-        assert lengths.next() == LENGTHS[0]
+    chosen = []
+    for _ in range(400):
+        chosen.append(lengths.next(16))
         lengths.add(0, 1, 1.0)
-    assert shared.search(1, "draft", 16).opens_early, "nothing was learnt of going without"
+    assert chosen[:STRETCH] == [LENGTHS[0]] * STRETCH, "none is called useless before it was tried"
+    assert not shared.search(1, "draft", 16).opens_early
+    assert chosen[100:].count(0) >= 240 and set(chosen[100:]) == set(LENGTHS), "the draft may come back"
+
+
+@pytest.mark.parametrize("outputs", [3, 4, 6])
+def test_short_outputs_learn_from_the_lengths_that_fit(outputs: int) -> None:
+    """Where a draft is of no use, and the longest length never fits a second pass."""
+    shared = BeamLengths()
+    chosen: list[int] = []
+    for _ in range(100):
+        lengths = shared.search(1, "draft", 16)
+        for room in range(outputs - 2, -1, -1):
+            chosen.append(lengths.next(room))
+            assert chosen[-1] <= room
+            lengths.add(chosen[-1], 1, DEAR[chosen[-1]])
+    assert not shared.search(1, "draft", 16).opens_early
+    assert chosen[50:].count(0) >= 0.9 * len(chosen[50:])
 
 
 @pytest.mark.parametrize("most", [0, 1, 3])
 def test_no_length_is_above_the_limit(most: int) -> None:
     lengths = BeamLengths().search(1, "draft", most)
-    assert all(lengths.next() <= most for _ in range(100) for _ in [lengths.add(0, 1, 1.0)])
+    assert all(lengths.next(16) <= most for _ in range(100) for _ in [lengths.add(0, 1, 1.0)])

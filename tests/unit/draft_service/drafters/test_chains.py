@@ -15,6 +15,7 @@ from torch import Tensor
 from draft_service.drafters.chains import ChainDrafter, chain_of, take_all
 from draft_service.drafters.model import ProposeWork, advance
 from specpair.caches.cache import LayerShape
+from specpair.caches.holding import Holding
 from specpair.caches.paged_cache import PagedCache
 from specpair.drafting import draw_next
 from specpair.engine.statistics import EngineStatistics
@@ -249,6 +250,59 @@ def test_a_device_that_fails_to_draw_is_not_asked_again(tmp_path: Path, caplog: 
     assert [len(work.tokens) for work in works] == [4, 4, 4] and not any(work.error for work in works)
     assert runner.chain_misses == {ChainMiss.FAILED: 3} and caplog.text.count("could not draw") == 1
     runner.cache.check_integrity()
+
+
+ERRORS = {
+    "at once": [torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")],
+    "at the end of a capture": [
+        torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB."),
+        torch.AcceleratorError("CUDA error: operation failed due to a previous error during capture"),
+    ],
+}
+
+
+@pytest.mark.parametrize("errors", ERRORS.values(), ids=ERRORS)
+def test_a_capture_without_memory_costs_its_proposal_alone(errors: list[Exception], tmp_path: Path) -> None:
+    runner = load(make_model(tmp_path, vocab_size=VOCABULARY))
+    capture = runner.chains._capture
+
+    def short(work: Any) -> Any:
+        work()
+        try:
+            raise errors[0]
+        finally:
+            raise errors[-1]
+
+    runner.chains._capture = short
+    works = works_of(["block", "greedy", "coupled"], [4, 4, 4])
+    run(runner, works, True)
+    assert [len(work.tokens) for work in works] == [4, 4, 4] and not any(work.error for work in works)
+    assert runner.chain_misses == {ChainMiss.MEMORY: 3}
+    runner.chains._capture = capture
+    later = works_of(["block", "greedy", "coupled"], [4, 4, 4])
+    run(runner, later, True)
+    assert runner.chain_misses == {ChainMiss.MEMORY: 3}, "the next one is drawn on the device"
+    assert [work.tokens for work in later] == [work.tokens for work in works]
+    runner.cache.check_integrity()
+
+
+def test_clients_choose_among_few_kinds_of_top_k() -> None:
+    works = [work_of(SequenceOptions(sampling=replace(SAMPLED, top_k=k)), 2, [1]) for k in range(0, 5000, 7)]
+    for work in works:
+        work.sequence.holding = Holding(0, None)
+    kinds = {ChainKind.of([chain_of(work, 4096)], 4096).use.largest_top_k for work in works}
+    assert kinds == {0, 64, 1024, 4096}
+
+
+def test_a_kind_too_many_is_drawn_by_the_host(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("specpair.models.captured_chain.MOST_KINDS", 2)
+    runner = load(make_model(tmp_path, vocab_size=VOCABULARY))
+    for kind, misses in (("block", 0), ("greedy", 0), ("top-p", 1), ("block", 1), ("coupled", 2), ("greedy", 2)):
+        works = works_of([kind], [4])
+        run(runner, works, True)
+        assert len(works[0].tokens) == 4 and works[0].error is None
+        assert runner.chain_misses[ChainMiss.KINDS] == runner.chain_misses.total() == misses
+    assert len(runner.chains._kinds) == 2
 
 
 @torch.inference_mode()

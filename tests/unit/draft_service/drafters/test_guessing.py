@@ -13,6 +13,7 @@ from draft_service.drafters.guessing import GuessCounts, Guessing, GuessingWork,
 from draft_service.drafters.guessing_drafter import GuessingDrafter, advance_all
 from draft_service.drafters.model import ProposeWork
 from draft_service.proposal import ProposeCall
+from specpair.engine.failures import DeviceLostError
 from specpair.options import OwnDraft, SequenceOptions
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.sequences.sequence import Sequence
@@ -141,6 +142,27 @@ def test_nothing_is_guessed_after_the_last_token() -> None:
     assert work.row_count == COUNT and run([work]) == 1
     silent = guessing(KINDS["block"], Silent())
     assert run([silent]) == COUNT and silent.guess_count == 0 and same(silent, expected)
+
+
+def test_a_guesser_that_fails_costs_its_guesses_alone(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken:
+        def after(self, drafted: list[int]) -> Iterator[Prediction]:
+            raise IndexError
+
+    expected = plain(KINDS["block"])
+    run([expected])
+    work, other = guessing(KINDS["block"], Broken()), guessing(KINDS["block"], Oracle(expected.tokens, frozenset()))
+    assert run([work, other]) == COUNT and same(work, expected) and same(other, expected)
+    assert "guessing tokens of the draft failed" in caplog.text
+
+
+def test_a_lost_device_is_told_by_the_guesser_too() -> None:
+    class Lost:
+        def after(self, drafted: list[int]) -> Iterator[Prediction]:
+            raise torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
+
+    with pytest.raises(DeviceLostError):
+        make_ready([guessing(KINDS["block"], Lost())])
 
 
 @pytest.mark.parametrize(("index", "tree"), [(1, 0), (0, 4)])
