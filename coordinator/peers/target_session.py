@@ -153,16 +153,15 @@ class TargetSession:
         def ask(link: TargetLink, within: float) -> Coroutine[Any, Any, Verdict]:
             held, own_count = self._held_length, link.own_count(next_count)
             body = (self._name, step, held, proposal, within, self._include_probabilities)
-            return link.peer.verify(*body, next_count=own_count, appended=history[held:], max_forced=most)
+            return link.peer.verify(*body, next_count=own_count, appended=history[held:], max_forced=max_forced)
 
-        most = max_forced
         async with self._lock:
             self._begin_round()
             early = self._early.take(step, len(history), proposal)
             verdict = None
             if early is not None and self._link is not None:
                 verdict = await self._early_verdict(early, self._link, step, len(history), on_sent)
-                on_sent, most = None, 0  # the target may hold that call as this step's, and it asked for none
+                on_sent, max_forced = None, 0  # the target may hold that call as this step's, and it asked for none
             if verdict is None:
                 verdict = await self._asked(step, history, ask, on_sent)
             self._held_length = len(history) + verdict.accepted_count + 1
