@@ -71,7 +71,9 @@ def info_table(pair: pb.GetPairInfoResponse, address: str) -> Table:
     beams = f"at most {pair.max_num_beams} beams" if pair.max_num_beams else "no beam search"
     caption = f"{pair.request_count} requests running · {own} tokens proposed per round, at most {most} · {beams}"
     if pair.drafts:
-        caption += "\n" + " · ".join(_named(draft) for draft in pair.drafts)
+        is_merged = pair.merge == pb.MERGE_MODE_TREE
+        use = "merged into one tree" if is_merged else "the first proposes alone"
+        caption += "\n" + " · ".join([*map(_named, pair.drafts), use])
     worth = [worth_line(pair.proposal_worth)] if pair.HasField("proposal_worth") else []
     table.caption = "\n".join([caption, *worth])
     table.caption_justify = "left"

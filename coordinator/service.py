@@ -12,7 +12,7 @@ from coordinator.peers import Pool
 from coordinator.serving.call import Call
 from coordinator.serving.serving import Serving
 from specpair.errors import SpecpairError
-from specpair.rpc.messages import model_info_to_proto
+from specpair.rpc.messages import merge_to_proto, model_info_to_proto
 from specpair.speculation.beams.beam_options import MAX_BEAMS
 from specpair.tracing import trace_context_of
 from specpair.v1 import coordinator_service_pb2 as pb
@@ -67,6 +67,7 @@ async def pair_info(serving: Serving) -> pb.GetPairInfoResponse:
         request_count=serving.request_count,
         proposal_worth=_worth(pair.worth()),
         drafts=[pb.NamedDraft(name=name, draft=own) for name, own in zip(names, others, strict=False)],
+        merge=merge_to_proto(pair.config.merge if names else None),
         max_num_beams=min(MAX_BEAMS, serving.request_limit) if pair.target.info.runs_beams else 0,
     )
 

@@ -128,7 +128,7 @@ async def test_names_choose_the_drafts(pair: RunningPair) -> None:
     assert await shares(drafts=["ngram", "far"]) == ["ngram", "far"]
     assert await shares(drafter=drafter_pb2.DRAFTER_UNIFORM) == []
     info = await pair.coordinator.GetPairInfo(pb.GetPairInfoRequest())
-    assert [own.name for own in info.drafts] == ["near", "far"]
+    assert [own.name for own in info.drafts] == ["near", "far"] and info.merge == pb.MERGE_MODE_TREE
     assert info.drafts[0].draft.instance_id == info.draft.instance_id != info.drafts[1].draft.instance_id
     body = {"prompt": PROMPT, "max_tokens": 8, "drafts": ["near", "ngram"], "include_rounds": True}
     async with httpx.AsyncClient(base_url=f"http://{pair.http_address}", timeout=60) as client:

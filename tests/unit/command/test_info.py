@@ -79,3 +79,11 @@ def test_the_table_says_how_a_draft_translates_what_an_encoder_reads_and_how_man
     assert "at most 16 beams" in shown(pair)
     for said in ("common tokens (TLI); for greedy", "text (SLEM); the target has 96% of its tokens", "1670 in all"):
         assert said in " ".join(text.replace("│", "").split()), text
+
+
+def test_the_table_says_what_becomes_of_the_proposals_of_several_drafts() -> None:
+    pair = pb.GetPairInfoResponse(drafts=[{"name": "near"}, {"name": "far"}], merge=pb.MERGE_MODE_NONE)  # type: ignore[arg-type]
+    assert "draft far: not reached · the first proposes alone" in shown(pair)
+    pair.merge = pb.MERGE_MODE_TREE
+    assert "draft far: not reached · merged into one tree" in shown(pair)
+    assert "tree" not in shown(pb.GetPairInfoResponse())
