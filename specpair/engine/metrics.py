@@ -1,6 +1,6 @@
 """An engine's metrics, read at each scrape, at no cost for the device thread."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from prometheus_client import Metric
@@ -61,22 +61,24 @@ def passes(statistics: EngineStatistics) -> Iterable[Metric]:
         "Inputs that the encoder of an encoder-decoder model has read, each in a pass of its own.",
         value=statistics.encoded_inputs,
     )
-    misses = CounterMetricFamily(
+    yield by_reason(
         "specpair_graph_misses",
         "Forward passes that --runner captured left to the plain runner, by the reason.",
-        labels=["reason"],
+        {reason: statistics.graph_misses.get(reason, 0) for reason in GraphMiss},
     )
-    for reason in GraphMiss:
-        misses.add_metric([reason], statistics.graph_misses.get(reason, 0))
-    yield misses
-    host_drawn = CounterMetricFamily(
+    yield by_reason(
         "specpair_chain_misses",
         "Proposals that a draft with --runner captured drew with the host between their tokens, by the reason.",
-        labels=["reason"],
+        {reason: statistics.chain_misses.get(reason, 0) for reason in ChainMiss},
     )
-    for why in ChainMiss:
-        host_drawn.add_metric([why], statistics.chain_misses.get(why, 0))
-    yield host_drawn
+
+
+def by_reason(name: str, documentation: str, counts: Mapping[str, int]) -> Metric:
+    """A counter for each reason."""
+    family = CounterMetricFamily(name, documentation, labels=["reason"])
+    for reason, count in counts.items():
+        family.add_metric([reason], count)
+    return family
 
 
 def silence(statistics: EngineStatistics) -> Metric:

@@ -1,8 +1,10 @@
 """Structured outputs through all three services: valid, distributed as the masked target's own, and never lost."""
 
 import asyncio
+import itertools
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -181,28 +183,33 @@ async def test_coupled_output_is_the_same_for_every_k_and_with_work_ahead(pair: 
             assert found.token_ids == plain.token_ids
 
 
+@contextmanager
+def forgetting(target: Any, every: int) -> Iterator[list[str]]:
+    """Before one in `every` verifications the target forgets its sequence. Yields the names of the forgotten ones."""
+    verify, calls, forgotten = target.verify, itertools.count(1), list[str]()
+
+    async def forget(call: Any, body: object) -> Any:
+        if next(calls) % every == 0:
+            await target.close(call.sequence_id)
+            forgotten.append(call.sequence_id)
+        return await verify(call, body)
+
+    target.verify = forget
+    try:
+        yield forgotten
+    finally:
+        del target.verify
+
+
 @pytest.mark.parametrize("options", [{"temperature": 0.0}, {"rule": RULES["coupled"], "seed": 3}])
 async def test_a_target_that_forgets_loses_nothing(pair: RunningPair, options: dict[str, Any]) -> None:
     """The grammar's state is rebuilt from the tokens wherever the sequence is opened again."""
     asked = so.StructuredOutput(regex="([abcd]{1,3}c){9}")
     fields = {"num_speculative_tokens": 2, "structured_output": asked, **options}
     whole = await pair.generate(PROMPT, 60, **fields)
-    target: Any = pair.target.host
-    verify, count = target.verify, 0
-
-    async def forget(call: Any, body: object) -> Any:
-        nonlocal count
-        count += 1
-        if count % 3 == 0:
-            await target.close(call.sequence_id)
-        return await verify(call, body)
-
-    target.verify = forget
-    try:
+    with forgetting(pair.target.host, 3) as forgotten:
         assert (await pair.generate(PROMPT, 60, **fields)).token_ids == whole.token_ids
-    finally:
-        del target.verify
-    assert count > 6
+    assert len(forgotten) > 1
     received = whole.token_ids[:7]
     rest = await pair.generate(PROMPT, 60, resumed_token_ids=received, **{"seed": 1, **fields})
     assert rest.token_ids == whole.token_ids[7:]

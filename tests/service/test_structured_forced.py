@@ -13,7 +13,7 @@ from specpair.rpc.messages import drafter_to_proto
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import structured_output_pb2 as so
 from tests.service.drafting import OF_A_DRAFT
-from tests.service.test_structured import PROMPT, RULES, draw, expected, folders, p_value
+from tests.service.test_structured import PROMPT, RULES, draw, expected, folders, forgetting, p_value
 from tests.services import RunningPair, engine_config, running_pair
 from tests.worded_models import TEXTS
 
@@ -124,19 +124,6 @@ async def test_forced_tokens_are_counted_beside_the_others(pair: RunningPair) ->
 async def test_a_target_that_forgets_loses_no_forced_token(pair: RunningPair) -> None:
     fields = {"num_speculative_tokens": 2, "structured_output": LONG, "rule": RULES["coupled"], "seed": 3}
     whole = await pair.generate(PROMPT, 60, **fields)
-    target: Any = pair.target.host
-    verify, count = target.verify, 0
-
-    async def forget(call: Any, body: object) -> Any:
-        nonlocal count
-        count += 1
-        if count % 2 == 0:
-            await target.close(call.sequence_id)
-        return await verify(call, body)
-
-    target.verify = forget
-    try:
+    with forgetting(pair.target.host, 2) as forgotten:
         assert (await pair.generate(PROMPT, 60, **fields)).token_ids == whole.token_ids
-    finally:
-        del target.verify
-    assert count > 4
+    assert len(forgotten) > 1
