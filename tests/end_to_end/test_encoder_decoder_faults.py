@@ -11,7 +11,7 @@ from specpair.rpc.messages import sampling_to_proto
 from specpair.v1 import coordinator_service_pb2 as pb
 from tests.faults.cluster import ClusterConfig, running_cluster
 from tests.reference import coupled_choice, plain_loop
-from tests.service.test_distribution import RULES
+from tests.service.distributions import RULES
 from tests.service.test_encoder_decoder import SPREADS, START
 from tests.tiny_encoder_decoders import (
     Conditioned,

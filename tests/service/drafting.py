@@ -18,7 +18,7 @@ from specpair.rpc.status import peer_errors
 from specpair.speculation.tables import count_corpus
 from specpair.v1 import draft_service_pb2
 from specpair.v1 import sequence_service_pb2 as pb
-from tests.service import test_distribution as distribution
+from tests.service import distributions as distribution
 from tests.services import Generated, RunningModel, RunningPair
 from tests.tiny_models import load_plain
 

@@ -14,7 +14,7 @@ from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import draft_service_pb2 as draft_pb
 from tests import tiny_encoder_decoders as encoders
 from tests.rpc_errors import refused
-from tests.service import test_distribution as distribution
+from tests.service import distributions as distribution
 from tests.service.test_beams import EOS, ended, expected, prompts, searched, tokens_of
 from tests.service.test_vocabularies import TARGET, translated_pair
 from tests.services import RunningPair, engine_config, running_pair

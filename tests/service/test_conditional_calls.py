@@ -95,6 +95,8 @@ def guesses(rounds: list[tuple[Any, Any]], name: str, step: int) -> tuple[list[A
         conditional(request, name, step, count, (token + 1) % VOCABULARY),
         conditional(request, name, step, (count + 1) % (K + 1), token),
     ]
+    # Not the body of the right one: if it comes late, it would be a repetition of that, and be answered.
+    wrong[0].proposal.token_ids[0] = (wrong[0].proposal.token_ids[0] + 1) % VOCABULARY
     wrong[1].base_length += 1
     return wrong, conditional(request, name, step, count, token)
 

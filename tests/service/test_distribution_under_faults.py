@@ -17,7 +17,7 @@ from coordinator.outputs.generation import Generation
 from specpair.errors import SequenceNotFoundError
 from specpair.rpc.messages import sampling_to_proto
 from specpair.v1 import coordinator_service_pb2 as pb
-from tests.service.test_distribution import FEWER, PLAIN, PROMPT, RULES, Served, draw, p_value
+from tests.service.distributions import FEWER, PLAIN, PROMPT, RULES, Served, draw, p_value
 from tests.services import RunningModel, engine_config, running_pair
 from tests.tiny_models import load_plain, make_model
 

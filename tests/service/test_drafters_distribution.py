@@ -1,4 +1,4 @@
-"""Whatever drafter proposes: the joint distribution of the first tokens is the target's, as in test_distribution."""
+"""Whatever drafter proposes: the joint distribution of the first tokens is the target's, as that of chains."""
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
@@ -12,7 +12,7 @@ from specpair.speculation import predicted_proposal
 from specpair.speculation.count_row import CountRow
 from specpair.speculation.randomness import Domain, draw_bits
 from specpair.v1 import sequence_service_pb2 as pb
-from tests.service import test_distribution as distribution
+from tests.service import distributions as distribution
 from tests.service.drafting import (
     ENCODINGS,
     OF_A_DRAFT,

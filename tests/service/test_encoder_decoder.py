@@ -22,7 +22,7 @@ from specpair.rpc.messages import drafter_to_proto
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import sampling_pb2
 from tests.reference import coupled_choice, plain_loop
-from tests.service.test_distribution import PLAIN, RULES, p_value
+from tests.service.distributions import PLAIN, RULES, p_value
 from tests.services import RunningModel, RunningPair, engine_config, running_pair
 from tests.tiny_encoder_decoders import (
     Conditioned,

@@ -9,7 +9,7 @@ import pytest
 from coordinator.outputs.own_proposals import beginning
 from specpair.errors import ModelRefusedError
 from specpair.v1.proposal_pb2 import Proposal
-from tests.service.test_distribution import RULES, Served
+from tests.service.distributions import RULES, Served
 from tests.service.test_own_drafting import EAGLE, PROMPTS
 from tests.services import engine_config, running_pair, running_target
 from tests.tiny_heads import make_head

@@ -9,7 +9,7 @@ import pytest
 
 from draft_service.config import DraftConfig
 from specpair.options import OwnDraft
-from tests.service.test_distribution import ENCODINGS, OPTIONS, PLAIN, PROMPT, RULES, VOCABULARY, Served, draw, p_value
+from tests.service.distributions import ENCODINGS, OPTIONS, PLAIN, PROMPT, RULES, VOCABULARY, Served, check_distribution
 from tests.service.test_vocabularies import DRAFTS, SHAPE, TARGET
 from tests.services import engine_config, running_pair
 from tests.tiny_models import load_plain
@@ -45,9 +45,7 @@ async def served(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Serv
 async def test_the_distribution_is_the_targets(served: Served, rule: str, encoding: str, option: str) -> None:
     options = PLAIN if option == "plain" else OPTIONS[option]
     fields: dict[str, Any] = {"rule": RULES[rule], "encoding": ENCODINGS[encoding], "drafts": THREE}
-    counts = await draw(served.pair, options, DRAWS, **fields)
-    for length in (2, 3):
-        assert p_value(counts, served.model, options, length) > 1e-3, f"{length} tokens"
+    await check_distribution(served, options, DRAWS, lengths=(2, 3), **fields)
 
 
 async def test_all_take_part(served: Served) -> None:

@@ -15,9 +15,9 @@ from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import sampling_pb2
 from specpair.v1 import sequence_service_pb2 as sequences_pb
 from tests.reference import coupled_choice, plain_loop
+from tests.service.distributions import RULES
 from tests.service.drafting import close, open_sequence, propose
 from tests.service.metrics_load import total
-from tests.service.test_distribution import RULES
 from tests.services import RunningModel, RunningPair, draft_config, engine_config, running_draft, running_pair
 from tests.tiny_models import generate_greedily, load_plain, make_model, make_variation
 

@@ -16,8 +16,8 @@ from specpair.v1 import proposal_pb2
 from specpair.v1 import sequence_service_pb2 as sequences_pb
 from specpair.v1 import target_service_pb2 as pb
 from target_service import own_proposal, self_drafting
-from tests.service import test_distribution as distribution
-from tests.service.test_distribution import ENOUGH_FOR_CONTROLS, RULES, SAMPLES, Served, draw, p_value
+from tests.service import distributions as distribution
+from tests.service.distributions import ENOUGH_FOR_CONTROLS, RULES, SAMPLES, Served, check_distribution, draw, p_value
 from tests.services import RunningModel, engine_config, running_pair, running_target
 from tests.tiny_heads import make_head
 from tests.tiny_models import generate_greedily, load_plain, make_model
@@ -82,9 +82,7 @@ async def test_sampled_output_is_distributed_as_the_targets_own(
     small: Served, rule: str, options: SamplingOptions, encoding: str
 ) -> None:
     fields = {"rule": RULES[rule], "encoding": distribution.ENCODINGS[encoding], "drafter": EAGLE}
-    counts = await draw(small.pair, options, SAMPLES, **fields)
-    for length in (2, 3, 4):
-        assert p_value(counts, small.model, options, length) > 1e-3, f"{length} tokens"
+    await check_distribution(small, options, SAMPLES, **fields)
 
 
 async def test_proposals_are_used(small: Served) -> None:

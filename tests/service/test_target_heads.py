@@ -14,8 +14,8 @@ from specpair.v1.proposal_pb2 import Proposal
 from specpair.v1.sampling_pb2 import SamplingOptions as SamplingMessage
 from specpair.v1.sequence_service_pb2 import CloseSequenceRequest, OpenSequenceRequest
 from specpair.v1.target_service_pb2 import VerifyProposalRequest
-from tests.service import test_distribution as distribution
-from tests.service.test_distribution import FEWER, RULES, Served, draw, p_value
+from tests.service import distributions as distribution
+from tests.service.distributions import FEWER, RULES, Served, draw, p_value
 from tests.services import engine_config, running_pair, running_target
 from tests.tiny_models import generate_greedily, load_plain, make_model
 from tests.tiny_target_heads import make_lookahead, make_medusa, make_mtp_target

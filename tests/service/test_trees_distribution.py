@@ -1,4 +1,4 @@
-"""With trees of tokens, too, the joint distribution of the first tokens is the target's, as in test_distribution."""
+"""With trees of tokens, too, the joint distribution of the first tokens is the target's, as that of chains."""
 
 from typing import Any
 
@@ -6,12 +6,14 @@ import pytest
 
 import specpair.speculation.trees.siblings as siblings
 from specpair.options import SamplingOptions
-from tests.service.test_distribution import (
+from tests.service.distributions import (
     ENOUGH_FOR_CONTROLS,
+    FEWER,
     OPTIONS,
     PLAIN,
     RULES,
     Served,
+    check_distribution,
     draw,
     folders,
     p_value,
@@ -20,6 +22,7 @@ from tests.service.test_distribution import (
 
 __all__ = ["folders", "served"]
 TREE: dict[str, Any] = {"num_speculative_tokens": 3, "num_tree_tokens": 8}
+MANY = 1000
 SOME = ("several", "min_tokens", "frequency_penalty", "top_p")
 
 
@@ -27,9 +30,8 @@ SOME = ("several", "min_tokens", "frequency_penalty", "top_p")
 @pytest.mark.parametrize("option", ["plain", *SOME])
 async def test_the_distribution_is_the_targets(served: Served, rule: str, option: str) -> None:
     options: SamplingOptions = PLAIN if option == "plain" else OPTIONS[option]
-    counts = await draw(served.pair, options, rule=RULES[rule], **TREE)
-    for length in (2, 3, 4):
-        assert p_value(counts, served.model, options, length) > 1e-3, f"{length} tokens"
+    samples = MANY if option in ("plain", "several") else FEWER
+    await check_distribution(served, options, samples, rule=RULES[rule], **TREE)
 
 
 async def lowest_p_value(served: Served, rule: str) -> float:

@@ -28,9 +28,9 @@ from specpair.server.metrics_registry import service_registry
 from specpair.server.server import ServiceServer
 from specpair.v1 import coordinator_service_pb2 as coordinator_pb2
 from specpair.v1 import draft_service_pb2 as pb
-from tests.service import test_distribution as distribution
+from tests.service import distributions as distribution
+from tests.service.distributions import ENCODINGS, OPTIONS, PLAIN, RULES
 from tests.service.drafting import Served
-from tests.service.test_distribution import ENCODINGS, OPTIONS, PLAIN, RULES
 from tests.services import RunningModel, RunningPair, engine_config, running_pair, running_target
 from tests.tiny_models import generate_greedily, load_plain
 from tests.tiny_tokenizers import (

@@ -14,7 +14,7 @@ from specpair.options import SamplingOptions, SequenceOptions
 from specpair.server.config import ServerConfig
 from specpair.v1 import coordinator_service_pb2 as coordinator_pb2
 from specpair.v1 import draft_service_pb2 as pb
-from tests.service import test_distribution as distribution
+from tests.service import distributions as distribution
 from tests.service.test_vocabularies import DRAFTS, SHAPE, TARGET, translated_pair
 from tests.services import RunningModel, engine_config, running_draft, running_target
 from tests.tiny_encoder_decoders import make_encoder_decoder
