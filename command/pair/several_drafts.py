@@ -10,6 +10,9 @@ from command.failures import WRONG_USE, CommandError
 from coordinator.draft_names import LOCAL_DRAFTERS
 from specpair.options import Merge
 
+NO_DRAFT = "none"
+"""As the coordinator's `--draft` says it, too."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class SeveralDrafts:
@@ -19,6 +22,8 @@ class SeveralDrafts:
     """Names and models, one for each draft service."""
     entries: tuple[str, ...] = ()
     """All of them in their order, for the coordinator: names of models and drafters."""
+    has_services: bool = True
+    """False for the target alone: it proposes nothing, or its head does."""
 
     @property
     def first(self) -> str | None:
@@ -27,6 +32,8 @@ class SeveralDrafts:
 
     def addresses(self, services: Sequence[str]) -> str:
         """The coordinator's `--draft`, with the address of each draft service."""
+        if not self.has_services:
+            return NO_DRAFT
         if self.entries in ((), tuple(name for name, _ in self.models[:1])):
             return services[0]
         held = dict(zip((name for name, _ in self.models), services, strict=True)) if self.models else {}
@@ -35,12 +42,15 @@ class SeveralDrafts:
 
 
 def several_drafts(text: str | None) -> SeveralDrafts:
-    """Reads MODEL, or a list of MODEL, NAME=MODEL and drafters. A model without a name has that of its folder.
+    """Reads MODEL, or a list of MODEL, NAME=MODEL and drafters; or `none`. A model without a name has that of its
+    folder.
 
     Raises CommandError if two have one name.
     """
     if text is None:
         return SeveralDrafts()
+    if text == NO_DRAFT:
+        return SeveralDrafts(has_services=False)
     words = [word.strip() for word in text.split(",")]
     models: dict[str, str] = {}
     entries: list[str] = []
@@ -59,9 +69,11 @@ def several_drafts(text: str | None) -> SeveralDrafts:
     return SeveralDrafts(models=tuple(models.items()), entries=tuple(entries))
 
 
-def left_to_drafts(fields: dict[str, Any]) -> dict[str, Any]:
-    """The fields of a request without what the services are told: whether to merge and, if so, by which drafters."""
-    told = ("merge", "drafter") if fields.get("merge") is Merge.TREE else ("merge",)
+def left_to_services(fields: dict[str, Any], drafts: SeveralDrafts) -> dict[str, Any]:
+    """The fields of a request without what the services are told: whether to merge and, if so or without a draft
+    service, by which drafters."""
+    is_told = not drafts.has_services or fields.get("merge") is Merge.TREE
+    told = ("merge", "drafter") if is_told else ("merge",)
     return {name: value for name, value in fields.items() if name not in told}
 
 

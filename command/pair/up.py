@@ -34,7 +34,7 @@ from command.pair.local_pair import (
     run_children,
     unless_dead,
 )
-from command.pair.several_drafts import SeveralDrafts, left_to_drafts, several_drafts
+from command.pair.several_drafts import NO_DRAFT, SeveralDrafts, left_to_services, several_drafts
 from command.pair.speedup import measure_speedup
 from command.serve import COORDINATOR_PORT, DRAFT_METRICS_PORT, DRAFT_PORT, HTTP_PORT, TARGET_METRICS_PORT, TARGET_PORT
 from coordinator.config import CoordinatorConfig
@@ -43,7 +43,7 @@ from draft_service.config import DraftConfig
 from specpair.engine_config import MODEL_KINDS, EngineConfig
 from specpair.errors import SpecpairError
 from specpair.named_models import partner, resolve_model
-from specpair.options import ON_THE_TARGET
+from specpair.options import ON_THE_TARGET, Drafter
 from specpair.security.settings import ServerSecurity, check_exposure
 from specpair.server.config import ServerConfig
 from specpair.v1 import coordinator_service_pb2 as pb
@@ -143,8 +143,9 @@ def up(
         typer.Option(
             "--draft",
             envvar="SPECPAIR_DRAFT_MODEL",
-            help=f"Draft: {MODEL_KINDS}. Default, if one is needed: that of the target's name, else bundled. Several, "
-            "and drafters such as ngram, are separated by commas; see --merge.",
+            help=f"Draft: {MODEL_KINDS}; none for no draft service. Default, if one is needed: that of the target's "
+            "name, else bundled; none with --head. Several, and drafters such as ngram, are separated by commas; see "
+            "--merge.",
         ),
     ] = None,
     target: Annotated[
@@ -178,32 +179,39 @@ def up(
     service with `specpair serve`.
     """
     check_exposure(values["host"], configured(ServerSecurity, values))
+    is_alone = draft is None and values["head"] is not None and values["drafter"] is Drafter.MODEL
+    drafts = several_drafts(NO_DRAFT if is_alone else draft)
     once = None
     if prompt is not None or encoder_input is not None:
-        request = _request(prompt, encoder_input, values, is_chat=chat)
+        request = _request(prompt, encoder_input, values, drafts, is_chat=chat)
         once = Once(request=request, is_plain=no_color, has_speedup=speedup)
     elif chat or speedup:
         raise CommandError("--chat and --speedup require --prompt", WRONG_USE)
     _check_drafter(values["drafter"])
     values |= chosen_ports(values, is_once=once is not None)
-    drafts = several_drafts(draft)
     target = target or partner(drafts.first)
-    usual = model_to_load(drafts.first, values["drafter"], usual=partner(target))
-    others = [resolve_model(model, "draft") for _, model in drafts.models[1:]]
-    plans = plan_services(values, [usual, *others], resolve_model(target, "target"), drafts)
+    plans = plan_services(values, models_to_load(drafts, values, target), resolve_model(target, "target"), drafts)
     url = f"http://{reachable_address(values['host'], port)}" if (port := values["http_port"]) else None
     console = Console(stderr=True, highlight=False, no_color=no_color or None)
     grace_seconds = values["grace_seconds"]
     asyncio.run(_run(plans, console, once, url, grace_seconds=grace_seconds, is_quiet=quiet))
 
 
+def models_to_load(drafts: SeveralDrafts, values: dict[str, Any], target: str) -> list[str | None]:
+    """The model of each draft service, None for one without a model."""
+    if not drafts.has_services:
+        return []
+    usual = model_to_load(drafts.first, values["drafter"], usual=partner(target))
+    return [usual, *(resolve_model(model, "draft") for _, model in drafts.models[1:])]
+
+
 def _request(
-    prompt: str | None, encoder_input: str | None, values: dict[str, Any], *, is_chat: bool
+    prompt: str | None, encoder_input: str | None, values: dict[str, Any], drafts: SeveralDrafts, *, is_chat: bool
 ) -> pb.GenerateTokensRequest:
     """The one completion. Raises CommandError or InvalidFieldError."""
     if values["tokens_file"] is not None:
         raise CommandError("--prompt is sent without a token: leave --tokens-file out", WRONG_USE)
-    fields = left_to_drafts(request_fields(values))
+    fields = left_to_services(request_fields(values), drafts)
     return completion_request(prompt, encoder_input=encoder_input, is_chat=is_chat, **fields)
 
 
@@ -217,15 +225,12 @@ def _check_drafter(drafter: str) -> None:
 def plan_services(
     values: dict[str, Any], loaded: Sequence[str | None], target: str, drafts: SeveralDrafts
 ) -> list[ServicePlan]:
-    """The services to start, from the values of the options and the resolved models; the coordinator last.
-
-    `loaded` has the model of each draft service, None for one without a model.
-    """
+    """The services to start, from the values of the options and the resolved models; the coordinator last. `loaded`
+    is what `models_to_load` says."""
     devices = {name: values[f"{name}_device"] for name in MODELS}
-    shares = gpu_shares(
-        values["gpu_memory_utilization"], None if loaded[0] is None else devices["draft"], devices["target"]
-    )
-    shares = shares._replace(draft=round(shares.draft / len(loaded), 4))
+    has_model = bool(loaded) and loaded[0] is not None
+    shares = gpu_shares(values["gpu_memory_utilization"], devices["draft"] if has_model else None, devices["target"])
+    shares = shares._replace(draft=round(shares.draft / max(len(loaded), 1), 4))
     models = [*(("draft", folder, DRAFT) for folder in loaded), ("target", target, TARGET)]
     plans: list[ServicePlan] = []
     for place, (name, folder, its_options) in enumerate(models):

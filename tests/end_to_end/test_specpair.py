@@ -155,6 +155,13 @@ def test_up_with_a_prompt_completes_and_stops() -> None:
 
 
 @pytest.mark.timeout(240)
+def test_up_with_a_head_needs_no_draft() -> None:
+    done = run("up", "--head", str(BUNDLED / "medusa"), "--prompt", "def fibonacci(n):", "--max-tokens", "16", "--temperature", "0")
+    assert done.returncode == 0, done.stderr
+    assert "drafter medusa" in done.stderr and "acceptance rate" in done.stderr
+
+
+@pytest.mark.timeout(240)
 def test_a_model_that_is_not_there_stops_everything(tmp_path: Path) -> None:
     done = run("up", "--prompt", "x", "--target", str(tmp_path / "nothing"))
     assert done.returncode != 0

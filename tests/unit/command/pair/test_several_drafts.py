@@ -10,7 +10,7 @@ import command.pair.up
 from command.failures import CommandError
 from command.main import app
 from command.pair.local_pair import ServicePlan
-from command.pair.several_drafts import left_to_drafts, several_drafts
+from command.pair.several_drafts import left_to_services, several_drafts
 from coordinator.draft_names import read_drafts
 from specpair.options import Drafter, Merge
 
@@ -27,6 +27,7 @@ HERE, THERE = "127.0.0.1:1", "127.0.0.1:2"
         ("ngram,a=bundled,b=org/Model-1B", [HERE, THERE], f"ngram,a={HERE},b={THERE}"),
         ("bundled,/models/1 small", [HERE, THERE], f"bundled={HERE},small={THERE}"),
         ("ngram,bigram", [HERE], f"{HERE},ngram,bigram"),
+        ("none", [], "none"),
     ],
 )
 def test_the_coordinator_is_told_where_they_are(text: str | None, services: list[str], expected: str) -> None:
@@ -40,7 +41,9 @@ def test_two_of_one_name_are_refused() -> None:
         several_drafts("/one/draft,/two/draft")
 
 
-def test_up_starts_a_service_for_each_model(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def plans(monkeypatch: pytest.MonkeyPatch) -> list[ServicePlan]:
+    """What `up` would start, which it does not."""
     plans: list[ServicePlan] = []
 
     async def keep(given: list[ServicePlan], *_: Any, **__: Any) -> None:
@@ -48,13 +51,35 @@ def test_up_starts_a_service_for_each_model(monkeypatch: pytest.MonkeyPatch) -> 
         await asyncio.sleep(0)
 
     monkeypatch.setattr(command.pair.up, "_run", keep)
-    flags = ["--draft", "a=bundled,b=bundled,ngram", "--merge", "tree", "--target", "bundled", "--own-draft", "ngram"]
+    return plans
+
+
+def run_up(*flags: str) -> None:
     result = CliRunner().invoke(app, ["up", *flags])
     assert result.exit_code == 0, result.output
 
-    def given(plan: ServicePlan, flag: str) -> str:
-        return plan.arguments[plan.arguments.index(flag) + 1]
 
+def given(plan: ServicePlan, flag: str) -> str:
+    return plan.arguments[plan.arguments.index(flag) + 1]
+
+
+@pytest.mark.parametrize(
+    ("flags", "services"),
+    [
+        (["--head", "some/head"], ["target", "coordinator"]),
+        (["--draft", "none"], ["target", "coordinator"]),
+        (["--head", "some/head", "--draft", "bundled"], ["draft", "target", "coordinator"]),
+        (["--head", "some/head", "--drafter", "ngram"], ["draft", "target", "coordinator"]),
+    ],
+)
+def test_a_head_needs_no_draft(flags: list[str], services: list[str], plans: list[ServicePlan]) -> None:
+    run_up(*flags, "--target", "bundled")
+    assert [plan.name for plan in plans] == services
+    assert (given(plans[-1], "--draft") == "none") == (len(services) == 2)
+
+
+def test_up_starts_a_service_for_each_model(plans: list[ServicePlan]) -> None:
+    run_up("--draft", "a=bundled,b=bundled,ngram", "--merge", "tree", "--target", "bundled", "--own-draft", "ngram")
     one, other, target, coordinator = plans
     assert [plan.name for plan in plans] == ["draft", "draft", "target", "coordinator"]
     assert given(coordinator, "--draft") == f"a={one.address},b={other.address},ngram"
@@ -67,8 +92,10 @@ def test_up_starts_a_service_for_each_model(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_the_prompt_of_up_leaves_the_choice_of_drafts_to_the_server() -> None:
     fields = {"merge": Merge.TREE, "drafter": Drafter.MODEL, "seed": 3}
-    assert left_to_drafts(fields) == {"seed": 3}
-    assert left_to_drafts({**fields, "merge": Merge.NONE}) == {"drafter": Drafter.MODEL, "seed": 3}
+    assert left_to_services(fields, several_drafts(None)) == {"seed": 3}
+    alone = {**fields, "merge": Merge.NONE}
+    assert left_to_services(alone, several_drafts(None)) == {"drafter": Drafter.MODEL, "seed": 3}
+    assert left_to_services(alone, several_drafts("none")) == {"seed": 3}
 
 
 def test_an_accelerated_draft_needs_a_model() -> None:
