@@ -156,7 +156,17 @@ def test_up_with_a_prompt_completes_and_stops() -> None:
 
 @pytest.mark.timeout(240)
 def test_up_with_a_head_needs_no_draft() -> None:
-    done = run("up", "--head", str(BUNDLED / "medusa"), "--prompt", "def fibonacci(n):", "--max-tokens", "16", "--temperature", "0")
+    done = run(
+        "up",
+        "--head",
+        str(BUNDLED / "medusa"),
+        "--prompt",
+        "def fibonacci(n):",
+        "--max-tokens",
+        "16",
+        "--temperature",
+        "0",
+    )
     assert done.returncode == 0, done.stderr
     assert "drafter medusa" in done.stderr and "acceptance rate" in done.stderr
 
