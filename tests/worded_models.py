@@ -7,6 +7,8 @@ from tokenizers import AddedToken, Tokenizer, decoders, pre_tokenizers
 from tokenizers.models import BPE
 from transformers import PreTrainedTokenizerFast
 
+from tests.tiny_encoder_decoders import CONFIGS as ENCODER_DECODERS
+from tests.tiny_encoder_decoders import make_encoder_decoder
 from tests.tiny_models import make_model
 
 END = "<|end|>"
@@ -26,8 +28,9 @@ def worded_tokenizer() -> Tokenizer:
     return tokenizer
 
 
-def make_worded_model(folder: Path, **shape: Any) -> Path:
-    """Saves a random model over these tokens, and returns its folder."""
-    make_model(folder, vocab_size=len(TEXTS), eos_token_id=0, **shape)
+def make_worded_model(folder: Path, kind: str = "llama", **shape: Any) -> Path:
+    """Saves a random model of `kind` over these tokens, and returns its folder."""
+    make = make_encoder_decoder if kind in ENCODER_DECODERS else make_model
+    make(folder, kind, vocab_size=len(TEXTS), eos_token_id=0, **shape)
     PreTrainedTokenizerFast(tokenizer_object=worded_tokenizer(), eos_token=END).save_pretrained(folder)
     return folder

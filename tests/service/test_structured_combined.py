@@ -1,8 +1,9 @@
 """Structured outputs with what else a request and its pair may have: each works exactly, or is refused by name."""
 
 import json
+import re
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,11 @@ import pytest
 from specpair.options import Drafter, Merge
 from specpair.rpc.messages import drafter_to_proto
 from specpair.v1 import coordinator_service_pb2 as pb
+from specpair.v1 import sampling_pb2
 from specpair.v1 import structured_output_pb2 as so
 from tests.service.test_structured import PROMPT, RULES, draw, expected, folders, p_value
 from tests.services import RunningPair, engine_config, running_pair
+from tests.tiny_encoder_decoders import make_variation
 from tests.tiny_heads import make_head
 from tests.tiny_target_heads import make_lookahead, make_medusa
 from tests.worded_models import TEXTS, make_worded_model
@@ -108,6 +111,59 @@ async def test_a_draft_that_has_none_of_the_tokens_that_fit_goes_on(
             made = await pair.generate(PROMPT, 20, num_speculative_tokens=2, num_tree_tokens=tree, **options)
             assert made.token_ids == plain.token_ids
             assert made.summary.speculation.draft_token_count > 8
+        await pair.check_clean()
+
+
+FREE: list[dict[str, Any]] = [{"temperature": 0.0}, {"rule": RULES["coupled"], "seed": 4}]
+"""Options under which no output depends on proposals."""
+
+
+def fits(token_ids: Sequence[int]) -> bool:
+    """Whether the text of the tokens is one that was asked for."""
+    return re.fullmatch(LONG.regex, "".join(TEXTS[token] for token in token_ids if token)) is not None
+
+
+@pytest.mark.parametrize("kind", ["t5", "bart"])
+async def test_targets_with_an_encoder(kind: str, tmp_path: Path) -> None:
+    target = make_worded_model(tmp_path / "target", kind, seed=1)
+    draft = make_variation(tmp_path / "draft", target, spread=0.03)
+    shutil.copy(target / "tokenizer.json", draft)
+    shutil.copy(target / "tokenizer_config.json", draft)
+    async with running_pair(*map(engine_config, (target, draft)), draft_timeout=60.0) as pair:
+        for options in FREE:
+            (plain, _), (made, summary) = [await encoded(pair, count, **options) for count in (0, 3)]
+            assert made == plain and fits(made)
+            assert summary.speculation.accepted_token_count > 0
+        await pair.check_clean()
+
+
+async def encoded(pair: RunningPair, count: int, **options: Any) -> tuple[list[int], pb.GenerationSummary]:
+    """Token ids and summary of an output of which the encoder reads the prompt."""
+    rule = options.pop("rule", sampling_pb2.ACCEPTANCE_RULE_UNSPECIFIED)
+    request = pb.GenerateTokensRequest(
+        encoder_token_ids=pb.TokenIds(ids=PROMPT),
+        max_tokens=60,
+        num_speculative_tokens=count,
+        structured_output=LONG,
+        sampling=sampling_pb2.SamplingOptions(**options),
+        rule=rule,
+    )
+    responses = [response async for response in pair.coordinator.GenerateTokens(request)]
+    return [token.id for response in responses for token in response.tokens], responses[-1].summary
+
+
+@pytest.mark.timeout(300)
+async def test_a_target_on_two_ranks(folders: tuple[Path, Path]) -> None:
+    target, draft = folders
+    sharded = engine_config(target, tensor_parallel_size=2, threads=1)
+    async with (
+        running_pair(sharded, engine_config(draft), draft_timeout=60.0) as pair,
+        running_pair(*map(engine_config, folders)) as whole,
+    ):
+        for options in FREE:
+            expected_ids = (await whole.generate(PROMPT, 60, structured_output=LONG, **options)).token_ids
+            made = await pair.generate(PROMPT, 60, structured_output=LONG, num_speculative_tokens=3, **options)
+            assert made.token_ids == expected_ids and fits(made.token_ids)
         await pair.check_clean()
 
 
