@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -28,12 +29,14 @@ from specpair.server.metrics_registry import service_registry
 from specpair.server.server import ServiceServer
 from specpair.v1 import coordinator_service_pb2 as coordinator_pb2
 from specpair.v1 import draft_service_pb2 as pb
+from specpair.v1.structured_output_pb2 import StructuredOutput
 from tests.service import distributions as distribution
 from tests.service.distributions import ENCODINGS, OPTIONS, PLAIN, RULES
 from tests.service.drafting import Served
 from tests.services import RunningModel, RunningPair, engine_config, running_pair, running_target
 from tests.tiny_models import generate_greedily, load_plain
 from tests.tiny_tokenizers import (
+    added,
     byte_fallback,
     byte_level,
     files,
@@ -114,6 +117,25 @@ async def test_coupled_output_is_that_without_speculation(served: Served) -> Non
         ]
         assert outputs[0].token_ids == outputs[1].token_ids
     assert await accepted(served.pair, rule=RULES["coupled"]) > 0
+
+
+@pytest.mark.parametrize("method", ["tli", "slem"])
+async def test_a_structured_output(method: str, tmp_path: Path) -> None:
+    tokenizer = byte_level(["a", "b", "ab", "c"], [["a", "b"]], [added(4)])
+    target = make_speaking_model(tmp_path / "target", tokenizer, seed=3, vocab_size=5, eos_token_id=4, **SHAPE)
+    asked = StructuredOutput(regex="([ab]{1,3}c){20}")
+    kinds: list[dict[str, Any]] = [{"temperature": 0.0}, {"rule": RULES["coupled"], "seed": 5}]
+    async with translated_pair(target, tmp_path, "unigram", VocabularyChoice(method)) as pair:
+        for options in kinds:
+            plain, made = [
+                await pair.generate(
+                    distribution.PROMPT, 24, structured_output=asked, num_speculative_tokens=count, **options
+                )
+                for count in (0, 3)
+            ]
+            assert made.token_ids == plain.token_ids
+            assert re.fullmatch("([ab]{1,3}c)+[ab]{0,3}", made.text)
+            assert made.summary.speculation.accepted_token_count > 0 == made.summary.speculation.fallback_count
 
 
 @pytest.mark.parametrize("name", ["repetition_penalty", "several"])
