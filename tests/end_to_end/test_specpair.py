@@ -14,10 +14,13 @@ from pathlib import Path
 
 import httpx
 import pytest
+from transformers import AutoTokenizer
 
+from tests import tiny_encoder_decoders
 from tests.tiny_models import generate_greedily, load_plain
 
-BUNDLED = Path(__file__).parents[2] / "models" / "bundled"
+MODELS = Path(__file__).parents[2] / "models"
+BUNDLED, T5 = MODELS / "bundled", MODELS / "t5"
 COMMAND = [sys.executable, "-m", "command"]
 START_SECONDS = 100
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
@@ -169,6 +172,19 @@ def test_up_with_a_head_needs_no_draft() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "drafter medusa" in done.stderr and "acceptance rate" in done.stderr
+
+
+@pytest.mark.timeout(240)
+def test_up_reads_an_input_for_an_encoder() -> None:
+    text = "the small dog sees a red house ."
+    pair = ("--target", str(T5 / "target"), "--draft", str(T5 / "draft"))
+    done = run("up", *pair, "--encoder-input", text, "--max-tokens", "20", "--temperature", "0")
+    assert done.returncode == 0, done.stderr
+    tokenizer = AutoTokenizer.from_pretrained(T5 / "target")
+    read = tokenizer(text).input_ids
+    expected = tiny_encoder_decoders.generate_greedily(tiny_encoder_decoders.load_plain(T5 / "target"), read, 20)
+    assert done.stdout.strip() == tokenizer.decode(expected, skip_special_tokens=True)
+    assert "acceptance rate" in done.stderr
 
 
 @pytest.mark.timeout(240)
