@@ -23,8 +23,7 @@ from tests.tiny_models import make_model, make_variation
 
 VOCABULARY = 40
 PROMPT = [5, 2, 7, 2, 11]
-STEPS = 14
-K = 3
+STEPS, K = 14, 3
 RULES = {
     "token": sampling_pb2.ACCEPTANCE_RULE_TOKEN,
     "block": sampling_pb2.ACCEPTANCE_RULE_BLOCK,
@@ -88,15 +87,14 @@ async def ordinary_rounds(draft: RunningModel, target: RunningModel, name: str) 
 
 
 def guesses(rounds: list[tuple[Any, Any]], name: str, step: int) -> tuple[list[Any], Any]:
-    """Wrong guesses of the verdict of `step` with proposals for the next, and the right one."""
+    """Wrong guesses of the verdict of `step` with other proposals for the next, and the right one."""
     verdict, request = rounds[step][1], rounds[step + 1][0]
     count, token = verdict.accepted_count, verdict.next_token_id
     wrong = [
         conditional(request, name, step, count, (token + 1) % VOCABULARY),
         conditional(request, name, step, (count + 1) % (K + 1), token),
     ]
-    # Not the body of the right one: if it comes late, it would be a repetition of that, and be answered.
-    wrong[0].proposal.token_ids[0] = (wrong[0].proposal.token_ids[0] + 1) % VOCABULARY
+    wrong[0].proposal.token_ids[0] ^= 1
     wrong[1].base_length += 1
     return wrong, conditional(request, name, step, count, token)
 
