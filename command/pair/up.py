@@ -187,7 +187,7 @@ def up(
         once = Once(request=request, is_plain=no_color, has_speedup=speedup)
     elif chat or speedup:
         raise CommandError("--chat and --speedup require --prompt", WRONG_USE)
-    _check_drafter(values["drafter"])
+    _check_drafter(values["drafter"], drafts)
     values |= chosen_ports(values, is_once=once is not None)
     target = target or partner(drafts.first)
     plans = plan_services(values, models_to_load(drafts, values, target), resolve_model(target, "target"), drafts)
@@ -215,11 +215,13 @@ def _request(
     return completion_request(prompt, encoder_input=encoder_input, is_chat=is_chat, **fields)
 
 
-def _check_drafter(drafter: str) -> None:
+def _check_drafter(drafter: str, drafts: SeveralDrafts) -> None:
     """Raises CommandError for one that no draft service has, before anything is started."""
     if drafter in ON_THE_TARGET:
         problem = f"--drafter: {drafter} is a head of the target: --head loads it, and requests choose it"
         raise CommandError(problem, WRONG_USE)
+    if not drafts.has_services and drafter != Drafter.MODEL:
+        raise CommandError(f"--drafter: {drafter} needs a draft service: leave --draft {NO_DRAFT} out", WRONG_USE)
 
 
 def plan_services(

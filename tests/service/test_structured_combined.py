@@ -164,6 +164,7 @@ async def test_a_target_on_two_ranks(folders: tuple[Path, Path]) -> None:
             expected_ids = (await whole.generate(PROMPT, 60, structured_output=LONG, **options)).token_ids
             made = await pair.generate(PROMPT, 60, structured_output=LONG, num_speculative_tokens=3, **options)
             assert made.token_ids == expected_ids and fits(made.token_ids)
+            assert made.summary.speculation.draft_token_count > 0
         await pair.check_clean()
 
 

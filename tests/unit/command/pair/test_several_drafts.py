@@ -78,6 +78,11 @@ def test_a_head_needs_no_draft(flags: list[str], services: list[str], plans: lis
     assert (given(plans[-1], "--draft") == "none") == (len(services) == 2)
 
 
+def test_a_drafter_needs_a_draft_service() -> None:
+    result = CliRunner().invoke(app, ["up", "--draft", "none", "--drafter", "ngram"])
+    assert result.exit_code == 2 and "ngram needs a draft service" in result.output
+
+
 def test_up_starts_a_service_for_each_model(plans: list[ServicePlan]) -> None:
     run_up("--draft", "a=bundled,b=bundled,ngram", "--merge", "tree", "--target", "bundled", "--own-draft", "ngram")
     one, other, target, coordinator = plans

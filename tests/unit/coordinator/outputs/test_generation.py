@@ -54,7 +54,8 @@ async def test_an_ended_output_leaves_no_cycles_behind() -> None:
         gc.collect()
         gc.disable()
         try:
-            known = set(map(id, parts()))  # of other tests, whose failures keep them
+            others = parts()  # of other tests, whose failures keep them
+            known = set(map(id, others))
             await b.run()
             assert [one for one in parts() if id(one) not in known] == []
         finally:
