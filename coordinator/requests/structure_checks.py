@@ -6,15 +6,13 @@ with limits of its own, which ends with it; draft and target compile only what p
 
 import asyncio
 import hashlib
-import json
 import signal
-import sys
 from collections import OrderedDict
-from contextlib import AsyncExitStack, suppress
-from pathlib import Path
+from contextlib import AsyncExitStack
 from typing import Any
 from weakref import WeakValueDictionary
 
+from coordinator.requests.structure_process import StructureProcess
 from specpair.errors import CapacityExhaustedError, InvalidGrammarError, NotSupportedError, SpecpairError
 from specpair.options import StructuredOutput
 from specpair.server.identity import ANONYMOUS, client_name
@@ -26,10 +24,6 @@ MOST_ATTEMPTS = 2
 """Workers that a check may need: one may have ended for a reason of its own."""
 WAIT_SECONDS = 30.0
 """Longest time of a check. Its limit of processor time comes long before, unless the machine is very busy."""
-END_SECONDS = 5.0
-"""Longest wait for a worker whose output has ended; then it is killed."""
-ROOT = Path(__file__).parents[2]
-START = "import sys; sys.path.insert(0, sys.argv[1]); from coordinator.requests.structure_worker import main; main()"
 UNREADABLE = "structured_output: the target's tokenizer cannot be used for it"
 TOO_COMPLEX = "is too complex: it takes too much time or memory to compile"
 
@@ -41,7 +35,7 @@ class StructureChecks:
         self._vocabulary = {"tokenizer": tokenizer_json, "vocab_size": vocab_size, "eos_token_ids": eos_token_ids}
         self._is_unreadable = False
         """Whether the library cannot read the tokenizer, as a worker found out."""
-        self._idle: list[asyncio.subprocess.Process] = []
+        self._idle: list[StructureProcess] = []
         self._places = asyncio.Semaphore(MOST_WORKERS)
         self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         """By client: one of its checks at a time, so that it never has all workers."""
@@ -95,67 +89,59 @@ class StructureChecks:
         """Why it cannot be used. A worker that does not answer is ended: the next check starts another."""
         for _ in range(MOST_ATTEMPTS):
             worker = await self._worker()
-            try:
-                answer = await _answer(worker, {"kind": structured.kind, "source": structured.source})
-            except BaseException:
-                await _end(worker)
-                raise
+            answer = await _answer(worker, {"kind": structured.kind, "source": structured.source})
             if answer is not None:
                 self._idle.append(worker)
                 return answer["problem"]
-            if await _end(worker) == -signal.SIGPROF:
+            if await asyncio.to_thread(worker.wait) == -signal.SIGPROF:
                 break
         return TOO_COMPLEX
 
-    async def _worker(self) -> asyncio.subprocess.Process:
+    async def _worker(self) -> StructureProcess:
         while self._idle:
             worker = self._idle.pop()
-            if worker.returncode is None:
+            if worker.is_running:
                 return worker
+            await asyncio.to_thread(worker.wait)
         return await self._start()
 
-    async def _start(self) -> asyncio.subprocess.Process:
-        worker = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-c", START, str(ROOT)),
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-            env={},
-        )
-        try:
-            answer = await _answer(worker, self._vocabulary)
-            if answer is None:
-                raise SpecpairError("the process that checks structured outputs does not start")
-            if not answer["ready"]:
-                self._is_unreadable = True
-                raise NotSupportedError(UNREADABLE)
-        except BaseException:
+    async def _start(self) -> StructureProcess:
+        worker = await _started()
+        answer = await _answer(worker, self._vocabulary)
+        if answer is None:
+            code = await asyncio.to_thread(worker.wait)
+            raise SpecpairError(f"the process that checks structured outputs does not start: it ended with {code}")
+        if not answer["ready"]:
             await _end(worker)
-            raise
+            self._is_unreadable = True
+            raise NotSupportedError(UNREADABLE)
         return worker
 
 
-async def _answer(worker: asyncio.subprocess.Process, question: dict[str, Any]) -> Any:
-    """The worker's answer; None if it ended. Raises CapacityExhaustedError if it gave none in time."""
-    assert worker.stdin is not None and worker.stdout is not None
+async def _started() -> StructureProcess:
+    """A new worker, which is ended if the caller leaves meanwhile."""
+    starting = asyncio.create_task(asyncio.to_thread(StructureProcess))
+    try:
+        return await asyncio.shield(starting)
+    except asyncio.CancelledError:
+        await _end(await starting)
+        raise
+
+
+async def _answer(worker: StructureProcess, question: dict[str, Any]) -> Any:
+    """The worker's answer; None if it ended. Raises CapacityExhaustedError if it gave none in time, and ends it then,
+    and if the caller leaves."""
     try:
         async with asyncio.timeout(WAIT_SECONDS):
-            with suppress(OSError):
-                worker.stdin.write(json.dumps(question).encode() + b"\n")
-                await worker.stdin.drain()
-            line = await worker.stdout.readline()
-            return json.loads(line) if line.endswith(b"\n") else None
+            return await asyncio.to_thread(worker.ask, question)
     except TimeoutError:
+        await _end(worker)
         raise CapacityExhaustedError("the machine is too busy to check the structured output") from None
+    except BaseException:
+        await _end(worker)
+        raise
 
 
-async def _end(worker: asyncio.subprocess.Process) -> int:
-    """Ends the worker if it has not ended by itself. Returns how it ended, as `returncode`."""
-    if worker.stdout is not None and worker.stdout.at_eof():
-        with suppress(TimeoutError):  # it is ending: how, is known in a moment
-            return await asyncio.wait_for(worker.wait(), END_SECONDS)
-    with suppress(ProcessLookupError):
-        worker.kill()
-    assert worker.stdin is not None
-    worker.stdin.close()
-    return await worker.wait()
+async def _end(worker: StructureProcess) -> None:
+    worker.kill()
+    await asyncio.to_thread(worker.wait)

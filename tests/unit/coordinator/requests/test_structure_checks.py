@@ -3,6 +3,8 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from contextlib import suppress
 from typing import Any
@@ -22,16 +24,16 @@ def regex(source: str) -> StructuredOutput:
 
 
 @pytest.fixture
-async def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The worker processes, in the order in which they were started."""
     found: list[Any] = []
-    create = asyncio.create_subprocess_exec
+    create = subprocess.Popen
 
-    async def note(*command: Any, **options: Any) -> Any:
-        found.append(await create(*command, **options))
+    def note(*command: Any, **options: Any) -> Any:
+        found.append(create(*command, **options))
         return found[-1]
 
-    monkeypatch.setattr(asyncio, "create_subprocess_exec", note)
+    monkeypatch.setattr(subprocess, "Popen", note)
     return found
 
 
@@ -80,7 +82,7 @@ async def test_clients_that_leave_cost_no_worker(checks: StructureChecks, starte
             await asked
     await checks.check(regex("abc"))
     assert len(started) <= structure_checks.MOST_WORKERS
-    assert all(worker.returncode is None for worker in started)
+    assert all(worker.poll() is None for worker in started)
 
 
 async def test_one_client_never_has_all_workers(checks: StructureChecks, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,3 +137,27 @@ async def test_a_tokenizer_that_cannot_be_used_is_named_once(started: list[Any])
             await checks.check(regex("ab"))
     await checks.close()
     assert [worker.returncode is not None for worker in started] == [True]
+
+
+HANDLED = """
+import asyncio, ctypes, uvloop
+handler = ctypes.CFUNCTYPE(None)(lambda: print("a handler of forks ran", flush=True))
+ctypes.CDLL(None).__register_atfork(handler, None, None, None)
+from coordinator.requests.structure_checks import StructureChecks
+from specpair.options import StructuredOutput, StructureKind
+from tests.worded_models import TEXTS, worded_tokenizer
+
+async def main():
+    checks = StructureChecks(worded_tokenizer().to_str(), len(TEXTS), (0,))
+    await checks.check(StructuredOutput(kind=StructureKind.REGEX, source="ab"))
+    await checks.close()
+    print("checked")
+
+uvloop.run(main())
+"""
+
+
+def test_a_worker_is_started_without_handlers_of_forks() -> None:
+    """gRPC has such handlers, and they now and then ended a worker that uvloop started before it began."""
+    found = subprocess.run([sys.executable, "-c", HANDLED], capture_output=True, text=True, timeout=120, check=True)
+    assert found.stdout.split("\n") == ["checked", ""]
