@@ -18,6 +18,7 @@ from typing import Any
 
 from bench.prompts import held_out_prompts
 from command.connection import coordinator_at
+from command.failures import CommandError
 from draft_service.translation.translation import make_translation
 from draft_service.translation.vocabulary import Vocabulary
 from specpair.model_info import TokenizerFiles
@@ -130,7 +131,11 @@ def main() -> None:
     if options.cost is not None:
         print(json.dumps(cost(options.cost)))
     else:
-        for found in asyncio.run(measure(options.address, options.prompts, options.length, options.drafts)):
+        try:
+            measured = asyncio.run(measure(options.address, options.prompts, options.length, options.drafts))
+        except CommandError as error:
+            raise SystemExit(f"error: {error}") from error
+        for found in measured:
             print(json.dumps(found))
 
 
