@@ -13,6 +13,9 @@ GROUP_WEIGHT = 12.0
 """The weight of the group's rate in an output, in trials: small, because outputs differ."""
 USUAL_SURPRISE = 4.0
 """Squared deviation from the group's rate, in variances, that counts as chance: two standard deviations."""
+UNTRIED_MEMORY = 16.0
+"""Chances to try a position that were not taken over which its earlier trials lose their weight. Without it a position
+whose first trials failed by chance is never asked for again, and so never found to be better."""
 LEAST_VARIANCE = 0.1
 """A lower bound for rates near 0 or 1, so that a single trial proves nothing."""
 
@@ -40,6 +43,10 @@ class GroupAcceptance:
 
     def add(self, asked: int, accepted: int) -> None:
         count(self._tried, self._accepted, asked, accepted, GROUP_MEMORY)
+        if (i := untried(asked, accepted)) is not None:
+            keep, prior = 1.0 - 1.0 / UNTRIED_MEMORY, GROUP_PRIOR_COUNT
+            self._tried[i] = prior + keep * (self._tried[i] - prior)
+            self._accepted[i] = prior * GROUP_PRIOR[i] + keep * (self._accepted[i] - prior * GROUP_PRIOR[i])
 
 
 class OutputAcceptance:
@@ -58,6 +65,9 @@ class OutputAcceptance:
         """Adds a block for which `asked` tokens were requested and `accepted` were accepted."""
         self._group.add(asked, accepted)
         count(self._tried, self._accepted, asked, accepted, OUTPUT_MEMORY)
+        if (i := untried(asked, accepted)) is not None:
+            self._tried[i] *= 1.0 - 1.0 / UNTRIED_MEMORY
+            self._accepted[i] *= 1.0 - 1.0 / UNTRIED_MEMORY
 
     def rates(self) -> Rates:
         return self._rate(0), self._rate(1), self._rate(2)
@@ -84,3 +94,8 @@ def count(tried: list[float], accepted: list[float], asked: int, accepted_count:
         i = min(position, CLASS_COUNT - 1)
         tried[i] = keep * tried[i] + 1.0
         accepted[i] = keep * accepted[i] + (position < accepted_count)
+
+
+def untried(asked: int, accepted_count: int) -> int | None:
+    """The class of the position after a block that was accepted as a whole, if none of that class was tried."""
+    return asked if accepted_count == asked < CLASS_COUNT else None

@@ -234,3 +234,20 @@ def test_where_no_proposal_is_accepted_the_only_ones_left_are_decided_as_probes(
     late = [decision for decision in decisions[300:] if decision.length]
     assert late and all(decision.is_probe for decision in late)
     assert not any(decision.is_probe for decision in decisions if decision.length != 1)
+
+
+def test_a_position_that_failed_at_first_is_hoped_for_again() -> None:
+    """Blocks of one token say nothing about a second one, so its bad beginning must not hold for ever."""
+    group = GroupAcceptance()
+    output = OutputAcceptance(group)
+    for _ in range(8):
+        output.add(asked=2, accepted=1)
+    assert group.rate(1) < 0.2 and output.rates()[1] < 0.15
+    for _ in range(60):
+        output.add(asked=1, accepted=0)
+    assert group.rate(1) < 0.2, "the way to it was not open"
+    for _ in range(60):
+        output.add(asked=1, accepted=1)
+    assert group.rate(1) == pytest.approx(0.65, abs=0.05)
+    assert output.rates()[1] == pytest.approx(0.65, abs=0.05)
+    assert output.rates()[0] > 0.5
