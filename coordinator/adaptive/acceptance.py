@@ -43,10 +43,7 @@ class GroupAcceptance:
 
     def add(self, asked: int, accepted: int) -> None:
         count(self._tried, self._accepted, asked, accepted, GROUP_MEMORY)
-        if (i := untried(asked, accepted)) is not None:
-            keep, prior = 1.0 - 1.0 / UNTRIED_MEMORY, GROUP_PRIOR_COUNT
-            self._tried[i] = prior + keep * (self._tried[i] - prior)
-            self._accepted[i] = prior * GROUP_PRIOR[i] + keep * (self._accepted[i] - prior * GROUP_PRIOR[i])
+        forget_untried(self._tried, self._accepted, asked, accepted, GROUP_PRIOR_COUNT)
 
 
 class OutputAcceptance:
@@ -65,9 +62,7 @@ class OutputAcceptance:
         """Adds a block for which `asked` tokens were requested and `accepted` were accepted."""
         self._group.add(asked, accepted)
         count(self._tried, self._accepted, asked, accepted, OUTPUT_MEMORY)
-        if (i := untried(asked, accepted)) is not None:
-            self._tried[i] *= 1.0 - 1.0 / UNTRIED_MEMORY
-            self._accepted[i] *= 1.0 - 1.0 / UNTRIED_MEMORY
+        forget_untried(self._tried, self._accepted, asked, accepted)
 
     def rates(self) -> Rates:
         return self._rate(0), self._rate(1), self._rate(2)
@@ -96,6 +91,12 @@ def count(tried: list[float], accepted: list[float], asked: int, accepted_count:
         accepted[i] = keep * accepted[i] + (position < accepted_count)
 
 
-def untried(asked: int, accepted_count: int) -> int | None:
-    """The class of the position after a block that was accepted as a whole, if none of that class was tried."""
-    return asked if accepted_count == asked < CLASS_COUNT else None
+def forget_untried(
+    tried: list[float], accepted: list[float], asked: int, accepted_count: int, prior_count: float = 0.0
+) -> None:
+    """After a block that was accepted as a whole, earlier trials of the next position lose weight, if none of its class
+    was tried; `prior_count` trials at the prior rate are left of them in the end."""
+    if accepted_count == asked < CLASS_COUNT:
+        keep, prior = 1.0 - 1.0 / UNTRIED_MEMORY, prior_count * GROUP_PRIOR[asked]
+        tried[asked] = prior_count + keep * (tried[asked] - prior_count)
+        accepted[asked] = prior + keep * (accepted[asked] - prior)

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +18,9 @@ from specpair.errors import CapacityExhaustedError, InvalidGrammarError, NotSupp
 from specpair.options import StructuredOutput, StructureKind
 from specpair.server.identity import calling_as
 from tests.worded_models import TEXTS, worded_tokenizer
+
+
+ROOT = Path(__file__).parents[4]
 
 
 def regex(source: str) -> StructuredOutput:
@@ -159,5 +163,6 @@ uvloop.run(main())
 
 def test_a_worker_is_started_without_handlers_of_forks() -> None:
     """gRPC has such handlers, and they now and then ended a worker that uvloop started before it began."""
-    found = subprocess.run([sys.executable, "-c", HANDLED], capture_output=True, text=True, timeout=120, check=True)
+    command = [sys.executable, "-c", HANDLED]
+    found = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
     assert found.stdout.split("\n") == ["checked", ""]
