@@ -17,7 +17,8 @@ class StructureProcess:
     """A worker (structure_worker.py). One thread at a time asks it; any may kill it meanwhile.
 
     Not a subprocess of the event loop: uvloop starts those by fork, whose handlers, gRPC's among them, then run beside
-    gRPC's threads, and now and then a process died of it before it began. This one is started by vfork, which runs none.
+    gRPC's threads, and now and then a process died of it before it began. This one is started by vfork, which runs
+    none.
     """
 
     def __init__(self) -> None:

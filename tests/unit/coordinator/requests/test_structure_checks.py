@@ -19,7 +19,6 @@ from specpair.options import StructuredOutput, StructureKind
 from specpair.server.identity import calling_as
 from tests.worded_models import TEXTS, worded_tokenizer
 
-
 ROOT = Path(__file__).parents[4]
 
 
