@@ -28,6 +28,9 @@ RECONNECT_MS = 100
 TLS_CONNECT_MS = 2000
 """A TLS handshake takes several round trips, on a busy machine longer than the 100 ms for plain text."""
 MAX_RECONNECT_MS = 1000
+TOGETHER = 8
+"""Answers of one message that are given out at once. Their callers make their next calls, which are sent before more
+are given out: so the peer works on the first calls while this process is still busy with the other answers."""
 
 logger = logging.getLogger(__name__)
 
@@ -197,8 +200,10 @@ class _OpenStream:
             async for message in self._stream:
                 if self._take_pushed is not None:
                     self._take_pushed(message)
-                for answer in message.answers:
+                for number, answer in enumerate(message.answers, start=1):
                     self._settle(answer)
+                    if number % TOGETHER == 0:
+                        await asyncio.sleep(0)
         except grpc.aio.AioRpcError as error:
             reason, metadata = f"the stream broke: {error_from_rpc(error).message}", {TRANSPORT_CODE: error.code().name}
         except Exception:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 import grpc.aio
 import pytest
 
-from specpair.client.channel import proposal_caller, verification_caller
+from specpair.client.channel import TOGETHER, proposal_caller, verification_caller
 from specpair.errors import BaseLengthMismatchError, PeerUnavailableError, ShuttingDownError, SpecpairError
 from specpair.server import streams
 from specpair.v1 import draft_service_pb2 as pb
@@ -64,6 +64,40 @@ async def test_target_calls_travel_the_same_way() -> None:
             answer = await caller.call(target_pb2.VerifyProposalRequest(step=5), TIMEOUT)
             await caller.close()
     assert (answer.step, answer.accepted_count) == (5, 3)
+
+
+async def test_callers_that_are_answered_together_call_again_in_parts() -> None:
+    """The peer has the first calls while this process is still busy with the other answers."""
+    caller_count, sizes = 2 * TOGETHER, list[int]()
+
+    class AnsweringTogether(TargetServiceServicer):
+        async def StreamVerifications(
+            self,
+            request_iterator: AsyncIterator[target_pb2.StreamVerificationsRequest],
+            context: grpc.aio.ServicerContext,
+        ) -> None:
+            answers = target_pb2.StreamVerificationsResponse()
+            async for message in request_iterator:
+                sizes.append(len(message.calls))
+                for call in message.calls:
+                    answers.answers.add(call_id=call.call_id, response={"step": call.request.step})
+                if len(answers.answers) == caller_count:
+                    await context.write(answers)
+                    answers = target_pb2.StreamVerificationsResponse()
+
+    async with draft_server() as (server, port):
+        add_TargetServiceServicer_to_server(AnsweringTogether(), server)
+        async with channel_to(port) as channel:
+            caller = verification_caller(channel)
+
+            async def call_twice(number: int) -> list[int]:
+                requests = [target_pb2.VerifyProposalRequest(step=step) for step in (number, number + caller_count)]
+                return [(await caller.call(request, TIMEOUT)).step for request in requests]
+
+            steps = await asyncio.gather(*map(call_twice, range(caller_count)))
+            await caller.close()
+    assert steps == [[number, number + caller_count] for number in range(caller_count)]
+    assert sizes[-2:] == [TOGETHER, TOGETHER]
 
 
 async def test_error_of_one_call_leaves_the_stream_alone() -> None:
