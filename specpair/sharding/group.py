@@ -24,6 +24,8 @@ POLL_SECONDS = 0.02
 FIRST_NUMBERS = 1024
 """Numbers of the first message; what an order has beyond them follows in a second one."""
 BEATS_PER_TIMEOUT = 4
+MOST_SECONDS_BETWEEN_BEATS = 2.0
+"""A rank that dies on another machine while nobody asks for anything is noticed by the next beat alone."""
 
 log = logging.getLogger(__name__)
 
@@ -145,7 +147,7 @@ class ShardGroup:
 
     def _beat(self) -> None:
         """Finds ranks that went while nobody asked for anything. A pass is a sign of life as well."""
-        pause = self._timeout / BEATS_PER_TIMEOUT
+        pause = min(self._timeout / BEATS_PER_TIMEOUT, MOST_SECONDS_BETWEEN_BEATS)
         while not self._left.wait(pause):
             if time.monotonic() - self._told_at < pause:
                 continue

@@ -105,6 +105,17 @@ async def start_rank(rank: int, meeting: int, port: int, model: Path) -> Process
     )
 
 
+async def start_agent(node: int, meeting: int, port: int, model: Path) -> Process:
+    """torchrun on one of two machines, as docs/usage.md has it."""
+    return await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "1"),
+        *("--node-rank", str(node), "--master-addr", "127.0.0.1", "--master-port", str(meeting)),
+        *("-m", "command", "serve", "target", "--model", str(model), "--port", str(port), *RANKS, *COMMON),
+        cwd=ROOT,
+        env={**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"},
+    )
+
+
 async def until_serving(port: int, ranks: list[Process]) -> None:
     channel = connect(f"127.0.0.1:{port}")
     try:
@@ -162,3 +173,21 @@ async def test_ranks_that_meet_at_an_address_end_together(tmp_path: Path) -> Non
             if rank.returncode is None:
                 rank.kill()
                 await rank.wait()
+
+
+async def test_when_torchrun_loses_a_rank_on_one_machine_the_group_ends_on_both(tmp_path: Path) -> None:
+    model = make_model(tmp_path / "model", "qwen2", seed=1)
+    meeting, port = free_port(), free_port()
+    agents = [await start_agent(node, meeting, port, model) for node in range(2)]
+    try:
+        await until_serving(port, agents)
+        (rank,) = children_of(agents[1].pid)
+        os.kill(rank, signal.SIGKILL)
+        async with asyncio.timeout(PATIENCE):
+            assert all([await agent.wait() for agent in agents])
+        assert not is_running(rank)
+    finally:
+        for agent in agents:
+            if agent.returncode is None:
+                agent.terminate()
+                await agent.wait()
