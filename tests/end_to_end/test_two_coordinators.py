@@ -151,10 +151,13 @@ async def test_streams_of_a_killed_coordinator_go_on_at_the_other(
     whole = await whole_texts(first)
     assert all(len(token_ids) == COUNT for token_ids in whole)
     try:
-        async with through([first.address, second.address]) as stub:
-            async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
-                readers = await open_at_both(stub, coordinators, group)
-                await second.kill()
+        async with (
+            through([first.address, second.address]) as stub,
+            asyncio.timeout(PATIENCE),
+            asyncio.TaskGroup() as group,
+        ):
+            readers = await open_at_both(stub, coordinators, group)
+            await second.kill()
         assert [reader.token_ids for reader in readers] == [whole[REQUESTS.index(r.request)] for r in readers]
         moved = [reader for reader in readers if reader.resumed_count]
         assert 0 < len(moved) < len(readers), "each had a stream, and one alone was killed"
