@@ -11,11 +11,11 @@ import pytest
 from specpair.client.channel import channel_options, connect
 from specpair.client.resuming import generate_tokens
 from specpair.v1 import coordinator_service_pb2 as pb
-from specpair.v1 import sampling_pb2
 from specpair.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
 from tests.faults.balancer import balancer
 from tests.faults.cluster import free_port
 from tests.faults.instance import Instance
+from tests.repeatable_requests import repeatable_requests
 from tests.tiny_models import make_model, make_variation
 
 pytestmark = pytest.mark.timeout(400)
@@ -27,17 +27,7 @@ MOST_STREAMS = 12
 PACED = ["--pace", "20"]
 """An output takes seconds, however fast the machine is: it is still under way when its coordinator is killed."""
 COMMON = ["--dtype", "float32", "--device", "cpu", "--threads", "1", "--metrics-port", "0"]
-REQUESTS = [
-    pb.GenerateTokensRequest(
-        token_ids=pb.TokenIds(ids=[5, 2, 7, seed]),
-        max_tokens=COUNT,
-        num_speculative_tokens=3,
-        rule=sampling_pb2.ACCEPTANCE_RULE_COUPLED,
-        sampling={"seed": seed, "temperature": temperature},
-    )
-    for seed, temperature in ((1, 0.0), (2, 1.0), (3, 0.7))
-]
-"""Their tokens depend on nothing but themselves."""
+REQUESTS = repeatable_requests(COUNT)
 
 
 @pytest.fixture(scope="module")
@@ -162,5 +152,6 @@ async def test_streams_of_a_killed_coordinator_go_on_at_the_other(
         moved = [reader for reader in readers if reader.resumed_count]
         assert 0 < len(moved) < len(readers), "each had a stream, and one alone was killed"
     finally:
+        await second.clean_up()
         await second.start()
         await second.wait_until_ready()

@@ -14,10 +14,10 @@ from grpc_health.v1 import health_pb2_grpc
 
 from specpair.client.channel import connect
 from specpair.v1 import coordinator_service_pb2 as pb
-from specpair.v1 import sampling_pb2
 from specpair.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
 from tests.faults.cluster import free_port
 from tests.faults.instance import READY_SECONDS, Instance, _is_serving
+from tests.repeatable_requests import repeatable_requests
 from tests.tiny_models import make_model, make_variation
 
 pytestmark = pytest.mark.timeout(600)
@@ -27,17 +27,7 @@ COUNT = 160
 PATIENCE = 60.0
 COMMON = ["--dtype", "float32", "--device", "cpu", "--threads", "1", "--metrics-port", "0"]
 RANKS = ["--tensor-parallel-size", "2"]
-REQUESTS = [
-    pb.GenerateTokensRequest(
-        token_ids=pb.TokenIds(ids=[5, 2, 7, seed]),
-        max_tokens=COUNT,
-        num_speculative_tokens=3,
-        rule=sampling_pb2.ACCEPTANCE_RULE_COUPLED,
-        sampling={"seed": seed, "temperature": temperature},
-    )
-    for seed, temperature in ((1, 0.0), (2, 1.0), (3, 0.7))
-]
-"""Their tokens depend on nothing but themselves."""
+REQUESTS = repeatable_requests(COUNT)
 
 
 @pytest.fixture
