@@ -1,5 +1,9 @@
 """What holds for every test."""
 
+import logging
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import settings
 
 pytest_plugins = ["tests.needs"]
@@ -7,3 +11,13 @@ pytest_plugins = ["tests.needs"]
 # Times on a busy machine say nothing about the code; pytest-timeout catches what hangs.
 settings.register_profile("specpair", deadline=None)
 settings.load_profile("specpair")
+
+
+@pytest.fixture(autouse=True)
+def root_logger_as_before() -> Iterator[None]:
+    """A command that a test runs in this process sends the log to a stream that is closed afterwards."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)

@@ -184,7 +184,7 @@ def test_up_reads_an_input_for_an_encoder() -> None:
     read = tokenizer(text).input_ids
     expected = tiny_encoder_decoders.generate_greedily(tiny_encoder_decoders.load_plain(T5 / "target"), read, 20)
     assert done.stdout.strip() == tokenizer.decode(expected, skip_special_tokens=True)
-    assert "acceptance rate" in done.stderr
+    assert re.search("acceptance rate|no tokens proposed", done.stderr)
 
 
 @pytest.mark.timeout(240)

@@ -120,6 +120,7 @@ async def bench(
     draft_len: int = 200,
     target_count: int = 1,
     draft_count: int = 1,
+    config: CoordinatorConfig = CONFIG,
 ) -> AsyncIterator[Bench]:
     fake_targets = [
         FakeTarget(model_info(f"t{i}", max_model_len=target_len), f"target:{i + 1}") for i in range(target_count)
@@ -136,4 +137,4 @@ async def bench(
             await drafts.wait_until_there(1.0)
         while any(not link.is_there for pool in (targets, drafts) if pool for link in pool.links.values()):
             await asyncio.sleep(0)
-        yield Bench(Pair(config=CONFIG, target=targets, draft=drafts), fake_drafts, fake_targets)
+        yield Bench(Pair(config=config, target=targets, draft=drafts), fake_drafts, fake_targets)

@@ -85,7 +85,7 @@ async def test_a_full_target_refuses_at_once() -> None:
 
 async def test_a_late_call_to_an_earlier_opening_finds_nothing() -> None:
     """It would be taken for the next step, behind tokens that another target may have decided otherwise."""
-    async with bench(target_count=2) as b:
+    async with bench(target_count=2, config=replace(CONFIG, target_timeout=20.0)) as b:
         generation = b.generation(count=0)
         parts = generation.parts()
         for _ in range(3):

@@ -1,6 +1,5 @@
 import json
 import logging
-from collections.abc import Iterator
 from datetime import datetime
 
 import pytest
@@ -9,15 +8,6 @@ from specpair.server.config import LogFormat
 from specpair.server.logs import configure_logging
 
 logger = logging.getLogger("specpair.test")
-
-
-@pytest.fixture(autouse=True)
-def root_logger_as_before() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield
-    root.handlers[:] = handlers
-    root.setLevel(level)
 
 
 def log_line(capsys: pytest.CaptureFixture[str], log_format: LogFormat, **extra: object) -> str:
