@@ -1,0 +1,3 @@
+"""The `specpair` command."""
+
+import specpair  # noqa: F401 - before gRPC

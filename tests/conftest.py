@@ -6,6 +6,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import settings
 
+import specpair  # noqa: F401 - before gRPC
+
 pytest_plugins = ["tests.needs"]
 
 # Times on a busy machine say nothing about the code; pytest-timeout catches what hangs.
