@@ -8,7 +8,7 @@ from specpair.engine_config import EngineConfig
 from specpair.errors import ModelRefusedError
 from specpair.model_info import NOT_QUANTISED
 from specpair.models.fusible import ARCHITECTURES, computes_bfloat16
-from specpair.models.native_library import native_library
+from specpair.native.library import native_library
 
 SMALL_MODEL = 20_000_000
 """Below this number of parameters one thread was faster, measured on two cores."""

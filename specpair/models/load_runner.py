@@ -31,6 +31,7 @@ from specpair.models.refusals import first_line, is_encoder_decoder, refuse_quan
 from specpair.models.runner import Runner
 from specpair.models.self_check import check, check_deterministic
 from specpair.models.weight_format import FORMATS, restore_stored, rounding_inputs
+from specpair.native.library import native_library
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +40,7 @@ Kind: TypeAlias = type[PlainRunner | FusedRunner | NativeRunner | AlignedRunner 
 
 def load_runner(config: EngineConfig) -> tuple[ModelFacts, Runner]:
     """Loads model, cache and runner, and runs the last checks. Raises ModelRefusedError."""
+    native_library()  # whoever runs the model: drawing and judging use it too, and must not wait for a compiler
     if config.tensor_parallel_size > 1:
         facts, runner = load_leader(config)
         log_loaded(facts, runner)

@@ -229,7 +229,7 @@ def tree_paths(segment: CacheSegment, parents: Parents) -> Tensor:
 
 
 def panels(weight: Tensor) -> Tensor:
-    """`[out, in]` as `native/product.h` reads it: panels of 32 outputs, padded with 0."""
+    """`[out, in]` as `source/product.h` reads it: panels of 32 outputs, padded with 0."""
     outs, ins = weight.shape
     whole = F.pad(weight, (0, 0, 0, padded(outs, PANEL) - outs))
     if weight.dtype == torch.bfloat16:

@@ -14,8 +14,8 @@ from specpair.models.device_defaults import has_bfloat16_tiles
 from specpair.models.fusible import is_fusible
 from specpair.models.loading import LoadedModel
 from specpair.models.native_coarse import BYTE_GROUP, NIBBLE_GROUP, rounded_groups
-from specpair.models.native_library import native_library
 from specpair.models.native_llama import NativeLlama, segments_of
+from specpair.native.library import native_library
 
 LARGE_LAYER = 5_000_000
 """Parameters of a layer from which float32 passes of five rows were faster by FBGEMM's products than by ours, with

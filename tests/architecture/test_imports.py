@@ -23,6 +23,7 @@ LAYERS = (
         "specpair.flags",
         "specpair.version",
         "specpair.running_slope",
+        "specpair.native",
     ),
     ("specpair.options", "specpair.tracing", "specpair.security", "specpair.named_models"),
     (
@@ -68,6 +69,7 @@ FORBIDDEN = {
     ),
     **dict.fromkeys(("specpair.exactness", "specpair.theory"), ("grpc", "google", "torch", GENERATED)),
     **dict.fromkeys(("specpair.errors", "specpair.options"), ("grpc", "torch")),
+    "specpair.native": ("torch", "numpy"),
     "specpair.wire": ("grpc",),
     "coordinator": (
         "torch",

@@ -12,7 +12,7 @@ import httpx
 import openai
 import pytest
 
-from specpair.models.native_builds import LEVEL_3, processor_features
+from specpair.native.builds import LEVEL_3, processor_features
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
 from tests.compose.engine import Project, find_compose, find_engine, images

@@ -8,7 +8,7 @@ from typing import Any
 import grpc
 import pytest
 
-from specpair.models.native_library import native_library
+from specpair.native.library import native_library
 from specpair.options import SamplingOptions
 from specpair.speculation.count_row import TOTAL, CountRow
 from specpair.speculation.trees.drawn_tree import Draw

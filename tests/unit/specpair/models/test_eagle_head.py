@@ -15,7 +15,7 @@ from specpair.errors import ModelRefusedError
 from specpair.models.batch import Batch
 from specpair.models.headed_runner import HeadedRunner
 from specpair.models.load_runner import load_runner
-from specpair.models.native_library import native_library
+from specpair.native.library import native_library
 from tests.services import engine_config
 from tests.tiny_heads import OUTPUTS, make_head
 from tests.tiny_models import load_plain, make_model

@@ -10,8 +10,8 @@ from torch import nn
 from specpair.caches.holding import Segment
 from specpair.models.batch import Batch
 from specpair.models.load_runner import load_runner
-from specpair.models.native_library import native_library
 from specpair.models.packed_model import recording
+from specpair.native.library import native_library
 from tests.services import engine_config
 from tests.tiny_models import load_plain, make_model
 

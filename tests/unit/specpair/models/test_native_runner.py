@@ -21,11 +21,11 @@ from specpair.models.fusible import computes_bfloat16
 from specpair.models.load_runner import load_runner
 from specpair.models.loading import load
 from specpair.models.model_cache import make_cache
-from specpair.models.native_compiling import SOURCE
-from specpair.models.native_library import native_library
 from specpair.models.native_runner import NativeRunner
 from specpair.models.runner import Runner
 from specpair.models.self_check import chunked_logits, fed_in_steps, plain_logits, run_chunks
+from specpair.native.compiling import SOURCE
+from specpair.native.library import native_library
 from tests.services import engine_config
 from tests.tiny_models import make_model
 from tests.unit.specpair.models.test_fused_runner import KINDS, ids, tiny

@@ -18,11 +18,11 @@ from specpair.models.fusible import computes_bfloat16
 from specpair.models.load_runner import describe_weights
 from specpair.models.loading import load
 from specpair.models.model_cache import make_cache
-from specpair.models.native_library import native_library
 from specpair.models.native_runner import NativeRunner
 from specpair.models.packed_linear import PackedLinear, offers_fbgemm
 from specpair.models.self_check import chunked_logits, fed_in_steps, plain_logits, random_tokens, run_chunks
 from specpair.models.weight_format import FORMATS, restore_stored
+from specpair.native.library import native_library
 from tests.services import engine_config
 from tests.tiny_models import make_model
 from tests.unit.specpair.models.test_fused_runner import KINDS, tiny

@@ -19,7 +19,7 @@ from specpair.errors import ModelRefusedError
 from specpair.models.batch import Batch
 from specpair.models.drafting_runner import DraftingRunner
 from specpair.models.load_runner import load_runner
-from specpair.models.native_library import native_library
+from specpair.native.library import native_library
 from tests.services import engine_config
 from tests.tiny_models import load_plain, make_model
 from tests.tiny_target_heads import make_lookahead, make_medusa, make_mtp_target

@@ -11,9 +11,9 @@ from specpair.caches.holding import Holding, Segment
 from specpair.errors import NotSupportedError
 from specpair.models.batch import Batch
 from specpair.models.load_runner import load_runner
-from specpair.models.native_library import native_library
 from specpair.models.runner import Runner
 from specpair.models.self_check import run_chunks
+from specpair.native.library import native_library
 from tests.services import engine_config
 from tests.tiny_models import make_model
 

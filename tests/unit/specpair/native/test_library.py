@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from specpair.errors import ModelRefusedError
-from specpair.models import native_compiling
-from specpair.models import native_library as building
 from specpair.models.fused_runner import FusedRunner
 from specpair.models.load_runner import load_runner
-from specpair.models.native_compiling import find_compiler
-from specpair.models.native_library import native_library
+from specpair.native import compiling
+from specpair.native import library as building
+from specpair.native.compiling import find_compiler
+from specpair.native.library import native_library
 from tests.services import engine_config
 from tests.tiny_models import make_model
 
@@ -37,7 +37,7 @@ def test_without_a_compiler_the_fused_runner_serves(tmp_path: Path, monkeypatch:
 
 @needs_compiler
 def test_a_compiler_that_fails_is_no_harm(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(native_compiling, "FLAGS", ("-no-such-flag",))
+    monkeypatch.setattr(compiling, "FLAGS", ("-no-such-flag",))
     monkeypatch.setattr(building, "folder", lambda: tmp_path)
     assert isinstance(load_runner(engine_config(make_model(tmp_path / "model")))[1], FusedRunner)
 

@@ -9,12 +9,14 @@ from pathlib import Path
 import pytest
 import torch
 
-from specpair.models import native_builds
-from specpair.models import native_library as building
 from specpair.models.fused_runner import FusedRunner
 from specpair.models.load_runner import load_runner
 from specpair.models.loading import load
-from specpair.models.native_builds import (
+from specpair.models.native_runner import NativeRunner
+from specpair.models.self_check import chunked_logits, plain_logits
+from specpair.native import builds
+from specpair.native import library as building
+from specpair.native.builds import (
     BUILDS,
     LEVEL_2,
     LEVEL_3,
@@ -24,10 +26,8 @@ from specpair.models.native_builds import (
     processor_features,
     suitable_build,
 )
-from specpair.models.native_compiling import find_compiler
-from specpair.models.native_library import native_library
-from specpair.models.native_runner import NativeRunner
-from specpair.models.self_check import chunked_logits, plain_logits
+from specpair.native.compiling import find_compiler
+from specpair.native.library import native_library
 from tests.services import engine_config
 from tests.tiny_models import make_model
 from tests.unit.specpair.models.test_fused_runner import ids
@@ -51,7 +51,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """Where the builds are looked for; empty."""
     empty = tmp_path / "builds"
     empty.mkdir()
-    monkeypatch.setattr(native_builds, "BUILDS_FOLDER", empty)
+    monkeypatch.setattr(builds, "BUILDS_FOLDER", empty)
     native_library.cache_clear()
     yield empty
     native_library.cache_clear()
@@ -68,7 +68,7 @@ def describe(monkeypatch: pytest.MonkeyPatch, file: Path, *processors: frozenset
         f"processor\t: {i}\nflags\t\t: {' '.join(sorted(own))}\nbugs\t\t: x\n" for i, own in enumerate(processors)
     ]
     file.write_text("\n".join(listed))
-    monkeypatch.setattr(native_builds, "CPUINFO", file)
+    monkeypatch.setattr(builds, "CPUINFO", file)
 
 
 @pytest.mark.parametrize(
@@ -105,17 +105,17 @@ def test_only_files_of_this_source_are_used(folder: Path, tmp_path: Path, monkey
     assert suitable_build() is None
     (folder / BUILDS[-1].file_name).touch()
     assert suitable_build() == folder / BUILDS[-1].file_name
-    changed = shutil.copytree(Path(native_builds.__file__).parent / "native", tmp_path / "native")
+    changed = shutil.copytree(Path(builds.__file__).parent / "source", tmp_path / "source")
     with (changed / "decoder.c").open("a") as source:
         source.write("/* another */")
-    monkeypatch.setattr("specpair.models.native_compiling.SOURCE", changed)
+    monkeypatch.setattr("specpair.native.compiling.SOURCE", changed)
     assert suitable_build() is None
 
 
 def test_a_processor_that_cannot_be_read_gets_none(
     folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(native_builds, "CPUINFO", tmp_path / "nowhere")
+    monkeypatch.setattr(builds, "CPUINFO", tmp_path / "nowhere")
     (folder / BUILDS[-1].file_name).touch()
     assert processor_features() == frozenset() and suitable_build() is None
 

@@ -1,8 +1,8 @@
-"""Libraries of the native runner that are compiled ahead, for machines without a compiler: the images carry them.
+"""Libraries that are compiled ahead, for machines without a compiler: the images carry them.
 
 There is one for each of a few kinds of x86 processors, and a processor gets the first that needs nothing it lacks. A
 file is named after source and flags, so that no other version of the source is ever used. To make them:
-`python -m specpair.models.native_builds FOLDER`.
+`python -m specpair.native.builds FOLDER`.
 """
 
 import platform
@@ -10,9 +10,9 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-from specpair.models.native_compiling import compile_library, find_compiler, fingerprint
+from specpair.native.compiling import compile_library, find_compiler, fingerprint
 
-BUILDS_FOLDER = Path(__file__).parent / "native_builds"
+BUILDS_FOLDER = Path(__file__).parent / "built"
 CPUINFO = Path("/proc/cpuinfo")
 
 LEVEL_2 = frozenset(["cx16", "lahf_lm", "popcnt", "pni", "sse4_1", "sse4_2", "ssse3"])
@@ -32,7 +32,7 @@ class Build(NamedTuple):
 
     @property
     def file_name(self) -> str:
-        return f"decoder-{self.name}-{fingerprint(' '.join(self.flags).encode())}.so"
+        return f"native-{self.name}-{fingerprint(' '.join(self.flags).encode())}.so"
 
 
 BUILDS = (

@@ -1,5 +1,5 @@
-"""The compiled part of the native runner: one that came with the package, or else built from `native/` by the machine's
-own C compiler at first use, and kept.
+"""The library of compiled functions: one that came with the package, or else built from `source/` by the machine's own
+C compiler at first use, and kept.
 
 The file that is built here is named after everything that it depends on: source, compiler and processor.
 """
@@ -14,8 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from specpair.models.native_builds import suitable_build
-from specpair.models.native_compiling import compile_library, find_compiler, fingerprint, run
+from specpair.native.builds import suitable_build
+from specpair.native.compiling import compile_library, find_compiler, fingerprint, run
 
 log = logging.getLogger(__name__)
 
@@ -26,23 +26,28 @@ OWN_PROCESSOR = ("-march=native",)
 def native_library() -> Any | None:
     """The library; None, with a line in the log, if none came along and there is no compiler or it cannot build it."""
     if sys.platform != "linux":
-        return without("the native runner is for Linux")
+        return without("compiled functions are for Linux")
     if (path := suitable_build()) is not None:
         try:
             return ctypes.CDLL(str(path))
         except OSError as error:
-            log.warning("the native runner's library %s cannot be loaded: %s", path.name, error)
+            log.warning("the compiled library %s cannot be loaded: %s", path.name, error)
     if (compiler := find_compiler()) is None:
-        return without("no C compiler for the native runner")
+        return without("no C compiler")
     try:
         return loaded(compiler)
     except (OSError, RuntimeError, subprocess.SubprocessError) as error:  # RuntimeError: there is no home folder
-        log.warning("the native runner cannot be built: %s", error)
+        log.warning("the compiled library cannot be built: %s", error)
         return None
 
 
+def library_if_loaded() -> Any | None:
+    """The library if it has been loaded, as it is with every model; it neither reads a file nor compiles."""
+    return native_library() if native_library.cache_info().currsize else None
+
+
 def without(reason: str) -> None:
-    log.info("%s; forward passes take longer without it", reason)
+    log.info("%s; forward passes and judging take longer without them", reason)
 
 
 def loaded(compiler: str) -> Any:
@@ -57,7 +62,7 @@ def loaded(compiler: str) -> Any:
 
 def built(compiler: str) -> Path:
     """The library's file, compiled unless it is there already. Raises OSError, RuntimeError, SubprocessError."""
-    path = folder() / f"decoder-{fingerprint(run(compiler, '--version'), processor())}.so"
+    path = folder() / f"native-{fingerprint(run(compiler, '--version'), processor())}.so"
     if not path.exists():
         compile_library(compiler, OWN_PROCESSOR, path)
     return path

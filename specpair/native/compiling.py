@@ -1,4 +1,4 @@
-"""Compiles `native/`, the C part of the native runner. Needs nothing but the standard library.
+"""Compiles `source/`, the C part of the package. Needs nothing but the standard library.
 
 It names no OpenMP library: its parallel regions are left to the one that torch has loaded, so that the process has one
 pool of threads.
@@ -10,8 +10,12 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-SOURCE = Path(__file__).parent / "native"
-FLAGS = ("-O2", "-std=gnu11", "-fPIC", "-fvisibility=hidden", "-Wno-psabi")
+SOURCE = Path(__file__).parent / "source"
+FLAGS = ("-std=gnu11", "-fPIC", "-fvisibility=hidden", "-Wno-psabi")
+UNITS = {
+    "decoder.c": ("-O2",),
+}
+"""The files to compile, with their own flags."""
 COMPILERS = ("cc", "gcc")
 COMPILE_SECONDS = 300
 """Three to seven seconds of processor time, of which a busy machine may give little."""
@@ -25,8 +29,11 @@ def find_compiler() -> str | None:
 def compile_library(compiler: str, processor_flags: tuple[str, ...], path: Path) -> None:
     """Puts the whole library at `path` at once. Raises OSError, SubprocessError."""
     with tempfile.TemporaryDirectory(dir=path.parent) as scratch:
-        whole = Path(scratch, "decoder.so")
-        run(compiler, *FLAGS, *processor_flags, "-shared", str(SOURCE / "decoder.c"), "-o", str(whole))
+        objects = [str(Path(scratch, name).with_suffix(".o")) for name in UNITS]
+        for (name, own), compiled in zip(UNITS.items(), objects, strict=True):
+            run(compiler, *FLAGS, *own, *processor_flags, "-c", str(SOURCE / name), "-o", compiled)
+        whole = Path(scratch, "whole.so")
+        run(compiler, "-shared", *objects, "-o", str(whole))
         whole.replace(path)
 
 
@@ -37,7 +44,7 @@ def run(*command: str) -> bytes:
 
 def fingerprint(*others: bytes) -> str:
     """Changes with source, flags and `others`."""
-    digest = hashlib.sha256(" ".join(FLAGS).encode())
+    digest = hashlib.sha256(repr((FLAGS, UNITS)).encode())
     for file in sorted(SOURCE.iterdir()):
         digest.update(file.read_bytes())
     for other in others:
