@@ -1,6 +1,8 @@
 """The proposals of one output: how many tokens to ask for, the draft's answers, and their outcome."""
 
+import asyncio
 import time
+from collections import deque
 from collections.abc import Sequence
 
 from coordinator.adaptive import Decision, OutputLength
@@ -46,6 +48,8 @@ class Proposals:
         """Tokens that the last round accepted."""
         self._preparations: Preparations | None = None
         """None before `begin`."""
+        self._uncounted: deque[Round] = deque()
+        """Rounds that have ended and are not in the metrics yet."""
         self._next: Decision | None = None
         """The decision for the next round, if it was made in advance: the draft is preparing proposals by it."""
 
@@ -118,7 +122,7 @@ class Proposals:
             self._draft.leave_alone(InvalidDistributionError("proposal", error.message))
 
     def end(self, judged: Round, verdict: Verdict) -> None:
-        """Ends the round and counts it."""
+        """Ends the round, and learns from it. It is counted once the call of the next one is on its way."""
         now = time.perf_counter()
         judged.end(verdict, now, self._latest_end)
         self._latest_end, self._latest_accepted = now, judged.accepted_count
@@ -127,17 +131,28 @@ class Proposals:
         assert self._length is not None and self._preparations is not None
         self._preparations.add(judged, self._length)
         self._length.add(judged)
-        self._pair.metrics.add_round(judged)
-        is_speculating = self._can_propose and self._request.num_speculative_tokens != 0
-        self._pair.metrics.speedup.add(judged, self._length.plain_time(judged) if is_speculating else None, now)
+        self._uncounted.append(judged)
+        loop = asyncio.get_running_loop()
+        loop.call_soon(loop.call_soon, self._count)  # calls are sent one turn of the loop after they are made
 
     def keep_own(self, verdict: Verdict) -> None:
         """Keeps what the target proposed with its verdict."""
         if self._own is not None:
             self._own.keep(verdict.proposal)
 
+    def _count(self) -> None:
+        """Adds the rounds that have ended to the metrics."""
+        metrics, is_speculating = self._pair.metrics, self._can_propose and self._request.num_speculative_tokens != 0
+        while self._uncounted:
+            judged = self._uncounted.popleft()
+            metrics.add_round(judged)
+            assert self._length is not None
+            plain_time = self._length.plain_time(judged) if is_speculating else None
+            metrics.speedup.add(judged, plain_time, judged.ended_at)
+
     def leave(self) -> None:
         """Removes the output from the load."""
+        self._count()
         if self._length is not None:
             self._length.leave()
 

@@ -82,13 +82,16 @@ def _streaming(behavior: Behavior) -> Behavior:
 
     async def handle(request: Any, context: grpc.aio.ServicerContext) -> None:
         patience = asyncio.timeout(None)
+        limited = LimitedContext(context, patience)
         try:
             async with patience:
-                await run_streaming(behavior, request, LimitedContext(context, patience))
+                await run_streaming(behavior, request, limited)
         except TimeoutError:
             if patience.expired():
                 raise ClientStalledError(STALLED_SECONDS) from None
             raise
+        finally:
+            limited.end()
 
     return handle
 
@@ -122,25 +125,45 @@ def _first(error: BaseException, kind: type[Error]) -> Error | None:
 
 
 class LimitedContext:
-    """A ServicerContext whose writes have a timeout. A write waits while the client's buffers are full."""
+    """A ServicerContext whose writes have a timeout. A write waits while the client's buffers are full.
+
+    A write only notes when it began, and one timer looks whether the present one is too old: a timer for each would
+    cost as much as the rest of a small write.
+    """
 
     def __init__(self, context: grpc.aio.ServicerContext, patience: asyncio.Timeout):
-        """`patience` is around the whole call: it is only set for each write, since entering a timeout costs more."""
+        """`patience` is around the whole call."""
         self._context = context
         self._patience = patience
-        self._now = asyncio.get_running_loop().time
+        self._loop = asyncio.get_running_loop()
+        self._writing_since: float | None = None
+        """None while nothing is written."""
+        self._look: asyncio.TimerHandle | None = None
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._context, name)
 
     async def write(self, message: Any) -> None:
         """Ends the call if it takes STALLED_SECONDS."""
-        self._allow(self._now() + STALLED_SECONDS)
+        self._writing_since = self._loop.time()
+        if self._look is None:
+            self._look = self._loop.call_later(STALLED_SECONDS, self._end_if_stalled)
         try:
             await self._context.write(message)
         finally:
-            self._allow(None)
+            self._writing_since = None
 
-    def _allow(self, until: float | None) -> None:
-        if not self._patience.expired():
-            self._patience.reschedule(until)
+    def end(self) -> None:
+        """The call has ended."""
+        if self._look is not None:
+            self._look.cancel()
+
+    def _end_if_stalled(self) -> None:
+        self._look = None
+        if self._writing_since is None:
+            return
+        left = self._writing_since + STALLED_SECONDS - self._loop.time()
+        if left > 0.0:
+            self._look = self._loop.call_later(left, self._end_if_stalled)
+        else:
+            self._patience.reschedule(self._loop.time())

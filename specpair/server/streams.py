@@ -195,7 +195,8 @@ class _Calls(Generic[Request, Response]):
 
     async def _write(self) -> None:
         """Writes the answers that are ready, what is pushed, and what is added meanwhile. One at a time."""
-        await asyncio.sleep(0)  # answers of one forward pass become ready in the same turn of the loop
+        if self._requests.has_calls:
+            await asyncio.sleep(0)  # answers of one forward pass become ready in the same turn of the loop
         while self._ready or self._pushes:
             message, size = self._take_together()
             moved = self._pushes.fill(message, MAX_TOGETHER_BYTES - size, is_alone=not message.answers)
@@ -262,6 +263,11 @@ class DrainableRequests(Generic[Request]):
             self._reader = None
         self._check()
         return request
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether calls of the stream are under way."""
+        return self._under_way > 0
 
     @contextmanager
     def held_open(self) -> Iterator[None]:

@@ -16,7 +16,7 @@ from specpair.errors import InvalidDistributionError
 from specpair.options import Rule
 from specpair.v1.proposal_pb2 import Proposal
 from tests.unit.coordinator.fake_language import VOCAB_SIZE, continuation
-from tests.unit.coordinator.pair_bench import CONFIG, PROMPT, Bench, bench, request
+from tests.unit.coordinator.pair_bench import CONFIG, PROMPT, Bench, bench, request, until
 
 COUNT = 4
 CALL = CallTimes(started_at=0.0, elapsed=0.004, queue=0.0005, compute=0.003, rollback=0.0002)
@@ -81,7 +81,7 @@ async def test_two_rounds_of_an_output_are_under_way_at_once() -> None:
         acceptance, value = output.proposals.acceptance, b.pair.metrics.registry.get_sample_value
         assert (acceptance.round_count, acceptance.draft_token_count, acceptance.accepted_token_count) == (2, 8, 5)
         assert acceptance.accepted_per_position == [2, 1, 1, 1]
-        assert value("specpair_spec_decode_rounds_total", {"kind": "draft"}) == 2
+        await until(lambda: value("specpair_spec_decode_rounds_total", {"kind": "draft"}) == 2)
         labels = {"drafter": "unknown", "rule": "block"}
         assert value("specpair_spec_decode_num_draft_tokens_total", labels) == 8
         assert value("specpair_spec_decode_num_accepted_tokens_total", labels) == 5
