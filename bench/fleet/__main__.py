@@ -2,8 +2,8 @@
 
 The models are real and small; their passes take a given time, asleep (`--pace`), so that ten processes imitate ten
 devices on one machine. *Scaling* runs as many streams for each draft, with more and more drafts and targets.
-*Capacity* runs more and more streams on one pair: processor time and memory of the coordinator, and what a round takes
-beside the work of draft and target.
+*Capacity* runs more and more streams on one pair, or on `--drafts` and `--targets`: processor time and memory of the
+coordinator, and what a round takes beside the work of draft and target.
 """
 
 import argparse
@@ -56,6 +56,8 @@ def main() -> None:
     parser.add_argument(
         "--coordinators", type=positive, default=1, metavar="N", help="of the capacity table, over the same pair"
     )
+    parser.add_argument("--drafts", type=positive, default=1, metavar="N", help="of the capacity table (default 1)")
+    parser.add_argument("--targets", type=positive, default=1, metavar="N", help="of the capacity table (default 1)")
     parser.add_argument("--verify", default=SLOW.verify, help=f"its passes, as --pace (default {SLOW.verify})")
     parser.add_argument("--step", default=SLOW.step, help=f"its steps, as --pace (default {SLOW.step})")
     parser.add_argument("--label", default="", help="names the results beside those of other runs")
@@ -93,8 +95,14 @@ async def scaling(options: argparse.Namespace, progress: Progress) -> list[dict[
 
 
 async def capacity(options: argparse.Namespace, progress: Progress) -> list[dict[str, Any]]:
-    """More and more streams on one pair."""
-    layout = Layout(verify=options.verify, step=options.step, coordinator_count=options.coordinators)
+    """More and more streams on the same drafts and targets."""
+    layout = Layout(
+        draft_count=options.drafts,
+        target_count=options.targets,
+        coordinator_count=options.coordinators,
+        verify=options.verify,
+        step=options.step,
+    )
     with progress.over(len(options.streams), "loads") as advance:
         return await loads(layout, announced(options.streams, advance), options)
 
