@@ -1,7 +1,5 @@
 """Runs a forward pass over chunks of works."""
 
-from dataclasses import replace
-
 from specpair.caches.holding import Segment
 from specpair.engine.scheduler import Chunk
 from specpair.models.batch import Batch, PassOutput
@@ -37,12 +35,10 @@ def batch_of(chunks: list[Chunk]) -> Batch:
         if completes:
             layers.update(work.feature_layers)
     asked = tuple(sorted(layers))
-    inputs = [work.sequence.encoder_input for work, *_ in chunks]
+    inputs = [found for work, *_ in chunks if (found := work.sequence.encoder_input) is not None]
     if any(chunk.completes and chunk.work.parents for chunk in chunks):
-        batch = Batch.of_trees(segments, token_ids, row_counts, parents_of(chunks), asked)
-    else:
-        batch = Batch.of_chains(segments, token_ids, row_counts, asked)
-    return replace(batch, encoder_inputs=[found for found in inputs if found is not None])
+        return Batch.of_trees(segments, token_ids, row_counts, parents_of(chunks), asked, inputs)
+    return Batch.of_chains(segments, token_ids, row_counts, asked, inputs)
 
 
 def parents_of(chunks: list[Chunk]) -> list[int | None]:

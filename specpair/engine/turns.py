@@ -279,6 +279,8 @@ class Turns:
             self._finish([work])
 
     def _finish(self, works: list[Work]) -> None:
+        if not works:
+            return
         now = time.perf_counter()
         for work in works:
             work.finished_at = now
@@ -292,8 +294,7 @@ class Turns:
         finished = set(works)
         self.works = [work for work in self.works if work not in finished]
         self._gathering.leave(works, now)
-        if works:
-            self._tell(lambda: settle_futures(works))
+        self._tell(lambda: settle_futures(works))
 
 
 def is_encoded(sequence: Sequence) -> bool:

@@ -44,6 +44,7 @@ class Batch:
         token_ids: list[int],
         row_counts: list[int],
         feature_layers: tuple[int, ...] = (),
+        encoder_inputs: Sequence[EncoderInput] = (),
     ) -> Self:
         """A batch in which each token follows the previous one; the rows are the last tokens of each segment."""
         positions = [position for s in segments for position in range(s.start, s.end)]
@@ -54,6 +55,7 @@ class Batch:
             positions=positions,
             rows=last_rows(segments, row_counts),
             feature_layers=feature_layers,
+            encoder_inputs=list(encoder_inputs),
         )
 
     @classmethod
@@ -64,6 +66,7 @@ class Batch:
         row_counts: list[int],
         parents: list[int | None],
         feature_layers: tuple[int, ...] = (),
+        encoder_inputs: Sequence[EncoderInput] = (),
     ) -> Self:
         """A batch in which segments may branch; the rows are the last tokens of each segment."""
         split = split_parents(segments, parents)
@@ -74,6 +77,7 @@ class Batch:
             rows=last_rows(segments, row_counts),
             parents=parents,
             feature_layers=feature_layers,
+            encoder_inputs=list(encoder_inputs),
         )
 
 

@@ -11,6 +11,7 @@ by float32.
 """
 
 import ctypes
+from array import array
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,7 +26,8 @@ from specpair.caches.holding import Segment as CacheSegment
 from specpair.models.batch import Batch, PassOutput
 from specpair.models.model_facts import ModelFacts
 from specpair.models.native_coarse import packed_bytes, packed_nibbles
-from specpair.models.native_structures import Layer, Model, Pass, Product, Segment
+from specpair.models.native_memory import KEPT_TOKENS, PassMemory, padded
+from specpair.models.native_structures import Layer, Model, Product, Segment
 from specpair.models.output_tokens import output_tokens_of
 from specpair.models.weight_format import FORMATS, Packing
 
@@ -33,9 +35,6 @@ PANEL = 32
 """Outputs of a panel of packed weights."""
 GATE_WIDTH = PANEL // 2
 FLOAT_WEIGHTS, HALF_WEIGHTS, HALF_WEIGHTS_AND_ROWS, BYTE_WEIGHTS, NIBBLE_WEIGHTS = range(5)
-SCORE_ROUND = 16
-QUERIES = 4
-"""At most so many queries are attended to together."""
 
 
 class NativeLlama:
@@ -76,55 +75,40 @@ class NativeLlama:
             layers=ctypes.addressof(layers),
         )
         own = self._model
-        self._input_width = max(own.hidden, own.heads * own.head_size)
-        self._projected_width = padded((own.heads + 2 * own.key_heads) * own.head_size, PANEL)
+        input_width = max(own.hidden, own.heads * own.head_size)
+        self._widths = (input_width, padded((own.heads + 2 * own.key_heads) * own.head_size, PANEL))
+        self._memory: PassMemory | None = None
+        self._address = ctypes.byref(own)
 
     def forward(self, batch: Batch, segments: Any, path_owners: Sequence[Tensor], longest: int) -> PassOutput:
         """The output for `batch.rows`; `segments` are those of the batch as structures, the longest of which ends at
         `longest`; they point into `path_owners`."""
-        threads = torch.get_num_threads()
         count, row_count, own = len(batch.token_ids), len(batch.rows), self._model
         told = batch.feature_rows if batch.feature_layers else ()
-        numbers = torch.tensor([*batch.token_ids, *batch.positions, *batch.rows, *told])
+        numbers = array("q", [*batch.token_ids, *batch.positions, *batch.rows, *told])
         logits = torch.empty(row_count, own.head.outs)
         features, places = self._features(batch)
-        score_count = padded(longest, SCORE_ROUND) + SCORE_ROUND
-        rows = max(count, row_count)
-        residual = torch.empty(count, own.hidden)
-        projected = torch.empty(count, self._projected_width)
-        inputs = torch.empty(rows, self._input_width, dtype=self._dtype)
-        gated = torch.empty(count, own.intermediate, dtype=self._dtype)
-        scores = torch.empty(threads, QUERIES, score_count)
-        first = numbers.data_ptr()
-        self._call(
-            ctypes.byref(own),
-            ctypes.byref(
-                Pass(
-                    token_count=count,
-                    segment_count=len(segments),
-                    row_count=row_count,
-                    thread_count=threads,
-                    token_ids=first,
-                    positions=first + 8 * count,
-                    rows=first + 16 * count,
-                    segments=ctypes.addressof(segments),
-                    logits=logits.data_ptr(),
-                    features=None if features is None else features.data_ptr(),
-                    feature_places=None if places is None else places.data_ptr(),
-                    residual=residual.data_ptr(),
-                    projected=projected.data_ptr(),
-                    inputs=inputs.data_ptr(),
-                    gated=gated.data_ptr(),
-                    scores=scores.data_ptr(),
-                    score_count=score_count,
-                    input_stride=self._input_width,
-                    projected_stride=self._projected_width,
-                    feature_rows=first + 16 * count + 8 * row_count,
-                    feature_row_count=len(told),
-                )
-            ),
-        )
+        memory = self._memory_for(count, row_count, longest)
+        order, (first, _) = memory.order, numbers.buffer_info()
+        order.token_count, order.segment_count, order.row_count = count, len(segments), row_count
+        order.thread_count = torch.get_num_threads()
+        order.token_ids, order.positions, order.rows = first, first + 8 * count, first + 16 * count
+        order.segments = ctypes.addressof(segments)
+        order.logits = logits.data_ptr()
+        order.features = None if features is None else features.data_ptr()
+        order.feature_places = None if places is None else places.data_ptr()
+        order.feature_rows, order.feature_row_count = first + 16 * count + 8 * row_count, len(told)
+        self._call(self._address, memory.address)
         return PassOutput(logits if self._output_tokens is None else self._output_tokens(logits), features)
+
+    def _memory_for(self, count: int, row_count: int, longest: int) -> PassMemory:
+        """Memory for a pass; that of a small one is kept. One thread at a time runs passes."""
+        threads = torch.get_num_threads()
+        if max(count, row_count) > KEPT_TOKENS:
+            return PassMemory.once(self._model, self._dtype, self._widths, (count, row_count), longest, threads)
+        if self._memory is None or not self._memory.holds(count, row_count, longest, threads):
+            self._memory = PassMemory.to_keep(self._model, self._dtype, self._widths, longest, threads)
+        return self._memory
 
     def _features(self, batch: Batch) -> tuple[Tensor | None, Tensor | None]:
         """Memory for the hidden states, and the place of each layer among them."""
@@ -260,8 +244,3 @@ def rotation(inner: Any, max_model_len: int) -> tuple[Tensor, Tensor]:
     cosine, sine = inner.rotary_emb(torch.empty(0), torch.arange(max_model_len)[None])
     half = cosine.size(-1) // 2
     return cosine[0, :, :half].contiguous(), sine[0, :, :half].contiguous()
-
-
-def padded(count: int, multiple: int) -> int:
-    """The next multiple."""
-    return -(-count // multiple) * multiple

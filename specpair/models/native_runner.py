@@ -39,7 +39,6 @@ class NativeRunner:
         """The inputs of a product with weights of 8 or 4 bits, rounded as they are here."""
         return rounded_groups(x, BYTE_GROUP if bits == 8 else NIBBLE_GROUP)
 
-    @torch.inference_mode()
     def forward(self, batch: Batch) -> PassOutput:
         segments, paths = segments_of(batch)
         longest = max(segment.end for segment in batch.segments)
