@@ -14,7 +14,7 @@ from specpair.caches.holding import Holding, Segment
 from specpair.engine_config import EngineConfig
 from specpair.errors import ModelRefusedError
 from specpair.models import load_runner as loading_runners
-from specpair.models import native_runner, native_structures
+from specpair.models import native_llama, native_memory, native_runner, native_structures
 from specpair.models.batch import Batch
 from specpair.models.fused_runner import FusedRunner
 from specpair.models.fusible import computes_bfloat16
@@ -101,6 +101,20 @@ def test_a_row_has_the_same_bits_in_any_company(kind: str, dtype: str, threads: 
         assert torch.equal(together[1], alone)
     finally:
         torch.set_num_threads(before)
+
+
+@needs_compiler
+def test_memory_that_is_kept_grows_with_the_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tiny(tmp_path, "llama")
+    row = ids(40)[0].tolist()
+    _, usual = load_runner(engine_config(folder))
+    expected = one_by_one(usual, row)
+    monkeypatch.setattr(native_llama, "KEPT_TOKENS", 4)
+    monkeypatch.setattr(native_memory, "KEPT_TOKENS", 4)
+    monkeypatch.setattr(native_memory, "KEPT_SCORES", 16)
+    _, runner = load_runner(engine_config(folder))
+    assert torch.equal(one_by_one(runner, row), expected)
+    assert torch.equal(fed_in_steps(runner, row), expected), "more tokens at once than are kept room for"
 
 
 @needs_compiler
