@@ -111,9 +111,12 @@ def test_memory_that_is_kept_grows_with_the_text(tmp_path: Path, monkeypatch: py
     expected = one_by_one(usual, row)
     monkeypatch.setattr(native_llama, "KEPT_TOKENS", 4)
     monkeypatch.setattr(native_memory, "KEPT_TOKENS", 4)
-    monkeypatch.setattr(native_memory, "KEPT_SCORES", 16)
+    monkeypatch.setattr(native_memory, "KEPT_SCORES", 1)
     _, runner = load_runner(engine_config(folder))
+    assert isinstance(runner, NativeRunner)
     assert torch.equal(one_by_one(runner, row), expected)
+    memory = runner._native._memory
+    assert memory is not None and memory.order.score_count >= len(row) + native_memory.SCORE_ROUND
     assert torch.equal(fed_in_steps(runner, row), expected), "more tokens at once than are kept room for"
 
 
