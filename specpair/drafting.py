@@ -24,7 +24,7 @@ from specpair.speculation.masking import masked_if_possible
 from specpair.speculation.outlook import WIDTH, Outlook, of_logits
 from specpair.speculation.randomness import BITS, Domain, random_bits
 from specpair.speculation.sampling import SamplingRows, came_of_finite, finite_rows, likeliest, probabilities
-from specpair.speculation.sparse_rows import draw_counts, sparsify
+from specpair.speculation.sparse_rows import draw_rows
 from specpair.speculation.trees.drawing import first_offset
 from specpair.wire.distributions import decoded_dense
 
@@ -151,12 +151,13 @@ def sample_greedy(works: list[Any], adjusted: Tensor) -> None:
 
 def sample_sparse(works: list[Any], adjusted: Tensor) -> None:
     """Encodes rows as integer counts, then draws from the counts."""
-    for work, row in zip(works, sparsify(distributions(works, adjusted)), strict=True):
+    drawn = draw_rows(distributions(works, adjusted), [next_bits(work) for work in works])
+    for work, (row, token) in zip(works, drawn, strict=True):
         if not len(row.token_ids):
             end_early(work)
             continue
         work.counts.append(row)
-        take(work, draw_counts(row, next_bits(work)))
+        take(work, token)
 
 
 def sample_dense(works: list[Any], adjusted: Tensor) -> None:

@@ -13,10 +13,12 @@ from specpair.errors import InvalidGrammarError, NotFiniteError
 from specpair.options import Rule
 from specpair.speculation.adjustments import adjust
 from specpair.speculation.arrays import Array, native, on_host, placed
+from specpair.speculation.counted_rows import CountedRows
 from specpair.speculation.coupling import choices, verify_choices
 from specpair.speculation.draft_rows import DraftRows, draw, stack_blocks
 from specpair.speculation.lenience import Lenience, closeness
 from specpair.speculation.logprobs import token_logprobs
+from specpair.speculation.native_judging import can_judge, judge_natively
 from specpair.speculation.sampling import SamplingRows, came_of_finite, finite_rows, likeliest, probabilities
 from specpair.speculation.verification import Block, Judgement, packed_rows, verify
 from target_service.accepted import Accepted
@@ -51,7 +53,7 @@ def advance_verification(works: list[VerifyWork], logits: Tensor) -> None:
     """Judges works with logits `[sum of (K + 1), vocabulary]`, kind by kind."""
     adjusted = adjust_rows(works, logits)
     add_probabilities(works, adjusted)
-    kinds = by_kind([work for work in works if not work.done])
+    kinds = by_kind([work for work in works if not work.done], isinstance(native(adjusted), np.ndarray))
     for kind, members in kinds.items():
         own = adjusted if len(members) == len(works) else rows_of(members, works, adjusted)
         settle(members, *kind.judge(members, own))
@@ -77,15 +79,15 @@ def adjust_rows(works: list[VerifyWork], logits: Tensor) -> Tensor:
     )
 
 
-def by_kind(works: list[VerifyWork]) -> dict[Kind, list[VerifyWork]]:
-    """Groups works to judge together."""
+def by_kind(works: list[VerifyWork], is_on_host: bool) -> dict[Kind, list[VerifyWork]]:
+    """Groups works to judge together, by rows on the host or on a device."""
     kinds: dict[Kind, list[VerifyWork]] = defaultdict(list)
     for work in works:
-        kinds[kind_of(work)].append(work)
+        kinds[kind_of(work, is_on_host)].append(work)
     return kinds
 
 
-def kind_of(work: VerifyWork) -> Kind:
+def kind_of(work: VerifyWork, is_on_host: bool) -> Kind:
     options, is_tree = work.options, work.parents is not None
     if options.sampling.is_greedy and options.lenience == 1.0:
         return Kind(judge_greedy_trees if is_tree else judge_greedy)
@@ -94,7 +96,9 @@ def kind_of(work: VerifyWork) -> Kind:
     assert options.rule in (Rule.TOKEN, Rule.BLOCK), f"no judge for the rule {options.rule}"
     if is_tree:
         return Kind(judge_drawn_trees, options.rule)
-    return Kind(judge_drawn, options.rule, work.call.draft.token_ids.shape[1] > WIDE_SUPPORT)
+    if is_on_host and options.lenience == 1.0 and isinstance(work.call.draft, CountedRows):
+        return Kind(judge_counted, options.rule)
+    return Kind(judge_drawn, options.rule, work.call.draft.width > WIDE_SUPPORT)
 
 
 def settle(works: list[VerifyWork], accepted: Accepted, finite: list[bool]) -> None:
@@ -166,12 +170,27 @@ def judge_drawn(works: list[VerifyWork], adjusted: Tensor) -> tuple[Accepted, li
     return chains(Judgement(*judged)), (are_finite > 0).tolist()
 
 
+def judge_counted(works: list[VerifyWork], adjusted: Tensor) -> tuple[Accepted, list[bool]]:
+    """The same by the compiled library, if it is there, for exact rules and counted distributions on a CPU. These are a
+    kind of their own: thresholds may differ in their last bits, and must not depend on the company."""
+    target, drafts = native(distributions(works, adjusted)), [work.call.draft for work in works]
+    if not can_judge(target, drafts):
+        return judge_drawn(works, adjusted)
+    uniforms = acceptance_noise(works, max(len(work.call.proposed) for work in works))
+    decisions = judge_natively(target, drafts, works[0].options.rule, uniforms, next_noise(works))
+    paths, finite = [], []
+    for work, decision in zip(works, decisions, strict=True):
+        paths.append(list(range(decision.accepted_count)))
+        finite += [decision.is_finite] * work.row_count
+    return Accepted(paths, [decision.next_token for decision in decisions]), finite
+
+
 def block_of(works: list[VerifyWork], adjusted: Tensor) -> Block:
     device = adjusted.device
     tokens, lengths = proposals(works)
     rows = placed(packed_rows([len(work.call.proposed) for work in works], tokens.shape[1]), device)
     tokens, lengths = placed(tokens, device), placed(lengths, device)
-    draft = DraftRows(*(placed(part, device) for part in stack_blocks([work.call.draft for work in works])))
+    draft = DraftRows(*(placed(part, device) for part in stack_blocks([work.call.draft.padded for work in works])))
     return Block(tokens, lengths, draft, rows, works[0].options.rule, lenience_of(works, adjusted, rows, tokens))
 
 
@@ -228,7 +247,7 @@ def add_probabilities(works: list[VerifyWork], adjusted: Tensor) -> None:
 def sent_probabilities(work: VerifyWork) -> list[float]:
     """The draft's probability of each proposed token; empty if greedy or if no distribution was sent."""
     draft, drawn = work.call.draft, work.call.drawn
-    if work.options.sampling.is_greedy or not draft.token_ids.shape[1]:
+    if work.options.sampling.is_greedy or not draft.width:
         return []
     if drawn is not None:
         firsts = {draw.node: draw.row for draw in reversed(drawn.draws)}

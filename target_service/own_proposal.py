@@ -12,7 +12,7 @@ from specpair.options import Drafter, Encoding, SequenceOptions
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.sequences.sequence import Sequence
 from specpair.speculation.count_row import CountRow
-from specpair.speculation.draft_rows import DraftRows
+from specpair.speculation.counted_rows import SentRows
 from specpair.speculation.outlook import Outlook
 from specpair.wire.distributions import decode, encode_counts, encode_dense
 
@@ -74,7 +74,7 @@ class OwnProposal:
     token_ids: list[int]
     parents: tuple[int, ...]
     """As `OwnDraft` has them."""
-    rows: DraftRows | None
+    rows: SentRows | None
     """None if the tokens were certain, or the rule reads no distributions."""
 
     @classmethod
@@ -93,15 +93,15 @@ class OwnProposal:
     @property
     def byte_count(self) -> int:
         """Memory of the distributions."""
-        return 0 if self.rows is None else sum(part.nbytes for part in self.rows)
+        return 0 if self.rows is None else self.rows.byte_count
 
-    def beginning(self, step: int, length: int, token_ids: list[int]) -> DraftRows:
+    def beginning(self, step: int, length: int, token_ids: list[int]) -> SentRows:
         """The distributions of its first tokens, which a call after `length` tokens repeats. Raises
         InvalidDistributionError if this is another proposal."""
         is_same = (self.step, self.length) == (step, length) and self.token_ids[: len(token_ids)] == token_ids
         if not is_same or self.rows is None:
             raise not_kept(step)
-        return DraftRows(*(part[: len(token_ids)] for part in self.rows))
+        return self.rows.beginning(len(token_ids))
 
 
 def not_kept(step: int) -> InvalidDistributionError:

@@ -10,7 +10,7 @@ from specpair.engine.work import Work
 from specpair.grammars.grammar import RowMask
 from specpair.options import SequenceOptions
 from specpair.sequences.held_sequence import HeldSequence
-from specpair.speculation.draft_rows import DraftRows
+from specpair.speculation.counted_rows import SentRows
 from specpair.speculation.logprobs import TokenLogprobs
 from specpair.speculation.trees.drawn_tree import DrawnTree
 from specpair.speculation.trees.token_tree import TokenTree
@@ -30,7 +30,7 @@ class VerifyCall:
     base_length: int
     appended: list[int]
     proposed: list[int]
-    draft: DraftRows
+    draft: SentRows
     """The distributions of the proposed tokens of a chain, `[K, support]`."""
     drawn: DrawnTree | None = None
     """The proposed tokens with their distributions, if they are a tree and no chain."""

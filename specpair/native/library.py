@@ -16,6 +16,7 @@ from typing import Any
 
 from specpair.native.builds import suitable_build
 from specpair.native.compiling import compile_library, find_compiler, fingerprint, run
+from specpair.native.signatures import declared
 
 log = logging.getLogger(__name__)
 
@@ -25,8 +26,8 @@ OWN_PROCESSOR = ("-march=native",)
 @cache
 def native_library() -> Any | None:
     """The library; None, with a line in the log, if none came along and there is no compiler or it cannot build it."""
-    if sys.platform != "linux":
-        return without("compiled functions are for Linux")
+    if sys.platform != "linux" or sys.byteorder != "little":
+        return without("compiled functions are for Linux on little-endian processors")
     if (path := suitable_build()) is not None:
         try:
             return ctypes.CDLL(str(path))
@@ -41,9 +42,16 @@ def native_library() -> Any | None:
         return None
 
 
-def library_if_loaded() -> Any | None:
-    """The library if it has been loaded, as it is with every model; it neither reads a file nor compiles."""
-    return native_library() if native_library.cache_info().currsize else None
+def quick_functions() -> Any | None:
+    """The functions of `signatures`, if the library has been loaded, as it is with every model: this neither reads a
+    file nor compiles. They keep the interpreter's lock, as they take microseconds, and to get it back can take more."""
+    library = native_library() if native_library.cache_info().currsize else None
+    return None if library is None else _quick(library)
+
+
+@cache
+def _quick(library: Any) -> Any:
+    return declared(ctypes.PyDLL(library._name, handle=library._handle))
 
 
 def without(reason: str) -> None:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from specpair.native.library import quick_functions
 from specpair.speculation.arrays import Array, first_above, largest_of, library, to_doubles, to_integers
 
 TOTAL_LOG2 = 24
@@ -29,6 +30,24 @@ class DraftRows(NamedTuple):
     """[..., S] float64; a row sums to 1. Padding has probability 0."""
     drawn: Array
     """[...] float64: the probability of the token that was drawn from the row; infinite if the row is padding."""
+
+    @property
+    def width(self) -> int:
+        """S."""
+        return self.token_ids.shape[-1]
+
+    @property
+    def padded(self) -> "DraftRows":
+        """Itself: what `CountedRows` have to make."""
+        return self
+
+    @property
+    def byte_count(self) -> int:
+        return self.token_ids.nbytes + self.probabilities.nbytes + self.drawn.nbytes
+
+    def beginning(self, count: int) -> "DraftRows":
+        """The first `count` rows."""
+        return DraftRows(*(part[:count] for part in self))
 
     @classmethod
     def of(cls, token_ids: Array, probabilities: Array, drawn_tokens: Array) -> "DraftRows":
@@ -58,9 +77,22 @@ def draw(weights: Array, uniforms: Array) -> Array:
     token of weight 0 is never drawn. Relative to the largest, a weight is off by less than V / 2^60. One weight of a
     row must be above SMALLEST_WEIGHT; a row where none is, or one is NaN, gives some id below V.
     """
+    if (drawn := _draw_natively(weights, uniforms)) is not None:
+        return drawn
     scale = 2.0 ** (61 - (weights.shape[1] - 1).bit_length())
     with np.errstate(all="ignore"):
         factors = scale / to_doubles(largest_of(weights))
         cumulative = to_integers(weights * factors[:, None]).cumsum(-1)
         chosen = to_integers(uniforms * cumulative[:, -1])  # below the total, as uniforms are at most 1 - 2^-53
         return first_above(cumulative, chosen)
+
+
+def _draw_natively(weights: Array, uniforms: Array) -> np.ndarray | None:
+    """`draw` for float64 rows in numpy by the compiled library; None if it is not loaded, or they are others."""
+    if not isinstance(weights, np.ndarray) or weights.dtype != np.float64 or not weights.flags.c_contiguous:
+        return None
+    if (functions := quick_functions()) is None:
+        return None
+    first, (count, width) = weights.ctypes.data, weights.shape
+    pairs = zip(range(first, first + count * weights.strides[0], weights.strides[0]), uniforms.tolist(), strict=True)
+    return np.array([functions.specpair_draw(row, width, uniform) for row, uniform in pairs], dtype=np.int64)

@@ -3,12 +3,14 @@
 It works row by row in numpy: a row leaves some hundred tokens, too few for a padded batch to gain anything.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from specpair.native.library import quick_functions
 from specpair.speculation.count_row import TOTAL, CountRow
 from specpair.speculation.device_counts import count_row_of, device_counts
 from specpair.speculation.draft_rows import TOTAL_LOG2
@@ -31,9 +33,20 @@ def sparsify(probabilities: Tensor, *, mass_cut: float = MASS_CUT, max_support: 
     likely token gets the remainder, at most S / 2^TOTAL_LOG2 of its mass. A one-hot row becomes one token with the full
     count; a row of NaN has no tokens. From a device only the most likely tokens are fetched.
     """
+    if (drawn := _draw_natively(probabilities, [0] * len(probabilities), mass_cut, max_support)) is not None:
+        return [row for row, _ in drawn]
     if probabilities.device.type == "cpu":
         return [_count_row(row, 1.0 - mass_cut, max_support) for row in probabilities.numpy()]
     return _fetched(probabilities, mass_cut, max_support)
+
+
+def draw_rows(probabilities: Tensor, bits: Sequence[int]) -> list[tuple[CountRow, int]]:
+    """The rows that `sparsify` makes of [N, V], each with the token that `draw_counts` draws from it by bits [N]; token
+    0 for a row without tokens."""
+    if (drawn := _draw_natively(probabilities, bits)) is not None:
+        return drawn
+    rows = sparsify(probabilities)
+    return [(row, draw_counts(row, own) if len(row.token_ids) else 0) for row, own in zip(rows, bits, strict=True)]
 
 
 def draw_counts(row: CountRow, bits: int) -> int:
@@ -41,6 +54,29 @@ def draw_counts(row: CountRow, bits: int) -> int:
     chosen = np.uint32(bits >> (BITS - TOTAL_LOG2))
     place = np.add.accumulate(row.counts).searchsorted(chosen, side="right")
     return int(np.asarray(row.token_ids)[place])
+
+
+def _draw_natively(
+    probabilities: Tensor, bits: Sequence[int], mass_cut: float = MASS_CUT, max_support: int = MAX_SUPPORT
+) -> list[tuple[CountRow, int]] | None:
+    """`draw_rows` by the compiled library; None if it is not loaded, or cannot read the rows.
+
+    It adds in another order, which shows only where tokens below 2^-29 count. Each row depends on itself alone.
+    """
+    functions, is_readable = quick_functions(), probabilities.dtype == torch.float32 and probabilities.is_contiguous()
+    if functions is None or not is_readable or probabilities.device.type != "cpu":
+        return None
+    count, width = probabilities.shape
+    most = min(max_support, width)
+    chosen = np.array(bits, dtype=np.int64) >> (BITS - TOTAL_LOG2)
+    entries, drawn = np.empty((count, 2, most), dtype=np.uint32), np.empty((count, 2), dtype=np.int64)
+    where = chosen.ctypes.data, entries.ctypes.data, drawn.ctypes.data
+    if functions.specpair_draw_rows(probabilities.data_ptr(), count, width, 1.0 - mass_cut, most, *where):
+        return None
+    # Copies: rows are kept for a while, and most are short.
+    return [
+        (CountRow(*own[:, :size].copy()), token) for own, (size, token) in zip(entries, drawn.tolist(), strict=True)
+    ]
 
 
 def _fetched(probabilities: Tensor, mass_cut: float, max_support: int) -> list[CountRow]:

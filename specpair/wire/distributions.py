@@ -13,7 +13,9 @@ import torch
 from torch import Tensor
 
 from specpair.errors import InvalidDistributionError
+from specpair.native.library import quick_functions
 from specpair.speculation.count_row import CountRow
+from specpair.speculation.counted_rows import UINT32, CountedRows, SentRows
 from specpair.speculation.draft_rows import TOTAL_LOG2, DraftRows
 from specpair.v1.proposal_pb2 import (
     TENSOR_TYPE_FLOAT32,
@@ -30,7 +32,6 @@ SUM_TOLERANCE = 1e-4
 """How far the sum of a dense row may be from 1. Decoding normalises the row."""
 
 _FIELD = "proposal.distributions"
-_UINT32 = np.dtype("<u4")
 
 
 def encode_counts(rows: Sequence[CountRow]) -> Distributions:
@@ -39,8 +40,8 @@ def encode_counts(rows: Sequence[CountRow]) -> Distributions:
         return encode_one_hot()
     sparse = SparseDistributions(
         support_sizes=[len(row.token_ids) for row in rows],
-        token_ids=b"".join([np.asarray(row.token_ids, dtype=_UINT32).data for row in rows]),
-        counts=b"".join([np.asarray(row.counts, dtype=_UINT32).data for row in rows]),
+        token_ids=b"".join([np.asarray(row.token_ids, dtype=UINT32).data for row in rows]),
+        counts=b"".join([np.asarray(row.counts, dtype=UINT32).data for row in rows]),
         total_log2=TOTAL_LOG2,
     )
     return Distributions(sparse=sparse)
@@ -65,7 +66,7 @@ def decoded_dense(probabilities: Tensor) -> Tensor:
     return rows / rows.cumsum(-1)[..., -1:]
 
 
-def decode(distributions: Distributions | None, token_ids: list[int], vocab_size: int) -> DraftRows:
+def decode(distributions: Distributions | None, token_ids: list[int], vocab_size: int) -> SentRows:
     """The rows [K, S] from which tokens [K] were drawn, in numpy. An absent or unset message means one-hot.
 
     Raises InvalidDistributionError.
@@ -73,7 +74,7 @@ def decode(distributions: Distributions | None, token_ids: list[int], vocab_size
     drafted = _drafted_tokens(token_ids, vocab_size)
     encoding = distributions.WhichOneof("encoding") if distributions is not None else None
     if distributions is None or encoding is None or encoding == "one_hot":
-        return DraftRows(drafted[:, None], np.ones((len(drafted), 1)), np.ones(len(drafted)))
+        return CountedRows.one_hot(drafted, vocab_size)
     if encoding == "sparse":
         return _decode_sparse(distributions.sparse, drafted, vocab_size)
     if encoding == "kept":
@@ -91,12 +92,39 @@ def _drafted_tokens(token_ids: list[int], vocab_size: int) -> np.ndarray:
     return np.array(token_ids, dtype=np.int64)
 
 
-def _decode_sparse(message: SparseDistributions, drafted: np.ndarray, vocab_size: int) -> DraftRows:
+def _decode_sparse(message: SparseDistributions, drafted: np.ndarray, vocab_size: int) -> CountedRows:
+    table, id_bytes, count_bytes = _table(message, drafted), message.token_ids, message.counts
+    if table is None or not _is_sound(table, id_bytes, count_bytes, message.total_log2, vocab_size):
+        table = _checked(message, drafted, vocab_size)
+    return CountedRows(table, id_bytes, count_bytes, message.total_log2, vocab_size)
+
+
+def _table(message: SparseDistributions, drafted: np.ndarray) -> np.ndarray | None:
+    """The table of `CountedRows`, not checked, and without the drawn tokens' counts; None if it has no such form."""
+    sizes = list(message.support_sizes)
+    if len(sizes) != len(drafted):
+        return None
+    table = np.empty((3, len(sizes)), dtype=np.int64)
+    table[0], table[1] = sizes, drafted
+    return table
+
+
+def _is_sound(table: np.ndarray, id_bytes: bytes, count_bytes: bytes, total_log2: int, vocab_size: int) -> bool:
+    """Whether the compiled library finds nothing wrong, and the rows ascend. It fills in the drawn tokens' counts."""
+    functions = quick_functions()
+    return functions is not None and not functions.specpair_check_rows(
+        *(table.shape[1], table.ctypes.data, id_bytes, len(id_bytes), count_bytes, len(count_bytes)),
+        *(total_log2, vocab_size),
+    )
+
+
+def _checked(message: SparseDistributions, drafted: np.ndarray, vocab_size: int) -> np.ndarray:
+    """The table of `CountedRows`. Raises InvalidDistributionError, which says what is wrong."""
     sizes = _support_sizes(message, len(drafted), vocab_size)
     flat_ids = _numbers(message.token_ids, int(sizes.sum()), "token_ids")
     flat_counts = _numbers(message.counts, int(sizes.sum()), "counts")
     if not len(drafted):
-        return DraftRows(np.zeros((0, 1), dtype=np.int64), np.ones((0, 1)), np.ones(0))
+        return np.zeros((3, 0), dtype=np.int64)
     if flat_ids.max() >= vocab_size:
         raise _sparse_error("token_ids", f"has an id that is not below {vocab_size}")
     if not flat_counts.all():
@@ -105,9 +133,7 @@ def _decode_sparse(message: SparseDistributions, drafted: np.ndarray, vocab_size
     _check_unique(flat_ids, firsts)
     if (np.add.reduceat(flat_counts, firsts, dtype=np.int64) != 1 << message.total_log2).any():
         raise _sparse_error("counts", "has a row that does not sum to 2^total_log2")
-    token_ids = _padded(flat_ids, sizes).astype(np.int64)
-    rows = _padded(flat_counts, sizes) * 2.0**-message.total_log2
-    return DraftRows(token_ids, rows, _probabilities_of(drafted, token_ids, rows))
+    return np.stack((sizes, drafted, _counts_of(drafted, flat_ids, flat_counts, sizes)))
 
 
 def _support_sizes(message: SparseDistributions, row_count: int, vocab_size: int) -> np.ndarray:
@@ -124,9 +150,9 @@ def _support_sizes(message: SparseDistributions, row_count: int, vocab_size: int
 
 def _numbers(data: bytes, count: int, field: str) -> np.ndarray:
     """uint32 numbers [count], a view of `data`."""
-    if len(data) != count * _UINT32.itemsize:
-        raise _sparse_error(field, f"has {len(data)} bytes; support_sizes require {count * _UINT32.itemsize}")
-    return np.frombuffer(data, dtype=_UINT32)
+    if len(data) != count * UINT32.itemsize:
+        raise _sparse_error(field, f"has {len(data)} bytes; support_sizes require {count * UINT32.itemsize}")
+    return np.frombuffer(data, dtype=UINT32)
 
 
 def _check_unique(token_ids: np.ndarray, firsts: np.ndarray) -> None:
@@ -146,26 +172,12 @@ def _falls(token_ids: np.ndarray, firsts: np.ndarray) -> np.ndarray:
     return falls
 
 
-def _padded(flat: np.ndarray, sizes: np.ndarray) -> np.ndarray:
-    """Rows of different sizes [K], one after the other, as [K, S], padded with 0."""
-    width = int(sizes.max())
-    if len(flat) == len(sizes) * width:
-        return flat.reshape(-1, width)
-    padded = np.zeros((len(sizes), width), dtype=flat.dtype)
-    first = 0
-    for row, size in zip(padded, sizes.tolist(), strict=True):
-        row[:size] = flat[first : first + size]
-        first += size
-    return padded
-
-
-def _probabilities_of(drafted: np.ndarray, token_ids: np.ndarray, rows: np.ndarray) -> np.ndarray:
-    """The probability of each drafted token [K] in its row [K, S]. Refuses rows where it is 0."""
-    places = (token_ids == drafted[:, None]).argmax(-1)  # the first match: padding comes after the real entry
-    sequence = np.arange(len(drafted))
-    drawn = rows[sequence, places]
-    _check_drafted((token_ids[sequence, places] == drafted) & (drawn > 0))
-    return drawn
+def _counts_of(drafted: np.ndarray, flat_ids: np.ndarray, flat_counts: np.ndarray, sizes: np.ndarray) -> np.ndarray:
+    """The count of each drafted token [K] in its row. Refuses rows that do not have it."""
+    is_own = flat_ids == np.repeat(drafted, sizes)
+    counts = np.add.reduceat(flat_counts * is_own, sizes.cumsum() - sizes, dtype=np.int64)
+    _check_drafted(counts > 0)
+    return counts
 
 
 def _check_drafted(possible: np.ndarray) -> None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from specpair.errors import InvalidDistributionError
 from specpair.speculation.count_row import CountRow
-from specpair.speculation.draft_rows import DraftRows
+from specpair.speculation.counted_rows import SentRows
 from specpair.speculation.trees.drawn_tree import Draw, DrawnTree, Row
 from specpair.speculation.trees.token_tree import ROOT, TokenTree
 from specpair.v1.proposal_pb2 import Proposal
@@ -63,7 +63,7 @@ def _draws(proposal: Proposal, tree: TokenTree) -> list[Draw]:
     return [Draw(node, row) for node, row in zip(nodes, rows, strict=True)]
 
 
-def _rows(decoded: DraftRows, replaces: bool) -> tuple[Row, ...]:
+def _rows(decoded: SentRows, replaces: bool) -> tuple[Row, ...]:
     """Rows without their padding."""
     held: list[Row] = []
     for token_ids, probabilities in zip(decoded.token_ids, decoded.probabilities, strict=True):

@@ -20,6 +20,8 @@ from tests.silent_device import DEVICE, SilentDevice
 from tests.unit.draft_service.drafters.test_model import KINDS, drafted, outcome, random_logits
 from tests.unit.draft_service.drafters.test_model import verify as verification
 
+pytestmark = pytest.mark.usefixtures("arithmetic")
+
 DRAWN = ["block", "token", "top-p", "coupled", "lenient", "greedy lenient", "dense", "hiding"]
 
 

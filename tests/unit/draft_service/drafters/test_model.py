@@ -15,11 +15,13 @@ from specpair.errors import NotFiniteError
 from specpair.options import Encoding, Rule, SamplingOptions, SequenceOptions
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.sequences.sequence import Sequence
-from specpair.speculation.draft_rows import DraftRows
+from specpair.speculation.counted_rows import SentRows
 from specpair.speculation.sampling import SamplingRows, probabilities
 from specpair.wire.distributions import decode, encode_counts, encode_dense
 from target_service import verifier
 from target_service.verify_work import VerifyCall, VerifyWork
+
+pytestmark = pytest.mark.usefixtures("arithmetic")
 
 VOCABULARY = 50
 PROMPT = [3, 1, 4]
@@ -71,7 +73,7 @@ def verify(options: SequenceOptions, proposal: ProposeWork | None) -> VerifyWork
     return VerifyWork(sequence=held.cached, row_count=len(tokens) + 1, held=held, call=call)
 
 
-def sent(proposal: ProposeWork | None) -> DraftRows:
+def sent(proposal: ProposeWork | None) -> SentRows:
     message = None
     if proposal is not None and proposal.dense:
         message = encode_dense(torch.stack(proposal.dense))

@@ -9,6 +9,8 @@ from torch import Tensor
 from specpair.speculation.draft_rows import DraftRows, draw, stack_blocks
 from specpair.speculation.randomness import BITS, Domain, random_words, uniforms
 
+pytestmark = pytest.mark.usefixtures("arithmetic")
+
 
 def random_rows(seed: int, count: int, width: int, spread: float, dtype: torch.dtype = torch.float32) -> Tensor:
     generator = torch.Generator().manual_seed(seed)

@@ -11,6 +11,8 @@ from specpair.speculation.draft_rows import TOTAL_LOG2
 from specpair.speculation.randomness import BITS, Domain, draw_bits
 from specpair.speculation.sparse_rows import draw_counts, sparsify
 
+pytestmark = pytest.mark.usefixtures("arithmetic")
+
 TOTAL = 1 << TOTAL_LOG2
 
 

@@ -17,6 +17,8 @@ from specpair.v1.proposal_pb2 import DenseDistributions, Distributions, SparseDi
 from specpair.v1.proposal_pb2 import Tensor as TensorMessage
 from specpair.wire.distributions import decode, decoded_dense, encode_counts, encode_dense, encode_one_hot
 
+pytestmark = pytest.mark.usefixtures("arithmetic")
+
 
 def random_rows(seed: int, count: int, vocab_size: int) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
@@ -204,7 +206,7 @@ def accepted_is_sound(message: Distributions | None, tokens: list[int], vocab_si
     except InvalidDistributionError:
         return
     assert rows.token_ids.shape == rows.probabilities.shape and len(rows.token_ids) == len(tokens)
-    for token, ids, row, drawn in zip(tokens, *rows, strict=True):
+    for token, ids, row, drawn in zip(tokens, *rows.padded, strict=True):
         support = ids[row > 0]
         assert row[(ids == token) & (row > 0)].tolist() == [drawn]
         assert token in support and len(set(support)) == len(support)

@@ -14,6 +14,8 @@ from specpair.v1.proposal_pb2 import Proposal
 from specpair.wire.distributions import encode_dense
 from specpair.wire.trees import decode_tree, encode_tree
 
+pytestmark = pytest.mark.usefixtures("arithmetic")
+
 TREE = TokenTree(tokens=(3, 1, 2, 3), parents=(-1, -1, 1, 1))
 ROWS = [CountRow((1, 3), (TOTAL // 4, TOTAL - TOTAL // 4)), CountRow((0, 2, 3), (TOTAL // 2, TOTAL // 4, TOTAL // 4))]
 DRAWS = (Draw(0, 0), Draw(1, 0), Draw(2, 1), Draw(3, 1))
