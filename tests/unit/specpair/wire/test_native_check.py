@@ -97,6 +97,23 @@ def test_any_numbers(
     agreed(sparse(sizes, ids, counts, total_log2), tokens, vocab_size)
 
 
+@pytest.mark.parametrize(
+    ("ids", "counts", "mistake"),
+    [
+        ((0, 3), (4, 0), "has a zero"),
+        ((0, 4, 5), (2, 1, 1), "has an id that is not below 5"),
+        ((0, 2**32 - 1), (2, 2), "has an id that is not below 5"),
+        ((0, 0), (2, 2), "has a token twice"),
+        ((0, 3), (2**32 - 1, 5), "does not sum"),
+        ((0, 3), (3, 2), "does not sum"),
+        ((1, 3), (3, 1), "no probability"),
+    ],
+)
+def test_each_mistake_is_told(ids: tuple[int, ...], counts: tuple[int, ...], mistake: str) -> None:
+    told = agreed(sparse([len(ids)], uint32(*ids), uint32(*counts)), [0], 5)
+    assert isinstance(told, str) and mistake in told
+
+
 def test_rows_in_another_order_pass_by_way_of_numpy() -> None:
     message = sparse([2, 2], uint32(4, 1, 1, 4), uint32(3, 1, 1, 3))
     assert agreed(message, [4, 1], 5) == agreed(message, [4, 1], 6)
