@@ -3,6 +3,7 @@
 The compiled library reads them as they are. What else needs them has them padded, which is then done once.
 """
 
+from array import array
 from functools import cached_property
 from typing import TypeAlias
 
@@ -16,10 +17,10 @@ UINT32 = np.dtype("<u4")
 class CountedRows:
     """K rows of counts whose form was checked: what `DraftRows` have, and the counts themselves."""
 
-    def __init__(self, table: np.ndarray, id_bytes: bytes, count_bytes: bytes, total_log2: int, vocab_size: int):
-        self.table = table
-        """int64 [3, K], contiguous: the sizes of the rows, each at least 1; the drawn tokens; and their counts, which
-        are not 0."""
+    def __init__(self, numbers: "array[int]", id_bytes: bytes, count_bytes: bytes, total_log2: int, vocab_size: int):
+        self.numbers = numbers
+        """int64 [3 K]: the sizes of the rows, each at least 1; then the drawn tokens; then their counts, which are not
+        0. No numpy array, whose making and address take several times as long."""
         self.id_bytes = id_bytes
         """uint32: the tokens of the rows, one row after the other, each at most once in a row."""
         self.count_bytes = count_bytes
@@ -30,11 +31,21 @@ class CountedRows:
         """All tokens are below it."""
 
     @classmethod
-    def one_hot(cls, tokens: np.ndarray, vocab_size: int) -> "CountedRows":
-        """All mass on tokens [K] int64."""
-        table = np.ones((3, len(tokens)), dtype=np.int64)
-        table[1] = tokens
-        return cls(table, tokens.astype(UINT32).tobytes(), table[0].astype(UINT32).tobytes(), 0, vocab_size)
+    def one_hot(cls, tokens: list[int], vocab_size: int) -> "CountedRows":
+        """All mass on tokens [K]."""
+        ones = [1] * len(tokens)
+        numbers = array("q", [*ones, *tokens, *ones])
+        return cls(numbers, array("I", tokens).tobytes(), array("I", ones).tobytes(), 0, vocab_size)
+
+    @property
+    def count(self) -> int:
+        """K."""
+        return len(self.numbers) // 3
+
+    @property
+    def table(self) -> np.ndarray:
+        """`numbers` as [3, K]."""
+        return np.frombuffer(self.numbers, dtype=np.int64).reshape(3, -1)
 
     @property
     def token_ids(self) -> np.ndarray:
@@ -54,17 +65,17 @@ class CountedRows:
     @property
     def width(self) -> int:
         """S: the largest number of tokens in a row, at least 1."""
-        return max(self.table[0].tolist(), default=1)
+        return max(self.numbers[: self.count], default=1)
 
     @property
     def byte_count(self) -> int:
-        return self.table.nbytes + len(self.id_bytes) + len(self.count_bytes)
+        return 8 * len(self.numbers) + len(self.id_bytes) + len(self.count_bytes)
 
     def beginning(self, count: int) -> "CountedRows":
         """The first `count` rows."""
-        table = self.table[:, :count].copy()
-        end = int(table[0].sum()) * UINT32.itemsize
-        return CountedRows(table, self.id_bytes[:end], self.count_bytes[:end], self.total_log2, self.vocab_size)
+        numbers = array("q", self.table[:, :count].tobytes())
+        end = sum(numbers[:count]) * UINT32.itemsize
+        return CountedRows(numbers, self.id_bytes[:end], self.count_bytes[:end], self.total_log2, self.vocab_size)
 
     @cached_property
     def padded(self) -> DraftRows:

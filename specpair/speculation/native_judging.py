@@ -1,6 +1,7 @@
 """Judges proposals of counted rows by the compiled library: the decisions of `verification.verify`, which is the
 reference. Thresholds of the block rule may differ from it in their last bits; the draws are the same to the bit."""
 
+from array import array
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -29,7 +30,7 @@ def can_judge(target: Array, drafts: Sequence[SentRows]) -> bool:
     for draft in drafts:
         if not isinstance(draft, CountedRows) or draft.vocab_size > width:
             return False
-        row_count -= draft.table.shape[1] + 1
+        row_count -= draft.count + 1
     return row_count == 0 and quick_functions() is not None
 
 
@@ -44,16 +45,17 @@ def judge_natively(
     next_uniforms [B] in [0, 1), float64."""
     functions = quick_functions()
     assert functions is not None, "can_judge says whether it is loaded"
-    judge, width, judged = functions.specpair_judge, target.shape[1], np.empty((len(drafts), 3), dtype=np.int64)
-    rows, uniforms, result = target.ctypes.data, accept_uniforms.ctypes.data, judged.ctypes.data
-    is_block = rule is Rule.BLOCK
+    judge, width, is_block = functions.specpair_judge, target.shape[1], rule is Rule.BLOCK
+    judged = array("q", bytes(24))
+    rows, uniforms, result = target.ctypes.data, accept_uniforms.ctypes.data, judged.buffer_info()[0]
+    decisions: list[Decision] = []
     for draft, uniform in zip(drafts, next_uniforms.tolist(), strict=True):
         assert isinstance(draft, CountedRows)
-        length = draft.table.shape[1]
-        sent = draft.table.ctypes.data, draft.id_bytes, draft.count_bytes, draft.total_log2
+        length = draft.count
+        sent = draft.numbers.buffer_info()[0], draft.id_bytes, draft.count_bytes, draft.total_log2
         if judge(rows, width, length, *sent, is_block, uniforms, uniform, result):
             raise MemoryError
+        decisions.append(Decision(judged[0], judged[1], bool(judged[2])))
         rows += (length + 1) * target.strides[0]
         uniforms += accept_uniforms.strides[0]
-        result += judged.strides[0]
-    return [Decision(count, token, bool(flag)) for count, token, flag in judged.tolist()]
+    return decisions

@@ -3,6 +3,7 @@
 It works row by row in numpy: a row leaves some hundred tokens, too few for a padded batch to gain anything.
 """
 
+from array import array
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -68,14 +69,15 @@ def _draw_natively(
         return None
     count, width = probabilities.shape
     most = min(max_support, width)
-    chosen = np.array(bits, dtype=np.int64) >> (BITS - TOTAL_LOG2)
-    entries, drawn = np.empty((count, 2, most), dtype=np.uint32), np.empty((count, 2), dtype=np.int64)
-    where = chosen.ctypes.data, entries.ctypes.data, drawn.ctypes.data
+    chosen, drawn = array("q", [own >> (BITS - TOTAL_LOG2) for own in bits]), array("q", bytes(16 * count))
+    entries = np.empty((count, 2, most), dtype=np.uint32)
+    where = chosen.buffer_info()[0], entries.ctypes.data, drawn.buffer_info()[0]
     if functions.specpair_draw_rows(probabilities.data_ptr(), count, width, 1.0 - mass_cut, most, *where):
         return None
     # Copies: rows are kept for a while, and most are short.
     return [
-        (CountRow(*own[:, :size].copy()), token) for own, (size, token) in zip(entries, drawn.tolist(), strict=True)
+        (CountRow(*own[:, :size].copy()), token)
+        for own, size, token in zip(entries, drawn[::2], drawn[1::2], strict=True)
     ]
 
 

@@ -6,6 +6,7 @@ cannot have drawn it.
 """
 
 import math
+from array import array
 from collections.abc import Sequence
 
 import numpy as np
@@ -71,55 +72,47 @@ def decode(distributions: Distributions | None, token_ids: list[int], vocab_size
 
     Raises InvalidDistributionError.
     """
-    drafted = _drafted_tokens(token_ids, vocab_size)
+    _check_tokens(token_ids, vocab_size)
     encoding = distributions.WhichOneof("encoding") if distributions is not None else None
     if distributions is None or encoding is None or encoding == "one_hot":
-        return CountedRows.one_hot(drafted, vocab_size)
+        return CountedRows.one_hot(token_ids, vocab_size)
     if encoding == "sparse":
-        return _decode_sparse(distributions.sparse, drafted, vocab_size)
+        return _decode_sparse(distributions.sparse, token_ids, vocab_size)
     if encoding == "kept":
         raise InvalidDistributionError(f"{_FIELD}.kept", "names distributions that are not here")
-    return _decode_dense(distributions.dense.probabilities, drafted, vocab_size)
+    return _decode_dense(distributions.dense.probabilities, np.array(token_ids, dtype=np.int64), vocab_size)
 
 
-def _drafted_tokens(token_ids: list[int], vocab_size: int) -> np.ndarray:
-    """The drafted tokens [K] as int64. Refuses ids outside the vocabulary."""
+def _check_tokens(token_ids: list[int], vocab_size: int) -> None:
+    """Refuses ids outside the vocabulary."""
     for token_id in (min(token_ids, default=0), max(token_ids, default=0)):
         if not 0 <= token_id < vocab_size:
             raise InvalidDistributionError(
                 "proposal.token_ids", f"has {token_id}; ids are below {vocab_size}", limit=vocab_size - 1
             )
-    return np.array(token_ids, dtype=np.int64)
 
 
-def _decode_sparse(message: SparseDistributions, drafted: np.ndarray, vocab_size: int) -> CountedRows:
-    table, id_bytes, count_bytes = _table(message, drafted), message.token_ids, message.counts
-    if table is None or not _is_sound(table, id_bytes, count_bytes, message.total_log2, vocab_size):
-        table = _checked(message, drafted, vocab_size)
-    return CountedRows(table, id_bytes, count_bytes, message.total_log2, vocab_size)
+def _decode_sparse(message: SparseDistributions, tokens: list[int], vocab_size: int) -> CountedRows:
+    numbers = array("q", [*message.support_sizes, *tokens, *tokens])  # the last are to be the drawn tokens' counts
+    rows = CountedRows(numbers, message.token_ids, message.counts, message.total_log2, vocab_size)
+    if len(numbers) != 3 * len(tokens) or not _is_sound(rows):
+        checked = _checked(message, np.array(tokens, dtype=np.int64), vocab_size)
+        rows.numbers = array("q", checked.tobytes())
+    return rows
 
 
-def _table(message: SparseDistributions, drafted: np.ndarray) -> np.ndarray | None:
-    """The table of `CountedRows`, not checked, and without the drawn tokens' counts; None if it has no such form."""
-    sizes = list(message.support_sizes)
-    if len(sizes) != len(drafted):
-        return None
-    table = np.empty((3, len(sizes)), dtype=np.int64)
-    table[0], table[1] = sizes, drafted
-    return table
-
-
-def _is_sound(table: np.ndarray, id_bytes: bytes, count_bytes: bytes, total_log2: int, vocab_size: int) -> bool:
+def _is_sound(rows: CountedRows) -> bool:
     """Whether the compiled library finds nothing wrong, and the rows ascend. It fills in the drawn tokens' counts."""
     functions = quick_functions()
     return functions is not None and not functions.specpair_check_rows(
-        *(table.shape[1], table.ctypes.data, id_bytes, len(id_bytes), count_bytes, len(count_bytes)),
-        *(total_log2, vocab_size),
+        *(rows.count, rows.numbers.buffer_info()[0]),
+        *(rows.id_bytes, len(rows.id_bytes), rows.count_bytes, len(rows.count_bytes)),
+        *(rows.total_log2, rows.vocab_size),
     )
 
 
 def _checked(message: SparseDistributions, drafted: np.ndarray, vocab_size: int) -> np.ndarray:
-    """The table of `CountedRows`. Raises InvalidDistributionError, which says what is wrong."""
+    """The numbers of `CountedRows` as [3, K]. Raises InvalidDistributionError, which says what is wrong."""
     sizes = _support_sizes(message, len(drafted), vocab_size)
     flat_ids = _numbers(message.token_ids, int(sizes.sum()), "token_ids")
     flat_counts = _numbers(message.counts, int(sizes.sum()), "counts")

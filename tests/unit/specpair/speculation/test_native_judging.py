@@ -1,5 +1,6 @@
 """The compiled judge: numpy's decisions and draws, and by enumeration the target's distribution."""
 
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
@@ -59,7 +60,7 @@ def counted(rows: list[CountRow], tokens: list[int], total_log2: int, vocab_size
     ]
     parts = [[np.asarray(part, dtype=UINT32) for part in row] for row in rows]
     ids, counts = (b"".join(row[index].tobytes() for row in parts) for index in (0, 1))
-    return CountedRows(table, ids, counts, total_log2, vocab_size)
+    return CountedRows(array("q", table.tobytes()), ids, counts, total_log2, vocab_size)
 
 
 def some_logits(generator: torch.Generator, count: int, width: int, spread: float, zeros: float) -> Tensor:
@@ -212,7 +213,7 @@ def explained(target: np.ndarray, draft: CountedRows, rule: Rule) -> tuple[np.nd
     functions = quick_functions()
     assert functions is not None
     assert not functions.specpair_explain(
-        *(target.ctypes.data, width, length, draft.table.ctypes.data, draft.id_bytes, draft.count_bytes),
+        *(target.ctypes.data, width, length, draft.numbers.buffer_info()[0], draft.id_bytes, draft.count_bytes),
         *(draft.total_log2, rule is Rule.BLOCK, thresholds.ctypes.data, residuals.ctypes.data),
     )
     return thresholds, residuals
