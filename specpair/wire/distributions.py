@@ -93,9 +93,10 @@ def _check_tokens(token_ids: list[int], vocab_size: int) -> None:
 
 
 def _decode_sparse(message: SparseDistributions, tokens: list[int], vocab_size: int) -> CountedRows:
+    _check_row_count(message, len(tokens))  # before the sizes become a list
     numbers = array("q", [*message.support_sizes, *tokens, *tokens])  # the last are to be the drawn tokens' counts
     rows = CountedRows(numbers, message.token_ids, message.counts, message.total_log2, vocab_size)
-    if len(numbers) != 3 * len(tokens) or not _is_sound(rows):
+    if not _is_sound(rows):
         checked = _checked(message, np.array(tokens, dtype=np.int64), vocab_size)
         rows.numbers = array("q", checked.tobytes())
     return rows
@@ -133,12 +134,16 @@ def _support_sizes(message: SparseDistributions, row_count: int, vocab_size: int
     """Support sizes [K] int64, checked against their limits. Checks total_log2 too."""
     if message.total_log2 > MAX_TOTAL_LOG2:
         raise _sparse_error("total_log2", f"is {message.total_log2}; it is at most {MAX_TOTAL_LOG2}")
-    if len(message.support_sizes) != row_count:
-        raise _sparse_error("support_sizes", f"has {len(message.support_sizes)} rows for {row_count} tokens")
+    _check_row_count(message, row_count)
     sizes = np.array(list(message.support_sizes), dtype=np.int64)
     if ((sizes < 1) | (sizes > vocab_size)).any():
         raise _sparse_error("support_sizes", f"has a size that is not between 1 and {vocab_size}")
     return sizes
+
+
+def _check_row_count(message: SparseDistributions, row_count: int) -> None:
+    if len(message.support_sizes) != row_count:
+        raise _sparse_error("support_sizes", f"has {len(message.support_sizes)} rows for {row_count} tokens")
 
 
 def _numbers(data: bytes, count: int, field: str) -> np.ndarray:
