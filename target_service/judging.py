@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from specpair.errors import InvalidGrammarError, NotFiniteError
+from specpair.native.library import quick_functions
 from specpair.options import Rule
 from specpair.speculation.adjustments import adjust
 from specpair.speculation.arrays import Array, native, on_host, placed
@@ -96,9 +97,10 @@ def kind_of(work: VerifyWork, is_on_host: bool) -> Kind:
     assert options.rule in (Rule.TOKEN, Rule.BLOCK), f"no judge for the rule {options.rule}"
     if is_tree:
         return Kind(judge_drawn_trees, options.rule)
+    is_wide = work.call.draft.width > WIDE_SUPPORT
     if is_on_host and options.lenience == 1.0 and isinstance(work.call.draft, CountedRows):
-        return Kind(judge_counted, options.rule)
-    return Kind(judge_drawn, options.rule, work.call.draft.width > WIDE_SUPPORT)
+        return Kind(judge_counted, options.rule, is_wide and quick_functions() is None)  # only numpy pads
+    return Kind(judge_drawn, options.rule, is_wide)
 
 
 def settle(works: list[VerifyWork], accepted: Accepted, finite: list[bool]) -> None:

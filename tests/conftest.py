@@ -18,13 +18,22 @@ settings.load_profile("specpair")
 @pytest.fixture(scope="module", params=["compiled", "numpy"])
 def arithmetic(request: pytest.FixtureRequest) -> Iterator[None]:
     """Has the tests of a module compute with the compiled library, and once more with numpy alone."""
-    from specpair.native.library import native_library
+    from specpair.native import library
 
-    native_library.cache_clear()
-    if request.param == "compiled" and native_library() is None:
+    if request.param == "compiled" and library.native_library() is None:
         pytest.skip("needs a C compiler")
-    yield
-    native_library.cache_clear()
+    with pytest.MonkeyPatch.context() as patched:
+        if request.param == "numpy":
+            patched.setattr(library, "_quick", lambda found, keeps_lock: None)
+        yield
+
+
+@pytest.fixture
+def by_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Has draws, decoding and judging computed by numpy, the reference, for tests that break it on purpose."""
+    from specpair.native import library
+
+    monkeypatch.setattr(library, "_quick", lambda found, keeps_lock: None)
 
 
 @pytest.fixture(autouse=True)

@@ -48,8 +48,9 @@ class Proposals:
         """Tokens that the last round accepted."""
         self._preparations: Preparations | None = None
         """None before `begin`."""
-        self._uncounted: deque[Round] = deque()
-        """Rounds that have ended and are not in the metrics yet."""
+        self._uncounted: deque[tuple[Round, float | None]] = deque()
+        """Rounds that have ended and are not in the metrics yet, each with the time that a plain one would have taken,
+        if it counts for the speedup."""
         self._next: Decision | None = None
         """The decision for the next round, if it was made in advance: the draft is preparing proposals by it."""
 
@@ -131,7 +132,8 @@ class Proposals:
         assert self._length is not None and self._preparations is not None
         self._preparations.add(judged, self._length)
         self._length.add(judged)
-        self._uncounted.append(judged)
+        is_speculating = self._can_propose and self._request.num_speculative_tokens != 0
+        self._uncounted.append((judged, self._length.plain_time(judged) if is_speculating else None))
         loop = asyncio.get_running_loop()
         loop.call_soon(loop.call_soon, self._count)  # calls are sent one turn of the loop after they are made
 
@@ -142,19 +144,18 @@ class Proposals:
 
     def _count(self) -> None:
         """Adds the rounds that have ended to the metrics."""
-        metrics, is_speculating = self._pair.metrics, self._can_propose and self._request.num_speculative_tokens != 0
         while self._uncounted:
-            judged = self._uncounted.popleft()
-            metrics.add_round(judged)
-            assert self._length is not None
-            plain_time = self._length.plain_time(judged) if is_speculating else None
-            metrics.speedup.add(judged, plain_time, judged.ended_at)
+            judged, plain_time = self._uncounted.popleft()
+            self._pair.metrics.add_round(judged)
+            self._pair.metrics.speedup.add(judged, plain_time, judged.ended_at)
 
     def leave(self) -> None:
-        """Removes the output from the load."""
-        self._count()
-        if self._length is not None:
-            self._length.leave()
+        """Counts its last rounds, and removes the output from the load."""
+        try:
+            self._count()
+        finally:
+            if self._length is not None:
+                self._length.leave()
 
     def _take_own(self, begun: Round, longest: int) -> None:
         """Gives the round what the target proposed with the verdict before; it is then to propose for the next one,

@@ -21,11 +21,14 @@ from specpair.native.signatures import declared
 log = logging.getLogger(__name__)
 
 OWN_PROCESSOR = ("-march=native",)
+MOST_LOCKED = 1 << 17
+"""Numbers at which a function looks without letting other threads run: less than 0.1 ms."""
 
 
 @cache
 def native_library() -> Any | None:
-    """The library; None, with a line in the log, if none came along and there is no compiler or it cannot build it."""
+    """The library; None, with a line in the log, if none came along and there is no compiler or it cannot build it.
+    Passes use the threads of the OpenMP library that torch has loaded, and one thread where there is none."""
     if sys.platform != "linux" or sys.byteorder != "little":
         return without("compiled functions are for Linux on little-endian processors")
     if (path := suitable_build()) is not None:
@@ -42,20 +45,21 @@ def native_library() -> Any | None:
         return None
 
 
-def quick_functions() -> Any | None:
+def quick_functions(number_count: int = 0) -> Any | None:
     """The functions of `signatures`, if the library has been loaded, as it is with every model: this neither reads a
-    file nor compiles. They keep the interpreter's lock, as they take microseconds, and to get it back can take more."""
+    file nor compiles. They keep the interpreter's lock, as they take microseconds, and to get it back can take more;
+    not where they look at many numbers, so many that other threads would wait."""
     library = native_library() if native_library.cache_info().currsize else None
-    return None if library is None else _quick(library)
+    return None if library is None else _quick(library, number_count <= MOST_LOCKED)
 
 
 @cache
-def _quick(library: Any) -> Any:
-    return declared(ctypes.PyDLL(library._name, handle=library._handle))
+def _quick(library: Any, keeps_lock: bool) -> Any:
+    return declared((ctypes.PyDLL if keeps_lock else ctypes.CDLL)(library._name, handle=library._handle))
 
 
 def without(reason: str) -> None:
-    log.info("%s; forward passes and judging take longer without them", reason)
+    log.info("%s; forward passes, drawing and judging on a CPU take longer without them", reason)
 
 
 def loaded(compiler: str) -> Any:

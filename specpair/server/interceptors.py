@@ -146,7 +146,7 @@ class LimitedContext:
     async def write(self, message: Any) -> None:
         """Ends the call if it takes STALLED_SECONDS."""
         self._writing_since = self._loop.time()
-        if self._look is None:
+        if self._look is None and not self._patience.expired():
             self._look = self._loop.call_later(STALLED_SECONDS, self._end_if_stalled)
         try:
             await self._context.write(message)
@@ -160,7 +160,7 @@ class LimitedContext:
 
     def _end_if_stalled(self) -> None:
         self._look = None
-        if self._writing_since is None:
+        if self._writing_since is None or self._patience.expired():
             return
         left = self._writing_since + STALLED_SECONDS - self._loop.time()
         if left > 0.0:

@@ -35,7 +35,7 @@ class CountedRows:
         """All mass on tokens [K]."""
         ones = [1] * len(tokens)
         numbers = array("q", [*ones, *tokens, *ones])
-        return cls(numbers, array("I", tokens).tobytes(), array("I", ones).tobytes(), 0, vocab_size)
+        return cls(numbers, np.array(tokens, UINT32).tobytes(), np.array(ones, UINT32).tobytes(), 0, vocab_size)
 
     @property
     def count(self) -> int:

@@ -93,6 +93,7 @@ def _draw_natively(weights: Array, uniforms: Array) -> np.ndarray | None:
         return None
     if (functions := quick_functions()) is None:
         return None
-    first, (count, width) = weights.ctypes.data, weights.shape
-    pairs = zip(range(first, first + count * weights.strides[0], weights.strides[0]), uniforms.tolist(), strict=True)
+    first, width = weights.ctypes.data, weights.shape[1]
+    rows = [first + row * width * weights.itemsize for row in range(len(weights))]
+    pairs = zip(rows, uniforms.tolist(), strict=True)
     return np.array([functions.specpair_draw(row, width, uniform) for row, uniform in pairs], dtype=np.int64)

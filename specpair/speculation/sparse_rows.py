@@ -64,7 +64,8 @@ def _draw_natively(
 
     It adds in another order, which shows only where tokens below 2^-29 count. Each row depends on itself alone.
     """
-    functions, is_readable = quick_functions(), probabilities.dtype == torch.float32 and probabilities.is_contiguous()
+    functions = quick_functions(probabilities.numel())
+    is_readable = probabilities.dtype == torch.float32 and probabilities.is_contiguous()
     if functions is None or not is_readable or probabilities.device.type != "cpu":
         return None
     count, width = probabilities.shape

@@ -104,7 +104,7 @@ def other_distributions() -> Iterator[None]:
     whole = own_proposal.OwnProposal.beginning
 
     def shifted(own: Any, step: int, length: int, token_ids: list[int]) -> Any:
-        rows = whole(own, step, length, token_ids)
+        rows = whole(own, step, length, token_ids).padded
         return rows._replace(probabilities=rows.probabilities[::-1])
 
     with pytest.MonkeyPatch.context() as patched:

@@ -82,6 +82,25 @@ async def test_a_client_that_reads_nothing_loses_its_call(
     assert "read nothing" in caplog.text
 
 
+async def test_a_write_after_a_pause_is_watched_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The timer that looks after writes finds none during the pause."""
+    monkeypatch.setattr(interceptors, "STALLED_SECONDS", 0.3)
+    monkeypatch.setattr(interceptors, "ABORT_SECONDS", 0.1)
+    handler = Endless()
+
+    async def late(request: bytes, context: grpc.aio.ServicerContext) -> AsyncIterator[bytes]:
+        yield b"early"
+        await asyncio.sleep(1.0)
+        async for piece in handler.generate(request, context):
+            yield piece
+
+    async with serving(Endless=grpc.unary_stream_rpc_method_handler(late)) as (_, channel):
+        call: Any = channel.unary_stream("/test.Test/Endless")(b"")
+        await call.read()
+        await asyncio.wait_for(handler.has_ended.wait(), 60)
+    assert handler.written < 200
+
+
 async def test_a_client_that_reads_slowly_keeps_its_call(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(interceptors, "STALLED_SECONDS", 3.0)
     handler = Endless()

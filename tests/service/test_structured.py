@@ -20,6 +20,7 @@ from specpair.grammars.compiling import GrammarCompiler
 from specpair.grammars.grammar import GrammarState
 from specpair.options import Drafter, StructuredOutput, StructureKind
 from specpair.rpc.messages import drafter_to_proto
+from specpair.speculation.draft_rows import DraftRows
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import sampling_pb2
 from specpair.v1 import structured_output_pb2 as so
@@ -151,7 +152,7 @@ async def test_cutting_blocks_at_what_does_not_fit_is_seen(
         masks = held.grammar.masks(tokens, [call.proposed[:i] for i in range(len(call.proposed))])
         fits = [m.bits is None or bool(m.bits[t // 8] >> t % 8 & 1) for m, t in zip(masks, call.proposed, strict=True)]
         kept = fits.index(False) if False in fits else len(fits)
-        draft = type(call.draft)(*(part[:kept] for part in call.draft))
+        draft = DraftRows(*(part[:kept] for part in call.draft.padded))
         return verifier.replace(call, proposed=call.proposed[:kept], draft=draft)
 
     monkeypatch.setattr(verifier, "with_kept", cut)

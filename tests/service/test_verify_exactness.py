@@ -184,6 +184,7 @@ async def test_dropping_a_drawn_token_is_caught(tmp_path: Path, monkeypatch: pyt
     await must_be_caught(tmp_path, [0.75, 0.11, 0.14], [0.7, 0.18, 0.12], draws=150)
 
 
+@pytest.mark.usefixtures("by_numpy")
 async def test_a_block_residual_without_its_scale_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control 4: max(p - q, 0) after n accepted tokens instead of max(P_n p - q, 0).
 

@@ -12,7 +12,6 @@ import grpc.aio
 import pytest
 import torch
 
-import specpair.drafting as drafting
 from coordinator.config import CoordinatorConfig
 from coordinator.pair import connect_pair
 from draft_service.config import DraftConfig, VocabularyChoice
@@ -27,6 +26,7 @@ from specpair.rpc.messages import drafter_to_proto
 from specpair.server.config import ServerConfig
 from specpair.server.metrics_registry import service_registry
 from specpair.server.server import ServiceServer
+from specpair.speculation import sparse_rows
 from specpair.v1 import coordinator_service_pb2 as coordinator_pb2
 from specpair.v1 import draft_service_pb2 as pb
 from specpair.v1.structured_output_pb2 import StructuredOutput
@@ -143,11 +143,12 @@ async def test_joint_distribution_under_options(served: Served, name: str) -> No
     assert min(await p_values(served, OPTIONS[name], rule=RULES["block"])) > 1e-3
 
 
+@pytest.mark.usefixtures("by_numpy")
 async def test_a_distribution_that_is_not_renormalised_is_seen(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control: the draft draws from common tokens, but what is sent has mass on one that it never draws."""
     if method_of(served.pair) is not VocabularyMethod.TLI:
         pytest.skip("no distributions are sent")
-    right = drafting.draw_counts
+    right = sparse_rows.draw_counts
 
     def among_common(row: Any, bits: int) -> int:
         kept = [place for place, token in enumerate(row.token_ids) if token != 2]
@@ -162,7 +163,7 @@ async def test_a_distribution_that_is_not_renormalised_is_seen(served: Served, m
         return rows
 
     monkeypatch.setattr(Translation, "in_target_ids", with_all)
-    monkeypatch.setattr(drafting, "draw_counts", among_common)
+    monkeypatch.setattr(sparse_rows, "draw_counts", among_common)
     assert min(await p_values(served, rule=RULES["token"])) < 1e-4
 
 

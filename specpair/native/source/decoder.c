@@ -51,9 +51,10 @@ struct Pass {
 };
 
 /* What GCC makes of `#pragma omp`; Clang would call another library than the one that torch has loaded. */
-void GOMP_parallel(void (*function)(void *), void *data, unsigned threads, unsigned flags);
-int omp_get_thread_num(void);
-int omp_get_num_threads(void);
+#define WEAK __attribute__((weak)) /* without an OpenMP library in the process they are null, and one thread runs all */
+WEAK void GOMP_parallel(void (*function)(void *), void *data, unsigned threads, unsigned flags);
+WEAK int omp_get_thread_num(void);
+WEAK int omp_get_num_threads(void);
 
 /* The root-mean-square norm of `size` numbers, to a row of any type. */
 INLINE void normalise(const float *x, const float *weight, int64_t size, double eps, void *to, int is_bf16) {
@@ -230,7 +231,7 @@ static void run_part(void *data) {
 }
 
 __attribute__((visibility("default"))) void specpair_forward(const struct Model *model, const struct Pass *pass) {
-    if (pass->thread_count == 1) {
+    if (pass->thread_count == 1 || !GOMP_parallel) {
         run(model, pass, 0, 0, 1);
         return;
     }

@@ -1,6 +1,7 @@
 """The target's judgement where its rows are on a device: the decisions of the CPU, in one synchronisation. CPU tensors
 stand for those of the device."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from specpair.options import Rule, SamplingOptions
 from specpair.speculation import coupling
+from specpair.speculation.counted_rows import CountedRows
 from specpair.speculation.device_race import race
 from specpair.speculation.draft_rows import DraftRows
 from specpair.speculation.randomness import as_signed
@@ -99,3 +101,14 @@ def test_rows_are_raced_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     parts = [race(*part) for part in coupling.parts_of(target, [torch.arange(5)] * 2)]
     assert [len(part) for part in parts] == [2, 2, 1]
     assert np.array_equal(torch.cat(parts).numpy(), expected)
+
+
+@pytest.mark.usefixtures("by_numpy")
+def test_without_the_compiled_library_a_wide_row_is_padded_with_no_others() -> None:
+    """One proposal may have a row of the whole vocabulary; numpy pads the rows that it judges together."""
+    narrow, wide = (verification(KINDS["block"], drafted(KINDS["block"], 1, 0)) for _ in range(2))
+    tokens = list(range(judging.WIDE_SUPPORT + 1))
+    row = CountedRows.one_hot([0], len(tokens))
+    row.numbers[0], row.id_bytes = len(tokens), np.array(tokens, np.uint32).tobytes()
+    wide.call = replace(wide.call, draft=row)
+    assert len(judging.by_kind([narrow, wide], is_on_host=True)) == 2

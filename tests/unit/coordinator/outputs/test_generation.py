@@ -120,6 +120,8 @@ async def test_both_sequences_are_closed_when_the_client_goes_away(round_count: 
         for _ in range(round_count):
             await anext(parts)
         await parts.aclose()
+        rounds = b.pair.metrics.registry.get_sample_value("specpair_spec_decode_rounds_total", {"kind": "draft"})
+        assert rounds == max(round_count - 1, 0), "the last round is counted, too"
         await b.check_closed()
 
 

@@ -1,6 +1,8 @@
 """The compiled library is built once and kept; whatever is in the way of it, a model is served."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +18,7 @@ from specpair.native.library import native_library
 from tests.services import engine_config
 from tests.tiny_models import make_model
 
+ROOT = Path(__file__).parents[4]
 needs_compiler = pytest.mark.skipif(find_compiler() is None, reason="needs a C compiler")
 
 
@@ -50,6 +53,17 @@ def test_a_user_without_a_home_folder_is_no_harm(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(RuntimeError):
         Path.home()
     assert native_library() is None
+
+
+@needs_compiler
+def test_it_loads_where_torch_is_not() -> None:
+    """Its passes use the threads of torch's OpenMP library. Without one they would have one thread; a library that
+    cannot be loaded would be built again and again."""
+    program = (
+        "import sys; from specpair.native import library as own; print(own.native_library(), 'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=100)
+    assert done.stdout.startswith("<CDLL") and done.stdout.endswith(" False\n"), done.stdout + done.stderr
 
 
 @needs_compiler

@@ -49,7 +49,7 @@ some_rows = st.builds(
 
 
 def in_numpy(rows: Tensor, mass_cut: float = MASS_CUT, max_support: int = MAX_SUPPORT) -> list[CountRow]:
-    with mock.patch.object(sparse_rows, "quick_functions", lambda: None):
+    with mock.patch.object(sparse_rows, "quick_functions", lambda count: None):
         return sparsify(rows, mass_cut=mass_cut, max_support=max_support)
 
 
