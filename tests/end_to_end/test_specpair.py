@@ -178,13 +178,14 @@ def test_up_with_a_head_needs_no_draft() -> None:
 def test_up_reads_an_input_for_an_encoder() -> None:
     text = "the small dog sees a red house ."
     pair = ("--target", str(T5 / "target"), "--draft", str(T5 / "draft"))
-    done = run("up", *pair, "--encoder-input", text, "--max-tokens", "20", "--temperature", "0")
+    asked = ("--max-tokens", "20", "--temperature", "0", "--num-speculative-tokens", "3")
+    done = run("up", *pair, "--encoder-input", text, *asked)
     assert done.returncode == 0, done.stderr
     tokenizer = AutoTokenizer.from_pretrained(T5 / "target")
     read = tokenizer(text).input_ids
     expected = tiny_encoder_decoders.generate_greedily(tiny_encoder_decoders.load_plain(T5 / "target"), read, 20)
     assert done.stdout.strip() == tokenizer.decode(expected, skip_special_tokens=True)
-    assert re.search("acceptance rate|no tokens proposed", done.stderr)
+    assert "acceptance rate" in done.stderr
 
 
 @pytest.mark.timeout(240)
