@@ -15,7 +15,7 @@ def main() -> None:
     commands = parser.add_subparsers(dest="step", required=True, metavar="STEP")
     train = commands.add_parser("train", help="train the head, or go on with it")
     train.add_argument("--minutes", type=float, default=40.0, help="training time over all runs (default 40)")
-    train.add_argument("--lr", type=float, default=6e-3, help="peak learning rate (default 0.006)")
+    train.add_argument("--lr", type=float, default=3e-3, help="peak learning rate (default 0.003)")
     train.add_argument("--rows", type=int, default=10, help="conversations of a step (default 10)")
     publish = commands.add_parser("publish", help="write the last checkpoint as a head")
     measure = commands.add_parser("measure", help="held-out figures of a head")

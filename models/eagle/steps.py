@@ -22,7 +22,7 @@ from models.smollm2.training import Plan
 FEATURES = (15, 27, 30)
 """The last is what leaves the target, which holds most of the next token."""
 RUN = WORK / "run-head"
-PUBLISHED = Path(__file__).parents[1] / "work" / "head"
+PUBLISHED = Path(__file__).parents[1] / "smollm2" / "head"
 HEADS = 12
 """Of the attention: nine that carry the pair at their own place, and three that look back."""
 BEGINNING = 100
