@@ -7,8 +7,8 @@ from coordinator.adaptive.running_mean import RunningMean
 from specpair.model_info import PassCost
 
 KNOTS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512)
-"""Row counts whose cost is kept; between them it is a line. Products take four or eight rows at a time, so that the fifth
-and the ninth may cost a step."""
+"""Row counts whose cost is kept; between them it is a line. Products take four or eight rows at a time, so that the
+fifth and the ninth may cost a step."""
 ROW_PRIOR = 0.02
 """Time of one more row, as a share of a pass of one row, where nothing was published."""
 SPEED_MEMORY = 6
