@@ -127,7 +127,7 @@ def test_an_output_that_begins_badly_proposes_again() -> None:
     simulation = Simulation(MEASURED_MACHINE, seed=1)
     policies = adaptive(simulation)
     good = Text(length=96, prompt=16, rates=same(0.6))
-    bad = Text(length=200, prompt=16, rates=lambda token_count: (0.0,) * 3 if token_count < 40 else (0.6,) * 3)
+    bad = Text(length=200, prompt=16, rates=lambda count: (0.0, 0.0, 0.0) if count < 40 else (0.6, 0.6, 0.6))
     texts = cycle((good, good, good, bad))
     finished = keep_busy(simulation, lambda: Output(next(texts), policies()), 1)
     simulation.run(tokens=12000)
