@@ -2,8 +2,7 @@
 
 from collections.abc import Sequence
 
-from specpair.models.drafting_runner import TreeDraftingRunner
-from specpair.models.head_trees import Asked, HeadTrees
+from specpair.models.drafting_runner import Asked, TreeDraftingRunner, TreeRun
 from specpair.options import SequenceOptions
 from specpair.speculation.outlook import Outlook
 from specpair.speculation.sampling import finite_rows
@@ -42,7 +41,7 @@ def draft_trees(
         draft.tokens, draft.parents = list(tree.tokens), () if tree.is_chain else tree.parents
 
 
-def grow_level(run: HeadTrees, growths: list[RankedGrowth], drafts: list[OwnDraft]) -> None:
+def grow_level(run: TreeRun, growths: list[RankedGrowth], drafts: list[OwnDraft]) -> None:
     """Extends every growth by a level. One with a row that is not finite ends as it is."""
     asked = [
         Asked(row, node, growth.parent(node) if node != ROOT else ROOT, last_token(growth, drafts[row], node))

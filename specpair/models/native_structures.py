@@ -43,6 +43,21 @@ class Model(Structure):
         *[(name, c_void_p) for name in ("embedding", "cosine", "sine", "norm")],
         ("head", Product),
         ("layers", c_void_p),
+        ("first_key", c_int64),
+    ]
+
+
+class Eagle(Structure):
+    """An EAGLE-3 head."""
+
+    _fields_ = [
+        ("decoder", Model),
+        ("pair_norm", c_void_p),
+        *[(name, c_int64) for name in ("normalises_residual", "feeds_back_normalised", "tap_count", "tap_size")],
+        ("join", Product),
+        *[(name, c_void_p) for name in ("tap_norms", "joined_norm")],
+        ("key_value", Product),
+        ("key_value_start", c_int64),
     ]
 
 

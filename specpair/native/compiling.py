@@ -14,6 +14,7 @@ SOURCE = Path(__file__).parent / "source"
 FLAGS = ("-std=gnu11", "-fPIC", "-fvisibility=hidden", "-Wno-psabi")
 UNITS = {
     "decoder.c": ("-O2",),
+    "eagle.c": ("-O2",),
     "counting.c": ("-O3", "-ffp-contract=off"),
     "drawing.c": ("-O3", "-ffp-contract=off"),
     "judging.c": ("-O3", "-ffp-contract=off"),

@@ -60,7 +60,7 @@ CASES = [
     for config, prefix in configs.items()
     for option in options(config, prefix).values()
     if not (service == "coordinator" and config is ServerConfig and option.field in NOT_THE_COORDINATORS)
-    and not (service == "draft" and option.field in ("head", "head_tree_tokens", "tensor_parallel_size"))
+    and not (service == "draft" and option.field in ("head", "head_quantization", "head_tree_tokens", "tensor_parallel_size"))
 ]
 
 
