@@ -175,8 +175,8 @@ class EngineConfig:
     head_quantization: Annotated[
         Literal["auto", "none", "int8", "int4"],
         Flag(
-            "Hold the weights of an EAGLE-3 head in 8 or 4 bits, where the target's passes are compiled calls (native). "
-            "The output stays the target's; only acceptance can change. auto: int8 beside a target in bfloat16.",
+            "Hold the weights of an EAGLE-3 head in 8 or 4 bits, where the target's passes are compiled calls "
+            "(native). The output stays the target's; only acceptance can change. auto: int8 beside a bfloat16 target.",
             MODEL,
         ),
     ] = "auto"

@@ -9,6 +9,7 @@ from torch import Tensor
 from specpair.caches.cache import LayerShape
 from specpair.caches.holding import Holding
 from specpair.models.batch import Batch, PassOutput
+from specpair.models.output_tokens import OutputTokens
 from specpair.models.runner import Runner
 from specpair.options import Drafter
 
@@ -37,8 +38,13 @@ class Asked(NamedTuple):
 class TreeRun(Protocol):
     """One tree for each of several sequences; all of them grow by one level in each step."""
 
+    @property
+    def outputs(self) -> OutputTokens | None:
+        """The tokens that the head gives; None if it gives all."""
+        ...
+
     def logits(self, asked: list[Asked]) -> Tensor:
-        """`[asked, vocabulary]` after these nodes, all of one level; those of one sequence stand together."""
+        """`[asked, outputs]` after these nodes, all of one level; those of one sequence stand together."""
         ...
 
 

@@ -49,6 +49,7 @@ class Eagle:
             head = EagleHead(self._weights, self._rotation, self._vocab_size)
             return PlainHeadedRunner(inner, head, layer_count, MOST_STEPS)
         library = native_library()
+        assert library is not None  # the runner has it
         packing = self._packing(bool(library.specpair_multiplies_bytes()))
         compiled = NativeEagle(self._weights, self._rotation, self._vocab_size, FORMATS[packing], library)
         return NativeHeadedRunner(inner, compiled, layer_count, MOST_STEPS)

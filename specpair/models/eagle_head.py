@@ -9,7 +9,6 @@ A draft begins with the pair of the last committed token; each further step has 
 the features. Keys and values of these steps are kept beside the cache: the target's next pass writes better ones.
 """
 
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -28,8 +27,7 @@ class EagleHead:
         self.settings = settings
         self.feature_layers = weights.feature_layers
         self.device, self.dtype = weights.embedding.device, weights.embedding.dtype
-        self._vocab_size = vocab_size
-        self._token_ids = weights.token_ids
+        self.outputs = weights.outputs(vocab_size)
         self._embedding = weights.embedding
         self._norms = {name: tensor.float() for name, tensor in weights.tensors.items() if tensor.ndim == 1}
         projections = [weights[f"{LAYER}self_attn.{name}_proj.weight"] for name in "qkv"]
@@ -65,15 +63,13 @@ class EagleHead:
         return (normed if settings.normalises_residual else hidden), (query, key, value.to(self.dtype))
 
     def leave(self, residual: Tensor, mixed: Tensor) -> tuple[Tensor, Tensor]:
-        """The hidden states `[tokens, width]` that the next step is given, and the logits `[tokens, vocabulary]`, from
+        """The hidden states `[tokens, width]` that the next step is given, and the logits `[tokens, outputs]`, from
         the residual and the attention's outcome `[heads, tokens, size]`."""
         residual = residual + self._output(mixed.transpose(0, 1).flatten(1).float())
         gate, up = self._gate_up(self._normed(f"{LAYER}post_attention_layernorm", residual)).chunk(2, dim=1)
         hidden = residual + self._down(F.silu(gate) * up)
         normed = self._normed("norm", hidden)
-        logits = hidden.new_full((len(hidden), self._vocab_size), -torch.inf)
-        logits.index_copy_(1, self._token_ids, self._head(normed))
-        return (normed if self.settings.feeds_back_normalised else hidden), logits
+        return (normed if self.settings.feeds_back_normalised else hidden), self._head(normed)
 
     def attend(self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None) -> Tensor:
         """`[heads, tokens, size]`: tokens that see these keys and values, all of them without a mask."""

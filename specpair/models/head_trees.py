@@ -12,6 +12,7 @@ from torch import Tensor
 
 from specpair.caches.holding import Holding
 from specpair.models.drafting_runner import Asked
+from specpair.models.output_tokens import OutputTokens
 from specpair.speculation.trees.token_tree import ROOT
 
 if TYPE_CHECKING:
@@ -56,9 +57,13 @@ class HeadTrees:
         self._trunks = [_Trunk(keys, values, features.float(), most) for keys, values, features in found]
         self._depth = 0
 
+    @property
+    def outputs(self) -> OutputTokens | None:
+        return self._head.outputs
+
     @torch.inference_mode()
     def logits(self, asked: list[Asked]) -> Tensor:
-        """`[asked, vocabulary]` after these nodes, all of one level; those of one sequence stand together."""
+        """`[asked, outputs]` after these nodes, all of one level; those of one sequence stand together."""
         hidden = torch.stack([self._before(one) for one in asked])
         positions = [self._lengths[one.row] - 1 + self._depth for one in asked]
         tokens, where = (

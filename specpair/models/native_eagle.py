@@ -18,7 +18,6 @@ from specpair.models.eagle_checkpoint import LAYER, EagleWeights
 from specpair.models.native_memory import KeptMemory, padded
 from specpair.models.native_packing import GATE_WIDTH, PANEL, NativePacker, gate_and_up, widened
 from specpair.models.native_structures import Eagle, Layer, Model, Segment
-from specpair.models.output_tokens import OutputTokens
 from specpair.models.weight_format import WeightFormat
 
 
@@ -40,8 +39,7 @@ class NativeEagle:
         self._step, self._keep = library.specpair_head_step, library.specpair_head_keep
         self._step.restype = self._keep.restype = None
         self._packer = NativePacker(self.dtype)
-        gives_all = len(weights.token_ids) == vocab_size
-        self._output_tokens = None if gives_all else OutputTokens(weights.token_ids, vocab_size)
+        self.outputs = weights.outputs(vocab_size)
         self._head = self._packed(weights, rotation, weight_format)
         decoder = self._head.decoder
         self._tap_width = self._head.tap_count * self._head.tap_size
@@ -82,7 +80,7 @@ class NativeEagle:
     def step(
         self, token_ids: Sequence[int], positions: Sequence[int], segments: Any, hidden: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The hidden states `[tokens, width]` that the next step is given, and the logits `[tokens, vocabulary]`, from
+        """The hidden states `[tokens, width]` that the next step is given, and the logits `[tokens, outputs]`, from
         those of the tokens before. `segments` say where each token's keys are, and its own is to be stored; `locate`
         makes them."""
         count = len(token_ids)
@@ -93,10 +91,8 @@ class NativeEagle:
         order.token_ids, order.positions, order.rows = address, address + 8 * count, address + 16 * count
         order.segments, order.segment_count = ctypes.addressof(segments), len(segments)
         order.logits = logits.data_ptr()
-        self._step(
-            self._address, memory.address, ctypes.c_void_p(hidden.data_ptr()), ctypes.c_void_p(left.data_ptr())
-        )
-        return left, logits if self._output_tokens is None else self._output_tokens(logits)
+        self._step(self._address, memory.address, ctypes.c_void_p(hidden.data_ptr()), ctypes.c_void_p(left.data_ptr()))
+        return left, logits
 
     def locate(self, made: Segment, slab: Slab, layer: int) -> None:
         """Has a segment point to the keys and values of a sequence."""

@@ -17,6 +17,7 @@ from specpair.models.headed_runner import HeadedRunner
 from specpair.models.native_eagle import NativeEagle, keys_of
 from specpair.models.native_runner import NativeRunner
 from specpair.models.native_structures import Segment
+from specpair.models.output_tokens import OutputTokens
 from specpair.speculation.trees.token_tree import ROOT
 
 
@@ -72,9 +73,7 @@ class NativeHeadRun:
 
     def __init__(self, runner: NativeHeadedRunner, holdings: list[Holding], places: list[Sequence[int]], most: int):
         self._head, self._attention = runner.head, runner.attention
-        self._trunks = [
-            Trunk(runner, holding, own, most) for holding, own in zip(holdings, places, strict=True)
-        ]
+        self._trunks = [Trunk(runner, holding, own, most) for holding, own in zip(holdings, places, strict=True)]
         self._hidden = torch.stack([trunk.features for trunk in self._trunks])
         self._count = 0
         """Steps so far."""
@@ -101,7 +100,7 @@ class NativeHeadRun:
         else:
             self._hidden[rows] = hidden
         self._count += 1
-        return logits
+        return logits if self._head.outputs is None else self._head.outputs(logits)
 
 
 class NativeHeadTrees:
@@ -110,18 +109,20 @@ class NativeHeadTrees:
     def __init__(self, runner: NativeHeadedRunner, holdings: list[Holding], places: list[Sequence[int]], most: int):
         """At most `most` nodes are asked for in each tree."""
         self._head, self._attention = runner.head, runner.attention
-        self._trunks = [
-            Trunk(runner, holding, own, most) for holding, own in zip(holdings, places, strict=True)
-        ]
+        self._trunks = [Trunk(runner, holding, own, most) for holding, own in zip(holdings, places, strict=True)]
         self._paths: list[dict[int, list[int]]] = [{} for _ in holdings]
         """Where the keys of each node's path are, its own last, by its number."""
         self._hidden: list[dict[int, Tensor]] = [{} for _ in holdings]
         """What the head made of each node, `[width]`."""
         self._depth = 0
 
+    @property
+    def outputs(self) -> OutputTokens | None:
+        return self._head.outputs
+
     @torch.inference_mode()
     def logits(self, asked: list[Asked]) -> Tensor:
-        """`[asked, vocabulary]` after these nodes, all of one level; those of one sequence stand together."""
+        """`[asked, outputs]` after these nodes, all of one level; those of one sequence stand together."""
         hidden = torch.stack([self._before(one) for one in asked])
         segments, paths = (Segment * len(asked))(), []
         for first, (made, one) in enumerate(zip(segments, asked, strict=True)):

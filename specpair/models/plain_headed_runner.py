@@ -93,4 +93,4 @@ class HeadRun:
         else:
             self._hidden[rows] = hidden
         self._count += 1
-        return logits
+        return logits if self._head.outputs is None else self._head.outputs(logits)

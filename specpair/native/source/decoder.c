@@ -99,18 +99,19 @@ static void attend_all(const struct Model *model, const struct Pass *pass, int64
     int64_t group = model->heads / model->key_heads, number = 0;
     for (int64_t s = 0; s < pass->segment_count; s++) {
         const struct Segment *segment = pass->segments + s;
-        int64_t count = segment->count * group, most = segment->paths ? 1 : QUERIES;
+        int64_t count = segment->count * group, queries;
         for (int64_t h = 0; h < model->key_heads; h++)
-            for (int64_t j = 0; j < count; j += most, number++) {
+            for (int64_t j = 0; j < count; j += queries, number++) {
+                int64_t end = segment->paths ? j / group * group + group : count; /* each token has its own path */
+                queries = end - j < QUERIES ? end - j : QUERIES;
                 if (number % threads != thread) continue;
                 struct Queries asked = {};
-                int queries = (int)(count - j < most ? count - j : most);
                 for (int q = 0; q < queries; q++) {
                     ask(model, pass, segment, h, j + q, model->layers[index].window, &asked, q);
                     asked.scores[q] = pass->scores + (thread * QUERIES + q) * pass->score_count;
                 }
                 asked.base = asked.from[0] / WIDTH * WIDTH; /* the earliest token sees furthest back */
-                attend_any(queries, &asked, cached(model, segment->keys, segment, index, h, 0),
+                attend_any((int)queries, &asked, cached(model, segment->keys, segment, index, h, 0),
                            cached(model, segment->values, segment, index, h, 0), model->is_bf16, model->head_size);
             }
     }
