@@ -18,6 +18,7 @@ UNITS = {
     "drawing.c": ("-O3", "-ffp-contract=off"),
     "judging.c": ("-O3", "-ffp-contract=off"),
     "proposals.c": ("-O3", "-ffp-contract=off"),
+    "softmax.c": ("-O3",),
 }
 """The files to compile, with their own flags. Where numpy has the same bits no product may be fused with a sum."""
 COMPILERS = ("cc", "gcc")

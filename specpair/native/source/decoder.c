@@ -7,6 +7,7 @@ a fixed order that does not depend on the other tokens of the pass, nor on the n
 #include "bytes.h"
 #include "meeting.h"
 #include "product.h"
+#include "threads.h"
 #include "vectors.h"
 
 struct Layer {
@@ -49,12 +50,6 @@ struct Pass {
     const int64_t *feature_rows; /* [feature_row_count]: the tokens whose features are kept */
     int64_t feature_row_count;
 };
-
-/* What GCC makes of `#pragma omp`; Clang would call another library than the one that torch has loaded. */
-#define WEAK __attribute__((weak)) /* without an OpenMP library in the process they are null, and one thread runs all */
-WEAK void GOMP_parallel(void (*function)(void *), void *data, unsigned threads, unsigned flags);
-WEAK int omp_get_thread_num(void);
-WEAK int omp_get_num_threads(void);
 
 /* The root-mean-square norm of `size` numbers, to a row of any type. */
 INLINE void normalise(const float *x, const float *weight, int64_t size, double eps, void *to, int is_bf16) {
