@@ -27,7 +27,7 @@ from specpair.models.batch import Batch, PassOutput
 from specpair.models.model_facts import ModelFacts
 from specpair.models.native_coarse import packed_bytes, packed_nibbles
 from specpair.models.native_memory import KEPT_TOKENS, PassMemory, padded
-from specpair.models.native_structures import Layer, Model, Product, Segment
+from specpair.models.native_structures import Draft, Layer, Model, Product, Segment
 from specpair.models.output_tokens import output_tokens_of
 from specpair.models.weight_format import FORMATS, Packing
 
@@ -43,6 +43,7 @@ class NativeLlama:
     def __init__(self, model: PreTrainedModel, facts: ModelFacts, library: Any):
         self._call = library.specpair_forward
         self._call.restype = None
+        self._draw_chains = library.specpair_draw_chains
         self._held: list[Any] = []
         """Keeps alive what the structures point to."""
         self._dtype = model.dtype
@@ -100,6 +101,24 @@ class NativeLlama:
         order.feature_rows, order.feature_row_count = first + 16 * count + 8 * row_count, len(told)
         self._call(self._address, memory.address)
         return PassOutput(logits if self._output_tokens is None else self._output_tokens(logits), features)
+
+    @property
+    def output_tokens(self) -> Tensor | None:
+        """The ids that the head gives `[outputs]`, ascending; None if it gives all."""
+        return None if self._output_tokens is None else self._output_tokens.token_ids
+
+    @property
+    def output_count(self) -> int:
+        """Logits of a row as the head gives them."""
+        return self._model.head.outs
+
+    def draw(self, draft: Draft, longest: int) -> None:
+        """Draws chains, the longest of which ends at `longest`. Raises MemoryError."""
+        memory = self._memory_for(draft.chain_count, draft.chain_count, longest)
+        memory.order.thread_count = torch.get_num_threads()
+        memory.order.feature_places = None
+        if self._draw_chains(self._address, memory.address, ctypes.byref(draft)):
+            raise MemoryError
 
     def _memory_for(self, count: int, row_count: int, longest: int) -> PassMemory:
         """Memory for a pass; that of a small one is kept. One thread at a time runs passes."""

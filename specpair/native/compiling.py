@@ -13,6 +13,7 @@ from pathlib import Path
 SOURCE = Path(__file__).parent / "source"
 FLAGS = ("-std=gnu11", "-fPIC", "-fvisibility=hidden", "-Wno-psabi")
 UNITS = {
+    "chains.c": ("-O2",),
     "decoder.c": ("-O2",),
     "counting.c": ("-O3", "-ffp-contract=off"),
     "drawing.c": ("-O3", "-ffp-contract=off"),

@@ -160,7 +160,7 @@ def probabilities(logits: Tensor, rows: SamplingNumbers) -> Tensor:
         logits = logits.masked_fill(relative < rows.min_p.to(dtype).log()[:, None], -torch.inf)
     if use.largest_top_k:
         logits = _keep_top_k(logits, rows.top_k, use.largest_top_k)
-    result = _softmax(logits)
+    result = softmax(logits)
     if use.cuts_top_p:
         result = _keep_top_p(result, rows.top_p, rows.is_fixed)
     if use.any_greedy:
@@ -191,7 +191,7 @@ def likeliest(logits: Tensor) -> tuple[np.ndarray, list[bool]]:
     return found[0], found[1].astype(np.bool_).tolist()
 
 
-def _softmax(logits: Tensor) -> Tensor:
+def softmax(logits: Tensor) -> Tensor:
     """The softmax of each row [R, V]. Torch does few rows on a CPU one by one: it would divide them among threads, and
     on a busy processor waiting for a thread takes longer. A row has the same bits either way."""
     if (softened := soften(logits)) is not None:

@@ -6,6 +6,7 @@ a fixed order that does not depend on the other tokens of the pass, nor on the n
 #include "attention.h"
 #include "bytes.h"
 #include "meeting.h"
+#include "pass.h"
 #include "product.h"
 #include "threads.h"
 #include "vectors.h"
@@ -32,23 +33,6 @@ struct Model {
     const float *norm;
     struct Product head;
     const struct Layer *layers;
-};
-
-struct Pass {
-    int64_t token_count, segment_count, row_count, thread_count;
-    const int64_t *token_ids, *positions, *rows;
-    const struct Segment *segments;
-    float *logits;                /* [rows][vocabulary] */
-    float *features;              /* [feature layers][feature rows][hidden] */
-    const int64_t *feature_places; /* [layers]: place of each layer among the features, -1 for none; or null */
-    float *residual;              /* [tokens][hidden] */
-    float *projected;             /* [tokens][(heads + 2 key heads) head size], padded to whole panels */
-    void *inputs;                 /* [tokens][widest input] of the type of rows */
-    void *gated;                  /* [tokens][intermediate] of the type of rows */
-    float *scores;                /* [threads][4][score_count], enough for QUERIES */
-    int64_t score_count, input_stride, projected_stride;
-    const int64_t *feature_rows; /* [feature_row_count]: the tokens whose features are kept */
-    int64_t feature_row_count;
 };
 
 /* The root-mean-square norm of `size` numbers, to a row of any type. */
@@ -201,7 +185,7 @@ static void run_layer(const struct Model *model, const struct Pass *pass, struct
     keep_features(model, pass, index, thread, threads);
 }
 
-static void run(const struct Model *model, const struct Pass *pass, struct Meeting *meeting, int thread, int threads) {
+void run_pass(const struct Model *model, const struct Pass *pass, struct Meeting *meeting, int thread, int threads) {
     embed(model, pass, thread, threads);
     meet(meeting, threads);
     for (int64_t index = 0; index < model->layer_count; index++)
@@ -222,12 +206,12 @@ struct Call {
 
 static void run_part(void *data) {
     struct Call *call = data;
-    run(call->model, call->pass, &call->meeting, omp_get_thread_num(), omp_get_num_threads());
+    run_pass(call->model, call->pass, &call->meeting, omp_get_thread_num(), omp_get_num_threads());
 }
 
 __attribute__((visibility("default"))) void specpair_forward(const struct Model *model, const struct Pass *pass) {
     if (pass->thread_count == 1 || !GOMP_parallel) {
-        run(model, pass, 0, 0, 1);
+        run_pass(model, pass, 0, 0, 1);
         return;
     }
     struct Call call = {model, pass, {}};
