@@ -23,7 +23,7 @@ from specpair.speculation.gumbel import choose, choose_and_look
 from specpair.speculation.masking import masked_if_possible
 from specpair.speculation.outlook import WIDTH, Outlook, of_logits
 from specpair.speculation.randomness import BITS, Domain, random_bits
-from specpair.speculation.sampling import SamplingRows, came_of_finite, finite_rows, likeliest, probabilities
+from specpair.speculation.sampling import SamplingRows, came_of_finite, finite_rows, likeliest, probabilities, softmax
 from specpair.speculation.sparse_rows import draw_rows
 from specpair.speculation.trees.drawing import first_offset
 from specpair.wire.distributions import decoded_dense
@@ -123,7 +123,7 @@ def end_unsure(works: list[Any], adjusted: Tensor) -> None:
     if not asked:
         return
     tokens = torch.tensor([[works[row].tokens[-1]] for row in asked], device=adjusted.device)
-    shares = adjusted[asked].softmax(-1).gather(-1, tokens)[:, 0].tolist()
+    shares = softmax(adjusted[asked]).gather(-1, tokens)[:, 0].tolist()
     for row, share in zip(asked, shares, strict=True):
         works[row].confidence *= share
         works[row].done = works[row].confidence < works[row].min_confidence

@@ -26,7 +26,7 @@ from specpair.models.batch import Batch, PassOutput
 from specpair.models.model_facts import ModelFacts
 from specpair.models.native_memory import KeptMemory, padded
 from specpair.models.native_packing import GATE_WIDTH, PANEL, NativePacker, gate_and_up, narrowest, widened
-from specpair.models.native_structures import Layer, Model, Segment
+from specpair.models.native_structures import Draft, Layer, Model, Segment
 from specpair.models.output_tokens import output_tokens_of
 from specpair.models.weight_format import FORMATS
 
@@ -37,6 +37,7 @@ class NativeLlama:
     def __init__(self, model: PreTrainedModel, facts: ModelFacts, library: Any):
         self._call = library.specpair_forward
         self._call.restype = None
+        self._draw_chains = library.specpair_draw_chains
         self._packer = NativePacker(model.dtype)
         self._dtype = model.dtype
         self._format = FORMATS[facts.packing]
@@ -92,6 +93,23 @@ class NativeLlama:
         order.feature_rows, order.feature_row_count = first + 16 * count + 8 * row_count, len(told)
         self._call(self._address, memory.address)
         return PassOutput(logits if self._output_tokens is None else self._output_tokens(logits), features)
+
+    @property
+    def output_tokens(self) -> Tensor | None:
+        """The ids that the head gives `[outputs]`, ascending; None if it gives all."""
+        return None if self._output_tokens is None else self._output_tokens.token_ids
+
+    @property
+    def output_count(self) -> int:
+        """Logits of a row as the head gives them."""
+        return self._model.head.outs
+
+    def draw(self, draft: Draft, longest: int) -> None:
+        """Draws chains, the longest of which ends at `longest`. Raises MemoryError."""
+        memory = self._memory.of(draft.chain_count, draft.chain_count, longest)
+        memory.order.feature_places = None
+        if self._draw_chains(self._address, memory.address, ctypes.byref(draft)):
+            raise MemoryError
 
     def _features(self, batch: Batch) -> tuple[Tensor | None, Tensor | None]:
         """Memory for the hidden states, and the place of each layer among them."""

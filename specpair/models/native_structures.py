@@ -86,6 +86,34 @@ class Pass(Structure):
     ]
 
 
+class Chain(Structure):
+    """A proposal to draw, and what was drawn."""
+
+    _fields_ = [
+        ("keys", c_void_p),
+        ("values", c_void_p),
+        *[(name, c_int64) for name in ("capacity", "position", "count", "width")],
+        *[(name, c_double) for name in ("temperature", "min_confidence")],
+        *[(name, c_void_p) for name in ("chosen", "entries", "sizes", "tokens", "shares")],
+        ("confidence", c_double),
+        ("length", c_int64),
+        ("is_over", c_int64),
+    ]
+
+
+class Draft(Structure):
+    """Proposals that are drawn together."""
+
+    _fields_ = [
+        *[(name, c_int64) for name in ("chain_count", "width")],
+        *[(name, c_void_p) for name in ("token_ids", "first")],
+        ("first_stride", c_int64),
+        ("mass", c_double),
+        ("most", c_int64),
+        ("chains", c_void_p),
+    ]
+
+
 def fields_of(structure: type[Structure]) -> list[Any]:
     """The fields, for a check against the C source."""
     return [name for name, *_ in structure._fields_]

@@ -5,16 +5,8 @@
 
 #include <math.h>
 
+#include "pass.h"
 #include "vectors.h"
-
-struct Segment {
-    void *keys, *values; /* of the first layer: [layers][key heads][capacity][head size] */
-    int64_t capacity;
-    int64_t start;       /* position of the first token; everything before it is in the cache */
-    int64_t count;
-    int64_t first;       /* index of the first token in the pass */
-    const int64_t *paths; /* [count][count], where the segment's tokens up to each token are stored; null for a chain */
-};
 
 #if defined(__AVX512F__)
 #define QUERIES 4 /* at once; as many as have their sums in registers */

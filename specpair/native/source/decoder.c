@@ -6,12 +6,7 @@ a fixed order that does not depend on the other tokens of the pass, nor on the n
 #include "decoder.h"
 
 #include "bytes.h"
-
-/* What GCC makes of `#pragma omp`; Clang would call another library than the one that torch has loaded. */
-#define WEAK __attribute__((weak)) /* without an OpenMP library in the process they are null, and one thread runs all */
-WEAK void GOMP_parallel(void (*function)(void *), void *data, unsigned threads, unsigned flags);
-WEAK int omp_get_thread_num(void);
-WEAK int omp_get_num_threads(void);
+#include "threads.h"
 
 static void embed(const struct Model *model, const struct Pass *pass, int thread, int threads) {
     for (int64_t t = thread; t < pass->token_count; t += threads) {
@@ -162,15 +157,7 @@ void multiply_rows(int action, const struct Product *product, const void *x, int
     multiply_any(action, product, x, stride, count, target, thread, threads);
 }
 
-struct Forward {
-    const struct Model *model;
-    const struct Pass *pass;
-};
-
-static void run(const void *work, struct Meeting *meeting, int thread, int threads) {
-    const struct Forward *forward = work;
-    const struct Model *model = forward->model;
-    const struct Pass *pass = forward->pass;
+void run_pass(const struct Model *model, const struct Pass *pass, struct Meeting *meeting, int thread, int threads) {
     embed(model, pass, thread, threads);
     meet(meeting, threads);
     for (int64_t index = 0; index < model->layer_count; index++) {
@@ -180,6 +167,16 @@ static void run(const void *work, struct Meeting *meeting, int thread, int threa
         keep_features(model, pass, index, thread, threads);
     }
     run_head(model, pass, meeting, thread, threads);
+}
+
+struct Forward {
+    const struct Model *model;
+    const struct Pass *pass;
+};
+
+static void run_forward(const void *work, struct Meeting *meeting, int thread, int threads) {
+    const struct Forward *forward = work;
+    run_pass(forward->model, forward->pass, meeting, thread, threads);
 }
 
 struct Call {
@@ -204,7 +201,7 @@ void run_together(Part part, const void *work, int64_t threads) {
 
 __attribute__((visibility("default"))) void specpair_forward(const struct Model *model, const struct Pass *pass) {
     struct Forward forward = {model, pass};
-    run_together(run, &forward, pass->thread_count);
+    run_together(run_forward, &forward, pass->thread_count);
 }
 
 /* Whether weights of 8 and 4 bits are supported on this processor. */

@@ -5,6 +5,7 @@
 
 #include "attention.h"
 #include "meeting.h"
+#include "pass.h"
 #include "product.h"
 
 struct Layer {
@@ -30,23 +31,6 @@ struct Model {
     struct Product head;
     const struct Layer *layers;
     int64_t first_key; /* keys before this position do not exist */
-};
-
-struct Pass {
-    int64_t token_count, segment_count, row_count, thread_count;
-    const int64_t *token_ids, *positions, *rows;
-    const struct Segment *segments;
-    float *logits;                /* [rows][vocabulary] */
-    float *features;              /* [feature layers][feature rows][hidden] */
-    const int64_t *feature_places; /* [layers]: place of each layer among the features, -1 for none; or null */
-    float *residual;              /* [tokens][hidden] */
-    float *projected;             /* [tokens][(heads + 2 key heads) head size], padded to whole panels */
-    void *inputs;                 /* [tokens][widest input] of the type of rows */
-    void *gated;                  /* [tokens][intermediate] of the type of rows */
-    float *scores;                /* [threads][4][score_count], enough for QUERIES */
-    int64_t score_count, input_stride, projected_stride;
-    const int64_t *feature_rows; /* [feature_row_count]: the tokens whose features are kept */
-    int64_t feature_row_count;
 };
 
 /* The root-mean-square norm of `size` numbers, to a row of any type. */
