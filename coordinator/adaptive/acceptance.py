@@ -8,7 +8,7 @@ GROUP_PRIOR = (0.6, 0.65, 0.7)
 """Rates of a group before any trial: high enough to try proposing."""
 GROUP_PRIOR_COUNT = 3.0
 OUTPUT_MEMORY = 40.0
-"""Trials that an output remembers, so that it follows its text."""
+"""Trials that an output remembers, so that it follows its text; rounds, where it proposes nothing."""
 GROUP_WEIGHT = 12.0
 """The weight of the group's rate in an output, in trials: small, because outputs differ."""
 USUAL_SURPRISE = 4.0
@@ -63,6 +63,13 @@ class OutputAcceptance:
         self._group.add(asked, accepted)
         count(self._tried, self._accepted, asked, accepted, OUTPUT_MEMORY)
         forget_untried(self._tried, self._accepted, asked, accepted)
+
+    def add_plain(self) -> None:
+        """Adds a round without a proposal: what was seen of the first position becomes older. So an output that goes
+        without comes back to its group's rate and is tried again if that pays; whether it does is left to probes."""
+        keep = 1.0 - 1.0 / OUTPUT_MEMORY
+        self._tried[0] *= keep
+        self._accepted[0] *= keep
 
     def rates(self) -> Rates:
         return self._rate(0), self._rate(1), self._rate(2)

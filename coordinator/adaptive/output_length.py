@@ -119,7 +119,9 @@ class OutputLength:
         workload.add(outcome)
         if outcome.asked:
             self._acceptance.add(outcome.asked, outcome.accepted_count)
-            self._survivals = None
+        else:
+            self._acceptance.add_plain()
+        self._survivals = None
         self.contribution.add(outcome.accepted_count + 1)
         if self._fixed is not None:
             return

@@ -2,20 +2,22 @@
 
 from bisect import bisect_right
 from collections import deque
-from statistics import median
 
 from coordinator.adaptive.running_mean import RunningMean
 from specpair.model_info import PassCost
 
-KNOTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512)
-"""Row counts whose cost is kept; between them it is a line."""
+KNOTS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512)
+"""Row counts whose cost is kept; between them it is a line. Products take four or eight rows at a time, so that the
+fifth and the ninth may cost a step."""
 ROW_PRIOR = 0.02
 """Time of one more row, as a share of a pass of one row, where nothing was published."""
 SPEED_MEMORY = 6
 """Passes over which the machine's present speed is averaged: few, because it changes."""
 NEIGHBOURS = 3
-"""Passes with whose median one is compared to learn the shape: few, so that a slow phase does not pass for an effect of
-rows."""
+"""Passes just before one with which it is compared to learn the shape: few, so that a slow phase does not pass for an
+effect of rows."""
+COMPARISON = 1.0 / (2 * NEIGHBOURS)
+"""Weight of one comparison for either pass, in passes: each is compared with those before and those after it."""
 MOST_BEND = 1.5
 """In that comparison a pass counts as at most so much slower or faster: a stall says nothing about rows."""
 REPORTS = 4
@@ -39,8 +41,8 @@ class PassCosts:
         """Weight of each knot, in passes."""
         self._speed = RunningMean(SPEED_MEMORY)
         """Seconds for a cost of 1."""
-        self._near: deque[float] = deque(maxlen=NEIGHBOURS)
-        """The same for each of the passes just before."""
+        self._near: deque[tuple[int, float]] = deque(maxlen=NEIGHBOURS)
+        """Rows and seconds of the passes just before."""
         self._published: tuple[PassCost, ...] = ()
         self._reported: deque[tuple[int, float]] = deque(maxlen=REPORTS)
 
@@ -74,9 +76,9 @@ class PassCosts:
         speed = seconds / self._relative(rows)
         if self._near:
             speed = min(speed, MOST_LATE * self._speed.value)
-            self._bend(rows, speed / median(self._near))
+        self._bend(rows, seconds)
         self._speed.add(speed)
-        self._near.append(speed)
+        self._near.append((rows, seconds))
         return speed
 
     def time(self, rows: float) -> float:
@@ -92,13 +94,23 @@ class PassCosts:
         i = segment(rows)
         return line(KNOTS[i], self._shape[i], KNOTS[i + 1], self._shape[i + 1], rows)
 
-    def _bend(self, rows: int, ratio: float) -> None:
+    def _bend(self, rows: int, seconds: float) -> None:
+        """Compares a pass with those just before it that had other numbers of rows: if it took longer than the curve
+        says, its rows cost more and theirs less. Passes with as many rows say nothing about the shape."""
+        for near_rows, near_seconds in self._near:
+            if near_rows != rows:
+                ratio = seconds / self._relative(rows) * self._relative(near_rows) / near_seconds
+                ratio = min(max(ratio, 1.0 / MOST_BEND), MOST_BEND)
+                self._move(rows, ratio)
+                self._move(near_rows, 1.0 / ratio)
+
+    def _move(self, rows: int, ratio: float) -> None:
         """Moves the knots beside this number of rows; the curve stays rising."""
         i = segment(rows)
         share = min(max((rows - KNOTS[i]) / (KNOTS[i + 1] - KNOTS[i]), 0.0), 1.0)
-        ratio = min(max(ratio, 1.0 / MOST_BEND), MOST_BEND)
         for knot, weight in ((i, 1.0 - share), (i + 1, share)):
             if weight > 0.0:
+                weight *= COMPARISON
                 self._counts[knot] = min(self._counts[knot] + weight, SHAPE_MEMORY)
                 self._shape[knot] *= ratio ** (weight / self._counts[knot])
                 self._straighten(knot)

@@ -16,7 +16,7 @@ from specpair.model_info import PassCost
 from specpair.models.batch import Batch
 from specpair.models.runner import Runner
 
-TOKEN_COUNTS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
+TOKEN_COUNTS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 24, 32, 48, 64)
 SEQUENCE_TOKENS = 4
 """Tokens of each sequence in a pass: a usual proposal and the token before it."""
 REPETITIONS = 4

@@ -251,3 +251,19 @@ def test_a_position_that_failed_at_first_is_hoped_for_again() -> None:
     assert group.rate(1) == pytest.approx(0.65, abs=0.05)
     assert output.rates()[1] == pytest.approx(0.65, abs=0.05)
     assert output.rates()[0] > 0.5
+
+
+def test_an_output_that_goes_without_proposals_comes_back_to_its_group() -> None:
+    """A bad run at its beginning says little about a text forty rounds later; the group's own rate stays."""
+    group = GroupAcceptance()
+    for i in range(200):
+        group.add(1, i % 2)
+    output = OutputAcceptance(group)
+    for _ in range(12):
+        output.add(1, 0)
+    first, known = output.rates()[0], group.rate(0)
+    assert first < 0.3
+    for _ in range(80):
+        output.add_plain()
+    assert output.rates()[0] > 0.8 * known
+    assert group.rate(0) == known

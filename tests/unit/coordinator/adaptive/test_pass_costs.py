@@ -95,3 +95,26 @@ def test_outputs_of_one_pass_report_it_once() -> None:
         for _ in range(16):
             together.add(16, 40.0 + i)
     assert together.time(16) == alone.time(16)
+
+
+def test_many_passes_of_one_size_do_not_make_it_dearer() -> None:
+    """Passes are late more often than early. What counts is how sizes compare, not how often each is seen: plain
+    rounds are more than twice as many as rounds with proposals for the same text."""
+    passes, draw = published((1, 10.0), (8, 13.0), (9, 15.0), (16, 17.0)), random.Random(0)
+    for i in range(3000):
+        rows = 1 if i % 140 < 100 else 8
+        passes.add(rows, passes_seconds(rows) * (draw.choice((1.2, 1.5)) if draw.random() < 0.15 else 1.0) + i * 1e-9)
+    assert passes.time(8) / passes.time(1) == pytest.approx(1.3, rel=0.04)
+    assert passes.time(9) / passes.time(8) == pytest.approx(15.0 / 13.0, rel=0.04)
+
+
+def passes_seconds(rows: int) -> float:
+    return {1: 10.0, 8: 13.0}[rows]
+
+
+def test_a_step_after_eight_rows_is_one() -> None:
+    """Matrix products take eight rows at a time: the ninth costs as much as the next four."""
+    passes = published((1, 10.0), (8, 13.0), (9, 17.0), (12, 17.5), (16, 18.0))
+    assert passes.time(9) == pytest.approx(17.0)
+    assert passes.row(8) == pytest.approx(4.0)
+    assert passes.row(9) == pytest.approx(0.5 / 3)
