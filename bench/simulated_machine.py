@@ -36,6 +36,8 @@ class Machine:
     """Each token that the draft must read before it proposes."""
     call_time: float = 300.0
     """A call there and back."""
+    token_time: float = 0.0
+    """Each proposed token in the call to the target: messages are longer."""
     loop_time: float = 200.0
     """The coordinator's own work in a round."""
     contention: float = 0.0

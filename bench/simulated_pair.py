@@ -267,7 +267,8 @@ class Simulation:
         self._call_target(output)
 
     def _call_target(self, output: Output) -> None:
-        self.after(self._half_a_call(), lambda: self._queue_verification(output))
+        longer = self.machine.token_time * output.drafted
+        self.after(self._half_a_call() + longer, lambda: self._queue_verification(output))
 
     def _queue_verification(self, output: Output) -> None:
         self._verifying.append(Call(output, self.now * 1e-6))

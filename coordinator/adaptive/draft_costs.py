@@ -6,8 +6,11 @@ from specpair.running_slope import RunningSlope
 
 MEMORY = 64
 """Proposals of each output over which times are averaged."""
-STEP_WEIGHT = 0.06
-"""The weight of the mean time for a token, as the prior of what one more token takes: a mean squared deviation."""
+STEP_MEMORY = 512
+"""Proposals of each output from which what one more token takes is learned: many, since only those count that differ in
+length from the ones before."""
+STEP_WEIGHT = 1.0 / 128
+"""The weight of a step's time as its prior: a mean squared deviation of lengths."""
 NEIGHBOURS = 2
 """Proposals of each output with which one is compared to learn what a step takes: few, because the machine's speed
 changes, and blocks are shorter where it has just been slow."""
@@ -24,7 +27,9 @@ class DraftCosts:
         self._rest = UsualMean(MEMORY)
         self._step = UsualMean(MEMORY)
         """The draft's computation for each of its tokens, the start of a call included."""
-        self._steps = RunningSlope(MEMORY, NEIGHBOURS)
+        self._steps = RunningSlope(STEP_MEMORY, NEIGHBOURS)
+        self._growing = UsualMean(MEMORY)
+        """What grows with the tokens of a proposal."""
         self.published_step = 0.0
         """Seconds of a step as the draft measured it at its start; 0 if unknown, or without a model."""
 
@@ -34,7 +39,8 @@ class DraftCosts:
 
     @property
     def step(self) -> float:
-        """What one more token takes: less than the mean, since the first also pays for the start of the call."""
+        """What one more token takes beside the target's pass. In the draft that is less than the mean, since the first
+        also pays for the start of the call."""
         return self._steps.slope(self.published_step or self._step.value, STEP_WEIGHT * self._steps.memory)
 
     def assume(self, rest: float, step: float) -> None:
@@ -46,9 +52,12 @@ class DraftCosts:
     def add(self, outcome: RoundOutcome, load: int) -> None:
         """Adds a round with a proposal, while `load` outputs ran."""
         self.count += 1
-        self._steps.memory, self._steps.mean_memory = MEMORY * load, NEIGHBOURS * load
+        self._steps.memory, self._steps.mean_memory = STEP_MEMORY * load, NEIGHBOURS * load
         drafted, compute = outcome.depth, outcome.draft_compute or 0.0
         self.drafted_share.add(drafted / outcome.asked)
         if drafted:
-            self._steps.add(drafted, self._step.add_usual(compute / drafted) * drafted)
+            self._step.add_usual(compute / drafted)
+            # A token also makes calls longer, which shows where no output waits for others.
+            growing = outcome.elapsed - outcome.verify_compute if load == 1 else compute
+            self._steps.add(drafted, self._growing.add_usual(growing))
         self._rest.add_usual(max(outcome.draft_elapsed - self.step * drafted, 0.0))

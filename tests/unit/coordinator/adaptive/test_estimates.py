@@ -106,6 +106,18 @@ def test_a_stall_is_no_part_of_the_rest(at: int) -> None:
     assert costs.rest == pytest.approx(20.0)
 
 
+def test_what_a_token_adds_to_the_calls_is_part_of_a_step_where_no_output_waits() -> None:
+    """Messages grow with a proposal. With several outputs a round also waits for others, so that it shows nothing."""
+    costs, beside_others, draw = DraftCosts(), DraftCosts(), random.Random(0)
+    for _ in range(300):
+        asked = draw.randint(1, 6)
+        outcome = proposing_round(asked, rest=20.0 + 2.0 * asked, step=3.0, start=8.0)
+        costs.add(outcome, load=1)
+        beside_others.add(outcome._replace(elapsed=outcome.elapsed + draw.uniform(0.0, 80.0)), load=4)
+    assert costs.step == pytest.approx(5.0, rel=0.1)
+    assert beside_others.step == pytest.approx(3.0, rel=0.1)
+
+
 def test_the_start_of_a_draft_call_is_no_part_of_its_steps() -> None:
     costs, draw = DraftCosts(), random.Random(0)
     for _ in range(100):
