@@ -23,6 +23,20 @@ class DraftRun(Protocol):
         ...
 
 
+@runtime_checkable
+class NarrowDraftRun(DraftRun, Protocol):
+    """One by a head that may give only some tokens."""
+
+    @property
+    def outputs(self) -> OutputTokens | None:
+        """The tokens that the head gives; None if it gives all."""
+        ...
+
+    def narrow_logits(self, token_ids: list[int], rows: list[int]) -> Tensor:
+        """As `logits`, `[rows, outputs]`."""
+        ...
+
+
 class Asked(NamedTuple):
     """A node whose continuations are asked for."""
 

@@ -78,10 +78,19 @@ class NativeHeadRun:
         self._count = 0
         """Steps so far."""
 
-    @torch.inference_mode()
+    @property
+    def outputs(self) -> OutputTokens | None:
+        return self._head.outputs
+
     def logits(self, token_ids: list[int], rows: list[int]) -> Tensor:
         """`[rows, vocabulary]` after the newest token of each of these sequences, by their indices in `holdings`; a
         sequence that was left out once is left out from then on."""
+        logits, outputs = self.narrow_logits(token_ids, rows), self.outputs
+        return logits if outputs is None else outputs(logits)
+
+    @torch.inference_mode()
+    def narrow_logits(self, token_ids: list[int], rows: list[int]) -> Tensor:
+        """The same, `[rows, outputs]`."""
         trunks = [self._trunks[row] for row in rows]
         segments, paths = (Segment * len(rows))(), []
         for first, (made, trunk) in enumerate(zip(segments, trunks, strict=True)):
@@ -100,7 +109,7 @@ class NativeHeadRun:
         else:
             self._hidden[rows] = hidden
         self._count += 1
-        return logits if self._head.outputs is None else self._head.outputs(logits)
+        return logits
 
 
 class NativeHeadTrees:

@@ -10,6 +10,7 @@ from specpair.models.batch import Batch
 from specpair.models.eagle_head import EagleHead
 from specpair.models.head_trees import HeadTrees, with_room
 from specpair.models.headed_runner import HeadedRunner
+from specpair.models.output_tokens import OutputTokens
 from specpair.models.runner import Runner
 
 
@@ -74,10 +75,19 @@ class HeadRun:
         self._count = 0
         """Steps so far."""
 
-    @torch.inference_mode()
+    @property
+    def outputs(self) -> OutputTokens | None:
+        return self._head.outputs
+
     def logits(self, token_ids: list[int], rows: list[int]) -> Tensor:
         """`[rows, vocabulary]` after the newest token of each of these sequences, by their indices in `holdings`; a
         sequence that was left out once is left out from then on."""
+        logits, outputs = self.narrow_logits(token_ids, rows), self.outputs
+        return logits if outputs is None else outputs(logits)
+
+    @torch.inference_mode()
+    def narrow_logits(self, token_ids: list[int], rows: list[int]) -> Tensor:
+        """The same, `[rows, outputs]`."""
         positions = [self._lengths[row] - 1 + self._count for row in rows]
         tokens, places = (torch.tensor(part, device=self._head.device) for part in (token_ids, positions))
         residual, (query, key, value) = self._head.enter(tokens, self._hidden[rows], places)
@@ -93,4 +103,4 @@ class HeadRun:
         else:
             self._hidden[rows] = hidden
         self._count += 1
-        return logits if self._head.outputs is None else self._head.outputs(logits)
+        return logits
