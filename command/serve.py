@@ -59,7 +59,7 @@ app = typer.Typer(no_args_is_help=True, help="Run one of the three services in t
         | options(
             DraftConfig, only=("table", "vocabulary", "max_ahead_rows", "own_draft", "own_num_speculative_tokens")
         )
-        | options(EngineConfig, without=("head", "head_tree_tokens", "tensor_parallel_size")),
+        | options(EngineConfig, without=("head", "head_quantization", "head_tree_tokens", "tensor_parallel_size")),
         help={"model": DRAFT_MODEL_HELP},
         model=None,
     ),

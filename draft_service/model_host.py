@@ -25,7 +25,7 @@ from specpair.engine.device_thread import DeviceThread
 from specpair.engine.host import ModelHost
 from specpair.engine.work import Work
 from specpair.engine_config import EngineConfig
-from specpair.models.captured_runner import CapturedRunner
+from specpair.models.chains import ChainRunner
 from specpair.models.model_facts import ModelFacts
 from specpair.models.runner import Runner
 from specpair.options import Drafter, OwnDraft
@@ -49,7 +49,7 @@ class DraftModel(ModelHost[Drafted]):
     def __init__(self, config: EngineConfig, facts: ModelFacts, runner: Runner, device: DeviceThread):
         super().__init__(config, facts, runner, device)
         self._chains: ChainDrafter | None = None
-        if isinstance(runner, CapturedRunner) and runner.chains is not None and config.pace is None:
+        if isinstance(runner, ChainRunner) and runner.chains is not None and config.pace is None:
             self._chains = ChainDrafter(runner.cache, runner.chains, runner.chain_misses, self.engine.statistics)
 
     def cache_owner(self) -> CacheOwner:

@@ -23,7 +23,7 @@ from specpair.speculation.gumbel import choose, choose_and_look
 from specpair.speculation.masking import masked_if_possible
 from specpair.speculation.outlook import WIDTH, Outlook, of_logits
 from specpair.speculation.randomness import BITS, Domain, random_bits
-from specpair.speculation.sampling import SamplingRows, came_of_finite, finite_rows, likeliest, probabilities
+from specpair.speculation.sampling import SamplingRows, came_of_finite, finite_rows, likeliest, probabilities, softmax
 from specpair.speculation.sparse_rows import draw_rows
 from specpair.speculation.trees.drawing import first_offset
 from specpair.wire.distributions import decoded_dense
@@ -123,7 +123,7 @@ def end_unsure(works: list[Any], adjusted: Tensor) -> None:
     if not asked:
         return
     tokens = torch.tensor([[works[row].tokens[-1]] for row in asked], device=adjusted.device)
-    shares = adjusted[asked].softmax(-1).gather(-1, tokens)[:, 0].tolist()
+    shares = softmax(adjusted[asked]).gather(-1, tokens)[:, 0].tolist()
     for row, share in zip(asked, shares, strict=True):
         works[row].confidence *= share
         works[row].done = works[row].confidence < works[row].min_confidence
@@ -140,7 +140,19 @@ def sample_greedy(works: list[Any], adjusted: Tensor) -> None:
     """Takes the likeliest token. It is certain, so it needs no draw under any rule."""
     tokens, finite = likeliest(adjusted)
     note_outlooks(works, lambda rows: of_logits(adjusted[rows]))
-    for work, token, is_finite in zip(works, tokens.tolist(), finite, strict=True):
+    take_likeliest(works, tokens.tolist(), finite)
+
+
+def reads_only_the_likeliest(work: Drafting) -> bool:
+    """Whether nothing but the likeliest token of a row matters to the work, and no option changes what that is."""
+    asks_more = work.looks or work.min_confidence or work.options.vocab_size is not None
+    adjusts = work.held.grammar is not None or work.options.sampling.adjusts_logits
+    return work.sampler is sample_greedy and not asks_more and not adjusts
+
+
+def take_likeliest(works: list[Any], tokens: list[int], finite: list[bool]) -> None:
+    """Adds the likeliest token to each work, or ends it if its row is not finite."""
+    for work, token, is_finite in zip(works, tokens, finite, strict=True):
         if not is_finite:
             end_early(work)
             continue

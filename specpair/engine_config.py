@@ -172,6 +172,14 @@ class EngineConfig:
             metavar="FOLDER",
         ),
     ] = None
+    head_quantization: Annotated[
+        Literal["auto", "none", "int8", "int4"],
+        Flag(
+            "Hold the weights of an EAGLE-3 head in 8 or 4 bits, where the target's passes are compiled calls "
+            "(native). The output stays the target's; only acceptance can change. auto: int8 beside a bfloat16 target.",
+            MODEL,
+        ),
+    ] = "auto"
     head_tree_tokens: Annotated[
         int,
         Range(0, 64),

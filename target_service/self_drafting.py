@@ -6,10 +6,14 @@ Where any tree is exact, a head that can drafts one; otherwise a chain.
 import logging
 from collections.abc import Callable, Sequence
 
-from specpair.drafting import draw_next
+from torch import Tensor
+
+from specpair.drafting import draw_next, reads_only_the_likeliest, take_likeliest
 from specpair.engine.failures import check_device
 from specpair.errors import CapacityExhaustedError
-from specpair.models.drafting_runner import DraftingRunner, TreeDraftingRunner
+from specpair.models.drafting_runner import DraftingRunner, NarrowDraftRun, TreeDraftingRunner
+from specpair.models.output_tokens import OutputTokens
+from specpair.speculation.sampling import likeliest
 from target_service.own_proposal import OwnDraft
 from target_service.tree_drafting import can_have_tree, draft_trees
 from target_service.verify_work import VerifyWork
@@ -80,9 +84,21 @@ class SelfDrafter:
             [places(work) for work in works],
             max(draft.count for draft in drafts),
         )
+        is_narrow = isinstance(run, NarrowDraftRun) and all(reads_only_the_likeliest(draft) for draft in drafts)
         while rows := [row for row, draft in enumerate(drafts) if not draft.done]:
-            logits = run.logits([drafts[row].sequence.tokens[-1] for row in rows], rows)
-            draw_next([drafts[row] for row in rows], logits)
+            going, newest = [drafts[row] for row in rows], [drafts[row].sequence.tokens[-1] for row in rows]
+            if is_narrow:
+                assert isinstance(run, NarrowDraftRun)
+                take_narrow(going, run.narrow_logits(newest, rows), run.outputs)
+            else:
+                draw_next(going, run.logits(newest, rows))
+
+
+def take_narrow(drafts: list[OwnDraft], logits: Tensor, outputs: OutputTokens | None) -> None:
+    """Adds the likeliest token to each draft, without a row of the whole vocabulary. It is the one that `draw_next`
+    takes: outputs ascend, so the first of several is the same."""
+    places, finite = likeliest(logits)
+    take_likeliest(drafts, places.tolist() if outputs is None else outputs.name(places.tolist()), finite)
 
 
 def places(work: VerifyWork) -> Sequence[int]:

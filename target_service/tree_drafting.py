@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
-from specpair.models.drafting_runner import TreeDraftingRunner
-from specpair.models.head_trees import Asked, HeadTrees
-from specpair.options import SequenceOptions
-from specpair.speculation.outlook import Outlook
+from torch import Tensor
+
+from specpair.models.drafting_runner import Asked, TreeDraftingRunner, TreeRun
+from specpair.options import SamplingOptions, SequenceOptions
+from specpair.speculation.outlook import Outlook, of_logits
 from specpair.speculation.sampling import finite_rows
 from specpair.speculation.trees.candidates import is_ranked, looked_at
 from specpair.speculation.trees.ranked_growth import Candidate, GrowthLimits, RankedGrowth
@@ -42,7 +43,7 @@ def draft_trees(
         draft.tokens, draft.parents = list(tree.tokens), () if tree.is_chain else tree.parents
 
 
-def grow_level(run: HeadTrees, growths: list[RankedGrowth], drafts: list[OwnDraft]) -> None:
+def grow_level(run: TreeRun, growths: list[RankedGrowth], drafts: list[OwnDraft]) -> None:
     """Extends every growth by a level. One with a row that is not finite ends as it is."""
     asked = [
         Asked(row, node, growth.parent(node) if node != ROOT else ROOT, last_token(growth, drafts[row], node))
@@ -59,10 +60,21 @@ def grow_level(run: HeadTrees, growths: list[RankedGrowth], drafts: list[OwnDraf
     rows = [asked[place].row for place in kept]
     samplings = [drafts[row].options.sampling for row in rows]
     positions = [len(drafts[row].sequence.tokens) + growths[row].depth for row in rows]
-    found = looked_at(samplings, positions, logits[kept])
+    found = outlooks(run, samplings, positions, logits[kept])
     for row, growth in enumerate(growths):
         if growth.frontier:
             growth.extend([candidates(outlook) for outlook, own in zip(found, rows, strict=True) if own == row])
+
+
+def outlooks(run: TreeRun, samplings: list[SamplingOptions], positions: list[int], rows: Tensor) -> list[Outlook]:
+    """The best tokens of each row `[rows, outputs]`. Those of greedy sequences are found without a row of the whole
+    vocabulary, which can be several times as wide."""
+    outputs = run.outputs
+    if outputs is None:
+        return looked_at(samplings, positions, rows)
+    if all(sampling.is_greedy for sampling in samplings):
+        return [Outlook(outputs.name(list(ids)), shares) for ids, shares in of_logits(rows)]
+    return looked_at(samplings, positions, outputs(rows))
 
 
 def candidates(outlook: Outlook) -> list[Candidate]:

@@ -74,9 +74,8 @@ def step_seconds(
         chains = [row_of(holding, count, sampling, is_coupled, logits.size(1)) for holding in holdings]
         for holding in holdings:
             runner.cache.append(holding, count - 1)
-        keys = runner.chains.keys(chains)
-        assert keys is not None
-        seconds.append(seconds_of(partial(runner.chains.draw, logits, chains, keys), runner.device))
+        assert runner.chains.miss(chains, logits.size(1)) is None
+        seconds.append(seconds_of(partial(runner.chains.draw, logits, chains), runner.device))
         for holding in holdings:
             runner.cache.truncate_to(holding, holding.length - count + 1)
     for holding in holdings:
@@ -92,7 +91,8 @@ def row_of(holding: Holding, count: int, sampling: SamplingOptions, is_coupled: 
         count=count,
         sampling=sampling,
         is_coupled=is_coupled,
-        is_weighed=sampling.is_greedy,
+        min_confidence=1e-30 if sampling.is_greedy else 0.0,
+        confidence=1.0,
         vocab_size=vocab_size,
         bits=random_bits(0, Domain.DRAFT, 1, count) if needs_bits else np.zeros(0, dtype=np.int64),
     )

@@ -1,4 +1,4 @@
-"""Has the runner draw whole proposals on the device, where it can; the others are drawn token by token as before."""
+"""Has the runner draw whole proposals, where it can; the others are drawn token by token."""
 
 import logging
 from collections import Counter
@@ -16,9 +16,9 @@ from specpair.engine.failures import check_device
 from specpair.engine.statistics import EngineStatistics
 from specpair.engine.work import Work
 from specpair.errors import CapacityExhaustedError
-from specpair.models.captured_chain import CapturedChains
 from specpair.models.chain_miss import ChainMiss
 from specpair.models.chain_row import ChainRow, DrawnChain
+from specpair.models.chains import Chains
 from specpair.options import Rule
 
 log = logging.getLogger(__name__)
@@ -28,12 +28,12 @@ CAPTURING = "captur"
 
 
 class ChainDrafter:
-    """Draws the proposals of a draft model with a runner of captured passes. Device thread only."""
+    """Draws the proposals of a draft model with a runner that draws chains. Device thread only."""
 
     def __init__(
         self,
         cache: KeyValueCache,
-        chains: CapturedChains,
+        chains: Chains,
         misses: Counter[ChainMiss],
         statistics: EngineStatistics,
     ):
@@ -58,7 +58,7 @@ class ChainDrafter:
         return left, torch.cat([rows[work] for work in left]) if left else logits[:0]
 
     def _can_draw(self, work: ProposeWork) -> bool:
-        """Whether the device draws the proposal; counts why not."""
+        """Whether the runner draws the proposal; counts why not."""
         sampling = work.options.sampling
         reasons = {
             ChainMiss.FAILED: self._has_failed,
@@ -68,7 +68,8 @@ class ChainDrafter:
             ChainMiss.DENSE: work.sampler is sample_dense,
             ChainMiss.LENGTH: work.count > self._chains.most_steps,
         }
-        return self._is_possible(work, next((reason for reason, applies in reasons.items() if applies), None))
+        miss = next((reason for reason, applies in reasons.items() if applies), None)
+        return self._is_possible(work, miss or self._chains.refusal(work.options))
 
     def _is_possible(self, work: ProposeWork, miss: ChainMiss | None) -> bool:
         if miss is not None:
@@ -82,23 +83,19 @@ class ChainDrafter:
         chains = [chain_of(work, logits.size(1)) for work in works]
         if not chains:
             return
-        if not self._chains.takes(chains, logits.size(1)):
-            self._leave(works, ChainMiss.KINDS)
-            return
-        key_count = self._chains.keys(chains)
-        if key_count is None:
-            self._leave(works, ChainMiss.KEYS)
+        if (miss := self._chains.miss(chains, logits.size(1))) is not None:
+            self._leave(works, miss)
             return
         try:
-            drawn = self._chains.draw(logits[kept], chains, key_count)
+            drawn = self._chains.draw(logits[kept] if len(kept) < len(logits) else logits, chains)
         except (RuntimeError, MemoryError) as error:
             if was_out_of_memory(error):
-                log.warning("the device has no memory to draw this proposal: the host draws it token by token")
+                log.warning("there is no memory to draw this proposal whole: it is drawn token by token")
                 self._leave(works, ChainMiss.MEMORY)
                 return
             if CAPTURING not in str(error):  # such an error is CUDA's, too, but the device is not lost
                 check_device(error)
-            log.exception("the device could not draw a proposal: from now on the host draws them token by token")
+            log.exception("the runner could not draw a proposal: from now on they are drawn token by token")
             self._has_failed = True
             self._leave(works, ChainMiss.FAILED)
             return
@@ -108,7 +105,7 @@ class ChainDrafter:
             self._statistics.decode_tokens += max(len(work.tokens) - 1, 0)
 
     def _leave(self, works: list[ProposeWork], miss: ChainMiss) -> None:
-        """Leaves works to the host, as they were."""
+        """Leaves works to be drawn token by token, as they were."""
         for work in works:
             self._misses[miss] += 1
             self._give_back(work)
@@ -137,12 +134,12 @@ def was_out_of_memory(error: BaseException | None) -> bool:
 
 
 def is_begun(work: Work) -> bool:
-    """Whether the work is a chain of the model alone that has no token yet. One that was left to the host has some."""
+    """Whether the work is a chain of the model alone without a token yet. One that is drawn token by token has some."""
     return isinstance(work, ProposeWork) and not isinstance(work, GuessingWork) and not work.tokens
 
 
 def chain_of(work: ProposeWork, vocab_size: int) -> ChainRow:
-    """What the device needs to draw the proposal."""
+    """What the runner needs to draw the proposal."""
     holding, options = work.sequence.holding, work.options
     assert holding is not None
     is_coupled = options.rule is Rule.COUPLED
@@ -153,15 +150,16 @@ def chain_of(work: ProposeWork, vocab_size: int) -> ChainRow:
         count=work.count,
         sampling=options.sampling,
         is_coupled=is_coupled,
-        is_weighed=work.min_confidence > 0.0,
+        min_confidence=work.min_confidence,
+        confidence=work.confidence,
         vocab_size=min(options.vocab_size or vocab_size, vocab_size),
         bits=bits_of(work) if needs_bits else np.zeros(0, dtype=np.int64),
     )
 
 
 def take_all(work: ProposeWork, drawn: DrawnChain) -> None:
-    """Gives a work its tokens, up to the one after which the draft is unsure. What comes after that was drawn, but is
-    dropped without being looked at: where the proposal ends depends on tokens alone that are kept
+    """Gives a work its tokens, up to the one after which the draft is unsure. What comes after that may have been
+    drawn, but is dropped without being looked at: where the proposal ends depends on tokens alone that are kept
     (docs/exactness.md, rule 8)."""
     for token, share in zip(drawn.tokens, drawn.shares, strict=True):
         take(work, token)

@@ -20,6 +20,7 @@ from specpair.engine.work import Work
 from specpair.engine_config import EngineConfig
 from specpair.model_info import ModelInfo, TokenizerFiles
 from specpair.models.captured_runner import CapturedRunner
+from specpair.models.chains import ChainRunner
 from specpair.models.device_defaults import choose_pass_timeout, choose_token_budget
 from specpair.models.load_runner import load_runner
 from specpair.models.model_facts import ModelFacts
@@ -58,6 +59,7 @@ class ModelHost(ABC, Generic[Answer]):
         )
         if isinstance(runner, CapturedRunner):
             self.engine.statistics.graph_misses = runner.misses
+        if isinstance(runner, ChainRunner):
             self.engine.statistics.chain_misses = runner.chain_misses
         self.grammars = GrammarHost(facts)
         self.pass_timeout = choose_pass_timeout(config.pass_timeout, facts.device)

@@ -68,7 +68,7 @@ def passes(statistics: EngineStatistics) -> Iterable[Metric]:
     )
     yield by_reason(
         "specpair_chain_misses",
-        "Proposals that a draft with --runner captured drew with the host between their tokens, by the reason.",
+        "Proposals that a draft whose runner can draw whole ones drew token by token, by the reason.",
         {reason: statistics.chain_misses.get(reason, 0) for reason in ChainMiss},
     )
 

@@ -71,7 +71,7 @@ class EngineStatistics:
         self.graph_misses: Mapping[GraphMiss, int] = {}
         """Passes that a runner of captured passes left to the plain one, by the reason; it counts them itself."""
         self.chain_misses: Mapping[ChainMiss, int] = {}
-        """Proposals that a draft with such a runner did not draw on the device, by the reason."""
+        """Proposals that a draft whose runner can draw whole ones drew token by token, by the reason; the runner's."""
         self.evicted_blocks = 0
         """Cache blocks taken from open sequences for others."""
         self.preemptions = 0

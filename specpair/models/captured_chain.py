@@ -17,11 +17,13 @@ from specpair.caches.paged_cache import PagedCache
 from specpair.models.capture import Capture, Work
 from specpair.models.captured_buckets import ROWS, row_bucket
 from specpair.models.captured_rows import DeviceRows, HostRows, RowBuffers
+from specpair.models.chain_miss import ChainMiss
 from specpair.models.chain_row import ChainKind, ChainRow, DrawnChain
 from specpair.models.chain_tensors import MOST_STEPS, ChainTensors
+from specpair.options import SequenceOptions
 from specpair.speculation.device_counts import device_counts, draw_counted
 from specpair.speculation.device_race import race
-from specpair.speculation.sampling import finite_rows, probabilities
+from specpair.speculation.sampling import finite_rows, probabilities, softmax
 from specpair.speculation.sparse_rows import MASS_CUT, MAX_SUPPORT
 
 CHAIN_ROWS = ROWS[: ROWS.index(32) + 1]
@@ -55,17 +57,22 @@ class CapturedChains:
         self._captured: dict[Bucket, Work] = {}
         self._kinds: set[ChainKind] = set()
 
-    def keys(self, chains: Sequence[ChainRow]) -> int | None:
+    def refusal(self, options: SequenceOptions) -> ChainMiss | None:
+        """None: all are drawn."""
+        return None
+
+    def miss(self, chains: Sequence[ChainRow], vocab_size: int) -> ChainMiss | None:
+        if len(self._kinds) >= MOST_KINDS and ChainKind.of(chains, vocab_size) not in self._kinds:
+            return ChainMiss.KINDS
+        return ChainMiss.KEYS if self._key_count(chains) is None else None
+
+    def _key_count(self, chains: Sequence[ChainRow]) -> int | None:
         """The keys that the steps of these chains are captured for; None if the chains are too long for so many."""
         return self._keys(row_bucket(len(chains), CHAIN_ROWS), max(chain.position + chain.count for chain in chains))
 
-    def takes(self, chains: Sequence[ChainRow], vocab_size: int) -> bool:
-        """Whether the kind of these chains is captured, or may be."""
-        return len(self._kinds) < MOST_KINDS or ChainKind.of(chains, vocab_size) in self._kinds
-
-    def draw(self, logits: Tensor, chains: Sequence[ChainRow], key_count: int) -> list[DrawnChain]:
-        """Draws all tokens of at most `most_rows` chains of at most `most_steps`, which see `keys` of them. `logits`
-        `[chains, vocabulary]` are those after the last fed tokens."""
+    def draw(self, logits: Tensor, chains: Sequence[ChainRow]) -> list[DrawnChain]:
+        key_count = self._key_count(chains)
+        assert key_count is not None, "a miss"
         row_count, kind = row_bucket(len(chains), CHAIN_ROWS), ChainKind.of(chains, logits.size(1))
         tensors = self._tensors_for(row_count, kind, logits.size(1))
         draw = self._work((row_count, None, kind), partial(self._draw, row_count, tensors))
@@ -136,4 +143,4 @@ def shares(logits: Tensor, tokens: Tensor, kind: ChainKind) -> Tensor:
     """The probability of each token at temperature 1, float32 `[rows]`, if any row of this kind asks for it."""
     if not kind.weighs:
         return torch.ones(len(tokens), device=tokens.device)
-    return logits.softmax(-1).gather(-1, tokens[:, None])[:, 0]
+    return softmax(logits).gather(-1, tokens[:, None])[:, 0]

@@ -1,10 +1,10 @@
-"""Why a proposal was not drawn on the device."""
+"""Why a proposal was not drawn whole."""
 
 from enum import StrEnum
 
 
 class ChainMiss(StrEnum):
-    """Why a draft with a runner of captured passes drew a proposal token by token, with the host between them."""
+    """Why a draft whose runner can draw whole proposals drew one token by token, with Python between them."""
 
     ADJUSTMENTS = "adjustments"
     """Options that change single logits: penalties, biases, allowed and banned tokens, min_tokens."""
@@ -14,6 +14,10 @@ class ChainMiss(StrEnum):
     """Dense distributions are asked for."""
     AHEAD = "ahead"
     """It works ahead: other outcomes are looked for in each row, or nobody waits for it."""
+    RULE = "rule"
+    """Compiled passes: tokens that are drawn by the coupled rule, with its noise."""
+    CUTS = "cuts"
+    """Compiled passes: top-k, top-p or min-p."""
     LENGTH = "length"
     """More tokens than a chain has."""
     KEYS = "keys"
@@ -21,8 +25,8 @@ class ChainMiss(StrEnum):
     KINDS = "kinds"
     """Steps are captured for as many kinds of options already as may be."""
     MEMORY = "memory"
-    """The device had no memory to capture its steps."""
+    """There was no memory: on a device, to capture its steps."""
     FAILED = "failed"
-    """The device failed to draw one; from then on the host draws all."""
+    """The runner failed to draw one; from then on all are drawn token by token."""
     CACHE = "cache"
     """The cache has no room for all of its tokens at once."""

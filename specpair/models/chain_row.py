@@ -1,4 +1,4 @@
-"""A proposal that is drawn on the device, and what was drawn. Plain data."""
+"""A proposal that a runner draws whole, and what was drawn. Plain data."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -29,16 +29,24 @@ class ChainRow:
     sampling: SamplingOptions
     is_coupled: bool
     """Whether its tokens are chosen with shared noise, and no distributions are sent."""
-    is_weighed: bool
-    """Whether the probabilities of its tokens are wanted."""
+    min_confidence: float
+    """It may end with the token after which `confidence` is below this; 0 if it may not. What comes after that is not
+    used, whether or not it is drawn."""
+    confidence: float
+    """Product of the probabilities at temperature 1 of the tokens before."""
     vocab_size: int
     """Ids from here on are never drawn."""
     bits: np.ndarray
     """53 random bits for each token: int64 `[count]`; empty if it needs none."""
 
+    @property
+    def is_weighed(self) -> bool:
+        """Whether the probabilities of its tokens are wanted."""
+        return self.min_confidence > 0.0
+
 
 class DrawnChain(NamedTuple):
-    """What was drawn for one proposal. All lists are as long as the proposal, or as it could become."""
+    """What was drawn for one proposal. Lists that are not empty are as long as the proposal, or as it could become."""
 
     tokens: list[int]
     """Up to the first row that could not be sampled."""

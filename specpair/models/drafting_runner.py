@@ -2,14 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor
 
 from specpair.caches.cache import LayerShape
 from specpair.caches.holding import Holding
 from specpair.models.batch import Batch, PassOutput
-from specpair.models.head_trees import HeadTrees
+from specpair.models.output_tokens import OutputTokens
 from specpair.models.runner import Runner
 from specpair.options import Drafter
 
@@ -20,6 +20,45 @@ class DraftRun(Protocol):
     def logits(self, token_ids: list[int], rows: list[int]) -> Tensor:
         """`[rows, vocabulary]` after the newest token of each of these sequences, by their indices among all; a
         sequence that was left out once is left out from then on."""
+        ...
+
+
+@runtime_checkable
+class NarrowDraftRun(DraftRun, Protocol):
+    """One by a head that may give only some tokens."""
+
+    @property
+    def outputs(self) -> OutputTokens | None:
+        """The tokens that the head gives; None if it gives all."""
+        ...
+
+    def narrow_logits(self, token_ids: list[int], rows: list[int]) -> Tensor:
+        """As `logits`, `[rows, outputs]`."""
+        ...
+
+
+class Asked(NamedTuple):
+    """A node whose continuations are asked for."""
+
+    row: int
+    """Its sequence, by the index among all."""
+    node: int
+    """Its number, or ROOT for the last committed token."""
+    parent: int
+    """The number of its parent, which was asked for on the level before; of no meaning for ROOT."""
+    token: int
+
+
+class TreeRun(Protocol):
+    """One tree for each of several sequences; all of them grow by one level in each step."""
+
+    @property
+    def outputs(self) -> OutputTokens | None:
+        """The tokens that the head gives; None if it gives all."""
+        ...
+
+    def logits(self, asked: list[Asked]) -> Tensor:
+        """`[asked, outputs]` after these nodes, all of one level; those of one sequence stand together."""
         ...
 
 
@@ -45,7 +84,7 @@ class DraftingRunner(Runner, Protocol):
 class TreeDraftingRunner(DraftingRunner, Protocol):
     """One whose head can also draft trees."""
 
-    def grow(self, holdings: list[Holding], places: list[Sequence[int]], most: int) -> HeadTrees:
+    def grow(self, holdings: list[Holding], places: list[Sequence[int]], most: int) -> TreeRun:
         """A tree for each sequence, with at most `most` nodes to ask for; `places` as `begin` takes them."""
         ...
 

@@ -11,6 +11,7 @@ from specpair.errors import ModelRefusedError
 from specpair.models.eagle_settings import EagleSettings
 from specpair.models.head_files import read_tensors
 from specpair.models.loading import LoadedModel
+from specpair.models.output_tokens import OutputTokens
 
 LAYER = "layers.0."
 NAMES_OF_EAGLE = {"midlayer.": LAYER}
@@ -30,6 +31,10 @@ class EagleWeights:
     """`[draft vocabulary, width]`: its own, or rows of the target's head."""
     token_ids: Tensor
     """int64 `[draft vocabulary]`: the target's id of each output."""
+
+    def outputs(self, vocab_size: int) -> OutputTokens | None:
+        """The tokens that the head gives; None if it gives all."""
+        return None if len(self.token_ids) == vocab_size else OutputTokens(self.token_ids, vocab_size)
 
     def __getitem__(self, name: str) -> Tensor:
         return self.tensors[name]

@@ -9,32 +9,25 @@ A draft begins with the pair of the last committed token; each further step has 
 the features. Keys and values of these steps are kept beside the cache: the target's next pass writes better ones.
 """
 
-from typing import Any
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from specpair.caches.attention import Variant, attend
-from specpair.caches.cache import LayerShape
-from specpair.errors import ModelRefusedError
 from specpair.models.eagle_checkpoint import LAYER, EagleWeights
 from specpair.models.head_product import head_product
-from specpair.models.headed_runner import MOST_STEPS, HeadedRunner
-from specpair.models.loading import LoadedModel
-from specpair.models.runner import Runner
 
 
 class EagleHead:
     """The head's arithmetic, without any state of sequences."""
 
-    def __init__(self, weights: EagleWeights, loaded: LoadedModel):
-        facts, settings = loaded.facts, weights.settings
+    def __init__(self, weights: EagleWeights, rotation: tuple[Tensor, Tensor], vocab_size: int):
+        """`rotation`: cosine and sine `[positions, size / 2]`."""
+        settings = weights.settings
         self.settings = settings
         self.feature_layers = weights.feature_layers
-        self.device, self.dtype = facts.device, facts.dtype
-        self._vocab_size = facts.vocab_size
-        self._token_ids = weights.token_ids
+        self.device, self.dtype = weights.embedding.device, weights.embedding.dtype
+        self.outputs = weights.outputs(vocab_size)
         self._embedding = weights.embedding
         self._norms = {name: tensor.float() for name, tensor in weights.tensors.items() if tensor.ndim == 1}
         projections = [weights[f"{LAYER}self_attn.{name}_proj.weight"] for name in "qkv"]
@@ -44,15 +37,8 @@ class EagleHead:
         self._gate_up = head_product(torch.cat([weights[f"{LAYER}mlp.{name}_proj.weight"] for name in ("gate", "up")]))
         self._down = head_product(weights[f"{LAYER}mlp.down_proj.weight"])
         self._head = head_product(weights.output)
-        self._cosine, self._sine = rotation(loaded, settings.head_size, facts.max_model_len + MOST_STEPS)
+        self._cosine, self._sine = rotation
         self.variant = Variant(scaling=settings.head_size**-0.5)
-
-    @property
-    def shapes(self) -> tuple[LayerShape, LayerShape]:
-        """What is cached for each token: keys and values of the head, and the joined features as keys."""
-        settings = self.settings
-        attention = LayerShape(settings.key_heads, settings.head_size, settings.head_size)
-        return attention, LayerShape(1, settings.width, 0)
 
     def join(self, features: Tensor) -> Tensor:
         """`[tokens, width]` from the target's features `[layers, tokens, hidden]`."""
@@ -77,22 +63,17 @@ class EagleHead:
         return (normed if settings.normalises_residual else hidden), (query, key, value.to(self.dtype))
 
     def leave(self, residual: Tensor, mixed: Tensor) -> tuple[Tensor, Tensor]:
-        """The hidden states `[tokens, width]` that the next step is given, and the logits `[tokens, vocabulary]`, from
+        """The hidden states `[tokens, width]` that the next step is given, and the logits `[tokens, outputs]`, from
         the residual and the attention's outcome `[heads, tokens, size]`."""
         residual = residual + self._output(mixed.transpose(0, 1).flatten(1).float())
         gate, up = self._gate_up(self._normed(f"{LAYER}post_attention_layernorm", residual)).chunk(2, dim=1)
         hidden = residual + self._down(F.silu(gate) * up)
         normed = self._normed("norm", hidden)
-        logits = hidden.new_full((len(hidden), self._vocab_size), -torch.inf)
-        logits.index_copy_(1, self._token_ids, self._head(normed))
-        return (normed if self.settings.feeds_back_normalised else hidden), logits
+        return (normed if self.settings.feeds_back_normalised else hidden), self._head(normed)
 
     def attend(self, query: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None) -> Tensor:
         """`[heads, tokens, size]`: tokens that see these keys and values, all of them without a mask."""
         return attend(query, keys, values, mask, self.variant)
-
-    def runner(self, inner: Runner, layer_count: int) -> HeadedRunner:
-        return HeadedRunner(inner, self, layer_count)
 
     def _normed(self, name: str, x: Tensor) -> Tensor:
         return F.rms_norm(x, x.shape[-1:], self._norms[f"{name}.weight"], self.settings.eps)
@@ -103,18 +84,3 @@ class EagleHead:
         cosine, sine = self._cosine.index_select(0, positions), self._sine.index_select(0, positions)
         left, right = x[..., :half], x[..., half:]
         return torch.cat([left * cosine - right * sine, right * cosine + left * sine], dim=2)
-
-
-def rotation(loaded: LoadedModel, head_size: int, length: int) -> tuple[Tensor, Tensor]:
-    """Cosine and sine of the target's rotary embedding, `[positions, size / 2]`. Raises ModelRefusedError if it has
-    none."""
-    inner: Any = loaded.model.base_model
-    if not hasattr(inner, "rotary_emb"):
-        raise ModelRefusedError(f"{loaded.facts.architecture} has no rotary embedding that a head could share")
-    device = loaded.facts.device
-    positions = torch.arange(length, device=device)[None]
-    cosine, sine = inner.rotary_emb(torch.empty(0, device=device), positions)
-    if cosine.size(-1) != head_size:
-        raise ModelRefusedError(f"the head's size of {head_size} is not the target's of {cosine.size(-1)}")
-    half = head_size // 2
-    return cosine[0, :, :half].float().contiguous(), sine[0, :, :half].float().contiguous()

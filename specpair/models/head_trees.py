@@ -5,28 +5,18 @@ own path. Every node on that path was evaluated before it, as EAGLE-2 grows tree
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from specpair.caches.holding import Holding
+from specpair.models.drafting_runner import Asked
+from specpair.models.output_tokens import OutputTokens
 from specpair.speculation.trees.token_tree import ROOT
 
 if TYPE_CHECKING:
-    from specpair.models.headed_runner import HeadedRunner
-
-
-class Asked(NamedTuple):
-    """A node whose continuations are asked for."""
-
-    row: int
-    """Its sequence, by the index among all."""
-    node: int
-    """Its number, or ROOT for the last committed token."""
-    parent: int
-    """The number of its parent, which was asked for on the level before; of no meaning for ROOT."""
-    token: int
+    from specpair.models.plain_headed_runner import PlainHeadedRunner
 
 
 class _Trunk:
@@ -60,16 +50,20 @@ class _Trunk:
 class HeadTrees:
     """One tree for each sequence; all of them grow by one level in each step."""
 
-    def __init__(self, runner: "HeadedRunner", holdings: list[Holding], places: list[Sequence[int]], most: int):
+    def __init__(self, runner: "PlainHeadedRunner", holdings: list[Holding], places: list[Sequence[int]], most: int):
         """At most `most` nodes are asked for in each tree."""
         self._head, self._lengths = runner.head, [len(own) + 1 for own in places]
         found = [runner.history(holding, own) for holding, own in zip(holdings, places, strict=True)]
         self._trunks = [_Trunk(keys, values, features.float(), most) for keys, values, features in found]
         self._depth = 0
 
+    @property
+    def outputs(self) -> OutputTokens | None:
+        return self._head.outputs
+
     @torch.inference_mode()
     def logits(self, asked: list[Asked]) -> Tensor:
-        """`[asked, vocabulary]` after these nodes, all of one level; those of one sequence stand together."""
+        """`[asked, outputs]` after these nodes, all of one level; those of one sequence stand together."""
         hidden = torch.stack([self._before(one) for one in asked])
         positions = [self._lengths[one.row] - 1 + self._depth for one in asked]
         tokens, where = (

@@ -1,123 +1,54 @@
 """A runner whose target has an EAGLE-3 head: each of its passes also keeps what the head needs."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from specpair.caches.cache import KeyValueCache
-from specpair.caches.holding import Holding, Segment
+from specpair.caches.holding import Holding
 from specpair.models.batch import Batch, PassOutput
-from specpair.models.drafting_runner import run_tapped
-from specpair.models.head_trees import HeadTrees, with_room
+from specpair.models.drafting_runner import DraftRun, TreeRun, run_tapped
 from specpair.models.runner import Runner
 from specpair.options import Drafter
 
-if TYPE_CHECKING:
-    from specpair.models.eagle_head import EagleHead
 
-MOST_STEPS = 64
-"""Tokens of a proposal."""
-
-
-class HeadedRunner:
+class HeadedRunner(ABC):
     """The target by another runner, and the head beside it. Device thread only."""
 
     drafters: tuple[Drafter, ...] = (Drafter.EAGLE,)
-    most_tokens: int = MOST_STEPS
+    most_tokens: int
     feeds_itself: bool = False
 
-    def __init__(self, inner: Runner, head: "EagleHead", layer_count: int):
+    def __init__(self, inner: Runner, feature_layers: tuple[int, ...], layer_count: int, most_tokens: int):
         """The cache has the head's two layers after the target's `layer_count`."""
-        self.inner, self.head = inner, head
+        self.inner = inner
         self.cache: KeyValueCache = inner.cache
         self.device = inner.device
         self.no_trees = inner.no_trees
+        self.most_tokens = most_tokens
         self.description = f"{inner.description}, with an EAGLE-3 head"
-        self._attention, self._features = layer_count, layer_count + 1
+        self.attention, self.joined = layer_count, layer_count + 1
+        """The layers of the cache with the head's keys and values, and with the joined features as keys."""
+        self._feature_layers = feature_layers
 
     @torch.inference_mode()
     def forward(self, batch: Batch) -> PassOutput:
-        output, features = run_tapped(self.inner, batch, self.head.feature_layers)
-        self._keep(batch, features)
+        output, features = run_tapped(self.inner, batch, self._feature_layers)
+        self.keep(batch, features)
         return output
 
-    def _keep(self, batch: Batch, features: Tensor) -> None:
-        """Writes the joined features of the tokens, and the head's keys and values of their pairs."""
-        access = self.cache.access(batch.segments)
-        joined = self.head.join(features)
-        cached = joined.to(self.head.dtype)
-        access.write(self._features, cached[None], cached.new_empty(1, len(cached), 0))
-        token_ids, positions = (torch.tensor(part, device=self.device) for part in (batch.token_ids, batch.positions))
-        _, (_, keys, values) = self.head.enter(token_ids, self._before(batch, cached), positions)
-        access.write(self._attention, keys, values)
+    @abstractmethod
+    def keep(self, batch: Batch, features: Tensor) -> None:
+        """Writes the joined features of the tokens, and the head's keys and values of their pairs, from the target's
+        features `[layers, tokens, hidden]`."""
 
-    def _before(self, batch: Batch, joined: Tensor) -> Tensor:
-        """The joined features of the token before each token, `[tokens, width]`; 0 for the first of a sequence, whose
-        keys nothing reads."""
-        parents = batch.parents or [row - 1 for row in range(len(joined))]
-        before = joined[[parent or 0 for parent in parents]].float()
-        first = 0
-        for segment in batch.segments:
-            rows = range(first, first + segment.token_count)
-            follow = [row for row in rows if row == first or parents[row] is None]
-            before[follow] = self._features_at(segment.holding, segment.start - 1).float() if segment.start else 0.0
-            first = rows.stop
-        return before
-
-    def _features_at(self, holding: Holding, position: int) -> Tensor:
-        """The joined features `[width]` of a fed token."""
-        keys, _ = self.cache.access([Segment(holding, position, 1)]).read(self._features, 0)
-        return keys[0, position]
-
-    def begin(self, holdings: list[Holding], places: list[Sequence[int]], most: int) -> "HeadRun":
+    @abstractmethod
+    def begin(self, holdings: list[Holding], places: list[Sequence[int]], most: int) -> DraftRun:
         """A draft of at most `most` tokens for each sequence. Its last token is not fed yet; `places` say where the
         cache has those before: in order, unless the last of them are a path of a tree."""
-        return HeadRun(self, holdings, places, most)
 
-    def grow(self, holdings: list[Holding], places: list[Sequence[int]], most: int) -> HeadTrees:
+    @abstractmethod
+    def grow(self, holdings: list[Holding], places: list[Sequence[int]], most: int) -> TreeRun:
         """A tree for each sequence, with at most `most` nodes to ask for; `places` as `begin` takes them."""
-        return HeadTrees(self, holdings, places, most)
-
-    def history(self, holding: Holding, places: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
-        """The head's keys and values `[heads, fed tokens - 1, size]` of the fed tokens but the first, and the joined
-        features of the last."""
-        keys, values = self.cache.access([Segment(holding, 0, places[-1] + 1)]).read(self._attention, 0)
-        if not isinstance(places, range):
-            chosen = torch.tensor(places, device=self.device)
-            keys, values = keys.index_select(1, chosen), values.index_select(1, chosen)
-        return keys[:, 1:], values[:, 1:], self._features_at(holding, places[-1])
-
-
-class HeadRun:
-    """One draft of several sequences, step by step. A token that was drawn is told with the next call."""
-
-    def __init__(self, runner: HeadedRunner, holdings: list[Holding], places: list[Sequence[int]], most: int):
-        self._head, self._lengths = runner.head, [len(own) + 1 for own in places]
-        found = [runner.history(holding, own) for holding, own in zip(holdings, places, strict=True)]
-        self._memory = [(with_room(keys, most), with_room(values, most)) for keys, values, _ in found]
-        self._hidden = torch.stack([features.float() for _, _, features in found])
-        self._count = 0
-        """Steps so far."""
-
-    @torch.inference_mode()
-    def logits(self, token_ids: list[int], rows: list[int]) -> Tensor:
-        """`[rows, vocabulary]` after the newest token of each of these sequences, by their indices in `holdings`; a
-        sequence that was left out once is left out from then on."""
-        positions = [self._lengths[row] - 1 + self._count for row in rows]
-        tokens, places = (torch.tensor(part, device=self._head.device) for part in (token_ids, positions))
-        residual, (query, key, value) = self._head.enter(tokens, self._hidden[rows], places)
-        mixed = []
-        for index, row in enumerate(rows):
-            keys, values = self._memory[row]
-            end = self._lengths[row] - 1 + self._count
-            keys[:, end - 1], values[:, end - 1] = key[:, index], value[:, index]
-            mixed.append(self._head.attend(query[:, index : index + 1], keys[:, :end], values[:, :end]))
-        hidden, logits = self._head.leave(residual, torch.cat(mixed, dim=1))
-        if len(rows) == len(self._hidden):
-            self._hidden = hidden
-        else:
-            self._hidden[rows] = hidden
-        self._count += 1
-        return logits

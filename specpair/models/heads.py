@@ -5,8 +5,8 @@ from pathlib import Path
 from specpair.engine_config import EngineConfig
 from specpair.errors import ModelRefusedError
 from specpair.models.drafting_runner import TargetHead
+from specpair.models.eagle import Eagle
 from specpair.models.eagle_checkpoint import read_eagle
-from specpair.models.eagle_head import EagleHead
 from specpair.models.head_files import read_config
 from specpair.models.loading import LoadedModel
 from specpair.models.lookahead_head import LookaheadHead
@@ -27,7 +27,7 @@ def load_head(config: EngineConfig, loaded: LoadedModel) -> TargetHead | None:
     folder = Path(config.head)
     fields = read_config(folder)
     if "speculators_model_type" in fields:
-        return EagleHead(read_eagle(folder, loaded), loaded)
+        return Eagle(read_eagle(folder, loaded), loaded, config.head_quantization)
     if "medusa_num_heads" in fields:
         return MedusaHead(folder, fields, loaded)
     if "lookahead_count" in fields:

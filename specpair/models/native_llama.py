@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 from transformers import PreTrainedModel
 
@@ -25,16 +24,11 @@ from specpair.caches.attention import Parents, is_chain, split_parents
 from specpair.caches.holding import Segment as CacheSegment
 from specpair.models.batch import Batch, PassOutput
 from specpair.models.model_facts import ModelFacts
-from specpair.models.native_coarse import packed_bytes, packed_nibbles
-from specpair.models.native_memory import KEPT_TOKENS, PassMemory, padded
-from specpair.models.native_structures import Layer, Model, Product, Segment
+from specpair.models.native_memory import KeptMemory, padded
+from specpair.models.native_packing import GATE_WIDTH, PANEL, NativePacker, gate_and_up, narrowest, widened
+from specpair.models.native_structures import Draft, Layer, Model, Segment
 from specpair.models.output_tokens import output_tokens_of
-from specpair.models.weight_format import FORMATS, Packing
-
-PANEL = 32
-"""Outputs of a panel of packed weights."""
-GATE_WIDTH = PANEL // 2
-FLOAT_WEIGHTS, HALF_WEIGHTS, HALF_WEIGHTS_AND_ROWS, BYTE_WEIGHTS, NIBBLE_WEIGHTS = range(5)
+from specpair.models.weight_format import FORMATS
 
 
 class NativeLlama:
@@ -43,8 +37,8 @@ class NativeLlama:
     def __init__(self, model: PreTrainedModel, facts: ModelFacts, library: Any):
         self._call = library.specpair_forward
         self._call.restype = None
-        self._held: list[Any] = []
-        """Keeps alive what the structures point to."""
+        self._draw_chains = library.specpair_draw_chains
+        self._packer = NativePacker(model.dtype)
         self._dtype = model.dtype
         self._format = FORMATS[facts.packing]
         self._row_bytes = model.dtype.itemsize
@@ -56,7 +50,7 @@ class NativeLlama:
         self.embedding = narrowest(inner.embed_tokens.weight.detach()).contiguous()
         """`[vocabulary, hidden]`, bf16 if that loses nothing, else float32."""
         cosine, sine = rotation(inner, facts.max_model_len)
-        self._hold(layers)
+        self._packer.hold(layers)
         self._model = Model(
             layer_count=len(inner.layers),
             hidden=config.hidden_size,
@@ -68,16 +62,16 @@ class NativeLlama:
             eps=config.rms_norm_eps,
             is_embedding_bf16=self.embedding.dtype == torch.bfloat16,
             embedding=self.embedding.data_ptr(),
-            cosine=self._pointer(cosine),
-            sine=self._pointer(sine),
-            norm=self._pointer(inner.norm.weight.detach().float()),
-            head=self._product(head.weight, head.bias, self._format.head),
+            cosine=self._packer.pointer(cosine),
+            sine=self._packer.pointer(sine),
+            norm=self._packer.norm(inner.norm.weight),
+            head=self._packer.product(head.weight, self._format.head, head.bias),
             layers=ctypes.addressof(layers),
         )
         own = self._model
         input_width = max(own.hidden, own.heads * own.head_size)
-        self._widths = (input_width, padded((own.heads + 2 * own.key_heads) * own.head_size, PANEL))
-        self._memory: PassMemory | None = None
+        projected_width = padded((own.heads + 2 * own.key_heads) * own.head_size, PANEL)
+        self._memory = KeptMemory(own, self._dtype, (input_width, projected_width))
         self._address = ctypes.byref(own)
 
     def forward(self, batch: Batch, segments: Any, path_owners: Sequence[Tensor], longest: int) -> PassOutput:
@@ -88,10 +82,9 @@ class NativeLlama:
         numbers = array("q", [*batch.token_ids, *batch.positions, *batch.rows, *told])
         logits = torch.empty(row_count, own.head.outs)
         features, places = self._features(batch)
-        memory = self._memory_for(count, row_count, longest)
+        memory = self._memory.of(count, row_count, longest)
         order, (first, _) = memory.order, numbers.buffer_info()
-        order.token_count, order.segment_count, order.row_count = count, len(segments), row_count
-        order.thread_count = torch.get_num_threads()
+        order.segment_count = len(segments)
         order.token_ids, order.positions, order.rows = first, first + 8 * count, first + 16 * count
         order.segments = ctypes.addressof(segments)
         order.logits = logits.data_ptr()
@@ -101,14 +94,22 @@ class NativeLlama:
         self._call(self._address, memory.address)
         return PassOutput(logits if self._output_tokens is None else self._output_tokens(logits), features)
 
-    def _memory_for(self, count: int, row_count: int, longest: int) -> PassMemory:
-        """Memory for a pass; that of a small one is kept. One thread at a time runs passes."""
-        threads = torch.get_num_threads()
-        if max(count, row_count) > KEPT_TOKENS:
-            return PassMemory.once(self._model, self._dtype, self._widths, (count, row_count), longest, threads)
-        if self._memory is None or not self._memory.holds(count, row_count, longest, threads):
-            self._memory = PassMemory.to_keep(self._model, self._dtype, self._widths, longest, threads)
-        return self._memory
+    @property
+    def output_tokens(self) -> Tensor | None:
+        """The ids that the head gives `[outputs]`, ascending; None if it gives all."""
+        return None if self._output_tokens is None else self._output_tokens.token_ids
+
+    @property
+    def output_count(self) -> int:
+        """Logits of a row as the head gives them."""
+        return self._model.head.outs
+
+    def draw(self, draft: Draft, longest: int) -> None:
+        """Draws chains, the longest of which ends at `longest`. Raises MemoryError."""
+        memory = self._memory.of(draft.chain_count, draft.chain_count, longest)
+        memory.order.feature_places = None
+        if self._draw_chains(self._address, memory.address, ctypes.byref(draft)):
+            raise MemoryError
 
     def _features(self, batch: Batch) -> tuple[Tensor | None, Tensor | None]:
         """Memory for the hidden states, and the place of each layer among them."""
@@ -124,62 +125,25 @@ class NativeLlama:
         projections = [attention.q_proj, attention.k_proj, attention.v_proj]
         bias = None if projections[0].bias is None else torch.cat([one.bias.detach() for one in projections])
         variant = facts.variants[index]
+        packer, packing = self._packer, self._format.layers
         return Layer(
-            attention_norm=self._norm(layer.input_layernorm),
-            query_key_value=self._product(torch.cat([one.weight.detach() for one in projections]), bias),
-            query_norm=self._norm(getattr(attention, "q_norm", None)),
-            key_norm=self._norm(getattr(attention, "k_norm", None)),
-            output=self._product(attention.o_proj.weight),
-            mlp_norm=self._norm(layer.post_attention_layernorm),
-            gate_up=self._product(gate_and_up(mlp.gate_proj.weight.detach(), mlp.up_proj.weight.detach())),
-            down=self._product(widened(mlp.down_proj.weight.detach(), GATE_WIDTH)),
+            attention_norm=packer.norm(layer.input_layernorm.weight),
+            query_key_value=packer.product(torch.cat([one.weight.detach() for one in projections]), packing, bias),
+            query_norm=packer.norm(weight_of(attention, "q_norm")),
+            key_norm=packer.norm(weight_of(attention, "k_norm")),
+            output=packer.product(attention.o_proj.weight, packing),
+            mlp_norm=packer.norm(layer.post_attention_layernorm.weight),
+            gate_up=packer.product(gate_and_up(mlp.gate_proj.weight.detach(), mlp.up_proj.weight.detach()), packing),
+            down=packer.product(widened(mlp.down_proj.weight.detach(), GATE_WIDTH), packing),
             scaling=variant.scaling,
             window=variant.sliding_window or 0,
         )
 
-    def _norm(self, norm: Any) -> int | None:
-        return None if norm is None else self._pointer(norm.weight.detach().float())
 
-    def _product(self, weight: Tensor, bias: Tensor | None = None, packing: Packing | None = None) -> Product:
-        weight = weight.detach()
-        packing = packing or self._format.layers
-        if packing.bits < 16:
-            return self._coarse_product(weight, bias, packing)
-        narrow = weight if weight.dtype == torch.bfloat16 else narrowest(weight)
-        kind = FLOAT_WEIGHTS if narrow.dtype != torch.bfloat16 else HALF_WEIGHTS
-        if self._dtype == torch.bfloat16:
-            kind = HALF_WEIGHTS_AND_ROWS
-        return Product(
-            weights=self._pointer(panels(narrow)),
-            bias=self._bias(bias),
-            ins=weight.size(1),
-            outs=weight.size(0),
-            kind=kind,
-        )
-
-    def _coarse_product(self, weight: Tensor, bias: Tensor | None, packing: Packing) -> Product:
-        packed = (packed_bytes if packing.bits == 8 else packed_nibbles)(weight)
-        return Product(
-            weights=self._pointer(packed.weights),
-            bias=self._bias(bias),
-            ins=weight.size(1),
-            outs=weight.size(0),
-            kind=BYTE_WEIGHTS if packing.bits == 8 else NIBBLE_WEIGHTS,
-            scales=None if packed.scales is None else self._pointer(packed.scales),
-            is_bf16=self._dtype == torch.bfloat16,
-        )
-
-    def _bias(self, bias: Tensor | None) -> int | None:
-        """In whole panels."""
-        return None if bias is None else self._pointer(F.pad(bias.detach().float(), (0, -len(bias) % PANEL)))
-
-    def _pointer(self, tensor: Tensor) -> int:
-        held = tensor.contiguous()
-        self._hold(held)
-        return held.data_ptr()
-
-    def _hold(self, owner: Any) -> None:
-        self._held.append(owner)
+def weight_of(module: Any, name: str) -> Tensor | None:
+    """Of a part that the module may lack."""
+    part = getattr(module, name, None)
+    return None if part is None else part.weight
 
 
 def segments_of(batch: Batch) -> tuple[Any, list[Tensor]]:
@@ -210,33 +174,6 @@ def tree_paths(segment: CacheSegment, parents: Parents) -> Tensor:
             paths[row] = paths[parent]
         paths[row, depths[row]] = segment.start + row
     return torch.from_numpy(paths)
-
-
-def panels(weight: Tensor) -> Tensor:
-    """`[out, in]` as `source/product.h` reads it: panels of 32 outputs, padded with 0."""
-    outs, ins = weight.shape
-    whole = F.pad(weight, (0, 0, 0, padded(outs, PANEL) - outs))
-    if weight.dtype == torch.bfloat16:
-        return whole.view(-1, PANEL, ins // 2, 2).transpose(1, 2).contiguous()
-    return whole.view(-1, PANEL, ins).transpose(1, 2).contiguous()
-
-
-def gate_and_up(gate: Tensor, up: Tensor) -> Tensor:
-    """Half a panel of gate, half a panel of up, and so on: a panel holds what is multiplied."""
-    size = padded(len(gate), GATE_WIDTH)
-    halves = [F.pad(one, (0, 0, 0, size - len(one))).view(-1, GATE_WIDTH, one.size(1)) for one in (gate, up)]
-    return torch.stack(halves, 1).view(2 * size, gate.size(1))
-
-
-def widened(weight: Tensor, multiple: int) -> Tensor:
-    """`[out, in]` with inputs padded by zeros to a multiple."""
-    return F.pad(weight, (0, padded(weight.size(1), multiple) - weight.size(1)))
-
-
-def narrowest(weight: Tensor) -> Tensor:
-    """As bf16 if that loses nothing, else float32."""
-    narrow = weight.bfloat16()
-    return narrow if torch.equal(narrow.to(weight.dtype), weight) else weight.float()
 
 
 def rotation(inner: Any, max_model_len: int) -> tuple[Tensor, Tensor]:

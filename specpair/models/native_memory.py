@@ -62,6 +62,30 @@ class PassMemory:
         return cls(model, dtype, widths, (*counts, padded(keys + 2 * SCORE_ROUND, SCORE_ROUND), threads))
 
 
+class KeptMemory:
+    """The memory of the passes of one model, of which one thread at a time runs one. That of small passes is kept."""
+
+    def __init__(self, model: Model, dtype: torch.dtype, widths: tuple[int, int]):
+        self._model, self._dtype, self._widths = model, dtype, widths
+        self._kept: PassMemory | None = None
+
+    def of(self, tokens: int, rows: int, longest: int) -> PassMemory:
+        """For a pass of so many tokens and rows that sees at most `longest` keys, by as many threads as torch has. The
+        numbers of the pass are set, the rest of its input is the caller's."""
+        threads = torch.get_num_threads()
+        memory = self._for(tokens, rows, longest, threads)
+        order = memory.order
+        order.token_count, order.row_count, order.thread_count = tokens, rows, threads
+        return memory
+
+    def _for(self, tokens: int, rows: int, longest: int, threads: int) -> PassMemory:
+        if max(tokens, rows) > KEPT_TOKENS:
+            return PassMemory.once(self._model, self._dtype, self._widths, (tokens, rows), longest, threads)
+        if self._kept is None or not self._kept.holds(tokens, rows, longest, threads):
+            self._kept = PassMemory.to_keep(self._model, self._dtype, self._widths, longest, threads)
+        return self._kept
+
+
 def padded(count: int, multiple: int) -> int:
     """The next multiple."""
     return -(-count // multiple) * multiple

@@ -1,5 +1,6 @@
 """The runner for models that `specpair.models.native_llama` supports, with a contiguous cache."""
 
+from collections import Counter
 from typing import Any
 
 import torch
@@ -10,9 +11,12 @@ from specpair.caches.cache import KeyValueCache
 from specpair.engine_config import EngineConfig
 from specpair.model_info import NOT_QUANTISED
 from specpair.models.batch import Batch, PassOutput
+from specpair.models.chain_miss import ChainMiss
+from specpair.models.chains import Chains
 from specpair.models.device_defaults import has_bfloat16_tiles
 from specpair.models.fusible import is_fusible
 from specpair.models.loading import LoadedModel
+from specpair.models.native_chains import NativeChains
 from specpair.models.native_coarse import BYTE_GROUP, NIBBLE_GROUP, rounded_groups
 from specpair.models.native_llama import NativeLlama, segments_of
 from specpair.native.library import native_library
@@ -33,6 +37,8 @@ class NativeRunner:
         self.cache = cache
         self.device = loaded.facts.device
         self._native = NativeLlama(loaded.model, loaded.facts, native_library())
+        self.chains: Chains | None = NativeChains(self._native)
+        self.chain_misses: Counter[ChainMiss] = Counter()
 
     @staticmethod
     def rounding(x: Tensor, bits: int) -> Tensor:

@@ -43,6 +43,21 @@ class Model(Structure):
         *[(name, c_void_p) for name in ("embedding", "cosine", "sine", "norm")],
         ("head", Product),
         ("layers", c_void_p),
+        ("first_key", c_int64),
+    ]
+
+
+class Eagle(Structure):
+    """An EAGLE-3 head."""
+
+    _fields_ = [
+        ("decoder", Model),
+        ("pair_norm", c_void_p),
+        *[(name, c_int64) for name in ("normalises_residual", "feeds_back_normalised", "tap_count", "tap_size")],
+        ("join", Product),
+        *[(name, c_void_p) for name in ("tap_norms", "joined_norm")],
+        ("key_value", Product),
+        ("key_value_start", c_int64),
     ]
 
 
@@ -68,6 +83,34 @@ class Pass(Structure):
         *[(name, c_int64) for name in ("score_count", "input_stride", "projected_stride")],
         ("feature_rows", c_void_p),
         ("feature_row_count", c_int64),
+    ]
+
+
+class Chain(Structure):
+    """A proposal to draw, and what was drawn."""
+
+    _fields_ = [
+        ("keys", c_void_p),
+        ("values", c_void_p),
+        *[(name, c_int64) for name in ("capacity", "position", "count", "width")],
+        *[(name, c_double) for name in ("temperature", "min_confidence")],
+        *[(name, c_void_p) for name in ("chosen", "entries", "sizes", "tokens", "shares")],
+        ("confidence", c_double),
+        ("length", c_int64),
+        ("is_over", c_int64),
+    ]
+
+
+class Draft(Structure):
+    """Proposals that are drawn together."""
+
+    _fields_ = [
+        *[(name, c_int64) for name in ("chain_count", "width")],
+        *[(name, c_void_p) for name in ("token_ids", "first")],
+        ("first_stride", c_int64),
+        ("mass", c_double),
+        ("most", c_int64),
+        ("chains", c_void_p),
     ]
 
 

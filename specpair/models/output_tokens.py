@@ -25,6 +25,10 @@ class OutputTokens(nn.Module):
         self.register_buffer("token_ids", token_ids, persistent=False)
         self._vocab_size = vocab_size
 
+    def name(self, places: list[int]) -> list[int]:
+        """The tokens at these places among those that are given."""
+        return self.token_ids[places].tolist()
+
     def forward(self, logits: Tensor) -> Tensor:
         """Logits `[..., vocabulary]` from those of these tokens `[..., tokens]`; -inf for all others."""
         rows = logits.new_full((*logits.shape[:-1], self._vocab_size), -torch.inf)

@@ -13,11 +13,14 @@ from pathlib import Path
 SOURCE = Path(__file__).parent / "source"
 FLAGS = ("-std=gnu11", "-fPIC", "-fvisibility=hidden", "-Wno-psabi")
 UNITS = {
+    "chains.c": ("-O2",),
     "decoder.c": ("-O2",),
+    "eagle.c": ("-O2",),
     "counting.c": ("-O3", "-ffp-contract=off"),
     "drawing.c": ("-O3", "-ffp-contract=off"),
     "judging.c": ("-O3", "-ffp-contract=off"),
     "proposals.c": ("-O3", "-ffp-contract=off"),
+    "softmax.c": ("-O3",),
 }
 """The files to compile, with their own flags. Where numpy has the same bits no product may be fused with a sum."""
 COMPILERS = ("cc", "gcc")

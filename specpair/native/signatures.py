@@ -9,6 +9,7 @@ _INTEGER, _NUMBER, _DATA = ctypes.c_int64, ctypes.c_double, ctypes.c_void_p
 _SIGNATURES = {
     "specpair_draw_rows": (_DATA, _INTEGER, _INTEGER, _NUMBER, _INTEGER, _DATA, _DATA, _DATA),
     "specpair_draw": (_DATA, _INTEGER, _NUMBER),
+    "specpair_soften": (_DATA, _INTEGER, _INTEGER, _DATA, _INTEGER, _DATA),
     "specpair_check_rows": (_INTEGER, _DATA, _DATA, _INTEGER, _DATA, _INTEGER, _INTEGER, _INTEGER),
     "specpair_judge": (
         *(_DATA, _INTEGER, _INTEGER, _DATA, _DATA, _DATA, _INTEGER, _INTEGER),

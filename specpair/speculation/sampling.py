@@ -16,6 +16,7 @@ from torch.nn.functional import pad
 from specpair.options import SamplingOptions
 from specpair.speculation.arrays import Array
 from specpair.speculation.largest import largest
+from specpair.speculation.native_softmax import FEW_LOGITS, soften
 
 _TOP_P_WIDTH = 128
 """Number of most likely tokens to try for top-p on a CPU, before whole rows are sorted. There numpy sorts 49,152 tokens
@@ -23,8 +24,7 @@ in a quarter of the time that the first 1024 take."""
 
 LEAST_DIVIDED = 1 << 15
 """Numbers of a tensor above which torch divides a softmax among threads."""
-FEW_ROWS, FEW_LOGITS = 64, 1 << 20
-"""So many take about a millisecond on one thread."""
+FEW_ROWS = 64
 
 
 class SamplingUse(NamedTuple):
@@ -40,6 +40,11 @@ class SamplingUse(NamedTuple):
     """Whether any row that is not greedy has top_p below 1."""
     cuts_min_p: bool
     """Whether any row that is not greedy has min_p above 0."""
+
+    @property
+    def cuts(self) -> bool:
+        """Whether any row that is not greedy leaves out tokens."""
+        return self.largest_top_k > 0 or self.cuts_top_p or self.cuts_min_p
 
     @classmethod
     def of(cls, options: Sequence[SamplingOptions]) -> "SamplingUse":
@@ -140,6 +145,10 @@ def probabilities(logits: Tensor, rows: SamplingNumbers) -> Tensor:
     logits, use = logits.to(dtype), rows.use
     if use.all_greedy:
         return _one_hot(logits)
+    if not use.cuts:
+        softened = soften(logits, rows.temperature if use.scales or use.any_greedy else None)
+        if softened is not None:  # the bits that the steps below come to
+            return softened
     if use.scales:
         # Relative to the largest logit, so that no temperature makes a finite logit overflow.
         temperature = rows.temperature.to(dtype).clamp_min(torch.finfo(dtype).tiny)
@@ -151,7 +160,7 @@ def probabilities(logits: Tensor, rows: SamplingNumbers) -> Tensor:
         logits = logits.masked_fill(relative < rows.min_p.to(dtype).log()[:, None], -torch.inf)
     if use.largest_top_k:
         logits = _keep_top_k(logits, rows.top_k, use.largest_top_k)
-    result = _softmax(logits)
+    result = softmax(logits)
     if use.cuts_top_p:
         result = _keep_top_p(result, rows.top_p, rows.is_fixed)
     if use.any_greedy:
@@ -182,9 +191,11 @@ def likeliest(logits: Tensor) -> tuple[np.ndarray, list[bool]]:
     return found[0], found[1].astype(np.bool_).tolist()
 
 
-def _softmax(logits: Tensor) -> Tensor:
-    """The softmax of each row [R, V]. On a CPU few rows are done one by one: torch would divide them among threads, and
+def softmax(logits: Tensor) -> Tensor:
+    """The softmax of each row [R, V]. Torch does few rows on a CPU one by one: it would divide them among threads, and
     on a busy processor waiting for a thread takes longer. A row has the same bits either way."""
+    if (softened := soften(logits)) is not None:
+        return softened
     is_quick = len(logits) <= FEW_ROWS and LEAST_DIVIDED < logits.numel() <= FEW_LOGITS
     if logits.device.type != "cpu" or not is_quick:
         return logits.softmax(-1)

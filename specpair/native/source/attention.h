@@ -5,16 +5,8 @@
 
 #include <math.h>
 
+#include "pass.h"
 #include "vectors.h"
-
-struct Segment {
-    void *keys, *values; /* of the first layer: [layers][key heads][capacity][head size] */
-    int64_t capacity;
-    int64_t start;       /* position of the first token; everything before it is in the cache */
-    int64_t count;
-    int64_t first;       /* index of the first token in the pass */
-    const int64_t *paths; /* [count][count], where the segment's tokens up to each token are stored; null for a chain */
-};
 
 #if defined(__AVX512F__)
 #define QUERIES 4 /* at once; as many as have their sums in registers */
@@ -29,7 +21,7 @@ struct Queries {
     int64_t from[QUERIES], to[QUERIES];
     float *scores[QUERIES];     /* by key, counted from `base`, with room for 16 more */
     int64_t base;               /* a multiple of WIDTH */
-    const int64_t *path;        /* of a single query in a tree: where the keys from `start` on are stored; or null */
+    const int64_t *path;        /* of the queries of one token of a tree: where the keys from `start` on are stored; or null */
     int64_t start;
 };
 
@@ -159,24 +151,24 @@ INLINE void attend(const int queries, const struct Queries *asked, const int is_
 
 static __attribute__((noinline)) void attend_any(int queries, const struct Queries *asked, const void *keys,
                                                  const void *values, int is_bf16, int64_t size) {
-    if (asked->path) {
-        attend(1, asked, 1, keys, values, is_bf16, size);
-        return;
-    }
-#define FOR(count, type, length) \
-    if (queries == count && is_bf16 == type && size == length) { \
-        attend(count, asked, 0, keys, values, type, length); \
+    const int is_tree = asked->path != 0;
+#define FOR(count, tree, type, length) \
+    if (queries == count && is_tree == tree && is_bf16 == type && size == length) { \
+        attend(count, asked, tree, keys, values, type, length); \
         return; \
     }
 #if QUERIES > 2
-#define ALL(type, length) FOR(1, type, length) FOR(2, type, length) FOR(3, type, length) FOR(4, type, length)
+#define EACH(tree, type, length) \
+    FOR(1, tree, type, length) FOR(2, tree, type, length) FOR(3, tree, type, length) FOR(4, tree, type, length)
 #else
-#define ALL(type, length) FOR(1, type, length) FOR(2, type, length)
+#define EACH(tree, type, length) FOR(1, tree, type, length) FOR(2, tree, type, length)
 #endif
+#define ALL(type, length) EACH(0, type, length) EACH(1, type, length)
     ALL(0, 64) ALL(1, 64) ALL(0, 128) ALL(1, 128)
 #undef ALL
+#undef EACH
 #undef FOR
-    attend(queries, asked, 0, keys, values, is_bf16, size);
+    attend(queries, asked, is_tree, keys, values, is_bf16, size);
 }
 
 #endif

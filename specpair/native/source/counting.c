@@ -3,6 +3,7 @@
 Floats from 2^-29 on are multiples of 2^-52, so their sums up to 1 are exact in doubles, in whatever order. Only where
 less likely tokens count can the order of a sum show; it depends on the row alone. */
 
+#include "counting.h"
 #include "doubles.h"
 #include <stdlib.h>
 
@@ -195,23 +196,30 @@ static void find_most_likely(struct Candidates *found, const float *row, int64_t
     }
 }
 
+int64_t draw_row(const float *row, int64_t width, double mass, int64_t most, int64_t chosen, float *room, uint32_t *ids,
+                 uint32_t *numbers, int64_t *place) {
+    struct Candidates found = {(uint32_t *)room, room + width, room + 2 * width, room + 3 * width, 0};
+    find_most_likely(&found, row, width, mass, most);
+    struct Support support = smallest(&found, mass, most);
+    keep(&found, support);
+    int64_t size = count_all(&found, support.mass, ids, numbers);
+    *place = size ? drawn_place(numbers, size, chosen) : 0;
+    return size;
+}
+
 /* Makes rows [count][width] into ids and counts, `entries` [count][2][most], with their sizes and the tokens drawn by
    numbers below 2^24, `chosen` [count], as pairs `drawn` [count][2]. A row of NaN has size 0. Returns 0, or 1 if there is
    no memory. */
 EXPORT int64_t specpair_draw_rows(const float *rows, int64_t count, int64_t width, double mass, int64_t most,
                                   const int64_t *chosen, uint32_t *entries, int64_t *drawn) {
-    float *memory = malloc(4 * width * sizeof *memory);
-    if (!memory) return 1;
-    struct Candidates found = {(uint32_t *)memory, memory + width, memory + 2 * width, memory + 3 * width, 0};
+    float *room = malloc(ROOM * width * sizeof *room);
+    if (!room) return 1;
     for (int64_t r = 0; r < count; r++) {
-        uint32_t *ids = entries + 2 * r * most, *numbers = ids + most;
-        find_most_likely(&found, rows + r * width, width, mass, most);
-        struct Support support = smallest(&found, mass, most);
-        keep(&found, support);
-        int64_t size = count_all(&found, support.mass, ids, numbers);
-        drawn[2 * r] = size;
-        drawn[2 * r + 1] = size ? ids[drawn_place(numbers, size, chosen[r])] : 0;
+        uint32_t *ids = entries + 2 * r * most;
+        int64_t place, *own = drawn + 2 * r;
+        own[0] = draw_row(rows + r * width, width, mass, most, chosen[r], room, ids, ids + most, &place);
+        own[1] = own[0] ? ids[place] : 0;
     }
-    free(memory);
+    free(room);
     return 0;
 }

@@ -3,71 +3,10 @@
 All threads of the pass go through the same phases, with a barrier after each. Every number is computed by one thread in
 a fixed order that does not depend on the other tokens of the pass, nor on the number of threads. */
 
-#include "attention.h"
+#include "decoder.h"
+
 #include "bytes.h"
-#include "meeting.h"
-#include "product.h"
-#include "vectors.h"
-
-struct Layer {
-    const float *attention_norm;
-    struct Product query_key_value;
-    const float *query_norm, *key_norm; /* [head size], or null */
-    struct Product output;
-    const float *mlp_norm;
-    struct Product gate_up;
-    struct Product down;
-    double scaling;
-    int64_t window; /* 0: none */
-};
-
-struct Model {
-    int64_t layer_count, hidden, heads, key_heads, head_size, intermediate;
-    int64_t is_bf16; /* rows of products, keys and values */
-    double eps;
-    int64_t is_embedding_bf16;
-    const void *embedding;
-    const float *cosine, *sine; /* [positions][head size / 2] */
-    const float *norm;
-    struct Product head;
-    const struct Layer *layers;
-};
-
-struct Pass {
-    int64_t token_count, segment_count, row_count, thread_count;
-    const int64_t *token_ids, *positions, *rows;
-    const struct Segment *segments;
-    float *logits;                /* [rows][vocabulary] */
-    float *features;              /* [feature layers][feature rows][hidden] */
-    const int64_t *feature_places; /* [layers]: place of each layer among the features, -1 for none; or null */
-    float *residual;              /* [tokens][hidden] */
-    float *projected;             /* [tokens][(heads + 2 key heads) head size], padded to whole panels */
-    void *inputs;                 /* [tokens][widest input] of the type of rows */
-    void *gated;                  /* [tokens][intermediate] of the type of rows */
-    float *scores;                /* [threads][4][score_count], enough for QUERIES */
-    int64_t score_count, input_stride, projected_stride;
-    const int64_t *feature_rows; /* [feature_row_count]: the tokens whose features are kept */
-    int64_t feature_row_count;
-};
-
-/* What GCC makes of `#pragma omp`; Clang would call another library than the one that torch has loaded. */
-#define WEAK __attribute__((weak)) /* without an OpenMP library in the process they are null, and one thread runs all */
-WEAK void GOMP_parallel(void (*function)(void *), void *data, unsigned threads, unsigned flags);
-WEAK int omp_get_thread_num(void);
-WEAK int omp_get_num_threads(void);
-
-/* The root-mean-square norm of `size` numbers, to a row of any type. */
-INLINE void normalise(const float *x, const float *weight, int64_t size, double eps, void *to, int is_bf16) {
-    floats squares = {};
-    for (int64_t i = 0; i < size; i += WIDTH) {
-        floats part = load(x + i, 0, size - i);
-        squares += part * part;
-    }
-    float scale = 1.0f / sqrtf(sum_of(squares) / size + (float)eps);
-    for (int64_t i = 0; i < size; i += WIDTH)
-        store(offset(to, is_bf16, i), is_bf16, size - i,
-              load(x + i, 0, size - i) * scale * load(weight + i, 0, size - i));
-}
+#include "threads.h"
 
 static void embed(const struct Model *model, const struct Pass *pass, int thread, int threads) {
     for (int64_t t = thread; t < pass->token_count; t += threads) {
@@ -103,22 +42,22 @@ INLINE void keep(const struct Model *model, const float *head, void *to) {
               load(head + i, 0, model->head_size - i));
 }
 
-INLINE void *cached(const struct Model *model, void *base, const struct Segment *segment, int64_t layer, int64_t head,
-                    int64_t position) {
-    int64_t row = (layer * model->key_heads + head) * segment->capacity + position;
-    return offset(base, model->is_bf16, row * model->head_size);
+/* Where a token of a segment is stored: at its position, or where its path says. */
+INLINE int64_t slot_of(const struct Segment *segment, int64_t token, int64_t position) {
+    if (!segment->paths) return segment->start + token;
+    return segment->paths[token * segment->count + position - segment->start];
 }
 
-/* Rotates queries and keys; stores keys and values. */
-static void place(const struct Model *model, const struct Pass *pass, int64_t index, int thread, int threads) {
+void place_heads(const struct Model *model, const struct Pass *pass, int64_t index, int64_t first_head, int thread,
+                 int threads) {
     const struct Layer *layer = model->layers + index;
     int64_t every = model->heads + model->key_heads, number = 0;
     for (int64_t s = 0; s < pass->segment_count; s++) {
         const struct Segment *segment = pass->segments + s;
         for (int64_t t = 0; t < segment->count; t++) {
             float *heads = pass->projected + (segment->first + t) * pass->projected_stride;
-            int64_t position = pass->positions[segment->first + t], slot = segment->start + t;
-            for (int64_t h = 0; h < every; h++, number++) {
+            int64_t position = pass->positions[segment->first + t], slot = slot_of(segment, t, position);
+            for (int64_t h = first_head; h < every; h++, number++) {
                 if (number % threads != thread) continue;
                 float *head = heads + h * model->head_size;
                 int64_t key = h - model->heads;
@@ -144,7 +83,7 @@ static void ask(const struct Model *model, const struct Pass *pass, const struct
     asked->results[q] =
         offset(pass->inputs, model->is_bf16, index * pass->input_stride + head * model->head_size);
     asked->to[q] = position + 1;
-    asked->from[q] = window && position >= window ? position - window + 1 : 0;
+    asked->from[q] = window && position >= window ? position - window + 1 : model->first_key;
     if (segment->paths) { /* tokens are stored in order of the tree, not of positions */
         asked->path = segment->paths + token * segment->count;
         asked->start = segment->start;
@@ -155,18 +94,19 @@ static void attend_all(const struct Model *model, const struct Pass *pass, int64
     int64_t group = model->heads / model->key_heads, number = 0;
     for (int64_t s = 0; s < pass->segment_count; s++) {
         const struct Segment *segment = pass->segments + s;
-        int64_t count = segment->count * group, most = segment->paths ? 1 : QUERIES;
+        int64_t count = segment->count * group, queries;
         for (int64_t h = 0; h < model->key_heads; h++)
-            for (int64_t j = 0; j < count; j += most, number++) {
+            for (int64_t j = 0; j < count; j += queries, number++) {
+                int64_t end = segment->paths ? j / group * group + group : count; /* each token has its own path */
+                queries = end - j < QUERIES ? end - j : QUERIES;
                 if (number % threads != thread) continue;
                 struct Queries asked = {};
-                int queries = (int)(count - j < most ? count - j : most);
                 for (int q = 0; q < queries; q++) {
                     ask(model, pass, segment, h, j + q, model->layers[index].window, &asked, q);
                     asked.scores[q] = pass->scores + (thread * QUERIES + q) * pass->score_count;
                 }
                 asked.base = asked.from[0] / WIDTH * WIDTH; /* the earliest token sees furthest back */
-                attend_any(queries, &asked, cached(model, segment->keys, segment, index, h, 0),
+                attend_any((int)queries, &asked, cached(model, segment->keys, segment, index, h, 0),
                            cached(model, segment->values, segment, index, h, 0), model->is_bf16, model->head_size);
             }
     }
@@ -180,18 +120,16 @@ static void keep_features(const struct Model *model, const struct Pass *pass, in
                model->hidden * sizeof *to);
 }
 
-static void run_layer(const struct Model *model, const struct Pass *pass, struct Meeting *meeting, int64_t index,
-                      int thread, int threads) {
+void run_layer(const struct Model *model, const struct Pass *pass, struct Meeting *meeting, int64_t index, int thread,
+               int threads) {
     const struct Layer *layer = model->layers + index;
     int64_t count = pass->token_count;
     struct Target projected = {pass->projected, pass->projected_stride, 0};
     struct Target residual = {pass->residual, model->hidden, 0};
     struct Target gated = {pass->gated, layer->down.in, model->is_bf16};
-    normalise_all(model, pass, layer->attention_norm, thread, threads);
-    meet(meeting, threads);
     multiply_any(STORE, &layer->query_key_value, pass->inputs, pass->input_stride, count, projected, thread, threads);
     meet(meeting, threads);
-    place(model, pass, index, thread, threads);
+    place_heads(model, pass, index, 0, thread, threads);
     meet(meeting, threads);
     attend_all(model, pass, index, thread, threads);
     meet(meeting, threads);
@@ -203,14 +141,9 @@ static void run_layer(const struct Model *model, const struct Pass *pass, struct
     meet(meeting, threads);
     multiply_any(ADD, &layer->down, pass->gated, layer->down.in, count, residual, thread, threads);
     meet(meeting, threads);
-    keep_features(model, pass, index, thread, threads);
 }
 
-static void run(const struct Model *model, const struct Pass *pass, struct Meeting *meeting, int thread, int threads) {
-    embed(model, pass, thread, threads);
-    meet(meeting, threads);
-    for (int64_t index = 0; index < model->layer_count; index++)
-        run_layer(model, pass, meeting, index, thread, threads);
+void run_head(const struct Model *model, const struct Pass *pass, struct Meeting *meeting, int thread, int threads) {
     for (int64_t r = thread; r < pass->row_count; r += threads)
         normalise(pass->residual + pass->rows[r] * model->hidden, model->norm, model->hidden, model->eps,
                   offset(pass->inputs, model->is_bf16, r * pass->input_stride), model->is_bf16);
@@ -219,24 +152,56 @@ static void run(const struct Model *model, const struct Pass *pass, struct Meeti
     multiply_any(STORE, &model->head, pass->inputs, pass->input_stride, pass->row_count, logits, thread, threads);
 }
 
-struct Call {
+void multiply_rows(int action, const struct Product *product, const void *x, int64_t stride, int64_t count,
+                   struct Target target, int thread, int threads) {
+    multiply_any(action, product, x, stride, count, target, thread, threads);
+}
+
+void run_pass(const struct Model *model, const struct Pass *pass, struct Meeting *meeting, int thread, int threads) {
+    embed(model, pass, thread, threads);
+    meet(meeting, threads);
+    for (int64_t index = 0; index < model->layer_count; index++) {
+        normalise_all(model, pass, model->layers[index].attention_norm, thread, threads);
+        meet(meeting, threads);
+        run_layer(model, pass, meeting, index, thread, threads);
+        keep_features(model, pass, index, thread, threads);
+    }
+    run_head(model, pass, meeting, thread, threads);
+}
+
+struct Forward {
     const struct Model *model;
     const struct Pass *pass;
+};
+
+static void run_forward(const void *work, struct Meeting *meeting, int thread, int threads) {
+    const struct Forward *forward = work;
+    run_pass(forward->model, forward->pass, meeting, thread, threads);
+}
+
+struct Call {
+    Part part;
+    const void *work;
     struct Meeting meeting;
 };
 
 static void run_part(void *data) {
     struct Call *call = data;
-    run(call->model, call->pass, &call->meeting, omp_get_thread_num(), omp_get_num_threads());
+    call->part(call->work, &call->meeting, omp_get_thread_num(), omp_get_num_threads());
+}
+
+void run_together(Part part, const void *work, int64_t threads) {
+    if (threads == 1 || !GOMP_parallel) {
+        part(work, 0, 0, 1);
+        return;
+    }
+    struct Call call = {part, work, {}};
+    GOMP_parallel(run_part, &call, (unsigned)threads, 0);
 }
 
 __attribute__((visibility("default"))) void specpair_forward(const struct Model *model, const struct Pass *pass) {
-    if (pass->thread_count == 1 || !GOMP_parallel) {
-        run(model, pass, 0, 0, 1);
-        return;
-    }
-    struct Call call = {model, pass, {}};
-    GOMP_parallel(run_part, &call, (unsigned)pass->thread_count, 0);
+    struct Forward forward = {model, pass};
+    run_together(run_forward, &forward, pass->thread_count);
 }
 
 /* Whether weights of 8 and 4 bits are supported on this processor. */

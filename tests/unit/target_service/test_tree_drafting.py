@@ -1,4 +1,5 @@
-"""Trees of a head: a row that is not finite ends its own tree, which keeps what it has."""
+"""Trees of a head: a row that is not finite ends its own tree, which keeps what it has; a head that gives few tokens
+drafts with narrow rows what it would with wide ones."""
 
 from typing import Any
 
@@ -6,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from specpair.models.head_trees import Asked
+from specpair.models.drafting_runner import Asked
+from specpair.models.output_tokens import OutputTokens
 from specpair.options import Rule, SamplingOptions, SequenceOptions
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.sequences.sequence import Sequence
@@ -25,7 +27,8 @@ RULES = {
 class TableTrees:
     """What follows a token depends on it alone; the rows of `bad` sequences are not finite from a level on."""
 
-    def __init__(self, bad: set[int], level: int):
+    def __init__(self, bad: set[int], level: int, outputs: OutputTokens | None = None):
+        self.outputs = outputs
         self._table = 2 * torch.randn(VOCABULARY, VOCABULARY, generator=torch.Generator().manual_seed(1))
         self._bad, self._level, self._depth = bad, level, 0
 
@@ -35,11 +38,25 @@ class TableTrees:
             firsts = {one.row: place for place, one in reversed(list(enumerate(asked)))}
             rows[[firsts[row] for row in self._bad if row in firsts], 5] = torch.nan
         self._depth += 1
-        return rows
+        return rows if self.outputs is None else rows[:, self.outputs.token_ids]
+
+
+class WideTrees(TableTrees):
+    """The same head with rows of the whole vocabulary."""
+
+    def __init__(self, outputs: OutputTokens):
+        super().__init__(set(), 0)
+        self._given = outputs
+
+    def logits(self, asked: list[Asked]) -> Tensor:
+        return self._given(super().logits(asked)[:, self._given.token_ids])
 
 
 def trees_of(kinds: list[str], bad: set[int], level: int, depth: int = DEPTH) -> list[TokenTree]:
-    run: Any = TableTrees(bad, level)
+    return grown(TableTrees(bad, level), kinds, depth)
+
+
+def grown(run: Any, kinds: list[str], depth: int = DEPTH) -> list[TokenTree]:
     growths = [RankedGrowth(GrowthLimits(max_nodes=9, max_depth=depth)) for _ in kinds]
     drafts = []
     for place, kind in enumerate(kinds):
@@ -62,3 +79,12 @@ def test_a_row_that_is_not_finite_ends_its_tree_and_no_other(kinds: list[str], l
 
 def test_nothing_is_left_where_no_row_is_finite() -> None:
     assert [tree.tokens for tree in trees_of(["greedy", "coupled"], {0, 1}, 0)] == [(), ()]
+
+
+@pytest.mark.parametrize("kinds", [["greedy", "greedy"], ["coupled", "greedy"], ["coupled", "coupled"]], ids=str)
+def test_narrow_rows_grow_the_trees_of_wide_ones(kinds: list[str]) -> None:
+    outputs = OutputTokens(torch.tensor([1, 2, 4, 5, 6, 8, 11, 12, 13, 15]), VOCABULARY)
+    found = grown(TableTrees(set(), 0, outputs), kinds)
+    assert found == grown(WideTrees(outputs), kinds)
+    assert all(set(tree.tokens) <= set(outputs.token_ids.tolist()) and tree.tokens for tree in found)
+    assert found != grown(TableTrees(set(), 0), kinds)

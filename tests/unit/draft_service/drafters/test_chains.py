@@ -97,7 +97,7 @@ def by_device(works: list[ProposeWork], model: TableChains) -> None:
         model.cache.append(work.sequence.holding, len(work.sequence.tokens) + work.count - 1)
     chains = [chain_of(work, VOCABULARY) for work in works]
     first = model.table[[work.sequence.tokens[-1] for work in works]]
-    for work, drawn in zip(works, model.chains.draw(first, chains, 0), strict=True):
+    for work, drawn in zip(works, model.chains.draw(first, chains), strict=True):
         take_all(work, drawn)
 
 

@@ -134,9 +134,10 @@ def test_a_head_drafts_as_its_reference(way: str, tmp_path: Path) -> None:
     check_draft(tmp_path, "norm of each layer", way)
 
 
+@pytest.mark.parametrize("way", ["fused", "native"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_of_head_drafts_as_its_reference(kind: str, tmp_path: Path) -> None:
-    check_draft(tmp_path, kind, "fused")
+def test_every_kind_of_head_drafts_as_its_reference(kind: str, way: str, tmp_path: Path) -> None:
+    check_draft(tmp_path, kind, way)
 
 
 def check_draft(tmp_path: Path, kind: str, way: str) -> None:
@@ -207,7 +208,7 @@ def test_a_checkpoint_with_the_published_names_drafts_as_its_reference(layer: st
     assert torch.allclose(logits[given], expected_logits[given], atol=2e-3)
 
 
-@pytest.mark.parametrize("way", ["paged", "fused"])
+@pytest.mark.parametrize("way", ["paged", "fused", "native"])
 def test_a_fork_and_a_found_prefix_draft_the_same(way: str, tmp_path: Path) -> None:
     target, head, runner = load(tmp_path, "borrowing", way)
     holding = runner.cache.open([])
@@ -224,8 +225,9 @@ def test_a_fork_and_a_found_prefix_draft_the_same(way: str, tmp_path: Path) -> N
     assert found == [reference(target, head, text, STEPS)[0] for text in ([*IDS[:10], 11, 13, 4], IDS)]
 
 
-def test_a_tree_leaves_what_its_path_would_have_left(tmp_path: Path) -> None:
-    target, head, runner = load(tmp_path, "borrowing", "fused")
+@pytest.mark.parametrize("way", ["fused", "native"])
+def test_a_tree_leaves_what_its_path_would_have_left(way: str, tmp_path: Path) -> None:
+    target, head, runner = load(tmp_path, "borrowing", way)
     holding = runner.cache.open([])
     feed(runner, holding, IDS[:8])
     runner.cache.append(holding, 5)

@@ -14,7 +14,7 @@ from specpair.caches.holding import Holding, Segment
 from specpair.engine_config import EngineConfig
 from specpair.errors import ModelRefusedError
 from specpair.models import load_runner as loading_runners
-from specpair.models import native_llama, native_memory, native_runner, native_structures
+from specpair.models import native_memory, native_runner, native_structures
 from specpair.models.batch import Batch
 from specpair.models.fused_runner import FusedRunner
 from specpair.models.fusible import computes_bfloat16
@@ -109,13 +109,12 @@ def test_memory_that_is_kept_grows_with_the_text(tmp_path: Path, monkeypatch: py
     row = ids(40)[0].tolist()
     _, usual = load_runner(engine_config(folder))
     expected = one_by_one(usual, row)
-    monkeypatch.setattr(native_llama, "KEPT_TOKENS", 4)
     monkeypatch.setattr(native_memory, "KEPT_TOKENS", 4)
     monkeypatch.setattr(native_memory, "KEPT_SCORES", 1)
     _, runner = load_runner(engine_config(folder))
     assert isinstance(runner, NativeRunner)
     assert torch.equal(one_by_one(runner, row), expected)
-    memory = runner._native._memory
+    memory = runner._native._memory._kept
     assert memory is not None and memory.order.score_count >= len(row) + native_memory.SCORE_ROUND
     assert torch.equal(fed_in_steps(runner, row), expected), "more tokens at once than are kept room for"
 
@@ -174,7 +173,7 @@ def test_only_wanted_rows_are_computed(tmp_path: Path) -> None:
     assert runner.forward(Batch.of_chains(segments, first, [0])).logits.shape == (0, 64)
 
 
-@pytest.mark.parametrize("name", ["Product", "Layer", "Model", "Segment", "Pass"])
+@pytest.mark.parametrize("name", ["Product", "Layer", "Model", "Eagle", "Segment", "Pass", "Chain", "Draft"])
 def test_structures_are_those_of_the_source(name: str) -> None:
     """The same fields in the same order, and none of another size than eight bytes."""
     source = "".join(file.read_text() for file in SOURCE.iterdir())
@@ -183,7 +182,7 @@ def test_structures_are_those_of_the_source(name: str) -> None:
     structure: type[Structure] = getattr(native_structures, name)
     renamed = {"in": "ins", "out": "outs"}
     assert [renamed.get(field, field) for field in declared] == [field for field, *_ in structure._fields_]
-    assert not re.search(r"\bint\b|int32_t|\bfloat [^*]", body)
+    assert not re.search(r"\bint\b|int32_t [^*]|\bfloat [^*]", body)
 
 
 @needs_compiler

@@ -17,6 +17,8 @@ from specpair.speculation.verification import Block, acceptance_thresholds, pack
 from specpair.wire.distributions import decoded_dense
 from tests.option_strategies import sampling_options
 
+pytestmark = pytest.mark.usefixtures("arithmetic")
+
 
 def random_logits(row_count: int, vocab_size: int, seed: int = 0) -> Tensor:
     return 4 * torch.randn(row_count, vocab_size, generator=torch.Generator().manual_seed(seed))
@@ -104,6 +106,12 @@ def test_logprobs_of_tied_tokens() -> None:
             assert token_logprobs(logits, [5, 7], [count, others])[0] == alone
 
 
+@pytest.mark.usefixtures("two_threads")
+def test_so_many_rows_that_threads_share_them() -> None:
+    check_rows(random_logits(24, 49_152), [SamplingOptions(temperature=0.5 + row % 3 / 2) for row in range(24)])
+
+
+@pytest.mark.usefixtures("by_numpy")
 def test_rows_done_one_by_one_are_those_of_the_whole() -> None:
     for rows, vocab_size in ((16, 4096), (64, 8192), (2, 49_152)):
         logits = random_logits(rows, vocab_size)

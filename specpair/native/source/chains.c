@@ -1,0 +1,172 @@
+/* Draws whole proposals in one call: a token for each, then the pass that feeds these, and so on.
+
+The rows of the passes, the probabilities, counts and draws are those of the calls that do one step each, to the bit. A
+head with fewer tokens is drawn from as it is; its places become ids when a token is drawn. */
+
+#include "counting.h"
+#include "doubles.h"
+#include "meeting.h"
+#include "pass.h"
+#include "softmax.h"
+#include "threads.h"
+#include <stdlib.h>
+
+/* A proposal to draw, and what was drawn. */
+struct Chain {
+    void *keys, *values; /* as those of a segment */
+    int64_t capacity;
+    int64_t position;      /* of its first token */
+    int64_t count;         /* most of its tokens */
+    int64_t width;         /* of a row's logits only the first so many may be drawn */
+    double temperature;    /* 0: greedy */
+    double min_confidence; /* it ends with the token after which it has less; 0: it does not */
+    const int64_t *chosen; /* [count]: numbers below 2^24, or null if greedy */
+    uint32_t *entries;     /* [count][2][most]: the ids and counts that tokens were drawn from, or null if greedy */
+    int64_t *sizes;        /* [count]: of these; 1 if greedy */
+    int64_t *tokens;       /* [count] */
+    double *shares;        /* [count]: probabilities at temperature 1 if there is a min_confidence */
+    double confidence;     /* before the first token, then after the last */
+    int64_t length;        /* tokens that were drawn: fewer if it ended, or a row was not finite */
+    int64_t is_over;
+};
+
+struct Draft {
+    int64_t chain_count;
+    int64_t width;            /* logits of a row */
+    const int64_t *token_ids; /* [width], ascending; null if all tokens have a logit */
+    const float *first;       /* [chains][first_stride]: logits of all tokens after the last that was fed */
+    int64_t first_stride;
+    double mass; /* of the tokens that a row of counts has to reach */
+    int64_t most;
+    struct Chain *chains;
+};
+
+/* What the threads share. Chains that are not over are in order, one for each row. */
+struct Run {
+    const struct Model *model;
+    const struct Draft *draft;
+    struct Pass pass;
+    struct Meeting meeting;
+    struct Chain **going;
+    int64_t going_count;
+    const float *rows;
+    int64_t stride;
+    float *logits, *room; /* [chains][width], [threads][1 + ROOM][width] */
+    struct Segment *segments;
+    int64_t *token_ids, *positions, *places;
+};
+
+/* The place of the next token in a row, and how many tokens it was drawn from; 0 if the row is not finite. */
+static int64_t draw_place(const struct Draft *draft, struct Chain *chain, const float *row, float *room, int64_t *place) {
+    if (chain->temperature == 0.0) {
+        *place = likeliest_place(row, chain->width);
+        return *place >= 0;
+    }
+    uint32_t *ids = chain->entries + 2 * draft->most * chain->length;
+    float *probabilities = room + ROOM * draft->width;
+    soften(row, chain->width, (float)chain->temperature, probabilities);
+    int64_t drawn, size = draw_row(probabilities, chain->width, draft->mass, draft->most, chain->chosen[chain->length],
+                                   room, ids, ids + draft->most, &drawn);
+    if (!size) return 0;
+    *place = ids[drawn];
+    if (draft->token_ids)
+        for (int64_t i = 0; i < size; i++) ids[i] = (uint32_t)draft->token_ids[ids[i]];
+    return size;
+}
+
+static void draw_next(const struct Draft *draft, struct Chain *chain, const float *row, float *room) {
+    int64_t place, size = draw_place(draft, chain, row, room, &place), index = chain->length;
+    if (!size) {
+        chain->is_over = 1;
+        return;
+    }
+    chain->sizes[index] = size;
+    chain->tokens[index] = draft->token_ids ? draft->token_ids[place] : place;
+    chain->length++;
+    chain->is_over = chain->length == chain->count;
+    if (chain->min_confidence == 0.0) return;
+    soften(row, chain->width, 1.0f, room);
+    chain->shares[index] = room[place];
+    chain->confidence *= chain->shares[index];
+    chain->is_over |= chain->confidence < chain->min_confidence;
+}
+
+/* Makes the pass that feeds the tokens of the chains that go on. */
+static void feed(struct Run *run) {
+    int64_t kept = 0;
+    for (int64_t r = 0; r < run->going_count; r++) {
+        struct Chain *chain = run->going[r];
+        if (chain->is_over) continue;
+        int64_t position = chain->position + chain->length - 1;
+        run->segments[kept] = (struct Segment){chain->keys, chain->values, chain->capacity, position, 1, kept, 0};
+        run->token_ids[kept] = chain->tokens[chain->length - 1];
+        run->positions[kept] = position;
+        run->places[kept] = kept;
+        run->going[kept++] = chain;
+    }
+    run->going_count = run->pass.token_count = run->pass.segment_count = run->pass.row_count = kept;
+    run->rows = run->logits;
+    run->stride = run->draft->width;
+}
+
+static void run_chains(struct Run *run, int thread, int threads) {
+    float *room = run->room + (int64_t)thread * (1 + ROOM) * run->draft->width;
+    for (;;) {
+        for (int64_t r = thread; r < run->going_count; r += threads)
+            draw_next(run->draft, run->going[r], run->rows + r * run->stride, room);
+        meet(&run->meeting, threads);
+        if (thread == 0) feed(run);
+        meet(&run->meeting, threads);
+        if (!run->going_count) return;
+        run_pass(run->model, &run->pass, &run->meeting, thread, threads);
+        meet(&run->meeting, threads);
+    }
+}
+
+static void run_part(void *data) { run_chains(data, omp_get_thread_num(), omp_get_num_threads()); }
+
+/* Of a head with fewer tokens only theirs are looked at. */
+static void take_first(struct Run *run) {
+    const struct Draft *draft = run->draft;
+    run->rows = draft->first;
+    run->stride = draft->first_stride;
+    if (!draft->token_ids) return;
+    for (int64_t r = 0; r < draft->chain_count; r++)
+        for (int64_t i = 0; i < draft->width; i++)
+            run->logits[r * draft->width + i] = draft->first[r * draft->first_stride + draft->token_ids[i]];
+    run->rows = run->logits;
+    run->stride = draft->width;
+}
+
+/* Draws all chains of a draft, which has some. `pass` has the threads and the memory for a token of each. Returns 0, or 1
+   if there is no memory. */
+EXPORT int64_t specpair_draw_chains(const struct Model *model, const struct Pass *pass, const struct Draft *draft) {
+    int64_t chains = draft->chain_count, threads = pass->thread_count;
+    int64_t *numbers = malloc(chains * (3 * sizeof *numbers + sizeof(struct Segment) + sizeof(struct Chain *)));
+    float *floats_of = malloc((chains + threads * (1 + ROOM)) * draft->width * sizeof *floats_of);
+    if (!numbers || !floats_of) {
+        free(numbers);
+        free(floats_of);
+        return 1;
+    }
+    struct Run run = {.model = model, .draft = draft, .pass = *pass, .going_count = chains};
+    run.logits = floats_of;
+    run.room = floats_of + chains * draft->width;
+    run.token_ids = numbers;
+    run.positions = numbers + chains;
+    run.places = numbers + 2 * chains;
+    run.segments = (struct Segment *)(numbers + 3 * chains);
+    run.going = (struct Chain **)(run.segments + chains);
+    for (int64_t r = 0; r < chains; r++) run.going[r] = draft->chains + r;
+    run.pass.token_ids = run.token_ids;
+    run.pass.positions = run.positions;
+    run.pass.rows = run.places;
+    run.pass.segments = run.segments;
+    run.pass.logits = run.logits;
+    take_first(&run);
+    if (threads == 1 || !GOMP_parallel) run_chains(&run, 0, 1);
+    else GOMP_parallel(run_part, &run, (unsigned)threads, 0);
+    free(numbers);
+    free(floats_of);
+    return 0;
+}
