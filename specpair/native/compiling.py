@@ -21,6 +21,7 @@ UNITS = {
     "judging.c": ("-O3", "-ffp-contract=off"),
     "proposals.c": ("-O3", "-ffp-contract=off"),
     "softmax.c": ("-O3",),
+    "threads.c": ("-O2",),
 }
 """The files to compile, with their own flags. Where numpy has the same bits no product may be fused with a sum."""
 COMPILERS = ("cc", "gcc")

@@ -5,7 +5,6 @@ head with fewer tokens is drawn from as it is; its places become ids when a toke
 
 #include "counting.h"
 #include "doubles.h"
-#include "meeting.h"
 #include "pass.h"
 #include "softmax.h"
 #include "threads.h"
@@ -46,7 +45,6 @@ struct Run {
     const struct Model *model;
     const struct Draft *draft;
     struct Pass pass;
-    struct Meeting meeting;
     struct Chain **going;
     int64_t going_count;
     const float *rows;
@@ -109,21 +107,20 @@ static void feed(struct Run *run) {
     run->stride = run->draft->width;
 }
 
-static void run_chains(struct Run *run, int thread, int threads) {
+static void run_chains(const void *work, struct Meeting *meeting, int thread, int threads) {
+    struct Run *run = *(struct Run *const *)work; /* the first thread changes it while the others wait */
     float *room = run->room + (int64_t)thread * (1 + ROOM) * run->draft->width;
     for (;;) {
         for (int64_t r = thread; r < run->going_count; r += threads)
             draw_next(run->draft, run->going[r], run->rows + r * run->stride, room);
-        meet(&run->meeting, threads);
+        meet(meeting, threads);
         if (thread == 0) feed(run);
-        meet(&run->meeting, threads);
+        meet(meeting, threads);
         if (!run->going_count) return;
-        run_pass(run->model, &run->pass, &run->meeting, thread, threads);
-        meet(&run->meeting, threads);
+        run_pass(run->model, &run->pass, meeting, thread, threads);
+        meet(meeting, threads);
     }
 }
-
-static void run_part(void *data) { run_chains(data, omp_get_thread_num(), omp_get_num_threads()); }
 
 /* Of a head with fewer tokens only theirs are looked at. */
 static void take_first(struct Run *run) {
@@ -164,8 +161,8 @@ EXPORT int64_t specpair_draw_chains(const struct Model *model, const struct Pass
     run.pass.segments = run.segments;
     run.pass.logits = run.logits;
     take_first(&run);
-    if (threads == 1 || !GOMP_parallel) run_chains(&run, 0, 1);
-    else GOMP_parallel(run_part, &run, (unsigned)threads, 0);
+    struct Run *shared = &run;
+    run_together(run_chains, &shared, threads);
     free(numbers);
     free(floats_of);
     return 0;

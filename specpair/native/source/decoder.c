@@ -6,7 +6,6 @@ a fixed order that does not depend on the other tokens of the pass, nor on the n
 #include "decoder.h"
 
 #include "bytes.h"
-#include "threads.h"
 
 static void embed(const struct Model *model, const struct Pass *pass, int thread, int threads) {
     for (int64_t t = thread; t < pass->token_count; t += threads) {
@@ -177,26 +176,6 @@ struct Forward {
 static void run_forward(const void *work, struct Meeting *meeting, int thread, int threads) {
     const struct Forward *forward = work;
     run_pass(forward->model, forward->pass, meeting, thread, threads);
-}
-
-struct Call {
-    Part part;
-    const void *work;
-    struct Meeting meeting;
-};
-
-static void run_part(void *data) {
-    struct Call *call = data;
-    call->part(call->work, &call->meeting, omp_get_thread_num(), omp_get_num_threads());
-}
-
-void run_together(Part part, const void *work, int64_t threads) {
-    if (threads == 1 || !GOMP_parallel) {
-        part(work, 0, 0, 1);
-        return;
-    }
-    struct Call call = {part, work, {}};
-    GOMP_parallel(run_part, &call, (unsigned)threads, 0);
 }
 
 __attribute__((visibility("default"))) void specpair_forward(const struct Model *model, const struct Pass *pass) {

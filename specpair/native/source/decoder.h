@@ -7,6 +7,7 @@
 #include "meeting.h"
 #include "pass.h"
 #include "product.h"
+#include "threads.h"
 
 struct Layer {
     const float *attention_norm;
@@ -67,10 +68,5 @@ void run_layer(const struct Model *model, const struct Pass *pass, struct Meetin
 
 /* The logits of the rows of the pass, from the residual. */
 void run_head(const struct Model *model, const struct Pass *pass, struct Meeting *meeting, int thread, int threads);
-
-typedef void (*Part)(const void *work, struct Meeting *meeting, int thread, int threads);
-
-/* Runs a part of the work on each of so many threads. */
-void run_together(Part part, const void *work, int64_t threads);
 
 #endif

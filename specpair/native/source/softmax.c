@@ -178,19 +178,18 @@ struct Rows {
     float *to;
 };
 
-static void soften_some(const struct Rows *rows, int thread, int threads) {
+static void soften_some(const void *work, struct Meeting *meeting, int thread, int threads) {
+    const struct Rows *rows = work;
+    (void)meeting;
     for (int64_t r = thread; r < rows->count; r += threads)
         soften(rows->logits + r * rows->width, rows->width, rows->temperatures ? rows->temperatures[r] : 1.0f,
                rows->to + r * rows->width);
 }
 
-static void soften_part(void *data) { soften_some(data, omp_get_thread_num(), omp_get_num_threads()); }
-
 /* Rows [count][width] with a temperature each, 1 if `temperatures` is null, by so many threads. Returns 0. */
 EXPORT int64_t specpair_soften(const float *logits, int64_t count, int64_t width, const float *temperatures,
                                int64_t thread_count, float *to) {
     struct Rows rows = {logits, temperatures, count, width, to};
-    if (thread_count == 1 || !GOMP_parallel) soften_some(&rows, 0, 1);
-    else GOMP_parallel(soften_part, &rows, (unsigned)thread_count, 0);
+    run_together(soften_some, &rows, thread_count);
     return 0;
 }

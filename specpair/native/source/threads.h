@@ -1,11 +1,15 @@
-/* What GCC makes of `#pragma omp`; Clang would call another library than the one that torch has loaded. */
+/* Work that several threads do together. */
 
 #ifndef SPECPAIR_THREADS_H
 #define SPECPAIR_THREADS_H
 
-#define WEAK __attribute__((weak)) /* without an OpenMP library in the process they are null, and one thread runs all */
-WEAK void GOMP_parallel(void (*function)(void *), void *data, unsigned threads, unsigned flags);
-WEAK int omp_get_thread_num(void);
-WEAK int omp_get_num_threads(void);
+#include "meeting.h"
+#include <stdint.h>
+
+/* The part of one of the threads, which may meet; without others there is no meeting. */
+typedef void (*Part)(const void *work, struct Meeting *meeting, int thread, int threads);
+
+/* Runs the part of each of so many threads. */
+void run_together(Part part, const void *work, int64_t threads);
 
 #endif
