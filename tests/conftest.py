@@ -30,10 +30,14 @@ def arithmetic(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def by_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has draws, decoding and judging computed by numpy, the reference, for tests that break it on purpose."""
+    """Has draws, decoding and judging computed by numpy, the reference, for tests that break it on purpose. A draft draws
+    token by token."""
+    from specpair.models.chain_miss import ChainMiss
+    from specpair.models.native_chains import NativeChains
     from specpair.native import library
 
     monkeypatch.setattr(library, "_quick", lambda found, keeps_lock: None)
+    monkeypatch.setattr(NativeChains, "refusal", lambda chains, options: ChainMiss.FAILED)
 
 
 @pytest.fixture(autouse=True)

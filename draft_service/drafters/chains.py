@@ -102,7 +102,7 @@ class ChainDrafter:
         for work, chain in zip(works, drawn, strict=True):
             take_all(work, chain)
             self._give_back(work)
-            self._statistics.decode_tokens += max(len(work.tokens) - 1, 0)
+            self._statistics.drawn_tokens += max(len(work.tokens) - 1, 0)
 
     def _leave(self, works: list[ProposeWork], miss: ChainMiss) -> None:
         """Leaves works to be drawn token by token, as they were."""

@@ -66,6 +66,8 @@ class EngineStatistics:
         """Tokens fed without using their logits."""
         self.decode_tokens = 0
         """Tokens whose logits were used."""
+        self.drawn_tokens = 0
+        """Tokens that the pass under way fed while it drew whole proposals; `add_pass` takes them."""
         self.encoded_inputs = 0
         """Passes of an encoder, one for each input that it read."""
         self.graph_misses: Mapping[GraphMiss, int] = {}
@@ -80,7 +82,11 @@ class EngineStatistics:
         """Seconds without a sign of life from the device thread; DeviceWatch writes it."""
 
     def add_pass(self, sequence_count: int, token_count: int, row_count: int, seconds: float) -> None:
-        """Counts a forward pass that gave the logits of `row_count` tokens."""
+        """Counts a forward pass that gave the logits of `row_count` tokens, with the proposals that were drawn whole
+        after it: its seconds are theirs, too."""
+        token_count += self.drawn_tokens
+        row_count += self.drawn_tokens
+        self.drawn_tokens = 0
         self.batch_sequences.add(sequence_count)
         self.batch_tokens.add(token_count)
         self.forward_time.add(seconds)

@@ -155,6 +155,7 @@ def believed_in(model: Any, prompt: list[int], tokens: list[int], least: float) 
     return len(tokens)
 
 
+@pytest.mark.usefixtures("by_numpy")  # token by token; test_native_chains.py sees to proposals drawn whole
 async def test_a_stop_saves_the_next_forward_pass(wide: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     draft = wide.pair.draft
     assert draft is not None

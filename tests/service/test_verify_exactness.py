@@ -147,6 +147,7 @@ async def test_acceptance_with_the_drafts_noise_is_caught(tmp_path: Path, monkey
     await must_be_caught(tmp_path, [0.24, 0.74, 0.02], [0.47, 0.02, 0.51], rules=(Rule.TOKEN,), draws=220)
 
 
+@pytest.mark.usefixtures("by_numpy")
 async def test_the_block_rule_keyed_by_position_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control 2: what a round saw of the noise behind its last token comes again in the next."""
 
@@ -168,6 +169,7 @@ async def test_the_block_rule_keyed_by_position_is_caught(tmp_path: Path, monkey
     await must_be_caught(tmp_path, [0.2, 0.8], [0.0, 1.0], num_speculative_tokens=5, draws=280)
 
 
+@pytest.mark.usefixtures("by_numpy")
 async def test_dropping_a_drawn_token_is_caught(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Negative control 3: the draft ends its proposal before a token that it gave little probability."""
     take = drafting.take

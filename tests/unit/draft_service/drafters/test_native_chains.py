@@ -108,6 +108,18 @@ def test_a_proposal_ends_where_the_draft_is_unsure(listed: Any, least: float, tm
     assert any(len(work.tokens) < 8 for work in actual)
 
 
+def test_no_pass_feeds_what_comes_after_a_token_that_is_unsure(tmp_path: Path) -> None:
+    runner = load(tmp_path)
+    (work,) = works_of(["block"], [8], 1.0)
+    work.sequence.holding = holding = runner.cache.open([])
+    runner.cache.append(holding, 12)
+    runner.cache.truncate_to(holding, 0)
+    keys = holding.storage.stacks[0].keys.fill_(7.0)
+    run(runner, [work], True)
+    assert len(work.tokens) == 1 and holding.storage.stacks[0].keys is keys
+    assert (keys[:, :, :3] != 7.0).all() and (keys[:, :, 3:] == 7.0).all()
+
+
 @pytest.mark.parametrize("kind", ["block", "greedy"])
 @pytest.mark.parametrize("listed", HEADS.values(), ids=HEADS)
 def test_a_row_that_is_not_finite_ends_its_proposal_and_no_other(listed: Any, kind: str, tmp_path: Path) -> None:
