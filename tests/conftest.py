@@ -30,8 +30,8 @@ def arithmetic(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def by_numpy(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Has draws, decoding and judging computed by numpy, the reference, for tests that break it on purpose. A draft draws
-    token by token."""
+    """Has draws, decoding and judging computed by numpy, the reference, for tests that break it on purpose. A draft
+    draws token by token."""
     from specpair.models.chain_miss import ChainMiss
     from specpair.models.native_chains import NativeChains
     from specpair.native import library

@@ -62,6 +62,7 @@ class NativeEagle:
             made.start, made.count, made.first = segment.start, segment.token_count, first
             stored.append(keys_of(slab, joined)[1])
             first += segment.token_count
+        features = features.contiguous()
         numbers = array("q", [*batch.token_ids, *batch.positions, *places_before(batch)])
         gathered, hidden = torch.empty(count, self._tap_width), torch.empty(count, self._head.decoder.hidden)
         order, (address, _) = memory.order, numbers.buffer_info()
@@ -70,7 +71,7 @@ class NativeEagle:
         self._keep(
             self._address,
             memory.address,
-            ctypes.c_void_p(features.contiguous().data_ptr()),
+            ctypes.c_void_p(features.data_ptr()),
             ctypes.c_void_p(stored.buffer_info()[0]),
             ctypes.c_void_p(address + 16 * count),
             ctypes.c_void_p(gathered.data_ptr()),
