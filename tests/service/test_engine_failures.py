@@ -87,7 +87,8 @@ async def test_a_failed_call_is_repeated_with_the_same_tokens(
     for is_bad in ([], [False, False, True, False, True]):
         countdown = iter(is_bad)
         async with running_draft(engine_config(folder, cache=cache)) as draft:
-            monkeypatch.setattr(draft.host.model, "_chains", None)  # a pass for each token
+            host: Any = draft.host
+            monkeypatch.setattr(host.model, "_chains", None)  # a pass for each token
             await open_sequence(draft, "s", [1, 2, 3], temperature=1.0, seed=7)
             request = draft_service_pb2.ProposeTokensRequest(
                 sequence_id="s", step=0, base_length=3, num_speculative_tokens=5
