@@ -101,12 +101,13 @@ def count_accepted(acceptance: Array, block: Block, uniforms: Array) -> Array:
     """Accepted counts [B] from thresholds [B, K] and uniforms [B, K].
 
     Token rule: the tokens before the first u_i >= h_i. Block rule: the last i with u_i < h_i. The comparison is strict,
-    so that a threshold of 0 never accepts.
+    so that a threshold of 0 never accepts. Padding is never accepted, whatever its threshold: lenience gives it any.
     """
-    accepted = uniforms < acceptance
+    places = counting(acceptance.shape[1], acceptance)
+    accepted = (uniforms < acceptance) & (places < block.lengths[:, None])
     if block.rule is Rule.TOKEN:
         return accepted.cumprod(-1).sum(-1)
-    return largest_of(accepted * (counting(accepted.shape[1], accepted) + 1))
+    return largest_of(accepted * (places + 1))
 
 
 def residual_weights(target: Array, block: Block, thresholds: Thresholds, accepted_counts: Array) -> Array:

@@ -5,7 +5,13 @@ from torch import Tensor
 from specpair.options import Rule
 from specpair.speculation.draft_rows import DraftRows
 from specpair.speculation.lenience import Lenience, closeness
-from specpair.speculation.verification import Block, acceptance_thresholds, packed_rows, residual_weights
+from specpair.speculation.verification import (
+    Block,
+    acceptance_thresholds,
+    count_accepted,
+    packed_rows,
+    residual_weights,
+)
 
 
 def judged(target: Tensor, draft: Tensor, factor: float, *, greedy: bool = False) -> tuple[Tensor, Tensor]:
@@ -50,3 +56,15 @@ def test_greedy_accepts_what_is_nearly_as_likely_as_the_best() -> None:
     assert following[2].tolist() == [1.0, 0.0, 0.0, 0.0]
     strict, _ = judged(target, torch.tensor([0.25] * 4, dtype=torch.float64), 1.0, greedy=True)
     assert strict.tolist() == [1.0, 0.0, 0.0, 0.0]
+
+
+def test_padding_is_never_accepted() -> None:
+    """A short proposal beside a long one: what its padding is as likely as says nothing."""
+    lengths = torch.tensor([1, 3])
+    drafted = DraftRows.of(torch.zeros(2, 3, 1, dtype=torch.long), torch.ones(2, 3, 1), torch.zeros(2, 3))
+    lenience = Lenience(torch.tensor([0.5, 0.5]), torch.tensor([True, True]), torch.ones(2, 3, dtype=torch.float64))
+    rows = torch.from_numpy(packed_rows([1, 3], 3))
+    block = Block(torch.zeros(2, 3, dtype=torch.long), lengths, drafted, rows, Rule.TOKEN, lenience)
+    thresholds = acceptance_thresholds(torch.ones(6, 1, dtype=torch.float64), block)
+    accepted = count_accepted(thresholds.acceptance, block, torch.full((2, 3), 0.5, dtype=torch.float64))
+    assert accepted.tolist() == [1, 3]
