@@ -11,7 +11,7 @@ from torch import Tensor
 from specpair.drafting import draw_next, reads_only_the_likeliest, take_likeliest
 from specpair.engine.failures import check_device
 from specpair.errors import CapacityExhaustedError
-from specpair.models.drafting_runner import DraftingRunner, NarrowDraftRun, TreeDraftingRunner
+from specpair.models.drafting_runner import DraftingRunner, HeadDraft, TreeDraftingRunner
 from specpair.models.output_tokens import OutputTokens
 from specpair.speculation.sampling import likeliest
 from target_service.own_proposal import OwnDraft
@@ -47,12 +47,15 @@ class SelfDrafter:
             work.own_draft = OwnDraft.after(work.held, work.sequence.tokens, work.call.step + 1, count)
         try:
             draft(asked, [work.own_draft for work in asked if work.own_draft is not None])
+        except CapacityExhaustedError:
+            drop(asked)
+            if len(asked) > 1:  # the others have room
+                for work in asked:
+                    self._attempt([work], draft)
         except Exception as error:
             check_device(error)
-            if not isinstance(error, CapacityExhaustedError):
-                log.exception("the head failed")
-            for work in asked:
-                work.own_draft = None
+            log.exception("the head failed")
+            drop(asked)
 
     def _count(self, work: VerifyWork) -> int:
         """Tokens to draft: the proposal and the target's next token must fit the sequence. None for a sequence whose
@@ -84,14 +87,19 @@ class SelfDrafter:
             [places(work) for work in works],
             max(draft.count for draft in drafts),
         )
-        is_narrow = isinstance(run, NarrowDraftRun) and all(reads_only_the_likeliest(draft) for draft in drafts)
+        is_narrow = all(reads_only_the_likeliest(draft) for draft in drafts)
         while rows := [row for row, draft in enumerate(drafts) if not draft.done]:
             going, newest = [drafts[row] for row in rows], [drafts[row].sequence.tokens[-1] for row in rows]
-            if is_narrow:
-                assert isinstance(run, NarrowDraftRun)
+            if is_narrow and isinstance(run, HeadDraft):
                 take_narrow(going, run.narrow_logits(newest, rows), run.outputs)
             else:
                 draw_next(going, run.logits(newest, rows))
+
+
+def drop(works: list[VerifyWork]) -> None:
+    """Leaves works without a proposal."""
+    for work in works:
+        work.own_draft = None
 
 
 def take_narrow(drafts: list[OwnDraft], logits: Tensor, outputs: OutputTokens | None) -> None:

@@ -35,7 +35,8 @@ def draft_trees(
     ]
     holdings = [work.sequence.holding for work in works]
     deepest = max(draft.count for draft in drafts)
-    run = runner.grow([h for h in holdings if h is not None], places, 1 + deepest * GrowthLimits.max_frontier)
+    asked = 1 + (deepest - 1) * GrowthLimits.max_frontier  # the nodes of the last level are not
+    run = runner.grow([h for h in holdings if h is not None], places, asked)
     while any(growth.frontier for growth in growths):
         grow_level(run, growths, drafts)
     for growth, draft in zip(growths, drafts, strict=True):

@@ -1,5 +1,6 @@
 """The interface of a runner whose target also drafts: by a head, or by a second pass."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -23,18 +24,22 @@ class DraftRun(Protocol):
         ...
 
 
-@runtime_checkable
-class NarrowDraftRun(DraftRun, Protocol):
-    """One by a head that may give only some tokens."""
+class HeadDraft(ABC):
+    """A draft by a head that may give only some tokens: a `DraftRun` whose rows can also be had as the head gives
+    them."""
 
-    @property
-    def outputs(self) -> OutputTokens | None:
+    def __init__(self, outputs: OutputTokens | None):
+        self.outputs = outputs
         """The tokens that the head gives; None if it gives all."""
-        ...
 
+    @abstractmethod
     def narrow_logits(self, token_ids: list[int], rows: list[int]) -> Tensor:
         """As `logits`, `[rows, outputs]`."""
-        ...
+
+    def logits(self, token_ids: list[int], rows: list[int]) -> Tensor:
+        """As `DraftRun.logits`."""
+        logits = self.narrow_logits(token_ids, rows)
+        return logits if self.outputs is None else self.outputs(logits)
 
 
 class Asked(NamedTuple):
@@ -52,10 +57,8 @@ class Asked(NamedTuple):
 class TreeRun(Protocol):
     """One tree for each of several sequences; all of them grow by one level in each step."""
 
-    @property
-    def outputs(self) -> OutputTokens | None:
-        """The tokens that the head gives; None if it gives all."""
-        ...
+    outputs: OutputTokens | None
+    """The tokens that the head gives; None if it gives all."""
 
     def logits(self, asked: list[Asked]) -> Tensor:
         """`[asked, outputs]` after these nodes, all of one level; those of one sequence stand together."""

@@ -12,7 +12,6 @@ from torch import Tensor
 
 from specpair.caches.holding import Holding
 from specpair.models.drafting_runner import Asked
-from specpair.models.output_tokens import OutputTokens
 from specpair.speculation.trees.token_tree import ROOT
 
 if TYPE_CHECKING:
@@ -52,14 +51,11 @@ class HeadTrees:
 
     def __init__(self, runner: "PlainHeadedRunner", holdings: list[Holding], places: list[Sequence[int]], most: int):
         """At most `most` nodes are asked for in each tree."""
+        self.outputs = runner.head.outputs
         self._head, self._lengths = runner.head, [len(own) + 1 for own in places]
         found = [runner.history(holding, own) for holding, own in zip(holdings, places, strict=True)]
         self._trunks = [_Trunk(keys, values, features.float(), most) for keys, values, features in found]
         self._depth = 0
-
-    @property
-    def outputs(self) -> OutputTokens | None:
-        return self._head.outputs
 
     @torch.inference_mode()
     def logits(self, asked: list[Asked]) -> Tensor:

@@ -1,7 +1,9 @@
 """An EAGLE-3 head beside the compiled runner, by compiled calls that read and write the target's cache.
 
-What the head writes while it drafts lies behind the tokens of the sequence, where the cache is free, and is dropped:
-the target's next pass writes better ones there.
+What the head writes while it drafts lies behind the committed tokens of the sequence, in its own layer alone: in place
+of tokens that were rejected, or after all that the cache has where a path of a tree is not moved together yet. It is
+dropped: the target's next pass writes better ones there. Where that pass need not, because the token that was drawn
+last is the one that was rejected at its place, the first step has written the same bits as `keep` did.
 """
 
 from array import array
@@ -12,12 +14,11 @@ from torch import Tensor
 
 from specpair.caches.holding import Holding
 from specpair.models.batch import Batch
-from specpair.models.drafting_runner import Asked
+from specpair.models.drafting_runner import Asked, HeadDraft
 from specpair.models.headed_runner import HeadedRunner
 from specpair.models.native_eagle import NativeEagle, keys_of
 from specpair.models.native_runner import NativeRunner
 from specpair.models.native_structures import Segment
-from specpair.models.output_tokens import OutputTokens
 from specpair.speculation.trees.token_tree import ROOT
 
 
@@ -43,7 +44,7 @@ class NativeHeadedRunner(HeadedRunner):
         return stack.keys[stack.layers.index(self.joined), 0, place].float()
 
     def reserve(self, holding: Holding, first: int, count: int) -> None:
-        """Makes room for `count` tokens at the places from `first` on, which belong to none. Raises
+        """Makes room for `count` tokens at the places from `first` on, which belong to no committed one. Raises
         CapacityExhaustedError."""
         length = holding.length
         if first + count > length:
@@ -68,29 +69,19 @@ class Trunk:
         self.features = runner.features_at(holding, places[-1])
 
 
-class NativeHeadRun:
+class NativeHeadRun(HeadDraft):
     """One draft of several sequences, step by step. A token that was drawn is told with the next call."""
 
     def __init__(self, runner: NativeHeadedRunner, holdings: list[Holding], places: list[Sequence[int]], most: int):
+        super().__init__(runner.head.outputs)
         self._head, self._attention = runner.head, runner.attention
         self._trunks = [Trunk(runner, holding, own, most) for holding, own in zip(holdings, places, strict=True)]
         self._hidden = torch.stack([trunk.features for trunk in self._trunks])
         self._count = 0
         """Steps so far."""
 
-    @property
-    def outputs(self) -> OutputTokens | None:
-        return self._head.outputs
-
-    def logits(self, token_ids: list[int], rows: list[int]) -> Tensor:
-        """`[rows, vocabulary]` after the newest token of each of these sequences, by their indices in `holdings`; a
-        sequence that was left out once is left out from then on."""
-        logits, outputs = self.narrow_logits(token_ids, rows), self.outputs
-        return logits if outputs is None else outputs(logits)
-
     @torch.inference_mode()
     def narrow_logits(self, token_ids: list[int], rows: list[int]) -> Tensor:
-        """The same, `[rows, outputs]`."""
         trunks = [self._trunks[row] for row in rows]
         segments, paths = (Segment * len(rows))(), []
         for first, (made, trunk) in enumerate(zip(segments, trunks, strict=True)):
@@ -117,17 +108,13 @@ class NativeHeadTrees:
 
     def __init__(self, runner: NativeHeadedRunner, holdings: list[Holding], places: list[Sequence[int]], most: int):
         """At most `most` nodes are asked for in each tree."""
-        self._head, self._attention = runner.head, runner.attention
+        self._head, self._attention, self.outputs = runner.head, runner.attention, runner.head.outputs
         self._trunks = [Trunk(runner, holding, own, most) for holding, own in zip(holdings, places, strict=True)]
         self._paths: list[dict[int, list[int]]] = [{} for _ in holdings]
         """Where the keys of each node's path are, its own last, by its number."""
         self._hidden: list[dict[int, Tensor]] = [{} for _ in holdings]
         """What the head made of each node, `[width]`."""
         self._depth = 0
-
-    @property
-    def outputs(self) -> OutputTokens | None:
-        return self._head.outputs
 
     @torch.inference_mode()
     def logits(self, asked: list[Asked]) -> Tensor:

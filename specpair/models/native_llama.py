@@ -2,8 +2,8 @@
 
 In a pass of a small model the products take a third of the time; operators, and Python between them, take the rest.
 Here a pass is one call, whose threads meet after each phase. Each row's sums have a fixed order, so the bits of a
-chain's rows depend neither on the other rows of the pass nor on how the chain was cut. Rows of a tree may differ in a
-last bit: its path has other tokens in between. So a runner whose rows must have their own bits refuses trees.
+chain's rows depend neither on the other rows of the pass nor on how the chain was cut. A path of a tree is read as if
+it were stored as a chain, so its rows have the bits of a chain's.
 
 Weights of 16 bits stay so. A bf16 model multiplies bf16 by bf16 with float32 sums, and keeps everything between
 products in float32. A float32 model with weights that are bfloat16 numbers, as most checkpoints have, multiplies them

@@ -7,10 +7,10 @@ from torch import Tensor
 
 from specpair.caches.holding import Holding, Segment
 from specpair.models.batch import Batch
+from specpair.models.drafting_runner import HeadDraft
 from specpair.models.eagle_head import EagleHead
 from specpair.models.head_trees import HeadTrees, with_room
 from specpair.models.headed_runner import HeadedRunner
-from specpair.models.output_tokens import OutputTokens
 from specpair.models.runner import Runner
 
 
@@ -64,10 +64,11 @@ class PlainHeadedRunner(HeadedRunner):
         return keys[:, 1:], values[:, 1:], self._features_at(holding, places[-1])
 
 
-class HeadRun:
+class HeadRun(HeadDraft):
     """One draft of several sequences, step by step. A token that was drawn is told with the next call."""
 
     def __init__(self, runner: PlainHeadedRunner, holdings: list[Holding], places: list[Sequence[int]], most: int):
+        super().__init__(runner.head.outputs)
         self._head, self._lengths = runner.head, [len(own) + 1 for own in places]
         found = [runner.history(holding, own) for holding, own in zip(holdings, places, strict=True)]
         self._memory = [(with_room(keys, most), with_room(values, most)) for keys, values, _ in found]
@@ -75,19 +76,8 @@ class HeadRun:
         self._count = 0
         """Steps so far."""
 
-    @property
-    def outputs(self) -> OutputTokens | None:
-        return self._head.outputs
-
-    def logits(self, token_ids: list[int], rows: list[int]) -> Tensor:
-        """`[rows, vocabulary]` after the newest token of each of these sequences, by their indices in `holdings`; a
-        sequence that was left out once is left out from then on."""
-        logits, outputs = self.narrow_logits(token_ids, rows), self.outputs
-        return logits if outputs is None else outputs(logits)
-
     @torch.inference_mode()
     def narrow_logits(self, token_ids: list[int], rows: list[int]) -> Tensor:
-        """The same, `[rows, outputs]`."""
         positions = [self._lengths[row] - 1 + self._count for row in rows]
         tokens, places = (torch.tensor(part, device=self._head.device) for part in (token_ids, positions))
         residual, (query, key, value) = self._head.enter(tokens, self._hidden[rows], places)

@@ -21,7 +21,7 @@ struct Queries {
     int64_t from[QUERIES], to[QUERIES];
     float *scores[QUERIES];     /* by key, counted from `base`, with room for 16 more */
     int64_t base;               /* a multiple of WIDTH */
-    const int64_t *path;        /* of the queries of one token of a tree: where the keys from `start` on are stored; or null */
+    const int64_t *path;        /* of a token of a tree, whose queries these are: where keys from `start` on are; or null */
     int64_t start;
 };
 

@@ -4,10 +4,10 @@ The rows of the passes, the probabilities, counts and draws are those of the cal
 head with fewer tokens is drawn from as it is; its places become ids when a token is drawn. */
 
 #include "counting.h"
-#include "doubles.h"
 #include "pass.h"
 #include "softmax.h"
 #include "threads.h"
+#include "vectors.h"
 #include <stdlib.h>
 
 /* A proposal to draw, and what was drawn. */

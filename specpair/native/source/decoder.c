@@ -178,10 +178,10 @@ static void run_forward(const void *work, struct Meeting *meeting, int thread, i
     run_pass(forward->model, forward->pass, meeting, thread, threads);
 }
 
-__attribute__((visibility("default"))) void specpair_forward(const struct Model *model, const struct Pass *pass) {
+EXPORT void specpair_forward(const struct Model *model, const struct Pass *pass) {
     struct Forward forward = {model, pass};
     run_together(run_forward, &forward, pass->thread_count);
 }
 
 /* Whether weights of 8 and 4 bits are supported on this processor. */
-__attribute__((visibility("default"))) int specpair_multiplies_bytes(void) { return MULTIPLIES_BYTES; }
+EXPORT int specpair_multiplies_bytes(void) { return MULTIPLIES_BYTES; }

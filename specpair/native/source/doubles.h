@@ -1,12 +1,11 @@
-/* A register of doubles at a time, for sums and draws whose bits numpy has to get, too: files that use it are compiled
-   without fused products and sums. */
+/* A register of doubles at a time. Files whose sums and draws must have numpy's bits are compiled without fused products
+   and sums (compiling.py). */
 
 #ifndef SPECPAIR_DOUBLES_H
 #define SPECPAIR_DOUBLES_H
 
 #include "vectors.h"
 
-#define EXPORT __attribute__((visibility("default")))
 #if defined(__AVX512F__)
 #define LANES 8
 #else

@@ -2,7 +2,6 @@
 state, which for a token of the text is made of the target's features of the token before. */
 
 #include "decoder.h"
-#include "doubles.h"
 
 struct Eagle {
     struct Model decoder;   /* of one layer, whose first product takes twice the width */
@@ -18,11 +17,13 @@ struct Eagle {
 
 /* Numbers of the type of rows, as float32. */
 static void widen(const void *from, float *to, int64_t size, int is_bf16) {
-    for (int64_t i = 0; i < size; i += WIDTH) store(to + i, 0, size - i, load(offset(from, is_bf16, i), is_bf16, size - i));
+    for (int64_t i = 0; i < size; i += WIDTH)
+        store(to + i, 0, size - i, load(offset(from, is_bf16, i), is_bf16, size - i));
 }
 
 static void narrow(const float *from, void *to, int64_t size, int is_bf16) {
-    for (int64_t i = 0; i < size; i += WIDTH) store(offset(to, is_bf16, i), is_bf16, size - i, load(from + i, 0, size - i));
+    for (int64_t i = 0; i < size; i += WIDTH)
+        store(offset(to, is_bf16, i), is_bf16, size - i, load(from + i, 0, size - i));
 }
 
 /* The inputs of a pair, both halves normalised, and its residual. */
@@ -124,7 +125,7 @@ static void enter_all(const struct Kept *kept, int thread, int threads) {
     for (int64_t s = 0; s < pass->segment_count; s++) {
         const struct Segment *segment = pass->segments + s;
         for (int64_t t = segment->first + thread; t < segment->first + segment->count; t += threads) {
-            float *hidden = kept->joined + t * model->hidden; /* all are stored, so the memory is free */
+            float *hidden = kept->joined + t * model->hidden; /* free since all have met after `store_joined` */
             if (kept->before[t] < 0) memset(hidden, 0, model->hidden * sizeof *hidden);
             else widen(place_of_features(kept, s, kept->before[t]), hidden, model->hidden, (int)model->is_bf16);
             enter(kept->head, pass, t, hidden);

@@ -11,7 +11,8 @@ struct Segment {
     int64_t start;       /* position of the first token; everything before it is in the cache */
     int64_t count;
     int64_t first;       /* index of the first token in the pass */
-    const int64_t *paths; /* [count][count], where the segment's tokens up to each token are stored; null for a chain */
+    const int64_t *paths; /* [count][count], where the tokens from `start` up to each token are stored; null for a chain.
+                             A segment of one token may begin with more tokens before it, stored anywhere */
 };
 
 struct Pass {
@@ -23,7 +24,7 @@ struct Pass {
     const int64_t *feature_places; /* [layers]: place of each layer among the features, -1 for none; or null */
     float *residual;              /* [tokens][hidden] */
     float *projected;             /* [tokens][(heads + 2 key heads) head size], padded to whole panels */
-    void *inputs;                 /* [tokens][widest input] of the type of rows */
+    void *inputs;                 /* [tokens or rows, whichever are more][widest input] of the type of rows */
     void *gated;                  /* [tokens][intermediate] of the type of rows */
     float *scores;                /* [threads][4][score_count], enough for QUERIES */
     int64_t score_count, input_stride, projected_stride;

@@ -2,7 +2,8 @@
 
 exp is off by at most two units in the last place, and 0 below e^-87; the largest logit has 1. The sum is exact: each
 term is rounded to a multiple of 2^-40, and these are added as integers. So a row has the same bits with any number of
-threads, in registers of any width, and with or without tokens of -inf in between, as a head with fewer tokens has it. */
+threads, in registers of any width if products and sums are fused in both, and with or without tokens of -inf in
+between, as a head with fewer tokens has it. */
 
 #include "softmax.h"
 #include "doubles.h"
@@ -79,19 +80,11 @@ int64_t likeliest_place(const float *logits, int64_t width) {
     return largest != largest ? -1 : first_place(logits, width, largest);
 }
 
-/* exp x for x that is not positive: the polynomial of `exponential`, without what positive numbers need. */
+/* exp x for x that is not positive, without what `exponential` needs for others. */
 INLINE floats decay(floats x) {
     const floats shift = same(12582912.0f + 127.0f); /* 1.5 * 2^23 rounds to whole numbers; 127 is the exponent of 1 */
     floats moved = x * 1.44269504088896341f + shift, whole = moved - shift;
-    floats rest = x - whole * 0.693359375f + whole * 2.12194440e-4f;
-    floats sum = same(1.9875691500e-4f);
-    sum = sum * rest + 1.3981999507e-3f;
-    sum = sum * rest + 8.3334519073e-3f;
-    sum = sum * rest + 4.1665795894e-2f;
-    sum = sum * rest + 1.6666665459e-1f;
-    sum = sum * rest + 5.0000001201e-1f;
-    sum = sum * (rest * rest) + rest + 1.0f;
-    return only(x >= same(LOWEST), sum * (floats)((integers)moved << 23));
+    return only(x >= same(LOWEST), fraction_of_exponential(x, whole) * (floats)((integers)moved << 23));
 }
 
 INLINE floats terms_of(floats logits, float largest, float temperature) {

@@ -13,6 +13,7 @@ Every function does the same operations in the same order for a given length, so
 #endif
 
 #define INLINE static inline __attribute__((always_inline))
+#define EXPORT __attribute__((visibility("default")))
 #if defined(__AVX512F__)
 #define WIDTH 16
 #else
@@ -143,12 +144,8 @@ INLINE void *offset(const void *from, int is_bf16, int64_t count) {
     return (char *)from + (is_bf16 ? 2 : 4) * count;
 }
 
-/* exp x, to about two units in the last place; 0 below -87, e^88 above 88. Polynomial of Cephes' expf. */
-INLINE floats exponential(floats x) {
-    const float shift = 12582912.0f; /* 1.5 * 2^23: adding it rounds to whole numbers */
-    integers is_tiny = x < same(-87.0f);
-    x = either(x > same(88.0f), same(88.0f), x); /* beyond, the exponent would run into the sign */
-    floats whole = (x * 1.44269504088896341f + shift) - shift;
+/* e^x / 2^whole for the whole number nearest to x log2 e: the polynomial of Cephes' expf. */
+INLINE floats fraction_of_exponential(floats x, floats whole) {
     floats rest = x - whole * 0.693359375f + whole * 2.12194440e-4f;
     floats sum = same(1.9875691500e-4f);
     sum = sum * rest + 1.3981999507e-3f;
@@ -156,9 +153,17 @@ INLINE floats exponential(floats x) {
     sum = sum * rest + 4.1665795894e-2f;
     sum = sum * rest + 1.6666665459e-1f;
     sum = sum * rest + 5.0000001201e-1f;
-    sum = sum * (rest * rest) + rest + 1.0f;
+    return sum * (rest * rest) + rest + 1.0f;
+}
+
+/* exp x, to about two units in the last place; 0 below -87, e^88 above 88. */
+INLINE floats exponential(floats x) {
+    const float shift = 12582912.0f; /* 1.5 * 2^23: adding it rounds to whole numbers */
+    integers is_tiny = x < same(-87.0f);
+    x = either(x > same(88.0f), same(88.0f), x); /* beyond, the exponent would run into the sign */
+    floats whole = (x * 1.44269504088896341f + shift) - shift;
     integers exponent = (__builtin_convertvector(whole, integers) + 127) << 23;
-    return only(~is_tiny, sum * (floats)exponent);
+    return only(~is_tiny, fraction_of_exponential(x, whole) * (floats)exponent);
 }
 
 #endif

@@ -13,8 +13,10 @@ from torch import Tensor
 from specpair.caches.holding import Segment
 from specpair.errors import ModelRefusedError
 from specpair.models.batch import Batch
+from specpair.models.fusible import computes_bfloat16
 from specpair.models.headed_runner import HeadedRunner
 from specpair.models.load_runner import load_runner
+from specpair.models.native_headed_runner import NativeHeadedRunner
 from specpair.native.library import native_library
 from tests.services import engine_config
 from tests.tiny_heads import OUTPUTS, make_head
@@ -238,6 +240,24 @@ def test_a_tree_leaves_what_its_path_would_have_left(way: str, tmp_path: Path) -
     expected, expected_logits = reference(target, head, IDS[:12], STEPS)
     assert found == expected
     assert torch.allclose(logits, expected_logits, atol=2e-3)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_compiled_first_step_writes_what_the_pass_that_fed_its_token_kept(dtype: str, tmp_path: Path) -> None:
+    """The next pass leaves a token out that is in the cache already."""
+    if native_library() is None or (dtype == "bfloat16" and not computes_bfloat16(torch.device("cpu"))):
+        pytest.skip("needs a compiler, and units for bf16")
+    target, head = make_model(tmp_path / "target"), make_head(tmp_path / "head")
+    _, runner = load_runner(engine_config(target, head=str(head), runner="native", dtype=dtype))
+    assert isinstance(runner, NativeHeadedRunner)
+    holding, last = runner.cache.open([]), len(IDS) - 1
+    feed(runner, holding, IDS)
+    access = runner.cache.access([Segment(holding, 0, len(IDS))])
+    kept = [part.clone() for part in access.read(runner.attention, 0)]
+    runner.begin([holding], [range(last)], 1).logits([IDS[-1]], [0])
+    assert all(torch.equal(now, then) for now, then in zip(access.read(runner.attention, 0), kept, strict=True))
+    runner.begin([holding], [range(last)], 1).logits([IDS[-1] + 1], [0])
+    assert not torch.equal(access.read(runner.attention, 0)[0], kept[0])
 
 
 def test_a_head_that_does_not_fit_is_refused_by_name(tmp_path: Path) -> None:

@@ -173,6 +173,21 @@ def test_only_wanted_rows_are_computed(tmp_path: Path) -> None:
     assert runner.forward(Batch.of_chains(segments, first, [0])).logits.shape == (0, 64)
 
 
+@needs_compiler
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=needs_bf16)])
+def test_rows_of_a_tree_have_the_bits_of_a_chain(tmp_path: Path, dtype: str) -> None:
+    """Three queries share each key head: those of a token are attended to together."""
+    make_model(tmp_path, num_attention_heads=6, num_key_value_heads=2, hidden_size=48)
+    _, runner = load_runner(engine_config(tmp_path, runner="native", dtype=dtype))
+    holding, start = runner.cache.open([]), 30
+    fed(runner, holding, list(range(1, start + 1)))
+    runner.cache.append(holding, 6)
+    tree = Batch.of_trees([Segment(holding, start, 6)], [31, 5, 6, 7, 8, 9], [6], [None, 0, 0, 1, 2, 3])
+    found = runner.forward(tree).logits.clone()
+    runner.cache.truncate_to(holding, start)
+    assert torch.equal(found[[0, 1, 3, 5]], fed(runner, holding, [31, 5, 7, 9]))
+
+
 @pytest.mark.parametrize("name", ["Product", "Layer", "Model", "Eagle", "Segment", "Pass", "Chain", "Draft"])
 def test_structures_are_those_of_the_source(name: str) -> None:
     """The same fields in the same order, and none of another size than eight bytes."""
