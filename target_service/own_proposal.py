@@ -43,10 +43,13 @@ class OwnDraft:
     """Of the tokens of a tree, as indices among them; empty for a chain."""
 
     @classmethod
-    def after(cls, held: HeldSequence[Any], tokens: list[int], step: int, count: int) -> Self:
+    def after(
+        cls, held: HeldSequence[Any], tokens: list[int], step: int, count: int, min_confidence: float = 0.0
+    ) -> Self:
         """A draft of `count` tokens after these ones, the committed tokens of `held`."""
         sequence = Sequence(list(tokens))
-        return cls(held=held.branch(sequence), sequence=sequence, step=step, count=count)
+        held = held.branch(sequence)
+        return cls(held=held, sequence=sequence, step=step, count=count, min_confidence=min_confidence)
 
     def __post_init__(self) -> None:
         self.options = own_options(self.held.options)

@@ -11,9 +11,12 @@ from torch import Tensor
 from specpair.drafting import draw_next, reads_only_the_likeliest, take_likeliest
 from specpair.engine.failures import check_device
 from specpair.errors import CapacityExhaustedError
-from specpair.models.drafting_runner import DraftingRunner, HeadDraft, TreeDraftingRunner
+from specpair.models.chains import WholeDraft
+from specpair.models.drafting_runner import DraftingRunner, DraftRun, HeadDraft, TreeDraftingRunner
+from specpair.models.native_chain_rows import refusal
 from specpair.models.output_tokens import OutputTokens
 from specpair.speculation.sampling import likeliest
+from specpair.whole_drafting import chain_of, needs_steps, take_all
 from target_service.own_proposal import OwnDraft
 from target_service.tree_drafting import can_have_tree, draft_trees
 from target_service.verify_work import VerifyWork
@@ -43,8 +46,8 @@ class SelfDrafter:
 
     def _attempt(self, asked: list[VerifyWork], draft: Callable[[list[VerifyWork], list[OwnDraft]], None]) -> None:
         for work in asked:
-            count = self._count(work)
-            work.own_draft = OwnDraft.after(work.held, work.sequence.tokens, work.call.step + 1, count)
+            count, least = self._count(work), work.call.next_min_confidence
+            work.own_draft = OwnDraft.after(work.held, work.sequence.tokens, work.call.step + 1, count, least)
         try:
             draft(asked, [work.own_draft for work in asked if work.own_draft is not None])
         except CapacityExhaustedError:
@@ -78,22 +81,42 @@ class SelfDrafter:
         draft_trees(self._runner, works, drafts, [places(work) for work in works], most)
 
     def _draft_chains(self, works: list[VerifyWork], drafts: list[OwnDraft]) -> None:
-        holdings = [work.sequence.holding for work in works]
+        """Those that a head can draw whole are drawn together, the others step by step."""
+        pairs = list(zip(works, drafts, strict=True))
+        for some in ([pair for pair in pairs if is_whole(pair[1])], [pair for pair in pairs if not is_whole(pair[1])]):
+            if some:
+                self._draft_together([work for work, _ in some], [draft for _, draft in some])
+
+    def _draft_together(self, works: list[VerifyWork], drafts: list[OwnDraft]) -> None:
+        holdings = [work.sequence.holding for work in works if work.sequence.holding is not None]
         if self._runner.feeds_itself:
             for work in works:
                 work.sequence.valid_length = min(work.sequence.valid_length, len(work.sequence.tokens) - 1)
-        run = self._runner.begin(
-            [holding for holding in holdings if holding is not None],
-            [places(work) for work in works],
-            max(draft.count for draft in drafts),
-        )
-        is_narrow = all(reads_only_the_likeliest(draft) for draft in drafts)
-        while rows := [row for row, draft in enumerate(drafts) if not draft.done]:
-            going, newest = [drafts[row] for row in rows], [drafts[row].sequence.tokens[-1] for row in rows]
-            if is_narrow and isinstance(run, HeadDraft):
-                take_narrow(going, run.narrow_logits(newest, rows), run.outputs)
-            else:
-                draw_next(going, run.logits(newest, rows))
+        most = max(draft.count for draft in drafts)
+        run = self._runner.begin(holdings, [places(work) for work in works], most)
+        if isinstance(run, WholeDraft) and is_whole(drafts[0]):
+            newest = [draft.sequence.tokens[-1] for draft in drafts]
+            chains = [chain_of(draft, holding, run.vocab_size) for draft, holding in zip(drafts, holdings, strict=True)]
+            for draft, drawn in zip(drafts, run.draw(newest, chains), strict=True):
+                take_all(draft, drawn)
+        else:
+            draft_by_steps(run, drafts)
+
+
+def is_whole(draft: OwnDraft) -> bool:
+    """Whether compiled calls could draw the proposal whole."""
+    return needs_steps(draft) is None and refusal(draft.options) is None
+
+
+def draft_by_steps(run: DraftRun, drafts: list[OwnDraft]) -> None:
+    """Draws the drafts of a run, one token of each in a step."""
+    is_narrow = all(reads_only_the_likeliest(draft) for draft in drafts)
+    while rows := [row for row, draft in enumerate(drafts) if not draft.done]:
+        going, newest = [drafts[row] for row in rows], [drafts[row].sequence.tokens[-1] for row in rows]
+        if is_narrow and isinstance(run, HeadDraft):
+            take_narrow(going, run.narrow_logits(newest, rows), run.outputs)
+        else:
+            draw_next(going, run.logits(newest, rows))
 
 
 def drop(works: list[VerifyWork]) -> None:

@@ -154,6 +154,7 @@ class TargetServicer(TargetServiceServicer):
             feature_layers=tuple(request.feature_layers),
             kept_step=proposal.distributions.kept.step if is_kept else None,
             next_count=request.next_proposal_count,
+            next_min_confidence=request.next_proposal_min_confidence,
             max_forced=request.max_forced_tokens,
         )
 
@@ -218,6 +219,7 @@ def check_call(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:
     check_features(request.feature_layers, verifier.facts.feature_layer_count)
     check_range("max_forced_tokens", request.max_forced_tokens, 0, MAX_FORCED_TOKENS)
     check_range("next_proposal_count", request.next_proposal_count, 0, verifier.max_num_speculative_tokens)
+    check_range("next_proposal_min_confidence", request.next_proposal_min_confidence, 0.0, 1.0)
     if (problem := not_supported(request, verifier)) is not None:
         verifier.sequences.get(request.sequence_id)  # the process before this one may have supported it
         raise NotSupportedError(problem)

@@ -41,6 +41,8 @@ class VerifyCall:
     """The step whose verdict came with this proposal, if the target drew it; `draft` is then to be found there."""
     next_count: int = 0
     """Tokens that the target's own head shall propose for the next step."""
+    next_min_confidence: float = 0.0
+    """It ends with the token after which its tokens together have a smaller probability; 0 if it does not."""
     max_forced: int = 0
     """Forced tokens to name with the verdict, at most."""
 

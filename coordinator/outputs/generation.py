@@ -202,8 +202,8 @@ class Generation:
     async def _ask_target(self, begun: Round, proposal: Proposal | None) -> Verdict:
         """The verdict. If the draft works ahead, what it prepares meanwhile is sent after the call."""
         if self._early is None or not begun.works_ahead:
-            counts = (begun.next_count, self._most_forced(begun))
-            return await self._target.verify(begun.step, self._history, proposal, None, *counts)
+            asked = (begun.order, self._most_forced(begun))
+            return await self._target.verify(begun.step, self._history, proposal, None, *asked)
         self._early.begin(begun, len(self._history))
         try:
             return await self._target.verify(begun.step, self._history, proposal, self._early.follow)
@@ -212,7 +212,7 @@ class Generation:
 
     def _most_forced(self, begun: Round) -> int:
         """Forced tokens to take with the verdict; none where a head has already proposed what comes next."""
-        if not self.request.takes_forced_text or begun.next_count:
+        if not self.request.takes_forced_text or begun.order.count:
             return 0
         return min(MAX_FORCED_TOKENS, self.output.remaining_tokens - 1)
 

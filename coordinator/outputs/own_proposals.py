@@ -5,7 +5,7 @@ import time
 from coordinator.adaptive import Decision, OutputLength
 from coordinator.outputs.round import Round
 from coordinator.pair import Pair
-from coordinator.peers import CallTimes, Proposed
+from coordinator.peers import CallTimes, OwnOrder, Proposed
 from coordinator.requests.request import GenerationRequest
 from specpair.options import ON_THE_TARGET, Drafter
 from specpair.v1.proposal_pb2 import Proposal
@@ -40,7 +40,8 @@ class OwnProposals:
 
     def order(self, begun: Round, decision: Decision) -> None:
         """Has the target propose for the round after `begun`."""
-        self._decision, self._offered, begun.next_count = decision, None, decision.length
+        self._decision, self._offered = decision, None
+        begun.order = OwnOrder(decision.length, decision.min_confidence)
 
     def keep(self, offered: Proposal | None) -> None:
         """Keeps what came with the verdict."""

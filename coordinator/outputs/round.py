@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from coordinator.adaptive.ahead_outcome import AheadOutcome
 from coordinator.metrics import RoundKind
-from coordinator.peers import CallTimes, DraftShare, Proposed, Verdict
+from coordinator.peers import NO_ORDER, CallTimes, DraftShare, OwnOrder, Proposed, Verdict
 from specpair.options import Drafter, Rule
 
 
@@ -37,8 +37,8 @@ class Round:
     min_confidence: float = 0.0
     prepared_count: int = 0
     """Tokens of each proposal that the draft prepares for the next round; 0 if it does not work ahead."""
-    next_count: int = 0
-    """Tokens that the target itself shall propose for the next round."""
+    order: OwnOrder = NO_ORDER
+    """What the target itself shall propose for the next round."""
     accepted_before: int = 0
     """Tokens that the round before accepted."""
     answer: Proposed | None = None

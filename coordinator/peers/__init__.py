@@ -12,18 +12,21 @@ from coordinator.peers.beam_target import BeamTargetSession
 from coordinator.peers.connecting import connect_drafts, connect_targets
 from coordinator.peers.draft_session import DraftSession
 from coordinator.peers.drafts import Drafts
+from coordinator.peers.own_order import NO_ORDER, OwnOrder
 from coordinator.peers.pool import Pool
 from coordinator.peers.scoring import score_prompt
 from coordinator.peers.target_session import TargetSession
 from coordinator.peers.targets import Targets
 
 __all__ = [
+    "NO_ORDER",
     "BeamDraftSession",
     "BeamTargetSession",
     "CallTimes",
     "DraftSession",
     "DraftShare",
     "Drafts",
+    "OwnOrder",
     "Pool",
     "Proposed",
     "Scores",

@@ -8,6 +8,7 @@ from coordinator.peers.answers import Scores, Verdict, accepted_path, call_times
 from coordinator.peers.beam_answers import TreeRows, tree_rows
 from coordinator.peers.failures import known_failures
 from coordinator.peers.model_peer import ModelPeer
+from coordinator.peers.own_order import NO_ORDER, OwnOrder
 from specpair.client.channel import verification_caller
 from specpair.security.settings import PLAIN, ChannelSecurity
 from specpair.v1 import logprobs_pb2, proposal_pb2, target_service_pb2
@@ -31,12 +32,12 @@ class TargetPeer(ModelPeer):
         within: float,
         include_probabilities: bool = False,
         condition: BlockKey | None = None,
-        next_count: int = 0,
+        order: OwnOrder = NO_ORDER,
         appended: Sequence[int] = (),
         max_forced: int = 0,
     ) -> Verdict:
         """Judges a proposal after the `base_length` tokens that the target holds and the `appended` ones; without one,
-        gives the next token. The target then proposes up to `next_count` tokens for the next step, and names up to
+        gives the next token. The target then proposes what is in `order` for the next step, and names up to
         `max_forced` forced ones.
 
         With a `condition` it is sent before the verdict of the step before. Raises ConditionNotMetError if that is
@@ -49,7 +50,8 @@ class TargetPeer(ModelPeer):
             proposal=proposal,
             include_probabilities=include_probabilities,
             condition=None if condition is None else _condition(condition),
-            next_proposal_count=next_count,
+            next_proposal_count=order.count,
+            next_proposal_min_confidence=order.min_confidence,
             appended_token_ids=appended,
             max_forced_tokens=max_forced,
         )

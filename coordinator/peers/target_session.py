@@ -16,6 +16,7 @@ from coordinator.peers.call_out import CallOut
 from coordinator.peers.early_calls import EarlyCall, EarlyCalls
 from coordinator.peers.failures import AWAY, LOST, is_out_of_time
 from coordinator.peers.openings import Openings
+from coordinator.peers.own_order import NO_ORDER, OwnOrder
 from coordinator.peers.recovery import Recovery
 from coordinator.peers.targets import TargetLink, Targets
 from specpair.errors import (
@@ -140,20 +141,19 @@ class TargetSession:
         history: Sequence[int],
         proposal: Proposal | None,
         on_sent: OnSent = None,
-        next_count: int = 0,
+        order: OwnOrder = NO_ORDER,
         max_forced: int = 0,
     ) -> Verdict:
         """The verdict of one round. Raises PeerUnavailableError if no target answers in time.
 
         `on_sent` is called soon after the call was sent: from then on `verify_early` may send what follows it, unless
-        forced tokens are asked for, up to `max_forced`. The target is asked to propose `next_count` tokens for the next
-        round; one without a head proposes none.
+        forced tokens are asked for, up to `max_forced`. The target is asked for `order`; one without a head ignores it.
         """
 
         def ask(link: TargetLink, within: float) -> Coroutine[Any, Any, Verdict]:
-            held, own_count = self._held_length, link.own_count(next_count)
+            held, own_order = self._held_length, link.order_of(order)
             body = (self._name, step, held, proposal, within, self._include_probabilities)
-            return link.peer.verify(*body, next_count=own_count, appended=history[held:], max_forced=max_forced)
+            return link.peer.verify(*body, order=own_order, appended=history[held:], max_forced=max_forced)
 
         async with self._lock:
             self._begin_round()

@@ -8,6 +8,7 @@ from coordinator.peers.breaker import Breaker
 from coordinator.peers.early_calls import EarlyResult
 from coordinator.peers.link import CALL_TIMEOUT, Link
 from coordinator.peers.news import News
+from coordinator.peers.own_order import NO_ORDER, OwnOrder
 from coordinator.peers.pool import Pool
 from coordinator.peers.target_model import TargetModel
 from coordinator.peers.target_peer import TargetPeer
@@ -30,10 +31,12 @@ class TargetLink(Link[TargetPeer]):
         """Whether it may be called now. The breaker does not count: without a target nothing can go on."""
         return self.is_there
 
-    def own_count(self, count: int) -> int:
-        """How many of `count` tokens the target itself can propose: none without a head."""
+    def order_of(self, order: OwnOrder) -> OwnOrder:
+        """What the target itself can propose of an order: nothing without a head."""
         info = self.info
-        return min(count, info.max_num_speculative_tokens) if info is not None and info.drafters else 0
+        if not order.count or info is None or not info.drafters:
+            return NO_ORDER
+        return replace(order, count=min(order.count, info.max_num_speculative_tokens))
 
     async def confirm(self, instance_id: str, within: float) -> None:
         """Checks a process that answers in place of the known one.

@@ -3,23 +3,21 @@
 import logging
 from collections import Counter
 
-import numpy as np
 import torch
 from torch import Tensor
 
 from draft_service.drafters.guessing import GuessingWork
 from draft_service.drafters.model import ProposeWork
 from specpair.caches.cache import KeyValueCache
+from specpair.caches.holding import Holding
 from specpair.caches.out_of_memory import is_out_of_memory
-from specpair.drafting import bits_of, end_early, sample_dense, take
 from specpair.engine.failures import check_device
 from specpair.engine.statistics import EngineStatistics
 from specpair.engine.work import Work
 from specpair.errors import CapacityExhaustedError
 from specpair.models.chain_miss import ChainMiss
-from specpair.models.chain_row import ChainRow, DrawnChain
 from specpair.models.chains import Chains
-from specpair.options import Rule
+from specpair.whole_drafting import chain_of, needs_steps, take_all
 
 log = logging.getLogger(__name__)
 
@@ -59,16 +57,12 @@ class ChainDrafter:
 
     def _can_draw(self, work: ProposeWork) -> bool:
         """Whether the runner draws the proposal; counts why not."""
-        sampling = work.options.sampling
         reasons = {
             ChainMiss.FAILED: self._has_failed,
-            ChainMiss.AHEAD: work.looks or work.is_background,
-            ChainMiss.STRUCTURE: work.held.grammar is not None,
-            ChainMiss.ADJUSTMENTS: sampling.adjusts_logits,
-            ChainMiss.DENSE: work.sampler is sample_dense,
+            ChainMiss.AHEAD: work.is_background,
             ChainMiss.LENGTH: work.count > self._chains.most_steps,
         }
-        miss = next((reason for reason, applies in reasons.items() if applies), None)
+        miss = next((reason for reason, applies in reasons.items() if applies), None) or needs_steps(work)
         return self._is_possible(work, miss or self._chains.refusal(work.options))
 
     def _is_possible(self, work: ProposeWork, miss: ChainMiss | None) -> bool:
@@ -80,7 +74,7 @@ class ChainDrafter:
         """Draws proposals from their first logits `[works, vocabulary]`; those for which there is no room stay."""
         kept = [place for place, work in enumerate(works) if self._is_possible(work, self._reserve(work))]
         works = [works[place] for place in kept]
-        chains = [chain_of(work, logits.size(1)) for work in works]
+        chains = [chain_of(work, holding_of(work), logits.size(1)) for work in works]
         if not chains:
             return
         if (miss := self._chains.miss(chains, logits.size(1))) is not None:
@@ -112,20 +106,23 @@ class ChainDrafter:
 
     def _reserve(self, work: ProposeWork) -> ChainMiss | None:
         """Makes room for all tokens of the proposal but the last, which is not fed."""
-        assert work.sequence.holding is not None
         try:
-            self._cache.append(work.sequence.holding, work.count - 1)
+            self._cache.append(holding_of(work), work.count - 1)
         except CapacityExhaustedError:
             return ChainMiss.CACHE
         return None
 
     def _give_back(self, work: ProposeWork) -> None:
         """Drops the room for tokens that the proposal does not have. What was fed is valid."""
-        sequence = work.sequence
-        assert sequence.holding is not None
-        fed = len(sequence.tokens) - (1 if work.tokens else 0)
-        self._cache.truncate_to(sequence.holding, fed)
-        sequence.valid_length = fed
+        fed = len(work.sequence.tokens) - (1 if work.tokens else 0)
+        self._cache.truncate_to(holding_of(work), fed)
+        work.sequence.valid_length = fed
+
+
+def holding_of(work: ProposeWork) -> Holding:
+    """What the cache has of a sequence that has been fed."""
+    assert work.sequence.holding is not None
+    return work.sequence.holding
 
 
 def was_out_of_memory(error: BaseException | None) -> bool:
@@ -136,38 +133,3 @@ def was_out_of_memory(error: BaseException | None) -> bool:
 def is_begun(work: Work) -> bool:
     """Whether the work is a chain of the model alone without a token yet. One that is drawn token by token has some."""
     return isinstance(work, ProposeWork) and not isinstance(work, GuessingWork) and not work.tokens
-
-
-def chain_of(work: ProposeWork, vocab_size: int) -> ChainRow:
-    """What the runner needs to draw the proposal."""
-    holding, options = work.sequence.holding, work.options
-    assert holding is not None
-    is_coupled = options.rule is Rule.COUPLED
-    needs_bits = not is_coupled and not options.sampling.is_greedy
-    return ChainRow(
-        holding=holding,
-        position=len(work.sequence.tokens),
-        count=work.count,
-        sampling=options.sampling,
-        is_coupled=is_coupled,
-        min_confidence=work.min_confidence,
-        confidence=work.confidence,
-        vocab_size=min(options.vocab_size or vocab_size, vocab_size),
-        bits=bits_of(work) if needs_bits else np.zeros(0, dtype=np.int64),
-    )
-
-
-def take_all(work: ProposeWork, drawn: DrawnChain) -> None:
-    """Gives a work its tokens, up to the one after which the draft is unsure. What comes after that may have been
-    drawn, but is dropped without being looked at: where the proposal ends depends on tokens alone that are kept
-    (docs/exactness.md, rule 8)."""
-    for token, share in zip(drawn.tokens, drawn.shares, strict=True):
-        take(work, token)
-        if work.min_confidence and not work.done:
-            work.confidence *= share
-            work.done = work.confidence < work.min_confidence
-        if work.done:
-            break
-    else:
-        end_early(work)
-    work.counts = drawn.counts[: len(work.tokens)]

@@ -14,7 +14,9 @@ from torch import Tensor
 
 from specpair.caches.contiguous_cache import Slab, Stack
 from specpair.models.batch import Batch
+from specpair.models.chain_row import ChainRow, DrawnChain
 from specpair.models.eagle_checkpoint import LAYER, EagleWeights
+from specpair.models.native_chain_rows import NativeChainRows
 from specpair.models.native_memory import KeptMemory, padded
 from specpair.models.native_packing import GATE_WIDTH, PANEL, NativePacker, gate_and_up, widened
 from specpair.models.native_structures import Eagle, Layer, Model, Segment
@@ -38,8 +40,10 @@ class NativeEagle:
         self.feature_layers = weights.feature_layers
         self._step, self._keep = library.specpair_head_step, library.specpair_head_keep
         self._step.restype = self._keep.restype = None
+        self._draw = library.specpair_head_chains
+        self._draw.restype = ctypes.c_int64
         self._packer = NativePacker(self.dtype)
-        self.outputs = weights.outputs(vocab_size)
+        self.outputs, self.vocab_size = weights.outputs(vocab_size), vocab_size
         self._head = self._packed(weights, rotation, weight_format)
         decoder = self._head.decoder
         self._tap_width = self._head.tap_count * self._head.tap_size
@@ -94,6 +98,27 @@ class NativeEagle:
         order.logits = logits.data_ptr()
         self._step(self._address, memory.address, ctypes.c_void_p(hidden.data_ptr()), ctypes.c_void_p(left.data_ptr()))
         return left, logits
+
+    def draw(
+        self, token_ids: Sequence[int], chains: Sequence[ChainRow], begin: Any, hidden: Tensor
+    ) -> list[DrawnChain]:
+        """Whole proposals, one for each chain, from the tokens before their first ones and the hidden states
+        `[chains, width]` of those before them. `begin` are the segments of these tokens, as for a step; a path goes on
+        for all tokens of its chain but the last. Raises MemoryError."""
+        ids = None if self.outputs is None else self.outputs.token_ids
+        rows = NativeChainRows(chains, self._head.decoder.head.outs, ids)
+        numbers = array("q", token_ids)
+        memory = self._memory.of(len(chains), len(chains), rows.longest)
+        if self._draw(
+            self._address,
+            memory.address,
+            ctypes.byref(rows.draft),
+            ctypes.byref(begin),
+            ctypes.c_void_p(numbers.buffer_info()[0]),
+            ctypes.c_void_p(hidden.data_ptr()),
+        ):
+            raise MemoryError
+        return rows.drawn()
 
     def locate(self, made: Segment, slab: Slab, layer: int) -> None:
         """Has a segment point to the keys and values of a sequence."""

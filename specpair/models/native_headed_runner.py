@@ -8,12 +8,14 @@ last is the one that was rejected at its place, the first step has written the s
 
 from array import array
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from specpair.caches.holding import Holding
 from specpair.models.batch import Batch
+from specpair.models.chain_row import ChainRow, DrawnChain
 from specpair.models.drafting_runner import Asked, HeadDraft
 from specpair.models.headed_runner import HeadedRunner
 from specpair.models.native_eagle import NativeEagle, keys_of
@@ -70,26 +72,26 @@ class Trunk:
 
 
 class NativeHeadRun(HeadDraft):
-    """One draft of several sequences, step by step. A token that was drawn is told with the next call."""
+    """One draft of several sequences, step by step, where a token that was drawn is told with the next call; or whole
+    proposals in one call, if it is the only one."""
 
     def __init__(self, runner: NativeHeadedRunner, holdings: list[Holding], places: list[Sequence[int]], most: int):
         super().__init__(runner.head.outputs)
+        self.vocab_size = runner.head.vocab_size
         self._head, self._attention = runner.head, runner.attention
         self._trunks = [Trunk(runner, holding, own, most) for holding, own in zip(holdings, places, strict=True)]
         self._hidden = torch.stack([trunk.features for trunk in self._trunks])
         self._count = 0
         """Steps so far."""
 
+    def draw(self, token_ids: list[int], chains: Sequence[ChainRow]) -> list[DrawnChain]:
+        segments, _paths = self._segments(self._trunks, max(chain.count for chain in chains))
+        return self._head.draw(token_ids, chains, segments, self._hidden)
+
     @torch.inference_mode()
     def narrow_logits(self, token_ids: list[int], rows: list[int]) -> Tensor:
         trunks = [self._trunks[row] for row in rows]
-        segments, paths = (Segment * len(rows))(), []
-        for first, (made, trunk) in enumerate(zip(segments, trunks, strict=True)):
-            self._head.locate(made, trunk.slab, self._attention)
-            made.start, made.count, made.first = trunk.length + self._count, 1, first
-            if trunk.tail:
-                paths.append(array("q", [*trunk.tail, *range(trunk.free, trunk.free + self._count + 1)]))
-                made.start, made.paths = trunk.start, paths[-1].buffer_info()[0]
+        segments, _paths = self._segments(trunks, self._count + 1)
         positions = [trunk.length + self._count for trunk in trunks]
         is_whole = len(rows) == len(self._hidden)
         hidden, logits = self._head.step(
@@ -101,6 +103,18 @@ class NativeHeadRun(HeadDraft):
             self._hidden[rows] = hidden
         self._count += 1
         return logits
+
+    def _segments(self, trunks: list[Trunk], most: int) -> "tuple[Any, list[array[int]]]":
+        """Where the newest token of each trunk is stored; and the paths that this points to, with room for `most`
+        tokens that are drafted."""
+        segments, paths = (Segment * len(trunks))(), []
+        for first, (made, trunk) in enumerate(zip(segments, trunks, strict=True)):
+            self._head.locate(made, trunk.slab, self._attention)
+            made.start, made.count, made.first = trunk.length + self._count, 1, first
+            if trunk.tail:
+                paths.append(array("q", [*trunk.tail, *range(trunk.free, trunk.free + most)]))
+                made.start, made.paths = trunk.start, paths[-1].buffer_info()[0]
+        return segments, paths
 
 
 class NativeHeadTrees:

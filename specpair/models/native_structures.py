@@ -1,7 +1,6 @@
 """The structures of `native/`, in the same order. Every number takes eight bytes."""
 
 from ctypes import Structure, c_double, c_int64, c_void_p
-from typing import Any
 
 
 class Product(Structure):
@@ -112,8 +111,3 @@ class Draft(Structure):
         ("most", c_int64),
         ("chains", c_void_p),
     ]
-
-
-def fields_of(structure: type[Structure]) -> list[Any]:
-    """The fields, for a check against the C source."""
-    return [name for name, *_ in structure._fields_]

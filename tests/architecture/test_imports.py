@@ -38,7 +38,7 @@ LAYERS = (
     ("specpair.wire", "specpair.rpc", "specpair.sequences"),
     ("specpair.client", "specpair.server", "specpair.engine_config", "specpair.drafting"),
     ("specpair.models",),
-    ("specpair.engine", "specpair.rank"),
+    ("specpair.engine", "specpair.rank", "specpair.whole_drafting"),
     (
         "coordinator.deadline",
         "coordinator.background",

@@ -140,7 +140,7 @@ async def test_a_failing_head_costs_no_token(served: Served, monkeypatch: pytest
     def fail(*arguments: Any) -> None:
         raise RuntimeError("broken on purpose")
 
-    monkeypatch.setattr(self_drafting, "draw_next", fail)
+    monkeypatch.setattr(self_drafting.SelfDrafter, "_draft_chains", fail)
     made = await served.pair.generate(
         PROMPTS[1], 10, temperature=0.0, drafter=EAGLE, num_speculative_tokens=3, ignore_eos=True
     )
@@ -253,6 +253,19 @@ async def test_after_a_path_of_a_tree_it_proposes_what_it_does_after_a_chain(tmp
             assert answer.accepted_count == 2
             found.append(list(answer.next_proposal.token_ids))
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+async def test_a_proposal_ends_where_the_head_is_unsure(target: RunningModel, temperature: float) -> None:
+    await open_sequence(target, temperature=temperature)
+    whole = (await verify(target, 0, 3, next_proposal_count=4)).next_proposal
+    await verify(target, 1, 4)
+    ended = (await verify(target, 2, 5, next_proposal_count=4, next_proposal_min_confidence=0.99)).next_proposal
+    assert (len(whole.token_ids), len(ended.token_ids)) == (4, 1)
+    judged = await verify(target, 3, 6, proposal=ended, next_proposal_count=2, next_proposal_min_confidence=1e-9)
+    assert len(judged.next_proposal.token_ids) == 2
+    with pytest.raises(InvalidFieldError, match="next_proposal_min_confidence"):
+        await verify(target, 4, judged.length, next_proposal_count=1, next_proposal_min_confidence=1.5)
 
 
 async def test_who_asks_for_no_proposal_gets_none(target: RunningModel) -> None:

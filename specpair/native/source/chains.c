@@ -3,42 +3,12 @@
 The rows of the passes, the probabilities, counts and draws are those of the calls that do one step each, to the bit. A
 head with fewer tokens is drawn from as it is; its places become ids when a token is drawn. */
 
-#include "counting.h"
+#include "chains.h"
 #include "pass.h"
 #include "softmax.h"
 #include "threads.h"
 #include "vectors.h"
 #include <stdlib.h>
-
-/* A proposal to draw, and what was drawn. */
-struct Chain {
-    void *keys, *values; /* as those of a segment */
-    int64_t capacity;
-    int64_t position;      /* of its first token */
-    int64_t count;         /* most of its tokens */
-    int64_t width;         /* of a row's logits only the first so many may be drawn */
-    double temperature;    /* 0: greedy */
-    double min_confidence; /* it ends with the token after which it has less; 0: it does not */
-    const int64_t *chosen; /* [count]: numbers below 2^24, or null if greedy */
-    uint32_t *entries;     /* [count][2][most]: the ids and counts that tokens were drawn from, or null if greedy */
-    int64_t *sizes;        /* [count]: of these; 1 if greedy */
-    int64_t *tokens;       /* [count] */
-    double *shares;        /* [count]: probabilities at temperature 1 if there is a min_confidence */
-    double confidence;     /* before the first token, then after the last */
-    int64_t length;        /* tokens that were drawn: fewer if it ended, or a row was not finite */
-    int64_t is_over;
-};
-
-struct Draft {
-    int64_t chain_count;
-    int64_t width;            /* logits of a row */
-    const int64_t *token_ids; /* [width], ascending; null if all tokens have a logit */
-    const float *first;       /* [chains][first_stride]: logits of all tokens after the last that was fed */
-    int64_t first_stride;
-    double mass; /* of the tokens that a row of counts has to reach */
-    int64_t most;
-    struct Chain *chains;
-};
 
 /* What the threads share. Chains that are not over are in order, one for each row. */
 struct Run {
@@ -49,7 +19,7 @@ struct Run {
     int64_t going_count;
     const float *rows;
     int64_t stride;
-    float *logits, *room; /* [chains][width], [threads][1 + ROOM][width] */
+    float *logits, *room; /* [chains][width], [threads][CHAIN_ROOM][width] */
     struct Segment *segments;
     int64_t *token_ids, *positions, *places;
 };
@@ -72,7 +42,7 @@ static int64_t draw_place(const struct Draft *draft, struct Chain *chain, const 
     return size;
 }
 
-static void draw_next(const struct Draft *draft, struct Chain *chain, const float *row, float *room) {
+void draw_next(const struct Draft *draft, struct Chain *chain, const float *row, float *room) {
     int64_t place, size = draw_place(draft, chain, row, room, &place), index = chain->length;
     if (!size) {
         chain->is_over = 1;
@@ -109,7 +79,7 @@ static void feed(struct Run *run) {
 
 static void run_chains(const void *work, struct Meeting *meeting, int thread, int threads) {
     struct Run *run = *(struct Run *const *)work; /* the first thread changes it while the others wait */
-    float *room = run->room + (int64_t)thread * (1 + ROOM) * run->draft->width;
+    float *room = run->room + (int64_t)thread * CHAIN_ROOM * run->draft->width;
     for (;;) {
         for (int64_t r = thread; r < run->going_count; r += threads)
             draw_next(run->draft, run->going[r], run->rows + r * run->stride, room);
@@ -140,7 +110,7 @@ static void take_first(struct Run *run) {
 EXPORT int64_t specpair_draw_chains(const struct Model *model, const struct Pass *pass, const struct Draft *draft) {
     int64_t chains = draft->chain_count, threads = pass->thread_count;
     int64_t *numbers = malloc(chains * (3 * sizeof *numbers + sizeof(struct Segment) + sizeof(struct Chain *)));
-    float *floats_of = malloc((chains + threads * (1 + ROOM)) * draft->width * sizeof *floats_of);
+    float *floats_of = malloc((chains + threads * CHAIN_ROOM) * draft->width * sizeof *floats_of);
     if (!numbers || !floats_of) {
         free(numbers);
         free(floats_of);

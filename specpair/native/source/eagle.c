@@ -1,7 +1,9 @@
 /* An EAGLE-3 head (arXiv 2503.01840): one decoder layer whose tokens are pairs of the token's embedding and a hidden
 state, which for a token of the text is made of the target's features of the token before. */
 
+#include "chains.h"
 #include "decoder.h"
+#include <stdlib.h>
 
 struct Eagle {
     struct Model decoder;   /* of one layer, whose first product takes twice the width */
@@ -72,6 +74,94 @@ static void run_step(const void *work, struct Meeting *meeting, int thread, int 
 EXPORT void specpair_head_step(const struct Eagle *head, const struct Pass *pass, const float *hidden, float *left) {
     struct Step step = {head, pass, hidden, left};
     run_together(run_step, &step, pass->thread_count);
+}
+
+/* Whole proposals: each token that is drawn is fed to the next step. Those that go on are in order, one row each. */
+struct HeadRun {
+    struct Step step;
+    struct Pass pass; /* of the step */
+    const struct Draft *draft;
+    const struct Segment *begin; /* [chains], of the first step */
+    struct Chain **going;
+    int64_t going_count;
+    float *hidden, *left, *room; /* [chains][width], the same, [threads][CHAIN_ROOM][width of a row of logits] */
+    struct Segment *segments;
+    int64_t *token_ids, *positions, *rows;
+};
+
+/* Has the next step feed a chain's newest token as this row. What was drafted lies where its position says, or where
+   the path of the segment says, which has room for all. */
+static void place_token(struct HeadRun *run, int64_t row, struct Chain *chain, int64_t token) {
+    struct Segment *segment = run->segments + row;
+    *segment = run->begin[chain - run->draft->chains];
+    segment->first = run->rows[row] = row;
+    run->positions[row] = chain->position + chain->length - 1;
+    if (!segment->paths) segment->start = run->positions[row];
+    run->token_ids[row] = token;
+    run->going[row] = chain;
+}
+
+static void go_on(struct HeadRun *run) {
+    int64_t kept = 0, width = run->step.head->decoder.hidden;
+    for (int64_t r = 0; r < run->going_count; r++) {
+        struct Chain *chain = run->going[r];
+        if (chain->is_over) continue;
+        memcpy(run->hidden + kept * width, run->left + r * width, width * sizeof *run->hidden);
+        place_token(run, kept++, chain, chain->tokens[chain->length - 1]);
+    }
+    run->going_count = run->pass.token_count = run->pass.segment_count = run->pass.row_count = kept;
+}
+
+static void run_head_chains(const void *work, struct Meeting *meeting, int thread, int threads) {
+    struct HeadRun *run = *(struct HeadRun *const *)work; /* the first thread changes it while the others wait */
+    int64_t width = run->draft->width;
+    while (run->going_count) {
+        run_step(&run->step, meeting, thread, threads);
+        meet(meeting, threads);
+        for (int64_t r = thread; r < run->going_count; r += threads)
+            draw_next(run->draft, run->going[r], run->pass.logits + r * width, run->room + thread * CHAIN_ROOM * width);
+        meet(meeting, threads);
+        if (thread == 0) go_on(run);
+        meet(meeting, threads);
+    }
+}
+
+/* Drafts all chains of a draft, which has some, in one call: from the tokens [chains] before their first ones and the
+   hidden states [chains][width] of the tokens before those. `begin` [chains] says where each of these tokens is stored;
+   a path in it goes on for all tokens of its chain but the last. Returns 0, or 1 if there is no memory. */
+EXPORT int64_t specpair_head_chains(const struct Eagle *head, const struct Pass *pass, const struct Draft *draft,
+                                    const struct Segment *begin, const int64_t *token_ids, const float *hidden) {
+    int64_t chains = draft->chain_count, width = head->decoder.hidden, threads = pass->thread_count;
+    int64_t *numbers = malloc(chains * (3 * sizeof *numbers + sizeof(struct Segment) + sizeof(struct Chain *)));
+    float *floats_of = malloc((chains * (2 * width + draft->width) + threads * CHAIN_ROOM * draft->width) * sizeof *floats_of);
+    if (!numbers || !floats_of) {
+        free(numbers);
+        free(floats_of);
+        return 1;
+    }
+    struct HeadRun run = {.pass = *pass, .draft = draft, .begin = begin, .going_count = chains};
+    run.hidden = floats_of;
+    run.left = floats_of + chains * width;
+    run.pass.logits = floats_of + 2 * chains * width;
+    run.room = run.pass.logits + chains * draft->width;
+    run.token_ids = numbers;
+    run.positions = numbers + chains;
+    run.rows = numbers + 2 * chains;
+    run.segments = (struct Segment *)(numbers + 3 * chains);
+    run.going = (struct Chain **)(run.segments + chains);
+    run.step = (struct Step){head, &run.pass, run.hidden, run.left};
+    run.pass.token_ids = run.token_ids;
+    run.pass.positions = run.positions;
+    run.pass.rows = run.rows;
+    run.pass.segments = run.segments;
+    run.pass.segment_count = chains;
+    memcpy(run.hidden, hidden, chains * width * sizeof *hidden);
+    for (int64_t r = 0; r < chains; r++) place_token(&run, r, draft->chains + r, token_ids[r]);
+    struct HeadRun *shared = &run;
+    run_together(run_head_chains, &shared, threads);
+    free(numbers);
+    free(floats_of);
+    return 0;
 }
 
 /* What the head keeps of tokens that the target has fed. */

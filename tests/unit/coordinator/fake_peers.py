@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from coordinator.peers.ahead_blocks import BlockInbox, BlockKey, Preparation
 from coordinator.peers.answers import CallTimes, Proposed, Scores, Verdict
 from coordinator.peers.draft_peer import DraftPeer
+from coordinator.peers.own_order import NO_ORDER, OwnOrder
 from coordinator.peers.target_peer import TargetPeer
 from specpair.errors import ConditionNotMetError, ConflictingBodyError, PeerUnavailableError, SequenceNotFoundError
 from specpair.model_info import ModelInfo
@@ -55,7 +56,7 @@ class FakeTarget(FakeSequences, TargetPeer):
         within: float,
         include_probabilities: bool = False,
         condition: BlockKey | None = None,
-        next_count: int = 0,
+        order: OwnOrder = NO_ORDER,
         appended: Sequence[int] = (),
         max_forced: int = 0,
     ) -> Verdict:

@@ -72,7 +72,7 @@ def test_a_sequence_without_room_costs_no_other_its_proposal() -> None:
     for length in (3, 4, 5):
         tokens = list(range(1, length + 1))
         held = HeldSequence(SequenceOptions(sampling=SamplingOptions(temperature=0.0)), None, 2, Sequence(tokens), 2)
-        call = SimpleNamespace(next_count=2, step=1)
+        call = SimpleNamespace(next_count=2, next_min_confidence=0.0, step=1)
         works.append(
             SimpleNamespace(
                 done=True, error=None, options=held.options, parents=None, path=[], held=held, call=call,

@@ -7,6 +7,7 @@ import pytest
 
 from coordinator.peers import link, pool
 from coordinator.peers.discovery import resolve
+from coordinator.peers.own_order import NO_ORDER, OwnOrder
 from specpair.errors import PeerUnavailableError
 from specpair.model_info import TokenizerFiles
 from specpair.options import Drafter
@@ -94,8 +95,9 @@ async def test_a_target_is_asked_for_no_more_of_its_own_tokens_than_it_proposes(
     headed = FakeTarget(model_info("a", drafters=(Drafter.EAGLE,), max_num_speculative_tokens=3), "a:1")
     async with targets_of(headed, FakeTarget(model_info("b"), "b:1")).watched() as targets:
         await until(lambda: all(link.is_there for link in targets.links.values()) and len(targets.links) == 2)
-        counts = {address: [link.own_count(count) for count in (0, 2, 5)] for address, link in targets.links.items()}
-        assert counts == {"a:1": [0, 2, 3], "b:1": [0, 0, 0]}
+        orders = [OwnOrder(count, 0.25) for count in (0, 2, 5)]
+        found = {address: [link.order_of(order) for order in orders] for address, link in targets.links.items()}
+        assert found == {"a:1": [NO_ORDER, OwnOrder(2, 0.25), OwnOrder(3, 0.25)], "b:1": [NO_ORDER] * 3}
 
 
 async def test_another_model_is_not_used_beside_the_first() -> None:

@@ -1,0 +1,45 @@
+/* Proposals that are drawn whole, in one call. */
+
+#ifndef SPECPAIR_CHAINS_H
+#define SPECPAIR_CHAINS_H
+
+#include "counting.h"
+#include <stdint.h>
+
+/* A proposal to draw, and what was drawn. */
+struct Chain {
+    void *keys, *values; /* as those of a segment */
+    int64_t capacity;
+    int64_t position;      /* of its first token */
+    int64_t count;         /* most of its tokens */
+    int64_t width;         /* of a row's logits only the first so many may be drawn */
+    double temperature;    /* 0: greedy */
+    double min_confidence; /* it ends with the token after which it has less; 0: it does not */
+    const int64_t *chosen; /* [count]: numbers below 2^24, or null if greedy */
+    uint32_t *entries;     /* [count][2][most]: the ids and counts that tokens were drawn from, or null if greedy */
+    int64_t *sizes;        /* [count]: of these; 1 if greedy */
+    int64_t *tokens;       /* [count] */
+    double *shares;        /* [count]: probabilities at temperature 1 if there is a min_confidence */
+    double confidence;     /* before the first token, then after the last */
+    int64_t length;        /* tokens that were drawn: fewer if it ended, or a row was not finite */
+    int64_t is_over;
+};
+
+struct Draft {
+    int64_t chain_count;
+    int64_t width;            /* logits of a row */
+    const int64_t *token_ids; /* [width], ascending; null if all tokens have a logit */
+    const float *first;       /* [chains][first_stride]: logits of all tokens after the last that was fed */
+    int64_t first_stride;
+    double mass; /* of the tokens that a row of counts has to reach */
+    int64_t most;
+    struct Chain *chains;
+};
+
+#define CHAIN_ROOM (1 + ROOM) /* floats for each logit of a row, of each thread that draws */
+
+/* Draws the next token of a chain from a row of its logits, or ends it: its last token was drawn, its confidence is too
+   low, or the row is not finite. */
+void draw_next(const struct Draft *draft, struct Chain *chain, const float *row, float *room);
+
+#endif
