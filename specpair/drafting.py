@@ -140,19 +140,7 @@ def sample_greedy(works: list[Any], adjusted: Tensor) -> None:
     """Takes the likeliest token. It is certain, so it needs no draw under any rule."""
     tokens, finite = likeliest(adjusted)
     note_outlooks(works, lambda rows: of_logits(adjusted[rows]))
-    take_likeliest(works, tokens.tolist(), finite)
-
-
-def reads_only_the_likeliest(work: Drafting) -> bool:
-    """Whether nothing but the likeliest token of a row matters to the work, and no option changes what that is."""
-    asks_more = work.looks or work.min_confidence or work.options.vocab_size is not None
-    adjusts = work.held.grammar is not None or work.options.sampling.adjusts_logits
-    return work.sampler is sample_greedy and not asks_more and not adjusts
-
-
-def take_likeliest(works: list[Any], tokens: list[int], finite: list[bool]) -> None:
-    """Adds the likeliest token to each work, or ends it if its row is not finite."""
-    for work, token, is_finite in zip(works, tokens, finite, strict=True):
+    for work, token, is_finite in zip(works, tokens.tolist(), finite, strict=True):
         if not is_finite:
             end_early(work)
             continue

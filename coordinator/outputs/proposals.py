@@ -195,7 +195,7 @@ class Proposals:
     async def _ask(self, begun: Round, history: Sequence[int], decision: Decision, newest: Decision) -> None:
         """Gets the proposal by `decision`; the draft then works ahead by the `newest` one, if that pays."""
         assert self._draft is not None and self._length is not None and self._preparations is not None
-        begun.asked_count, begun.min_confidence = decision.length, decision.min_confidence
+        begun.asked_count = decision.length
         self.asked_drafter = self.drafter or self.asked_drafter
         preparation = self._preparations.after(begun, len(history), newest, self.drafter)
         if preparation is not None:

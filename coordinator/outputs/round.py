@@ -34,7 +34,6 @@ class Round:
     """Tokens to ask the draft for; 0 in a plain round."""
     drafter: Drafter | None = None
     """The drafter that the output asked last; None if it asked none, or the draft's choice is unknown."""
-    min_confidence: float = 0.0
     prepared_count: int = 0
     """Tokens of each proposal that the draft prepares for the next round; 0 if it does not work ahead."""
     order: OwnOrder = NO_ORDER

@@ -21,7 +21,7 @@ class ChainRow:
     """One proposal to draw."""
 
     holding: Holding
-    """With room for all of its tokens but the last."""
+    """With room for all of its tokens but the last; a head's are behind what it holds."""
     position: int
     """Of its first token."""
     count: int

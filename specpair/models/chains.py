@@ -34,18 +34,6 @@ class Chains(Protocol):
 
 
 @runtime_checkable
-class WholeDraft(Protocol):
-    """A draft of several sequences by a head that can draw their proposals whole. Device thread only."""
-
-    vocab_size: int
-    """Ids of the target."""
-
-    def draw(self, token_ids: list[int], chains: Sequence[ChainRow]) -> list[DrawnChain]:
-        """Draws all tokens of a chain for each sequence, after these newest tokens. Raises MemoryError."""
-        ...
-
-
-@runtime_checkable
 class ChainRunner(Protocol):
     """A runner that can draw proposals."""
 

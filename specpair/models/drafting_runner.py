@@ -10,9 +10,11 @@ from torch import Tensor
 from specpair.caches.cache import LayerShape
 from specpair.caches.holding import Holding
 from specpair.models.batch import Batch, PassOutput
+from specpair.models.chain_miss import ChainMiss
+from specpair.models.chain_row import ChainRow, DrawnChain
 from specpair.models.output_tokens import OutputTokens
 from specpair.models.runner import Runner
-from specpair.options import Drafter
+from specpair.options import Drafter, SequenceOptions
 
 
 class DraftRun(Protocol):
@@ -25,21 +27,32 @@ class DraftRun(Protocol):
 
 
 class HeadDraft(ABC):
-    """A draft by a head that may give only some tokens: a `DraftRun` whose rows can also be had as the head gives
-    them."""
+    """A draft by a head that may give only some tokens: a `DraftRun`."""
 
     def __init__(self, outputs: OutputTokens | None):
-        self.outputs = outputs
+        self._outputs = outputs
         """The tokens that the head gives; None if it gives all."""
 
     @abstractmethod
     def narrow_logits(self, token_ids: list[int], rows: list[int]) -> Tensor:
-        """As `logits`, `[rows, outputs]`."""
+        """As `logits`, of these tokens alone: `[rows, outputs]`."""
 
     def logits(self, token_ids: list[int], rows: list[int]) -> Tensor:
         """As `DraftRun.logits`."""
         logits = self.narrow_logits(token_ids, rows)
-        return logits if self.outputs is None else self.outputs(logits)
+        return logits if self._outputs is None else self._outputs(logits)
+
+
+class WholeDraft(DraftRun, Protocol):
+    """One draft of several sequences whose proposals can also be drawn whole."""
+
+    vocab_size: int
+    """Ids of the target."""
+
+    def draw(self, token_ids: list[int], chains: Sequence[ChainRow]) -> list[DrawnChain]:
+        """Draws all tokens of a chain for each sequence, after these newest tokens. It is then the only call of the
+        draft. Raises MemoryError."""
+        ...
 
 
 class Asked(NamedTuple):
@@ -73,6 +86,8 @@ class DraftingRunner(Runner, Protocol):
     """What it can draft by, the default first."""
     most_tokens: int
     """Tokens of its longest proposal."""
+    takes_steps: bool
+    """Whether each token of a proposal takes a step of its own, which a proposal that ends early saves."""
     feeds_itself: bool
     """Whether drafting feeds tokens to the target. It then writes over what the verdict left unaccepted, and nothing is
     drafted after a tree, whose path is not in order yet."""
@@ -89,6 +104,19 @@ class TreeDraftingRunner(DraftingRunner, Protocol):
 
     def grow(self, holdings: list[Holding], places: list[Sequence[int]], most: int) -> TreeRun:
         """A tree for each sequence, with at most `most` nodes to ask for; `places` as `begin` takes them."""
+        ...
+
+
+@runtime_checkable
+class WholeDraftingRunner(DraftingRunner, Protocol):
+    """One whose head draws whole proposals, where it does not refuse."""
+
+    def refusal(self, options: SequenceOptions) -> ChainMiss | None:
+        """Why proposals with these options are not drawn whole."""
+        ...
+
+    def begin(self, holdings: list[Holding], places: list[Sequence[int]], most: int) -> WholeDraft:
+        """As of every runner that drafts."""
         ...
 
 

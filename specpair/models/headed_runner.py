@@ -19,6 +19,7 @@ class HeadedRunner(ABC):
 
     drafters: tuple[Drafter, ...] = (Drafter.EAGLE,)
     most_tokens: int
+    takes_steps: bool = True
     feeds_itself: bool = False
 
     def __init__(self, inner: Runner, feature_layers: tuple[int, ...], layer_count: int, most_tokens: int):

@@ -22,6 +22,7 @@ class LookaheadRunner:
     """The target by another runner. Device thread only."""
 
     drafters: tuple[Drafter, ...] = (Drafter.PASS,)
+    takes_steps: bool = False
     feeds_itself: bool = True
 
     def __init__(self, inner: Runner, first_id: int, count: int, longest: int):

@@ -21,6 +21,7 @@ class MedusaRunner:
     """The target by another runner, and the heads beside it. Device thread only."""
 
     drafters: tuple[Drafter, ...] = (Drafter.MEDUSA, Drafter.BLOCKWISE)
+    takes_steps: bool = False
     feeds_itself: bool = False
 
     def __init__(self, inner: Runner, head: "MedusaHead", layer_count: int):

@@ -22,6 +22,7 @@ class MtpRunner:
     """The target by another runner, and the layers beside it. Device thread only."""
 
     drafters: tuple[Drafter, ...] = (Drafter.MTP,)
+    takes_steps: bool = True
     feeds_itself: bool = False
 
     def __init__(self, inner: Runner, head: "MtpHead", layer_count: int):

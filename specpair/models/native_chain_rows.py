@@ -20,7 +20,7 @@ from specpair.speculation.randomness import BITS
 from specpair.speculation.sparse_rows import MASS_CUT, MAX_SUPPORT
 
 
-def refusal(options: SequenceOptions) -> ChainMiss | None:
+def refusal_of(options: SequenceOptions) -> ChainMiss | None:
     """Why proposals with these options are not drawn whole. Those that are, are greedy or drawn from counts."""
     sampling = options.sampling
     if sampling.is_greedy:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from specpair.models.chain_miss import ChainMiss
 from specpair.models.chain_row import ChainRow, DrawnChain
-from specpair.models.native_chain_rows import NativeChainRows, refusal
+from specpair.models.native_chain_rows import NativeChainRows, refusal_of
 from specpair.models.native_llama import NativeLlama
 from specpair.options import SequenceOptions
 
@@ -24,7 +24,7 @@ class NativeChains:
         self._native = native
 
     def refusal(self, options: SequenceOptions) -> ChainMiss | None:
-        return refusal(options)
+        return refusal_of(options)
 
     def miss(self, chains: Sequence[ChainRow], vocab_size: int) -> ChainMiss | None:
         """None: all are drawn together."""

@@ -15,12 +15,15 @@ from torch import Tensor
 
 from specpair.caches.holding import Holding
 from specpair.models.batch import Batch
+from specpair.models.chain_miss import ChainMiss
 from specpair.models.chain_row import ChainRow, DrawnChain
 from specpair.models.drafting_runner import Asked, HeadDraft
 from specpair.models.headed_runner import HeadedRunner
+from specpair.models.native_chain_rows import refusal_of
 from specpair.models.native_eagle import NativeEagle, keys_of
 from specpair.models.native_runner import NativeRunner
 from specpair.models.native_structures import Segment
+from specpair.options import SequenceOptions
 from specpair.speculation.trees.token_tree import ROOT
 
 
@@ -33,6 +36,10 @@ class NativeHeadedRunner(HeadedRunner):
 
     def keep(self, batch: Batch, features: Tensor) -> None:
         self.head.keep(batch, features, self.attention, self.joined)
+
+    def refusal(self, options: SequenceOptions) -> ChainMiss | None:
+        """Why proposals with these options are not drawn whole."""
+        return refusal_of(options)
 
     def begin(self, holdings: list[Holding], places: list[Sequence[int]], most: int) -> "NativeHeadRun":
         return NativeHeadRun(self, holdings, places, most)
@@ -85,6 +92,7 @@ class NativeHeadRun(HeadDraft):
         """Steps so far."""
 
     def draw(self, token_ids: list[int], chains: Sequence[ChainRow]) -> list[DrawnChain]:
+        assert not self._count, "steps were taken already"
         segments, _paths = self._segments(self._trunks, max(chain.count for chain in chains))
         return self._head.draw(token_ids, chains, segments, self._hidden)
 

@@ -45,7 +45,7 @@ async def run(options: Options, folder: Path) -> tuple[dict[str, Any], list[str]
         draft_model=str(pair.draft),
         target_count=options.targets,
         draft_count=options.drafts,
-        target_flags=target_flags(options) + ([] if pair.head is None else ["--head", pair.head]),
+        target_flags=target_flags(options) + head_flags(options, pair.head),
         model_flags=["--sequence-lease", str(lease), *limits],
         draft_flags=["--own-draft", str(pair.second) if options.own_draft == "model" else options.own_draft],
         coordinator_flags=[
@@ -88,7 +88,16 @@ def target_flags(options: Options) -> list[str]:
     """What makes the rows of targets the same bits in all passes, unless they may differ."""
     if options.may_differ:
         return []
-    return ["--quantization", "int8"] if options.trees or options.merge == "tree" else ["--deterministic"]
+    needs_compiled = options.trees or options.merge == "tree" or options.head == "eagle"
+    return ["--quantization", "int8"] if needs_compiled else ["--deterministic"]
+
+
+def head_flags(options: Options, folder: str | None) -> list[str]:
+    """The target's head; of those only an EAGLE-3 one proposes trees."""
+    if folder is None:
+        return []
+    trees = ["--head-tree-tokens", str(options.trees)] if options.head == "eagle" else []
+    return ["--head", folder, *trees]
 
 
 def main() -> int:

@@ -39,8 +39,8 @@ class Options:
     work_ahead: str = "auto"
     """Whether drafts prepare proposals while targets verify: auto, on or off."""
     trees: int = 0
-    """Tokens of the trees that are proposed; 0 for chains. With trees the targets have weights of 8 bits, which gives
-    rows bits of their own, since --deterministic runs none."""
+    """Tokens of the trees that are proposed; 0 for chains. With trees, and with the compiled head of `eagle`, targets
+    have weights of 8 bits, which gives rows bits of their own: --deterministic runs neither."""
     head: str | None = None
     """The drafter in the target that every request is for; None for the draft service's. With it no draft is asked."""
     merge: str = "none"

@@ -171,6 +171,9 @@ def message_for(random: Random, name: str, sequence_id: str, other_id: str, prom
     verify = verifying.VerifyProposalRequest(
         **step, proposal=proposal(random), include_probabilities=True, max_forced_tokens=8
     )
+    if random.random() < 0.3:
+        verify.next_proposal_count = random.randint(1, MAX_PROPOSED)
+        verify.next_proposal_min_confidence = random.random()
     if verify.step and random.random() < 0.3:
         verify.condition.CopyFrom(condition(random, verify.step))
     trace = "00-" + "ab" * 16 + "-" + "cd" * 8 + "-01"

@@ -136,13 +136,16 @@ async def test_several_outputs_of_a_prompt_fork(served: Served) -> None:
     assert await tokens(3) == await tokens(0)
 
 
-async def test_a_failing_head_costs_no_token(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("broken", "options"), [("take_all", {}), ("draw_next", {"banned_token_ids": [63]})])
+async def test_a_failing_head_costs_no_token(
+    served: Served, monkeypatch: pytest.MonkeyPatch, broken: str, options: dict[str, Any]
+) -> None:
     def fail(*arguments: Any) -> None:
         raise RuntimeError("broken on purpose")
 
-    monkeypatch.setattr(self_drafting.SelfDrafter, "_draft_chains", fail)
+    monkeypatch.setattr(self_drafting, broken, fail)
     made = await served.pair.generate(
-        PROMPTS[1], 10, temperature=0.0, drafter=EAGLE, num_speculative_tokens=3, ignore_eos=True
+        PROMPTS[1], 10, temperature=0.0, drafter=EAGLE, num_speculative_tokens=3, ignore_eos=True, **options
     )
     assert made.token_ids == generate_greedily(served.model, PROMPTS[1], 10)
     assert made.summary.speculation.draft_token_count == 0

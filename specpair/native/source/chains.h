@@ -8,14 +8,14 @@
 
 /* A proposal to draw, and what was drawn. */
 struct Chain {
-    void *keys, *values; /* as those of a segment */
+    void *keys, *values; /* as those of a segment; a head's segments are its own, and these three are not used */
     int64_t capacity;
     int64_t position;      /* of its first token */
     int64_t count;         /* most of its tokens */
     int64_t width;         /* of a row's logits only the first so many may be drawn */
     double temperature;    /* 0: greedy */
     double min_confidence; /* it ends with the token after which it has less; 0: it does not */
-    const int64_t *chosen; /* [count]: numbers below 2^24, or null if greedy */
+    const int64_t *chosen; /* [count]: numbers below 2^24; of no meaning if greedy */
     uint32_t *entries;     /* [count][2][most]: the ids and counts that tokens were drawn from, or null if greedy */
     int64_t *sizes;        /* [count]: of these; 1 if greedy */
     int64_t *tokens;       /* [count] */
@@ -29,7 +29,7 @@ struct Draft {
     int64_t chain_count;
     int64_t width;            /* logits of a row */
     const int64_t *token_ids; /* [width], ascending; null if all tokens have a logit */
-    const float *first;       /* [chains][first_stride]: logits of all tokens after the last that was fed */
+    const float *first;       /* [chains][first_stride]: logits of all tokens after the last that was fed; null for a head */
     int64_t first_stride;
     double mass; /* of the tokens that a row of counts has to reach */
     int64_t most;

@@ -133,7 +133,8 @@ EXPORT int64_t specpair_head_chains(const struct Eagle *head, const struct Pass 
                                     const struct Segment *begin, const int64_t *token_ids, const float *hidden) {
     int64_t chains = draft->chain_count, width = head->decoder.hidden, threads = pass->thread_count;
     int64_t *numbers = malloc(chains * (3 * sizeof *numbers + sizeof(struct Segment) + sizeof(struct Chain *)));
-    float *floats_of = malloc((chains * (2 * width + draft->width) + threads * CHAIN_ROOM * draft->width) * sizeof *floats_of);
+    int64_t float_count = chains * (2 * width + draft->width) + threads * CHAIN_ROOM * draft->width;
+    float *floats_of = malloc(float_count * sizeof *floats_of);
     if (!numbers || !floats_of) {
         free(numbers);
         free(floats_of);

@@ -1,56 +1,37 @@
-"""What a head drafts at temperature 0 from narrow rows is what `draw_next` takes from rows of the whole vocabulary; a
-sequence without room in the cache costs no other its proposal."""
+"""A sequence without room in the cache costs no other its proposal; only steps of its own make an early end of a
+proposal worth it; and a batch of which only some can be drawn whole has the proposals of each alone."""
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 import torch
 
-from specpair.drafting import draw_next, reads_only_the_likeliest
 from specpair.errors import CapacityExhaustedError
-from specpair.models.output_tokens import OutputTokens
-from specpair.options import Rule, SamplingOptions, SequenceOptions
+from specpair.models.load_runner import load_runner
+from specpair.models.native_headed_runner import NativeHeadedRunner
+from specpair.native.library import native_library
+from specpair.options import SamplingOptions, SequenceOptions
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.sequences.sequence import Sequence
-from target_service.own_proposal import OwnDraft
-from target_service.self_drafting import SelfDrafter, take_narrow
+from target_service.self_drafting import SelfDrafter
+from tests.services import engine_config
+from tests.tiny_heads import make_head
+from tests.tiny_models import make_model
+from tests.unit.target_service.test_whole_drafts import TEXTS, fed
 
 VOCABULARY = 16
-OUTPUTS = OutputTokens(torch.tensor([1, 2, 4, 5, 6, 8, 11, 12, 13, 15]), VOCABULARY)
+GREEDY = SamplingOptions(temperature=0.0)
 
 
-def drafts(rule: Rule, count: int) -> list[OwnDraft]:
-    made = []
-    for place in range(count):
-        tokens = [1, 2, 3 + place]
-        options = SequenceOptions(sampling=SamplingOptions(temperature=0.0), rule=rule)
-        held: Any = HeldSequence(options, None, len(tokens), Sequence(tokens), len(tokens))
-        made.append(OwnDraft.after(held, tokens, 1, 2))
-    return made
-
-
-@pytest.mark.parametrize("rule", Rule)
-def test_narrow_rows_give_the_tokens_of_wide_ones(rule: Rule) -> None:
-    narrow, wide = drafts(rule, 4), drafts(rule, 4)
-    assert all(reads_only_the_likeliest(draft) for draft in narrow)
-    rows = torch.randn(4, len(OUTPUTS.token_ids), generator=torch.Generator().manual_seed(2))
-    rows[1, [3, 7]] = 9.0  # the first of several
-    rows[2, 4] = torch.nan
-    take_narrow(narrow, rows, OUTPUTS)
-    draw_next(wide, OUTPUTS(rows))
-    for own, other in zip(narrow, wide, strict=True):
-        assert (own.tokens, own.counts, own.done) == (other.tokens, other.counts, other.done)
-        assert type(own.error) is type(other.error)
-    assert narrow[1].tokens == [5] and not narrow[2].tokens and narrow[2].error is not None
-
-
-@pytest.mark.parametrize("sampling", [{"temperature": 1.0}, {"temperature": 0.0, "banned_token_ids": (3,)}])
-def test_others_need_whole_rows(sampling: dict[str, Any]) -> None:
-    tokens = [1, 2, 3]
-    options = SequenceOptions(sampling=SamplingOptions(**sampling))
-    held: Any = HeldSequence(options, None, len(tokens), Sequence(tokens), len(tokens))
-    assert not reads_only_the_likeliest(OwnDraft.after(held, tokens, 1, 2))
+def work_of(tokens: list[int], holding: Any, sampling: SamplingOptions = GREEDY, min_confidence: float = 0.0) -> Any:
+    held: Any = HeldSequence(SequenceOptions(sampling=sampling), None, 2, Sequence(tokens), 2)
+    call = SimpleNamespace(next_count=2, next_min_confidence=min_confidence, step=1)
+    return SimpleNamespace(
+        done=True, error=None, options=held.options, parents=None, path=[], held=held, call=call,
+        sequence=SimpleNamespace(tokens=tokens, holding=holding), own_draft=None,
+    )  # fmt: skip
 
 
 class RoomForSome:
@@ -60,6 +41,9 @@ class RoomForSome:
     most_tokens = 4
     feeds_itself = False
 
+    def __init__(self, takes_steps: bool = True) -> None:
+        self.takes_steps = takes_steps
+
     def begin(self, holdings: list[Any], places: list[range], most: int) -> Any:
         if any(len(own) == 3 for own in places):
             raise CapacityExhaustedError("none")
@@ -68,17 +52,40 @@ class RoomForSome:
 
 
 def test_a_sequence_without_room_costs_no_other_its_proposal() -> None:
-    works: list[Any] = []
-    for length in (3, 4, 5):
-        tokens = list(range(1, length + 1))
-        held = HeldSequence(SequenceOptions(sampling=SamplingOptions(temperature=0.0)), None, 2, Sequence(tokens), 2)
-        call = SimpleNamespace(next_count=2, next_min_confidence=0.0, step=1)
-        works.append(
-            SimpleNamespace(
-                done=True, error=None, options=held.options, parents=None, path=[], held=held, call=call,
-                sequence=SimpleNamespace(tokens=tokens, holding=object()), own_draft=None,
-            )
-        )  # fmt: skip
+    works = [work_of(list(range(1, length + 1)), object()) for length in (3, 4, 5)]
     runner: Any = RoomForSome()
     SelfDrafter(runner, max_model_len=64, tree_tokens=0).draft(works)
     assert [work.own_draft and work.own_draft.tokens for work in works] == [[5, 5], None, [5, 5]]
+
+
+@pytest.mark.parametrize(("takes_steps", "count"), [(True, 1), (False, 2)])
+def test_a_proposal_that_one_pass_gives_does_not_end_early(takes_steps: bool, count: int) -> None:
+    work, runner = work_of([1, 2, 3], object(), min_confidence=0.9), RoomForSome(takes_steps)
+    SelfDrafter(runner, max_model_len=64, tree_tokens=0).draft([work])  # type: ignore[arg-type]
+    assert len(work.own_draft.tokens) == count
+
+
+@pytest.mark.skipif(native_library() is None, reason="needs a C compiler")
+def test_a_mixed_batch_has_the_proposals_of_each_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    target, head = make_model(tmp_path / "target"), make_head(tmp_path / "head")
+    _, runner = load_runner(engine_config(target, head=str(head), runner="native"))
+    assert isinstance(runner, NativeHeadedRunner)
+    drafter = SelfDrafter(runner, max_model_len=64, tree_tokens=0)
+    holdings = [fed(runner, text[:-1]) for text in TEXTS]
+    options = [GREEDY, SamplingOptions(temperature=0.9, top_p=0.7, seed=4), SamplingOptions(temperature=0.9, seed=5)]
+
+    def works() -> list[Any]:
+        return [work_of(list(text), held, own) for text, held, own in zip(TEXTS, holdings, options, strict=True)]
+
+    alone, together = works(), works()
+    for work in alone:
+        drafter.draft([work])
+    begun = []
+    begin = NativeHeadedRunner.begin
+    monkeypatch.setattr(
+        NativeHeadedRunner, "begin", lambda self, some, *rest: begun.append(len(some)) or begin(self, some, *rest)
+    )
+    drafter.draft(together)
+    assert [work.own_draft.tokens for work in together] == [work.own_draft.tokens for work in alone]
+    assert all(len(work.own_draft.tokens) == 2 for work in alone)
+    assert sorted(begun) == [1, 2]

@@ -10,17 +10,17 @@ import torch
 
 from specpair.caches.holding import Segment
 from specpair.models.batch import Batch
-from specpair.models.chains import WholeDraft
 from specpair.models.fusible import computes_bfloat16
 from specpair.models.load_runner import load_runner
+from specpair.models.native_chain_rows import refusal_of
 from specpair.models.native_headed_runner import NativeHeadedRunner
 from specpair.native.library import native_library
 from specpair.options import Rule, SamplingOptions, SequenceOptions
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.sequences.sequence import Sequence
-from specpair.whole_drafting import chain_of, take_all
+from specpair.whole_drafting import chain_of, needs_steps, take_all
 from target_service.own_proposal import OwnDraft
-from target_service.self_drafting import draft_by_steps, is_whole
+from target_service.self_drafting import draw_by_steps
 from tests.services import engine_config
 from tests.tiny_heads import OUTPUTS, make_head
 from tests.tiny_models import make_model
@@ -55,9 +55,13 @@ def drafts_of(options: SequenceOptions, min_confidence: float = 0.0) -> list[Own
     return made
 
 
+def can_be_whole(draft: OwnDraft) -> bool:
+    return needs_steps(draft) is None and refusal_of(draft.options) is None
+
+
 def draw_whole(runner: NativeHeadedRunner, holdings: list[Any], places: list[Any], drafts: list[OwnDraft]) -> None:
     run = runner.begin(holdings, places, max(draft.count for draft in drafts))
-    assert isinstance(run, WholeDraft) and all(is_whole(draft) for draft in drafts)
+    assert all(can_be_whole(draft) for draft in drafts)
     chains = [chain_of(draft, holding, run.vocab_size) for draft, holding in zip(drafts, holdings, strict=True)]
     for draft, drawn in zip(drafts, run.draw([draft.sequence.tokens[-1] for draft in drafts], chains), strict=True):
         take_all(draft, drawn)
@@ -68,7 +72,7 @@ def draw_both(
 ) -> None:
     """Draws the drafts whole and the others, which are equal, step by step, and compares them."""
     draw_whole(runner, holdings, places, drafts)
-    draft_by_steps(runner.begin(holdings, places, max(COUNTS)), others)
+    draw_by_steps(runner.begin(holdings, places, max(COUNTS)), others)
     for whole, stepped in zip(drafts, others, strict=True):
         assert whole.tokens == stepped.tokens
         assert whole.done and stepped.done and whole.error is stepped.error is None
@@ -86,7 +90,7 @@ def test_one_call_draws_what_steps_draw(temperature: float, rule: Rule, kind: st
         pytest.skip("needs units for bf16")
     options = SequenceOptions(sampling=SamplingOptions(temperature=temperature, seed=7), rule=rule)
     if rule is Rule.COUPLED and temperature:
-        assert not any(is_whole(draft) for draft in drafts_of(options))
+        assert not any(can_be_whole(draft) for draft in drafts_of(options))
         return
     runner = load(tmp_path, kind, dtype)
     holdings, places = [fed(runner, text[:-1]) for text in TEXTS], [range(len(text) - 1) for text in TEXTS]
@@ -146,11 +150,11 @@ def test_a_row_that_is_not_finite_ends_its_proposal_alone(tmp_path: Path) -> Non
 def test_what_needs_steps_is_not_drawn_whole() -> None:
     greedy = SamplingOptions(temperature=0.0)
     held: Any = HeldSequence(SequenceOptions(sampling=greedy), None, 2, Sequence([1, 2, 3]), 3)
-    assert is_whole(OwnDraft.after(held, [1, 2, 3], 1, 2))
+    assert can_be_whole(OwnDraft.after(held, [1, 2, 3], 1, 2))
     for sampling in (
         replace(greedy, banned_token_ids=(3,)),
         SamplingOptions(temperature=1.0, top_k=4),
         SamplingOptions(temperature=1.0, top_p=0.9),
     ):
         held = HeldSequence(SequenceOptions(sampling=sampling), None, 2, Sequence([1, 2, 3]), 3)
-        assert not is_whole(OwnDraft.after(held, [1, 2, 3], 1, 2))
+        assert not can_be_whole(OwnDraft.after(held, [1, 2, 3], 1, 2))
