@@ -20,10 +20,12 @@ UNITS = {
     "drawing.c": ("-O3", "-ffp-contract=off"),
     "judging.c": ("-O3", "-ffp-contract=off"),
     "proposals.c": ("-O3", "-ffp-contract=off"),
+    "racing.c": ("-O3", "-ffp-contract=off"),
     "softmax.c": ("-O3",),
     "threads.c": ("-O2",),
 }
 """The files to compile, with their own flags. Where numpy has the same bits no product may be fused with a sum."""
+LIBRARIES = ("-lm",)
 COMPILERS = ("cc", "gcc")
 COMPILE_SECONDS = 300
 """Three to seven seconds of processor time, of which a busy machine may give little."""
@@ -41,7 +43,7 @@ def compile_library(compiler: str, processor_flags: tuple[str, ...], path: Path)
         for (name, own), compiled in zip(UNITS.items(), objects, strict=True):
             run(compiler, *FLAGS, *own, *processor_flags, "-c", str(SOURCE / name), "-o", compiled)
         whole = Path(scratch, "whole.so")
-        run(compiler, "-shared", *objects, "-o", str(whole))
+        run(compiler, "-shared", *objects, "-o", str(whole), *LIBRARIES)
         whole.replace(path)
 
 
@@ -52,7 +54,7 @@ def run(*command: str) -> bytes:
 
 def fingerprint(*others: bytes) -> str:
     """Changes with source, flags and `others`."""
-    digest = hashlib.sha256(repr((FLAGS, UNITS)).encode())
+    digest = hashlib.sha256(repr((FLAGS, UNITS, LIBRARIES)).encode())
     for file in sorted(SOURCE.iterdir()):
         digest.update(file.read_bytes())
     for other in others:

@@ -10,6 +10,10 @@ _SIGNATURES = {
     "specpair_draw_rows": (_DATA, _INTEGER, _INTEGER, _NUMBER, _INTEGER, _DATA, _DATA, _DATA),
     "specpair_draw": (_DATA, _INTEGER, _NUMBER),
     "specpair_soften": (_DATA, _INTEGER, _INTEGER, _DATA, _INTEGER, _DATA),
+    "specpair_race": (
+        *(_DATA, _INTEGER, _INTEGER, _DATA, _DATA, _INTEGER, _DATA),
+        *(_INTEGER, _DATA, _DATA, _DATA),
+    ),
     "specpair_check_rows": (_INTEGER, _DATA, _DATA, _INTEGER, _DATA, _INTEGER, _INTEGER, _INTEGER),
     "specpair_judge": (
         *(_DATA, _INTEGER, _INTEGER, _DATA, _DATA, _DATA, _INTEGER, _INTEGER),

@@ -8,6 +8,8 @@ It is computed as a race. exp(-g) is exponentially distributed, and the argmax o
 smallest exp(-g) / p: the first to arrive if each token arrives at rate p. Here exp(-g) = -log(1 - u) with u uniform,
 53 bits. Since that is at least u, a token can arrive by time t only if u <= t p, which the upper 16 bits of u nearly
 always decide. Those bits are drawn for the whole vocabulary, the rest only for the few tokens that are left.
+
+On a CPU the compiled library runs it, where it is loaded (`native_racing`); numpy is the reference.
 """
 
 import math
@@ -19,6 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from specpair.speculation.native_racing import race
 from specpair.speculation.outlook import Outlook
 from specpair.speculation.randomness import BITS, Domain, device_words, draw_bits, random_bits, random_words
 
@@ -60,6 +63,8 @@ def choose(probabilities: Tensor, seeds: Sequence[int], positions: Sequence[int]
     `seeds` and `positions` (the number of tokens before the chosen one) are below 2^64. Rows need not be normalised;
     one without a positive entry gives 0. A token of probability 0 is never chosen. Only contenders leave the device.
     """
+    if (raced := race(probabilities, seeds, positions)) is not None:
+        return raced[0]
     return torch.from_numpy(_winners(probabilities, list(zip(seeds, positions, strict=True)), _LIMITS))
 
 
@@ -72,9 +77,12 @@ def choose_and_look(
     These are ordered by the upper bits of their times alone, and of those that come late some are missing: they are
     guesses, no draws. A row without a positive entry has none.
     """
+    if (raced := race(probabilities, seeds, positions, width)) is not None:
+        return raced
     keys = list(zip(seeds, positions, strict=True))
     with np.errstate(divide="ignore", invalid="ignore"):
         found = _finder(probabilities)(probabilities, keys, _LIMITS[0])
+        found = found.select(found.rates > 0.0)  # a token of probability 0 may have upper bits of 0
         speeds = found.rates / -np.log1p((found.lanes + 0.5) * -(2.0**-LANE_BITS))
     order = np.lexsort((-speeds, found.rows))
     tokens, speeds = found.tokens[order], speeds[order]

@@ -24,18 +24,6 @@ INLINE floats some_of(const float *from, int64_t count) {
     return numbers;
 }
 
-INLINE int any(integers chosen) {
-#if defined(__AVX512F__)
-    return _mm512_movepi32_mask((__m512i)chosen) != 0;
-#elif defined(__AVX__)
-    return _mm256_movemask_ps((__m256)chosen) != 0;
-#else
-    int32_t all = 0;
-    for (int i = 0; i < WIDTH; i++) all |= chosen[i];
-    return all != 0;
-#endif
-}
-
 INLINE floats higher(floats left, floats right) {
 #if defined(__AVX512F__)
     return (floats)_mm512_max_ps((__m512)left, (__m512)right);

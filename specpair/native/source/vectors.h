@@ -49,6 +49,21 @@ INLINE floats either(integers chosen, floats yes, floats no) {
 
 INLINE floats larger(floats left, floats right) { return either(left > right, left, right); }
 
+/* A bit for each number, whether it is chosen. */
+INLINE uint32_t bits_of(integers chosen) {
+#if defined(__AVX512F__)
+    return _mm512_movepi32_mask((__m512i)chosen);
+#elif defined(__AVX__)
+    return _mm256_movemask_ps((__m256)chosen);
+#else
+    uint32_t bits = 0;
+    for (int i = 0; i < WIDTH; i++) bits |= (uint32_t)(chosen[i] & 1) << i;
+    return bits;
+#endif
+}
+
+INLINE int any(integers chosen) { return bits_of(chosen) != 0; }
+
 INLINE float sum_of(floats numbers) {
 #if defined(__AVX512F__)
     return _mm512_reduce_add_ps((__m512)numbers);

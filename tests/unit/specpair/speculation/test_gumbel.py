@@ -9,6 +9,8 @@ from specpair.speculation import gumbel, sparse_gumbel
 from specpair.speculation.gumbel import choose, choose_and_look, noise
 from specpair.speculation.sparse_gumbel import choose_among
 
+pytestmark = pytest.mark.usefixtures("arithmetic")
+
 
 def test_noise_is_gumbel() -> None:
     sample = noise(range(300), [5] * 300, 200).flatten().numpy()
@@ -57,8 +59,9 @@ def test_the_only_candidate_may_come_after_others() -> None:
         assert torch.equal(choose(row, [1], [position]), expected)
 
 
+@pytest.mark.usefixtures("by_numpy")
 def test_where_the_upper_bits_leave_two_the_lower_decide(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As they do once in some thousand rows: here the lanes are alike throughout."""
+    """As they do once in some thousand rows: here the lanes are alike throughout. Compiled: test_native_racing.py."""
     lanes = np.full((1, 8), 7, dtype="<u2")
     monkeypatch.setattr(gumbel, "_lanes", lambda keys, width: lanes.repeat(len(keys), 0)[:, :width])
     rows = (0.125 + 1e-6 * torch.arange(8.0)).expand(300, -1).contiguous()
