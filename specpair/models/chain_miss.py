@@ -14,8 +14,6 @@ class ChainMiss(StrEnum):
     """Dense distributions are asked for."""
     AHEAD = "ahead"
     """It works ahead: other outcomes are looked for in each row, or nobody waits for it."""
-    RULE = "rule"
-    """Compiled passes: tokens that are drawn by the coupled rule, with its noise."""
     CUTS = "cuts"
     """Compiled passes: top-k, top-p or min-p."""
     LENGTH = "length"

@@ -13,7 +13,7 @@ from torch import Tensor
 from specpair.models.chain_miss import ChainMiss
 from specpair.models.chain_row import ChainRow, DrawnChain
 from specpair.models.native_structures import Chain, Draft
-from specpair.options import Rule, SequenceOptions
+from specpair.options import SequenceOptions
 from specpair.speculation.count_row import TOTAL, CountRow
 from specpair.speculation.draft_rows import TOTAL_LOG2
 from specpair.speculation.randomness import BITS
@@ -21,12 +21,11 @@ from specpair.speculation.sparse_rows import MASS_CUT, MAX_SUPPORT
 
 
 def refusal_of(options: SequenceOptions) -> ChainMiss | None:
-    """Why proposals with these options are not drawn whole. Those that are, are greedy or drawn from counts."""
+    """Why proposals with these options are not drawn whole. Those that are, are greedy, drawn from counts, or
+    chosen with shared noise."""
     sampling = options.sampling
     if sampling.is_greedy:
         return None
-    if options.rule is Rule.COUPLED:
-        return ChainMiss.RULE
     return ChainMiss.CUTS if sampling.top_k or sampling.top_p < 1.0 or sampling.min_p > 0.0 else None
 
 
@@ -65,7 +64,8 @@ class _Result:
         self.numbers = array("q", [*[1] * chain.count, *[0] * chain.count, *chosen])
         """Sizes, tokens and numbers that draw them: int64 [3 count]."""
         self.shares = array("d", bytes(8 * chain.count))
-        self.entries = None if chain.sampling.is_greedy else np.empty((chain.count, 2, MAX_SUPPORT), dtype=np.uint32)
+        draws = not chain.sampling.is_greedy and not chain.is_coupled
+        self.entries = np.empty((chain.count, 2, MAX_SUPPORT), dtype=np.uint32) if draws else None
 
     def drawn(self, length: int) -> DrawnChain:
         """Of `length` tokens that were drawn."""
@@ -81,6 +81,7 @@ class _Result:
 
 def fill(own: Chain, chain: ChainRow, result: _Result) -> None:
     own.position, own.count = chain.position, chain.count
+    own.is_coupled, own.seed = chain.is_coupled, chain.sampling.seed
     own.temperature, own.min_confidence = chain.sampling.temperature, chain.min_confidence
     own.confidence = chain.confidence
     first = result.numbers.buffer_info()[0]

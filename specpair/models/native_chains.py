@@ -15,7 +15,7 @@ from specpair.options import SequenceOptions
 
 
 class NativeChains:
-    """Draws chains with the compiled runner, greedy ones and those that are drawn from counts."""
+    """Draws chains with the compiled runner, greedy ones, and others without top-k, top-p and min-p."""
 
     most_steps = 32
     most_rows = 32

@@ -1,6 +1,6 @@
 """The structures of `native/`, in the same order. Every number takes eight bytes."""
 
-from ctypes import Structure, c_double, c_int64, c_void_p
+from ctypes import Structure, c_double, c_int64, c_uint64, c_void_p
 
 
 class Product(Structure):
@@ -91,7 +91,8 @@ class Chain(Structure):
     _fields_ = [
         ("keys", c_void_p),
         ("values", c_void_p),
-        *[(name, c_int64) for name in ("capacity", "position", "count", "width")],
+        *[(name, c_int64) for name in ("capacity", "position", "count", "width", "is_coupled")],
+        ("seed", c_uint64),
         *[(name, c_double) for name in ("temperature", "min_confidence")],
         *[(name, c_void_p) for name in ("chosen", "entries", "sizes", "tokens", "shares")],
         ("confidence", c_double),

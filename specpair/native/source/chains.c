@@ -5,6 +5,7 @@ head with fewer tokens is drawn from as it is; its places become ids when a toke
 
 #include "chains.h"
 #include "pass.h"
+#include "racing.h"
 #include "softmax.h"
 #include "threads.h"
 #include "vectors.h"
@@ -29,6 +30,12 @@ static int64_t draw_place(const struct Draft *draft, struct Chain *chain, const 
     if (chain->temperature == 0.0) {
         *place = likeliest_place(row, chain->width);
         return *place >= 0;
+    }
+    if (chain->is_coupled) {
+        soften(row, chain->width, (float)chain->temperature, room);
+        if (room[0] != room[0]) return 0;
+        *place = first_to_arrive(room, chain->width, draft->token_ids, chain->seed, chain->position + chain->length);
+        return 1;
     }
     uint32_t *ids = chain->entries + 2 * draft->most * chain->length;
     float *probabilities = room + ROOM * draft->width;

@@ -13,11 +13,13 @@ struct Chain {
     int64_t position;      /* of its first token */
     int64_t count;         /* most of its tokens */
     int64_t width;         /* of a row's logits only the first so many may be drawn */
+    int64_t is_coupled;    /* chosen with shared noise, and not drawn from counts */
+    uint64_t seed;         /* of that noise */
     double temperature;    /* 0: greedy */
     double min_confidence; /* it ends with the token after which it has less; 0: it does not */
-    const int64_t *chosen; /* [count]: numbers below 2^24; of no meaning if greedy */
-    uint32_t *entries;     /* [count][2][most]: the ids and counts that tokens were drawn from, or null if greedy */
-    int64_t *sizes;        /* [count]: of these; 1 if greedy */
+    const int64_t *chosen; /* [count]: numbers below 2^24 if drawn from counts */
+    uint32_t *entries;     /* [count][2][most]: the ids and counts that tokens were drawn from, or null */
+    int64_t *sizes;        /* [count]: of these; 1 without entries */
     int64_t *tokens;       /* [count] */
     double *shares;        /* [count]: probabilities at temperature 1 if there is a min_confidence */
     double confidence;     /* before the first token, then after the last */

@@ -15,7 +15,7 @@ from specpair.models.chain_miss import ChainMiss
 from specpair.models.load_runner import load_runner
 from specpair.models.native_runner import NativeRunner
 from specpair.native.library import native_library
-from specpair.options import Encoding, Rule, SequenceOptions
+from specpair.options import Encoding, Rule, SamplingOptions, SequenceOptions
 from tests.services import engine_config
 from tests.tiny_models import make_model
 from tests.unit.draft_service.drafters.test_chains import (
@@ -31,7 +31,8 @@ from tests.unit.draft_service.drafters.test_chains import (
 from tests.unit.specpair.models.test_output_tokens import reduced
 
 pytestmark = pytest.mark.skipif(native_library() is None, reason="needs a C compiler")
-DRAWN = ["block", "token", "small vocabulary", "greedy", "greedy small vocabulary", "greedy coupled"]
+DRAWN = ["block", "token", "small vocabulary", "coupled", "greedy", "greedy small vocabulary", "greedy coupled"]
+COMPANIES = {"block": ["block"], "greedy": ["greedy"], "coupled": ["coupled"], "drawn": DRAWN, "all": list(KINDS)}
 LISTED = [*range(0, 20, 3), *range(22, 64, 2)]
 HEADS: dict[str, list[int] | None] = {"all tokens": None, "some tokens": LISTED}
 needs_bytes = pytest.mark.skipif(
@@ -89,11 +90,30 @@ def test_a_proposal_is_the_same_bits(listed: Any, quantization: str, threads: in
     assert not runner.chain_misses
 
 
-@pytest.mark.parametrize("kinds", [["block"], ["greedy"], DRAWN, list(KINDS)], ids=["block", "greedy", "drawn", "all"])
+@pytest.mark.parametrize(
+    "kinds",
+    [["block"], ["greedy"], ["coupled"], DRAWN, list(KINDS)],
+    ids=["block", "greedy", "coupled", "drawn", "all"],
+)
 @pytest.mark.parametrize("listed", HEADS.values(), ids=HEADS)
 def test_a_model_proposes_the_same_over_rounds(listed: Any, kinds: list[str], tmp_path: Path) -> None:
     """With rollbacks, and beside proposals that are drawn token by token."""
     assert in_rounds(load(tmp_path / "a", listed), True, kinds) == in_rounds(load(tmp_path / "b", listed), False, kinds)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 0.3])
+@pytest.mark.parametrize("listed", HEADS.values(), ids=HEADS)
+def test_shared_noise_is_that_of_the_tokens(listed: Any, temperature: float, tmp_path: Path) -> None:
+    """Whatever the head lists, and whatever the target does not have."""
+    runner = load(tmp_path, listed)
+    for seed in range(6):
+        sampling = SamplingOptions(temperature=temperature, seed=seed)
+        options = SequenceOptions(sampling=sampling, rule=Rule.COUPLED, vocab_size=40 if seed % 2 else None)
+        actual, expected = ([work_of(options, 9, [3, seed, place]) for place in range(3)] for _ in range(2))
+        run(runner, actual, True)
+        run(runner, expected, False)
+        check_same(actual, expected)
+    assert not runner.chain_misses
 
 
 @pytest.mark.parametrize("least", [0.9, 0.2, 1e-3])
@@ -101,7 +121,7 @@ def test_a_model_proposes_the_same_over_rounds(listed: Any, kinds: list[str], tm
 def test_a_proposal_ends_where_the_draft_is_unsure(listed: Any, least: float, tmp_path: Path) -> None:
     """And no pass feeds what comes after."""
     runner = load(tmp_path, listed)
-    actual, expected = works_of(DRAWN, [8] * 6, least), works_of(DRAWN, [8] * 6, least)
+    actual, expected = works_of(DRAWN, [8] * len(DRAWN), least), works_of(DRAWN, [8] * len(DRAWN), least)
     run(runner, actual, True)
     run(runner, expected, False)
     check_same(actual, expected)
@@ -120,7 +140,7 @@ def test_no_pass_feeds_what_comes_after_a_token_that_is_unsure(tmp_path: Path) -
     assert (keys[:, :, :3] != 7.0).all() and (keys[:, :, 3:] == 7.0).all()
 
 
-@pytest.mark.parametrize("kind", ["block", "greedy"])
+@pytest.mark.parametrize("kind", ["block", "greedy", "coupled"])
 @pytest.mark.parametrize("listed", HEADS.values(), ids=HEADS)
 def test_a_row_that_is_not_finite_ends_its_proposal_and_no_other(listed: Any, kind: str, tmp_path: Path) -> None:
     runner = load(tmp_path, listed)
@@ -136,7 +156,7 @@ def test_a_row_that_is_not_finite_ends_its_proposal_and_no_other(listed: Any, ki
     assert actual[0].tokens == tokens[: place + 1] and actual[0].error is None
 
 
-@pytest.mark.parametrize("kind", ["block", "greedy"])
+@pytest.mark.parametrize("kind", ["block", "greedy", "coupled"])
 def test_without_a_first_token_the_proposal_fails(kind: str, tmp_path: Path) -> None:
     runner = load(tmp_path)
     runner._native.embedding[4] = torch.nan
@@ -155,7 +175,6 @@ def test_there_is_one_call_for_a_proposal(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 MISSES: dict[ChainMiss, dict[str, Any]] = {
-    ChainMiss.RULE: {"options": SequenceOptions(sampling=SAMPLED, rule=Rule.COUPLED)},
     ChainMiss.CUTS: {"options": SequenceOptions(sampling=replace(SAMPLED, top_p=0.7))},
     ChainMiss.ADJUSTMENTS: {"options": SequenceOptions(sampling=replace(SAMPLED, banned_token_ids=(4,)))},
     ChainMiss.DENSE: {"options": SequenceOptions(sampling=SAMPLED, encoding=Encoding.DENSE)},
