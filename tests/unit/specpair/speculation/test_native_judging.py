@@ -31,6 +31,8 @@ from tests.unit.specpair.speculation.enumeration import Model, continuations, jo
 pytestmark = pytest.mark.skipif(native_library() is None, reason="needs a C compiler")
 rules = pytest.mark.parametrize("rule", (Rule.TOKEN, Rule.BLOCK))
 EXACT, CLOSE = 1e-12, 1e-12
+ROUNDING = 2.0**-50
+"""Of sums of numbers below 1 that are added in another order: some units in the last place of 1."""
 BELOW_ONE = 1 - 2.0**-53
 
 
@@ -114,6 +116,14 @@ def numpy_thresholds(case: Case, block: Block) -> Thresholds:
     return thresholds
 
 
+def slack(expected: Thresholds) -> np.ndarray:
+    """How far thresholds h = r / (r + 1 - P) [K] may be from these: rounding of r and P counts for more where the
+    denominator, (1 - P) / (1 - h), is small."""
+    missing = 1.0 - expected.scales[0, 1:]
+    inverse = np.divide(1.0 - expected.acceptance[0], missing, out=np.zeros_like(missing), where=missing > 0.0)
+    return CLOSE + ROUNDING * inverse
+
+
 def expected_counts(acceptance: np.ndarray, uniforms: np.ndarray, rule: Rule) -> set[int]:
     """The accepted counts that thresholds within rounding of these can give."""
     found = set()
@@ -156,7 +166,7 @@ def test_thresholds_and_residuals_are_those_of_numpy(rule: Rule, case: Case) -> 
     block = as_block(case, rule)
     expected = numpy_thresholds(case, block)
     thresholds, residuals = explained(case.target, case.draft, rule)
-    assert np.allclose(thresholds, expected.acceptance[0], rtol=0, atol=CLOSE)
+    assert (np.abs(thresholds - expected.acceptance[0]) <= slack(expected)).all()
     for count, weights in enumerate(residuals):
         own = residual_weights(case.target, block, expected, np.array([count]))
         assert np.allclose(weights, own[0], rtol=0, atol=EXACT)
