@@ -27,6 +27,7 @@ struct Run {
 
 /* The place of the next token in a row, and how many tokens it was drawn from; 0 if the row is not finite. */
 static int64_t draw_place(const struct Draft *draft, struct Chain *chain, const float *row, float *room, int64_t *place) {
+    if (!chain->width) return 0; /* none of a head's tokens is the target's */
     if (chain->temperature == 0.0) {
         *place = likeliest_place(row, chain->width);
         return *place >= 0;

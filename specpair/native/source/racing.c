@@ -216,9 +216,10 @@ struct Races {
 static void race_some(const void *work, struct Meeting *meeting, int thread, int threads) {
     const struct Races *races = work;
     (void)meeting;
-    for (int64_t r = thread; r < races->count; r += threads) {
+    int64_t noises = 0; /* rows with the same noise are together, and each thread takes as many noises */
+    for (int64_t r = 0; r < races->count; r++) {
         struct Racer *racer = races->racers + r, *next;
-        if (!racer->is_first) continue;
+        if (!racer->is_first || noises++ % threads != thread) continue;
         race_together(racer, races->width, LIMITS[0]);
         for (; racer; racer = next) {
             next = racer->next;

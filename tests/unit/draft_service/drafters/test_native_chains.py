@@ -42,9 +42,11 @@ needs_bytes = pytest.mark.skipif(
 WAYS: list[Any] = ["", pytest.param("int8", marks=needs_bytes), pytest.param("int4", marks=needs_bytes)]
 
 
-def load(folder: Path, listed: list[int] | None = None, quantization: str = "", **changes: Any) -> NativeRunner:
+def load(
+    folder: Path, listed: list[int] | None = None, quantization: str = "", vocab_size: int = VOCABULARY, **changes: Any
+) -> NativeRunner:
     """A tiny model whose rows are spread enough for tokens to differ."""
-    spread: dict[str, Any] = {"vocab_size": VOCABULARY, "initializer_range": 0.3}
+    spread: dict[str, Any] = {"vocab_size": vocab_size, "initializer_range": 0.3}
     path = make_model(folder, **spread) if listed is None else reduced(folder, listed, **spread)
     config = engine_config(path, **({"quantization": quantization} if quantization else {}), **changes)
     _, runner = load_runner(config)
@@ -114,6 +116,29 @@ def test_shared_noise_is_that_of_the_tokens(listed: Any, temperature: float, tmp
         run(runner, expected, False)
         check_same(actual, expected)
     assert not runner.chain_misses
+
+
+@pytest.mark.parametrize("listed", [[*range(0, 300, 7), *range(6100, 6400, 3)], [2047, 2048, 4095, 4096, 6399]])
+def test_listed_tokens_may_lie_far_apart(listed: list[int], tmp_path: Path) -> None:
+    """Their noise is made in parts, of which some have none of them."""
+    runner = load(tmp_path, listed, vocab_size=6400)
+    for seed in range(4):
+        options = SequenceOptions(sampling=SamplingOptions(temperature=1.0, seed=seed), rule=Rule.COUPLED)
+        actual, expected = ([work_of(options, 9, [3, seed, place]) for place in range(3)] for _ in range(2))
+        run(runner, actual, True)
+        run(runner, expected, False)
+        check_same(actual, expected)
+        assert all(set(work.tokens) <= set(listed) for work in actual)
+
+
+@pytest.mark.parametrize("kind", ["block", "coupled", "greedy"])
+def test_a_head_without_a_token_of_the_target_proposes_nothing(kind: str, tmp_path: Path) -> None:
+    runner = load(tmp_path, LISTED[3:])
+    options = replace(KINDS[kind], vocab_size=LISTED[3])
+    actual, expected = [work_of(options, 3, [3, 1, 4])], [work_of(options, 3, [3, 1, 4])]
+    run(runner, actual, True)
+    run(runner, expected, False)
+    assert not actual[0].tokens and type(actual[0].error) is type(expected[0].error) is NotFiniteError
 
 
 @pytest.mark.parametrize("least", [0.9, 0.2, 1e-3])

@@ -138,6 +138,7 @@ def test_threads_share_many_rows(threads: int) -> None:
     try:
         torch.set_num_threads(threads)
         check(rows, [i % 7 for i in range(40)], [9] * 40)
+        check(rows, [i // 4 for i in range(40)], [9] * 40)
     finally:
         torch.set_num_threads(before)
 
