@@ -7,6 +7,7 @@ from specpair.drafting import Drafting, bits_of, end_early, sample_dense, take
 from specpair.models.chain_miss import ChainMiss
 from specpair.models.chain_row import ChainRow, DrawnChain
 from specpair.options import Rule
+from specpair.sequences.sequence import Sequence
 
 
 def needs_steps(work: Drafting) -> ChainMiss | None:
@@ -18,6 +19,12 @@ def needs_steps(work: Drafting) -> ChainMiss | None:
         ChainMiss.DENSE: work.sampler is sample_dense,
     }
     return next((reason for reason, applies in reasons.items() if applies), None)
+
+
+def holding_of(sequence: Sequence) -> Holding:
+    """What the cache has of a sequence that has been fed."""
+    assert sequence.holding is not None
+    return sequence.holding
 
 
 def chain_of(work: Drafting, holding: Holding, vocab_size: int) -> ChainRow:

@@ -12,7 +12,7 @@ from specpair.drafting import draw_next
 from specpair.engine.failures import check_device
 from specpair.errors import CapacityExhaustedError
 from specpair.models.drafting_runner import DraftingRunner, DraftRun, TreeDraftingRunner, WholeDraftingRunner
-from specpair.whole_drafting import chain_of, needs_steps, take_all
+from specpair.whole_drafting import chain_of, holding_of, needs_steps, take_all
 from target_service.own_proposal import OwnDraft
 from target_service.tree_drafting import can_have_tree, draft_trees
 from target_service.verify_work import VerifyWork
@@ -98,7 +98,10 @@ class SelfDrafter:
         assert self._whole is not None
         run = self._whole.begin(*self._sequences(works), max(draft.count for draft in drafts))
         newest = [draft.sequence.tokens[-1] for draft in drafts]
-        chains = [chain_of(draft, holding_of(work), run.vocab_size) for work, draft in zip(works, drafts, strict=True)]
+        chains = [
+            chain_of(draft, holding_of(work.sequence), run.vocab_size)
+            for work, draft in zip(works, drafts, strict=True)
+        ]
         for draft, drawn in zip(drafts, run.draw(newest, chains), strict=True):
             take_all(draft, drawn)
 
@@ -111,7 +114,7 @@ class SelfDrafter:
 
     def _sequences(self, works: list[VerifyWork]) -> tuple[list[Holding], list[Sequence[int]]]:
         """What the cache has of the works, and where."""
-        return [holding_of(work) for work in works], [places(work) for work in works]
+        return [holding_of(work.sequence) for work in works], [places(work) for work in works]
 
 
 def draw_by_steps(run: DraftRun, drafts: list[OwnDraft]) -> None:
@@ -119,12 +122,6 @@ def draw_by_steps(run: DraftRun, drafts: list[OwnDraft]) -> None:
     while rows := [row for row, draft in enumerate(drafts) if not draft.done]:
         going, newest = [drafts[row] for row in rows], [drafts[row].sequence.tokens[-1] for row in rows]
         draw_next(going, run.logits(newest, rows))
-
-
-def holding_of(work: VerifyWork) -> Holding:
-    """What the cache has of a sequence that has been fed."""
-    assert work.sequence.holding is not None
-    return work.sequence.holding
 
 
 def places(work: VerifyWork) -> Sequence[int]:

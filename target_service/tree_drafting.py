@@ -11,6 +11,7 @@ from specpair.speculation.sampling import finite_rows
 from specpair.speculation.trees.candidates import is_ranked, looked_at
 from specpair.speculation.trees.ranked_growth import Candidate, GrowthLimits, RankedGrowth
 from specpair.speculation.trees.token_tree import ROOT
+from specpair.whole_drafting import holding_of
 from target_service.own_proposal import OwnDraft
 from target_service.verify_work import VerifyWork
 
@@ -33,10 +34,10 @@ def draft_trees(
         RankedGrowth(GrowthLimits(max_nodes=nodes, max_depth=draft.count))
         for nodes, draft in zip(most, drafts, strict=True)
     ]
-    holdings = [work.sequence.holding for work in works]
+    holdings = [holding_of(work.sequence) for work in works]
     deepest = max(draft.count for draft in drafts)
     asked = 1 + (deepest - 1) * GrowthLimits.max_frontier  # the nodes of the last level are not
-    run = runner.grow([h for h in holdings if h is not None], places, asked)
+    run = runner.grow(holdings, places, asked)
     while any(growth.frontier for growth in growths):
         grow_level(run, growths, drafts)
     for growth, draft in zip(growths, drafts, strict=True):

@@ -9,7 +9,6 @@ from torch import Tensor
 from draft_service.drafters.guessing import GuessingWork
 from draft_service.drafters.model import ProposeWork
 from specpair.caches.cache import KeyValueCache
-from specpair.caches.holding import Holding
 from specpair.caches.out_of_memory import is_out_of_memory
 from specpair.engine.failures import check_device
 from specpair.engine.statistics import EngineStatistics
@@ -17,7 +16,7 @@ from specpair.engine.work import Work
 from specpair.errors import CapacityExhaustedError
 from specpair.models.chain_miss import ChainMiss
 from specpair.models.chains import Chains
-from specpair.whole_drafting import chain_of, needs_steps, take_all
+from specpair.whole_drafting import chain_of, holding_of, needs_steps, take_all
 
 log = logging.getLogger(__name__)
 
@@ -74,7 +73,7 @@ class ChainDrafter:
         """Draws proposals from their first logits `[works, vocabulary]`; those for which there is no room stay."""
         kept = [place for place, work in enumerate(works) if self._is_possible(work, self._reserve(work))]
         works = [works[place] for place in kept]
-        chains = [chain_of(work, holding_of(work), logits.size(1)) for work in works]
+        chains = [chain_of(work, holding_of(work.sequence), logits.size(1)) for work in works]
         if not chains:
             return
         if (miss := self._chains.miss(chains, logits.size(1))) is not None:
@@ -107,7 +106,7 @@ class ChainDrafter:
     def _reserve(self, work: ProposeWork) -> ChainMiss | None:
         """Makes room for all tokens of the proposal but the last, which is not fed."""
         try:
-            self._cache.append(holding_of(work), work.count - 1)
+            self._cache.append(holding_of(work.sequence), work.count - 1)
         except CapacityExhaustedError:
             return ChainMiss.CACHE
         return None
@@ -115,14 +114,8 @@ class ChainDrafter:
     def _give_back(self, work: ProposeWork) -> None:
         """Drops the room for tokens that the proposal does not have. What was fed is valid."""
         fed = len(work.sequence.tokens) - (1 if work.tokens else 0)
-        self._cache.truncate_to(holding_of(work), fed)
+        self._cache.truncate_to(holding_of(work.sequence), fed)
         work.sequence.valid_length = fed
-
-
-def holding_of(work: ProposeWork) -> Holding:
-    """What the cache has of a sequence that has been fed."""
-    assert work.sequence.holding is not None
-    return work.sequence.holding
 
 
 def was_out_of_memory(error: BaseException | None) -> bool:

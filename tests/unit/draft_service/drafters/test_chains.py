@@ -12,7 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from draft_service.drafters.chains import ChainDrafter, holding_of
+from draft_service.drafters.chains import ChainDrafter
 from draft_service.drafters.model import ProposeWork, advance
 from specpair.caches.cache import LayerShape
 from specpair.caches.holding import Holding
@@ -30,7 +30,7 @@ from specpair.options import Encoding, Rule, SamplingOptions, SequenceOptions
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.sequences.sequence import Sequence
 from specpair.speculation.draft_rows import TOTAL_LOG2
-from specpair.whole_drafting import chain_of, take_all
+from specpair.whole_drafting import chain_of, holding_of, take_all
 from tests.silent_device import DEVICE, SilentDevice
 from tests.tiny_models import make_model
 from tests.unit.specpair.models.test_captured_runner import load
@@ -96,7 +96,7 @@ def by_device(works: list[ProposeWork], model: TableChains) -> None:
     for work in works:
         work.sequence.holding = model.cache.open([])
         model.cache.append(work.sequence.holding, len(work.sequence.tokens) + work.count - 1)
-    chains = [chain_of(work, holding_of(work), VOCABULARY) for work in works]
+    chains = [chain_of(work, holding_of(work.sequence), VOCABULARY) for work in works]
     first = model.table[[work.sequence.tokens[-1] for work in works]]
     for work, drawn in zip(works, model.chains.draw(first, chains), strict=True):
         take_all(work, drawn)
@@ -291,7 +291,7 @@ def test_clients_choose_among_few_kinds_of_top_k() -> None:
     works = [work_of(SequenceOptions(sampling=replace(SAMPLED, top_k=k)), 2, [1]) for k in range(0, 5000, 7)]
     for work in works:
         work.sequence.holding = Holding(0, None)
-    kinds = {ChainKind.of([chain_of(work, holding_of(work), 4096)], 4096).use.largest_top_k for work in works}
+    kinds = {ChainKind.of([chain_of(work, holding_of(work.sequence), 4096)], 4096).use.largest_top_k for work in works}
     assert kinds == {0, 64, 1024, 4096}
 
 
@@ -326,7 +326,7 @@ def test_no_step_asks_the_host(kinds: list[str]) -> None:
     works = works_of(kinds, [4] * len(kinds), min_confidence=0.5)
     for work in works:
         work.sequence.holding = model.cache.open([])
-    chains = [chain_of(work, holding_of(work), VOCABULARY) for work in works]
+    chains = [chain_of(work, holding_of(work.sequence), VOCABULARY) for work in works]
     tensors = model.chains._tensors_for(len(works), ChainKind.of(chains, VOCABULARY), VOCABULARY)
     with SilentDevice():
         model.chains._step(len(works), 0, tensors)
