@@ -25,7 +25,7 @@ from specpair.engine.device_thread import DeviceThread
 from specpair.engine.host import ModelHost
 from specpair.engine.work import Work
 from specpair.engine_config import EngineConfig
-from specpair.models.chains import ChainRunner
+from specpair.models.chains import ChainRunner, Chains
 from specpair.models.model_facts import ModelFacts
 from specpair.models.runner import Runner
 from specpair.options import Drafter, OwnDraft
@@ -49,8 +49,17 @@ class DraftModel(ModelHost[Drafted]):
     def __init__(self, config: EngineConfig, facts: ModelFacts, runner: Runner, device: DeviceThread):
         super().__init__(config, facts, runner, device)
         self._chains: ChainDrafter | None = None
-        if isinstance(runner, ChainRunner) and runner.chains is not None and config.pace is None:
-            self._chains = ChainDrafter(runner.cache, runner.chains, runner.chain_misses, self.engine.statistics)
+        if isinstance(runner, ChainRunner) and (chains := runner.chains) is not None:
+            self._chains = self._chain_drafter(chains, runner)
+
+    def _chain_drafter(self, chains: Chains, runner: ChainRunner) -> ChainDrafter | None:
+        """None if the runner cannot keep the pace."""
+        engine = self.engine
+        if engine.pacing is not None and not chains.takes_turns:
+            return None
+        return ChainDrafter(
+            engine.cache, chains, runner.chain_misses, engine.statistics, engine.stop_flag, engine.pacing
+        )
 
     def cache_owner(self) -> CacheOwner:
         self.ahead = WorkAhead(self.engine)

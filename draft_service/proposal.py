@@ -73,7 +73,10 @@ class Drafted:
     rollback_time: float = 0.0
     """Seconds that the cache took for the rollback."""
     outlooks: tuple[Outlook, ...] = ()
-    """What else each row had to offer, if the drafter works ahead."""
+    """What else each row had to offer, if the drafter works ahead; also the row after the last token, if it was looked
+    at."""
+    beyond: tuple[CountRow, ...] = ()
+    """That row, if rows are sent."""
     was_prepared: bool = False
     """Whether it was made, or begun, before the call."""
     guess_count: int = 0

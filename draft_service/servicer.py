@@ -9,7 +9,7 @@ import grpc.aio
 from draft_service.beam_calls import grow_beams
 from draft_service.deliveries import Deliveries, encode
 from draft_service.host import DraftHost
-from draft_service.proposal import AheadOrder, ProposeCall
+from draft_service.proposal import AheadOrder, Drafted, ProposeCall
 from draft_service.target_tokenizer import read_target_tokenizer
 from specpair.options import check_count, check_range
 from specpair.rpc.messages import body_of, check_sequence_id, drafter_to_proto, translation_to_proto
@@ -91,9 +91,8 @@ class DraftServicer(DraftServiceServicer):
             looks=order is not None,
         )
         drafted = await self._host.propose(call, body_of(body))
-        if order is not None and deliveries is not None:  # once the answer is on its way
-            loop = asyncio.get_running_loop()
-            loop.call_later(0.0, self._host.work_ahead, call, drafted, order, deliveries.deliver)
+        if order is not None and deliveries is not None:
+            self._work_ahead(call, drafted, order, deliveries)
         return pb.ProposeTokensResponse(
             instance_id=self._host.instance_id,
             step=request.step,
@@ -108,6 +107,14 @@ class DraftServicer(DraftServiceServicer):
             accepted_guess_count=drafted.accepted_guess_count,
             pass_count=drafted.pass_count,
         )
+
+    def _work_ahead(self, call: ProposeCall, drafted: Drafted, order: AheadOrder, deliveries: Deliveries) -> None:
+        """Prepares the next step: at once if nobody waits for the answer, else once that is on its way."""
+        if call.has_proposal:
+            self._host.work_ahead(call, drafted, order, deliveries.deliver)
+        else:
+            loop = asyncio.get_running_loop()
+            loop.call_later(0.0, self._host.work_ahead, call, drafted, order, deliveries.deliver)
 
     def _order(self, request: pb.ProposeTokensRequest) -> AheadOrder | None:
         if not request.HasField("work_ahead"):

@@ -211,14 +211,14 @@ def distributions(works: list[Any], adjusted: Tensor) -> Tensor:
 def next_bits(work: Drafting) -> int:
     """The next random bits of a work, keyed by the step that verifies the block and the offset in the block."""
     if not work.bits:
-        work.bits = bits_of(work).tolist()
+        work.bits = bits_of(work, work.count).tolist()
     return work.bits[len(work.tokens)]
 
 
-def bits_of(work: Drafting) -> np.ndarray:
-    """Random bits for each token of a work: int64 `[count]`."""
+def bits_of(work: Drafting, count: int) -> np.ndarray:
+    """Random bits for the first tokens of a work: int64 `[count]`."""
     first = first_offset(work.options.draft_index)
-    return random_bits(work.options.sampling.seed, Domain.DRAFT, work.step, work.count, first)
+    return random_bits(work.options.sampling.seed, Domain.DRAFT, work.step, count, first)
 
 
 def take(work: Drafting, token: int) -> None:

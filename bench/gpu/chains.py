@@ -95,6 +95,8 @@ def row_of(holding: Holding, count: int, sampling: SamplingOptions, is_coupled: 
         confidence=1.0,
         vocab_size=vocab_size,
         bits=random_bits(0, Domain.DRAFT, 1, count) if needs_bits else np.zeros(0, dtype=np.int64),
+        looks=False,
+        is_awaited=True,
     )
 
 

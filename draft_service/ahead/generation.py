@@ -64,29 +64,32 @@ class Generation:
         self._held = held
         self._sequence_id = call.sequence_id
         self._proposed = drafted.tokens
-        self._rows = [Row(token, look) for token, look in zip(drafted.tokens, outlooks_of(drafted), strict=False)]
-        self._bonus: Row | None = None
+        outlooks = outlooks_of(drafted)
+        self._rows = [Row(token, look) for token, look in zip(drafted.tokens, outlooks, strict=False)]
+        beyond = outlooks[len(drafted.tokens) :]
+        self._bonus = Row(None, beyond[0]) if beyond else None
+        """The row after the whole block, once it is known."""
         self._order = order
         self._deliver_block = deliver
         self._peek: ProposeWork | None = None
 
     def begin(self) -> None:
-        """Submits the branches after corrections, and a look at the row after the whole block for the others."""
+        """Submits the branches after corrections and those after the whole block; of these first a look at the row
+        after it, if it is not known."""
         guesses: list[Guess] = []
         counts = self._odds.counts(self._rows)
-        whole = len(self._proposed)
         for accepted_count, row in enumerate(self._rows):
             guesses += self._odds.guesses(accepted_count, row, counts[accepted_count])
             if self._ends_with(row.drawn):
                 break
         else:
-            guesses += [Guess(Outcome(whole, UNKNOWN), chance) for chance in self._odds.bonus_chances(counts[-1])]
+            guesses += self._bonus_guesses(counts[-1])
         chosen = best(guesses, self._order.max_outcomes, self._held.options.sampling.stop_token_ids)
         self.row_count = len(chosen)
-        if bonus := [guess for guess in chosen if guess.outcome.accepted_count == whole]:
-            self._begin_peek(len(bonus), sum(guess.probability for guess in bonus), counts[-1])
+        if unknown := [guess for guess in chosen if guess.outcome.next_token_id == UNKNOWN]:
+            self._begin_peek(len(unknown), sum(guess.probability for guess in unknown), counts[-1])
         for guess in chosen:
-            if guess.outcome.accepted_count < whole:
+            if guess.outcome.next_token_id != UNKNOWN:
                 self._begin_branch(guess, self._held.cached)
 
     def outcome_of(self, call: ProposeCall) -> Outcome | None:
@@ -135,6 +138,13 @@ class Generation:
         """Whether the output ends with the token, so that nothing follows it."""
         return token in self._held.options.sampling.stop_token_ids
 
+    def _bonus_guesses(self, whole_chance: float) -> list[Guess]:
+        """The guesses at the token after the whole block, which is accepted with this chance."""
+        whole = len(self._proposed)
+        if self._bonus is not None:
+            return self._odds.guesses(whole, self._bonus, whole_chance)
+        return [Guess(Outcome(whole, UNKNOWN), chance) for chance in self._odds.bonus_chances(whole_chance)]
+
     def _begin_peek(self, bonus_count: int, chance: float, whole_chance: float) -> None:
         """Looks at the row after the whole block: a work of one token, of which only the row is used. `chance` is that
         of its branches, `whole_chance` that all tokens are accepted."""
@@ -145,8 +155,7 @@ class Generation:
 
     def _begin_bonus_branches(self, peek: ProposeWork, bonus_count: int, whole_chance: float) -> None:
         self._bonus = Row(None, outlooks_of(peek.drafted())[0])
-        guesses = self._odds.guesses(len(self._proposed), self._bonus, whole_chance)
-        for guess in best(guesses, bonus_count, self._held.options.sampling.stop_token_ids):
+        for guess in best(self._bonus_guesses(whole_chance), bonus_count, self._held.options.sampling.stop_token_ids):
             self._begin_branch(guess, peek.sequence)
 
     def _begin_branch(self, guess: Guess, parent: Sequence) -> None:
@@ -158,6 +167,7 @@ class Generation:
         tokens = [*self._held.cached.tokens[:length], outcome.next_token_id]
         sequence = self._branch_of(tokens, length)
         work = self._work(sequence, parent, count, self._order.min_confidence, guess.probability)
+        work.looks_beyond = True
         branch = Branch(outcome=outcome, work=work, future=self._submit(work, lambda: self._deliver(branch)))
         self.branches[outcome] = branch
 
@@ -208,7 +218,9 @@ class Generation:
 
 
 def outlooks_of(drafted: Drafted) -> list[Outlook]:
-    """The outlooks of the rows of a proposal: those that were noted, or what the rows that are sent say."""
+    """The outlooks of the rows of a proposal, and of the row after it if it was looked at: those that were noted, or
+    what the rows say that are sent."""
     if drafted.outlooks:
         return list(drafted.outlooks)
-    return [of_probabilities(row) for row in drafted.dense] or [of_counts(row) for row in drafted.counts]
+    counts = (*drafted.counts, *drafted.beyond)
+    return [of_probabilities(row) for row in drafted.dense] or [of_counts(row) for row in counts]

@@ -38,10 +38,20 @@ class ProposeWork(Work):
     looks: bool = False
     """Whether to note the outlooks of rows that are not sent."""
     outlooks: list[Outlook] = field(default_factory=list)
+    looks_beyond: bool = False
+    """Whether to look at the row after the last token, too, while nobody waits for it, if the runner draws it whole."""
+    beyond: list[CountRow] = field(default_factory=list)
+    """That row, if it was looked at and rows are sent; else its outlook is the last one."""
+    takes_steps: bool = False
+    """Whether it is drawn token by token because the runner cannot draw it whole."""
 
     def __post_init__(self) -> None:
         self.options = self.held.options
         self.sampler = sampler_of(self.options)
+
+    @property
+    def steps_left(self) -> int:
+        return self.count - len(self.tokens)
 
     def drafted(self, *, was_prepared: bool = False) -> Drafted:
         """The proposal, once the work is done."""
@@ -55,6 +65,7 @@ class ProposeWork(Work):
             batch_size=self.largest_batch.sequence_count if self.largest_batch else 0,
             rollback_time=self.rollback_time,
             outlooks=tuple(self.outlooks),
+            beyond=tuple(self.beyond),
             was_prepared=was_prepared,
         )
 

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from specpair.caches.cache import BlockCounts, KeyValueCache, LayerShape, blocks_for
 from specpair.caches.holding import Holding, Segment
+from specpair.caches.host_copy import copy_beginning
 from specpair.caches.out_of_memory import is_out_of_memory
 from specpair.caches.plan import CacheAccess
 from specpair.errors import CapacityExhaustedError
@@ -162,8 +163,8 @@ class ContiguousCache(KeyValueCache):
         stacks = self._stacks(block_count)
         if length:
             for new, old in zip(stacks, slab.stacks, strict=True):
-                new.keys[:, :, :length] = old.keys[:, :, :length]
-                new.values[:, :, :length] = old.values[:, :, :length]
+                copy_beginning(new.keys, old.keys, length)
+                copy_beginning(new.values, old.values, length)
         copy = Slab(stacks, block_count, list(slab.token_ids) if returned else [])
         self._held_blocks += block_count - returned  # last, so that a failed allocation is not counted
         return copy

@@ -24,6 +24,7 @@ from specpair.engine_config import Pace
 from specpair.errors import ShuttingDownError
 from specpair.models.runner import Runner
 from specpair.sequences.sequence import Sequence
+from specpair.stop_flag import StopFlag
 
 log = logging.getLogger(__name__)
 
@@ -50,6 +51,8 @@ class Engine:
         """Read only: the device thread owns it."""
         self.statistics = EngineStatistics()
         """Read only, too."""
+        self.pacing = None if pace is None else Pacing(pace)
+        """Device thread only."""
         self._turns = Turns(  # device thread only
             runner,
             advance,
@@ -57,9 +60,11 @@ class Engine:
             self._tell,
             token_budget=token_budget,
             short=short,
-            pacing=None if pace is None else Pacing(pace),
+            pacing=self.pacing,
             ready=ready,
         )
+        self.stop_flag = StopFlag()
+        """Set when works come: a pass of several steps then ends after the next of them."""
         self._inbox: queue.SimpleQueue[list[Work] | Job | None] = queue.SimpleQueue()
         self._new_works: list[Work] = []
         """Works added in this turn of the event loop."""
@@ -94,7 +99,7 @@ class Engine:
     def bring_forward(self, work: Work) -> None:
         """From the next turn on, somebody waits for a work that was in the background. A turn in which this changed
         could run the work twice."""
-        self._inbox.put(lambda: self._turns.bring_forward(work))
+        self._hurry(lambda: self._turns.bring_forward(work))
 
     def expect_nothing(self, sequence: Sequence) -> None:
         """The call of the sequence that was here is a bad one: no pass waits for it."""
@@ -163,11 +168,16 @@ class Engine:
     def _hand_over(self) -> None:
         """Hands over all new works at once, so that works of one message share a forward pass."""
         works, self._new_works = self._new_works, []
-        self._inbox.put(works)
+        self._hurry(works)
         if self._closed:  # checked last: a thread that ends later finds the works in its inbox
             for work in works:
                 work.error = ShuttingDownError()
             settle_futures(works)
+
+    def _hurry(self, job: list[Work] | Job) -> None:
+        """Gives the device thread something that should not wait for all steps of a pass."""
+        self._inbox.put(job)
+        self.stop_flag.set()
 
     def _refuse_calls(self) -> None:
         for outcome in self._calls:
@@ -200,6 +210,7 @@ class Engine:
         A failed job is logged.
         """
         while True:
+            self.stop_flag.clear()  # first: a job that comes after this look at the inbox sets it again
             patience = self._turns.patience()
             try:
                 job = self._inbox.get(block=patience != 0.0, timeout=patience)

@@ -19,7 +19,7 @@ class Pacing:
         clock: Callable[[], float] = time.perf_counter,
         sleep: Callable[[float], None] = time.sleep,
     ):
-        self._pace = pace
+        self.pace = pace
         self._clock = clock
         self._sleep = sleep
         self._began = 0.0
@@ -28,8 +28,12 @@ class Pacing:
         """Called when a pass begins."""
         self._began = self._clock()
 
+    def due(self, token_count: int) -> float:
+        """When the pass, which fed `token_count` tokens, may end, by the clock."""
+        return self._began + self.pace.of_pass(token_count)
+
     def end(self, token_count: int) -> None:
         """Sleeps until the pass, which fed `token_count` tokens, has taken its time."""
-        left = self._began + self._pace.of_pass(token_count) - self._clock()
+        left = self.due(token_count) - self._clock()
         if left > 0.0:
             self._sleep(left)

@@ -68,6 +68,8 @@ class EngineStatistics:
         """Tokens whose logits were used."""
         self.drawn_tokens = 0
         """Tokens that the pass under way fed while it drew whole proposals; `add_pass` takes them."""
+        self.drawn_steps = 0
+        """Steps after which it could have been stopped meanwhile; `add_pass` takes them, too."""
         self.encoded_inputs = 0
         """Passes of an encoder, one for each input that it read."""
         self.graph_misses: Mapping[GraphMiss, int] = {}
@@ -86,7 +88,7 @@ class EngineStatistics:
         after it: its seconds are theirs, too."""
         token_count += self.drawn_tokens
         row_count += self.drawn_tokens
-        self.drawn_tokens = 0
+        self.drawn_tokens = self.drawn_steps = 0
         self.batch_sequences.add(sequence_count)
         self.batch_tokens.add(token_count)
         self.forward_time.add(seconds)

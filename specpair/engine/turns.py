@@ -32,7 +32,8 @@ Ready: TypeAlias = Callable[[list[Work]], None]
 pass."""
 
 FORK_SECONDS = 0.001
-"""Time of a turn after which no further cache is forked in it; a tenth of the pass if somebody waits for it."""
+"""Time of a turn after which no further cache is forked in it; a tenth of the passes of a work that somebody waits for:
+what is not forked now may have to wait for all of them."""
 
 Tell: TypeAlias = Callable[[Callable[[], object]], None]
 """Calls a function on the event loop."""
@@ -143,7 +144,8 @@ class Turns:
             return self._with_cache(background[: self._gathering.quick_rows()])
         token_count = min(sum(work.pending for work in waited_for), self._token_budget)
         spare = self._gathering.spare_rows(token_count)
-        seconds = min(SPARE * self._gathering.times.seconds(token_count), FORK_SECONDS)
+        steps = max(work.steps_left for work in waited_for)
+        seconds = min(SPARE * steps * self._gathering.times.seconds(token_count), FORK_SECONDS)
         begun = [work for work in background if work.parent is None][:spare]
         others = [work for work in background if work.parent is not None][: spare - len(begun)]
         return waited_for + begun + self._with_cache(others, seconds)
@@ -190,10 +192,12 @@ class Turns:
         self._clock.settle()
 
     def _note_pass(self, sequence_count: int, token_count: int, row_count: int, seconds: float) -> None:
-        """Records a finished pass for the metrics and for `Gathering`."""
+        """Records a finished pass for the metrics and for `Gathering`. Where others could join after any of its steps,
+        a step is what they have to wait for."""
+        steps = 1 + self._statistics.drawn_steps
         self._statistics.add_pass(sequence_count, token_count, row_count, seconds)
         if row_count == token_count:
-            self._gathering.add_pass(token_count, seconds)
+            self._gathering.add_pass(token_count, seconds / steps)
 
     def _advance_or_fail(self, complete: list[Work], logits: Tensor) -> None:
         """Has the service process the logits of fed works. If that fails, it is unknown how far it came, so all of the

@@ -72,6 +72,11 @@ class Work:
         return False
 
     @property
+    def steps_left(self) -> int:
+        """Passes until it is done, as far as is known before they are run."""
+        return 1
+
+    @property
     def pending(self) -> int:
         """Tokens that are still to be fed."""
         return len(self.sequence.tokens) - (self.sequence.holding.length if self.sequence.holding else 0)

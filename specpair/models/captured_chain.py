@@ -20,6 +20,7 @@ from specpair.models.captured_rows import DeviceRows, HostRows, RowBuffers
 from specpair.models.chain_miss import ChainMiss
 from specpair.models.chain_row import ChainKind, ChainRow, DrawnChain
 from specpair.models.chain_tensors import MOST_STEPS, ChainTensors
+from specpair.models.chains import WHOLE_TURN, Turn
 from specpair.options import SequenceOptions
 from specpair.speculation.device_counts import device_counts, draw_counted
 from specpair.speculation.device_race import race
@@ -46,6 +47,7 @@ class CapturedChains:
 
     most_steps = MOST_STEPS
     most_rows = CHAIN_ROWS[-1]
+    takes_turns = False
 
     def __init__(self, forward: Forward, keys: Keys, buffers: RowBuffers, cache: PagedCache, capture: Capture):
         self._forward = forward
@@ -70,7 +72,8 @@ class CapturedChains:
         """The keys that the steps of these chains are captured for; None if the chains are too long for so many."""
         return self._keys(row_bucket(len(chains), CHAIN_ROWS), max(chain.position + chain.count for chain in chains))
 
-    def draw(self, logits: Tensor, chains: Sequence[ChainRow]) -> list[DrawnChain]:
+    def draw(self, logits: Tensor, chains: Sequence[ChainRow], turn: Turn = WHOLE_TURN) -> list[DrawnChain]:
+        """All of them to their ends."""
         key_count = self._key_count(chains)
         assert key_count is not None, "a miss"
         row_count, kind = row_bucket(len(chains), CHAIN_ROWS), ChainKind.of(chains, logits.size(1))

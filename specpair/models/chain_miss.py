@@ -13,7 +13,8 @@ class ChainMiss(StrEnum):
     DENSE = "dense"
     """Dense distributions are asked for."""
     AHEAD = "ahead"
-    """It works ahead: other outcomes are looked for in each row, or nobody waits for it."""
+    """It works ahead, on a device whose steps are captured: other outcomes are looked for in each row, or nobody waits
+    for it."""
     CUTS = "cuts"
     """Compiled passes: top-k, top-p or min-p."""
     LENGTH = "length"

@@ -9,6 +9,7 @@ import numpy as np
 from specpair.caches.holding import Holding
 from specpair.options import SamplingOptions
 from specpair.speculation.count_row import CountRow
+from specpair.speculation.outlook import Outlook
 from specpair.speculation.sampling import SamplingUse
 
 TOP_K_STEPS = (0, 64, 1024)
@@ -18,14 +19,14 @@ anew."""
 
 @dataclass(frozen=True, kw_only=True)
 class ChainRow:
-    """One proposal to draw."""
+    """One proposal to draw, or the rest of one."""
 
     holding: Holding
     """With room for all of its tokens but the last; a head's are behind what it holds."""
     position: int
-    """Of its first token."""
+    """Of the first token to draw."""
     count: int
-    """Its tokens."""
+    """Tokens to draw."""
     sampling: SamplingOptions
     is_coupled: bool
     """Whether its tokens are chosen with shared noise, and no distributions are sent."""
@@ -38,6 +39,10 @@ class ChainRow:
     """Ids from here on are never drawn."""
     bits: np.ndarray
     """53 random bits for each token: int64 `[count]`; empty if it needs none."""
+    looks: bool
+    """Whether the outlooks of its rows are wanted. A row of counts needs none: it says as much itself."""
+    is_awaited: bool
+    """Whether somebody waits for it."""
 
     @property
     def is_weighed(self) -> bool:
@@ -49,11 +54,16 @@ class DrawnChain(NamedTuple):
     """What was drawn for one proposal. Lists that are not empty are as long as the proposal, or as it could become."""
 
     tokens: list[int]
-    """Up to the first row that could not be sampled."""
+    """Up to the first row that could not be sampled, or to where drawing was stopped."""
     counts: list[CountRow]
     """From which the tokens were drawn; empty if they were chosen."""
     shares: list[float]
     """Their probabilities at temperature 1, if they were wanted."""
+    outlooks: list[Outlook]
+    """Of the rows that they were drawn from, if they were wanted."""
+    is_over: bool
+    """Whether there is no more to draw: all was drawn, the draft was too unsure, or a row could not be sampled.
+    Otherwise drawing was stopped, and the rest follows."""
 
 
 class ChainKind(NamedTuple):

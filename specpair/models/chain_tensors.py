@@ -109,4 +109,4 @@ class ChainTensors:
             split = _FIRST_COUNT + self._support
             counts = [count_row_of(row[_FIRST_COUNT:split], row[split:]) for row in kept]
         shares: list[float] = np.ascontiguousarray(kept[:, _SHARE]).view(np.float32).tolist()
-        return DrawnChain(tokens, counts, shares)
+        return DrawnChain(tokens, counts, shares, outlooks=[], is_over=True)

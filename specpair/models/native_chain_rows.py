@@ -16,6 +16,7 @@ from specpair.models.native_structures import Chain, Draft
 from specpair.options import SequenceOptions
 from specpair.speculation.count_row import TOTAL, CountRow
 from specpair.speculation.draft_rows import TOTAL_LOG2
+from specpair.speculation.outlook import WIDTH, Outlook
 from specpair.speculation.randomness import BITS
 from specpair.speculation.sparse_rows import MASS_CUT, MAX_SUPPORT
 
@@ -52,7 +53,8 @@ class NativeChainRows:
 
     def drawn(self) -> list[DrawnChain]:
         """What the call has drawn."""
-        return [result.drawn(own.length) for result, own in zip(self._results, self.structures, strict=True)]
+        results = zip(self._results, self.structures, strict=True)
+        return [result.drawn(own.length, is_over=bool(own.is_over)) for result, own in results]
 
 
 class _Result:
@@ -66,8 +68,12 @@ class _Result:
         self.shares = array("d", bytes(8 * chain.count))
         draws = not chain.sampling.is_greedy and not chain.is_coupled
         self.entries = np.empty((chain.count, 2, MAX_SUPPORT), dtype=np.uint32) if draws else None
+        self.look_most = WIDTH if chain.looks and not draws else 0
+        self.look_numbers = array("q", bytes(8 * chain.count * (1 + self.look_most)))
+        """Sizes of outlooks and their tokens: int64 [count (1 + look_most)]."""
+        self.look_shares = array("d", bytes(8 * chain.count * self.look_most))
 
-    def drawn(self, length: int) -> DrawnChain:
+    def drawn(self, length: int, *, is_over: bool) -> DrawnChain:
         """Of `length` tokens that were drawn."""
         chain = self._chain
         sizes, tokens = self.numbers[:length], self.numbers[chain.count : chain.count + length].tolist()
@@ -76,7 +82,16 @@ class _Result:
             counts = [CountRow(*own[:, :size].copy()) for own, size in zip(self.entries, sizes, strict=False)]
         elif not chain.is_coupled:
             counts = [CountRow((token,), (TOTAL,)) for token in tokens]
-        return DrawnChain(tokens, counts, self.shares[:length].tolist())
+        return DrawnChain(tokens, counts, self.shares[:length].tolist(), self._outlooks(length), is_over)
+
+    def _outlooks(self, length: int) -> list[Outlook]:
+        if not self.look_most:
+            return []
+        found: list[Outlook] = []
+        for first, size in zip(range(0, length * WIDTH, WIDTH), self.look_numbers, strict=False):
+            tokens = self.look_numbers[self._chain.count + first : self._chain.count + first + size]
+            found.append(Outlook(tokens.tolist(), self.look_shares[first : first + size].tolist()))
+        return found
 
 
 def fill(own: Chain, chain: ChainRow, result: _Result) -> None:
@@ -88,6 +103,9 @@ def fill(own: Chain, chain: ChainRow, result: _Result) -> None:
     own.sizes, own.tokens, own.chosen = (first + 8 * chain.count * part for part in range(3))
     own.shares = result.shares.buffer_info()[0]
     own.entries = None if result.entries is None else result.entries.ctypes.data
+    own.is_awaited, own.look_most = chain.is_awaited, result.look_most
+    own.look_sizes = result.look_numbers.buffer_info()[0]
+    own.look_tokens, own.look_shares = own.look_sizes + 8 * chain.count, result.look_shares.buffer_info()[0]
 
 
 def count_below(ids: Tensor, bound: int) -> int:

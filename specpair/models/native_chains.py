@@ -9,8 +9,10 @@ from torch import Tensor
 
 from specpair.models.chain_miss import ChainMiss
 from specpair.models.chain_row import ChainRow, DrawnChain
+from specpair.models.chains import WHOLE_TURN, Turn
 from specpair.models.native_chain_rows import NativeChainRows, refusal_of
 from specpair.models.native_llama import NativeLlama
+from specpair.models.native_structures import Draft
 from specpair.options import SequenceOptions
 
 
@@ -18,7 +20,8 @@ class NativeChains:
     """Draws chains with the compiled runner, greedy ones, and others without top-k, top-p and min-p."""
 
     most_steps = 32
-    most_rows = 32
+    most_rows = 256
+    takes_turns = True
 
     def __init__(self, native: NativeLlama):
         self._native = native
@@ -30,7 +33,7 @@ class NativeChains:
         """None: all are drawn together."""
         return None
 
-    def draw(self, logits: Tensor, chains: Sequence[ChainRow]) -> list[DrawnChain]:
+    def draw(self, logits: Tensor, chains: Sequence[ChainRow], turn: Turn = WHOLE_TURN) -> list[DrawnChain]:
         """Raises MemoryError."""
         logits = logits.contiguous()
         rows = NativeChainRows(chains, self._native.output_count, self._native.output_tokens)
@@ -38,5 +41,18 @@ class NativeChains:
             stack = chain.holding.storage.stacks[0]
             own.keys, own.values, own.capacity = stack.keys.data_ptr(), stack.values.data_ptr(), stack.keys.size(2)
         rows.draft.first, rows.draft.first_stride = logits.data_ptr(), logits.size(1)
+        limit(rows.draft, turn)
         self._native.draw(rows.draft, rows.longest)
         return rows.drawn()
+
+
+def limit(draft: Draft, turn: Turn) -> None:
+    """Notes in the structure how long the draw may go on."""
+    draft.stop = None if turn.stop is None else turn.stop.address
+    if turn.pace is not None:
+        draft.due = nanoseconds(turn.due)
+        draft.pass_time, draft.row_time = nanoseconds(turn.pace.seconds), nanoseconds(turn.pace.row_seconds)
+
+
+def nanoseconds(seconds: float) -> int:
+    return round(seconds * 1e9)

@@ -96,8 +96,8 @@ class Chain(Structure):
         *[(name, c_double) for name in ("temperature", "min_confidence")],
         *[(name, c_void_p) for name in ("chosen", "entries", "sizes", "tokens", "shares")],
         ("confidence", c_double),
-        ("length", c_int64),
-        ("is_over", c_int64),
+        *[(name, c_int64) for name in ("length", "is_over", "is_awaited", "look_most")],
+        *[(name, c_void_p) for name in ("look_sizes", "look_tokens", "look_shares")],
     ]
 
 
@@ -111,4 +111,6 @@ class Draft(Structure):
         ("mass", c_double),
         ("most", c_int64),
         ("chains", c_void_p),
+        ("stop", c_void_p),
+        *[(name, c_int64) for name in ("due", "pass_time", "row_time")],
     ]

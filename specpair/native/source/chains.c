@@ -1,4 +1,5 @@
-/* Draws whole proposals in one call: a token for each, then the pass that feeds these, and so on.
+/* Draws whole proposals in one call: a token for each, then the pass that feeds these, and so on. It ends when nobody
+waits for those that are left, though somebody did at first, or when it is stopped: they go on in a later call.
 
 The rows of the passes, the probabilities, counts and draws are those of the calls that do one step each, to the bit. A
 head with fewer tokens is drawn from as it is; its places become ids when a token is drawn. */
@@ -9,7 +10,9 @@ head with fewer tokens is drawn from as it is; its places become ids when a toke
 #include "softmax.h"
 #include "threads.h"
 #include "vectors.h"
+#include <math.h>
 #include <stdlib.h>
+#include <time.h>
 
 /* What the threads share. Chains that are not over are in order, one for each row. */
 struct Run {
@@ -17,7 +20,8 @@ struct Run {
     const struct Draft *draft;
     struct Pass pass;
     struct Chain **going;
-    int64_t going_count;
+    int64_t going_count, has_awaited;
+    int64_t due; /* when the step may end; 0 without a pace */
     const float *rows;
     int64_t stride;
     float *logits, *room; /* [chains][width], [threads][CHAIN_ROOM][width] */
@@ -25,19 +29,28 @@ struct Run {
     int64_t *token_ids, *positions, *places;
 };
 
-/* The place of the next token in a row, and how many tokens it was drawn from; 0 if the row is not finite. */
-static int64_t draw_place(const struct Draft *draft, struct Chain *chain, const float *row, float *room, int64_t *place) {
-    if (!chain->width) return 0; /* none of a head's tokens is the target's */
-    if (chain->temperature == 0.0) {
-        *place = likeliest_place(row, chain->width);
-        return *place >= 0;
+/* The largest logits [width], the largest first, with their softmax among themselves. */
+static void look_at(const float *logits, int64_t width, const int64_t *token_ids, struct Outlook *outlook) {
+    double *speeds = outlook->speeds, sum = 0.0;
+    for (int64_t place = 0; place < width; place++) {
+        int64_t i = outlook->size;
+        if (i == outlook->most && !(logits[place] > speeds[i - 1])) continue;
+        if (i < outlook->most) outlook->size++;
+        else i--;
+        for (; i && speeds[i - 1] < logits[place]; i--) {
+            speeds[i] = speeds[i - 1];
+            outlook->tokens[i] = outlook->tokens[i - 1];
+        }
+        speeds[i] = logits[place];
+        outlook->tokens[i] = token_ids ? token_ids[place] : place;
     }
-    if (chain->is_coupled) {
-        soften(row, chain->width, (float)chain->temperature, room);
-        if (room[0] != room[0]) return 0;
-        *place = first_to_arrive(room, chain->width, draft->token_ids, chain->seed, chain->position + chain->length);
-        return 1;
-    }
+    for (int64_t i = outlook->size - 1; i >= 0; i--) sum += speeds[i] = exp(speeds[i] - speeds[0]);
+    for (int64_t i = 0; i < outlook->size; i++) speeds[i] /= sum;
+}
+
+/* The place of a token that is drawn from counts, and how many tokens they are of; 0 if the row is not finite. */
+static int64_t draw_counted(const struct Draft *draft, struct Chain *chain, const float *row, float *room,
+                            int64_t *place) {
     uint32_t *ids = chain->entries + 2 * draft->most * chain->length;
     float *probabilities = room + ROOM * draft->width;
     soften(row, chain->width, (float)chain->temperature, probabilities);
@@ -48,6 +61,32 @@ static int64_t draw_place(const struct Draft *draft, struct Chain *chain, const 
     if (draft->token_ids)
         for (int64_t i = 0; i < size; i++) ids[i] = (uint32_t)draft->token_ids[ids[i]];
     return size;
+}
+
+/* Where the outlook of the next row belongs. */
+static struct Outlook next_outlook(const struct Chain *chain) {
+    int64_t first = chain->length * chain->look_most;
+    return (struct Outlook){chain->look_most, 0, chain->look_tokens + first, chain->look_shares + first};
+}
+
+/* The place of the next token in a row, and how many tokens it was drawn from; 0 if the row is not finite. */
+static int64_t draw_place(const struct Draft *draft, struct Chain *chain, const float *row, float *room, int64_t *place) {
+    if (!chain->width) return 0; /* none of a head's tokens is the target's */
+    struct Outlook outlook = next_outlook(chain), *looks = chain->look_most ? &outlook : 0;
+    if (chain->temperature == 0.0) {
+        *place = likeliest_place(row, chain->width);
+        if (*place < 0) return 0;
+        if (looks) look_at(row, chain->width, draft->token_ids, looks);
+    } else if (chain->is_coupled) {
+        soften(row, chain->width, (float)chain->temperature, room);
+        if (room[0] != room[0]) return 0;
+        uint64_t position = (uint64_t)(chain->position + chain->length);
+        *place = first_to_arrive(room, chain->width, draft->token_ids, chain->seed, position, looks);
+    } else {
+        return draw_counted(draft, chain, row, room, place);
+    }
+    if (looks) chain->look_sizes[chain->length] = outlook.size;
+    return 1;
 }
 
 void draw_next(const struct Draft *draft, struct Chain *chain, const float *row, float *room) {
@@ -67,9 +106,28 @@ void draw_next(const struct Draft *draft, struct Chain *chain, const float *row,
     chain->is_over |= chain->confidence < chain->min_confidence;
 }
 
+static int64_t now(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return time.tv_sec * INT64_C(1000000000) + time.tv_nsec;
+}
+
+static void sleep_until(int64_t due) {
+    for (int64_t left; due && (left = due - now()) > 0;) {
+        struct timespec time = {left / 1000000000, left % 1000000000};
+        nanosleep(&time, 0); /* a signal may end it early */
+    }
+}
+
+/* Whether no further step is drawn: it is wanted elsewhere, or nobody waits any more. */
+static int64_t is_to_stop(const struct Draft *draft, int64_t has_awaited, int64_t are_awaited) {
+    return (draft->stop && *draft->stop) || (has_awaited && !are_awaited);
+}
+
 /* Makes the pass that feeds the tokens of the chains that go on. */
 static void feed(struct Run *run) {
-    int64_t kept = 0;
+    const struct Draft *draft = run->draft;
+    int64_t kept = 0, are_awaited = 0;
     for (int64_t r = 0; r < run->going_count; r++) {
         struct Chain *chain = run->going[r];
         if (chain->is_over) continue;
@@ -79,7 +137,10 @@ static void feed(struct Run *run) {
         run->positions[kept] = position;
         run->places[kept] = kept;
         run->going[kept++] = chain;
+        are_awaited |= chain->is_awaited;
     }
+    if (is_to_stop(draft, run->has_awaited, are_awaited)) kept = 0;
+    if (run->due) run->due = now() + draft->pass_time + kept * draft->row_time;
     run->going_count = run->pass.token_count = run->pass.segment_count = run->pass.row_count = kept;
     run->rows = run->logits;
     run->stride = run->draft->width;
@@ -89,9 +150,11 @@ static void run_chains(const void *work, struct Meeting *meeting, int thread, in
     struct Run *run = *(struct Run *const *)work; /* the first thread changes it while the others wait */
     float *room = run->room + (int64_t)thread * CHAIN_ROOM * run->draft->width;
     for (;;) {
+        int64_t due = run->due;
         for (int64_t r = thread; r < run->going_count; r += threads)
             draw_next(run->draft, run->going[r], run->rows + r * run->stride, room);
         meet(meeting, threads);
+        sleep_until(due);
         if (thread == 0) feed(run);
         meet(meeting, threads);
         if (!run->going_count) return;
@@ -113,7 +176,7 @@ static void take_first(struct Run *run) {
     run->stride = draft->width;
 }
 
-/* Draws all chains of a draft, which has some. `pass` has the threads and the memory for a token of each. Returns 0, or 1
+/* Draws the chains of a draft, which has some. `pass` has the threads and the memory for a token of each. Returns 0, or 1
    if there is no memory. */
 EXPORT int64_t specpair_draw_chains(const struct Model *model, const struct Pass *pass, const struct Draft *draft) {
     int64_t chains = draft->chain_count, threads = pass->thread_count;
@@ -132,7 +195,11 @@ EXPORT int64_t specpair_draw_chains(const struct Model *model, const struct Pass
     run.places = numbers + 2 * chains;
     run.segments = (struct Segment *)(numbers + 3 * chains);
     run.going = (struct Chain **)(run.segments + chains);
-    for (int64_t r = 0; r < chains; r++) run.going[r] = draft->chains + r;
+    run.due = draft->due;
+    for (int64_t r = 0; r < chains; r++) {
+        run.going[r] = draft->chains + r;
+        run.has_awaited |= draft->chains[r].is_awaited;
+    }
     run.pass.token_ids = run.token_ids;
     run.pass.positions = run.positions;
     run.pass.rows = run.places;

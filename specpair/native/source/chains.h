@@ -25,6 +25,11 @@ struct Chain {
     double confidence;     /* before the first token, then after the last */
     int64_t length;        /* tokens that were drawn: fewer if it ended, or a row was not finite */
     int64_t is_over;
+    int64_t is_awaited;    /* somebody waits for it */
+    int64_t look_most;     /* tokens of an outlook; 0 without */
+    int64_t *look_sizes;   /* [count] */
+    int64_t *look_tokens;  /* [count][look_most], and their shares */
+    double *look_shares;
 };
 
 struct Draft {
@@ -36,6 +41,9 @@ struct Draft {
     double mass; /* of the tokens that a row of counts has to reach */
     int64_t most;
     struct Chain *chains;
+    const volatile int64_t *stop; /* if another thread sets it, drawing ends after the step; null: it does not */
+    int64_t due;                  /* when the first step may end, in ns of the monotonic clock; 0 without a pace */
+    int64_t pass_time, row_time;  /* ns that later steps take at least: for the pass, and for each of its rows */
 };
 
 #define CHAIN_ROOM (1 + ROOM) /* floats for each logit of a row, of each thread that draws */

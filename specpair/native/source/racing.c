@@ -26,13 +26,6 @@ union Uppers {
     uint16_t of[PART];
 };
 
-/* The first tokens to arrive by the middle of their upper bits, the fastest first. */
-struct Outlook {
-    int64_t most, size;
-    int64_t *tokens; /* [most] */
-    double *speeds;  /* [most] */
-};
-
 /* A row and the token that leads in it. */
 struct Racer {
     const float *rates;
@@ -199,11 +192,20 @@ static struct Racer racer_of(const float *rates, uint64_t seed, uint64_t positio
     return racer;
 }
 
-int64_t first_to_arrive(const float *rates, int64_t width, const int64_t *token_ids, uint64_t seed, uint64_t position) {
+static void weigh(struct Outlook *outlook) {
+    double sum = 0.0;
+    for (int64_t i = 0; i < outlook->size; i++) sum += outlook->speeds[i];
+    for (int64_t i = 0; i < outlook->size; i++) outlook->speeds[i] /= sum;
+}
+
+int64_t first_to_arrive(const float *rates, int64_t width, const int64_t *token_ids, uint64_t seed, uint64_t position,
+                        struct Outlook *outlook) {
     struct Racer racer = racer_of(rates, seed, position);
     racer.token_ids = token_ids;
+    racer.outlook = outlook;
     race_up_to(&racer, width, LIMITS[0]);
     race_on(&racer, width);
+    if (outlook) weigh(outlook);
     return racer.place;
 }
 
@@ -238,12 +240,6 @@ static void join(struct Racer *racers, int64_t count) {
             racers[other].is_first = 0;
             break;
         }
-}
-
-static void weigh(struct Outlook *outlook) {
-    double sum = 0.0;
-    for (int64_t i = 0; i < outlook->size; i++) sum += outlook->speeds[i];
-    for (int64_t i = 0; i < outlook->size; i++) outlook->speeds[i] /= sum;
 }
 
 /* The winners [count] of rows of rates [count][width], each by the noise of its seed and position, by so many threads.

@@ -5,8 +5,16 @@
 
 #include <stdint.h>
 
+/* The first tokens to arrive by the middle of their upper bits, the fastest first. */
+struct Outlook {
+    int64_t most, size;
+    int64_t *tokens; /* [most] */
+    double *speeds;  /* [most], in the end their shares */
+};
+
 /* The place of the token that arrives first if each does at its rate, by the noise of seed and position; 0 if no rate is
-   positive. Place i is token i, or token_ids[i] if there are any, ascending. */
-int64_t first_to_arrive(const float *rates, int64_t width, const int64_t *token_ids, uint64_t seed, uint64_t position);
+   positive. Place i is token i, or token_ids[i] if there are any, ascending. Fills the outlook, if there is one. */
+int64_t first_to_arrive(const float *rates, int64_t width, const int64_t *token_ids, uint64_t seed, uint64_t position,
+                        struct Outlook *outlook);
 
 #endif

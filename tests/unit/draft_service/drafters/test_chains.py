@@ -30,6 +30,7 @@ from specpair.options import Encoding, Rule, SamplingOptions, SequenceOptions
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.sequences.sequence import Sequence
 from specpair.speculation.draft_rows import TOTAL_LOG2
+from specpair.stop_flag import StopFlag
 from specpair.whole_drafting import chain_of, holding_of, take_all
 from tests.silent_device import DEVICE, SilentDevice
 from tests.tiny_models import make_model
@@ -162,10 +163,12 @@ def test_padding_and_complete_rows_write_to_the_spare_block_alone() -> None:
     assert all(step[7] == spare for step in fed) and all(set(step) == {spare} for step in slots[:-3])
 
 
-@torch.inference_mode()
-def run(runner: Any, works: list[ProposeWork], uses_chains: bool) -> tuple[Turns, EngineStatistics]:
+def started(
+    runner: Any, works: list[ProposeWork], uses_chains: bool, stop: StopFlag | None = None
+) -> tuple[Turns, EngineStatistics]:
+    """The turns of an engine that has these works."""
     statistics = EngineStatistics()
-    drafter = ChainDrafter(runner.cache, runner.chains, runner.chain_misses, statistics)
+    drafter = ChainDrafter(runner.cache, runner.chains, runner.chain_misses, statistics, stop or StopFlag())
 
     def advancing(some: list[Any], logits: Tensor) -> None:
         if uses_chains:
@@ -175,6 +178,14 @@ def run(runner: Any, works: list[ProposeWork], uses_chains: bool) -> tuple[Turns
 
     turns = Turns(runner, advancing, statistics, lambda call: None, token_budget=64, short=18)
     turns.add([*works])
+    return turns, statistics
+
+
+@torch.inference_mode()
+def run(
+    runner: Any, works: list[ProposeWork], uses_chains: bool, stop: StopFlag | None = None
+) -> tuple[Turns, EngineStatistics]:
+    turns, statistics = started(runner, works, uses_chains, stop)
     while turns.works:
         turns.turn()
     return turns, statistics

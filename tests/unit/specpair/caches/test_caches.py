@@ -13,6 +13,7 @@ from specpair.caches.block_pool import BlockPool
 from specpair.caches.cache import KeyValueCache, LayerShape, blocks_for
 from specpair.caches.contiguous_cache import ContiguousCache
 from specpair.caches.holding import Holding, Segment
+from specpair.caches.host_copy import copy_beginning
 from specpair.caches.paged_cache import PagedCache
 from specpair.errors import CapacityExhaustedError
 
@@ -233,3 +234,12 @@ def test_rewritten_tokens_are_no_longer_found(kind: str) -> None:
     cache.free(holding)
     found = cache.open([1] * 8)
     check_content(cache, found, [1] * found.length)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8])
+@pytest.mark.parametrize("size", [3, 4096], ids=["quick", "large"])
+def test_a_beginning_is_copied_and_nothing_else(dtype: torch.dtype, size: int) -> None:
+    old = torch.arange(2 * 3 * 9 * size).view(2, 3, 9, size).to(dtype)
+    new = torch.full((2, 3, 7, size), 5, dtype=dtype)
+    copy_beginning(new, old, 6)
+    assert torch.equal(new[:, :, :6], old[:, :, :6]) and (new[:, :, 6:] == 5).all()

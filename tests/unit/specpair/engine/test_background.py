@@ -248,3 +248,26 @@ async def test_a_work_that_ends_for_lack_of_room_is_finished_in_the_background_o
     await asyncio.wait([future], timeout=2.0)
     assert future.done() and isinstance(future.exception(), CapacityExhaustedError)
     await engine.stop()
+
+
+async def test_a_pass_of_several_steps_hears_of_new_works() -> None:
+    """And of works that come forward, but not of what only gives back memory."""
+    engine = await started(Recorder(make_cache("paged", 64)))
+    flag = engine.stop_flag
+    seen: list[bool] = []
+    for begin in (
+        lambda: None,
+        lambda: engine.submit(StepWork(sequence=Sequence([5]), row_count=1)),
+        lambda: engine.bring_forward(StepWork(sequence=Sequence([5]), row_count=1)),
+        lambda: engine.discard([]),
+    ):
+        busy, free = threading.Event(), threading.Event()
+        asking = asyncio.ensure_future(engine.call(lambda busy=busy, free=free: (busy.set(), free.wait(TIMEOUT))))
+        await asyncio.to_thread(busy.wait, TIMEOUT)
+        begin()
+        await asyncio.sleep(0.01)
+        seen.append(flag.is_set)
+        free.set()
+        await asking
+    assert seen == [False, True, True, False]
+    await engine.stop()
