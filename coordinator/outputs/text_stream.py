@@ -32,7 +32,9 @@ class TextStream:
         piece = self._beyond_given(text)
         del self._window[: self._given_count]
         self._given_count = len(self._window)
-        self._given = self._tokenizer.decode(self._window)
+        # Nearly always it is one token, most of them frequent ones, and decoding takes longer than all else here.
+        is_one = self._given_count == 1
+        self._given = self._tokenizer.first_text(token_id) if is_one else self._tokenizer.decode(self._window)
         return piece
 
     def flush(self) -> str:

@@ -160,13 +160,13 @@ def accepted_path(
     if answer.accepted_count > drafted_count:
         raise SpecpairError(f"the target accepted {answer.accepted_count} of {drafted_count} tokens")
     parents = () if proposal is None else tuple(proposal.parent_indices)
-    chain = tuple(range(answer.accepted_count))
-    path = tuple(answer.accepted_path) or (() if parents else chain)  # an older target sends none
-    is_path = all(0 <= index < drafted_count for index in path) and len(path) == answer.accepted_count
-    if is_path and parents:
-        is_path = [parents[index] for index in path] == [-1, *path][: len(path)]
-    elif is_path:
-        is_path = path == chain
+    path = tuple(answer.accepted_path)
+    if not parents:
+        path = path or tuple(range(answer.accepted_count))  # an older target sends none
+        is_path = path == tuple(range(answer.accepted_count))
+    else:
+        is_path = all(0 <= index < drafted_count for index in path) and len(path) == answer.accepted_count
+        is_path = is_path and [parents[index] for index in path] == [-1, *path][: len(path)]
     if not is_path:
         raise SpecpairError(f"the target accepted {list(path)}, which is no path of the proposal")
     return path

@@ -41,6 +41,9 @@ class Pool(Generic[LinkT]):
         self._watchers: dict[str, asyncio.Task[None]] = {}
         self._missing: Set[str] = set()
         """Known addresses that the last resolution left out."""
+        self._known: list[ModelInfo] = []
+        self._known_at: int | None = None
+        """The count of the news with which `_known` was made; None before."""
 
     @property
     def is_there(self) -> bool:
@@ -140,9 +143,15 @@ class Pool(Generic[LinkT]):
         await link.peer.close()
 
     def _infos(self) -> list[ModelInfo]:
-        """Model information of the serving instances; if none serves, of those that did."""
-        links = [link for link in self.links.values() if link.is_there] or self.links.values()
-        return [link.info for link in links if link.info is not None]
+        """Model information of the serving instances; if none serves, of those that did.
+
+        The same list until an instance announces a change: each round of each output asks for it several times.
+        """
+        if self._known_at != self.news.count:
+            links = [link for link in self.links.values() if link.is_there] or self.links.values()
+            self._known = [link.info for link in links if link.info is not None]
+            self._known_at = self.news.count
+        return self._known
 
 
 def _bears(link: Link[Any], length: int) -> bool:

@@ -65,6 +65,8 @@ class Targets(Pool[TargetLink]):
         self.model = model
         self.early_counts = dict.fromkeys(EarlyResult, 0)
         """How the calls ended that were sent before the verdict of the step before."""
+        self._combined: tuple[list[ModelInfo], ModelInfo] | None = None
+        """The instances' information, and what `info` made of it."""
 
     @property
     def tokenizer(self) -> Tokenizer | None:
@@ -78,14 +80,21 @@ class Targets(Pool[TargetLink]):
         assert first is not None, "the pair begins with a target"
         if len(infos) < 2:
             return first
-        return replace(
-            first,
-            max_model_len=min(info.max_model_len for info in infos),
-            max_num_speculative_tokens=min(info.max_num_speculative_tokens for info in infos),
-            max_num_seqs=sum(info.max_num_seqs for info in infos),
-            runs_trees=all(info.runs_trees for info in infos),
-            encoder_decoder=min((info.encoder_decoder for info in infos), key=shortest),
-        )
+        if self._combined is None or self._combined[0] is not infos:
+            self._combined = infos, combined(infos)
+        return self._combined[1]
+
+
+def combined(infos: Sequence[ModelInfo]) -> ModelInfo:
+    """The first of them, with the lowest limits of all and the sum of their places."""
+    return replace(
+        infos[0],
+        max_model_len=min(info.max_model_len for info in infos),
+        max_num_speculative_tokens=min(info.max_num_speculative_tokens for info in infos),
+        max_num_seqs=sum(info.max_num_seqs for info in infos),
+        runs_trees=all(info.runs_trees for info in infos),
+        encoder_decoder=min((info.encoder_decoder for info in infos), key=shortest),
+    )
 
 
 def shortest(encoder: EncoderInfo | None) -> int:

@@ -34,6 +34,8 @@ class Tokenizer:
         """Tokens to decode others after, where the preceding ones are not known."""
         self.token_text = lru_cache(TEXT_CACHE_SIZE)(self._token_text)
         """The text of one token by itself; empty where it holds no complete character."""
+        self.first_text = lru_cache(TEXT_CACHE_SIZE)(self._first_text)
+        """The text of one token at the beginning of a text, as `decode` gives it."""
 
     def encode(self, text: str) -> list[int]:
         """Token ids of a text, with the special tokens that the model expects around it."""
@@ -81,6 +83,9 @@ class Tokenizer:
         with panics_caught():
             # Other threads run while the library encodes a batch, but not while it encodes a single text.
             return self._fast.encode_batch([text], add_special_tokens=add_special_tokens)[0].ids
+
+    def _first_text(self, token_id: int) -> str:
+        return self.decode([token_id])
 
     def _token_text(self, token_id: int) -> str:
         # After other tokens, because decoders drop a leading space.

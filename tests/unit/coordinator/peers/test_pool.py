@@ -219,3 +219,18 @@ async def test_who_waits_long_says_for_whom(monkeypatch: pytest.MonkeyPatch, cap
     assert [record.message for record in caplog.records if "waiting" in record.message] == [
         "waiting for a:1, for at most 0.3 s"
     ]
+
+
+async def test_the_limits_follow_targets_that_come_back_changed_and_that_go() -> None:
+    fakes = [FakeTarget(model_info(name, max_num_seqs=4), f"{name}:1") for name in "ab"]
+    async with targets_of(*fakes).watched() as targets:
+        await until(lambda: all(each.is_there for each in targets.links.values()) and len(targets.links) == 2)
+        assert targets.info.max_num_seqs == 8
+        assert targets.info is targets.info, "made once, since every round reads it"
+        first = targets.links["a:1"]
+        first.want_check()
+        assert targets.info.max_num_seqs == 4
+        await until(lambda: first.is_there)
+        assert targets.info.max_num_seqs == 8
+        first.release()
+        assert targets.info.max_num_seqs == 4
