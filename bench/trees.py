@@ -3,7 +3,7 @@
 Chains are tried with several lengths up to the number of tokens of the trees, trees with several depths. Prompts are
 the beginnings of held-out files, or questions with `--pair smollm2`, and seeds are fixed: the same weights give the
 same tokens per round, except for near-ties. Times are ratios to K = 0, measured in turns; the best of several chains
-and the best of several trees are chosen by the same figures.
+and the best of several trees are chosen by the same figures. `--temperatures 1` leaves out the greedy outputs.
 """
 
 from bench.alone import run_alone
@@ -45,11 +45,12 @@ SPEED_COLUMNS = {
 
 async def measure_trees(arena: Arena) -> Section:
     """The section of the report."""
-    cases = [case for way in WAYS for case in [*cases_of(*way), plain(way[0])]]
+    ways = [way for way in WAYS if way[0] in arena.options.temperatures]
+    cases = [case for way in ways for case in [*cases_of(*way), plain(way[0])]]
     order = turns(list(dict.fromkeys(cases)), arena.options.prompts, arena.options.repetitions, SEED)
     measurements = await arena.measure(order)
-    rows = [row_of(measurements, *way) for way in WAYS]
-    times = [speed_row(measurements, *way) for way in WAYS]
+    rows = [row_of(measurements, *way) for way in ways]
+    times = [speed_row(measurements, *way) for way in ways]
     label = arena.options.label
     tables = [
         Table(title=f"tokens per round with {TREE_TOKENS} tokens: {label}", columns=COLUMNS, rows=rows),

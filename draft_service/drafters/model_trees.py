@@ -22,7 +22,7 @@ from specpair.speculation.outlook import WIDTH, Outlook
 from specpair.speculation.sampling import finite_rows
 from specpair.speculation.sparse_rows import sparsify
 from specpair.speculation.trees.candidates import is_ranked, looked_at, shares
-from specpair.speculation.trees.chances import TYPICAL, draw_chances
+from specpair.speculation.trees.chances import TYPICAL, draw_chances, drawn_chances
 from specpair.speculation.trees.drawing import draw_siblings, first_offset
 from specpair.speculation.trees.drawn_tree import Draw, Row
 from specpair.speculation.trees.planned_growth import PlannedGrowth
@@ -88,7 +88,7 @@ class TreeWork(Work):
             drawn.append(draw_siblings(row, count, seed, self.step, offset, replaces=False))
             offset += len(drawn[-1])
         self.counts += [row for row, own in zip(rows, drawn, strict=True) if own]
-        growth.extend(sent, drawn)
+        growth.extend(sent, drawn, [drawn_chances(row, own) for row, own in zip(sent, drawn, strict=True)])
         self._feed()
 
     def end_early(self) -> None:

@@ -3,7 +3,8 @@
 Every draw is kept. So a node's number of draws may depend on all tokens of the tree so far and on the row at the node,
 but on nothing that is drawn and dropped (docs/exactness.md, rule 8). A plan is made before each level: the best tree
 that could still be grown, by expected accepted tokens, with typical chances where no row is known yet. Only its next
-level is drawn.
+level is drawn. What was drawn then says how likely each node is: a token that holds little of its row is accepted less
+often, and gets fewer descendants.
 """
 
 import heapq
@@ -45,7 +46,6 @@ class PlannedGrowth:
         self._builder = TreeBuilder()
         self._weights: dict[int, float] = {ROOT: 1.0}
         self._depth = 0
-        self._chances: list[Sequence[float]] = []
         self.frontier: list[int] = []
         """The nodes whose rows are asked for."""
         self._look_ahead([ROOT])
@@ -68,16 +68,15 @@ class PlannedGrowth:
 
     def counts(self, chances: Sequence[Sequence[float]]) -> list[int]:
         """How many tokens to draw at each node of the frontier, by the chances of its draws as its row is known now."""
-        self._chances = [own[: self._limits.max_children] for own in chances]
-        return self._plan(self.frontier, self._chances)
+        return self._plan(self.frontier, [own[: self._limits.max_children] for own in chances])
 
-    def extend(self, rows: Sequence[Row], drawn: Sequence[Sequence[int]]) -> None:
-        """Adds all tokens that were drawn at each node of the frontier, in order, with their rows."""
+    def extend(self, rows: Sequence[Row], drawn: Sequence[Sequence[int]], chances: Sequence[Sequence[float]]) -> None:
+        """Adds all tokens that were drawn at each node of the frontier, in order, with their rows. `chances` are those
+        of `counts`, now that the tokens are known."""
         new: list[int] = []
-        for node, row, tokens, chances in zip(self.frontier, rows, drawn, self._chances, strict=True):
-            assert len(tokens) <= len(chances), "every draw is kept"
+        for node, row, tokens, own in zip(self.frontier, rows, drawn, chances, strict=True):
             number = self._builder.add_row(row) if tokens else 0
-            for token, chance in zip(tokens, chances, strict=False):
+            for token, chance in zip(tokens, own, strict=True):  # every draw is kept
                 child = self._builder.add_draw(node, token, number)
                 if child not in self._weights:
                     self._weights[child] = self._weights[node] * chance

@@ -18,7 +18,7 @@ def grow(limits: GrowthLimits, typical: tuple[float, ...], first_token: int = 0)
         passes.append(len(growth.frontier))
         counts = growth.counts([typical for _ in growth.frontier])
         tokens = [[(first_token + number) % 10 for number in range(count)] for count in counts]
-        growth.extend([UNIFORM] * len(counts), tokens)
+        growth.extend([UNIFORM] * len(counts), tokens, [typical[:count] for count in counts])
     return growth.tree(), passes
 
 
@@ -55,7 +55,7 @@ def test_no_limit_is_passed(nodes: int, depth: int, children: int, frontier: int
     assert max(passes) <= frontier
 
 
-def test_the_shape_does_not_depend_on_what_is_drawn() -> None:
+def test_the_shape_follows_from_chances_alone() -> None:
     limits = GrowthLimits(max_nodes=12, max_depth=5)
     assert grow(limits, (0.6, 0.2))[0].tree.parents == grow(limits, (0.6, 0.2), first_token=4)[0].tree.parents
 
@@ -67,7 +67,7 @@ def test_a_sure_draft_grows_a_chain() -> None:
 def test_a_token_that_is_drawn_twice_is_one_node_and_leaves_room() -> None:
     growth = PlannedGrowth(GrowthLimits(max_nodes=3, max_depth=2), (0.5, 0.4))
     assert growth.counts([(0.5, 0.4)]) == [2]
-    growth.extend([UNIFORM._replace(replaces=True)], [[7, 7]])
+    growth.extend([UNIFORM._replace(replaces=True)], [[7, 7]], [(0.5, 0.4)])
     assert growth.frontier == [0]
     assert growth.counts([(0.5, 0.4)]) == [2]
 
@@ -77,3 +77,11 @@ def test_a_row_decides_how_many_are_drawn() -> None:
     assert PlannedGrowth(limits, (0.8,)).counts([(0.3, 0.29, 0.28, 0.2)]) == [3]
     assert PlannedGrowth(limits, (0.8,)).counts([(0.9, 0.1)]) == [1]
     assert PlannedGrowth(limits, (0.8,)).counts([()]) == [0]
+
+
+def test_a_token_that_is_unlikely_once_it_is_drawn_is_not_grown() -> None:
+    """Though it was drawn first."""
+    growth = PlannedGrowth(GrowthLimits(max_nodes=4, max_depth=3), (0.6, 0.2))
+    assert growth.counts([(0.5, 0.4)]) == [2]
+    growth.extend([UNIFORM], [[3, 5]], [(0.1, 0.7)])
+    assert [growth.token(node) for node in growth.frontier] == [5]

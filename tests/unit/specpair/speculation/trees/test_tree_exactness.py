@@ -152,7 +152,8 @@ def test_a_tree_whose_shape_follows_from_its_own_tokens(rule: Rule, replaces: bo
 
 
 def grow(draft: Model, choose: Choose, *, replaces: bool) -> DrawnTree:
-    """By a growth that takes a row's largest probability for the chance of a first draw."""
+    """By a growth that takes a row's largest probability for the chance of a first draw, and a token's own once it is
+    drawn."""
     growth = PlannedGrowth(GrowthLimits(max_nodes=4, max_depth=3), (0.6, 0.3, 0.1))
     conditional = rows_of(draft)
     prefixes: dict[int, list[int]] = {ROOT: []}
@@ -163,7 +164,8 @@ def grow(draft: Model, choose: Choose, *, replaces: bool) -> DrawnTree:
         rows = [conditional(prefixes[node]) for node in growth.frontier]
         counts = growth.counts([(float(row.max()), 1 - float(row.max())) for row in rows])
         drawn = [draw_some(row, count, choose, replaces=replaces) for row, count in zip(rows, counts, strict=True)]
-        growth.extend([Row(np.arange(len(row)), row, replaces) for row in rows], drawn)
+        chances = [row[tokens].tolist() for row, tokens in zip(rows, drawn, strict=True)]
+        growth.extend([Row(np.arange(len(row)), row, replaces) for row in rows], drawn, chances)
     return growth.tree()
 
 
