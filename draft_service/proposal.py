@@ -89,7 +89,7 @@ class Drafted:
     @property
     def byte_count(self) -> int:
         """Approximate memory in bytes."""
-        sparse = sum(COUNT_BYTES * len(row.token_ids) for row in self.counts)
+        sparse = sum(COUNT_BYTES * len(row.token_ids) for row in (*self.counts, *self.beyond))
         return ANSWER_BYTES + sparse + sum(row.nbytes for row in self.dense)
 
 

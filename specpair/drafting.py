@@ -112,6 +112,7 @@ def end_early(work: Drafting) -> None:
     """The next row cannot be sampled from. What was drawn is sent all the same: to drop a token for what came after
     it would bias the output (docs/exactness.md, rule 8)."""
     work.done = True
+    del work.outlooks[len(work.tokens) :]  # of that row
     if not work.tokens:
         work.error = NotFiniteError()
 

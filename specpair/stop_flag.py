@@ -15,7 +15,3 @@ class StopFlag:
 
     def clear(self) -> None:
         self._number.value = 0
-
-    @property
-    def is_set(self) -> bool:
-        return self._number.value != 0

@@ -3,7 +3,8 @@
 import logging
 import time
 from collections import Counter
-from typing import Any, TypeGuard
+from collections.abc import Sequence
+from typing import TypeGuard
 
 import torch
 from torch import Tensor
@@ -62,12 +63,20 @@ class ChainDrafter:
         if not chains:
             return works, logits
         possible = [work for work in chains if self._can_draw(work)]
+        if not self._has_all_awaited(possible, works):
+            self._stop.set()
         drawn: set[Work] = set()
         for first in range(0, len(possible), self._chains.most_rows):
             group = possible[first : first + self._chains.most_rows]
             drawn.update(self._draw(group, rows_of(group, works, logits)))
         left = [work for work in works if work not in drawn]
         return left, rows_of(left, works, logits)
+
+    @staticmethod
+    def _has_all_awaited(possible: list[ProposeWork], works: list[Work]) -> bool:
+        """Whether all works that somebody waits for are drawn whole: the others go on once this draw has ended."""
+        whole = set[Work](possible)
+        return all(work.is_background or work in whole for work in works)
 
     def _can_draw(self, work: ProposeWork) -> bool:
         """Whether the runner draws the proposal; counts why not."""
@@ -131,16 +140,18 @@ class ChainDrafter:
         """How long a draw of these works may go on. What comes meanwhile waits for all of it only if nobody waits for
         less and its steps are so short that to begin again would cost more."""
         is_short = self._step_seconds < LONG_STEP and not any(work.is_background for work in works)
-        stop = None if is_short else self._stop
-        return Turn(stop) if self._pacing is None else Turn(stop, self._pacing.pace, self._pacing.due(len(works)))
+        stop = self._stop if self._chains.takes_turns and not is_short else None
+        return Turn(stop) if self._pacing is None else Turn(stop, self._pacing.pace, self._pacing.due)
 
     def _note(self, drawn: list[DrawnChain], turn: Turn, seconds: float) -> None:
         """Counts what a draw fed."""
         lengths = [len(chain.tokens) for chain in drawn]
         self._step_seconds = seconds / max(*lengths, 1)
         self._statistics.drawn_tokens += sum(max(length - 1, 0) for length in lengths)
+        steps = max(*lengths, 1) - 1
+        self._statistics.drawn_steps += steps
         if turn.stop is not None:
-            self._statistics.drawn_steps += max(*lengths, 1) - 1
+            self._statistics.joinable_steps += steps
 
     def _leave(self, works: list[ProposeWork], miss: ChainMiss) -> None:
         """Leaves works to be drawn token by token to their ends."""
@@ -170,7 +181,7 @@ class ChainDrafter:
         work.sequence.valid_length = fed
 
 
-def rows_of(some: list[Any], works: list[Work], logits: Tensor) -> Tensor:
+def rows_of(some: Sequence[Work], works: list[Work], logits: Tensor) -> Tensor:
     """The logits of some of the works, in their order, of those of all `[sum of row counts, vocabulary]`."""
     if len(some) == len(works):
         return logits

@@ -53,6 +53,8 @@ class Engine:
         """Read only, too."""
         self.pacing = None if pace is None else Pacing(pace)
         """Device thread only."""
+        self.stop_flag = StopFlag()
+        """Set when something comes that should not wait for all steps of a pass: it then ends after the next."""
         self._turns = Turns(  # device thread only
             runner,
             advance,
@@ -62,9 +64,8 @@ class Engine:
             short=short,
             pacing=self.pacing,
             ready=ready,
+            stop=self.stop_flag,
         )
-        self.stop_flag = StopFlag()
-        """Set when works come: a pass of several steps then ends after the next of them."""
         self._inbox: queue.SimpleQueue[list[Work] | Job | None] = queue.SimpleQueue()
         self._new_works: list[Work] = []
         """Works added in this turn of the event loop."""
@@ -139,7 +140,7 @@ class Engine:
             else:
                 self._tell(lambda: settle(lambda: outcome.set_result(result)))
 
-        self._inbox.put(run)
+        self._hurry(run)
         if self._closed:  # checked last, as in `_hand_over`
             outcome.set_exception(ShuttingDownError())
         return await outcome
@@ -150,7 +151,7 @@ class Engine:
 
     def ask(self, answer: Callable[[], None]) -> None:
         """Calls `answer` on the device thread between two forward passes, as a sign of life."""
-        self._inbox.put(answer)
+        self._hurry(answer)
 
     def give_up(self, reason: str = "a forward pass hangs") -> None:
         """Called when a forward pass hangs, or a rank is lost: the engine refuses new work, and `stop` does not wait
@@ -161,7 +162,7 @@ class Engine:
     async def stop(self) -> None:
         """Ends the device thread after its forward pass; works under way fail with ShuttingDownError."""
         self._closed = True
-        self._inbox.put(None)
+        self._hurry(None)
         if not self.broken.done():
             await self._device.join()
 
@@ -174,7 +175,7 @@ class Engine:
                 work.error = ShuttingDownError()
             settle_futures(works)
 
-    def _hurry(self, job: list[Work] | Job) -> None:
+    def _hurry(self, job: list[Work] | Job | None) -> None:
         """Gives the device thread something that should not wait for all steps of a pass."""
         self._inbox.put(job)
         self.stop_flag.set()

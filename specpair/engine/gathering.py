@@ -53,9 +53,10 @@ class Gathering:
         """Seconds of a pass that do not depend on its number of rows."""
         return max(self._costs.intercept(self._costs.slope(0.0, PRIOR_WEIGHT)), 0.0)
 
-    def add_pass(self, token_count: int, seconds: float) -> None:
-        """Notes a pass that fed `token_count` tokens, all with logits. A stall is capped so as not to tilt the line."""
-        self.times.add(token_count, seconds)
+    def add_pass(self, token_count: int, seconds: float, step_seconds: float | None = None) -> None:
+        """Notes a pass that fed `token_count` tokens, all with logits: the seconds until others could join, and those
+        of one step, if it took several. A stall is capped so as not to tilt the line."""
+        self.times.add(token_count, seconds if step_seconds is None else step_seconds)
         if self._costs.count >= FIRST_COUNT:
             slope = self._costs.slope(0.0, PRIOR_WEIGHT)
             seconds = min(seconds, MOST_LATE * max(self._costs.intercept(slope) + slope * token_count, LEAST_COST))

@@ -22,18 +22,15 @@ class Pacing:
         self.pace = pace
         self._clock = clock
         self._sleep = sleep
-        self._began = 0.0
+        self.due = 0.0
+        """When the pass may end, by the clock."""
 
-    def begin(self) -> None:
-        """Called when a pass begins."""
-        self._began = self._clock()
+    def begin(self, token_count: int) -> None:
+        """Called when a pass begins that feeds `token_count` tokens."""
+        self.due = self._clock() + self.pace.of_pass(token_count)
 
-    def due(self, token_count: int) -> float:
-        """When the pass, which fed `token_count` tokens, may end, by the clock."""
-        return self._began + self.pace.of_pass(token_count)
-
-    def end(self, token_count: int) -> None:
-        """Sleeps until the pass, which fed `token_count` tokens, has taken its time."""
-        left = self.due(token_count) - self._clock()
+    def end(self) -> None:
+        """Sleeps until the pass has taken its time."""
+        left = self.due - self._clock()
         if left > 0.0:
             self._sleep(left)

@@ -2,6 +2,7 @@
 
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from specpair.models.chain_miss import ChainMiss
 from specpair.models.graph_miss import GraphMiss
@@ -54,6 +55,14 @@ QUEUE_BOUNDS = (
 """From an idle device thread, with tens of microseconds, to a queue after long prefills."""
 
 
+class PassSteps(NamedTuple):
+    """How many steps a pass took: one, and one for each further token of proposals that it drew whole."""
+
+    all: int
+    joinable: int
+    """Those after which other works could join."""
+
+
 class EngineStatistics:
     """Counts and times since the engine started. Times are in seconds."""
 
@@ -68,8 +77,8 @@ class EngineStatistics:
         """Tokens whose logits were used."""
         self.drawn_tokens = 0
         """Tokens that the pass under way fed while it drew whole proposals; `add_pass` takes them."""
-        self.drawn_steps = 0
-        """Steps after which it could have been stopped meanwhile; `add_pass` takes them, too."""
+        self.drawn_steps = self.joinable_steps = 0
+        """Its further steps meanwhile, and those after which it could have been stopped; `take_steps` takes them."""
         self.encoded_inputs = 0
         """Passes of an encoder, one for each input that it read."""
         self.graph_misses: Mapping[GraphMiss, int] = {}
@@ -83,12 +92,18 @@ class EngineStatistics:
         self.silence = 0.0
         """Seconds without a sign of life from the device thread; DeviceWatch writes it."""
 
+    def take_steps(self) -> PassSteps:
+        """The steps of the pass that ends now."""
+        steps = PassSteps(1 + self.drawn_steps, 1 + self.joinable_steps)
+        self.drawn_steps = self.joinable_steps = 0
+        return steps
+
     def add_pass(self, sequence_count: int, token_count: int, row_count: int, seconds: float) -> None:
         """Counts a forward pass that gave the logits of `row_count` tokens, with the proposals that were drawn whole
         after it: its seconds are theirs, too."""
         token_count += self.drawn_tokens
         row_count += self.drawn_tokens
-        self.drawn_tokens = self.drawn_steps = 0
+        self.drawn_tokens = 0
         self.batch_sequences.add(sequence_count)
         self.batch_tokens.add(token_count)
         self.forward_time.add(seconds)

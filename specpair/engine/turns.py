@@ -15,11 +15,12 @@ from specpair.engine.pacing import Pacing
 from specpair.engine.pass_clock import pass_clock
 from specpair.engine.passes import run_pass
 from specpair.engine.scheduler import Chunk, schedule
-from specpair.engine.statistics import EngineStatistics
+from specpair.engine.statistics import EngineStatistics, PassSteps
 from specpair.engine.work import BatchSize, Work, settle_futures
 from specpair.errors import CapacityExhaustedError, ForwardFailedError
 from specpair.models.runner import EncodingRunner, Runner
 from specpair.sequences.sequence import Sequence
+from specpair.stop_flag import StopFlag
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +54,9 @@ class Turns:
         short: int,
         pacing: Pacing | None = None,
         ready: Ready | None = None,
+        stop: StopFlag | None = None,
     ):
+        """`stop` ends a pass of several steps after the next of them."""
         self.runner = runner
         self.advance = advance
         self._ready = ready
@@ -64,6 +67,7 @@ class Turns:
         self._token_budget = token_budget
         self._short = short
         self._pacing = pacing
+        self._stop = StopFlag() if stop is None else stop
         self._clock = pass_clock(runner.device)
         self._gathering = Gathering()
         self._holdings = Holdings(runner.cache, statistics)
@@ -141,7 +145,11 @@ class Turns:
             return works
         waited_for = [work for work in works if not work.is_background]
         if not waited_for:
-            return self._with_cache(background[: self._gathering.quick_rows()])
+            wanted = background[: self._gathering.quick_rows()]
+            quick = self._with_cache(wanted)
+            if len(quick) < len(wanted):
+                self._stop.set()  # the others have their cache, and join, after a step
+            return quick
         token_count = min(sum(work.pending for work in waited_for), self._token_budget)
         spare = self._gathering.spare_rows(token_count)
         steps = max(work.steps_left for work in waited_for)
@@ -174,30 +182,40 @@ class Turns:
 
     def _pass(self, chunks: list[Chunk]) -> None:
         """Runs one forward pass and has the service process the logits."""
+        token_count = sum(chunk.token_count for chunk in chunks)
         self._clock.begin()
         if self._pacing is not None:
-            self._pacing.begin()
+            self._pacing.begin(token_count)
         try:
             output = run_pass(self.runner, chunks)
         except Exception as error:
             self._undo(chunks, error)
             return
-        row_count, token_count = len(output.logits), sum(chunk.token_count for chunk in chunks)
+        row_count = len(output.logits)
         complete = [chunk.work for chunk in chunks if chunk.completes]
+        self._hurry_for_others(complete)
         self._advance_or_fail(complete, output.logits)
         if self._pacing is not None:
-            self._pacing.end(token_count)
-        self._clock.end(lambda seconds: self._note_pass(len(chunks), token_count, row_count, seconds))
+            self._pacing.end()
+        steps = self._statistics.take_steps()
+        self._clock.end(lambda seconds: self._note_pass(len(chunks), token_count, row_count, steps, seconds))
         self._finish([work for work in complete if work.done])
         self._clock.settle()
 
-    def _note_pass(self, sequence_count: int, token_count: int, row_count: int, seconds: float) -> None:
+    def _hurry_for_others(self, complete: list[Work]) -> None:
+        """Has the pass end after its next step if somebody waits for a work that cannot go on in it."""
+        going = set(complete)
+        if any(not work.is_background and work not in going for work in self.works):
+            self._stop.set()
+
+    def _note_pass(
+        self, sequence_count: int, token_count: int, row_count: int, steps: PassSteps, seconds: float
+    ) -> None:
         """Records a finished pass for the metrics and for `Gathering`. Where others could join after any of its steps,
         a step is what they have to wait for."""
-        steps = 1 + self._statistics.drawn_steps
         self._statistics.add_pass(sequence_count, token_count, row_count, seconds)
         if row_count == token_count:
-            self._gathering.add_pass(token_count, seconds / steps)
+            self._gathering.add_pass(token_count, seconds / steps.joinable, seconds / steps.all)
 
     def _advance_or_fail(self, complete: list[Work], logits: Tensor) -> None:
         """Has the service process the logits of fed works. If that fails, it is unknown how far it came, so all of the

@@ -88,7 +88,7 @@ class _Result:
         if not self.look_most:
             return []
         found: list[Outlook] = []
-        for first, size in zip(range(0, length * WIDTH, WIDTH), self.look_numbers, strict=False):
+        for first, size in zip(range(0, length * self.look_most, self.look_most), self.look_numbers, strict=False):
             tokens = self.look_numbers[self._chain.count + first : self._chain.count + first + size]
             found.append(Outlook(tokens.tolist(), self.look_shares[first : first + size].tolist()))
         return found

@@ -167,8 +167,8 @@ def started(
     runner: Any, works: list[ProposeWork], uses_chains: bool, stop: StopFlag | None = None
 ) -> tuple[Turns, EngineStatistics]:
     """The turns of an engine that has these works."""
-    statistics = EngineStatistics()
-    drafter = ChainDrafter(runner.cache, runner.chains, runner.chain_misses, statistics, stop or StopFlag())
+    statistics, stop = EngineStatistics(), stop or StopFlag()
+    drafter = ChainDrafter(runner.cache, runner.chains, runner.chain_misses, statistics, stop)
 
     def advancing(some: list[Any], logits: Tensor) -> None:
         if uses_chains:
@@ -176,7 +176,7 @@ def started(
         if some:
             advance(some, logits)
 
-    turns = Turns(runner, advancing, statistics, lambda call: None, token_budget=64, short=18)
+    turns = Turns(runner, advancing, statistics, lambda call: None, token_budget=64, short=18, stop=stop)
     turns.add([*works])
     return turns, statistics
 

@@ -2,6 +2,7 @@
 
 import time
 from collections import Counter
+from ctypes import c_int64
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -258,6 +259,38 @@ def test_a_draw_ends_with_what_is_waited_for(tmp_path: Path) -> None:
     check_same(actual, expected)
 
 
+@torch.inference_mode()
+def test_who_is_drawn_token_by_token_waits_for_one_step_of_the_others(tmp_path: Path) -> None:
+    """And so does who cannot go on in this pass at all."""
+    runner = load(tmp_path)
+    awaited, *branches = works_of(["top-p", "block", "coupled"], [4, 8, 8])
+    for work in branches:
+        work.is_background = True
+    stop = StopFlag()
+    turns, _ = started(runner, [awaited, *branches], True, stop)
+    turns._with_spare = lambda works: works  # type: ignore[method-assign]
+    for step in range(1, 4):
+        turns.turn()
+        assert [len(work.tokens) for work in (awaited, *branches)] == [step] * 3
+    for flag, others in ((0, []), (1, works_of(["greedy"], [1]))):
+        stop.clear()
+        turns.works = [*branches, *others]
+        turns._hurry_for_others(list(branches))
+        assert c_int64.from_address(stop.address).value == flag
+
+
+def test_branches_without_their_cache_join_after_a_step(tmp_path: Path) -> None:
+    stop = StopFlag()
+    works = works_of(["block", "coupled"], [8, 8])
+    for work in works:
+        work.is_background = True
+    turns, _ = started(load(tmp_path), works, True, stop)
+    for forked, flag in ((2, 0), (1, 1)):
+        turns._with_cache = lambda some, seconds=0.0, forked=forked: some[:forked]  # type: ignore[method-assign]
+        turns._with_spare(works)  # type: ignore[arg-type]
+        assert c_int64.from_address(stop.address).value == flag
+
+
 LOOKING = ["greedy", "greedy small vocabulary", "greedy coupled", "coupled", "block"]
 
 
@@ -317,6 +350,9 @@ def test_the_steps_of_a_draw_keep_a_pace(tmp_path: Path) -> None:
     for work in works:
         work.sequence.holding = runner.cache.open([])
         runner.cache.append(work.sequence.holding, len(work.sequence.tokens) + work.count)
+        stack = work.sequence.holding.storage.stacks[0]  # new memory may hold anything, and the prompt is not fed
+        stack.keys.zero_()
+        stack.values.zero_()
     chains = [chain_of(work, holding_of(work.sequence), VOCABULARY) for work in works]
     began = time.perf_counter()
     turn = Turn(pace=Pace(0.004, 0.001), due=began + 0.006)

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+from ctypes import c_int64
 from typing import Any
 
 import pytest
@@ -259,15 +260,17 @@ async def test_a_pass_of_several_steps_hears_of_new_works() -> None:
         lambda: None,
         lambda: engine.submit(StepWork(sequence=Sequence([5]), row_count=1)),
         lambda: engine.bring_forward(StepWork(sequence=Sequence([5]), row_count=1)),
+        lambda: engine.ask(lambda: None),
         lambda: engine.discard([]),
     ):
         busy, free = threading.Event(), threading.Event()
         asking = asyncio.ensure_future(engine.call(lambda busy=busy, free=free: (busy.set(), free.wait(TIMEOUT))))
         await asyncio.to_thread(busy.wait, TIMEOUT)
+        flag.clear()
         begin()
         await asyncio.sleep(0.01)
-        seen.append(flag.is_set)
+        seen.append(bool(c_int64.from_address(flag.address).value))
         free.set()
         await asking
-    assert seen == [False, True, True, False]
+    assert seen == [False, True, True, True, False]
     await engine.stop()

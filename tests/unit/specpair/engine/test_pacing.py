@@ -48,9 +48,9 @@ def test_what_a_pass_has_not_worked_is_slept(work: float, tokens: int, slept: li
     pacing = Pacing(Pace(PACE_SECONDS, ROW_SECONDS), lambda: clock.now, clock.sleep)
     for _ in range(2):  # the second pass begins anew
         clock.slept.clear()
-        pacing.begin()
+        pacing.begin(tokens)
         clock.now += work
-        pacing.end(tokens)
+        pacing.end()
         assert clock.slept == pytest.approx(slept)
 
 
