@@ -10,6 +10,7 @@ from bench.expansion import SIZES, Expansion, expansion_of
 from bench.llama_options import GGUF, LlamaOptions, add_llama_options, read_llama_options
 from specpair.errors import SpecpairError
 from specpair.named_models import BUNDLED, NAMES, resolve_model
+from specpair.options import Rule
 
 Dtype = Literal["auto", "float32", "bfloat16"]
 Role = Literal["draft", "target"]
@@ -43,6 +44,8 @@ class BenchOptions:
     batch_sizes: tuple[int, ...] = (1, 4, 16)
     drafters: tuple[str, ...] = ()
     """Of those that the draft service has, the ones that `bench.drafters` measures; all if empty."""
+    rules: tuple[str, ...] = ()
+    """The acceptance rules that `bench.trees` measures; all if empty."""
     is_quick: bool = False
     is_saved: bool = True
     """Results are saved under bench/results."""
@@ -115,6 +118,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--batches", type=positive, nargs="+", metavar="B", help="numbers of requests at a time (default 1 4 16)"
     )
     work.add_argument("--drafters", nargs="+", metavar="NAME", help="bench.drafters: only these")
+    work.add_argument("--rules", nargs="+", choices=list(Rule), metavar="RULE", help="bench.trees: only these")
     work.add_argument(
         "--static-cache",
         action="store_true",
@@ -177,6 +181,7 @@ def read_options(arguments: argparse.Namespace) -> BenchOptions:
         temperatures=tuple((0.0, 1.0) if arguments.temperatures is None else arguments.temperatures),
         batch_sizes=tuple(arguments.batches or ((1, 4) if is_quick else (1, 4, 16))),
         drafters=tuple(arguments.drafters or ()),
+        rules=tuple(arguments.rules or ()),
         is_quick=is_quick,
         is_saved=not (is_quick or arguments.no_save),
         quantization=arguments.quantization,

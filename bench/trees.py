@@ -3,7 +3,8 @@
 Chains are tried with several lengths up to the number of tokens of the trees, trees with several depths. Prompts are
 the beginnings of held-out files, or questions with `--pair smollm2`, and seeds are fixed: the same weights give the
 same tokens per round, except for near-ties. Times are ratios to K = 0, measured in turns; the best of several chains
-and the best of several trees are chosen by the same figures. `--temperatures 1` leaves out the greedy outputs.
+and the best of several trees are chosen by the same figures. `--temperatures 1` leaves out the greedy outputs, and
+`--rules block coupled` the token rule.
 """
 
 from bench.alone import run_alone
@@ -45,7 +46,7 @@ SPEED_COLUMNS = {
 
 async def measure_trees(arena: Arena) -> Section:
     """The section of the report."""
-    ways = [way for way in WAYS if way[0] in arena.options.temperatures]
+    ways = ways_of(arena.options)
     cases = [case for way in ways for case in [*cases_of(*way), plain(way[0])]]
     order = turns(list(dict.fromkeys(cases)), arena.options.prompts, arena.options.repetitions, SEED)
     measurements = await arena.measure(order)
@@ -57,6 +58,12 @@ async def measure_trees(arena: Arena) -> Section:
         Table(title=f"tokens per second with {TREE_TOKENS} tokens: {label}", columns=SPEED_COLUMNS, rows=times),
     ]
     return Section(name="trees", tables=tables, figures={"tree_tokens": TREE_TOKENS, "rows": rows, "times": times})
+
+
+def ways_of(options: BenchOptions) -> list[tuple[float, Rule]]:
+    """Those of WAYS that the options ask for."""
+    rules = options.rules or tuple(Rule)
+    return [(temperature, rule) for temperature, rule in WAYS if temperature in options.temperatures and rule in rules]
 
 
 def plain(temperature: float) -> Case:

@@ -3,7 +3,8 @@
 from bench.case import Case
 from bench.interleaving import turns
 from bench.measurement import Counts, Measurement, Output
-from bench.trees import SPEED_COLUMNS, cases_of, plain, speed_row
+from bench.options import BenchOptions
+from bench.trees import SPEED_COLUMNS, WAYS, cases_of, plain, speed_row, ways_of
 from specpair.options import Rule
 
 WAY = (1.0, Rule.TOKEN)
@@ -34,3 +35,9 @@ def test_the_fastest_chain_and_the_fastest_tree_are_compared() -> None:
     shown = {name.partition("|")[0]: form.format(row[name.partition("|")[0]]) for name, form in SPEED_COLUMNS.items()}
     assert shown["chain"] == "2.00 [2.00, 2.00]" and shown["tree"] == "2.40 [2.40, 2.40]"
     assert shown["ratio"] == "1.20 [1.20, 1.20]"
+
+
+def test_only_the_ways_that_are_asked_for_are_measured() -> None:
+    assert ways_of(BenchOptions(target="", draft="")) == list(WAYS)
+    asked = BenchOptions(target="", draft="", temperatures=(1.0,), rules=("block", "coupled"))
+    assert ways_of(asked) == [(1.0, Rule.COUPLED), (1.0, Rule.BLOCK)]
