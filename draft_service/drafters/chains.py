@@ -21,7 +21,7 @@ from specpair.errors import CapacityExhaustedError
 from specpair.models.chain_miss import ChainMiss
 from specpair.models.chain_row import DrawnChain
 from specpair.models.chains import Chains, Turn
-from specpair.stop_flag import StopFlag
+from specpair.models.stop_flag import StopFlag
 from specpair.whole_drafting import chain_of, holding_of, needs_steps, take_all
 
 log = logging.getLogger(__name__)

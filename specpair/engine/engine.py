@@ -23,8 +23,8 @@ from specpair.engine.work import Work, settle_futures
 from specpair.engine_config import Pace
 from specpair.errors import ShuttingDownError
 from specpair.models.runner import Runner
+from specpair.models.stop_flag import StopFlag
 from specpair.sequences.sequence import Sequence
-from specpair.stop_flag import StopFlag
 
 log = logging.getLogger(__name__)
 

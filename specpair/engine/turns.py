@@ -19,8 +19,8 @@ from specpair.engine.statistics import EngineStatistics, PassSteps
 from specpair.engine.work import BatchSize, Work, settle_futures
 from specpair.errors import CapacityExhaustedError, ForwardFailedError
 from specpair.models.runner import EncodingRunner, Runner
+from specpair.models.stop_flag import StopFlag
 from specpair.sequences.sequence import Sequence
-from specpair.stop_flag import StopFlag
 
 log = logging.getLogger(__name__)
 

@@ -9,8 +9,8 @@ from torch import Tensor
 from specpair.engine_config import Pace
 from specpair.models.chain_miss import ChainMiss
 from specpair.models.chain_row import ChainRow, DrawnChain
+from specpair.models.stop_flag import StopFlag
 from specpair.options import SequenceOptions
-from specpair.stop_flag import StopFlag
 
 
 class Turn(NamedTuple):
