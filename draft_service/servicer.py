@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from functools import partial
 
 import grpc
 import grpc.aio
@@ -109,12 +110,14 @@ class DraftServicer(DraftServiceServicer):
         )
 
     def _work_ahead(self, call: ProposeCall, drafted: Drafted, order: AheadOrder, deliveries: Deliveries) -> None:
-        """Prepares the next step: at once if nobody waits for the answer, else once that is on its way."""
+        """Prepares the next step: soon if nobody waits for the answer, else once that is on its way. Never in the call
+        itself, which must not fail for what fails there."""
+        loop = asyncio.get_running_loop()
+        begin = partial(self._host.work_ahead, call, drafted, order, deliveries.deliver)
         if call.has_proposal:
-            self._host.work_ahead(call, drafted, order, deliveries.deliver)
+            loop.call_soon(begin)
         else:
-            loop = asyncio.get_running_loop()
-            loop.call_later(0.0, self._host.work_ahead, call, drafted, order, deliveries.deliver)
+            loop.call_later(0.0, begin)
 
     def _order(self, request: pb.ProposeTokensRequest) -> AheadOrder | None:
         if not request.HasField("work_ahead"):
