@@ -5,11 +5,12 @@ so the groups alternate for ever. But every pass has a fixed cost, reading the w
 for the group that was answered last costs its absence, and saves one fixed cost for every two passes. So a pass waits
 for a sequence whose usual absence is shorter than the fixed cost.
 
-Where calls wait for the verdict already, they are back at once: a pass always waits for them, and they need no group to
-be gathered, since who is late joins them in the next pass. So the wait for others then delays all of them for the sake
-of a part, and is worth that part of the fixed cost.
+Where calls wait for the verdict already, or come soon after it, they need no group to be gathered: who is late joins
+them in the next pass. A wait then delays who is here for the sake of those who are not, and is worth it only if it
+saves these more. The rule goes from the one to the other with the share of calls that come back soon.
 """
 
+import math
 from collections.abc import Sequence as Several
 
 from specpair.engine.pass_times import PassTimes
@@ -33,6 +34,9 @@ QUICK = 1.0
 """Most by which further rows may lengthen a pass for which nobody waits, relative to that of a single row."""
 MOST_SPARE = 256
 """Most of either where they seem to cost nothing."""
+SOON = 0.5
+"""A call that comes within this part of a pass's fixed cost after the answer before it is back soon."""
+SOON_MEMORY = 64
 LATE = 2.0
 """After this many usual absences a pass no longer waits for a sequence: it may have ended."""
 
@@ -47,6 +51,8 @@ class Gathering:
         """Sequences expected soon, and until when a pass waits for each."""
         self._followed: dict[Sequence, float] = {}
         """The same of those whose next call is here already."""
+        self._share_soon = 0.0
+        """Of the calls that came lately."""
 
     @property
     def fixed_cost(self) -> float:
@@ -85,25 +91,27 @@ class Gathering:
                 continue
             sequence = work.sequence
             self.forget(sequence)
-            if sequence.answered_at and not sequence.is_followed:
-                absence = max(work.submitted_at - sequence.answered_at, 0.0)
+            if not sequence.answered_at:
+                continue
+            absence = max(work.submitted_at - sequence.answered_at, 0.0)
+            is_soon = sequence.is_followed or absence < SOON * self.fixed_cost
+            self._share_soon += (is_soon - self._share_soon) / SOON_MEMORY
+            if not sequence.is_followed:
                 known = absence if sequence.absence is None else max(sequence.absence, LEAST_COST)
                 sequence.absence = known + (min(absence, MOST_LATE * known) - known) / ABSENCE_MEMORY
 
     def leave(self, works: Several[Work], now: float) -> None:
         """Notes that these works were answered."""
         fixed_cost = self.fixed_cost
-        followed = {work for work in works if work.is_followed}
-        worth = fixed_cost * (1 - len(followed) / len(works)) if followed else fixed_cost
         for work in works:
             if work.is_background:
                 continue
             sequence = work.sequence
-            sequence.answered_at, sequence.is_followed = now, work in followed
+            sequence.answered_at, sequence.is_followed = now, work.is_followed
             if sequence.is_followed:
                 self._followed[sequence] = now + max(fixed_cost, LEAST_FOLLOWED_WAIT)
-            elif sequence.absence is not None and sequence.absence < worth:
-                self._expected[sequence] = now + min(LATE * sequence.absence, worth)
+            elif sequence.absence is not None and sequence.absence < fixed_cost:
+                self._expected[sequence] = now + min(LATE * sequence.absence, fixed_cost)
 
     def forget(self, sequence: Sequence) -> None:
         """Removes a sequence that is here again, or closed."""
@@ -121,5 +129,23 @@ class Gathering:
             return 0.0
         ends = [*self._followed.values()]
         if not any(work.started_at for work in works):
-            ends += self._expected.values()
+            ends += self._worthwhile(len(works), now)
         return max(ends, default=now) - now
+
+    def _worthwhile(self, count: int, now: float) -> list[float]:
+        """Until when a wait of `count` works for expected sequences pays, for as many of these as it does.
+
+        A wait of t for k of them costs count t. It saves each of them the rest of the pass that would begin without
+        them, k (fixed cost - t). Where calls seldom come back soon, groups that are parted stay so and the cost is paid
+        once for many passes, so it counts less.
+        """
+        weight, fixed_cost = count * math.sqrt(self._share_soon), self.fixed_cost
+        expected = [
+            (max(sequence.answered_at + (sequence.absence or 0.0) - now, 0.0), until)
+            for sequence, until in self._expected.items()
+        ]
+        return [
+            min(until, now + fixed_cost * place / (weight + place))
+            for place, (wait, until) in enumerate(sorted(expected), start=1)
+            if weight * wait < place * (fixed_cost - wait)
+        ]

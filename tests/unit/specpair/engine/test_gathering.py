@@ -151,13 +151,41 @@ def test_returns_at_once_do_not_tell_how_long_others_take() -> None:
     assert sequence.absence == pytest.approx(0.01)
 
 
-def test_who_is_away_is_waited_for_as_far_as_it_is_a_part_of_all() -> None:
-    """With an absence of 5 ms and a fixed cost of 20: one of two is, one of eight is not."""
-    for company, is_waited_for in ((1, True), (7, False)):
+@pytest.mark.parametrize(("company", "is_waited_for"), [(1, True), (7, False)])
+def test_where_calls_come_back_soon_a_wait_has_to_save_more_than_it_costs(company: int, is_waited_for: bool) -> None:
+    """With an absence of 9 ms and a fixed cost of 20 the wait saves 11 for the one that is away, and costs each of the
+    others 9."""
+    gathering, away = gathering_of(0.02, 0.0), Sequence([1])
+    others = [Sequence([1]) for _ in range(company)]
+    now = come_back(gathering, away, 0.009, 1.0)
+    for _ in range(300):
+        gathering.leave(list(map(followed, others)), now)
+        now += 0.02
+        gathering.arrive([work_on(other, now) for other in others])
+    gathering.leave([work_on(away), *map(followed, others)], now)
+    works = [work_on(other, now) for other in others]
+    gathering.arrive(works)
+    assert (gathering.patience(works, now + 0.0002) > 0.0) is is_waited_for
+
+
+@pytest.mark.parametrize("count", [1, 4, 16])
+@pytest.mark.parametrize("share", [0.0, 0.25, 1.0])
+def test_a_wait_is_not_given_up_before_who_is_waited_for_comes(share: float, count: int) -> None:
+    for milliseconds in range(1, 20):
         gathering, away = gathering_of(0.02, 0.0), Sequence([1])
-        now = come_back(gathering, away, 0.005, 1.0)
-        others = [Sequence([1]) for _ in range(company)]
-        gathering.leave([work_on(away), *map(followed, others)], now)
-        works = [work_on(other, now + 0.0002) for other in others]
-        gathering.arrive(works)
-        assert (gathering.patience(works, now + 0.0002) > 0.0) is is_waited_for
+        now = come_back(gathering, away, milliseconds / 1000, 1.0)
+        gathering.leave([work_on(away)], now)
+        gathering._share_soon = share
+        patience = gathering.patience([work_on(Sequence([1])) for _ in range(count)], now)
+        assert patience == 0.0 or patience >= milliseconds / 1000
+
+
+def test_where_they_seldom_do_groups_are_gathered() -> None:
+    """Once parted they would alternate for ever."""
+    gathering, away = gathering_of(0.02, 0.0), Sequence([1])
+    others = [Sequence([1]) for _ in range(7)]
+    now = max([come_back(gathering, sequence, 0.015, 1.0) for sequence in (away, *others)])
+    gathering.leave([work_on(sequence) for sequence in (away, *others)], now)
+    works = [work_on(other, now + 0.014) for other in others]
+    gathering.arrive(works)
+    assert gathering.patience(works, now + 0.014) > 0.001
