@@ -47,8 +47,8 @@ class Chains(Protocol):
 
     def draw(self, logits: Tensor, chains: Sequence[ChainRow], turn: Turn = WHOLE_TURN) -> list[DrawnChain]:
         """Draws all tokens of chains for which there is no miss. `logits` `[chains, vocabulary]` are those after the
-        last fed tokens. Those that take turns may end as `turn` says, and once only chains are left for which nobody
-        waits, if somebody waited for others."""
+        last fed tokens. Those that take turns may end as `turn` says, once half of the chains are over if it has a
+        flag, and once only chains are left for which nobody waits, if somebody waited for others."""
         ...
 
 

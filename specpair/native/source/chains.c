@@ -1,5 +1,6 @@
 /* Draws whole proposals in one call: a token for each, then the pass that feeds these, and so on. It ends when nobody
-waits for those that are left, though somebody did at first, or when it is stopped: they go on in a later call.
+waits for those that are left, though somebody did at first, or, if it can be stopped, when it is or half of them are
+over: the others go on in a later call.
 
 The rows of the passes, the probabilities, counts and draws are those of the calls that do one step each, to the bit. A
 head with fewer tokens is drawn from as it is; its places become ids when a token is drawn. */
@@ -119,9 +120,11 @@ static void sleep_until(int64_t due) {
     }
 }
 
-/* Whether no further step is drawn: it is wanted elsewhere, or nobody waits any more. */
-static int64_t is_to_stop(const struct Draft *draft, int64_t has_awaited, int64_t are_awaited) {
-    return (draft->stop && *draft->stop) || (has_awaited && !are_awaited);
+/* Whether no further step is drawn: it is wanted elsewhere, nobody waits any more, or half of the proposals are whole and
+   can be handed over before the others are. */
+static int64_t is_to_stop(const struct Draft *draft, int64_t has_awaited, int64_t are_awaited, int64_t left) {
+    if (draft->stop && (*draft->stop || 2 * left <= draft->chain_count)) return 1;
+    return has_awaited && !are_awaited;
 }
 
 /* Makes the pass that feeds the tokens of the chains that go on. */
@@ -139,7 +142,7 @@ static void feed(struct Run *run) {
         run->going[kept++] = chain;
         are_awaited |= chain->is_awaited;
     }
-    if (is_to_stop(draft, run->has_awaited, are_awaited)) kept = 0;
+    if (is_to_stop(draft, run->has_awaited, are_awaited, kept)) kept = 0;
     if (run->due) run->due = now() + draft->pass_time + kept * draft->row_time;
     run->going_count = run->pass.token_count = run->pass.segment_count = run->pass.row_count = kept;
     run->rows = run->logits;

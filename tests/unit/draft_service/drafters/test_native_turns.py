@@ -74,6 +74,35 @@ def test_a_draw_ends_with_what_is_waited_for(tmp_path: Path) -> None:
 
 
 @torch.inference_mode()
+@pytest.mark.parametrize("can_stop", [False, True])
+def test_a_draw_that_can_be_stopped_ends_once_half_is_whole(can_stop: bool, tmp_path: Path) -> None:
+    """What is whole is handed over before the others are."""
+    runner = load(tmp_path)
+    assert runner.chains is not None
+    actual, expected = works_of(DRAWN, [8] * len(DRAWN)), works_of(DRAWN, [8] * len(DRAWN))
+    half = (len(DRAWN) + 1) // 2
+    for works in (actual, expected):
+        for place, work in enumerate(works[: half + 1]):
+            work.count = 2 if place < half - 1 else 4 if place == half - 1 else 6
+    for work in actual:
+        work.is_background = True
+    if not can_stop:
+        draw = runner.chains.draw
+        runner.chains.draw = lambda logits, chains, turn: draw(logits, chains)  # type: ignore[method-assign]
+    turns, _ = started(runner, actual, True)
+    turns._with_spare = lambda works: works  # type: ignore[method-assign]
+    turns.turn()
+    lengths = [min(work.count, 4) if can_stop else work.count for work in actual]
+    assert [len(work.tokens) for work in actual] == lengths
+    assert [work.done for work in actual] == [
+        work.count == length for work, length in zip(actual, lengths, strict=True)
+    ]
+    run(runner, [work for work in actual if not work.done], True)
+    run(runner, expected, False)
+    check_same(actual, expected)
+
+
+@torch.inference_mode()
 def test_who_is_drawn_token_by_token_waits_for_one_step_of_the_others(tmp_path: Path) -> None:
     """And so does who cannot go on in this pass at all."""
     runner = load(tmp_path)
