@@ -13,8 +13,7 @@ import asyncio
 import json
 from collections.abc import Callable, Iterable
 
-from bench.apart.arithmetic import nearest
-from bench.apart.cells import KS, QUICK_TRIED, TRIED, Cell, Pair, order_of
+from bench.apart.cells import QUICK_TRIED, TRIED, TRIED_SHORTER, Cell, Pair, ks_to_try, order_of
 from bench.apart.disturbed_models import NOISES, draft_folder, target_folder
 from bench.apart.hits import COLUMNS as HIT_COLUMNS
 from bench.apart.hits import HitRow, hit_row
@@ -120,9 +119,9 @@ async def probe(plan: Plan, paced: PacedPair, pair: Pair, rule: Rule, batch_size
 
 async def rows_of_cell(plan: Plan, paced: PacedPair, cell: Cell, probe: Probe) -> list[Row]:
     """All ways in turns."""
-    best = probe.best_k(cell.round_trip_ms)
-    tried = QUICK_TRIED if plan.options.is_quick else TRIED
-    ways: Ways = {way: [cell.case(way, k) for k in nearest(KS, best, count)] for way, count in tried.items()}
+    tried, shorter = (QUICK_TRIED, 0) if plan.options.is_quick else (TRIED, TRIED_SHORTER)
+    ks = ks_to_try(probe.best_k(cell.round_trip_ms), tried, shorter)
+    ways: Ways = {way: [cell.case(way, k) for k in own] for way, own in ks.items()}
     await paced.set_round_trip(cell.round_trip_ms)
     cases = [case for own in ways.values() for case in own]
     order = order_of(cases, plan.groups(cell.batch_size), plan.options.repetitions)

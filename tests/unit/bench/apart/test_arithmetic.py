@@ -3,6 +3,8 @@
 import pytest
 
 from bench.apart.arithmetic import Devices, co_located_bound, nearest, profile_of, synchronous_bound
+from bench.apart.cells import ks_to_try
+from specpair.options import WorkAhead
 
 NEAR = Devices(verify_ms=20.0, step_ms=1.0, round_trip_ms=0.0)
 FAR = Devices(verify_ms=20.0, step_ms=1.0, round_trip_ms=10.0)
@@ -51,3 +53,11 @@ def test_the_ks_around_the_calculated_best_are_tried() -> None:
     assert nearest((1, 2, 3, 4, 6, 8), 4, 3) == [3, 4, 6]
     assert nearest((1, 2, 3, 4, 6, 8), 16, 3) == [4, 6, 8]
     assert nearest((1, 2, 3, 4, 6, 8), 0, 2) == [1, 2]
+
+
+def test_working_ahead_is_also_measured_around_half_of_the_best_synchronous_k() -> None:
+    tried = {WorkAhead.OFF: 3, WorkAhead.ON: 3, WorkAhead.AUTO: 1}
+    wanted = {WorkAhead.OFF: [8, 10, 12], WorkAhead.ON: [4, 6, 8, 10, 12], WorkAhead.AUTO: [10]}
+    assert ks_to_try(10, tried, 2) == wanted
+    assert ks_to_try(10, tried, 0)[WorkAhead.ON] == [8, 10, 12]
+    assert ks_to_try(3, tried, 2)[WorkAhead.ON] == [1, 2, 3, 4]
