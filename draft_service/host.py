@@ -5,6 +5,7 @@ import logging
 import uuid
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
@@ -148,9 +149,7 @@ class DraftHost:
 
     async def propose(self, call: ProposeCall, body: object) -> Drafted:
         """The proposal of one call, drawn once for each step."""
-        check_range("num_speculative_tokens", call.count, 1, self.max_num_speculative_tokens)
-        check_range("min_confidence", call.min_confidence, 0.0, 1.0)
-        check_range("max_tree_tokens", call.max_tree_tokens, 0, self.max_num_speculative_tokens)
+        self._check(call)
 
         async def compute(held: HeldSequence[Drafted]) -> Drafted:
             self.sequences.check_position(held, call.base_length, call.appended, 1)
@@ -160,6 +159,25 @@ class DraftHost:
             return await self._propose(held, replace(call, **counts))
 
         return await self.sequences.step(call.sequence_id, call.step, body, compute)
+
+    def take(self, call: ProposeCall, body: object) -> Drafted | None:
+        """The same for a caller that has the proposal: it is not drawn if it is not here any more. None then; the
+        sequence has the call's tokens all the same, unless another call is under way."""
+        self._check(call)
+        held = self.sequences.get(call.sequence_id)
+        proposer = self._proposer(held.options)
+        find = partial(proposer.ready, call=call)
+        drafted = self.sequences.step_at_once(call.sequence_id, call.step, body, find)
+        if drafted is None and call.step > held.last_step and not held.is_under_work:
+            self.sequences.check_position(held, call.base_length, call.appended, 1)
+            proposer.forget(held)
+            self.sequences.commit(held, call.base_length, call.appended)
+        return drafted
+
+    def _check(self, call: ProposeCall) -> None:
+        check_range("num_speculative_tokens", call.count, 1, self.max_num_speculative_tokens)
+        check_range("min_confidence", call.min_confidence, 0.0, 1.0)
+        check_range("max_tree_tokens", call.max_tree_tokens, 0, self.max_num_speculative_tokens)
 
     async def _propose(self, held: HeldSequence[Drafted], call: ProposeCall) -> Drafted:
         proposer = self._proposer(held.options)

@@ -1,7 +1,9 @@
 """DraftService over gRPC: decodes requests, calls the drafter, encodes responses."""
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from functools import partial
 
 import grpc
@@ -12,6 +14,7 @@ from draft_service.deliveries import Deliveries, encode
 from draft_service.host import DraftHost
 from draft_service.proposal import AheadOrder, Drafted, ProposeCall
 from draft_service.target_tokenizer import read_target_tokenizer
+from specpair.errors import SpecpairError
 from specpair.options import check_count, check_range
 from specpair.rpc.messages import body_of, check_sequence_id, drafter_to_proto, translation_to_proto
 from specpair.server.pushes import Pushes
@@ -19,6 +22,8 @@ from specpair.server.streams import serve_calls
 from specpair.tracing import span
 from specpair.v1 import draft_service_pb2 as pb
 from specpair.v1.draft_service_pb2_grpc import DraftServiceServicer
+
+logger = logging.getLogger(__name__)
 
 
 class DraftServicer(DraftServiceServicer):
@@ -49,17 +54,35 @@ class DraftServicer(DraftServiceServicer):
         async def propose(request: pb.ProposeTokensRequest) -> pb.ProposeTokensResponse:
             return await self._propose(request, deliveries)
 
-        await serve_calls(request_iterator, context, propose, pb.StreamProposalsResponse, pushes)
+        def take(call: pb.ProposalCall) -> bool:
+            return call.request.has_proposal and self._take(call.request, deliveries)
+
+        await serve_calls(request_iterator, context, propose, pb.StreamProposalsResponse, pushes, take)
 
     async def GrowBeams(self, request: pb.GrowBeamsRequest, context: grpc.aio.ServicerContext) -> pb.GrowBeamsResponse:
         with span("grow beams", "server", sequence=request.sequence_id, step=request.step, beams=request.num_beams):
             return await grow_beams(self._host, request)
 
+    def _take(self, request: pb.ProposeTokensRequest, deliveries: Deliveries) -> bool:
+        """Takes a call whose caller has its proposal and needs no answer, and goes on working ahead at once. What is
+        wrong with it is said to the next call."""
+        with span("propose", "server", **described(request)) as traced:
+            try:
+                call, order = self._call(request), self._order(request)
+                drafted = self._host.take(call, body_of(unchanging(request)))
+            except SpecpairError as error:
+                logger.debug("what became of a proposal was not taken: %s", error.message)
+                return True
+            if drafted is not None:
+                traced.set(proposed=len(drafted.tokens), batch_sequences=drafted.batch_size)
+                if order is not None:
+                    self._host.work_ahead(call, drafted, order, deliveries.deliver)
+        return True
+
     async def _propose(
         self, request: pb.ProposeTokensRequest, deliveries: Deliveries | None = None
     ) -> pb.ProposeTokensResponse:
-        count = request.num_speculative_tokens
-        with span("propose", "server", sequence=request.sequence_id, step=request.step, k=count) as traced:
+        with span("propose", "server", **described(request)) as traced:
             response = await self._answer(request, deliveries)
             traced.set(
                 proposed=len(response.proposal.token_ids),
@@ -72,26 +95,10 @@ class DraftServicer(DraftServiceServicer):
     async def _answer(
         self, request: pb.ProposeTokensRequest, deliveries: Deliveries | None
     ) -> pb.ProposeTokensResponse:
-        check_sequence_id("sequence_id", request.sequence_id)
-        limit = self._host.sequences.limits.max_model_len
-        check_count("appended_token_ids", len(request.appended_token_ids), limit)
+        call = self._call(request)
         order = self._order(request) if deliveries is not None else None
-        body = pb.ProposeTokensRequest()
-        body.CopyFrom(request)
-        body.ClearField("work_ahead")
-        body.ClearField("has_proposal")
-        call = ProposeCall(
-            sequence_id=request.sequence_id,
-            step=request.step,
-            base_length=request.base_length,
-            appended=list(request.appended_token_ids),
-            count=request.num_speculative_tokens,
-            min_confidence=request.min_confidence,
-            max_tree_tokens=request.max_tree_tokens,
-            has_proposal=request.has_proposal,
-            looks=order is not None,
-        )
-        drafted = await self._host.propose(call, body_of(body))
+        call = replace(call, looks=order is not None)
+        drafted = await self._host.propose(call, body_of(unchanging(request)))
         if order is not None and deliveries is not None:
             self._work_ahead(call, drafted, order, deliveries)
         return pb.ProposeTokensResponse(
@@ -119,6 +126,21 @@ class DraftServicer(DraftServiceServicer):
         else:
             loop.call_later(0.0, begin)
 
+    def _call(self, request: pb.ProposeTokensRequest) -> ProposeCall:
+        check_sequence_id("sequence_id", request.sequence_id)
+        limit = self._host.sequences.limits.max_model_len
+        check_count("appended_token_ids", len(request.appended_token_ids), limit)
+        return ProposeCall(
+            sequence_id=request.sequence_id,
+            step=request.step,
+            base_length=request.base_length,
+            appended=list(request.appended_token_ids),
+            count=request.num_speculative_tokens,
+            min_confidence=request.min_confidence,
+            max_tree_tokens=request.max_tree_tokens,
+            has_proposal=request.has_proposal,
+        )
+
     def _order(self, request: pb.ProposeTokensRequest) -> AheadOrder | None:
         if not request.HasField("work_ahead"):
             return None
@@ -133,3 +155,17 @@ class DraftServicer(DraftServiceServicer):
             min_confidence=wanted.min_confidence,
             max_length=min(wanted.max_length, self._host.sequences.limits.max_model_len),
         )
+
+
+def described(request: pb.ProposeTokensRequest) -> dict[str, str | int]:
+    """What a trace says of a call."""
+    return {"sequence": request.sequence_id, "step": request.step, "k": request.num_speculative_tokens}
+
+
+def unchanging(request: pb.ProposeTokensRequest) -> pb.ProposeTokensRequest:
+    """What identifies a repeated call: not what is to be prepared, nor what the caller has already."""
+    body = pb.ProposeTokensRequest()
+    body.CopyFrom(request)
+    body.ClearField("work_ahead")
+    body.ClearField("has_proposal")
+    return body

@@ -2,19 +2,21 @@
 
 import asyncio
 import functools
+import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import TypeVar
 
 import grpc
 import grpc.aio
 
-from specpair.errors import InvalidFieldError, NotSupportedError
+from specpair.errors import InvalidFieldError, NotSupportedError, SpecpairError
 from specpair.grammars.grammar import MAX_FORCED_TOKENS
 from specpair.options import MAX_LOGPROBS, check_count, check_range
 from specpair.rpc.messages import body_of, check_sequence_id
+from specpair.sequences.held_sequence import wait_for_answer
 from specpair.server.streams import serve_calls
 from specpair.speculation.logprobs import TokenLogprobs
-from specpair.tracing import span
+from specpair.tracing import Span, span
 from specpair.v1 import features_pb2, logprobs_pb2, proposal_pb2
 from specpair.v1 import target_service_pb2 as pb
 from specpair.v1.target_service_pb2_grpc import TargetServiceServicer
@@ -25,6 +27,8 @@ from target_service.own_proposal import OwnProposal
 from target_service.tree_messages import score_tree_call, score_tree_response
 from target_service.verifier import Verifier
 from target_service.verify_work import ConditionalRequest, Verdict, VerdictCondition, VerifyCall
+
+logger = logging.getLogger(__name__)
 
 MADE_ON_THE_LOOP_BYTES = 1 << 20
 """A larger (dense) proposal is decoded in a thread: it would block the event loop for milliseconds."""
@@ -53,7 +57,37 @@ class TargetServicer(TargetServiceServicer):
     async def StreamVerifications(
         self, request_iterator: AsyncIterator[pb.StreamVerificationsRequest], context: grpc.aio.ServicerContext
     ) -> None:
-        await serve_calls(request_iterator, context, self._verify, pb.StreamVerificationsResponse)
+        make_message = pb.StreamVerificationsResponse
+        await serve_calls(request_iterator, context, self._verify, make_message, take=self._take)
+
+    def _take(self, call: pb.VerificationCall) -> bool:
+        """Takes a call on condition whose caller needs no answer; False for any other, and for one that would hold up
+        the event loop. It is read once its condition is met, and what is wrong with it is said to the ordinary call."""
+        if not call.request.HasField("condition") or call.request.ByteSize() > MADE_ON_THE_LOOP_BYTES:
+            return False
+        request = call.request
+        condition, data = take_condition(request), request.SerializeToString()
+        read: list[pb.VerifyProposalRequest] = []
+
+        def body() -> bytes:
+            again = pb.VerifyProposalRequest.FromString(data)  # the call would keep its whole message
+            check_call(again, self._verifier)
+            read.append(again)
+            return body_of(again)
+
+        conditional = ConditionalRequest(
+            sequence_id=request.sequence_id,
+            step=request.step,
+            size=len(data),
+            is_large=False,
+            body=body,
+            decode=lambda: self._decode(read[0]),
+        )
+        try:
+            self._verifier.begin_if(condition, conditional)
+        except SpecpairError as error:
+            logger.debug("a conditional call was not taken: %s", error.message)
+        return True
 
     async def _verify(self, request: pb.VerifyProposalRequest) -> pb.VerifyProposalResponse:
         described = {
@@ -63,7 +97,7 @@ class TargetServicer(TargetServiceServicer):
             "conditional": request.HasField("condition"),
         }
         with span("verify", "server", **described) as traced:
-            response = await self._answer(request)
+            response = await self._answer(request, traced)
             traced.set(
                 accepted=response.accepted_count,
                 batch_tokens=response.batch_token_count,
@@ -72,12 +106,12 @@ class TargetServicer(TargetServiceServicer):
             )
             return response
 
-    async def _answer(self, request: pb.VerifyProposalRequest) -> pb.VerifyProposalResponse:
+    async def _answer(self, request: pb.VerifyProposalRequest, traced: Span) -> pb.VerifyProposalResponse:
         check_call(request, self._verifier)
         if request.HasField("condition"):
             verdict = await self._verdict_if(request)
         else:
-            verdict = await self._verdict(request)
+            verdict = await self._verdict(request, traced)
         return pb.VerifyProposalResponse(
             instance_id=self._verifier.instance_id,
             step=request.step,
@@ -116,9 +150,12 @@ class TargetServicer(TargetServiceServicer):
             scores = await self._verifier.trees.score(call, body_of(request))
         return score_tree_response(self._verifier.instance_id, request.step, scores)
 
-    async def _verdict(self, request: pb.VerifyProposalRequest) -> Verdict:
-        call = await beside_the_loop(request, lambda: self._decode(request))
+    async def _verdict(self, request: pb.VerifyProposalRequest, traced: Span) -> Verdict:
         body = await beside_the_loop(request, lambda: body_of(request))
+        if (begun := self._verifier.sequences.taken(request.sequence_id, request.step, body)) is not None:
+            traced.set(was_begun=True)
+            return await wait_for_answer(begun, request.sequence_id)
+        call = await beside_the_loop(request, lambda: self._decode(request))
         return await self._verifier.verify(call, body)
 
     async def _verdict_if(self, request: pb.VerifyProposalRequest) -> Verdict:

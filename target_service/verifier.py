@@ -6,6 +6,7 @@ Only verdicts, and additional results that were requested, leave the device.
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -14,7 +15,7 @@ from specpair.engine.device_thread import DeviceThread
 from specpair.engine.host import ModelHost
 from specpair.engine.work import Work
 from specpair.engine_config import EngineConfig
-from specpair.errors import ConditionNotMetError, ModelRefusedError, NotSupportedError
+from specpair.errors import ModelRefusedError, NotSupportedError
 from specpair.model_info import ModelInfo
 from specpair.models.drafting_runner import DraftingRunner, TreeDraftingRunner
 from specpair.models.model_facts import ModelFacts
@@ -70,25 +71,31 @@ class Verifier(ModelHost[Verdict]):
         """The verdict on a call that depends on another one. Raises ConditionNotMetError if that is not as stated, and
         has changed nothing then."""
 
-        def begin(held: HeldSequence[Verdict]) -> Callable[[], Awaitable[Verdict]]:
-            if request.is_large:
-                return lambda: self._judge_later(held, request)
-            work = self._submit(held, request.decode())
-            return lambda: self._verdict(held, work)
+        return await self.sequences.step_if(
+            condition, request.sequence_id, request.step, request.body, partial(self._begin, request), request.size
+        )
 
-        held = self.sequences.get(request.sequence_id)
-        try:
-            return await self.sequences.step_if(
-                condition, request.sequence_id, request.step, request.body, begin, request.size
-            )
-        except ConditionNotMetError:
-            raise
-        except Exception:
-            self.engine.expect_nothing(held.cached)  # a pass may be waiting for a call that met its condition
-            raise
+    def begin_if(self, condition: VerdictCondition, request: ConditionalRequest) -> None:
+        """The same without an answer: if the condition is met, the ordinary call finds its step under way. Raises
+        SequenceNotFoundError, and CapacityExhaustedError if too many calls wait."""
+        self.sequences.step_unanswered(
+            condition, request.sequence_id, request.step, request.body, partial(self._begin, request), request.size
+        )
+
+    def _begin(self, request: ConditionalRequest, held: HeldSequence[Verdict]) -> Callable[[], Awaitable[Verdict]]:
+        """Begins with a call whose condition is met."""
+        if request.is_large:
+            return lambda: self._judge_later(held, request)
+        work = self._submit(held, request.decode())
+        return lambda: self._verdict(held, work)
 
     async def _judge_later(self, held: HeldSequence[Verdict], request: ConditionalRequest) -> Verdict:
-        return await self._judge(held, await asyncio.to_thread(request.decode))
+        try:
+            work = self._submit(held, await asyncio.to_thread(request.decode))
+        except Exception:
+            self.engine.expect_nothing(held.cached)
+            raise
+        return await self._verdict(held, work)
 
     async def _judge(self, held: HeldSequence[Verdict], call: VerifyCall) -> Verdict:
         return await self._verdict(held, self._submit(held, call))

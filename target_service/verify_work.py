@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from torch import Tensor
 
@@ -47,8 +48,7 @@ class VerifyCall:
     """Forced tokens to name with the verdict, at most."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ConditionalRequest:
+class ConditionalRequest(NamedTuple):
     """A call that depends on a verdict. Most of them are dropped, so it is decoded only when it is needed."""
 
     sequence_id: str
@@ -62,8 +62,7 @@ class ConditionalRequest:
     decode: Callable[[], VerifyCall]
 
 
-@dataclass(frozen=True, kw_only=True)
-class VerdictCondition:
+class VerdictCondition(NamedTuple):
     """The verdict that a call depends on."""
 
     step: int

@@ -70,7 +70,7 @@ class AheadCollector(Collector):
         )
         verifications = CounterMetricFamily(
             "specpair_ahead_verifications",
-            "Verifications that were sent before the verdict of the round before: met and used, not met, or failed.",
+            "Verifications that were sent before the verdict of the round before: of the round that came, or not met.",
             labels=["result"],
         )
         readings = self._read()

@@ -27,12 +27,6 @@ class CallTimes(NamedTuple):
         """Time that was not computation: network, queue, rollback."""
         return max(self.elapsed - self.compute, 0.0)
 
-    def counted_from(self, moment: float) -> "CallTimes":
-        """The same as if the call had been made at `moment`, or when its computation began if that was before."""
-        end = self.started_at + self.elapsed
-        start = max(min(moment, end - self.compute), self.started_at)
-        return self._replace(started_at=start, elapsed=end - start, queue=0.0)
-
 
 class SaysTimes(Protocol):
     """The times in an answer of either service."""
@@ -55,6 +49,13 @@ def call_times(started_at: float, answer: SaysTimes) -> CallTimes:
         compute=min(answer.compute_time_us * 1e-6, elapsed),
         rollback=min(answer.rollback_time_ns * 1e-9, elapsed),
     )
+
+
+def early_call_times(started_at: float, answer: SaysTimes) -> CallTimes:
+    """The same of a call that the service may have begun with before it was made: it then counts from that moment, and
+    waited for nothing."""
+    compute = answer.compute_time_us * 1e-6
+    return call_times(min(started_at, time.perf_counter() - compute), answer)._replace(queue=0.0)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,7 +13,7 @@ from coordinator.peers.draft_trial import DraftTrial
 from coordinator.peers.drafts import DraftLink
 from coordinator.peers.failures import AWAY, LOST
 from coordinator.peers.recovery import Recovery
-from specpair.errors import SpecpairError
+from specpair.errors import BaseLengthMismatchError, SpecpairError
 
 logger = logging.getLogger(__name__)
 
@@ -55,18 +55,54 @@ class DraftCall:
             self.trial.leave_alone(error)
         return None
 
+    def tell(self) -> bool:
+        """Tells the draft of the history, where its proposal is here already. Returns whether it was told: it is not
+        while another call is under way, nor if the sequence has to be opened.
+
+        Nobody learns whether it came. If it did not, the next call does: its sequence is shorter than said. That the
+        proposal came counts as the draft's answer.
+        """
+        opening, held = self.opening, self.opening.held_length
+        if self.link is not opening.link or not held or opening.is_under_way or opening.lock.locked():
+            return False
+        length = len(self.history)
+        appended = self.history[held:]
+        try:
+            self.link.peer.tell(
+                *(opening.name, self.step, held, appended, self.count, self.min_confidence, self.preparation)
+            )
+        except SpecpairError as error:
+            logger.debug("the draft was not told: %s", error.message, extra={"sequence_id": opening.sequence_id})
+            return False
+        opening.use()
+        self._expect_blocks(length)
+        opening.held_length = length
+        self.link.welcome()
+        return True
+
     async def _propose(self) -> Proposed | None:
         opening = self.opening
         await opening.finish()
         async with opening.lock:
             if opening.held_length:
                 try:
-                    return await self._ask()
+                    return await self._ask_again_if_shorter()
                 except LOST as error:
                     self.recoveries[Recovery.REOPENED] += 1
                     logger.info("reopening at the draft: %s", error.message, extra={"sequence_id": opening.sequence_id})
             await opening.reopen(self.link, self.history)
             return None if self.has_proposal else await self._ask()
+
+    async def _ask_again_if_shorter(self) -> Proposed:
+        """The answer, also if the draft was not reached by all that it was told: it says how many tokens it has."""
+        try:
+            return await self._ask()
+        except BaseLengthMismatchError as error:
+            held = error.metadata.get("held_length", "")
+            if not (held.isdigit() and 0 < int(held) < self.opening.held_length):
+                raise
+            self.opening.held_length = int(held)
+            return await self._ask()
 
     async def _ask(self) -> Proposed:
         opening, held, length = self.opening, self.opening.held_length, len(self.history)  # it may grow meanwhile

@@ -85,16 +85,10 @@ class DraftPeer(ModelPeer):
         The draft stops once its tokens together have a probability below `min_confidence`. With a `preparation` it then
         works ahead. A caller that has the proposal already gets none.
         """
-        request = draft_service_pb2.ProposeTokensRequest(
-            sequence_id=sequence_id,
-            step=step,
-            base_length=base_length,
-            appended_token_ids=appended,
-            num_speculative_tokens=count,
-            min_confidence=min_confidence,
-            work_ahead=None if preparation is None else _work_ahead(preparation),
+        request = _request(
+            *(sequence_id, step, base_length, appended, count, min_confidence, preparation),
             has_proposal=has_proposal,
-            max_tree_tokens=tree_tokens,
+            tree_tokens=tree_tokens,
         )
         start = time.perf_counter()
         response = await self._proposals.call(request, within)
@@ -102,6 +96,22 @@ class DraftPeer(ModelPeer):
         names = GuessCounts._fields if response.pass_count else ()
         guesses = GuessCounts(*(getattr(response, name) for name in names)) if names else None
         return Proposed(proposal=response.proposal, times=times, was_prepared=response.was_prepared, guesses=guesses)
+
+    def tell(
+        self,
+        sequence_id: str,
+        step: int,
+        base_length: int,
+        appended: Sequence[int],
+        count: int,
+        min_confidence: float,
+        preparation: Preparation | None,
+    ) -> None:
+        """The same where the proposal is here already: the draft learns what became of the step before, works ahead,
+        and does not answer. Raises ShuttingDownError, and InvalidFieldError if it is too much for a message."""
+        self._proposals.tell(
+            _request(sequence_id, step, base_length, appended, count, min_confidence, preparation, has_proposal=True)
+        )
 
     async def grow_beams(self, request: draft_service_pb2.GrowBeamsRequest, within: float) -> Proposed:
         """Continuations of beams: the tokens and their parents, in the tree of the request and what was grown."""
@@ -122,6 +132,31 @@ async def tokenizer_pieces(files: TokenizerFiles) -> AsyncIterator[draft_service
     for start in range(0, len(files.tokenizer_json), PIECE_BYTES):
         chunk = files.tokenizer_json[start : start + PIECE_BYTES]
         yield draft_service_pb2.TakeTargetTokenizerRequest(tokenizer_json_chunk=chunk, **(names if start == 0 else {}))
+
+
+def _request(
+    sequence_id: str,
+    step: int,
+    base_length: int,
+    appended: Sequence[int],
+    count: int,
+    min_confidence: float,
+    preparation: Preparation | None,
+    *,
+    has_proposal: bool,
+    tree_tokens: int = 0,
+) -> draft_service_pb2.ProposeTokensRequest:
+    return draft_service_pb2.ProposeTokensRequest(
+        sequence_id=sequence_id,
+        step=step,
+        base_length=base_length,
+        appended_token_ids=appended,
+        num_speculative_tokens=count,
+        min_confidence=min_confidence,
+        work_ahead=None if preparation is None else _work_ahead(preparation),
+        has_proposal=has_proposal,
+        max_tree_tokens=tree_tokens,
+    )
 
 
 def _work_ahead(preparation: Preparation) -> draft_service_pb2.WorkAhead:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Sequence
 
 from coordinator.peers.ahead_blocks import BlockKey
-from coordinator.peers.answers import Scores, Verdict, accepted_path, call_times, forced_tokens
+from coordinator.peers.answers import Scores, Verdict, accepted_path, call_times, early_call_times, forced_tokens
 from coordinator.peers.beam_answers import TreeRows, tree_rows
 from coordinator.peers.failures import known_failures
 from coordinator.peers.model_peer import ModelPeer
@@ -31,17 +31,17 @@ class TargetPeer(ModelPeer):
         proposal: proposal_pb2.Proposal | None,
         within: float,
         include_probabilities: bool = False,
-        condition: BlockKey | None = None,
         order: OwnOrder = NO_ORDER,
         appended: Sequence[int] = (),
         max_forced: int = 0,
+        *,
+        was_sent_early: bool = False,
     ) -> Verdict:
         """Judges a proposal after the `base_length` tokens that the target holds and the `appended` ones; without one,
         gives the next token. The target then proposes what is in `order` for the next step, and names up to
         `max_forced` forced ones.
 
-        With a `condition` it is sent before the verdict of the step before. Raises ConditionNotMetError if that is
-        another one.
+        If the call `was_sent_early`, its computation may have begun before.
         """
         request = target_service_pb2.VerifyProposalRequest(
             sequence_id=sequence_id,
@@ -49,7 +49,6 @@ class TargetPeer(ModelPeer):
             base_length=base_length,
             proposal=proposal,
             include_probabilities=include_probabilities,
-            condition=None if condition is None else _condition(condition),
             next_proposal_count=order.count,
             next_proposal_min_confidence=order.min_confidence,
             appended_token_ids=appended,
@@ -57,7 +56,7 @@ class TargetPeer(ModelPeer):
         )
         start = time.perf_counter()
         response = await self._verifications.call(request, within)
-        times = call_times(start, response)
+        times = early_call_times(start, response) if was_sent_early else call_times(start, response)
         return Verdict(
             path=accepted_path(response, proposal),
             next_token_id=response.next_token_id,
@@ -70,6 +69,24 @@ class TargetPeer(ModelPeer):
             proposal=response.next_proposal if response.HasField("next_proposal") else None,
             forced_ids=forced_tokens(response, max_forced),
         )
+
+    def verify_early(
+        self, sequence_id: str, key: BlockKey, proposal: proposal_pb2.Proposal, include_probabilities: bool
+    ) -> None:
+        """Sends what `verify` would send after the outcome `key`, before it is known whether that comes.
+
+        If it comes the target begins, and the call of `verify` finds the step under way. Raises ShuttingDownError, and
+        InvalidFieldError if the proposal is too large for a message.
+        """
+        request = target_service_pb2.VerifyProposalRequest(
+            sequence_id=sequence_id,
+            step=key.step,
+            base_length=key.base_length + key.accepted_count + 1,
+            proposal=proposal,
+            include_probabilities=include_probabilities,
+            condition=_condition(key),
+        )
+        self._verifications.tell(request)
 
     async def score(self, token_ids: Sequence[int], top_count: int, within: float) -> Scores:
         """The logprob of each token but the first, and of the `top_count` likeliest tokens at its position."""

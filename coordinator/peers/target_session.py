@@ -2,10 +2,7 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import replace
-from functools import partial
 from typing import Any, TypeVar
 
 from coordinator.deadline import NEVER, Deadline
@@ -13,7 +10,7 @@ from coordinator.peers.ahead_blocks import BlockKey
 from coordinator.peers.answers import Verdict
 from coordinator.peers.backoff import Backoff
 from coordinator.peers.call_out import CallOut
-from coordinator.peers.early_calls import EarlyCall, EarlyCalls
+from coordinator.peers.early_calls import EarlyCalls
 from coordinator.peers.failures import AWAY, LOST, is_out_of_time
 from coordinator.peers.openings import Openings
 from coordinator.peers.own_order import NO_ORDER, OwnOrder
@@ -150,52 +147,42 @@ class TargetSession:
         forced tokens are asked for, up to `max_forced`. The target is asked for `order`; one without a head ignores it.
         """
 
+        early_name: str | None = None
+        """Of the sequence to which the call was sent early."""
+
         def ask(link: TargetLink, within: float) -> Coroutine[Any, Any, Verdict]:
             held, own_order = self._held_length, link.order_of(order)
-            body = (self._name, step, held, proposal, within, self._include_probabilities)
-            return link.peer.verify(*body, order=own_order, appended=history[held:], max_forced=max_forced)
+            body = (self._name, step, held, proposal, within, self._include_probabilities, own_order, history[held:])
+            was_early = early_name == self._name
+            forced = 0 if was_early else max_forced  # the target may hold the early call, which asked for none
+            return link.peer.verify(*body, forced, was_sent_early=was_early)
 
         async with self._lock:
             self._begin_round()
-            early = self._early.take(step, len(history), proposal)
-            verdict = None
-            if early is not None and self._link is not None:
-                verdict = await self._early_verdict(early, self._link, step, len(history), on_sent)
-                on_sent, max_forced = None, 0  # the target may hold that call as this step's, and it asked for none
-            if verdict is None:
-                verdict = await self._asked(step, history, ask, on_sent)
+            early_name = self._name if self._early.take(step, history) else None
+            verdict = await self._asked(step, history, ask, on_sent)
             self._held_length = len(history) + verdict.accepted_count + 1
             return verdict
 
     def verify_early(self, key: BlockKey, proposal: Proposal) -> bool:
         """Sends the verification of the next step before the verdict of this one is known; it is for the outcome `key`.
 
-        If that comes, `verify` takes the answer of this call. A call that fails, or is not needed, changes nothing.
-        Nothing is sent while this step's call is not out, or is being repeated, or the sequence is to be forked, nor
-        twice. Returns whether it was sent.
+        If that comes, the target begins at once, and `verify` finds it at work. A call that is lost, or is not needed,
+        changes nothing. Nothing is sent while this step's call is not out, or is being repeated, or the sequence is to
+        be forked, nor twice. Returns whether it was sent.
         """
         out = self._call_out
         if out is None or self._fork_count or key in self._early:
             return False
         if (out.step + 1, out.length) != (key.step, key.base_length):
             return False
-        length = key.base_length + key.accepted_count + 1
-        within = self._deadline.at_most(min(self._timeout, CALL_SECONDS))
-        body = (out.name, key.step, length, proposal, within, self._include_probabilities, key)
-        self._early.send(key, proposal, partial(out.link.peer.verify, *body))
+        try:
+            out.link.peer.verify_early(out.name, key, proposal, self._include_probabilities)
+        except SpecpairError as error:
+            logger.debug("a verification on condition was not sent: %s", error.message)
+            return False
+        self._early.add(key)
         return True
-
-    async def _early_verdict(
-        self, early: EarlyCall, link: TargetLink, step: int, length: int, on_sent: OnSent
-    ) -> Verdict | None:
-        """The verdict of a call that was sent early for just this; None if it failed. Its time counts from now."""
-        now = time.perf_counter()
-        verdict = await self._answer(link, step, length, early.verdict(), on_sent)
-        if verdict is None:
-            self._early.cancel()  # what followed it was on condition of its verdict
-            return None
-        link.welcome()
-        return replace(verdict, times=verdict.times.counted_from(now))
 
     async def _answer(
         self, link: TargetLink, step: int, length: int, call: Coroutine[Any, Any, Answer], on_sent: OnSent
@@ -206,9 +193,6 @@ class TargetSession:
             asyncio.get_running_loop().call_soon(on_sent)
         try:
             return await call
-        except SpecpairError:
-            self._early.cancel()
-            raise
         finally:
             self._call_out = None
 
@@ -247,7 +231,6 @@ class TargetSession:
 
     async def close(self) -> None:
         """Closes the sequence, which frees its cache blocks."""
-        self._early.cancel()
         async with self._lock:
             if self._link is not None:
                 self._forget_link()

@@ -86,6 +86,13 @@ class WorkAhead:
         except ShuttingDownError:
             self.drop(held.cached)
 
+    def has_ready(self, held: HeldSequence[Drafted], call: ProposeCall) -> bool:
+        """Whether the proposal of a call is whole."""
+        live = self._live.get(held.cached)
+        outcome = None if live is None else live.generation.outcome_of(call)
+        branch = None if live is None or outcome is None else live.generation.match(outcome, call)
+        return branch is not None and branch.is_ready
+
     def claim(self, held: HeldSequence[Drafted], call: ProposeCall) -> Branch | None:
         """The branch for a call, which becomes the sequence; all others are dropped."""
         live = self._live.get(held.cached)

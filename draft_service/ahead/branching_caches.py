@@ -18,3 +18,6 @@ class BranchingCaches:
     def close(self, sequence: Sequence) -> None:
         self._ahead.forget(sequence)
         self._engine.close(sequence)
+
+    def expect_nothing(self, sequence: Sequence) -> None:
+        self._engine.expect_nothing(sequence)

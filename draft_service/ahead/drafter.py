@@ -20,6 +20,10 @@ class AheadDrafter(ModelDrafter):
         branch = self._ahead.claim(held, call)
         return None if branch is None else finished(branch, held)
 
+    def ready(self, held: HeldSequence[Drafted], call: ProposeCall) -> Drafted | None:
+        branch = self._ahead.claim(held, call) if self._ahead.has_ready(held, call) else None
+        return None if branch is None else branch.work.drafted(was_prepared=True)
+
     def work_ahead(
         self, held: HeldSequence[Drafted], call: ProposeCall, drafted: Drafted, order: AheadOrder, deliver: Deliver
     ) -> None:

@@ -21,6 +21,10 @@ class Proposer(ABC):
         call is dropped."""
         return None
 
+    def ready(self, held: HeldSequence[Drafted], call: ProposeCall) -> Drafted | None:
+        """The same if it is whole; None, and no change at all, if it is not."""
+        return None
+
     def work_ahead(
         self, held: HeldSequence[Drafted], call: ProposeCall, drafted: Drafted, order: AheadOrder, deliver: Deliver
     ) -> None:

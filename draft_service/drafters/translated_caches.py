@@ -65,3 +65,7 @@ class TranslatedCaches:
     def close(self, sequence: Sequence) -> None:
         translated = self._translated.pop(sequence, None)
         self._inner.close(sequence if translated is None else translated.own)
+
+    def expect_nothing(self, sequence: Sequence) -> None:
+        translated = self._translated.get(sequence)
+        self._inner.expect_nothing(sequence if translated is None else translated.own)

@@ -111,6 +111,15 @@ class StreamCaller(Generic[Request, Response]):
         data = _serialize(message)
         return await self._live_stream().exchange(call_id, data, timeout)
 
+    def tell(self, request: Request) -> None:
+        """Sends a call whose answer nobody needs: none comes, or it is dropped.
+
+        Raises ShuttingDownError once closed, and InvalidFieldError for a request that is too large.
+        """
+        message = self._make_message()
+        message.calls.add(request=request, trace_context=trace_context(), is_unanswered=True)
+        self._live_stream().send(None, _serialize(message))
+
     async def close(self) -> None:
         """Ends the stream; calls under way and later ones raise ShuttingDownError."""
         self._is_closed = True
@@ -140,7 +149,8 @@ class _OpenStream:
         self._stream = stream
         self._take_pushed = take_pushed
         self._waiting: dict[int, asyncio.Future[Any]] = {}
-        self._outbox: deque[tuple[int, bytes]] = deque()
+        self._outbox: deque[tuple[int | None, bytes]] = deque()
+        """Messages of one call each, with its id; None if it gets no answer."""
         self._has_calls = asyncio.Event()
         self.is_broken = False
         self._tasks = [asyncio.create_task(self._write()), asyncio.create_task(self._read())]
@@ -151,14 +161,17 @@ class _OpenStream:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         self._waiting[call_id] = future
-        self._outbox.append((call_id, data))
-        self._has_calls.set()
+        self.send(call_id, data)
         timer = loop.call_later(seconds, _expire, future, seconds)  # asyncio.timeout would cost five times as much
         try:
             return await future
         finally:
             timer.cancel()
             self._waiting.pop(call_id, None)
+
+    def send(self, call_id: int | None, data: bytes) -> None:
+        self._outbox.append((call_id, data))
+        self._has_calls.set()
 
     async def close(self) -> None:
         self._fail(ShuttingDownError)
@@ -190,7 +203,7 @@ class _OpenStream:
             if parts and size > MAX_TOGETHER_BYTES:
                 break
             self._outbox.popleft()
-            if call_id in self._waiting:
+            if call_id is None or call_id in self._waiting:
                 parts.append(data)
         return b"".join(parts)
 

@@ -16,6 +16,10 @@ class CacheOwner(Protocol):
         """Frees the cache of a sequence."""
         ...
 
+    def expect_nothing(self, sequence: Sequence) -> None:
+        """The call of the sequence for which a pass may be waiting does not come."""
+        ...
+
 
 class NoCaches:
     """For sequences without a model: there is no cache."""
@@ -24,4 +28,7 @@ class NoCaches:
         return Sequence(source.tokens[:length], encoder_input=source.encoder_input)
 
     def close(self, sequence: Sequence) -> None:
+        pass
+
+    def expect_nothing(self, sequence: Sequence) -> None:
         pass

@@ -1,7 +1,8 @@
 """Calls that depend on the answer of a step that is under way.
 
 Several may wait for one step, each for another answer. They hold no step: a call that waits changes nothing for others,
-and a refused one has changed nothing at all. Runs on the event loop.
+and a refused one has changed nothing at all. Most are refused, so one whose caller needs no answer costs no task. Runs
+on the event loop.
 """
 
 import asyncio
@@ -53,29 +54,28 @@ class Condition(Protocol[AnswerIn]):
     def is_met_by(self, answer: AnswerIn) -> bool: ...
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class WaitingCall(Generic[Result]):
     """A call that waits for the step of its condition."""
 
     condition: Condition[Result]
-    start: "Callable[[], asyncio.Task[Result]]"
+    start: "Callable[[], asyncio.Future[Result]]"
     """Begins with the call as if it came now. Raises what an ordinary call would."""
+    end: "Callable[[asyncio.Future[Result] | Exception], None]"
+    """Gets the answer that is being computed, or the refusal."""
+    is_wanted: Callable[[], bool] = lambda: True
+    """Whether its caller is still there."""
     context: Context = field(default_factory=copy_context)
-    outcome: "asyncio.Future[asyncio.Task[Result] | Exception]" = field(
-        default_factory=lambda: asyncio.get_running_loop().create_future()
-    )
-    """The answer that is being computed, or the refusal."""
 
     def begin(self) -> None:
-        """Begins with the call, unless its caller is gone."""
-        if not self.outcome.done():
-            self.outcome.set_result(self._begun())
+        if self.is_wanted():
+            self.end(self._begun())
 
     def refuse(self, reason: Exception) -> None:
-        if not self.outcome.done():
-            self.outcome.set_result(reason)
+        if self.is_wanted():
+            self.end(reason)
 
-    def _begun(self) -> "asyncio.Task[Result] | Exception":
+    def _begun(self) -> "asyncio.Future[Result] | Exception":
         try:
             return self.context.run(self.start)
         except Exception as error:
@@ -119,19 +119,31 @@ class ConditionalCalls:
         self, waiting: list[WaitingCall[Any]], call: WaitingCall[Any], client: str, size: int
     ) -> Iterator[None]:
         """Has the call among those `waiting` for the same step. Raises CapacityExhaustedError at a limit."""
+        leave = self.enter(waiting, call, client, size)
+        try:
+            yield
+        finally:
+            leave()
+
+    def enter(
+        self, waiting: list[WaitingCall[Any]], call: WaitingCall[Any], client: str, size: int
+    ) -> Callable[[], None]:
+        """Adds the call to those `waiting` for the same step; returns what takes it away again. Raises
+        CapacityExhaustedError at a limit."""
         self._check_room(len(waiting), client, size)
         self._counts[client] += 1
         self._bytes[client] += size
         waiting.append(call)
-        try:
-            yield
-        finally:
+
+        def leave() -> None:
             if call in waiting:
                 waiting.remove(call)
             self._counts[client] -= 1
             self._bytes[client] -= size
             if not self._counts[client]:
                 del self._counts[client], self._bytes[client]
+
+        return leave
 
     def _check_room(self, count: int, client: str, size: int) -> None:
         for amount, limit, words in (

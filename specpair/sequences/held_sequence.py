@@ -47,7 +47,7 @@ class HeldSequence(Generic[Answer]):
     """When a call last used it, or was last seen working on it, by the store's clock."""
     last_step: int = -1
     last_body: Any = None
-    answer: "asyncio.Task[Answer] | None" = field(default=None, repr=False)
+    answer: "asyncio.Future[Answer] | None" = field(default=None, repr=False)
     prefill: "asyncio.Task[None] | None" = field(default=None, repr=False)
     """Work before the first call. The sequence must not change until it is done."""
     waiting: list[WaitingCall[Answer]] = field(default_factory=list, repr=False)
@@ -127,9 +127,11 @@ async def settled(held: HeldSequence[Any]) -> None:
         await asyncio.wait([held.prefill])
 
 
-async def wait_for_answer(task: "asyncio.Task[Result]", sequence_id: str) -> Result:
-    """Returns the task's result; the task goes on if the caller is cancelled. Raises SequenceNotFoundError if the
-    sequence was closed."""
+async def wait_for_answer(task: "asyncio.Future[Result]", sequence_id: str) -> Result:
+    """Returns the result of a task or future; a task goes on if the caller is cancelled.
+
+    Raises SequenceNotFoundError if the sequence was closed.
+    """
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:

@@ -6,6 +6,7 @@ answer, each in case it is a certain one.
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from specpair.errors import (
@@ -55,6 +56,28 @@ class SteppedSequences(OpenSequences[Answer]):
         task = self._taken(held, step, body) or self._start(held, sequence_id, step, body, finish)
         return await wait_for_answer(task, sequence_id)
 
+    def taken(self, sequence_id: str, step: int, body: Any) -> "asyncio.Future[Answer] | None":
+        """The answer of a step that was taken with this body, under way or done. Raises SequenceNotFoundError."""
+        held = self.get(sequence_id)
+        return held.answer if step == held.last_step and body == held.last_body else None
+
+    def step_at_once(
+        self, sequence_id: str, step: int, body: Any, find: Callable[[HeldSequence[Answer]], Answer | None]
+    ) -> Answer | None:
+        """The answer of a step that is here already: `find` moves the sequence there, and returns it. None, with
+        nothing changed, if there is none or the step cannot be taken now: `step` says why.
+
+        Raises SequenceNotFoundError.
+        """
+        held = self.get(sequence_id)
+        if step <= held.last_step or held.is_under_work or (answer := find(held)) is None:
+            return None
+        found: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        found.set_result(answer)
+        held.last_step, held.last_body, held.answer, held.waiting = step, body, found, []
+        self._answers.keep(held, answer.byte_count)
+        return answer
+
     async def step_if(
         self,
         condition: Condition[Answer],
@@ -80,26 +103,83 @@ class SteppedSequences(OpenSequences[Answer]):
             self.conditional_calls.outcomes[ConditionOutcome.LATE] += 1
             raise ConditionNotMetError
 
-        def start() -> "asyncio.Task[Answer]":
-            digest = body()
-            return self._taken(held, step, digest) or self._start(held, sequence_id, step, digest, begin(held))
-
-        task = await self._met(held, sequence_id, WaitingCall(condition, start), size)
+        start = partial(self._begun, held, sequence_id, step, body, begin)
+        task = await self._met(held, condition, start, size)
         return await wait_for_answer(task, sequence_id)
 
+    def step_unanswered(
+        self,
+        condition: Condition[Answer],
+        sequence_id: str,
+        step: int,
+        body: Callable[[], Any],
+        begin: Callable[[HeldSequence[Answer]], Finish[Answer]],
+        size: int = 0,
+    ) -> None:
+        """The same for a caller that needs no answer: it makes the ordinary call as well, which finds the step under
+        way if the condition was met. A refusal is counted, and nobody is told.
+
+        Raises SequenceNotFoundError and CapacityExhaustedError.
+        """
+        held, calls = self.get(sequence_id), self.conditional_calls
+        if condition.step != held.last_step or held.answer is None:
+            calls.outcomes[ConditionOutcome.LATE] += 1
+            return
+
+        def start() -> "asyncio.Future[Answer]":
+            task = self._begun(held, sequence_id, step, body, begin)
+            task.add_done_callback(forget_error)
+            return task
+
+        if held.answer.done():
+            begin_first([WaitingCall(condition, start, calls.count)], held.answer.result())
+            return
+
+        def end(outcome: "asyncio.Future[Answer] | Exception") -> None:
+            calls.count(outcome)
+            leave()
+
+        try:
+            leave = calls.enter(held.waiting, WaitingCall(condition, start, end), self._caller(), size)
+        except CapacityExhaustedError as error:
+            calls.count(error)
+            raise
+
+    def _begun(
+        self,
+        held: HeldSequence[Answer],
+        sequence_id: str,
+        step: int,
+        body: Callable[[], Any],
+        begin: Callable[[HeldSequence[Answer]], Finish[Answer]],
+    ) -> "asyncio.Future[Answer]":
+        """The answer of a call whose condition is met. A pass waits for such a call; for a bad one no longer."""
+        try:
+            digest = body()
+            return self._taken(held, step, digest) or self._start(held, sequence_id, step, digest, begin(held))
+        except Exception:
+            self._caches.expect_nothing(held.cached)
+            raise
+
     async def _met(
-        self, held: HeldSequence[Answer], sequence_id: str, call: WaitingCall[Answer], size: int
-    ) -> "asyncio.Task[Answer]":
-        """The answer that the call began to compute, or that it shares, once its condition is met."""
+        self,
+        held: HeldSequence[Answer],
+        condition: Condition[Answer],
+        start: "Callable[[], asyncio.Future[Answer]]",
+        size: int,
+    ) -> "asyncio.Future[Answer]":
+        """The answer that a call began to compute, or that it shares, once its condition is met."""
         calls = self.conditional_calls
+        decided: asyncio.Future[asyncio.Future[Answer] | Exception] = asyncio.get_running_loop().create_future()
+        call = WaitingCall(condition, start, decided.set_result, lambda: not decided.done())
         assert held.answer is not None
         try:
             if held.answer.done():
                 begin_first([call], held.answer.result())
-                outcome = await call.outcome
+                outcome = await decided
             else:
                 with calls.waiting(held.waiting, call, self._caller(), size):
-                    outcome = await call.outcome
+                    outcome = await decided
         except (CapacityExhaustedError, asyncio.CancelledError) as error:
             calls.count(error)
             raise
@@ -108,7 +188,7 @@ class SteppedSequences(OpenSequences[Answer]):
             raise outcome
         return outcome
 
-    def _taken(self, held: HeldSequence[Answer], step: int, body: Any) -> "asyncio.Task[Answer] | None":
+    def _taken(self, held: HeldSequence[Answer], step: int, body: Any) -> "asyncio.Future[Answer] | None":
         """The answer of a step that was taken with the same body; None if the step can be taken now."""
         if step == held.last_step and held.answer is not None:
             if body != held.last_body:
@@ -122,7 +202,7 @@ class SteppedSequences(OpenSequences[Answer]):
 
     def _start(
         self, held: HeldSequence[Answer], sequence_id: str, step: int, body: Any, finish: Finish[Answer]
-    ) -> "asyncio.Task[Answer]":
+    ) -> "asyncio.Future[Answer]":
         """Takes the step. Calls that depend on it are decided on as soon as it ends."""
         before = (held.last_step, held.last_body, held.answer)
         self._answers.release(held)
@@ -144,14 +224,20 @@ class SteppedSequences(OpenSequences[Answer]):
         held.last_step, held.last_body, held.answer = step, body, task
         held.waiting = waiting = []
 
-        def decide(task: "asyncio.Task[Answer]") -> None:
-            is_gone = held.last_step < step or (held.last_step == step and held.answer is not task)
+        def decide(task: "asyncio.Future[Answer]") -> None:
             if task.cancelled() or not held.is_open:
                 refuse_all(waiting, lambda: SequenceNotFoundError(sequence_id))
-            elif is_gone:  # it failed, or was rolled back at once
+            elif task.exception() is not None or (held.last_step == step and held.answer is not task):
+                # it failed, or was rolled back at once
                 refuse_all(waiting, ConditionNotMetError)
             else:
                 begin_first(waiting, task.result())
 
         task.add_done_callback(decide)
         return task
+
+
+def forget_error(task: "asyncio.Future[Any]") -> None:
+    """The error of a step that nobody asked for: whoever does makes the call again."""
+    if not task.cancelled():
+        task.exception()

@@ -85,6 +85,7 @@ async def serve_calls(
     handle: Callable[[Request], Awaitable[Response]],
     make_message: Callable[[], Any],
     pushes: Pushes | None = None,
+    take: Callable[[Any], bool] | None = None,
 ) -> None:
     """Answers the calls of one stream: `await serve_calls(requests, context, self._propose, StreamProposalsResponse)`.
 
@@ -93,7 +94,8 @@ async def serve_calls(
     unexpected error, without its text. Calls under way are still answered when the client ends its side, and when a
     message cannot be read (its error then ends the stream). When the stream breaks, they are cancelled. While the
     server drains, calls that arrive while others are under way are refused at once. `make_message` makes a message
-    without `answers`. What handlers add to `pushes` is sent with the answers, or alone.
+    without `answers`. What handlers add to `pushes` is sent with the answers, or alone. `take` gets the calls that need
+    no answer, and returns whether it takes one: it then gets none, and costs no task.
     """
     requests = drainable(request_iterator)
     calls = _Calls(context, handle, make_message, requests, Pushes("answers") if pushes is None else pushes)
@@ -105,13 +107,27 @@ async def serve_calls(
                     continue
                 parcel = _Parcel(message.ByteSize(), len(message.calls), calls.held)
                 await calls.held.take(parcel.size)
+                has_begun = False
                 for call in message.calls:
+                    if take is not None and may_be_taken(call):
+                        if has_begun:
+                            await asyncio.sleep(0)  # what it depends on may be a call before it in this message
+                            has_begun = False
+                        if calls.taken(call, take):
+                            parcel.call_done()
+                            continue
                     await calls.places.acquire()
                     group.create_task(calls.answer(call, parcel))
+                    has_begun = True
         except SpecpairError as error:
             unreadable = error  # raised here it would cancel a write, and gRPC would never send the status
     if unreadable is not None:
         raise unreadable
+
+
+def may_be_taken(call: Any) -> bool:
+    """Whether the caller needs no answer. Only hot streams that can be told something have such calls."""
+    return call.is_unanswered
 
 
 class _Parcel:
@@ -161,6 +177,17 @@ class _Calls(Generic[Request, Response]):
         if not self._is_writing:
             self._is_writing = True
             await self._write()
+
+    def taken(self, call: Call[Request], take: Callable[[Any], bool]) -> bool:
+        """Whether `take` takes the call; while the server drains it is refused as any other."""
+        if self._requests.is_draining:
+            return False
+        try:
+            with continued(call.trace_context):
+                return take(call)
+        except Exception:
+            logger.exception("a call that gets no answer failed")
+            return True
 
     @asynccontextmanager
     async def pushing(self, group: asyncio.TaskGroup) -> AsyncIterator[None]:

@@ -98,14 +98,16 @@ class StreamProposalsRequest(_message.Message):
     def __init__(self, calls: _Optional[_Iterable[_Union[ProposalCall, _Mapping]]] = ...) -> None: ...
 
 class ProposalCall(_message.Message):
-    __slots__ = ("call_id", "request", "trace_context")
+    __slots__ = ("call_id", "request", "trace_context", "is_unanswered")
     CALL_ID_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     TRACE_CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    IS_UNANSWERED_FIELD_NUMBER: _ClassVar[int]
     call_id: int
     request: ProposeTokensRequest
     trace_context: str
-    def __init__(self, call_id: _Optional[int] = ..., request: _Optional[_Union[ProposeTokensRequest, _Mapping]] = ..., trace_context: _Optional[str] = ...) -> None: ...
+    is_unanswered: bool
+    def __init__(self, call_id: _Optional[int] = ..., request: _Optional[_Union[ProposeTokensRequest, _Mapping]] = ..., trace_context: _Optional[str] = ..., is_unanswered: _Optional[bool] = ...) -> None: ...
 
 class StreamProposalsResponse(_message.Message):
     __slots__ = ("answers", "ahead_blocks")

@@ -90,14 +90,16 @@ class StreamVerificationsRequest(_message.Message):
     def __init__(self, calls: _Optional[_Iterable[_Union[VerificationCall, _Mapping]]] = ...) -> None: ...
 
 class VerificationCall(_message.Message):
-    __slots__ = ("call_id", "request", "trace_context")
+    __slots__ = ("call_id", "request", "trace_context", "is_unanswered")
     CALL_ID_FIELD_NUMBER: _ClassVar[int]
     REQUEST_FIELD_NUMBER: _ClassVar[int]
     TRACE_CONTEXT_FIELD_NUMBER: _ClassVar[int]
+    IS_UNANSWERED_FIELD_NUMBER: _ClassVar[int]
     call_id: int
     request: VerifyProposalRequest
     trace_context: str
-    def __init__(self, call_id: _Optional[int] = ..., request: _Optional[_Union[VerifyProposalRequest, _Mapping]] = ..., trace_context: _Optional[str] = ...) -> None: ...
+    is_unanswered: bool
+    def __init__(self, call_id: _Optional[int] = ..., request: _Optional[_Union[VerifyProposalRequest, _Mapping]] = ..., trace_context: _Optional[str] = ..., is_unanswered: _Optional[bool] = ...) -> None: ...
 
 class StreamVerificationsResponse(_message.Message):
     __slots__ = ("answers",)

@@ -16,6 +16,18 @@ Outcome = tuple[int, int]
 """Accepted count and next token."""
 
 
+def request_of(
+    sequence_id: str, step: int, base: int, appended: list[int], fields: dict[str, Any]
+) -> pb.ProposeTokensRequest:
+    return pb.ProposeTokensRequest(
+        sequence_id=sequence_id,
+        step=step,
+        base_length=base,
+        appended_token_ids=appended,
+        **{"num_speculative_tokens": 4, **fields},
+    )
+
+
 class AheadCaller:
     """One stream to a draft."""
 
@@ -26,13 +38,18 @@ class AheadCaller:
         self._writing = asyncio.Lock()
         self.blocks: dict[tuple[str, int], dict[Outcome, pb.AheadBlock]] = {}
         """Pushed blocks by sequence and step."""
+        self.unneeded: list[pb.ProposalAnswer] = []
+        """Answers to calls that need none."""
 
     async def read(self) -> None:
         """Reads what the draft sends, until it is cancelled."""
         async for message in self._stream:
             assert message.answers or message.ahead_blocks
             for answer in message.answers:
-                self._answers[answer.call_id].set_result(answer)
+                if answer.call_id:
+                    self._answers[answer.call_id].set_result(answer)
+                else:
+                    self.unneeded.append(answer)
             for block in message.ahead_blocks:
                 outcome = (block.accepted_count, block.next_token_id)
                 self.blocks.setdefault((block.sequence_id, block.step), {})[outcome] = block
@@ -40,21 +57,23 @@ class AheadCaller:
 
     async def call(self, sequence_id: str, step: int, base: int, appended: list[int], **fields: Any) -> Any:
         """The response to one call; an error of the call is an assertion."""
-        request = pb.ProposeTokensRequest(
-            sequence_id=sequence_id,
-            step=step,
-            base_length=base,
-            appended_token_ids=appended,
-            **{"num_speculative_tokens": 4, **fields},
-        )
-        call_id = len(self._answers)
+        call_id = 1 + len(self._answers)
         self._answers[call_id] = asyncio.get_running_loop().create_future()
-        async with self._writing:
-            call = pb.ProposalCall(call_id=call_id, request=request)
-            await self._stream.write(pb.StreamProposalsRequest(calls=[call]))
+        await self._write(
+            pb.ProposalCall(call_id=call_id, request=request_of(sequence_id, step, base, appended, fields))
+        )
         answer = await asyncio.wait_for(self._answers[call_id], TIMEOUT)
         assert answer.WhichOneof("outcome") == "response", answer.error
         return answer.response
+
+    async def tell(self, sequence_id: str, step: int, base: int, appended: list[int], **fields: Any) -> None:
+        """A call that needs no answer."""
+        request = request_of(sequence_id, step, base, appended, {"has_proposal": True, **fields})
+        await self._write(pb.ProposalCall(request=request, is_unanswered=True))
+
+    async def _write(self, call: pb.ProposalCall) -> None:
+        async with self._writing:
+            await self._stream.write(pb.StreamProposalsRequest(calls=[call]))
 
     async def prepared(self, sequence_id: str, step: int, count: int) -> dict[Outcome, pb.AheadBlock]:
         """The blocks for a step, once there are `count`."""

@@ -50,12 +50,20 @@ class Stream:
 
     async def send(self, *requests: Any) -> list[Awaitable[Any]]:
         """Calls in one message; waits for none of the answers."""
-        first = len(self._answers)
+        first = 1 + len(self._answers)
         calls: Any = [{"call_id": first + index, "request": request} for index, request in enumerate(requests)]
         for call in calls:
             self._answers[call["call_id"]] = asyncio.get_running_loop().create_future()
         await self._stream.write(target_pb.StreamVerificationsRequest(calls=calls))
         return [self._answers[call["call_id"]] for call in calls]
+
+    async def tell(self, *requests: Any) -> None:
+        """Calls that need no answer."""
+        await self.write(*(target_pb.VerificationCall(request=each, is_unanswered=True) for each in requests))
+
+    async def write(self, *calls: target_pb.VerificationCall) -> None:
+        """Calls whose answers nobody waits for."""
+        await self._stream.write(target_pb.StreamVerificationsRequest(calls=calls))
 
     async def close(self) -> None:
         await self._stream.done_writing()
@@ -64,7 +72,8 @@ class Stream:
     async def _read(self) -> None:
         async for message in self._stream:
             for answer in message.answers:
-                self._answers[answer.call_id].set_result(answer)
+                if answer.call_id in self._answers:  # nobody waits for others
+                    self._answers[answer.call_id].set_result(answer)
 
 
 class Gate:

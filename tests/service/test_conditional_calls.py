@@ -118,12 +118,31 @@ async def rounds_ahead(target: RunningModel, rounds: list[tuple[Any, Any]], name
     return verdicts
 
 
+async def rounds_told(target: RunningModel, rounds: list[tuple[Any, Any]], name: str) -> list[Any]:
+    """The same, where they are told to the target, and then called in the ordinary way."""
+    stream = Stream(target)
+    verdicts: list[Any] = []
+    for step in range(STEPS):
+        (pending,) = await stream.send(renamed(rounds[step][0], name))
+        await until(lambda step=step: target.host.sequences.get(name).last_step >= step)
+        if step < STEPS - 1:
+            wrong, right = guesses(rounds, name, step)
+            await stream.tell(wrong[0], right, wrong[1])
+        verdicts.append((await pending).response)
+        if step < STEPS - 1:
+            await until(lambda step=step: target.host.sequences.get(name).last_step == step + 1)
+    await stream.close()
+    return verdicts
+
+
 @pytest.mark.parametrize("is_large", [False, True], ids=["small", "large"])
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("ahead", [rounds_ahead, rounds_told])
 async def test_verdicts_are_the_same_bits(
     draft: RunningModel,
     target: RunningModel,
+    ahead: Any,
     rule: str,
     temperature: float,
     is_large: bool,
@@ -139,7 +158,7 @@ async def test_verdicts_are_the_same_bits(
     rounds = await ordinary_rounds(draft, target, "plain")
     assert len({verdict.accepted_count for _, verdict in rounds}) > 1
     before = counted(target)
-    verdicts = await rounds_ahead(target, rounds, "ahead")
+    verdicts = await ahead(target, rounds, "ahead")
     assert [decided(verdict) for verdict in verdicts] == [decided(verdict) for _, verdict in rounds]
     after = counted(target)
     assert after["met"] - before["met"] == STEPS - 1
@@ -254,6 +273,41 @@ async def test_the_wait_ends(target: RunningModel, end: str) -> None:
     else:
         await refused(under_way, Code.INTERNAL, "FORWARD_FAILED")
         await refused(pending, Code.FAILED_PRECONDITION, "CONDITION_NOT_MET")
+    await close(target, names=["s"])
+
+
+async def test_a_bad_call_that_is_told_is_said_to_the_ordinary_one(target: RunningModel) -> None:
+    """And one without a condition is answered, as any call."""
+    await open_sequence(target, "s", sampling={"temperature": 1.0, "seed": 1})
+    token = (await target.hot.VerifyProposal(plain(0))).next_token_id
+    bad: Any = {"proposal": {"token_ids": [VOCABULARY]}}
+    before, met = unchanging(target)[2], counted(target)["met"]
+    stream = Stream(target)
+    await stream.tell(following(0, 0, token, **bad), renamed(following(0, 0, token), "unknown"))
+    await until(lambda: counted(target)["met"] > met)
+    assert unchanging(target)[2] == before
+    await refused(
+        target.hot.VerifyProposal(plain(1, len(PROMPT) + 1, **bad)), Code.INVALID_ARGUMENT, "INVALID_DISTRIBUTION"
+    )
+    await stream.tell(plain(1, len(PROMPT) + 1))
+    await until(lambda: target.host.sequences.get("s").last_step == 1)
+    await stream.close()
+    await close(target, names=["s"])
+
+
+async def test_one_in_the_same_message_as_what_it_depends_on_is_in_time(target: RunningModel) -> None:
+    await open_sequence(target, "s", sampling={"temperature": 0.0, "seed": 1})
+    token = (await target.hot.VerifyProposal(plain(0))).next_token_id
+    await close(target, names=["s"])
+    await open_sequence(target, "s", sampling={"temperature": 0.0, "seed": 1})
+    before, stream = counted(target), Stream(target)
+    first = target_pb.VerificationCall(call_id=1, request=plain(0))
+    told = target_pb.VerificationCall(request=following(0, 0, token), is_unanswered=True)
+    await stream.write(first, told)
+    await until(lambda: target.host.sequences.get("s").last_step == 1)
+    after = counted(target)
+    assert after["met"] == before["met"] + 1 and after["late"] == before["late"]
+    await stream.close()
     await close(target, names=["s"])
 
 

@@ -80,11 +80,11 @@ async def test_a_prepared_block_is_the_answer_to_the_call_of_its_outcome(
 RULES = ["ACCEPTANCE_RULE_TOKEN", "ACCEPTANCE_RULE_BLOCK", "ACCEPTANCE_RULE_COUPLED"]
 
 
-@pytest.mark.parametrize("has_proposal", [False, True])
+@pytest.mark.parametrize("way", ["asks", "has the proposal", "tells"])
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("sampling", ["greedy", "penalised"])
 async def test_a_sequence_goes_on_from_its_branch_as_from_a_call(
-    draft: RunningModel, sampling: str, rule: str, has_proposal: bool
+    draft: RunningModel, sampling: str, rule: str, way: str
 ) -> None:
     """Over several rounds of hits, for corrections and whole blocks, then a miss."""
     fields = {"sampling": SAMPLINGS[sampling], "rule": rule}
@@ -94,18 +94,42 @@ async def test_a_sequence_goes_on_from_its_branch_as_from_a_call(
         for step in range(1, 5):
             accepted, token = min(blocks) if step % 2 else max(blocks)
             appended = [*proposed[:accepted], token]
-            answer = await caller.call("s", step, len(tokens), appended, has_proposal=has_proposal, work_ahead=ORDER)
+            call: Any = ("s", step, len(tokens), appended)
             tokens += appended
             expected = await asked(draft, fields, tokens, step)
-            assert answer.was_prepared and answer.HasField("proposal") != has_proposal
             assert blocks[accepted, token].proposal == expected.proposal
-            assert has_proposal or answer.proposal == expected.proposal
+            if way == "tells":
+                await caller.tell(*call, work_ahead=ORDER)
+            else:
+                answer = await caller.call(*call, has_proposal=way != "asks", work_ahead=ORDER)
+                assert answer.was_prepared and answer.HasField("proposal") == (way == "asks")
+                assert way != "asks" or answer.proposal == expected.proposal
             proposed = list(expected.proposal.token_ids)
             blocks = await caller.prepared("s", step + 1, 1)
         other = proposed[0]  # never guessed as a correction of itself, whatever else is being prepared
         answer = await caller.call("s", 5, len(tokens), [other])
-        assert not answer.was_prepared
+        assert not answer.was_prepared and not caller.unneeded
         assert answer.proposal == (await asked(draft, fields, [*tokens, other], 5)).proposal
+        await close_sequence(draft, "s")
+    await draft.check_clean()
+
+
+@pytest.mark.parametrize("base", [len(PROMPT), len(PROMPT) + 7])
+async def test_what_was_not_prepared_is_not_drawn_where_the_caller_has_it(draft: RunningModel, base: int) -> None:
+    """The sequence has its tokens all the same, unless they do not fit, which the next call learns."""
+    fields = {"sampling": SAMPLINGS["sampled"], "rule": RULES[2]}
+    async with ahead_caller(draft) as caller:
+        first, _ = await prepare(caller, draft, "s", fields)
+        other = first.proposal.token_ids[0]  # never guessed as a correction of itself
+        await caller.tell("s", 1, base, [other], work_ahead=ORDER)
+        held, length = draft.host.sequences.get("s"), len(PROMPT) + 1 if base == len(PROMPT) else len(PROMPT)
+        async with asyncio.timeout(5.0):
+            while held.length < length:
+                await asyncio.sleep(0.01)
+        appended = [] if length > len(PROMPT) else [other]
+        again = await caller.call("s", 1, length, appended)
+        assert (held.length, held.last_step) == (len(PROMPT) + 1, 1) and not caller.unneeded
+        assert again.proposal == (await asked(draft, fields, [*PROMPT, other], 1)).proposal
         await close_sequence(draft, "s")
     await draft.check_clean()
 

@@ -1,14 +1,16 @@
 """Draft and target without models or network, for faults that real services do not produce on demand."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from typing import Any
 
 from coordinator.peers.ahead_blocks import BlockInbox, BlockKey, Preparation
 from coordinator.peers.answers import CallTimes, Proposed, Scores, Verdict
 from coordinator.peers.draft_peer import DraftPeer
 from coordinator.peers.own_order import NO_ORDER, OwnOrder
 from coordinator.peers.target_peer import TargetPeer
-from specpair.errors import ConditionNotMetError, ConflictingBodyError, PeerUnavailableError, SequenceNotFoundError
+from specpair.errors import ConflictingBodyError, PeerUnavailableError, SpecpairError
 from specpair.model_info import ModelInfo
 from specpair.v1.draft_service_pb2 import AheadBlock
 from specpair.v1.logprobs_pb2 import TokenLogprobs
@@ -34,9 +36,12 @@ class FakeTarget(FakeSequences, TargetPeer):
         self.score_delay = 0.0
         self.conditions: list[BlockKey] = []
         """Of every call on condition."""
-        self.refuses_conditions: Exception | None = None
-        """What it says to all of them, if anything."""
+        self.loses_conditions = False
+        """Whether it gets none of them."""
         self.met_count = 0
+        self._waiting: list[tuple[str, BlockKey, Proposal]] = []
+        self._begun: dict[tuple[str, int], asyncio.Task[None]] = {}
+        """Steps that were begun by a call on condition."""
         self.extra_logprobs = 0
         """Entries sent beyond what was committed or scored; fewer where it is negative."""
 
@@ -55,19 +60,60 @@ class FakeTarget(FakeSequences, TargetPeer):
         proposal: Proposal | None,
         within: float,
         include_probabilities: bool = False,
-        condition: BlockKey | None = None,
         order: OwnOrder = NO_ORDER,
         appended: Sequence[int] = (),
         max_forced: int = 0,
+        *,
+        was_sent_early: bool = False,
     ) -> Verdict:
-        if condition is not None:
-            await self._wait_for(condition, sequence_id, step)
         index = self.faults.begin()
         held = self.locate(sequence_id, step, base_length)
         assert not appended, "only forced tokens are appended, and this target names none"
-        await held.work(min(self.delay, within))
+        if (begun := self._begun.get((sequence_id, step))) is not None:
+            await asyncio.shield(begun)
+        elif step != held.last_step:
+            await held.work(min(self.delay, within))
         if self.delay > within:
             raise PeerUnavailableError(f"the peer did not answer within {within:g} s", timeout=within)
+        answer = self._verdict(held, step, base_length, proposal)
+        self._decide(sequence_id, held)
+        self.faults.end(index)
+        return answer
+
+    def verify_early(self, sequence_id: str, key: BlockKey, proposal: Proposal, include_probabilities: bool) -> None:
+        self.conditions.append(key)
+        held = self.held.get(sequence_id)
+        if self.loses_conditions or held is None:
+            return
+        if held.last_step == key.step - 1 and not held.is_busy:
+            self._begin_if_met(sequence_id, held, key, proposal)
+        elif held.last_step < key.step - 1:
+            self._waiting.append((sequence_id, key, proposal))
+
+    def _decide(self, sequence_id: str, held: Held) -> None:
+        """Begins with the call that the newest verdict meets, before that is given out."""
+        waiting, self._waiting = self._waiting, []
+        for name, key, proposal in waiting:
+            if name != sequence_id or key.step - 1 > held.last_step:
+                self._waiting.append((name, key, proposal))
+            elif key.step - 1 == held.last_step:
+                self._begin_if_met(name, held, key, proposal)
+
+    def _begin_if_met(self, sequence_id: str, held: Held, key: BlockKey, proposal: Proposal) -> None:
+        answer = held.answer
+        assert isinstance(answer, Verdict)
+        place = (sequence_id, key.step)
+        if place in self._begun or (answer.accepted_count, answer.next_token_id) != key[2:]:
+            return
+        self.met_count += 1
+        self._begun[place] = asyncio.create_task(self._judge_early(held, key, proposal))
+
+    async def _judge_early(self, held: Held, key: BlockKey, proposal: Proposal) -> None:
+        await held.work(self.delay)
+        with suppress(SpecpairError):
+            self._verdict(held, key.step, key.base_length + key.accepted_count + 1, proposal)
+
+    def _verdict(self, held: Held, step: int, base_length: int, proposal: Proposal | None) -> Verdict:
         drafted = [] if proposal is None else list(proposal.token_ids)
         if step == held.last_step:
             if held.last_body != (base_length, drafted):
@@ -75,27 +121,8 @@ class FakeTarget(FakeSequences, TargetPeer):
         else:
             held.answer = self._judge(held, base_length, drafted)
             held.last_step, held.last_body = step, (base_length, drafted)
-        self.faults.end(index)
         assert isinstance(held.answer, Verdict)
         return held.answer
-
-    async def _wait_for(self, condition: BlockKey, sequence_id: str, step: int) -> None:
-        """Returns once the condition is met."""
-        self.conditions.append(condition)
-        if self.refuses_conditions is not None:
-            raise self.refuses_conditions
-        held = self.held.get(sequence_id)
-        if held is None:
-            raise SequenceNotFoundError(sequence_id)
-        if held.is_busy:
-            await held.idle.wait()
-            await asyncio.sleep(0)  # until the verdict is noted
-        answer = held.answer
-        if held.last_step != step - 1 or not isinstance(answer, Verdict):
-            raise ConditionNotMetError
-        if (answer.accepted_count, answer.next_token_id) != (condition.accepted_count, condition.next_token_id):
-            raise ConditionNotMetError
-        self.met_count += 1
 
     def _judge(self, held: Held, base_length: int, drafted: list[int]) -> Verdict:
         tokens = held.tokens[:base_length]
@@ -143,6 +170,9 @@ class FakeDraft(FakeSequences, DraftPeer):
         """What it sends instead of a block."""
         self.is_mute = False
         """Whether its prepared proposals are lost."""
+        self.is_deaf = False
+        """Whether what it is told without being asked is lost."""
+        self.told_steps: list[int] = []
         self._pushes: set[asyncio.Task[None]] = set()
 
     async def propose(
@@ -172,6 +202,29 @@ class FakeDraft(FakeSequences, DraftPeer):
             self._prepare(sequence_id, step, tokens, drafted, preparation, held.seed)
         self.faults.end(index)
         return Proposed(proposal=Proposal(token_ids=[] if has_proposal else drafted), times=DRAFT_TIMES)
+
+    def tell(
+        self,
+        sequence_id: str,
+        step: int,
+        base_length: int,
+        appended: Sequence[int],
+        count: int,
+        min_confidence: float,
+        preparation: Preparation | None,
+    ) -> None:
+        self.told_steps.append(step)
+        if self.is_deaf:
+            return
+        body = (sequence_id, step, base_length, appended, count, 5.0, min_confidence, preparation, True)
+        task = asyncio.create_task(self._hear(self.propose(*body)))
+        self._pushes.add(task)
+        task.add_done_callback(self._pushes.discard)
+
+    @staticmethod
+    async def _hear(call: Coroutine[Any, Any, Proposed]) -> None:
+        with suppress(SpecpairError):
+            await call
 
     def _continue(self, tokens: list[int], seed: int, count: int) -> list[int]:
         text = list(tokens)

@@ -16,10 +16,8 @@ from coordinator.peers.ahead_blocks import BlockFate
 from coordinator.peers.early_calls import EarlyResult
 from specpair.errors import (
     CapacityExhaustedError,
-    ConditionNotMetError,
     InvalidDistributionError,
     SequenceNotFoundError,
-    SpecpairError,
     StaleStepError,
 )
 from specpair.options import SamplingOptions, WorkAhead
@@ -207,21 +205,31 @@ async def test_a_draft_that_was_restarted_is_opened_again_and_works_ahead_again(
         assert generation.output.token_ids == continuation(PROMPT, 150)
 
 
-@pytest.mark.parametrize("error", [ConditionNotMetError(), StaleStepError("past"), AWAY, SpecpairError("?")])
-async def test_early_verifications_that_fail_are_made_in_the_ordinary_way(error: SpecpairError) -> None:
+async def test_early_verifications_that_are_lost_are_made_in_the_ordinary_way() -> None:
     async with bench() as b:
-        b.target.delay = 0.003
-        b.target.refuses_conditions = error
+        b.target.delay, b.target.loses_conditions = 0.003, True
         generation = await b.run(40, 4, 0.0, **ON)
-        assert hits(generation) > 5 and b.target.conditions
-        assert b.pair.target.early_counts[EarlyResult.MET] == 0
+        assert hits(generation) > 5 and b.target.conditions and not b.target.met_count
         assert b.pair.target.links[b.target.address].breaker.is_closed
+
+
+async def test_a_draft_that_hears_nothing_gets_the_tokens_with_the_next_call() -> None:
+    """What it is told is not answered; it says then how many tokens it has, and need not be opened again."""
+    async with bench() as b:
+        generation, parts = await run_to_a_hit(b, 60)
+        b.draft.is_deaf = True
+        async for _ in parts:
+            await asyncio.sleep(0.001)
+        assert generation.output.token_ids == continuation(PROMPT, 60)
+        assert len(b.draft.told_steps) > 3 and len(b.draft.opened) == 1
+        assert generation.acceptance.ahead_counts[AheadOutcome.MISS] > 3 and generation.acceptance.fallback_count == 0
+        await b.check_closed()
 
 
 async def test_an_invalid_proposal_that_was_sent_early_is_dropped_in_its_round() -> None:
     async with bench() as b:
         b.target.delay = 0.003
-        b.target.refuses_conditions = InvalidDistributionError("proposal", "is odd")
+        b.target.loses_conditions = True
         b.target.faults.before = {4: InvalidDistributionError("proposal", "is odd")}
         generation = await b.run(40, 4, 0.002, **ON)
         assert generation.acceptance.fallback_count >= 1
@@ -246,7 +254,8 @@ async def test_lost_answers_of_early_verifications_are_asked_for_again() -> None
         b.target.delay = 0.003
         b.target.faults.after = dict.fromkeys(range(3, 60, 3), AWAY)
         generation = await b.run(40, 4, 0.0, **ON)
-        assert b.pair.target.early_counts[EarlyResult.FAILED] > 0 and hits(generation) > 3
+        assert generation.output.token_ids == continuation(PROMPT, 40)
+        assert b.target.met_count > 3 and hits(generation) > 3
 
 
 @pytest.mark.parametrize("max_tokens", range(1, 9))

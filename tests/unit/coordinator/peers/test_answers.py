@@ -1,8 +1,10 @@
 """What the target says was accepted."""
 
+import time
+
 import pytest
 
-from coordinator.peers.answers import CallTimes, accepted_path, forced_tokens
+from coordinator.peers.answers import accepted_path, early_call_times, forced_tokens
 from specpair.errors import SpecpairError
 from specpair.v1.proposal_pb2 import Proposal
 from specpair.v1.target_service_pb2 import VerifyProposalResponse
@@ -34,10 +36,12 @@ def test_what_is_no_path_of_the_tree_is_refused(count: int, path: tuple[int, ...
 
 
 def test_a_call_that_was_sent_early_counts_from_when_it_was_needed() -> None:
-    early = CallTimes(started_at=1.0, elapsed=1.0, queue=0.6, compute=0.3)
-    assert early.counted_from(1.5) == pytest.approx((1.5, 0.5, 0.0, 0.3, 0.0))
-    assert early.counted_from(1.9) == pytest.approx((1.7, 0.3, 0.0, 0.3, 0.0)), "its computation began before that"
-    assert early.counted_from(0.5) == pytest.approx((1.0, 1.0, 0.0, 0.3, 0.0)), "not before it was sent"
+    answer = VerifyProposalResponse(compute_time_us=300_000, queue_time_us=600_000)
+    now = time.perf_counter()
+    early = early_call_times(now - 0.5, answer)
+    assert early[:4] == pytest.approx((now - 0.5, 0.5, 0.0, 0.3), abs=0.05)
+    before = early_call_times(now - 0.1, answer)
+    assert before[:4] == pytest.approx((now - 0.3, 0.3, 0.0, 0.3), abs=0.05), "its computation began before that"
 
 
 def test_a_target_names_no_more_forced_tokens_than_were_asked_for() -> None:

@@ -1,16 +1,16 @@
 """Verifications that a session sends before the verdict of the step before: when they are sent, and when they count."""
 
 import asyncio
-import gc
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
-from coordinator.peers import TargetSession, backoff
+from coordinator.peers import TargetSession, Verdict, backoff
 from coordinator.peers.ahead_blocks import BlockKey
 from coordinator.peers.early_calls import EarlyResult
-from specpair.errors import StaleStepError
+from specpair.errors import InvalidFieldError, StaleStepError
 from specpair.options import SamplingOptions, SequenceOptions
 from specpair.rpc.retry import RetryPolicy
 from specpair.v1.proposal_pb2 import Proposal
@@ -43,27 +43,70 @@ async def open_sequence() -> AsyncIterator[tuple[Bench, Sequence]]:
         await sequence.session.close()
 
 
-async def test_the_verdict_of_an_early_call_is_that_of_its_round() -> None:
+async def test_the_call_of_a_round_finds_what_was_sent_early() -> None:
     async with open_sequence() as (b, s):
         first = await s.session.verify(1, s.history, None, s.follow)
         second = await s.session.verify(2, [*s.history, first.next_token_id], s.proposal)
         assert (first.next_token_id, second.accepted_count) == (s.first, 1)
         assert b.target.conditions == [s.key] and b.target.met_count == 1
-        assert b.pair.target.early_counts[EarlyResult.MET] == 1
-        assert b.target.steps == [1, 2], "no other call was made"
+        assert b.target.steps == [1, 2], "each round made its call"
+        assert b.pair.target.early_counts == {EarlyResult.MET: 1, EarlyResult.NOT_MET: 0}
 
 
-@pytest.mark.parametrize("is_other", [True, False])
-async def test_a_round_with_another_proposal_or_after_another_text_makes_its_own_call(is_other: bool) -> None:
+async def test_forced_tokens_are_not_asked_for_where_the_target_may_hold_a_call_that_asked_for_none() -> None:
     async with open_sequence() as (b, s):
-        await s.session.verify(1, s.history, None, s.follow)
-        same = Proposal(token_ids=s.proposal.token_ids)
-        if is_other:
-            verdict = await s.session.verify(2, [*s.history, s.first], same)
-            assert verdict.accepted_count == 1, "the target answers the same body from memory"
-        else:
-            assert s.session._early.take(2, len(s.history), s.proposal) is None
-        assert b.pair.target.early_counts[EarlyResult.MET] == 0
+        asked: list[tuple[int, bool]] = []
+        verify = b.target.verify
+
+        async def note(*args: Any, was_sent_early: bool = False, **fields: Any) -> Verdict:
+            asked.append((args[8], was_sent_early))
+            return await verify(*args, **fields)
+
+        b.target.verify = note  # type: ignore[method-assign]
+        first = await s.session.verify(1, s.history, None, s.follow, max_forced=8)
+        history = [*s.history, first.next_token_id]
+        second = await s.session.verify(2, history, s.proposal, max_forced=8)
+        history += [*s.proposal.token_ids, second.next_token_id]
+        await s.session.verify(3, history, None, max_forced=8)
+        assert asked == [(8, False), (0, True), (8, False)]
+
+
+async def test_what_was_sent_early_to_a_process_that_is_gone_does_not_count() -> None:
+    async with open_sequence() as (b, s):
+        asked: list[tuple[int, bool]] = []
+        verify = b.target.verify
+
+        async def note(*args: Any, was_sent_early: bool = False, **fields: Any) -> Verdict:
+            asked.append((args[8], was_sent_early))
+            return await verify(*args, **fields)
+
+        b.target.verify = note  # type: ignore[method-assign]
+        first = await s.session.verify(1, s.history, None, s.follow)
+        b.target.restart()
+        second = await s.session.verify(2, [*s.history, first.next_token_id], s.proposal, max_forced=8)
+        assert second.accepted_count == 1
+        assert asked == [(0, False), (0, True), (8, False)], "the second is lost, the third after an opening"
+
+
+async def test_what_was_sent_early_for_another_text_does_not_count() -> None:
+    async with open_sequence() as (b, s):
+        s.key = s.key._replace(next_token_id=s.first + 1)
+        first = await s.session.verify(1, s.history, None, s.follow)
+        second = await s.session.verify(2, [*s.history, first.next_token_id], s.proposal)
+        assert second.accepted_count == 1 and not b.target.met_count
+        assert b.pair.target.early_counts == {EarlyResult.MET: 0, EarlyResult.NOT_MET: 1}
+
+
+async def test_a_call_that_cannot_be_sent_early_is_as_if_there_was_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with open_sequence() as (b, s):
+
+        def refuse(*_: object) -> None:
+            raise InvalidFieldError("request", "is too large")
+
+        monkeypatch.setattr(b.target, "verify_early", refuse)
+        first = await s.session.verify(1, s.history, None, s.follow)
+        second = await s.session.verify(2, [*s.history, first.next_token_id], s.proposal)
+        assert second.accepted_count == 1 and not any(b.pair.target.early_counts.values())
 
 
 async def test_nothing_is_sent_while_no_call_is_out() -> None:
@@ -113,53 +156,27 @@ async def test_nothing_is_sent_while_a_fork_waits() -> None:
 
 
 @pytest.mark.parametrize("error", [AWAY, StaleStepError("past")])
-async def test_early_calls_are_forgotten_once_the_call_before_fails(
-    error: Exception, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """It is made again, perhaps elsewhere; what followed it is not."""
+async def test_nothing_follows_a_call_that_is_repeated(error: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is made again, perhaps elsewhere."""
     monkeypatch.setattr(backoff, "POLICY", RetryPolicy(first=0.0001))
     async with open_sequence() as (b, s):
         b.target.faults.after = {0: error}
         task = asyncio.create_task(s.session.verify(1, s.history, None, s.follow))
         await until(lambda: bool(b.target.conditions))
         first = await task
+        s.follow()
         second = await s.session.verify(2, [*s.history, first.next_token_id], s.proposal)
         assert (first.next_token_id, second.accepted_count) == (s.first, 1)
-        assert len(b.target.conditions) == 1 and b.pair.target.early_counts[EarlyResult.MET] == 0
+        assert len(b.target.conditions) == 1
 
 
-async def test_an_early_call_that_fails_is_followed_by_the_ordinary_one() -> None:
-    async with open_sequence() as (b, s):
-        b.target.refuses_conditions = AWAY
-        first = await s.session.verify(1, s.history, None, s.follow)
-        second = await s.session.verify(2, [*s.history, first.next_token_id], s.proposal)
-        assert second.accepted_count == 1 and b.target.steps == [1, 2]
-        assert b.pair.target.early_counts[EarlyResult.FAILED] == 1
-
-
-async def test_an_early_call_that_is_forgotten_before_it_begins_leaves_nothing_behind() -> None:
-    async with open_sequence() as (b, s):
-
-        def follow_and_forget() -> None:
-            s.follow()
-            s.session._early.cancel()
-
-        await s.session.verify(1, s.history, None, follow_and_forget)
-        gc.collect()  # a coroutine that nobody awaits warns when it goes, which fails the test
-        assert not b.target.conditions
-
-
-async def test_what_follows_an_early_call_that_fails_is_forgotten() -> None:
+async def test_a_round_after_one_that_was_sent_early_is_followed_as_well() -> None:
     async with open_sequence() as (b, s):
         first = await s.session.verify(1, s.history, None, s.follow)
-        await until(lambda: b.target.met_count == 1)
         history = [*s.history, first.next_token_id]
-        key = BlockKey(3, len(history), 1, next_token([*history, *s.proposal.token_ids]))
-
-        def follow_and_fail() -> None:
-            assert s.session.verify_early(key, Proposal(token_ids=[1]))
-            b.target.faults.after = {1: AWAY}
-
-        second = await s.session.verify(2, history, s.proposal, follow_and_fail)
-        assert second.accepted_count == 1 and b.pair.target.early_counts[EarlyResult.FAILED] == 1
-        assert key not in s.session._early
+        text = [*history, *s.proposal.token_ids]
+        s.key, proposal = BlockKey(3, len(history), 1, next_token(text)), s.proposal
+        s.proposal = Proposal(token_ids=[1])
+        second = await s.session.verify(2, history, proposal, s.follow)
+        await s.session.verify(3, [*text, second.next_token_id], s.proposal)
+        assert b.target.met_count == 2 and b.pair.target.early_counts[EarlyResult.MET] == 2

@@ -82,6 +82,15 @@ class Target:
         condition = Expected(step - 1 if after is None else after, expected)
         return asyncio.create_task(self.store.step_if(condition, name, step, lambda: body, begin, size))
 
+    def tell_if(self, expected: str, step: int = 1, body: bytes = b"body", after: int | None = None) -> None:
+        """The same, of a caller that needs no answer."""
+
+        def begin(held: HeldSequence[Reply]) -> Callable[[], Awaitable[Reply]]:
+            return lambda: self.compute(step)
+
+        condition = Expected(step - 1 if after is None else after, expected)
+        self.store.step_unanswered(condition, "s", step, lambda: body, begin, 1)
+
     async def answered(self, step: int, outcome: str) -> None:
         """Takes a step to its end."""
         call = self.call(step)

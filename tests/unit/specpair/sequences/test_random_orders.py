@@ -35,13 +35,15 @@ class Play:
         self.ended: dict[int, str] = {}
         """Outcomes of the steps that were computed."""
         self.bodies: dict[int, bytes] = {}
+        self.told = 0
 
     def next_step(self) -> int:
         return max(0, self.target.held.last_step + self.random.choice([-1, 0, 0, 1, 1, 1, 1, 2]))
 
     async def event(self) -> None:
         """Something happens, and everything comes to rest that can."""
-        kinds = [self.call] * 4 + [self.call_if] * 8 + [self.end] * 5 + [self.fail, self.cancel, self.roll_back]
+        kinds = [self.call] * 4 + [self.call_if] * 8 + [self.tell_if] * 4 + [self.end] * 5
+        kinds += [self.fail, self.cancel, self.roll_back]
         self.random.choice(kinds)()
         for _ in range(self.random.choice([1, 1, 2, 3])):
             await asyncio.sleep(0)
@@ -56,6 +58,11 @@ class Play:
     def call_if(self) -> None:
         step, body, expected = self.next_step(), self.random.choice([b"x", b"x", b"y"]), self.random.choice(OUTCOMES)
         self.sent.append(Sent(self.target.call_if(expected, step, body), step, body, expected))
+
+    def tell_if(self) -> None:
+        body, expected = self.random.choice([b"x", b"x", b"y"]), self.random.choice(OUTCOMES)
+        self.target.tell_if(expected, self.next_step(), body)
+        self.told += 1
 
     def end(self) -> None:
         held = self.target.held
@@ -81,17 +88,16 @@ class Play:
 
     async def finish(self) -> None:
         """Nothing waits that nothing will end; everybody got what the events say."""
+        await turn()
         while self.target.held.is_busy:
-            await turn()
             self.end()
             await turn()
-        await turn()
         for sent in self.sent:
             self.judge(sent)
         assert not self.target.held.waiting and not self.target.store.conditional_calls._counts
         assert len(set(self.ended) & set(self.target.started)) == len(self.ended)
         total = sum(self.target.store.conditional_calls.outcomes.values())
-        assert total == sum(sent.expected is not None for sent in self.sent)
+        assert total == sum(sent.expected is not None for sent in self.sent) + self.told
 
     def judge(self, sent: Sent) -> None:
         assert sent.call.done()
