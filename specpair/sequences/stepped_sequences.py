@@ -126,10 +126,7 @@ class SteppedSequences(OpenSequences[Answer]):
             calls.outcomes[ConditionOutcome.LATE] += 1
             return
 
-        def start() -> "asyncio.Future[Answer]":
-            task = self._begun(held, sequence_id, step, body, begin)
-            task.add_done_callback(forget_error)
-            return task
+        start = partial(self._begun, held, sequence_id, step, body, begin)
 
         if held.answer.done():
             begin_first([WaitingCall(condition, start, calls.count)], held.answer.result())
@@ -225,19 +222,13 @@ class SteppedSequences(OpenSequences[Answer]):
         held.waiting = waiting = []
 
         def decide(task: "asyncio.Future[Answer]") -> None:
+            has_failed = not task.cancelled() and task.exception() is not None  # nobody else may look at it
             if task.cancelled() or not held.is_open:
                 refuse_all(waiting, lambda: SequenceNotFoundError(sequence_id))
-            elif task.exception() is not None or (held.last_step == step and held.answer is not task):
-                # it failed, or was rolled back at once
+            elif has_failed or (held.last_step == step and held.answer is not task):  # or was rolled back at once
                 refuse_all(waiting, ConditionNotMetError)
             else:
                 begin_first(waiting, task.result())
 
         task.add_done_callback(decide)
         return task
-
-
-def forget_error(task: "asyncio.Future[Any]") -> None:
-    """The error of a step that nobody asked for: whoever does makes the call again."""
-    if not task.cancelled():
-        task.exception()
