@@ -1,13 +1,18 @@
-"""Calls of a target before the verdicts that they depend on, and a gate before its verdicts."""
+"""Sequences of a target, its calls before the verdicts that they depend on, and a gate before its verdicts."""
 
 import asyncio
 import threading
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from specpair.sequences import conditional_calls
+from specpair.v1 import sequence_service_pb2 as pb
 from specpair.v1 import target_service_pb2 as target_pb
 from target_service.verifier import Verifier
 from tests.services import RunningModel
+
+VOCABULARY = 40
+PROMPT = [5, 2, 7, 2, 11]
 
 
 def decided(verdict: Any) -> Any:
@@ -38,6 +43,27 @@ async def until(is_so: Callable[[], bool]) -> None:
     async with asyncio.timeout(30):
         while not is_so():
             await asyncio.sleep(0.001)
+
+
+async def open_sequence(model: RunningModel, name: str, **fields: Any) -> None:
+    await model.sequences.OpenSequence(pb.OpenSequenceRequest(sequence_id=name, token_ids=PROMPT, **fields))
+
+
+async def close(*models: RunningModel, names: list[str]) -> None:
+    for model in models:
+        for name in names:
+            await model.sequences.CloseSequence(pb.CloseSequenceRequest(sequence_id=name))
+        await model.check_clean()
+
+
+def counted(target: RunningModel) -> dict[str, float]:
+    """Conditional calls by what became of them, as the metrics say."""
+    name = "specpair_target_conditional_calls_total"
+    found = {
+        outcome.value: target.registry.get_sample_value(name, {"outcome": outcome.value})
+        for outcome in conditional_calls.ConditionOutcome
+    }
+    return {outcome: value for outcome, value in found.items() if value is not None}
 
 
 class Stream:

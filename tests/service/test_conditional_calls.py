@@ -1,5 +1,4 @@
-"""Verdicts of calls that were sent before the verdict that they depend on: the same bits as without, and no trace of
-those whose condition is not met."""
+"""Calls that depend on a verdict: no trace of those whose condition is not met, and the others are as any call."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,25 +9,27 @@ import grpc
 import pytest
 
 from specpair.engine import gathering
-from specpair.sequences import conditional_calls
-from specpair.v1 import draft_service_pb2, error_reason_pb2, sampling_pb2
 from specpair.v1 import sequence_service_pb2 as pb
 from specpair.v1 import target_service_pb2 as target_pb
 from target_service import servicer
 from target_service.verifier import Verifier
 from tests.rpc_errors import refused
-from tests.service.conditional import Gate, Stream, conditional, decided, renamed, until
-from tests.services import RunningModel, engine_config, running_draft, running_target
-from tests.tiny_models import make_model, make_variation
+from tests.service.conditional import (
+    PROMPT,
+    VOCABULARY,
+    Gate,
+    Stream,
+    close,
+    conditional,
+    counted,
+    decided,
+    open_sequence,
+    renamed,
+    until,
+)
+from tests.services import RunningModel, engine_config, running_target
+from tests.tiny_models import make_model
 
-VOCABULARY = 40
-PROMPT = [5, 2, 7, 2, 11]
-STEPS, K = 14, 3
-RULES = {
-    "token": sampling_pb2.ACCEPTANCE_RULE_TOKEN,
-    "block": sampling_pb2.ACCEPTANCE_RULE_BLOCK,
-    "coupled": sampling_pb2.ACCEPTANCE_RULE_COUPLED,
-}
 Code = grpc.StatusCode
 
 
@@ -41,139 +42,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 async def target(folder: Path) -> AsyncIterator[RunningModel]:
     async with running_target(engine_config(folder)) as model:
         yield model
-
-
-@pytest.fixture(scope="module")
-async def draft(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningModel]:
-    alike = make_variation(tmp_path_factory.mktemp("drafts") / "alike", folder, spread=0.05)
-    async with running_draft(engine_config(alike)) as model:
-        yield model
-
-
-async def open_sequence(model: RunningModel, name: str, **fields: Any) -> None:
-    await model.sequences.OpenSequence(pb.OpenSequenceRequest(sequence_id=name, token_ids=PROMPT, **fields))
-
-
-async def close(*models: RunningModel, names: list[str]) -> None:
-    for model in models:
-        for name in names:
-            await model.sequences.CloseSequence(pb.CloseSequenceRequest(sequence_id=name))
-        await model.check_clean()
-
-
-async def ordinary_rounds(draft: RunningModel, target: RunningModel, name: str) -> list[tuple[Any, Any]]:
-    """The calls of each step with their verdicts, one after the other."""
-    rounds: list[tuple[Any, Any]] = []
-    base, appended = len(PROMPT), []
-    for step in range(STEPS):
-        proposed = await draft.hot.ProposeTokens(
-            draft_service_pb2.ProposeTokensRequest(
-                sequence_id=name,
-                step=step,
-                base_length=base,
-                appended_token_ids=appended,
-                num_speculative_tokens=K,
-            )
-        )
-        length = base + len(appended)
-        request = target_pb.VerifyProposalRequest(
-            sequence_id=name, step=step, base_length=length, proposal=proposed.proposal, include_probabilities=True
-        )
-        verdict = await target.hot.VerifyProposal(request)
-        kept = list(proposed.proposal.token_ids[: verdict.accepted_count])
-        base, appended = length, [*kept, verdict.next_token_id]
-        rounds.append((request, verdict))
-    return rounds
-
-
-def guesses(rounds: list[tuple[Any, Any]], name: str, step: int) -> tuple[list[Any], Any]:
-    """Wrong guesses of the verdict of `step` with other proposals for the next, and the right one."""
-    verdict, request = rounds[step][1], rounds[step + 1][0]
-    count, token = verdict.accepted_count, verdict.next_token_id
-    wrong = [
-        conditional(request, name, step, count, (token + 1) % VOCABULARY),
-        conditional(request, name, step, (count + 1) % (K + 1), token),
-    ]
-    wrong[0].proposal.token_ids[0] ^= 1
-    wrong[1].base_length += 1
-    return wrong, conditional(request, name, step, count, token)
-
-
-async def rounds_ahead(target: RunningModel, rounds: list[tuple[Any, Any]], name: str) -> list[Any]:
-    """The verdicts of the same calls, each sent together with, or just after, the one that it depends on."""
-    stream = Stream(target)
-    (pending,) = await stream.send(renamed(rounds[0][0], name))
-    await until(lambda: target.host.sequences.get(name).last_step == 0)
-    verdicts, refusals = [], []
-    for step in range(STEPS - 1):
-        wrong, right = guesses(rounds, name, step)
-        before, following, after = await stream.send(wrong[0], right, wrong[1])
-        refusals += [before, after]
-        verdicts.append((await pending).response)
-        pending = following
-    verdicts.append((await pending).response)
-    for refusal in refusals:
-        assert (await refusal).error.reason == error_reason_pb2.ERROR_REASON_CONDITION_NOT_MET
-    await stream.close()
-    return verdicts
-
-
-async def rounds_told(target: RunningModel, rounds: list[tuple[Any, Any]], name: str) -> list[Any]:
-    """The same, where they are told to the target, and then called in the ordinary way."""
-    stream = Stream(target)
-    verdicts: list[Any] = []
-    for step in range(STEPS):
-        (pending,) = await stream.send(renamed(rounds[step][0], name))
-        await until(lambda step=step: target.host.sequences.get(name).last_step >= step)
-        if step < STEPS - 1:
-            wrong, right = guesses(rounds, name, step)
-            await stream.tell(wrong[0], right, wrong[1])
-        verdicts.append((await pending).response)
-        if step < STEPS - 1:
-            await until(lambda step=step: target.host.sequences.get(name).last_step == step + 1)
-    await stream.close()
-    return verdicts
-
-
-@pytest.mark.parametrize("is_large", [False, True], ids=["small", "large"])
-@pytest.mark.parametrize("temperature", [0.0, 1.0])
-@pytest.mark.parametrize("rule", RULES)
-@pytest.mark.parametrize("ahead", [rounds_ahead, rounds_told])
-async def test_verdicts_are_the_same_bits(
-    draft: RunningModel,
-    target: RunningModel,
-    ahead: Any,
-    rule: str,
-    temperature: float,
-    is_large: bool,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Also where requests are so large that they are decoded in a thread."""
-    if is_large:
-        monkeypatch.setattr(servicer, "MADE_ON_THE_LOOP_BYTES", -1)
-    fields: Any = {"sampling": {"temperature": temperature, "seed": 9}, "rule": RULES[rule], "logprobs": 2}
-    for name in ("plain", "ahead"):
-        await open_sequence(target, name, **fields)
-    await open_sequence(draft, "plain", sampling=fields["sampling"], rule=fields["rule"])
-    rounds = await ordinary_rounds(draft, target, "plain")
-    assert len({verdict.accepted_count for _, verdict in rounds}) > 1
-    before = counted(target)
-    verdicts = await ahead(target, rounds, "ahead")
-    assert [decided(verdict) for verdict in verdicts] == [decided(verdict) for _, verdict in rounds]
-    after = counted(target)
-    assert after["met"] - before["met"] == STEPS - 1
-    assert sum(after[outcome] - before[outcome] for outcome in ("not_met", "late")) == 2 * (STEPS - 1)
-    await close(draft, target, names=["plain", "ahead"])
-
-
-def counted(target: RunningModel) -> dict[str, float]:
-    """Conditional calls by what became of them, as the metrics say."""
-    name = "specpair_target_conditional_calls_total"
-    found = {
-        outcome.value: target.registry.get_sample_value(name, {"outcome": outcome.value})
-        for outcome in conditional_calls.ConditionOutcome
-    }
-    return {outcome: value for outcome, value in found.items() if value is not None}
 
 
 async def waiting_calls(target: RunningModel, count: int) -> None:
