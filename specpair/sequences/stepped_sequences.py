@@ -5,6 +5,7 @@ answer, each in case it is a certain one.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
@@ -14,6 +15,7 @@ from specpair.errors import (
     ConditionNotMetError,
     ConflictingBodyError,
     SequenceNotFoundError,
+    SpecpairError,
     StaleStepError,
 )
 from specpair.sequences.cache_owner import CacheOwner
@@ -27,6 +29,8 @@ from specpair.sequences.conditional_calls import (
 )
 from specpair.sequences.held_sequence import Answer, HeldSequence, settled, wait_for_answer
 from specpair.sequences.open_sequences import OpenSequences
+
+logger = logging.getLogger(__name__)
 
 Finish = Callable[[], Awaitable[Answer]]
 """Computes an answer, or the rest of it."""
@@ -102,7 +106,6 @@ class SteppedSequences(OpenSequences[Answer]):
         if condition.step != held.last_step or held.answer is None:
             self.conditional_calls.outcomes[ConditionOutcome.LATE] += 1
             raise ConditionNotMetError
-
         start = partial(self._begun, held, sequence_id, step, body, begin)
         task = await self._met(held, condition, start, size)
         return await wait_for_answer(task, sequence_id)
@@ -125,15 +128,13 @@ class SteppedSequences(OpenSequences[Answer]):
         if condition.step != held.last_step or held.answer is None:
             calls.outcomes[ConditionOutcome.LATE] += 1
             return
-
         start = partial(self._begun, held, sequence_id, step, body, begin)
-
         if held.answer.done():
-            begin_first([WaitingCall(condition, start, calls.count)], held.answer.result())
+            begin_first([WaitingCall(condition, start, self._note)], held.answer.result())
             return
 
         def end(outcome: "asyncio.Future[Answer] | Exception") -> None:
-            calls.count(outcome)
+            self._note(outcome)
             leave()
 
         try:
@@ -141,6 +142,12 @@ class SteppedSequences(OpenSequences[Answer]):
         except CapacityExhaustedError as error:
             calls.count(error)
             raise
+
+    def _note(self, outcome: "asyncio.Future[Answer] | Exception") -> None:
+        """Counts an unanswered call. What nobody expects is logged: its caller does not learn of it."""
+        self.conditional_calls.count(outcome)
+        if isinstance(outcome, Exception) and not isinstance(outcome, SpecpairError):
+            logger.error("a conditional call failed", exc_info=outcome)
 
     def _begun(
         self,

@@ -104,6 +104,20 @@ async def test_a_bad_one_is_counted_and_no_pass_waits_for_it() -> None:
     assert target.outcomes() == {"met": 1} and not target.store.conditional_calls._bytes
 
 
+async def test_what_nobody_expects_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    target = Target()
+    await target.answered(0, "a")
+
+    def body() -> bytes:
+        raise ZeroDivisionError
+
+    def begin(held: HeldSequence[Reply]) -> Callable[[], Awaitable[Reply]]:
+        return lambda: target.compute(1)
+
+    target.store.step_unanswered(Expected(0, "a"), "s", 1, body, begin, 1)
+    assert "a conditional call failed" in caplog.text and target.held.last_step == 0
+
+
 async def test_those_after_a_step_that_fails_are_ended_even_if_a_later_one_was_taken_at_once() -> None:
     target = Target()
     target.call(0)
