@@ -43,6 +43,19 @@ async def open_sequence() -> AsyncIterator[tuple[Bench, Sequence]]:
         await sequence.session.close()
 
 
+def noted_calls(b: Bench) -> list[tuple[int, bool]]:
+    """Of every call from now on how many forced tokens it asks for, and whether it was sent early."""
+    asked: list[tuple[int, bool]] = []
+    verify = b.target.verify
+
+    async def note(*args: Any, was_sent_early: bool = False, **fields: Any) -> Verdict:
+        asked.append((args[8], was_sent_early))
+        return await verify(*args, **fields)
+
+    b.target.verify = note  # type: ignore[method-assign]
+    return asked
+
+
 async def test_the_call_of_a_round_finds_what_was_sent_early() -> None:
     async with open_sequence() as (b, s):
         first = await s.session.verify(1, s.history, None, s.follow)
@@ -55,14 +68,7 @@ async def test_the_call_of_a_round_finds_what_was_sent_early() -> None:
 
 async def test_forced_tokens_are_not_asked_for_where_the_target_may_hold_a_call_that_asked_for_none() -> None:
     async with open_sequence() as (b, s):
-        asked: list[tuple[int, bool]] = []
-        verify = b.target.verify
-
-        async def note(*args: Any, was_sent_early: bool = False, **fields: Any) -> Verdict:
-            asked.append((args[8], was_sent_early))
-            return await verify(*args, **fields)
-
-        b.target.verify = note  # type: ignore[method-assign]
+        asked = noted_calls(b)
         first = await s.session.verify(1, s.history, None, s.follow, max_forced=8)
         history = [*s.history, first.next_token_id]
         second = await s.session.verify(2, history, s.proposal, max_forced=8)
@@ -73,14 +79,7 @@ async def test_forced_tokens_are_not_asked_for_where_the_target_may_hold_a_call_
 
 async def test_what_was_sent_early_to_a_process_that_is_gone_does_not_count() -> None:
     async with open_sequence() as (b, s):
-        asked: list[tuple[int, bool]] = []
-        verify = b.target.verify
-
-        async def note(*args: Any, was_sent_early: bool = False, **fields: Any) -> Verdict:
-            asked.append((args[8], was_sent_early))
-            return await verify(*args, **fields)
-
-        b.target.verify = note  # type: ignore[method-assign]
+        asked = noted_calls(b)
         first = await s.session.verify(1, s.history, None, s.follow)
         b.target.restart()
         second = await s.session.verify(2, [*s.history, first.next_token_id], s.proposal, max_forced=8)
