@@ -59,8 +59,7 @@ class DraftCall:
         """Tells the draft of the history, where its proposal is here already. Returns whether it was told: it is not
         while another call is under way, nor if the sequence has to be opened.
 
-        Nobody learns whether it came. If it did not, the next call does: its sequence is shorter than said. That the
-        proposal came counts as the draft's answer.
+        Nobody learns whether it came. If it did not, the next call does: its sequence is shorter than said.
         """
         opening, held = self.opening, self.opening.held_length
         if self.link is not opening.link or not held or opening.is_under_way or opening.lock.locked():
@@ -77,7 +76,6 @@ class DraftCall:
         opening.use()
         self._expect_blocks(length)
         opening.held_length = length
-        self.link.welcome()
         return True
 
     async def _propose(self) -> Proposed | None:

@@ -107,8 +107,10 @@ class DraftSession(ProposalSource):
             self.blocks.clear()  # the draft no longer works ahead
         call = self._call(step, history, count, min_confidence, preparation, tree_tokens)
         if block is not None:
-            if call is not None and self._may_ask(call.link) and (self._calls or not call.tell()):
-                self._spawn(replace(call, history=list(history), has_proposal=True))
+            if call is not None:
+                call.link.hear(time.perf_counter() - block.arrived_at)
+                if self._may_ask(call.link) and (self._calls or not call.tell()):
+                    self._spawn(replace(call, history=list(history), has_proposal=True))
             return _prepared(block, AheadOutcome.HIT, 0.0)
         if call is None:
             return None

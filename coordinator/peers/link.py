@@ -49,7 +49,7 @@ class Link(ABC, Generic[PeerT]):
         self.is_released = False
         """Whether its address no longer belongs to the pair."""
         self.answered_at = 0.0
-        """When it last answered a call, by time.monotonic; 0 before."""
+        """When it last answered a call, or sent something else, by time.monotonic; 0 before."""
         self._closes = OwedCloses(peer, news)
         self._is_away = False
         self._complaint: str | None = None
@@ -82,6 +82,10 @@ class Link(ABC, Generic[PeerT]):
             logger.info("the %s at %s answers again", self.name, self.peer.address)
             self._is_away = False
             self._news.announce()
+
+    def hear(self, seconds_ago: float) -> None:
+        """Notes what it sent without being asked: the process lived then, which does not say that its calls succeed."""
+        self.answered_at = max(self.answered_at, time.monotonic() - seconds_ago)
 
     async def check(self) -> None:
         """Compares the process with the pair and puts it into use.

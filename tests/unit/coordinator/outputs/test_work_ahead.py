@@ -1,6 +1,7 @@
 """Working ahead: proposals and verdicts that come before they are asked for change the times, never a token."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -50,6 +51,18 @@ async def test_a_prepared_proposal_is_verified_without_waiting_for_the_draft() -
         counts = generation.acceptance.ahead_counts
         assert counts[AheadOutcome.HIT] > 5 and not counts[AheadOutcome.MISS]
         assert sum(b.draft.has_proposal) == counts[AheadOutcome.HIT]
+
+
+async def test_a_draft_that_only_sends_proposals_counts_as_alive() -> None:
+    async with bench() as b:
+        assert b.pair.draft is not None
+        generation, parts = await run_to_a_hit(b, 60)
+        (link,) = b.pair.draft.links.values()
+        link.answered_at = 0.0
+        while hits(generation) < 3:
+            await anext(parts)
+        assert 0.0 < time.monotonic() - link.answered_at < 5.0
+        await parts.aclose()
 
 
 async def test_the_output_has_the_same_rounds_with_and_without() -> None:
