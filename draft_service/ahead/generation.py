@@ -51,8 +51,10 @@ class Generation:
         drafted: Drafted,
         order: AheadOrder,
         deliver: Deliver,
+        least_chance: float = 0.0,
     ):
-        """`call` was answered with `drafted`, which has tokens."""
+        """`call` was answered with `drafted`, which has tokens. Less likely outcomes than `least_chance` are left
+        out."""
         self.step = call.step + 1
         self.branches: dict[Outcome, Branch] = {}
         self.is_live = True
@@ -71,6 +73,7 @@ class Generation:
         """The row after the whole block, once it is known."""
         self._order = order
         self._deliver_block = deliver
+        self._least_chance = least_chance
         self._peek: ProposeWork | None = None
 
     def begin(self) -> None:
@@ -84,7 +87,7 @@ class Generation:
                 break
         else:
             guesses += self._bonus_guesses(counts[-1])
-        chosen = best(guesses, self._order.max_outcomes, self._held.options.sampling.stop_token_ids)
+        chosen = self._best(guesses, self._order.max_outcomes)
         self.row_count = len(chosen)
         if unknown := [guess for guess in chosen if guess.outcome.next_token_id == UNKNOWN]:
             self._begin_peek(len(unknown), sum(guess.probability for guess in unknown), counts[-1])
@@ -138,6 +141,9 @@ class Generation:
         """Whether the output ends with the token, so that nothing follows it."""
         return token in self._held.options.sampling.stop_token_ids
 
+    def _best(self, guesses: list[Guess], count: int) -> list[Guess]:
+        return best(guesses, count, self._held.options.sampling.stop_token_ids, self._least_chance)
+
     def _bonus_guesses(self, whole_chance: float) -> list[Guess]:
         """The guesses at the token after the whole block, which is accepted with this chance."""
         whole = len(self._proposed)
@@ -155,7 +161,7 @@ class Generation:
 
     def _begin_bonus_branches(self, peek: ProposeWork, bonus_count: int, whole_chance: float) -> None:
         self._bonus = Row(None, outlooks_of(peek.drafted())[0])
-        for guess in best(self._bonus_guesses(whole_chance), bonus_count, self._held.options.sampling.stop_token_ids):
+        for guess in self._best(self._bonus_guesses(whole_chance), bonus_count):
             self._begin_branch(guess, peek.sequence)
 
     def _begin_branch(self, guess: Guess, parent: Sequence) -> None:

@@ -18,7 +18,9 @@ class Guess(NamedTuple):
     probability: float
 
 
-def best(guesses: Iterable[Guess], count: int, ends: Collection[int] = ()) -> list[Guess]:
-    """The likeliest guesses, the likeliest first; none of a token that ends the output."""
+def best(guesses: Iterable[Guess], count: int, ends: Collection[int] = (), least: float = 0.0) -> list[Guess]:
+    """The likeliest guesses, the likeliest first; none of a token that ends the output. Of those that are less likely
+    than `least` only the likeliest, if there is no other."""
     lasting = [guess for guess in guesses if guess.outcome.next_token_id not in ends]
-    return sorted(lasting, key=lambda guess: -guess.probability)[:count]
+    chosen = sorted(lasting, key=lambda guess: -guess.probability)[:count]
+    return [guess for guess in chosen if guess.probability >= least] or chosen[:1]

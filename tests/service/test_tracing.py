@@ -124,7 +124,7 @@ async def test_requests_that_share_messages_have_traces_of_their_own(
 ) -> None:
     """Also where calls are made because a message came, which may concern several requests."""
     with tracing("test", exporter):
-        await asyncio.gather(*(request(pair, work_ahead=mode) for _ in range(4)))
+        await asyncio.gather(*(request(pair, work_ahead=mode, max_tokens=128) for _ in range(4)))
     begun = [one for one in exporter.named("verify") if (one.attributes or {}).get("specpair.was_begun")]
     assert bool(begun) == (mode == pb.WORK_AHEAD_MODE_ON)
     assert len({trace_of(one) for one in exporter.named("request")}) == 4

@@ -42,6 +42,14 @@ def test_the_best_come_first_and_none_that_ends_the_output() -> None:
     assert [guess.outcome for guess in best(guesses, 2, ends=[6])] == [Outcome(2, 7), Outcome(0, 5)]
 
 
+def test_what_is_too_unlikely_is_left_out_unless_there_is_nothing_else() -> None:
+    guesses = [Guess(Outcome(0, 5), 0.1), Guess(Outcome(1, 6), 0.4), Guess(Outcome(2, 7), 0.3)]
+    assert [guess.outcome for guess in best(guesses, 3, least=0.2)] == [Outcome(1, 6), Outcome(2, 7)]
+    assert [guess.outcome for guess in best(guesses, 3, least=0.3)] == [Outcome(1, 6), Outcome(2, 7)]
+    assert [guess.outcome for guess in best(guesses, 3, least=0.5)] == [Outcome(1, 6)]
+    assert best([], 3, least=0.5) == []
+
+
 def test_a_rate_follows_what_happens_lately() -> None:
     rate = Rate()
     assert rate.among(0.3) == pytest.approx(0.3)

@@ -51,7 +51,24 @@ def test_what_a_pass_has_not_worked_is_slept(work: float, tokens: int, slept: li
         pacing.begin(tokens)
         clock.now += work
         pacing.end()
-        assert clock.slept == pytest.approx(slept)
+        assert sum(clock.slept) == pytest.approx(sum(slept))
+
+
+def test_a_pass_sleeps_first_if_it_knows_how_long_it_works() -> None:
+    clock = Time()
+    pacing = Pacing(Pace(PACE_SECONDS, ROW_SECONDS), lambda: clock.now, clock.sleep)
+    slept: list[list[float]] = []
+    for work in (0.004, 0.002, 0.018, 0.001):
+        clock.slept.clear()
+        begun = clock.now
+        pacing.begin(1)
+        assert clock.now - begun == pytest.approx(sum(clock.slept))
+        clock.now += work
+        pacing.end()
+        slept.append([*clock.slept])
+    # The first pass knows nothing; the third works longer than all before; the fourth leaves as much time as that took.
+    assert slept == [pytest.approx([0.021]), pytest.approx([0.019, 0.004]), pytest.approx([0.019]), pytest.approx([0.024])]
+    assert clock.now == pytest.approx(3 * 0.025 + 0.037)
 
 
 class FlatRunner:
