@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
+from pathlib import Path
 
 import grpc.aio
 import httpx
@@ -11,6 +12,7 @@ from opentelemetry.sdk.trace.export import SpanExportResult
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from specpair.client.channel import proposal_caller
+from specpair.engine_config import pace_of
 from specpair.tracing import (
     MAX_TRACE_CONTEXT_LENGTH,
     continued,
@@ -30,11 +32,24 @@ PROMPT = [5, 2, 7, 2, 11]
 
 
 @pytest.fixture(scope="module")
-async def pair(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningPair]:
+def models(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Target and draft."""
     folder = tmp_path_factory.mktemp("models")
-    target = make_model(folder / "target", seed=1, vocab_size=24)
-    draft = make_model(folder / "draft", seed=2, vocab_size=24)
+    return make_model(folder / "target", seed=1, vocab_size=24), make_model(folder / "draft", seed=2, vocab_size=24)
+
+
+@pytest.fixture(scope="module")
+async def pair(models: tuple[Path, Path]) -> AsyncIterator[RunningPair]:
+    target, draft = models
     async with running_pair(engine_config(target), engine_config(draft)) as pair:
+        yield pair
+
+
+@pytest.fixture
+async def slow_pair(models: tuple[Path, Path]) -> AsyncIterator[RunningPair]:
+    """The draft is ahead of such a target, and guesses what it will say."""
+    target, _ = models
+    async with running_pair(engine_config(target, pace=pace_of("10")), engine_config(target)) as pair:
         yield pair
 
 
@@ -120,11 +135,11 @@ async def test_a_request_over_http_belongs_to_the_trace_in_its_header(pair: Runn
 
 @pytest.mark.parametrize("mode", [pb.WORK_AHEAD_MODE_OFF, pb.WORK_AHEAD_MODE_ON])
 async def test_requests_that_share_messages_have_traces_of_their_own(
-    pair: RunningPair, exporter: Kept, mode: pb.WorkAheadMode
+    slow_pair: RunningPair, exporter: Kept, mode: pb.WorkAheadMode
 ) -> None:
     """Also where calls are made because a message came, which may concern several requests."""
     with tracing("test", exporter):
-        await asyncio.gather(*(request(pair, work_ahead=mode, max_tokens=128) for _ in range(4)))
+        await asyncio.gather(*(request(slow_pair, work_ahead=mode) for _ in range(4)))
     begun = [one for one in exporter.named("verify") if (one.attributes or {}).get("specpair.was_begun")]
     assert bool(begun) == (mode == pb.WORK_AHEAD_MODE_ON)
     assert len({trace_of(one) for one in exporter.named("request")}) == 4
