@@ -81,8 +81,10 @@ class Generation:
         after it, if it is not known."""
         guesses: list[Guess] = []
         counts = self._odds.counts(self._rows)
+        least = min(self._least_chance, max(counts))
         for accepted_count, row in enumerate(self._rows):
-            guesses += self._odds.guesses(accepted_count, row, counts[accepted_count])
+            if counts[accepted_count] >= least:  # else none of its guesses is likely enough
+                guesses += self._odds.guesses(accepted_count, row, counts[accepted_count])
             if self._ends_with(row.drawn):
                 break
         else:
