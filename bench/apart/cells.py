@@ -14,9 +14,9 @@ KS = (1, 2, 3, 4, 6, 8, 10, 12, 16)
 """The list in which the best K is searched."""
 TRIED = {WorkAhead.OFF: 3, WorkAhead.ON: 3, WorkAhead.AUTO: 1}
 """How many of them are measured for each way: those nearest to the best synchronous one by calculation."""
-TRIED_SHORTER = 2
-"""How many more are measured for working ahead, around half of that one: a draft that works beside the target has to be
-ready when its pass ends."""
+TRIED_SHORTER = 3
+"""How many more are measured for working ahead, from about half of that one on: a draft that works beside the target
+has to be ready when its pass ends."""
 QUICK_TRIED = {WorkAhead.OFF: 2, WorkAhead.ON: 2, WorkAhead.AUTO: 1}
 PROBE_KS = (4, 16)
 """Proposals that show the acceptance at each position, and how a round grows with K."""
@@ -120,7 +120,7 @@ class Cell:
 def ks_to_try(best: int, tried: Mapping[WorkAhead, int], shorter: int) -> dict[WorkAhead, list[int]]:
     """The K that are measured for each way, around the best synchronous one by calculation."""
     ks = {way: nearest(KS, best, count) for way, count in tried.items()}
-    ks[WorkAhead.ON] = sorted({*ks[WorkAhead.ON], *nearest(KS, best // 2, shorter)})
+    ks[WorkAhead.ON] = sorted({*ks[WorkAhead.ON], *nearest(KS, best // 2 + 1, shorter)})
     return ks
 
 

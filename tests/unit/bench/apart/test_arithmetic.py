@@ -55,9 +55,10 @@ def test_the_ks_around_the_calculated_best_are_tried() -> None:
     assert nearest((1, 2, 3, 4, 6, 8), 0, 2) == [1, 2]
 
 
-def test_working_ahead_is_also_measured_around_half_of_the_best_synchronous_k() -> None:
+def test_working_ahead_is_also_measured_from_half_of_the_best_synchronous_k_on() -> None:
     tried = {WorkAhead.OFF: 3, WorkAhead.ON: 3, WorkAhead.AUTO: 1}
     wanted = {WorkAhead.OFF: [8, 10, 12], WorkAhead.ON: [4, 6, 8, 10, 12], WorkAhead.AUTO: [10]}
-    assert ks_to_try(10, tried, 2) == wanted
+    assert ks_to_try(10, tried, 3) == wanted
     assert ks_to_try(10, tried, 0)[WorkAhead.ON] == [8, 10, 12]
-    assert ks_to_try(3, tried, 2)[WorkAhead.ON] == [1, 2, 3, 4]
+    assert ks_to_try(8, tried, 3)[WorkAhead.ON] == [3, 4, 6, 8, 10]
+    assert ks_to_try(3, tried, 3)[WorkAhead.ON] == [1, 2, 3, 4]
