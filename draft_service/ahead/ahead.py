@@ -17,7 +17,7 @@ from specpair.sequences.sequence import Sequence
 from specpair.tracing import OpenSpan, open_span
 
 DEFAULT_ROWS = 64
-LEAST_CHANCE, MOST_LEAST_CHANCE = 0.006, 0.1
+LEAST_CHANCE, MOST_LEAST_CHANCE = 0.004, 0.1
 """How likely an outcome must be to be prepared for, for each other sequence that works ahead: its row delays theirs."""
 LATELY_SECONDS = 2.0
 """A sequence that has not asked for so long has no share of the rows, and makes room for others."""

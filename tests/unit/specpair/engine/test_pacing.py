@@ -67,7 +67,12 @@ def test_a_pass_sleeps_first_if_it_knows_how_long_it_works() -> None:
         pacing.end()
         slept.append([*clock.slept])
     # The first pass knows nothing; the third works longer than all before; the fourth leaves as much time as that took.
-    assert slept == [pytest.approx([0.021]), pytest.approx([0.019, 0.004]), pytest.approx([0.019]), pytest.approx([0.024])]
+    assert slept == [
+        pytest.approx([0.021]),
+        pytest.approx([0.019, 0.004]),
+        pytest.approx([0.019]),
+        pytest.approx([0.024]),
+    ]
     assert clock.now == pytest.approx(3 * 0.025 + 0.037)
 
 
