@@ -7,7 +7,7 @@ import pytest
 from torch import Tensor, empty
 
 from draft_service.ahead import ahead as module
-from draft_service.ahead.ahead import LATELY_SECONDS, MAX_BYTES, MAX_COPIED_TOKENS, WorkAhead
+from draft_service.ahead.ahead import LATELY_SECONDS, LEAST_CHANCE, MAX_BYTES, MAX_COPIED_TOKENS, WorkAhead
 from draft_service.proposal import AheadOrder, Deliver, Drafted, PreparedBlock, ProposeCall
 from specpair.engine.work import Work
 from specpair.options import Drafter, SamplingOptions, SequenceOptions
@@ -166,6 +166,25 @@ async def test_bonus_tokens_that_are_still_to_be_looked_at_have_their_rows_alrea
     peek.future.set_result(None)
     await asyncio.sleep(0)
     assert ahead.branch_count == ahead.most_rows
+
+
+async def test_what_is_unlikely_is_left_out_beside_others(clock: Clock) -> None:
+    """Its row would delay theirs. Those that have not asked lately do not count."""
+    ahead = WorkAhead(engine := FakeEngine())
+    ahead.most_rows = 4096
+
+    async def chances() -> list[float]:
+        engine.works.clear()
+        await begun(ahead, held_sequence())
+        return [work.chance for work in engine.works if work.looks_beyond]
+
+    alone = await chances()
+    for others in range(1, 9):
+        least = others * LEAST_CHANCE
+        assert await chances() == [chance for chance in alone if chance >= least], others
+    assert len(await chances()) < len(alone) / 2
+    clock.now += LATELY_SECONDS + 0.1
+    assert await chances() == alone
 
 
 async def test_large_proposals_are_fewer(clock: Clock) -> None:
