@@ -151,10 +151,16 @@ class TargetServicer(TargetServiceServicer):
         return score_tree_response(self._verifier.instance_id, request.step, scores)
 
     async def _verdict(self, request: pb.VerifyProposalRequest, traced: Span) -> Verdict:
+        sequences, sequence_id, step = self._verifier.sequences, request.sequence_id, request.step
+        before = sequences.taken(sequence_id, step)
         body = await beside_the_loop(request, lambda: body_of(request))
-        if (begun := self._verifier.sequences.taken(request.sequence_id, request.step, body)) is not None:
+        is_past = (
+            sequences.get(sequence_id).last_step > step
+        )  # the next one may have begun while a large body was hashed
+        taken = before if is_past else sequences.taken(sequence_id, step)
+        if taken is not None and taken[0] == body:
             traced.set(was_begun=True)
-            return await wait_for_answer(begun, request.sequence_id)
+            return await wait_for_answer(taken[1], sequence_id)
         call = await beside_the_loop(request, lambda: self._decode(request))
         return await self._verifier.verify(call, body)
 

@@ -60,10 +60,10 @@ class SteppedSequences(OpenSequences[Answer]):
         task = self._taken(held, step, body) or self._start(held, sequence_id, step, body, finish)
         return await wait_for_answer(task, sequence_id)
 
-    def taken(self, sequence_id: str, step: int, body: Any) -> "asyncio.Future[Answer] | None":
-        """The answer of a step that was taken with this body, under way or done. Raises SequenceNotFoundError."""
+    def taken(self, sequence_id: str, step: int) -> "tuple[Any, asyncio.Future[Answer]] | None":
+        """The body and the answer, under way or done, of a step that is the last one. Raises SequenceNotFoundError."""
         held = self.get(sequence_id)
-        return held.answer if step == held.last_step and body == held.last_body else None
+        return None if step != held.last_step or held.answer is None else (held.last_body, held.answer)
 
     def step_at_once(
         self, sequence_id: str, step: int, body: Any, find: Callable[[HeldSequence[Answer]], Answer | None]

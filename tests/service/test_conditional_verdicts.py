@@ -153,3 +153,30 @@ async def test_verdicts_are_the_same_bits(
     assert after["met"] - before["met"] == STEPS - 1
     assert sum(after[outcome] - before[outcome] for outcome in ("not_met", "late")) == 2 * (STEPS - 1)
     await close(draft, target, names=["plain", "ahead"])
+
+
+async def test_a_call_is_answered_though_the_next_step_begins_while_its_body_is_hashed(
+    draft: RunningModel, target: RunningModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Large bodies are hashed in a thread."""
+    options: Any = {"sampling": {"seed": 9}, "rule": RULES["token"]}
+    for name in ("plain", "ahead"):
+        await open_sequence(target, name, **options)
+    await open_sequence(draft, "plain", **options)
+    rounds = await ordinary_rounds(draft, target, "plain")
+
+    async def slowly(request: target_pb.VerifyProposalRequest, make: Any) -> Any:
+        if request.step == 1 and not request.HasField("condition"):
+            await until(lambda: target.host.sequences.get("ahead").last_step == 2)
+        return make()
+
+    monkeypatch.setattr(servicer, "beside_the_loop", slowly)
+    stream = Stream(target)
+    (first,) = await stream.send(renamed(rounds[0][0], "ahead"))
+    await stream.tell(guesses(rounds, "ahead", 0)[1])
+    await first
+    (second,) = await stream.send(renamed(rounds[1][0], "ahead"))
+    await stream.tell(guesses(rounds, "ahead", 1)[1])
+    assert decided((await second).response) == decided(rounds[1][1])
+    await stream.close()
+    await close(draft, target, names=["plain", "ahead"])
