@@ -154,9 +154,7 @@ class TargetServicer(TargetServiceServicer):
         sequences, sequence_id, step = self._verifier.sequences, request.sequence_id, request.step
         before = sequences.taken(sequence_id, step)
         body = await beside_the_loop(request, lambda: body_of(request))
-        is_past = (
-            sequences.get(sequence_id).last_step > step
-        )  # the next one may have begun while a large body was hashed
+        is_past = sequences.get(sequence_id).last_step > step  # it may be since, while a large body was hashed
         taken = before if is_past else sequences.taken(sequence_id, step)
         if taken is not None and taken[0] == body:
             traced.set(was_begun=True)

@@ -33,15 +33,14 @@ _NO_KEYS = {CONFIG, "help", "version", "install-completion", "show-completion"}
 
 
 @friendly
-def use_config(context: typer.Context, file: Path | None) -> Path | None:
-    """Makes the file's values the defaults of the command that will run. Returns the file."""
+def use_config(context: typer.Context, file: Path | None) -> None:
+    """Makes the file's values the defaults of the command that will run."""
     if file is None or context.resilient_parsing:  # the latter while a shell completes words
-        return file
+        return
     values = defaults_of(context.find_root().command, read_toml(file), str(file))
     for name in _path(context):
         values = values.get(name, {})
     context.default_map = values
-    return file
 
 
 ConfigOption = Annotated[

@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from inspect import Parameter
@@ -14,7 +14,6 @@ from rich.console import Console
 from command.connection import coordinator_at
 from command.draft_files import model_to_load
 from command.failures import INTERRUPTED, WRONG_USE, CommandError, friendly
-from command.flags.config_file import CONFIG
 from command.flags.option import Options, configured, options, parameters
 from command.flags.shared import ChatOption, EncoderInputOption, NoColorOption
 from command.flags.signature import takes
@@ -139,7 +138,6 @@ class Once:
     request_parameters("temperature", "seed", "max_tokens", max_tokens=128),
 )
 def up(
-    context: typer.Context,
     draft: Annotated[
         str | None,
         typer.Option(
@@ -177,8 +175,8 @@ def up(
 ) -> None:
     """Start draft, target and coordinator on this machine and keep them running until Ctrl-C.
 
-    The coordinator listens on --host, draft and target on the loopback interface. What is not said here is as in the
-    services' own sections of a configuration file. For other layouts, start each service with `specpair serve`.
+    The coordinator listens on --host, draft and target on the loopback interface. For other layouts, start each
+    service with `specpair serve`.
     """
     check_exposure(values["host"], configured(ServerSecurity, values))
     is_alone = draft is None and values["head"] is not None and values["drafter"] is Drafter.MODEL
@@ -192,8 +190,7 @@ def up(
     _check_drafter(values["drafter"], drafts)
     values |= chosen_ports(values, is_once=once is not None)
     target = target or partner(drafts.first)
-    loaded = models_to_load(drafts, values, target)
-    plans = plan_services(values, said(context), loaded, resolve_model(target, "target"), drafts)
+    plans = plan_services(values, models_to_load(drafts, values, target), resolve_model(target, "target"), drafts)
     url = f"http://{reachable_address(values['host'], port)}" if (port := values["http_port"]) else None
     console = Console(stderr=True, highlight=False, no_color=no_color or None)
     grace_seconds = values["grace_seconds"]
@@ -227,19 +224,11 @@ def _check_drafter(drafter: str, drafts: SeveralDrafts) -> None:
         raise CommandError(f"--drafter: {drafter} needs a draft service: leave --draft {NO_DRAFT} out", WRONG_USE)
 
 
-def said(context: typer.Context) -> dict[str, Any]:
-    """The options that a flag, a variable or the configuration file sets."""
-    sources = {name: context.get_parameter_source(name) for name in context.params}
-    return {name: context.params[name] for name, source in sources.items() if source and source.name != "DEFAULT"}
-
-
 def plan_services(
-    values: dict[str, Any], said: dict[str, Any], loaded: Sequence[str | None], target: str, drafts: SeveralDrafts
+    values: dict[str, Any], loaded: Sequence[str | None], target: str, drafts: SeveralDrafts
 ) -> list[ServicePlan]:
     """The services to start, from the values of the options and the resolved models; the coordinator last. `loaded`
-    is what `models_to_load` says. Options that are not among those `said` are left to the services, which read the same
-    configuration file; not those that only one of them has here, whose variables are for a service alone."""
-    for_all = {"--config": said.get(CONFIG)}
+    is what `models_to_load` says."""
     devices = {name: values[f"{name}_device"] for name in MODELS}
     has_model = bool(loaded) and loaded[0] is not None
     shares = gpu_shares(values["gpu_memory_utilization"], devices["draft"] if has_model else None, devices["target"])
@@ -247,8 +236,7 @@ def plan_services(
     models = [*(("draft", folder, DRAFT) for folder in loaded), ("target", target, TARGET)]
     plans: list[ServicePlan] = []
     for place, (name, folder, its_options) in enumerate(models):
-        flags = for_all | _flags(its_options | BOTH | ALL, values, said)
-        flags |= _flags(own_options(name), values, values, f"{name}_")
+        flags = _flags(its_options | BOTH | ALL, values) | _flags(own_options(name), values, f"{name}_")
         flags |= {"--model": folder, "--gpu-memory-utilization": getattr(shares, name)}
         port = values[f"{name}_port"]
         if name == "draft" and place:  # the ports are those of the first draft
@@ -256,18 +244,17 @@ def plan_services(
         plans.append(plan_service(name, flags, host=LOOPBACK, port=port))
     services = [plan.address for plan in plans]
     addresses: dict[str, object] = {"--draft": drafts.addresses(services[:-1]), "--target": services[-1]}
-    flags = for_all | addresses | _flags(COORDINATOR | HTTP, values, said)
+    flags = addresses | _flags(COORDINATOR | HTTP, values)
     return [*plans, plan_service("coordinator", flags, host=values["host"], port=values["port"])]
 
 
-def _flags(given: Options, values: dict[str, Any], said: Collection[str], prefix: str = "") -> dict[str, object]:
-    """The options as flags of a service, without the prefix; not those whose default nobody has changed."""
+def _flags(given: Options, values: dict[str, Any], prefix: str = "") -> dict[str, object]:
+    """The options as flags of a service, without the prefix."""
     return {
         f"--{name.removeprefix(prefix).replace('_', '-')}": option.flag.default_text
         if values[name] is None
         else values[name]
         for name, option in given.items()
-        if name in said or values[name] != option.default
     }
 
 
