@@ -13,7 +13,8 @@ Sums within a group are whole numbers; groups are added in their order. So a row
 #if MULTIPLIES_BYTES
 
 #define NIBBLE_MIDDLE 8 /* weights are unsigned: 4 bits around 8, or 8 bits around 128 */
-#define NIBBLE_BYTES (NIBBLE_GROUP / 8 * STEP + 2 * 2 * PANEL) /* of a group: nibbles, then scales and middles in bf16 */
+#define BYTE_BYTES (BYTE_STEPS * STEP)                        /* of a group */
+#define NIBBLE_BYTES (NIBBLE_STEPS * STEP + 2 * 2 * PANEL) /* nibbles, then scales and middles in bf16 */
 #define BYTE_PARTS (PANEL / BYTE_LANES)
 
 typedef float byte_floats __attribute__((vector_size(4 * BYTE_LANES)));
@@ -87,15 +88,15 @@ INLINE byte_floats widened_bytes(const char *from) {
 
 /* Adds one group of a panel, for the outputs from register `part` on, to the sums of those. */
 INLINE void add_group(const int kind, const int rows, const char *weights, struct Rounded x, int64_t row, int64_t group,
-                      int part, byte_floats (*sums)[BYTE_PARTS]) {
+                      int part, byte_floats (*sums)[BYTE_PARTS], struct Fetching fetching) {
     const int64_t size = kind == BYTE_WEIGHTS ? BYTE_GROUP : NIBBLE_GROUP;
-    const char *scales = weights + NIBBLE_GROUP / 8 * STEP, *middles = scales + 2 * PANEL;
+    const char *scales = weights + NIBBLE_STEPS * STEP, *middles = scales + 2 * PANEL;
     byte_sums dots[BYTE_ROWS][AT_ONCE];
 #pragma GCC unroll 8
     for (int r = 0; r < rows; r++)
         for (int own = 0; own < AT_ONCE; own++) dots[r][own] = (byte_sums){} + x.starts[(row + r) * x.groups + group];
     add_dots(kind == BYTE_WEIGHTS, rows, weights + part * 4 * BYTE_LANES, x.numbers + (row * x.groups + group) * size,
-             x.groups * size, dots);
+             x.groups * size, dots, fetching, group * (kind == BYTE_WEIGHTS ? BYTE_STEPS : NIBBLE_STEPS));
 #pragma GCC unroll 2
     for (int own = 0; own < AT_ONCE; own++) {
         byte_floats scale = {}, level = {};
@@ -116,8 +117,9 @@ INLINE void add_group(const int kind, const int rows, const char *weights, struc
 
 /* As `tile` of product.h. */
 INLINE void coarse_tile(const int kind, int action, const int rows, const struct Product *product,
-                        struct Rounded x, int64_t panel, struct Target target, int64_t row) {
-    const int64_t size = kind == BYTE_WEIGHTS ? BYTE_GROUP / 4 * STEP : NIBBLE_BYTES;
+                        struct Rounded x, int64_t panel, struct Target target, int64_t row,
+                        struct Fetching fetching) {
+    const int64_t size = kind == BYTE_WEIGHTS ? BYTE_BYTES : NIBBLE_BYTES;
     const char *weights = (const char *)product->weights + panel * x.groups * size;
     byte_floats sums[BYTE_ROWS][BYTE_PARTS];
 #pragma GCC unroll 8
@@ -126,7 +128,7 @@ INLINE void coarse_tile(const int kind, int action, const int rows, const struct
         for (int part = 0; part < BYTE_PARTS; part++) sums[r][part] = (byte_floats){};
     for (int64_t g = 0; g < x.groups; g++, weights += size)
         for (int part = 0; part < BYTE_PARTS; part += AT_ONCE)
-            add_group(kind, rows, weights, x, row, g, part, (byte_floats (*)[BYTE_PARTS])(sums[0] + part));
+            add_group(kind, rows, weights, x, row, g, part, (byte_floats (*)[BYTE_PARTS])(sums[0] + part), fetching);
     for (int r = 0; r < rows; r++) {
         float kept[PANEL];
         memcpy(kept, sums[r], sizeof kept);
@@ -139,14 +141,19 @@ INLINE void coarse_panels(const int kind, int action, const struct Product *prod
                           int64_t stride, int64_t count, int64_t first, int64_t last, struct Target target) {
 #define TILE(rows) \
     case rows: \
-        coarse_tile(kind, action, rows, product, numbers, panel, target, row); \
+        coarse_tile(kind, action, rows, product, numbers, panel, target, row, FETCHING); \
         break;
+#define FETCHING fetching_of(next, size, steps, row / BYTE_ROWS, tiles)
     struct Rounded numbers = kind == BYTE_WEIGHTS ? rounded(product, x, stride, count, BYTE_GROUP, BYTE_MIDDLE)
                                                   : rounded(product, x, stride, count, NIBBLE_GROUP, NIBBLE_MIDDLE);
+    const int64_t size = numbers.groups * (kind == BYTE_WEIGHTS ? BYTE_BYTES : NIBBLE_BYTES);
+    const int64_t steps = numbers.groups * (kind == BYTE_WEIGHTS ? BYTE_STEPS : NIBBLE_STEPS);
+    const int64_t tiles = (count + BYTE_ROWS - 1) / BYTE_ROWS;
     for (int64_t panel = first; panel < last; panel++) {
+        const char *next = (const char *)product->weights + (panel + 1 < last ? panel + 1 : panel) * size;
         int64_t row = 0;
         for (; row + BYTE_ROWS <= count; row += BYTE_ROWS)
-            coarse_tile(kind, action, BYTE_ROWS, product, numbers, panel, target, row);
+            coarse_tile(kind, action, BYTE_ROWS, product, numbers, panel, target, row, FETCHING);
         switch (count - row) {
             TILE(1)
             TILE(2)
@@ -157,6 +164,7 @@ INLINE void coarse_panels(const int kind, int action, const struct Product *prod
             TILE(7)
         }
     }
+#undef FETCHING
 #undef TILE
 }
 

@@ -12,6 +12,7 @@ their signs are given to the inputs: a pair is at most 2 * 127 * 127. */
 #include <immintrin.h>
 #endif
 
+#include "fetching.h"
 #include "vectors.h"
 
 #if defined(__AVX512VNNI__)
@@ -34,6 +35,8 @@ their signs are given to the inputs: a pair is at most 2 * 127 * 127. */
 #define NIBBLE_GROUP 32 /* of 4 bits, which have scales for each group themselves */
 #define BYTE_ROWS 8     /* whose sums of a section fit into registers */
 #define STEP 128        /* bytes that are multiplied by four inputs, or by eight if they are nibbles */
+#define BYTE_STEPS (BYTE_GROUP / 4)
+#define NIBBLE_STEPS (NIBBLE_GROUP / 8)
 
 typedef int32_t byte_sums __attribute__((vector_size(4 * BYTE_LANES)));
 typedef uint32_t byte_words __attribute__((vector_size(4 * BYTE_LANES)));
@@ -50,10 +53,12 @@ INLINE byte_sums dot(byte_sums sum, byte_words weights, const int8_t *numbers) {
     return (byte_sums)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)weights, _mm512_set1_epi32(four_of(numbers)));
 }
 
-/* Adds a group's products to the sums of `rows` rows, whose numbers are `stride` bytes apart. */
+/* Adds a group's products to the sums of `rows` rows, whose numbers are `stride` bytes apart. Its first step is number
+   `first` of its panel. */
 INLINE void add_dots(const int is_bytes, const int rows, const char *weights, const int8_t *numbers, int64_t stride,
-                     byte_sums sums[BYTE_ROWS][AT_ONCE]) {
-    for (int64_t i = 0; i < (is_bytes ? BYTE_GROUP / 4 : NIBBLE_GROUP / 8); i++) {
+                     byte_sums sums[BYTE_ROWS][AT_ONCE], struct Fetching fetching, int64_t first) {
+    for (int64_t i = 0; i < (is_bytes ? BYTE_STEPS : NIBBLE_STEPS); i++) {
+        fetch(fetching, first + i);
         byte_words loaded[AT_ONCE];
         memcpy(loaded, weights + i * STEP, sizeof loaded);
 #pragma GCC unroll 8
@@ -78,8 +83,8 @@ INLINE __m256i pairs(__m256i weights, __m256i numbers) { return _mm256_maddubs_e
 INLINE void add_byte_dots(const int rows, const char *weights, const int8_t *numbers, int64_t stride,
                           byte_sums sums[BYTE_ROWS][AT_ONCE]) {
     const __m256i ones = _mm256_set1_epi16(1), middle = _mm256_set1_epi8((char)0x80);
-    for (int64_t i = 0; i < BYTE_GROUP / 4; i++) {
-        fetch_soon(weights + i * STEP, 2 * BYTE_GROUP / 4 * STEP);
+    for (int64_t i = 0; i < BYTE_STEPS; i++) {
+        fetch_soon(weights + i * STEP, 2 * BYTE_STEPS * STEP);
         __m256i loaded = _mm256_xor_si256(_mm256_loadu_si256((const void *)(weights + i * STEP)), middle);
         __m256i sizes = _mm256_abs_epi8(loaded);
 #pragma GCC unroll 8
@@ -96,8 +101,8 @@ INLINE void add_nibble_dots(const int rows, const char *weights, const int8_t *n
     __m256i narrow[BYTE_ROWS];
 #pragma GCC unroll 8
     for (int r = 0; r < rows; r++) narrow[r] = _mm256_setzero_si256();
-    for (int64_t i = 0; i < NIBBLE_GROUP / 8; i++) {
-        fetch_soon(weights + i * STEP, 2 * BYTE_GROUP / 4 * STEP);
+    for (int64_t i = 0; i < NIBBLE_STEPS; i++) {
+        fetch_soon(weights + i * STEP, 2 * BYTE_STEPS * STEP);
         __m256i loaded = _mm256_loadu_si256((const void *)(weights + i * STEP));
         __m256i first = _mm256_and_si256(loaded, low), second = _mm256_and_si256(_mm256_srli_epi16(loaded, 4), low);
 #pragma GCC unroll 8
@@ -113,7 +118,8 @@ INLINE void add_nibble_dots(const int rows, const char *weights, const int8_t *n
 
 /* Adds a group's products to the sums of `rows` rows, whose numbers are `stride` bytes apart. */
 INLINE void add_dots(const int is_bytes, const int rows, const char *weights, const int8_t *numbers, int64_t stride,
-                     byte_sums sums[BYTE_ROWS][AT_ONCE]) {
+                     byte_sums sums[BYTE_ROWS][AT_ONCE], struct Fetching fetching, int64_t first) {
+    (void)fetching, (void)first;
     if (is_bytes) add_byte_dots(rows, weights, numbers, stride, sums);
     else add_nibble_dots(rows, weights, numbers, stride, sums);
 }

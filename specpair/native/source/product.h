@@ -1,12 +1,13 @@
 /* Products of few rows with packed weights: y = x W'.
 
 Weights are packed in panels of 32 outputs. A panel is read once from memory, in order, for all rows; ROWS rows share
-each load. Each output is one running sum over the inputs, in their order, whatever the number of rows: a row has the
+each load, and make a tile with it. Each output is one running sum over the inputs, in their order, whatever the number of rows: a row has the
 same bits alone and in any company. */
 
 #ifndef SPECPAIR_PRODUCT_H
 #define SPECPAIR_PRODUCT_H
 
+#include "fetching.h"
 #include "vectors.h"
 
 #define PANEL 32
@@ -84,7 +85,7 @@ static __attribute__((noinline)) void finish(int action, const float *sums, int6
 /* Adds steps `from` .. `to` - 1 of a section to the sums of `rows` rows of x, a number known when this is compiled.
    Weights and sums begin with the section's. */
 INLINE void add_steps(const int kind, const int rows, const char *weights, const char *x, int64_t stride, int64_t from,
-                      int64_t to, float (*sums)[PANEL]) {
+                      int64_t to, float (*sums)[PANEL], struct Fetching fetching) {
     const int64_t bytes = kind == HALF_WEIGHTS_AND_ROWS ? 2 : 4, inputs = kind == FLOAT_WEIGHTS ? 1 : 2;
     floats own[ROWS][2];
 #pragma GCC unroll 8
@@ -95,6 +96,7 @@ INLINE void add_steps(const int kind, const int rows, const char *weights, const
     for (int64_t i = from; i < to; i++) {
         const words_at *loaded = (const words_at *)(weights + i * PANEL * 4);
         fetch_soon(weights + i * PANEL * 4, BLOCK * PANEL * 4);
+        fetch(fetching, i);
         words first = loaded[0], second = loaded[1];
 #pragma GCC unroll 8
         for (int r = 0; r < rows; r++) {
@@ -109,11 +111,14 @@ INLINE void add_steps(const int kind, const int rows, const char *weights, const
         for (int part = 0; part < 2; part++) *(floats_at *)(sums[r] + part * WIDTH) = own[r][part];
 }
 
+INLINE int64_t steps_of(const int kind, const struct Product *product) {
+    return kind == FLOAT_WEIGHTS ? product->in : product->in / 2;
+}
+
 /* `rows` rows of x times one panel. */
 INLINE void tile(const int kind, int action, const int rows, const struct Product *product, const void *x,
-                 int64_t stride, int64_t panel, struct Target target, int64_t row) {
-    const int64_t bytes = kind == HALF_WEIGHTS_AND_ROWS ? 2 : 4;
-    const int64_t steps = kind == FLOAT_WEIGHTS ? product->in : product->in / 2;
+                 int64_t stride, int64_t panel, struct Target target, int64_t row, struct Fetching fetching) {
+    const int64_t bytes = kind == HALF_WEIGHTS_AND_ROWS ? 2 : 4, steps = steps_of(kind, product);
     const int64_t block = SECTIONS == 1 ? steps : BLOCK;
     const char *weights = (const char *)product->weights + panel * steps * PANEL * 4;
     float sums[ROWS][PANEL];
@@ -121,7 +126,7 @@ INLINE void tile(const int kind, int action, const int rows, const struct Produc
         int64_t to = from + block < steps ? from + block : steps;
         for (int section = 0; section < SECTIONS; section++)
             add_steps(kind, rows, weights + section * PANEL * 4 / SECTIONS, (const char *)x + row * stride * bytes,
-                      stride, from, to, (float (*)[PANEL])(sums[0] + section * 2 * WIDTH));
+                      stride, from, to, (float (*)[PANEL])(sums[0] + section * 2 * WIDTH), fetching);
     }
     for (int r = 0; r < rows; r++) finish(action, sums[r], panel, product, target, row + r);
 }
@@ -131,11 +136,15 @@ INLINE void panels_of(const int kind, int action, const struct Product *product,
                       int64_t count, int64_t first, int64_t last, struct Target target) {
 #define TILE(rows) \
     case rows: \
-        tile(kind, action, rows, product, x, stride, panel, target, row); \
+        tile(kind, action, rows, product, x, stride, panel, target, row, FETCHING); \
         break;
+#define FETCHING fetching_of(next, steps * PANEL * 4, steps, row / ROWS, tiles)
+    const int64_t steps = steps_of(kind, product), tiles = (count + ROWS - 1) / ROWS;
     for (int64_t panel = first; panel < last; panel++) {
+        const char *next = (const char *)product->weights + (panel + 1 < last ? panel + 1 : panel) * steps * PANEL * 4;
         int64_t row = 0;
-        for (; row + ROWS <= count; row += ROWS) tile(kind, action, ROWS, product, x, stride, panel, target, row);
+        for (; row + ROWS <= count; row += ROWS)
+            tile(kind, action, ROWS, product, x, stride, panel, target, row, FETCHING);
         switch (count - row) {
             TILE(1)
             TILE(2)
@@ -148,6 +157,7 @@ INLINE void panels_of(const int kind, int action, const struct Product *product,
 #endif
         }
     }
+#undef FETCHING
 #undef TILE
 }
 

@@ -30,14 +30,6 @@ typedef float floats_at __attribute__((vector_size(4 * WIDTH), aligned(1), may_a
 typedef uint32_t words_at __attribute__((vector_size(4 * WIDTH), aligned(1), may_alias));
 typedef uint16_t halves_at __attribute__((vector_size(2 * WIDTH), aligned(1), may_alias));
 
-/* Asks for the memory `ahead` bytes after `from`. Without AVX-512, whose loads are whole lines in order, a panel is read
-   in sections with gaps between them, and processors do not foresee that well enough. */
-INLINE void fetch_soon(const void *from, int64_t ahead) {
-#if !defined(__AVX512F__)
-    __builtin_prefetch((const char *)from + ahead);
-#endif
-}
-
 INLINE floats same(float value) { return (floats){} + value; }
 
 /* The numbers where `chosen` is set, 0 elsewhere. */
