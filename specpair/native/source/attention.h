@@ -59,10 +59,14 @@ INLINE void score_four(const int queries, const struct Queries *asked, const int
     }
 }
 
+/* The values are read next, so memory is asked for them meanwhile. */
 INLINE void score(const int queries, const struct Queries *asked, const int is_tree, const void *keys,
-                  const int is_bf16, const int64_t size, int64_t from, int64_t to) {
-    for (int64_t key = from; key < to; key += 4)
+                  const void *values, const int is_bf16, const int64_t size, int64_t from, int64_t to) {
+    for (int64_t key = from; key < to; key += 4) {
+        const char *soon = offset(values, is_bf16, key * size);
+        for (int64_t place = 0; place < 4 * size * (is_bf16 ? 2 : 4); place += 64) __builtin_prefetch(soon + place, 0, 2);
         score_four(queries, asked, is_tree, keys, is_bf16, size, key, to);
+    }
 }
 
 /* Hides the keys that a query does not see, up to whole groups of WIDTH. */
@@ -141,7 +145,7 @@ INLINE void attend(const int queries, const struct Queries *asked, const int is_
     }
     if (from > to) from = to; /* a narrow window: nothing is seen by all */
     float scales[QUERIES];
-    score(queries, asked, is_tree, keys, is_bf16, size, first, last);
+    score(queries, asked, is_tree, keys, values, is_bf16, size, first, last);
     for (int q = 0; q < queries; q++) {
         hide(asked, q);
         scales[q] = soften(asked->scores[q], asked->to[q] - asked->base);

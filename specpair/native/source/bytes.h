@@ -141,9 +141,8 @@ INLINE void coarse_panels(const int kind, int action, const struct Product *prod
                           int64_t stride, int64_t count, int64_t first, int64_t last, struct Target target) {
 #define TILE(rows) \
     case rows: \
-        coarse_tile(kind, action, rows, product, numbers, panel, target, row, FETCHING); \
+        coarse_tile(kind, action, rows, product, numbers, panel, target, row, fetching); \
         break;
-#define FETCHING fetching_of(next, size, steps, row / BYTE_ROWS, tiles)
     struct Rounded numbers = kind == BYTE_WEIGHTS ? rounded(product, x, stride, count, BYTE_GROUP, BYTE_MIDDLE)
                                                   : rounded(product, x, stride, count, NIBBLE_GROUP, NIBBLE_MIDDLE);
     const int64_t size = numbers.groups * (kind == BYTE_WEIGHTS ? BYTE_BYTES : NIBBLE_BYTES);
@@ -151,20 +150,21 @@ INLINE void coarse_panels(const int kind, int action, const struct Product *prod
     const int64_t tiles = (count + BYTE_ROWS - 1) / BYTE_ROWS;
     for (int64_t panel = first; panel < last; panel++) {
         const char *next = (const char *)product->weights + (panel + 1 < last ? panel + 1 : panel) * size;
-        int64_t row = 0;
-        for (; row + BYTE_ROWS <= count; row += BYTE_ROWS)
-            coarse_tile(kind, action, BYTE_ROWS, product, numbers, panel, target, row, FETCHING);
-        switch (count - row) {
-            TILE(1)
-            TILE(2)
-            TILE(3)
-            TILE(4)
-            TILE(5)
-            TILE(6)
-            TILE(7)
+        for (int64_t number = 0; number < tiles; number++) {
+            int64_t row = count * number / tiles;
+            struct Fetching fetching = fetching_of(next, size, steps, number, tiles);
+            switch (count * (number + 1) / tiles - row) {
+                TILE(1)
+                TILE(2)
+                TILE(3)
+                TILE(4)
+                TILE(5)
+                TILE(6)
+                TILE(7)
+                TILE(8)
+            }
         }
     }
-#undef FETCHING
 #undef TILE
 }
 

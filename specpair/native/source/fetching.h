@@ -22,7 +22,7 @@ struct Fetching {
 /* For tile `tile` of `tiles`, which take `steps` steps each; `next` is the panel to come, of `size` bytes. */
 INLINE struct Fetching fetching_of(const void *next, int64_t size, int64_t steps, int64_t tile, int64_t tiles) {
     int64_t pitch = size / (steps * tiles);
-    return (struct Fetching){(const char *)next + tile * steps * pitch, pitch, tiles > 2};
+    return (struct Fetching){(const char *)next + tile * steps * pitch, pitch, tiles > 3};
 }
 
 INLINE void fetch(struct Fetching fetching, int64_t step) {

@@ -1,7 +1,7 @@
 /* Products of few rows with packed weights: y = x W'.
 
 Weights are packed in panels of 32 outputs. A panel is read once from memory, in order, for all rows; ROWS rows share
-each load, and make a tile with it. Each output is one running sum over the inputs, in their order, whatever the number of rows: a row has the
+each load, and make a tile with it. Tiles are of about the same size. Each output is one running sum over the inputs, in their order, whatever the number of rows: a row has the
 same bits alone and in any company. */
 
 #ifndef SPECPAIR_PRODUCT_H
@@ -13,7 +13,7 @@ same bits alone and in any company. */
 #define PANEL 32
 #define PARTS (PANEL / WIDTH)
 #if defined(__AVX512F__)
-#define ROWS 8 /* whose sums of a section, two registers each, fit into registers */
+#define ROWS 14 /* whose sums of a section, two registers each, fit into registers */
 #else
 #define ROWS 6
 #endif
@@ -88,7 +88,7 @@ INLINE void add_steps(const int kind, const int rows, const char *weights, const
                       int64_t to, float (*sums)[PANEL], struct Fetching fetching) {
     const int64_t bytes = kind == HALF_WEIGHTS_AND_ROWS ? 2 : 4, inputs = kind == FLOAT_WEIGHTS ? 1 : 2;
     floats own[ROWS][2];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 2
         for (int part = 0; part < 2; part++)
@@ -98,14 +98,14 @@ INLINE void add_steps(const int kind, const int rows, const char *weights, const
         fetch_soon(weights + i * PANEL * 4, BLOCK * PANEL * 4);
         fetch(fetching, i);
         words first = loaded[0], second = loaded[1];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
         for (int r = 0; r < rows; r++) {
             const char *inputs_of = x + (r * stride + i * inputs) * bytes;
             own[r][0] = step(kind, own[r][0], first, inputs_of);
             own[r][1] = step(kind, own[r][1], second, inputs_of);
         }
     }
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int r = 0; r < rows; r++)
 #pragma GCC unroll 2
         for (int part = 0; part < 2; part++) *(floats_at *)(sums[r] + part * WIDTH) = own[r][part];
@@ -136,28 +136,34 @@ INLINE void panels_of(const int kind, int action, const struct Product *product,
                       int64_t count, int64_t first, int64_t last, struct Target target) {
 #define TILE(rows) \
     case rows: \
-        tile(kind, action, rows, product, x, stride, panel, target, row, FETCHING); \
+        tile(kind, action, rows, product, x, stride, panel, target, row, fetching); \
         break;
-#define FETCHING fetching_of(next, steps * PANEL * 4, steps, row / ROWS, tiles)
-    const int64_t steps = steps_of(kind, product), tiles = (count + ROWS - 1) / ROWS;
+    const int64_t steps = steps_of(kind, product), size = steps * PANEL * 4, tiles = (count + ROWS - 1) / ROWS;
     for (int64_t panel = first; panel < last; panel++) {
-        const char *next = (const char *)product->weights + (panel + 1 < last ? panel + 1 : panel) * steps * PANEL * 4;
-        int64_t row = 0;
-        for (; row + ROWS <= count; row += ROWS)
-            tile(kind, action, ROWS, product, x, stride, panel, target, row, FETCHING);
-        switch (count - row) {
-            TILE(1)
-            TILE(2)
-            TILE(3)
-            TILE(4)
-            TILE(5)
+        const char *next = (const char *)product->weights + (panel + 1 < last ? panel + 1 : panel) * size;
+        for (int64_t number = 0; number < tiles; number++) {
+            int64_t row = count * number / tiles;
+            struct Fetching fetching = fetching_of(next, size, steps, number, tiles);
+            switch (count * (number + 1) / tiles - row) {
+                TILE(1)
+                TILE(2)
+                TILE(3)
+                TILE(4)
+                TILE(5)
+                TILE(6)
 #if ROWS > 6
-            TILE(6)
-            TILE(7)
+                TILE(7)
+                TILE(8)
+                TILE(9)
+                TILE(10)
+                TILE(11)
+                TILE(12)
+                TILE(13)
+                TILE(14)
 #endif
+            }
         }
     }
-#undef FETCHING
 #undef TILE
 }
 
