@@ -42,7 +42,9 @@ class Pair:
     def publish_costs(self) -> None:
         """Tells the adaptive part what passes cost, as the present target and draft measured it at their start."""
         draft = None if self.draft is None else self.draft.info
-        self.lengths.publish(self.target.info.pass_costs, () if draft is None else draft.pass_costs)
+        target = self.target.info
+        drafts_costs = () if draft is None else draft.pass_costs
+        self.lengths.publish(target.pass_costs, drafts_costs, target.cached_token_seconds)
 
     def worth(self) -> Worth | None:
         """What proposals are worth now; None without a draft, and while it is unknown what passes take."""

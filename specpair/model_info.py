@@ -89,6 +89,8 @@ class ModelInfo:
     """From the checkpoint, where it was measured."""
     pass_costs: tuple[PassCost, ...] = ()
     """Forward passes of several sizes, smallest first; empty where none were measured."""
+    cached_token_seconds: float = 0.0
+    """How much longer a pass takes for each token that its sequences have in the cache; 0 where that is unknown."""
     runs_trees: bool = False
     """Whether proposals may be trees of tokens."""
     masks_tokens: bool = False

@@ -5,7 +5,8 @@ CLASS_COUNT = 3
 GROUP_MEMORY = 400.0
 """Trials of a position that a group remembers."""
 GROUP_PRIOR = (0.6, 0.65, 0.7)
-"""Rates of a group before any trial: high enough to try proposing."""
+"""Rates of a group before any trial: high enough to try proposing. A later position has at least the rate of the one
+before it: where a first token is nearly always right, so is the next, and probes ask for one token alone."""
 GROUP_PRIOR_COUNT = 3.0
 OUTPUT_MEMORY = 40.0
 """Trials that an output remembers, so that it follows its text; rounds, where it proposes nothing."""
@@ -27,23 +28,24 @@ class GroupAcceptance:
     """Recent trials and acceptances of outputs with the same drafter, the same rule and similar temperatures."""
 
     def __init__(self) -> None:
-        self._tried = [GROUP_PRIOR_COUNT] * CLASS_COUNT
-        self._accepted = [GROUP_PRIOR_COUNT * rate for rate in GROUP_PRIOR]
+        self._tried = [0.0] * CLASS_COUNT
+        self._accepted = [0.0] * CLASS_COUNT
 
     @property
     def is_known(self) -> bool:
         """Whether any token was judged."""
-        return self._tried[0] > GROUP_PRIOR_COUNT
+        return self._tried[0] > 0.0
 
     def rate(self, i: int) -> float:
-        return self._accepted[i] / self._tried[i]
+        prior = GROUP_PRIOR[i] if i == 0 else max(GROUP_PRIOR[i], self.rate(i - 1))
+        return (self._accepted[i] + GROUP_PRIOR_COUNT * prior) / (self._tried[i] + GROUP_PRIOR_COUNT)
 
     def rates(self) -> Rates:
         return self.rate(0), self.rate(1), self.rate(2)
 
     def add(self, asked: int, accepted: int) -> None:
         count(self._tried, self._accepted, asked, accepted, GROUP_MEMORY)
-        forget_untried(self._tried, self._accepted, asked, accepted, GROUP_PRIOR_COUNT)
+        forget_untried(self._tried, self._accepted, asked, accepted)
 
 
 class OutputAcceptance:
@@ -98,12 +100,10 @@ def count(tried: list[float], accepted: list[float], asked: int, accepted_count:
         accepted[i] = keep * accepted[i] + (position < accepted_count)
 
 
-def forget_untried(
-    tried: list[float], accepted: list[float], asked: int, accepted_count: int, prior_count: float = 0.0
-) -> None:
+def forget_untried(tried: list[float], accepted: list[float], asked: int, accepted_count: int) -> None:
     """After a block that was accepted as a whole, earlier trials of the next position lose weight, if none of its class
-    was tried; `prior_count` trials at the prior rate are left of them in the end."""
+    was tried."""
     if accepted_count == asked < CLASS_COUNT:
-        keep, prior = 1.0 - 1.0 / UNTRIED_MEMORY, prior_count * GROUP_PRIOR[asked]
-        tried[asked] = prior_count + keep * (tried[asked] - prior_count)
-        accepted[asked] = prior + keep * (accepted[asked] - prior)
+        keep = 1.0 - 1.0 / UNTRIED_MEMORY
+        tried[asked] *= keep
+        accepted[asked] *= keep

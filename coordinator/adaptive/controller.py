@@ -38,9 +38,12 @@ class LengthController:
         self._latest: Group | None = None
         """Of the latest output that may have proposals."""
 
-    def publish(self, target: tuple[PassCost, ...], draft: tuple[PassCost, ...] = ()) -> None:
-        """Takes what passes cost when target and draft were started; does nothing if they are the same as before."""
-        self._passes.publish(target)
+    def publish(
+        self, target: tuple[PassCost, ...], draft: tuple[PassCost, ...] = (), cached_token_seconds: float = 0.0
+    ) -> None:
+        """Takes what passes cost when target and draft were started, and how much longer those of the target take for
+        each token in its cache; does nothing if they are the same as before."""
+        self._passes.publish(target, cached_token_seconds)
         self._draft_passes.publish(draft)
 
     @property
@@ -49,7 +52,13 @@ class LengthController:
         return self._load
 
     def enter(
-        self, drafter: Drafter | None, rule: Rule, temperature: float, fixed: int | None, tree_tokens: int = 0
+        self,
+        drafter: Drafter | None,
+        rule: Rule,
+        temperature: float,
+        fixed: int | None,
+        tree_tokens: int = 0,
+        prompt_length: int = 0,
     ) -> OutputLength:
         """Registers a new output, which proposes `fixed` tokens or, if None, as many as pay; with `tree_tokens` these
         are the longest path of a tree of so many. It must call `leave`."""
@@ -58,7 +67,13 @@ class LengthController:
             self._groups[key] = Group(self._workload(drafter))
         if fixed != 0:
             self._latest = self._groups[key]
-        return OutputLength(self._groups[key], fixed=fixed, is_greedy=temperature == 0.0, tree_tokens=tree_tokens)
+        return OutputLength(
+            self._groups[key],
+            fixed=fixed,
+            is_greedy=temperature == 0.0,
+            tree_tokens=tree_tokens,
+            prompt_length=prompt_length,
+        )
 
     def worth(self, drafter: Drafter | None, longest: int) -> Worth | None:
         """What proposals of at most `longest` tokens are worth now, by the latest output's drafter, or by `drafter`

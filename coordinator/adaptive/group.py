@@ -43,6 +43,8 @@ class Group:
 
     def enter(self) -> None:
         self.count += 1
+        if not self.acceptance.is_known:
+            self.probes.endow()
         self.wake()
 
     def leave(self) -> None:

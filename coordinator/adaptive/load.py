@@ -15,6 +15,8 @@ class Load:
         """Their rows in the target's passes: for each output, the tokens last proposed and one more."""
         self.tokens = 0.0
         """Tokens that a round of each commits, together."""
+        self.cached_count = 0
+        """Tokens of their texts, prompts included, which each pass reads from the target's cache."""
 
     @property
     def level(self) -> int:
@@ -25,8 +27,9 @@ class Load:
 class Contribution:
     """The share of one output in the load, until it leaves."""
 
-    def __init__(self, load: Load):
+    def __init__(self, load: Load, prompt_length: int = 0):
         self._load = load
+        self._cached_count = prompt_length
         self.row_count = 1
         self.tokens = 1.0
         """Mean of its recent rounds."""
@@ -34,6 +37,7 @@ class Contribution:
         load.output_count += 1
         load.row_count += 1
         load.tokens += 1.0
+        load.cached_count += prompt_length
 
     def set_row_count(self, count: int) -> None:
         self._load.row_count += count - self.row_count
@@ -41,13 +45,19 @@ class Contribution:
 
     def add(self, tokens: int) -> None:
         """Adds a round that committed `tokens` tokens."""
+        self._set_cached_count(self._cached_count + tokens)
         self._tokens.add(tokens)
         self._set_tokens(self._tokens.value)
 
     def leave(self) -> None:
         self._set_tokens(0.0)
+        self._set_cached_count(0)
         self.set_row_count(0)
         self._load.output_count -= 1
+
+    def _set_cached_count(self, count: int) -> None:
+        self._load.cached_count += count - self._cached_count
+        self._cached_count = count
 
     def _set_tokens(self, tokens: float) -> None:
         self._load.tokens += tokens - self.tokens

@@ -1,4 +1,8 @@
-"""What a forward pass of the target takes, by its number of rows: published at its start, kept current by passes."""
+"""What a forward pass of the target takes, by its number of rows: published at its start, kept current by passes.
+
+Beside its rows it reads what its sequences have in the cache, which takes as long however many rows they have. So
+proposals pay with more outputs where texts are long (MagicDec, arXiv 2408.11049).
+"""
 
 from bisect import bisect_right
 from collections import deque
@@ -32,7 +36,8 @@ MOST_LATE = 4.0
 
 
 class PassCosts:
-    """A rising curve of seconds by rows: a shape that changes slowly, times a speed that follows the machine."""
+    """A rising curve of seconds by rows, and what reading the cache adds: a shape that changes slowly, times a speed
+    that follows the machine."""
 
     def __init__(self) -> None:
         self._shape = [1.0 + ROW_PRIOR * (rows - 1) for rows in KNOTS]
@@ -41,9 +46,11 @@ class PassCosts:
         """Weight of each knot, in passes."""
         self._speed = RunningMean(SPEED_MEMORY)
         """Seconds for a cost of 1."""
-        self._near: deque[tuple[int, float]] = deque(maxlen=NEIGHBOURS)
-        """Rows and seconds of the passes just before."""
+        self._near: deque[tuple[int, float, float]] = deque(maxlen=NEIGHBOURS)
+        """Rows, cached tokens and seconds of the passes just before."""
         self._published: tuple[PassCost, ...] = ()
+        self._cached_token = 0.0
+        """Cost of a cached token."""
         self._reported: deque[tuple[int, float]] = deque(maxlen=REPORTS)
 
     @property
@@ -51,11 +58,11 @@ class PassCosts:
         """Whether anything was published or measured."""
         return self._speed.count > 0
 
-    def publish(self, costs: tuple[PassCost, ...]) -> None:
+    def publish(self, costs: tuple[PassCost, ...], cached_token_seconds: float = 0.0) -> None:
         """Takes the curve of a target that was started, in place of all that was known; nothing if it is known."""
         if not costs or costs == self._published:
             return
-        self._published = costs
+        self._published, self._cached_token = costs, cached_token_seconds
         rising = [(cost.token_count, cost.seconds) for cost in costs]
         for i in range(len(rising) - 2, -1, -1):  # other work on the machine only adds time
             rising[i] = (rising[i][0], min(rising[i][1], rising[i + 1][1]))
@@ -65,41 +72,45 @@ class PassCosts:
         self._speed.add(1.0)
         self._near.clear()
 
-    def add(self, rows: int, seconds: float) -> float | None:
-        """Adds a pass with so many rows; returns its time relative to what they cost.
+    def add(self, rows: int, seconds: float, cached_count: float = 0.0) -> float | None:
+        """Adds a pass with so many rows, whose sequences have so many tokens in the cache; returns its time relative to
+        what they cost.
 
         Every output in it reports the same: all but the first are skipped, and get None.
         """
         if (rows, seconds) in self._reported:
             return None
         self._reported.append((rows, seconds))
-        speed = seconds / self._relative(rows)
+        speed = seconds / self._relative(rows, cached_count)
         if self._near:
             speed = min(speed, MOST_LATE * self._speed.value)
-        self._bend(rows, seconds)
+        self._bend(rows, cached_count, seconds)
         self._speed.add(speed)
-        self._near.append((rows, seconds))
+        self._near.append((rows, cached_count, seconds))
         return speed
 
-    def time(self, rows: float) -> float:
-        """Seconds of a pass with so many rows; 0 while nothing is known."""
-        return self._speed.value * self._relative(rows)
+    def time(self, rows: float, cached_count: float = 0.0) -> float:
+        """Seconds of a pass with so many rows and tokens in the cache; 0 while nothing is known."""
+        return self._speed.value * self._relative(rows, cached_count)
 
     def row(self, rows: float) -> float:
         """Seconds of one more row in such a pass."""
         i = segment(rows)
         return self._speed.value * (self._shape[i + 1] - self._shape[i]) / (KNOTS[i + 1] - KNOTS[i])
 
-    def _relative(self, rows: float) -> float:
+    def _relative(self, rows: float, cached_count: float) -> float:
         i = segment(rows)
-        return line(KNOTS[i], self._shape[i], KNOTS[i + 1], self._shape[i + 1], rows)
+        return self._cached_token * cached_count + line(
+            KNOTS[i], self._shape[i], KNOTS[i + 1], self._shape[i + 1], rows
+        )
 
-    def _bend(self, rows: int, seconds: float) -> None:
+    def _bend(self, rows: int, cached_count: float, seconds: float) -> None:
         """Compares a pass with those just before it that had other numbers of rows: if it took longer than the curve
         says, its rows cost more and theirs less. Passes with as many rows say nothing about the shape."""
-        for near_rows, near_seconds in self._near:
+        for near_rows, near_count, near_seconds in self._near:
             if near_rows != rows:
-                ratio = seconds / self._relative(rows) * self._relative(near_rows) / near_seconds
+                ratio = seconds / self._relative(rows, cached_count)
+                ratio *= self._relative(near_rows, near_count) / near_seconds
                 ratio = min(max(ratio, 1.0 / MOST_BEND), MOST_BEND)
                 self._move(rows, ratio)
                 self._move(near_rows, 1.0 / ratio)

@@ -9,6 +9,9 @@ MOST_SHARE, LEAST_SHARE = 0.008, 0.002
 never right costs almost nothing."""
 SHARE_FACTOR = 0.8
 """What remains of the share after a failed probe."""
+FIRST_CREDIT = 0.5
+"""Tokens that each output brings as long as its group knows nothing: sixteen can pay for a first probe, and need not wait
+for it through rounds in which proposals might have paid."""
 MOST_CREDIT = 3.0
 """Tokens of each output: also the largest debt."""
 LEAST_COST = 0.02
@@ -29,6 +32,10 @@ class ProbeBudget:
         """The latest in which outputs probe."""
         self._joining = 0
         """Outputs that may still do so."""
+
+    def endow(self) -> None:
+        """Adds what an output brings whose group knows nothing yet."""
+        self._credit += FIRST_CREDIT
 
     def earn(self, count: int = 1) -> None:
         """Adds credit for a round without proposals of one of `count` outputs."""

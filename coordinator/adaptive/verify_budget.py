@@ -13,7 +13,7 @@ from coordinator.adaptive.pass_costs import PassCosts
 
 ON_MARGIN = 1.05
 """By what factor proposing has to be better before it begins; less is noise."""
-TOGETHER_MARGIN, KEPT_MARGIN = 0.25, 0.2
+TOGETHER_MARGIN, KEPT_MARGIN = 0.2, 0.15
 """How much more it has to gain to begin, and to go on, where many outputs share passes: one half of it for two, nearly
 all for sixteen. Those that are accepted less end later, in passes that are less full, and rounds with and without
 proposals wait for each other. With sixteen outputs a plan of 1.2 came to 0.83 to 0.98 on a real pair, and one of 1.7 to
@@ -50,6 +50,8 @@ class RoundTimes:
     step: float
     passes: PassCosts
     """At the machine's present speed."""
+    cached_count: float = 0.0
+    """Tokens that all outputs have in the target's cache."""
     slowdown: float = 1.0
     """Time of a pass while outputs propose, over that of one with as many rows while none do."""
     is_slow: bool = False
@@ -59,11 +61,11 @@ class RoundTimes:
 
     def plain(self, rows: float) -> float:
         """Seconds of a round in which no output proposes."""
-        return self.plain_rest + self._quick * self.passes.time(self.plain_together * rows) / self.plain_together
+        return self.plain_rest + self._quick * self._passes(rows, self.plain_together)
 
     def target(self, rows: float) -> float:
         """Seconds in which the target works on `rows` rows of all outputs, some of them proposed."""
-        return self._slow * self.passes.time(self.together * rows) / self.together
+        return self._slow * self._passes(rows, self.together)
 
     def row(self, rows: float) -> float:
         """Seconds of one more row."""
@@ -79,6 +81,10 @@ class RoundTimes:
     def of_all(self, output_count: int, length: int) -> float:
         """Seconds of a round in which so many outputs ask for `length` tokens each."""
         return self.proposing(output_count, length, output_count * length)
+
+    def _passes(self, rows: float, share: float) -> float:
+        """Seconds of the passes for so many rows of all outputs, of which each has this share."""
+        return self.passes.time(share * rows, share * self.cached_count) / share
 
     @property
     def _quick(self) -> float:

@@ -90,6 +90,7 @@ class Workload:
             draft_rest=draft.rest,
             step=draft.step,
             passes=self.passes,
+            cached_count=self.load.cached_count,
             slowdown=slowdown,
             is_slow=is_slow,
             drafted_share=draft.drafted_share.value if draft.count else 1.0,
@@ -103,20 +104,26 @@ class Workload:
         nearest = min(known, key=lambda pair: pair[0])[1].rest if known else plain_rest
         draft.assume(nearest, self._first_step(self.load.output_count))
 
-    def add(self, outcome: RoundOutcome) -> None:
-        """Learns what the round took. Passes that also fed a prompt are skipped: its rows cost less."""
+    def add(self, outcome: RoundOutcome, *, is_probe: bool = False) -> None:
+        """Learns what the round took. Passes that also fed a prompt are skipped: its rows cost less.
+
+        A probe among several outputs waits for a pass of those that did not probe, so its rest is not that of a round
+        in which all propose.
+        """
         self._fresh -= 1
         load, level = self.load, self._levels[self.load.level]
         count, rows = load.output_count, load.row_count
         usual_rows = max(rows, count * (1 + outcome.drafted_count))  # a head's trees are not known before
         if not outcome.is_usual or outcome.batch_token_count > ROWS_MARGIN + 2 * usual_rows:
             return
-        speed = self.passes.add(outcome.batch_token_count, outcome.verify_compute)
+        cached_count = load.cached_count * min(outcome.batch_token_count / max(rows, 1), 1.0)
+        speed = self.passes.add(outcome.batch_token_count, outcome.verify_compute, cached_count)
         if speed is not None and count > 1:  # draft and target of a single output take turns
             level.slowdown.add(speed, is_proposing=rows > count)
         if outcome.asked:
             level.draft.add(outcome, count)
             drafted = count + (rows - count) * level.draft.drafted_share.value
-            level.costs.add(outcome, count, max(drafted, outcome.batch_token_count))
+            if count == 1 or not is_probe:
+                level.costs.add(outcome, count, max(drafted, outcome.batch_token_count))
         elif rows == count:
             self.plain.add(outcome, count, count, unit=self.passes.time(1))

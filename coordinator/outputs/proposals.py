@@ -84,7 +84,7 @@ class Proposals:
         self._pair.publish_costs()
         group = (self.drafter, request.rule, request.sampling.temperature)
         tree_tokens = 0 if self._own is not None else request.most_tree_tokens  # a head's are the target's
-        self._length = self._pair.lengths.enter(*group, fixed, tree_tokens)
+        self._length = self._pair.lengths.enter(*group, fixed, tree_tokens, len(history))
         self._preparations = Preparations(request, self._pair.ahead.of(*group), self._pair.lengths.load)
         if self._draft is None:
             return

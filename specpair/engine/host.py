@@ -25,7 +25,7 @@ from specpair.models.device_defaults import choose_pass_timeout, choose_token_bu
 from specpair.models.load_runner import load_runner
 from specpair.models.model_facts import ModelFacts
 from specpair.models.parallel_work import leave_parallel_work
-from specpair.models.pass_costs import measure_passes
+from specpair.models.pass_costs import cached_token_seconds, measure_passes
 from specpair.models.runner import Runner
 from specpair.models.sharded_runner import ShardedRunner
 from specpair.options import SamplingOptions, SequenceOptions
@@ -81,7 +81,8 @@ class ModelHost(ABC, Generic[Answer]):
             facts, runner = await device.call(load_runner, config)
             costs = await device.call(measure_passes, runner, facts.vocab_size, config.pace)
             leave_parallel_work()
-            host = cls(config, replace(facts, pass_costs=costs), runner, device)
+            reading = 0.0 if config.pace else cached_token_seconds(facts, costs)
+            host = cls(config, replace(facts, pass_costs=costs, cached_token_seconds=reading), runner, device)
         except BaseException:  # also a stop while the model loads: torch aborts a process that ends in the middle
             device.end()
             await device.join()
@@ -175,6 +176,7 @@ class ModelHost(ABC, Generic[Answer]):
             eos_token_ids=tuple(self.facts.eos_token_ids),
             deterministic=self.facts.is_deterministic,
             pass_costs=self.facts.pass_costs,
+            cached_token_seconds=self.facts.cached_token_seconds,
             runs_trees=not self.no_trees,
             masks_tokens=self.grammars.is_available,
             encoder_decoder=self.facts.encoder,

@@ -30,6 +30,8 @@ class ModelFacts:
     """Ranks that share the model; the layers are those of one."""
     pass_costs: tuple[PassCost, ...] = ()
     """What forward passes took after loading; empty if they were not measured."""
+    cached_token_seconds: float = 0.0
+    """As in `specpair.model_info.ModelInfo`."""
     device: torch.device
     layers: dict[int, LayerShape]
     variants: dict[int, Variant]

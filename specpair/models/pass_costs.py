@@ -4,17 +4,19 @@ A coordinator that knows it need not find out at the cost of its first requests 
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
 
-from specpair.caches.cache import blocks_for
+from specpair.caches.cache import blocks_for, token_bytes
 from specpair.caches.holding import Holding, Segment
 from specpair.engine_config import Pace
 from specpair.model_info import PassCost
 from specpair.models.batch import Batch
+from specpair.models.model_facts import ModelFacts
 from specpair.models.runner import Runner
+from specpair.models.weight_format import FORMATS
 
 TOKEN_COUNTS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 24, 32, 48, 64)
 SEQUENCE_TOKENS = 4
@@ -42,6 +44,19 @@ def measure_passes(runner: Runner, vocab_size: int, pace: Pace | None = None) ->
             if time.perf_counter() + REPETITIONS * min(seconds[1:]) > end:
                 break
     return tuple(costs)
+
+
+def cached_token_seconds(facts: ModelFacts, costs: Sequence[PassCost]) -> float:
+    """How much longer a pass takes for each token in the cache of its sequences: a pass of one token is taken to read
+    the weights once, and a cached token to take as long for each byte. 0 if no pass was measured.
+
+    So it is too small where attention is held up by arithmetic instead of memory.
+    """
+    if not costs or not facts.parameter_count:
+        return 0.0
+    bits = min(FORMATS[facts.packing].layers.bits, 8 * facts.dtype.itemsize)
+    weight_bytes = facts.parameter_count * bits / 8 / facts.tensor_parallel_size
+    return costs[0].seconds * token_bytes(facts.layers, facts.dtype) / weight_bytes
 
 
 @contextmanager

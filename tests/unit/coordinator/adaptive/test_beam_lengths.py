@@ -1,6 +1,6 @@
 """How far beams are continued: at about the cost of the best length, which may be none, whatever passes cost."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import cycle
 
 import pytest
@@ -12,18 +12,25 @@ DEAR = {0: 1.0, 1: 1.6, 2: 2.1, 4: 3.3}
 FLAT = {0: 1.0, 1: 1.1, 2: 1.2, 4: 1.4}
 STEPS = {0: 1.0, 1: 1.4, 2: 1.6, 4: 1.7}
 USELESS: Mapping[int, float] = {0: 1.0, 1: 1.0, 2: 1.0, 4: 1.0}
-STALLS = cycle([1.0] * 28 + [20.0])
 
 
-def search(lengths: SearchLength, seconds: Mapping[int, float], steps: Mapping[int, float], count: int = 50) -> float:
-    """Runs a search of so many steps; its time."""
+@pytest.fixture
+def stalls() -> Iterator[float]:
+    """How much longer each pass takes."""
+    return cycle([1.0] * 28 + [20.0])
+
+
+def search(
+    lengths: SearchLength, seconds: Mapping[int, float], steps: Mapping[int, float], stalls: Iterator[float]
+) -> float:
+    """Runs a search of 50 steps; its time."""
     spent = taken = given = 0.0
-    while given < count:
+    while given < 50:
         length = lengths.next(16)
         taken += steps[length]
         whole = int(taken) - int(given)
         given += whole
-        now = seconds[length] * next(STALLS)
+        now = seconds[length] * next(stalls)
         spent += now
         lengths.add(length, whole, now)
     return spent
@@ -36,29 +43,29 @@ def time_of(seconds: Mapping[int, float], steps: Mapping[int, float], length: in
 
 @pytest.mark.parametrize(("seconds", "steps"), [(DEAR, STEPS), (FLAT, STEPS), (DEAR, USELESS), (FLAT, USELESS)])
 def test_many_searches_cost_what_the_best_length_costs(
-    seconds: Mapping[int, float], steps: Mapping[int, float]
+    seconds: Mapping[int, float], steps: Mapping[int, float], stalls: Iterator[float]
 ) -> None:
     shared = BeamLengths()
-    spent = [search(shared.search(4, "draft", 16), seconds, steps) for _ in range(200)]
+    spent = [search(shared.search(4, "draft", 16), seconds, steps, stalls) for _ in range(200)]
     best = min(time_of(seconds, steps, length) for length in LENGTHS)
     assert sum(spent[4:]) <= (1.05 if best == time_of(seconds, steps, 0) else 1.08) * best * len(spent[4:])
 
 
-def test_a_draft_that_is_never_right_is_soon_left_alone() -> None:
+def test_a_draft_that_is_never_right_is_soon_left_alone(stalls: Iterator[float]) -> None:
     shared = BeamLengths()
     for _ in range(3):
-        search(shared.search(4, "draft", 16), DEAR, USELESS)
+        search(shared.search(4, "draft", 16), DEAR, USELESS, stalls)
     assert not shared.search(4, "draft", 16).opens_early
     assert shared.search(2, "draft", 16).opens_early, "other widths are other searches"
 
 
-def test_it_follows_a_machine_that_changes() -> None:
+def test_it_follows_a_machine_that_changes(stalls: Iterator[float]) -> None:
     shared = BeamLengths()
     for _ in range(20):
-        search(shared.search(4, "draft", 16), DEAR, USELESS)
+        search(shared.search(4, "draft", 16), DEAR, USELESS, stalls)
     for _ in range(400):
-        search(shared.search(4, "draft", 16), FLAT, STEPS)
-    later = [search(shared.search(4, "draft", 16), FLAT, STEPS) for _ in range(50)]
+        search(shared.search(4, "draft", 16), FLAT, STEPS, stalls)
+    later = [search(shared.search(4, "draft", 16), FLAT, STEPS, stalls) for _ in range(50)]
     assert sum(later) <= 1.08 * 50 * min(time_of(FLAT, STEPS, length) for length in LENGTHS)
 
 

@@ -8,7 +8,7 @@ from bench.simulated_pair import SimulatedRound
 from coordinator.adaptive.acceptance import GroupAcceptance, OutputAcceptance, count
 from coordinator.adaptive.controller import LengthController
 from coordinator.adaptive.draft_costs import DraftCosts
-from coordinator.adaptive.probe_budget import LEAST_SHARE, MOST_SHARE, ProbeBudget
+from coordinator.adaptive.probe_budget import FIRST_CREDIT, LEAST_SHARE, MOST_JOINING, MOST_SHARE, ProbeBudget
 from coordinator.adaptive.round_costs import RoundCosts
 from coordinator.adaptive.running_mean import RunningMean
 from coordinator.adaptive.slowdown import Slowdown
@@ -212,6 +212,26 @@ def test_a_text_that_changes_is_noticed() -> None:
     assert output.rates()[0] < 0.5
 
 
+def test_the_first_probes_of_sixteen_outputs_wait_for_nothing() -> None:
+    budget = ProbeBudget()
+    for _ in range(16):
+        budget.endow()
+    assert budget.affords(16 * FIRST_CREDIT)
+    for _ in range(MOST_JOINING):
+        budget.spend(16 * FIRST_CREDIT / MOST_JOINING, 16)
+    assert not budget.affords(0.0), "the next wait for plain rounds"
+
+
+def test_outputs_of_a_group_that_knows_its_acceptance_bring_nothing() -> None:
+    controller = LengthController()
+    group = controller.enter(Drafter.MODEL, Rule.BLOCK, 0.0, None)._group
+    assert group.probes.affords(FIRST_CREDIT)
+    group.probes.spend(FIRST_CREDIT)
+    group.acceptance.add(1, 1)
+    controller.enter(Drafter.MODEL, Rule.BLOCK, 0.0, None)
+    assert not group.probes.affords(0.0)
+
+
 def test_a_probe_waits_until_plain_rounds_have_paid_for_it() -> None:
     budget = ProbeBudget()
     assert not budget.affords(0.0)
@@ -254,15 +274,25 @@ def test_a_position_that_failed_at_first_is_hoped_for_again() -> None:
     output = OutputAcceptance(group)
     for _ in range(8):
         output.add(asked=2, accepted=1)
-    assert group.rate(1) < 0.2 and output.rates()[1] < 0.15
+    assert group.rate(1) < 0.3 and output.rates()[1] < 0.2
     for _ in range(60):
         output.add(asked=1, accepted=0)
-    assert group.rate(1) < 0.2, "the way to it was not open"
+    assert group.rate(1) < 0.3, "the way to it was not open"
     for _ in range(60):
         output.add(asked=1, accepted=1)
-    assert group.rate(1) == pytest.approx(0.65, abs=0.05)
-    assert output.rates()[1] == pytest.approx(0.65, abs=0.05)
+    assert group.rate(1) > 0.6 and output.rates()[1] > 0.6
     assert output.rates()[0] > 0.5
+
+
+def test_a_second_token_is_hoped_to_be_right_as_often_as_the_first() -> None:
+    """Probes ask for one token alone. Trials of the second one count more than what was hoped of it."""
+    group = GroupAcceptance()
+    for _ in range(40):
+        group.add(1, 1)
+    assert group.rate(2) >= group.rate(1) >= group.rate(0) > 0.95
+    for _ in range(40):
+        group.add(2, 1)
+    assert group.rate(0) > 0.95 and group.rate(1) < 0.1
 
 
 def test_an_output_that_goes_without_proposals_comes_back_to_its_group() -> None:

@@ -118,3 +118,15 @@ def test_a_step_after_eight_rows_is_one() -> None:
     assert passes.time(9) == pytest.approx(17.0)
     assert passes.row(8) == pytest.approx(4.0)
     assert passes.row(9) == pytest.approx(0.5 / 3)
+
+
+def test_cached_tokens_take_time_that_rows_do_not() -> None:
+    """Where most of a pass is reading the cache, further rows are nearly free, and a slow pass is not laid to them."""
+    passes = PassCosts()
+    passes.publish((PassCost(token_count=1, seconds=4.0), PassCost(token_count=16, seconds=8.0)), 0.01)
+    assert passes.time(16, 1000) == pytest.approx(18.0)
+    for i in range(20):
+        passes.add(1, 14.0 + i * 1e-9, 1000)
+        passes.add(16, 18.0 + i * 1e-9, 1000)
+    assert passes.time(16) - passes.time(1) == pytest.approx(4.0, rel=0.01)
+    assert passes.time(16, 2000) == pytest.approx(28.0, rel=0.01)

@@ -24,9 +24,9 @@ def test_passes_that_also_fed_a_prompt_are_left_out(drafted: int, tokens: int, i
         Contribution(load).set_row_count(1 + ASKED)
 
     class Passes(PassCosts):
-        def add(self, rows: int, seconds: float) -> float | None:
+        def add(self, rows: int, seconds: float, cached_count: float = 0.0) -> float | None:
             learnt.append(rows)
-            return super().add(rows, seconds)
+            return super().add(rows, seconds, cached_count)
 
     workload = Workload(load, Passes(), defaultdict(RoundCosts).__getitem__, lambda count: 1e-3)
     workload.add(
@@ -43,3 +43,32 @@ def test_passes_that_also_fed_a_prompt_are_left_out(drafted: int, tokens: int, i
         )
     )
     assert learnt == [tokens] * is_learnt
+
+
+def proposing_outcome(elapsed: float) -> SimulatedRound:
+    return SimulatedRound(
+        asked=1,
+        drafted_count=1,
+        accepted_count=1,
+        elapsed=elapsed,
+        period=elapsed,
+        draft_elapsed=0.002,
+        draft_compute=0.001,
+        verify_compute=0.01,
+        batch_token_count=5,
+    )
+
+
+@pytest.mark.parametrize(("outputs", "is_learnt"), [(4, False), (1, True)])
+def test_a_probe_beside_others_says_nothing_of_the_rest_of_a_round(outputs: int, is_learnt: bool) -> None:
+    """It waited for a pass of those that did not probe; alone it waits for nobody."""
+    load = Load()
+    for _ in range(outputs):
+        Contribution(load)
+    workload = Workload(load, PassCosts(), defaultdict(RoundCosts).__getitem__, lambda count: 1e-3)
+    for _ in range(outputs):
+        workload.add(proposing_outcome(0.03), is_probe=True)
+    assert (workload.times().rest > 0.01) == is_learnt
+    for _ in range(outputs):
+        workload.add(proposing_outcome(0.03))
+    assert workload.times().rest > 0.01

@@ -6,10 +6,12 @@ from typing import Any
 import pytest
 import torch
 
-from specpair.caches.cache import KeyValueCache
+from specpair.caches.cache import KeyValueCache, LayerShape
+from specpair.model_info import PassCost
 from specpair.models import pass_costs
 from specpair.models.batch import Batch, PassOutput
-from specpair.models.pass_costs import MOST_SECONDS, TOKEN_COUNTS, measure_passes
+from specpair.models.model_facts import ModelFacts
+from specpair.models.pass_costs import MOST_SECONDS, TOKEN_COUNTS, cached_token_seconds, measure_passes
 from tests.unit.specpair.engine.test_preemption import make_cache
 
 PASS, ROW = 0.001, 0.0001
@@ -66,3 +68,25 @@ def test_a_small_cache_limits_the_sizes(monkeypatch: pytest.MonkeyPatch) -> None
     assert list(costs) == [rows for rows in TOKEN_COUNTS if rows <= 8]
     _, none = measured(monkeypatch, blocks - 1)
     assert none == {}
+
+
+@pytest.mark.parametrize(("packing", "bits"), [("none", 16), ("int8", 8), ("int4", 4)])
+def test_a_cached_token_takes_as_long_as_so_many_bytes_of_weights(packing: str, bits: int) -> None:
+    facts = ModelFacts(
+        name="model",
+        architecture="LlamaForCausalLM",
+        parameter_count=1_000_000,
+        dtype=torch.bfloat16,
+        packing=packing,
+        device=torch.device("cpu"),
+        layers={layer: LayerShape(heads=2, key_size=25, value_size=25) for layer in range(10)},
+        variants={},
+        feature_layer_count=0,
+        vocab_size=7,
+        max_model_len=100,
+        eos_token_ids=[],
+        tokenizer=None,
+    )
+    assert cached_token_seconds(facts, []) == 0.0
+    costs = [PassCost(token_count=1, seconds=0.01)]
+    assert cached_token_seconds(facts, costs) == pytest.approx(0.01 * 2_000 / (1_000_000 * bits / 8))
