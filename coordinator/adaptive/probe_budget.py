@@ -10,8 +10,8 @@ never right costs almost nothing."""
 SHARE_FACTOR = 0.8
 """What remains of the share after a failed probe."""
 FIRST_CREDIT = 0.5
-"""Tokens that each output brings as long as its group knows nothing: sixteen can pay for a first probe, and need not wait
-for it through rounds in which proposals might have paid."""
+"""Tokens that each output brings as long as its group knows nothing: sixteen can pay for a first probe, and need not
+wait for it through rounds in which proposals might have paid."""
 MOST_CREDIT = 3.0
 """Tokens of each output: also the largest debt."""
 LEAST_COST = 0.02
