@@ -27,9 +27,9 @@ class Load:
 class Contribution:
     """The share of one output in the load, until it leaves."""
 
-    def __init__(self, load: Load, prompt_length: int = 0):
+    def __init__(self, load: Load):
         self._load = load
-        self._cached_count = prompt_length
+        self._cached_count = 0
         self.row_count = 1
         self.tokens = 1.0
         """Mean of its recent rounds."""
@@ -37,7 +37,6 @@ class Contribution:
         load.output_count += 1
         load.row_count += 1
         load.tokens += 1.0
-        load.cached_count += prompt_length
 
     def set_row_count(self, count: int) -> None:
         self._load.row_count += count - self.row_count
@@ -45,17 +44,17 @@ class Contribution:
 
     def add(self, tokens: int) -> None:
         """Adds a round that committed `tokens` tokens."""
-        self._set_cached_count(self._cached_count + tokens)
         self._tokens.add(tokens)
         self._set_tokens(self._tokens.value)
 
     def leave(self) -> None:
         self._set_tokens(0.0)
-        self._set_cached_count(0)
+        self.set_cached_count(0)
         self.set_row_count(0)
         self._load.output_count -= 1
 
-    def _set_cached_count(self, count: int) -> None:
+    def set_cached_count(self, count: int) -> None:
+        """Sets the tokens that the target has of its text."""
         self._load.cached_count += count - self._cached_count
         self._cached_count = count
 

@@ -44,15 +44,13 @@ class OutputLength:
     It knows only counts and times of finished rounds, so that no decision depends on a dropped token.
     """
 
-    def __init__(
-        self, group: Group, *, fixed: int | None, is_greedy: bool, tree_tokens: int = 0, prompt_length: int = 0
-    ):
+    def __init__(self, group: Group, *, fixed: int | None, is_greedy: bool, tree_tokens: int = 0):
         self._fixed = fixed
         self._tree_tokens = tree_tokens
         self._is_greedy = is_greedy
         self._group = group
         self._workload = group.workload
-        self.contribution = Contribution(group.workload.load, prompt_length)
+        self.contribution = Contribution(group.workload.load)
         self._acceptance = OutputAcceptance(group.acceptance)
         self._survivals: list[float] | None = None
         """None after they have changed."""

@@ -11,8 +11,8 @@ from coordinator.adaptive.running_mean import RunningMean
 from specpair.model_info import PassCost
 
 KNOTS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 512)
-"""Row counts whose cost is kept; between them it is a line. Products take four or eight rows at a time, so that the
-fifth and the ninth may cost a step."""
+"""Row counts whose cost is kept; between them it is a line. Products take some rows at a time (6 with AVX2, 14 with
+AVX-512), so that the next one may cost a step."""
 ROW_PRIOR = 0.02
 """Time of one more row, as a share of a pass of one row, where nothing was published."""
 SPEED_MEMORY = 6
@@ -60,7 +60,7 @@ class PassCosts:
 
     def publish(self, costs: tuple[PassCost, ...], cached_token_seconds: float = 0.0) -> None:
         """Takes the curve of a target that was started, in place of all that was known; nothing if it is known."""
-        if not costs or costs == self._published:
+        if not costs or (costs == self._published and cached_token_seconds == self._cached_token):
             return
         self._published, self._cached_token = costs, cached_token_seconds
         rising = [(cost.token_count, cost.seconds) for cost in costs]

@@ -12,6 +12,7 @@ SHARE_FACTOR = 0.8
 FIRST_CREDIT = 0.5
 """Tokens that each output brings as long as its group knows nothing: sixteen can pay for a first probe, and need not
 wait for it through rounds in which proposals might have paid."""
+MOST_FIRST_CREDIT = 8.0
 MOST_CREDIT = 3.0
 """Tokens of each output: also the largest debt."""
 LEAST_COST = 0.02
@@ -35,7 +36,7 @@ class ProbeBudget:
 
     def endow(self) -> None:
         """Adds what an output brings whose group knows nothing yet."""
-        self._credit += FIRST_CREDIT
+        self._credit = max(min(self._credit + FIRST_CREDIT, MOST_FIRST_CREDIT), self._credit)
 
     def earn(self, count: int = 1) -> None:
         """Adds credit for a round without proposals of one of `count` outputs."""

@@ -18,7 +18,7 @@ class RoundCosts:
 
     def __init__(self) -> None:
         self.count = 0
-        """Rounds that were measured."""
+        """Rounds that were measured; 0 again once all are forgotten."""
         self._rounds: deque[tuple[float, float, float]] = deque()
         """Time without the draft, time of the pass, share of all outputs' rows in it; times in units."""
         self._rest, self._together = 0.0, 1.0
@@ -45,8 +45,16 @@ class RoundCosts:
         while len(self._rounds) > MEMORY * load:
             self._rounds.popleft()
 
+    def forget(self) -> None:
+        """Drops the oldest round."""
+        if self._rounds:
+            self._rounds.popleft()
+            self._is_current = False
+        if not self._rounds:
+            self.count = 0
+
     def _update(self) -> None:
-        if not self._is_current:
+        if not self._is_current and self._rounds:
             self._is_current = True
             self._together = median(share for _, _, share in self._rounds)
             self._rest = max(median(time - target / self._together for time, target, _ in self._rounds), 0.0)

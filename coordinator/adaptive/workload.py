@@ -78,9 +78,9 @@ class Workload:
         plain, level = self.plain, self._levels[self.load.level]
         draft, costs, slowdown = level.draft, level.costs, level.slowdown.ratio
         is_slow = not self.is_plain
-        # Plain rounds may be from long ago: their rest grows and shrinks with the machine's speed.
+        # Rounds may be from long ago: their rest grows and shrinks with the machine's speed.
         plain_rest = plain.rest * self.passes.time(1) / (slowdown if is_slow else 1.0)
-        rest = costs.rest if costs.count else plain_rest
+        rest = costs.rest * self.passes.time(1) * (1.0 if is_slow else slowdown) if costs.count else plain_rest
         self._assume(draft, plain_rest)
         return RoundTimes(
             plain_rest=min(plain_rest, rest) if costs.together > IN_STEP else plain_rest,
@@ -108,7 +108,7 @@ class Workload:
         """Learns what the round took. Passes that also fed a prompt are skipped: its rows cost less.
 
         A probe among several outputs waits for a pass of those that did not probe, so its rest is not that of a round
-        in which all propose.
+        in which all propose. It makes older ones count less, which may be from a slow hour.
         """
         self._fresh -= 1
         load, level = self.load, self._levels[self.load.level]
@@ -116,14 +116,19 @@ class Workload:
         usual_rows = max(rows, count * (1 + outcome.drafted_count))  # a head's trees are not known before
         if not outcome.is_usual or outcome.batch_token_count > ROWS_MARGIN + 2 * usual_rows:
             return
-        cached_count = load.cached_count * min(outcome.batch_token_count / max(rows, 1), 1.0)
+        share = level.draft.drafted_share.value if level.draft.count else 1.0
+        drafted = count + (rows - count) * share
+        cached_count = load.cached_count * (min(outcome.batch_token_count / drafted, 1.0) if count > 1 else 1.0)
         speed = self.passes.add(outcome.batch_token_count, outcome.verify_compute, cached_count)
         if speed is not None and count > 1:  # draft and target of a single output take turns
             level.slowdown.add(speed, is_proposing=rows > count)
         if outcome.asked:
             level.draft.add(outcome, count)
             drafted = count + (rows - count) * level.draft.drafted_share.value
-            if count == 1 or not is_probe:
-                level.costs.add(outcome, count, max(drafted, outcome.batch_token_count))
+            if is_probe and count > 1:
+                level.costs.forget()
+            else:
+                rows_in_step = max(drafted, outcome.batch_token_count)
+                level.costs.add(outcome, count, rows_in_step, unit=self.passes.time(1))
         elif rows == count:
             self.plain.add(outcome, count, count, unit=self.passes.time(1))

@@ -84,7 +84,7 @@ class Proposals:
         self._pair.publish_costs()
         group = (self.drafter, request.rule, request.sampling.temperature)
         tree_tokens = 0 if self._own is not None else request.most_tree_tokens  # a head's are the target's
-        self._length = self._pair.lengths.enter(*group, fixed, tree_tokens, len(history))
+        self._length = self._pair.lengths.enter(*group, fixed, tree_tokens)
         self._preparations = Preparations(request, self._pair.ahead.of(*group), self._pair.lengths.load)
         if self._draft is None:
             return
@@ -106,6 +106,8 @@ class Proposals:
         """A round with at most `longest` proposed tokens; none if none pay or the draft has none."""
         begun = Round(step=step, rule=self._request.rule, began_at=time.perf_counter())
         begun.accepted_before = self._latest_accepted
+        if self._length is not None:
+            self._length.contribution.set_cached_count(len(history))
         if self._own is not None:
             self._take_own(begun, longest)
             return begun

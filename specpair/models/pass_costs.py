@@ -16,7 +16,7 @@ from specpair.model_info import PassCost
 from specpair.models.batch import Batch
 from specpair.models.model_facts import ModelFacts
 from specpair.models.runner import Runner
-from specpair.models.weight_format import FORMATS
+from specpair.models.weight_format import AS_THEY_ARE, FORMATS
 
 TOKEN_COUNTS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 24, 32, 48, 64)
 SEQUENCE_TOKENS = 4
@@ -48,15 +48,24 @@ def measure_passes(runner: Runner, vocab_size: int, pace: Pace | None = None) ->
 
 def cached_token_seconds(facts: ModelFacts, costs: Sequence[PassCost]) -> float:
     """How much longer a pass takes for each token in the cache of its sequences: a pass of one token is taken to read
-    the weights once, and a cached token to take as long for each byte. 0 if no pass was measured.
+    the weights once, and a cached token to take as long for each byte.
 
-    So it is too small where attention is held up by arithmetic instead of memory.
+    0 if no pass was measured, and on accelerators, where a small pass is held up by starting its kernels. Layers with a
+    sliding window are left out. Too small where attention is held up by arithmetic, too large where a pass is by
+    anything but memory.
     """
-    if not costs or not facts.parameter_count:
+    if not costs or not facts.parameter_count or facts.device.type != "cpu":
         return 0.0
-    bits = min(FORMATS[facts.packing].layers.bits, 8 * facts.dtype.itemsize)
+    whole = {layer: shape for layer, shape in facts.layers.items() if not _window(facts, layer)}
+    packing = FORMATS[facts.packing].layers
+    bits = 8 * facts.dtype.itemsize if packing is AS_THEY_ARE else packing.bits
     weight_bytes = facts.parameter_count * bits / 8 / facts.tensor_parallel_size
-    return costs[0].seconds * token_bytes(facts.layers, facts.dtype) / weight_bytes
+    return costs[0].seconds * token_bytes(whole, facts.dtype) / weight_bytes
+
+
+def _window(facts: ModelFacts, layer: int) -> int | None:
+    variant = facts.variants.get(layer)
+    return None if variant is None else variant.sliding_window
 
 
 @contextmanager

@@ -64,7 +64,8 @@ INLINE void score(const int queries, const struct Queries *asked, const int is_t
                   const void *values, const int is_bf16, const int64_t size, int64_t from, int64_t to) {
     for (int64_t key = from; key < to; key += 4) {
         const char *soon = offset(values, is_bf16, key * size);
-        for (int64_t place = 0; place < 4 * size * (is_bf16 ? 2 : 4); place += 64) __builtin_prefetch(soon + place, 0, 2);
+        for (int64_t place = 0; place < 4 * size * (is_bf16 ? 2 : 4); place += 64)
+            __builtin_prefetch(soon + place, 0, 2);
         score_four(queries, asked, is_tree, keys, is_bf16, size, key, to);
     }
 }

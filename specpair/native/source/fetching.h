@@ -8,7 +8,7 @@
 #if defined(__AVX512F__)
 #define FETCHES_PANELS 1
 #else
-#define FETCHES_PANELS 0 /* sums take so long there that memory is waited for less than fetching would cost */
+#define FETCHES_PANELS 0 /* sums take so long there that asking gains nothing */
 #endif
 
 /* What a tile asks for while it works: its part of the panel after its own, some bytes in each step. Without it memory

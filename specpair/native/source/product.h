@@ -1,8 +1,8 @@
 /* Products of few rows with packed weights: y = x W'.
 
 Weights are packed in panels of 32 outputs. A panel is read once from memory, in order, for all rows; ROWS rows share
-each load, and make a tile with it. Tiles are of about the same size. Each output is one running sum over the inputs, in their order, whatever the number of rows: a row has the
-same bits alone and in any company. */
+each load, and make a tile with it. Tiles are of about the same size. Each output is one running sum over the inputs, in
+their order, whatever the number of rows: a row has the same bits alone and in any company. */
 
 #ifndef SPECPAIR_PRODUCT_H
 #define SPECPAIR_PRODUCT_H

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import torch
 
+from specpair.caches.attention import Variant
 from specpair.caches.cache import KeyValueCache, LayerShape
 from specpair.model_info import PassCost
 from specpair.models import pass_costs
@@ -70,23 +71,35 @@ def test_a_small_cache_limits_the_sizes(monkeypatch: pytest.MonkeyPatch) -> None
     assert none == {}
 
 
-@pytest.mark.parametrize(("packing", "bits"), [("none", 16), ("int8", 8), ("int4", 4)])
-def test_a_cached_token_takes_as_long_as_so_many_bytes_of_weights(packing: str, bits: int) -> None:
-    facts = ModelFacts(
+def facts_of(packing: str = "none", device: str = "cpu", windows: int = 0) -> ModelFacts:
+    """A million parameters; a token takes 2,000 bytes in the cache, in ten layers of which so many have a window."""
+    shape, plain = LayerShape(heads=2, key_size=25, value_size=25), Variant(scaling=1.0)
+    return ModelFacts(
         name="model",
         architecture="LlamaForCausalLM",
         parameter_count=1_000_000,
         dtype=torch.bfloat16,
         packing=packing,
-        device=torch.device("cpu"),
-        layers={layer: LayerShape(heads=2, key_size=25, value_size=25) for layer in range(10)},
-        variants={},
+        device=torch.device(device),
+        layers=dict.fromkeys(range(10), shape),
+        variants={layer: Variant(scaling=1.0, sliding_window=64) if layer < windows else plain for layer in range(10)},
         feature_layer_count=0,
         vocab_size=7,
         max_model_len=100,
         eos_token_ids=[],
         tokenizer=None,
     )
-    assert cached_token_seconds(facts, []) == 0.0
+
+
+@pytest.mark.parametrize(("packing", "bits"), [("none", 16), ("int8", 8), ("int4", 4)])
+def test_a_cached_token_takes_as_long_as_so_many_bytes_of_weights(packing: str, bits: int) -> None:
     costs = [PassCost(token_count=1, seconds=0.01)]
-    assert cached_token_seconds(facts, costs) == pytest.approx(0.01 * 2_000 / (1_000_000 * bits / 8))
+    assert cached_token_seconds(facts_of(packing), costs) == pytest.approx(0.01 * 2_000 / (1_000_000 * bits / 8))
+    assert cached_token_seconds(facts_of(packing), []) == 0.0
+
+
+def test_windows_are_not_read_whole_and_accelerators_are_not_guessed_at() -> None:
+    costs = [PassCost(token_count=1, seconds=0.01)]
+    whole = cached_token_seconds(facts_of(), costs)
+    assert cached_token_seconds(facts_of(windows=4), costs) == pytest.approx(0.6 * whole)
+    assert cached_token_seconds(facts_of(device="cuda"), costs) == 0.0
