@@ -13,6 +13,7 @@ FIRST_CREDIT = 0.5
 """Tokens that each output brings as long as its group knows nothing: sixteen can pay for a first probe, and need not
 wait for it through rounds in which proposals might have paid."""
 MOST_FIRST_CREDIT = 8.0
+"""All that such outputs bring together: many short ones whose proposals are never judged do not add up."""
 MOST_CREDIT = 3.0
 """Tokens of each output: also the largest debt."""
 LEAST_COST = 0.02

@@ -120,6 +120,7 @@ class Workload:
         drafted = count + (rows - count) * share
         cached_count = load.cached_count * (min(outcome.batch_token_count / drafted, 1.0) if count > 1 else 1.0)
         speed = self.passes.add(outcome.batch_token_count, outcome.verify_compute, cached_count)
+        unit = self.passes.time(1) or 1.0  # 0 where a target does not say what its passes take
         if speed is not None and count > 1:  # draft and target of a single output take turns
             level.slowdown.add(speed, is_proposing=rows > count)
         if outcome.asked:
@@ -129,6 +130,6 @@ class Workload:
                 level.costs.forget()
             else:
                 rows_in_step = max(drafted, outcome.batch_token_count)
-                level.costs.add(outcome, count, rows_in_step, unit=self.passes.time(1))
+                level.costs.add(outcome, count, rows_in_step, unit)
         elif rows == count:
-            self.plain.add(outcome, count, count, unit=self.passes.time(1))
+            self.plain.add(outcome, count, count, unit)

@@ -154,12 +154,7 @@ INLINE void coarse_panels(const int kind, int action, const struct Product *prod
             int64_t row = count * number / tiles;
             struct Fetching fetching = fetching_of(next, size, steps, number, tiles);
             switch (count * (number + 1) / tiles - row) {
-                TILE(1)
-                TILE(2)
-                TILE(3)
-                TILE(4)
-                TILE(5)
-                TILE(6)
+                SMALL_TILES
                 TILE(7)
                 TILE(8)
             }

@@ -20,6 +20,9 @@ their order, whatever the number of rows: a row has the same bits alone and in a
 #define SECTIONS (PARTS / 2)
 #define BLOCK 64 /* steps of one section before the next: what they read stays in the innermost cache */
 
+/* Cases for tiles of each size that every processor has; TILE is defined where they are used. */
+#define SMALL_TILES TILE(1) TILE(2) TILE(3) TILE(4) TILE(5) TILE(6)
+
 enum { FLOAT_WEIGHTS, HALF_WEIGHTS, HALF_WEIGHTS_AND_ROWS, BYTE_WEIGHTS, NIBBLE_WEIGHTS };
 enum { STORE, ADD, GATE };
 
@@ -145,12 +148,7 @@ INLINE void panels_of(const int kind, int action, const struct Product *product,
             int64_t row = count * number / tiles;
             struct Fetching fetching = fetching_of(next, size, steps, number, tiles);
             switch (count * (number + 1) / tiles - row) {
-                TILE(1)
-                TILE(2)
-                TILE(3)
-                TILE(4)
-                TILE(5)
-                TILE(6)
+                SMALL_TILES
 #if ROWS > 6
                 TILE(7)
                 TILE(8)

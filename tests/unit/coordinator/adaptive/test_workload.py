@@ -112,3 +112,12 @@ def test_the_load_knows_what_its_outputs_have_in_the_cache() -> None:
     first.leave()
     second.leave()
     assert workload.load.cached_count == 0
+
+
+@pytest.mark.parametrize("asked", [0, 1])
+def test_a_target_that_does_not_say_what_its_passes_take_ends_no_output(asked: int) -> None:
+    load = Load()
+    Contribution(load).set_row_count(1 + asked)
+    workload = Workload(load, PassCosts(), defaultdict(RoundCosts).__getitem__, lambda count: 1e-3)
+    workload.add(outcome_of(0.03, asked, asked, 1 + asked, verify=0.0))
+    assert workload.times().rest >= 0.0

@@ -45,6 +45,11 @@ def narrow(folder: Path, kind: str, **changes: Any) -> Path:
     return folder / "narrow"
 
 
+QUANTIZATIONS = ["none"]
+if (_library := native_library()) is not None and _library.specpair_multiplies_bytes():
+    QUANTIZATIONS += ["int8", "int4"]
+
+
 @needs_compiler
 @pytest.mark.parametrize("kind", KINDS)
 def test_logits_are_those_of_transformers(kind: str, tmp_path: Path) -> None:
@@ -101,6 +106,19 @@ def test_a_row_has_the_same_bits_in_any_company(kind: str, dtype: str, threads: 
         assert torch.equal(together[1], alone)
     finally:
         torch.set_num_threads(before)
+
+
+@needs_compiler
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=needs_bf16)])
+@pytest.mark.parametrize("quantization", QUANTIZATIONS)
+def test_a_row_has_the_same_bits_among_any_number(dtype: str, quantization: str, tmp_path: Path) -> None:
+    """Products take rows in tiles of up to 14, so passes of 1 to 30 rows have tiles of every size and number."""
+    _, runner = load_runner(engine_config(narrow(tmp_path, "llama"), dtype=dtype, quantization=quantization))
+    assert isinstance(runner, NativeRunner)
+    row = ids(30)[0].tolist()
+    alone = one_by_one(runner, row)
+    for count in range(1, len(row) + 1):
+        assert torch.equal(fed(runner, runner.cache.open([]), row[:count]), alone[:count]), f"{count} rows"
 
 
 @needs_compiler
