@@ -4,8 +4,7 @@ All threads of the pass go through the same phases, with a barrier after each. E
 a fixed order that does not depend on the other tokens of the pass, nor on the number of threads. */
 
 #include "decoder.h"
-
-#include "bytes.h"
+#include "tiles.h"
 
 static void embed(const struct Model *model, const struct Pass *pass, int thread, int threads) {
     for (int64_t t = thread; t < pass->token_count; t += threads) {
@@ -126,19 +125,19 @@ void run_layer(const struct Model *model, const struct Pass *pass, struct Meetin
     struct Target projected = {pass->projected, pass->projected_stride, 0};
     struct Target residual = {pass->residual, model->hidden, 0};
     struct Target gated = {pass->gated, layer->down.in, model->is_bf16};
-    multiply_any(STORE, &layer->query_key_value, pass->inputs, pass->input_stride, count, projected, thread, threads);
+    multiply(STORE, &layer->query_key_value, pass->inputs, pass->input_stride, count, projected, thread, threads);
     meet(meeting, threads);
     place_heads(model, pass, index, 0, thread, threads);
     meet(meeting, threads);
     attend_all(model, pass, index, thread, threads);
     meet(meeting, threads);
-    multiply_any(ADD, &layer->output, pass->inputs, pass->input_stride, count, residual, thread, threads);
+    multiply(ADD, &layer->output, pass->inputs, pass->input_stride, count, residual, thread, threads);
     meet(meeting, threads);
     normalise_all(model, pass, layer->mlp_norm, thread, threads);
     meet(meeting, threads);
-    multiply_any(GATE, &layer->gate_up, pass->inputs, pass->input_stride, count, gated, thread, threads);
+    multiply(GATE, &layer->gate_up, pass->inputs, pass->input_stride, count, gated, thread, threads);
     meet(meeting, threads);
-    multiply_any(ADD, &layer->down, pass->gated, layer->down.in, count, residual, thread, threads);
+    multiply(ADD, &layer->down, pass->gated, layer->down.in, count, residual, thread, threads);
     meet(meeting, threads);
 }
 
@@ -148,12 +147,12 @@ void run_head(const struct Model *model, const struct Pass *pass, struct Meeting
                   offset(pass->inputs, model->is_bf16, r * pass->input_stride), model->is_bf16);
     meet(meeting, threads);
     struct Target logits = {pass->logits, model->head.out, 0};
-    multiply_any(STORE, &model->head, pass->inputs, pass->input_stride, pass->row_count, logits, thread, threads);
+    multiply(STORE, &model->head, pass->inputs, pass->input_stride, pass->row_count, logits, thread, threads);
 }
 
 void multiply_rows(int action, const struct Product *product, const void *x, int64_t stride, int64_t count,
                    struct Target target, int thread, int threads) {
-    multiply_any(action, product, x, stride, count, target, thread, threads);
+    multiply(action, product, x, stride, count, target, thread, threads);
 }
 
 void run_pass(const struct Model *model, const struct Pass *pass, struct Meeting *meeting, int thread, int threads) {

@@ -53,12 +53,11 @@ INLINE byte_sums dot(byte_sums sum, byte_words weights, const int8_t *numbers) {
     return (byte_sums)_mm512_dpbusd_epi32((__m512i)sum, (__m512i)weights, _mm512_set1_epi32(four_of(numbers)));
 }
 
-/* Adds a group's products to the sums of `rows` rows, whose numbers are `stride` bytes apart. Its first step is number
-   `first` of its panel. */
+/* Adds a group's products to the sums of `rows` rows, whose numbers are `stride` bytes apart. */
 INLINE void add_dots(const int is_bytes, const int rows, const char *weights, const int8_t *numbers, int64_t stride,
-                     byte_sums sums[BYTE_ROWS][AT_ONCE], struct Fetching fetching, int64_t first) {
+                     byte_sums sums[BYTE_ROWS][AT_ONCE], struct Fetching fetching) {
     for (int64_t i = 0; i < (is_bytes ? BYTE_STEPS : NIBBLE_STEPS); i++) {
-        fetch(fetching, first + i);
+        fetch(fetching, i);
         byte_words loaded[AT_ONCE];
         memcpy(loaded, weights + i * STEP, sizeof loaded);
 #pragma GCC unroll 8
@@ -81,10 +80,10 @@ INLINE void add_dots(const int is_bytes, const int rows, const char *weights, co
 INLINE __m256i pairs(__m256i weights, __m256i numbers) { return _mm256_maddubs_epi16(weights, numbers); }
 
 INLINE void add_byte_dots(const int rows, const char *weights, const int8_t *numbers, int64_t stride,
-                          byte_sums sums[BYTE_ROWS][AT_ONCE]) {
+                          byte_sums sums[BYTE_ROWS][AT_ONCE], struct Fetching fetching) {
     const __m256i ones = _mm256_set1_epi16(1), middle = _mm256_set1_epi8((char)0x80);
     for (int64_t i = 0; i < BYTE_STEPS; i++) {
-        fetch_soon(weights + i * STEP, 2 * BYTE_STEPS * STEP);
+        fetch(fetching, i);
         __m256i loaded = _mm256_xor_si256(_mm256_loadu_si256((const void *)(weights + i * STEP)), middle);
         __m256i sizes = _mm256_abs_epi8(loaded);
 #pragma GCC unroll 8
@@ -96,13 +95,13 @@ INLINE void add_byte_dots(const int rows, const char *weights, const int8_t *num
 }
 
 INLINE void add_nibble_dots(const int rows, const char *weights, const int8_t *numbers, int64_t stride,
-                            byte_sums sums[BYTE_ROWS][AT_ONCE]) {
+                            byte_sums sums[BYTE_ROWS][AT_ONCE], struct Fetching fetching) {
     const __m256i low = _mm256_set1_epi8(0x0f);
     __m256i narrow[BYTE_ROWS];
 #pragma GCC unroll 8
     for (int r = 0; r < rows; r++) narrow[r] = _mm256_setzero_si256();
     for (int64_t i = 0; i < NIBBLE_STEPS; i++) {
-        fetch_soon(weights + i * STEP, 2 * BYTE_STEPS * STEP);
+        fetch(fetching, i);
         __m256i loaded = _mm256_loadu_si256((const void *)(weights + i * STEP));
         __m256i first = _mm256_and_si256(loaded, low), second = _mm256_and_si256(_mm256_srli_epi16(loaded, 4), low);
 #pragma GCC unroll 8
@@ -118,10 +117,9 @@ INLINE void add_nibble_dots(const int rows, const char *weights, const int8_t *n
 
 /* Adds a group's products to the sums of `rows` rows, whose numbers are `stride` bytes apart. */
 INLINE void add_dots(const int is_bytes, const int rows, const char *weights, const int8_t *numbers, int64_t stride,
-                     byte_sums sums[BYTE_ROWS][AT_ONCE], struct Fetching fetching, int64_t first) {
-    (void)fetching, (void)first;
-    if (is_bytes) add_byte_dots(rows, weights, numbers, stride, sums);
-    else add_nibble_dots(rows, weights, numbers, stride, sums);
+                     byte_sums sums[BYTE_ROWS][AT_ONCE], struct Fetching fetching) {
+    if (is_bytes) add_byte_dots(rows, weights, numbers, stride, sums, fetching);
+    else add_nibble_dots(rows, weights, numbers, stride, sums, fetching);
 }
 
 #endif

@@ -5,29 +5,27 @@
 
 #include "vectors.h"
 
-#if defined(__AVX512F__)
-#define FETCHES_PANELS 1
-#else
-#define FETCHES_PANELS 0 /* sums take so long there that asking gains nothing */
-#endif
-
-/* What a tile asks for while it works: its part of the panel after its own, some bytes in each step. Without it memory
-   would rest while sums are made of a panel that is in the caches, and the sums while the next one comes. */
+/* What a tile asks for while it works: its part of weights to come, some bytes in each step. Without it memory would rest
+   while sums are made of what is in the caches, and the sums while more comes. */
 struct Fetching {
     const char *from;
     int64_t pitch; /* bytes in a step */
     int is_far;    /* beside many tiles: in the innermost cache it would drive out what they read */
 };
 
-/* For tile `tile` of `tiles`, which take `steps` steps each; `next` is the panel to come, of `size` bytes. */
-INLINE struct Fetching fetching_of(const void *next, int64_t size, int64_t steps, int64_t tile, int64_t tiles) {
-    int64_t pitch = size / (steps * tiles);
-    return (struct Fetching){(const char *)next + tile * steps * pitch, pitch, tiles > 3};
+/* For the first of `tiles` tiles, which take `steps` steps each; `size` bytes are to come, from `next` on. */
+INLINE struct Fetching fetching_of(const void *next, int64_t size, int64_t steps, int64_t tiles) {
+    return (struct Fetching){next, size / (steps * tiles), tiles > 3};
+}
+
+/* What is to be asked for after `steps` steps. */
+INLINE struct Fetching after(struct Fetching fetching, int64_t steps) {
+    return (struct Fetching){fetching.from + steps * fetching.pitch, fetching.pitch, fetching.is_far};
 }
 
 INLINE void fetch(struct Fetching fetching, int64_t step) {
-    if (!FETCHES_PANELS) return;
     const char *from = fetching.from + step * fetching.pitch;
+#if defined(__AVX512F__)
     if (fetching.is_far) {
         __builtin_prefetch(from, 0, 2);
         return;
@@ -35,12 +33,9 @@ INLINE void fetch(struct Fetching fetching, int64_t step) {
     __builtin_prefetch(from, 0, 3);
     if (fetching.pitch > 64) __builtin_prefetch(from + 64, 0, 3);
     if (fetching.pitch > 128) __builtin_prefetch(from + 128, 0, 3);
-}
-
-/* Asks for the memory `ahead` bytes after `from`. Without AVX-512, whose loads are whole lines in order, a panel is read
-   in sections with gaps between them, and processors do not foresee that well enough. */
-INLINE void fetch_soon(const void *from, int64_t ahead) {
-    if (!FETCHES_PANELS) __builtin_prefetch((const char *)from + ahead);
+#else
+    __builtin_prefetch(from, 0, 3); /* a block is small, and all its tiles read it there */
+#endif
 }
 
 #endif
