@@ -11,10 +11,16 @@ from specpair.caches.holding import Holding
 from specpair.drafting import draw_next
 from specpair.engine.failures import check_device
 from specpair.errors import CapacityExhaustedError
-from specpair.models.drafting_runner import DraftingRunner, DraftRun, TreeDraftingRunner, WholeDraftingRunner
+from specpair.models.drafting_runner import (
+    DraftingRunner,
+    DraftRun,
+    TreeDraftingRunner,
+    WholeDraftingRunner,
+    WholeTreeDraftingRunner,
+)
 from specpair.whole_drafting import chain_of, holding_of, needs_steps, take_all
 from target_service.own_proposal import OwnDraft
-from target_service.tree_drafting import can_have_tree, draft_trees
+from target_service.tree_drafting import can_have_tree, draft_trees, draft_whole_trees
 from target_service.verify_work import VerifyWork
 
 log = logging.getLogger(__name__)
@@ -30,6 +36,7 @@ class SelfDrafter:
         """Trees have at most `tree_tokens`; 0 for chains alone."""
         self._runner = runner
         self._whole = runner if isinstance(runner, WholeDraftingRunner) else None
+        self._whole_trees = runner if isinstance(runner, WholeTreeDraftingRunner) else None
         self._max_model_len = max_model_len
         self._tree_tokens = tree_tokens
 
@@ -61,7 +68,7 @@ class SelfDrafter:
 
     def _way(self, work: VerifyWork, draft: OwnDraft) -> Draw:
         if self._has_tree(work):
-            return self._draw_trees
+            return self._draw_whole_trees if self._is_grown_whole(draft) else self._draw_trees
         return self._draw_whole if self._is_drawn_whole(draft) else self._draw_by_steps
 
     def _begun(self, work: VerifyWork) -> OwnDraft:
@@ -84,10 +91,19 @@ class SelfDrafter:
     def _has_tree(self, work: VerifyWork) -> bool:
         return self._tree_tokens > 0 and can_have_tree(work.options)
 
+    def _is_grown_whole(self, draft: OwnDraft) -> bool:
+        return self._whole_trees is not None and self._whole_trees.refusal(draft.options) is None
+
+    def _draw_whole_trees(self, works: list[VerifyWork], drafts: list[OwnDraft]) -> None:
+        assert self._whole_trees is not None
+        draft_whole_trees(self._whole_trees, works, drafts, [places(work) for work in works], self._most_nodes(works))
+
+    def _most_nodes(self, works: list[VerifyWork]) -> list[int]:
+        return [min(self._tree_tokens, self._room(work)) for work in works]
+
     def _draw_trees(self, works: list[VerifyWork], drafts: list[OwnDraft]) -> None:
         assert isinstance(self._runner, TreeDraftingRunner)
-        most = [min(self._tree_tokens, self._room(work)) for work in works]
-        draft_trees(self._runner, works, drafts, [places(work) for work in works], most)
+        draft_trees(self._runner, works, drafts, [places(work) for work in works], self._most_nodes(works))
 
     def _is_drawn_whole(self, draft: OwnDraft) -> bool:
         if self._whole is None or needs_steps(draft) is not None:

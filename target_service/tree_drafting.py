@@ -4,13 +4,14 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from specpair.models.drafting_runner import Asked, TreeDraftingRunner, TreeRun
+from specpair.models.drafting_runner import Asked, TreeDraftingRunner, TreeRun, WholeTreeDraftingRunner
+from specpair.models.tree_row import TreeRow
 from specpair.options import SamplingOptions, SequenceOptions
 from specpair.speculation.outlook import Outlook, of_logits
 from specpair.speculation.sampling import finite_rows
 from specpair.speculation.trees.candidates import is_ranked, looked_at
-from specpair.speculation.trees.ranked_growth import Candidate, GrowthLimits, RankedGrowth
-from specpair.speculation.trees.token_tree import ROOT
+from specpair.speculation.trees.ranked_growth import Candidate, GrowthLimits, RankedGrowth, most_asked
+from specpair.speculation.trees.token_tree import ROOT, TokenTree
 from specpair.whole_drafting import holding_of
 from target_service.own_proposal import OwnDraft
 from target_service.verify_work import VerifyWork
@@ -30,19 +31,38 @@ def draft_trees(
     most: list[int],
 ) -> None:
     """Gives each draft a tree of at most so many tokens, no deeper than its count; `places` as `begin` takes them."""
-    growths = [
-        RankedGrowth(GrowthLimits(max_nodes=nodes, max_depth=draft.count))
-        for nodes, draft in zip(most, drafts, strict=True)
-    ]
+    growths = [RankedGrowth(limits) for limits in limits_of(drafts, most)]
     holdings = [holding_of(work.sequence) for work in works]
-    deepest = max(draft.count for draft in drafts)
-    asked = 1 + (deepest - 1) * GrowthLimits.max_frontier  # the nodes of the last level are not
-    run = runner.grow(holdings, places, asked)
+    run = runner.grow(holdings, places, most_asked(max(draft.count for draft in drafts)))
     while any(growth.frontier for growth in growths):
         grow_level(run, growths, drafts)
     for growth, draft in zip(growths, drafts, strict=True):
-        tree = growth.tree()
-        draft.tokens, draft.parents = list(tree.tokens), () if tree.is_chain else tree.parents
+        take_tree(draft, growth.tree())
+
+
+def draft_whole_trees(
+    runner: WholeTreeDraftingRunner,
+    works: list[VerifyWork],
+    drafts: list[OwnDraft],
+    places: list[Sequence[int]],
+    most: list[int],
+) -> None:
+    """The same in one call of the runner, which must not refuse any of them. Each tree has room for a token."""
+    rows = [
+        TreeRow(token=draft.sequence.tokens[-1], limits=limits, sampling=draft.options.sampling)
+        for draft, limits in zip(drafts, limits_of(drafts, most), strict=True)
+    ]
+    holdings = [holding_of(work.sequence) for work in works]
+    for draft, tree in zip(drafts, runner.grow_whole(holdings, places, rows), strict=True):
+        take_tree(draft, tree)
+
+
+def limits_of(drafts: list[OwnDraft], most: list[int]) -> list[GrowthLimits]:
+    return [GrowthLimits(max_nodes=nodes, max_depth=draft.count) for nodes, draft in zip(most, drafts, strict=True)]
+
+
+def take_tree(draft: OwnDraft, tree: TokenTree) -> None:
+    draft.tokens, draft.parents = list(tree.tokens), () if tree.is_chain else tree.parents
 
 
 def grow_level(run: TreeRun, growths: list[RankedGrowth], drafts: list[OwnDraft]) -> None:

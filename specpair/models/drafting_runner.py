@@ -14,7 +14,9 @@ from specpair.models.chain_miss import ChainMiss
 from specpair.models.chain_row import ChainRow, DrawnChain
 from specpair.models.output_tokens import OutputTokens
 from specpair.models.runner import Runner
+from specpair.models.tree_row import TreeRow
 from specpair.options import Drafter, SequenceOptions
+from specpair.speculation.trees.token_tree import TokenTree
 
 
 class DraftRun(Protocol):
@@ -117,6 +119,21 @@ class WholeDraftingRunner(DraftingRunner, Protocol):
 
     def begin(self, holdings: list[Holding], places: list[Sequence[int]], most: int) -> WholeDraft:
         """As of every runner that drafts."""
+        ...
+
+
+@runtime_checkable
+class WholeTreeDraftingRunner(TreeDraftingRunner, Protocol):
+    """One whose head grows whole trees, where it does not refuse."""
+
+    def refusal(self, options: SequenceOptions) -> ChainMiss | None:
+        """Why proposals with these options are not grown whole."""
+        ...
+
+    def grow_whole(
+        self, holdings: list[Holding], places: list[Sequence[int]], rows: Sequence[TreeRow]
+    ) -> list[TokenTree]:
+        """A tree for each sequence; `places` as `begin` takes them. Raises MemoryError, CapacityExhaustedError."""
         ...
 
 

@@ -20,7 +20,10 @@ from specpair.models.native_chain_rows import NativeChainRows
 from specpair.models.native_memory import KeptMemory, padded
 from specpair.models.native_packing import GATE_WIDTH, PANEL, NativePacker, gate_and_up, widened
 from specpair.models.native_structures import Eagle, Layer, Model, Segment
+from specpair.models.native_tree_rows import NativeTreeRows
 from specpair.models.weight_format import WeightFormat
+from specpair.speculation.trees.ranked_growth import GrowthLimits
+from specpair.speculation.trees.token_tree import TokenTree
 
 
 class NativeEagle:
@@ -41,7 +44,8 @@ class NativeEagle:
         self._step, self._keep = library.specpair_head_step, library.specpair_head_keep
         self._step.restype = self._keep.restype = None
         self._draw = library.specpair_head_chains
-        self._draw.restype = ctypes.c_int64
+        self._grow = library.specpair_head_trees
+        self._draw.restype = self._grow.restype = ctypes.c_int64
         self._packer = NativePacker(self.dtype)
         self.outputs, self.vocab_size = weights.outputs(vocab_size), vocab_size
         self._head = self._packed(weights, rotation, weight_format)
@@ -119,6 +123,23 @@ class NativeEagle:
         ):
             raise MemoryError
         return rows.drawn()
+
+    def grow(self, trees: NativeTreeRows, begin: Any, hidden: Tensor) -> list[TokenTree]:
+        """Grows each tree, from the hidden states `[trees, width]` of the tokens before their last committed ones.
+        `begin` has a segment for each, as `step` takes them. Raises MemoryError."""
+        count = len(trees.structures)
+        memory = self._memory.of(count * GrowthLimits.max_frontier, count * GrowthLimits.max_frontier, trees.longest)
+        if self._grow(
+            self._address,
+            memory.address,
+            ctypes.byref(trees.structures),
+            ctypes.c_int64(count),
+            ctypes.c_void_p(None if self.outputs is None else self.outputs.token_ids.data_ptr()),
+            ctypes.byref(begin),
+            ctypes.c_void_p(hidden.data_ptr()),
+        ):
+            raise MemoryError
+        return trees.grown()
 
     def locate(self, made: Segment, slab: Slab, layer: int) -> None:
         """Has a segment point to the keys and values of a sequence."""

@@ -23,8 +23,11 @@ from specpair.models.native_chain_rows import refusal_of
 from specpair.models.native_eagle import NativeEagle, keys_of
 from specpair.models.native_runner import NativeRunner
 from specpair.models.native_structures import Segment
+from specpair.models.native_tree_rows import NativeTreeRows
+from specpair.models.tree_row import TreeRow
 from specpair.options import SequenceOptions
-from specpair.speculation.trees.token_tree import ROOT
+from specpair.speculation.trees.ranked_growth import most_asked
+from specpair.speculation.trees.token_tree import ROOT, TokenTree
 
 
 class NativeHeadedRunner(HeadedRunner):
@@ -46,6 +49,22 @@ class NativeHeadedRunner(HeadedRunner):
 
     def grow(self, holdings: list[Holding], places: list[Sequence[int]], most: int) -> "NativeHeadTrees":
         return NativeHeadTrees(self, holdings, places, most)
+
+    @torch.inference_mode()
+    def grow_whole(
+        self, holdings: list[Holding], places: list[Sequence[int]], rows: Sequence[TreeRow]
+    ) -> list[TokenTree]:
+        """Trees of whole proposals, each in the room of the nodes that are asked for."""
+        trunks = [
+            Trunk(self, holding, own, most_asked(row.limits.max_depth))
+            for holding, own, row in zip(holdings, places, rows, strict=True)
+        ]
+        trees = NativeTreeRows(rows, [trunk.tail for trunk in trunks], [trunk.length for trunk in trunks])
+        segments = (Segment * len(trunks))()
+        for segment, tree, trunk in zip(segments, trees.structures, trunks, strict=True):
+            self.head.locate(segment, trunk.slab, self.attention)
+            segment.start, tree.free = trunk.start, trunk.free
+        return self.head.grow(trees, segments, torch.stack([trunk.features for trunk in trunks]))
 
     def features_at(self, holding: Holding, place: int) -> Tensor:
         """The joined features `[width]` of a fed token, float32."""

@@ -114,3 +114,17 @@ class Draft(Structure):
         ("stop", c_void_p),
         *[(name, c_int64) for name in ("due", "pass_time", "row_time")],
     ]
+
+
+class Tree(Structure):
+    """A tree to grow, and what has grown."""
+
+    _fields_ = [
+        *[(name, c_int64) for name in ("token", "position", "most_nodes", "most_depth")],
+        ("seed", c_uint64),
+        ("temperature", c_double),
+        ("tail", c_void_p),
+        *[(name, c_int64) for name in ("tail_count", "free")],
+        *[(name, c_void_p) for name in ("tokens", "parents")],
+        ("count", c_int64),
+    ]

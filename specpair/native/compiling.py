@@ -16,6 +16,7 @@ UNITS = {
     "chains.c": ("-O2",),
     "decoder.c": ("-O2",),
     "eagle.c": ("-O2",),
+    "growing.c": ("-O2",),
     "counting.c": ("-O3", "-ffp-contract=off"),
     "drawing.c": ("-O3", "-ffp-contract=off"),
     "judging.c": ("-O3", "-ffp-contract=off"),

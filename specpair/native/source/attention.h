@@ -79,7 +79,7 @@ INLINE void hide(const struct Queries *asked, int q) {
 }
 
 /* Turns scores into weights, and returns 1 / their sum. */
-INLINE float soften(float *scores, int64_t count) {
+INLINE float soften_scores(float *scores, int64_t count) {
     floats largest = same(-INFINITY), sum = {};
     for (int64_t i = 0; i < count; i += WIDTH) largest = larger(load(scores + i, 0, WIDTH), largest);
     float top = largest_of(largest);
@@ -149,7 +149,7 @@ INLINE void attend(const int queries, const struct Queries *asked, const int is_
     score(queries, asked, is_tree, keys, values, is_bf16, size, first, last);
     for (int q = 0; q < queries; q++) {
         hide(asked, q);
-        scales[q] = soften(asked->scores[q], asked->to[q] - asked->base);
+        scales[q] = soften_scores(asked->scores[q], asked->to[q] - asked->base);
     }
     mix(queries, asked, is_tree, scales, values, is_bf16, size, from, to);
 }

@@ -30,8 +30,7 @@ struct Run {
     int64_t *token_ids, *positions, *places;
 };
 
-/* The largest logits [width], the largest first, with their softmax among themselves. */
-static void look_at(const float *logits, int64_t width, const int64_t *token_ids, struct Outlook *outlook) {
+void look_at(const float *logits, int64_t width, const int64_t *token_ids, struct Outlook *outlook) {
     double *speeds = outlook->speeds, sum = 0.0;
     for (int64_t place = 0; place < width; place++) {
         int64_t i = outlook->size;

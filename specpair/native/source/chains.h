@@ -4,6 +4,7 @@
 #define SPECPAIR_CHAINS_H
 
 #include "counting.h"
+#include "racing.h"
 #include <stdint.h>
 
 /* A proposal to draw, and what was drawn. */
@@ -45,6 +46,9 @@ struct Draft {
     int64_t due;                  /* when the first step may end, in ns of the monotonic clock; 0 without a pace */
     int64_t pass_time, row_time;  /* ns that later steps take at least: for the pass, and for each of its rows */
 };
+
+/* The largest logits [width], the largest first, with their softmax among themselves. */
+void look_at(const float *logits, int64_t width, const int64_t *token_ids, struct Outlook *outlook);
 
 #define CHAIN_ROOM (1 + ROOM) /* floats for each logit of a row, of each thread that draws */
 

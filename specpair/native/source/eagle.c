@@ -2,20 +2,8 @@
 state, which for a token of the text is made of the target's features of the token before. */
 
 #include "chains.h"
-#include "decoder.h"
+#include "eagle.h"
 #include <stdlib.h>
-
-struct Eagle {
-    struct Model decoder;   /* of one layer, whose first product takes twice the width */
-    const float *pair_norm; /* of a pair's hidden state */
-    int64_t normalises_residual, feeds_back_normalised;
-    int64_t tap_count, tap_size;
-    struct Product join;       /* of the features of all taps, one after the other */
-    const float *tap_norms;    /* [taps][tap size], or null */
-    const float *joined_norm;  /* [taps * tap size], or null */
-    struct Product key_value;  /* the panels of the layer's first product that have keys and values */
-    int64_t key_value_start;   /* outputs of the layer's first product before them */
-};
 
 /* Numbers of the type of rows, as float32. */
 static void widen(const void *from, float *to, int64_t size, int is_bf16) {
@@ -43,16 +31,7 @@ static void enter(const struct Eagle *head, const struct Pass *pass, int64_t tok
     else memcpy(residual, hidden, width * sizeof *residual);
 }
 
-/* One more token of each of several texts. */
-struct Step {
-    const struct Eagle *head;
-    const struct Pass *pass;
-    const float *hidden; /* [tokens][width], of the tokens before */
-    float *left;         /* [tokens][width], for the tokens after */
-};
-
-static void run_step(const void *work, struct Meeting *meeting, int thread, int threads) {
-    const struct Step *step = work;
+void run_step(const struct Step *step, struct Meeting *meeting, int thread, int threads) {
     const struct Eagle *head = step->head;
     const struct Pass *pass = step->pass;
     const struct Model *model = &head->decoder;
@@ -69,11 +48,15 @@ static void run_step(const void *work, struct Meeting *meeting, int thread, int 
     run_head(model, pass, meeting, thread, threads);
 }
 
+static void run_one(const void *work, struct Meeting *meeting, int thread, int threads) {
+    run_step(work, meeting, thread, threads);
+}
+
 /* Drafts one more token: from the hidden states [tokens][width] of the tokens before to the logits of the pass, and to
    the hidden states that the next step is given. */
 EXPORT void specpair_head_step(const struct Eagle *head, const struct Pass *pass, const float *hidden, float *left) {
     struct Step step = {head, pass, hidden, left};
-    run_together(run_step, &step, pass->thread_count);
+    run_together(run_one, &step, pass->thread_count);
 }
 
 /* Whole proposals: each token that is drawn is fed to the next step. Those that go on are in order, one row each. */

@@ -30,6 +30,11 @@ class GrowthLimits:
     """A node that is less likely to be accepted is left out."""
 
 
+def most_asked(depth: int) -> int:
+    """Nodes whose continuations are asked for in a tree of so many levels: those of the last level are not."""
+    return 1 + (depth - 1) * GrowthLimits.max_frontier
+
+
 class Candidate(NamedTuple):
     """A token that may follow a node."""
 
