@@ -176,7 +176,8 @@ class EngineConfig:
         Literal["auto", "none", "int8", "int4"],
         Flag(
             "Hold the weights of an EAGLE-3 head in 8 or 4 bits, where the target's passes are compiled calls "
-            "(native). The output stays the target's; only acceptance can change. auto: int8 beside a bfloat16 target.",
+            "(native). The output stays the target's; only acceptance can change. auto: int8, unless both the head's "
+            "file and the target have 32 bits.",
             MODEL,
         ),
     ] = "auto"

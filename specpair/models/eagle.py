@@ -56,9 +56,10 @@ class Eagle:
 
     def _packing(self, has_bytes: bool) -> str:
         """A key of FORMATS. A head only proposes, so bits that it lacks cost acceptance alone, and less of it than
-        they save in time; beside a target in float32 it keeps what it has."""
+        they save in time; where both its file and the target have 32 bits, it keeps what it has."""
         if self._quantization == AUTO:
-            return "int8" if has_bytes and self._weights.embedding.dtype == torch.bfloat16 else NOT_QUANTISED
+            is_narrow = self._weights.is_stored_in_half or self._weights.embedding.dtype == torch.bfloat16
+            return "int8" if has_bytes and is_narrow else NOT_QUANTISED
         if self._quantization != NOT_QUANTISED and not has_bytes:
             raise ModelRefusedError(f"--head-quantization {self._quantization} is not supported on this processor")
         return self._quantization

@@ -31,6 +31,8 @@ class EagleWeights:
     """`[draft vocabulary, width]`: its own, or rows of the target's head."""
     token_ids: Tensor
     """int64 `[draft vocabulary]`: the target's id of each output."""
+    is_stored_in_half: bool
+    """Whether its own weights have 16 bits in its file, whatever the target computes in."""
 
     def outputs(self, vocab_size: int) -> OutputTokens | None:
         """The tokens that the head gives; None if it gives all."""
@@ -62,6 +64,7 @@ def read_eagle(folder: Path, loaded: LoadedModel) -> EagleWeights:
         embedding=placed(embedding),
         output=placed(output),
         token_ids=token_ids.to(facts.device),
+        is_stored_in_half=all(tensor.itemsize == 2 for tensor in tensors.values() if tensor.ndim == 2),
     )
     check_shapes(folder, weights, model.config.get_text_config().hidden_size, facts.vocab_size)
     return weights

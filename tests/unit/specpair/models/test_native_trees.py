@@ -1,7 +1,6 @@
 """Trees of an EAGLE-3 head that are grown in one compiled call are those that grow level by level."""
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -99,12 +98,11 @@ def test_a_tree_grows_after_a_path_that_is_out_of_order(options: SequenceOptions
     runner = load(tmp_path, {})
     text, holding = TEXTS[0], runner.cache.open([])
     start, path = len(text) - 4, (1, 2, 4)
-    nodes, parents = [9, text[start], text[start + 1], 40, text[start + 2], 41], [-1, -1, 1, 2, 2, 0]
+    nodes, parents = [9, text[start], text[start + 1], 40, text[start + 2], 41], [None, None, 1, 2, 2, 0]
     runner.cache.append(holding, start)
     runner.forward(Batch.of_chains([Segment(holding, 0, start)], text[:start], [1]))
     runner.cache.append(holding, len(nodes))
-    tree = Batch.of_chains([Segment(holding, start, len(nodes))], nodes, [len(nodes)])
-    runner.forward(in_tree(tree, start, parents))
+    runner.forward(Batch.of_trees([Segment(holding, start, len(nodes))], nodes, [len(nodes)], parents))
     places = [[*range(start), *(start + node for node in path)]]
     drafts, limits = [draft_of(text, options)], [GrowthLimits(max_nodes=12, max_depth=4)]
     expected = by_levels(runner, [holding], places, drafts, limits)
@@ -156,14 +154,3 @@ def trees_of(
     holdings, places = [fed(runner, text) for text in texts], [range(len(text) - 1) for text in texts]
     limits = [GrowthLimits(max_nodes=most, max_depth=depth)] * len(texts)
     return way(runner, holdings, places, [draft_of(text, options) for text in texts], limits)
-
-
-def in_tree(batch: Batch, start: int, parents: list[int]) -> Batch:
-    depths: list[int] = []
-    for parent in parents:
-        depths.append(0 if parent < 0 else depths[parent] + 1)
-    return replace(
-        batch,
-        positions=[start + depth for depth in depths],
-        parents=[None if parent < 0 else parent for parent in parents],
-    )
