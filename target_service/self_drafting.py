@@ -26,7 +26,7 @@ from target_service.verify_work import VerifyWork
 log = logging.getLogger(__name__)
 
 Draw: TypeAlias = Callable[[list[VerifyWork], list[OwnDraft]], None]
-"""A way to draw the drafts of some works. Raises CapacityExhaustedError."""
+"""A way to draw the drafts of some works. Raises CapacityExhaustedError, MemoryError."""
 
 
 class SelfDrafter:
@@ -54,7 +54,7 @@ class SelfDrafter:
         works, drafts = [work for work, _ in begun], [draft for _, draft in begun]
         try:
             draw(works, drafts)
-        except CapacityExhaustedError:
+        except (CapacityExhaustedError, MemoryError):
             if len(works) > 1:  # the others have room
                 for work in works:
                     self._attempt([(work, self._begun(work))], draw)

@@ -32,7 +32,7 @@ class EagleWeights:
     token_ids: Tensor
     """int64 `[draft vocabulary]`: the target's id of each output."""
     is_stored_in_half: bool
-    """Whether its own weights have 16 bits in its file, whatever the target computes in."""
+    """Whether the matrices of its layer have 16 bits in its file, whatever the target computes in."""
 
     def outputs(self, vocab_size: int) -> OutputTokens | None:
         """The tokens that the head gives; None if it gives all."""

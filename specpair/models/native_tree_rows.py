@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from specpair.models.native_structures import Tree
 from specpair.models.tree_row import TreeRow
+from specpair.speculation.trees.ranked_growth import GrowthLimits
 from specpair.speculation.trees.token_tree import TokenTree
 
 
@@ -34,8 +35,10 @@ class NativeTreeRows:
 
 
 def fill(own: Tree, row: TreeRow, position: int) -> None:
+    nodes, depth = row.limits.max_nodes, row.limits.max_depth
+    assert min(nodes, depth) > 0 and row.limits == GrowthLimits(max_nodes=nodes, max_depth=depth), row.limits
     own.token, own.position = row.token, position
-    own.most_nodes, own.most_depth = row.limits.max_nodes, row.limits.max_depth
+    own.most_nodes, own.most_depth = nodes, depth
     own.seed, own.temperature = row.sampling.seed, row.sampling.temperature
 
 

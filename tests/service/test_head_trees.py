@@ -1,6 +1,6 @@
 """A target whose head proposes trees: the output is its own, and rules that need distributions get chains."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +8,8 @@ import pytest
 
 from coordinator.outputs.own_proposals import beginning
 from specpair.errors import ModelRefusedError
+from specpair.models.native_headed_runner import NativeHeadedRunner
+from specpair.native.library import native_library
 from specpair.v1.proposal_pb2 import Proposal
 from tests.service.distributions import RULES, Served
 from tests.service.test_own_drafting import EAGLE, PROMPTS
@@ -55,6 +57,32 @@ async def test_coupled_output_is_that_without_proposals(served: Served) -> None:
         assert drafted.token_ids == plain.token_ids
         accepted += drafted.summary.speculation.accepted_token_count
     assert accepted > 5
+
+
+@pytest.mark.parametrize(("top_k", "way"), [(0, "grow_whole"), (5, "grow")])
+async def test_trees_grow_whole_where_nothing_cuts_rows(
+    served: Served, top_k: int, way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if native_library() is None:
+        pytest.skip("needs a compiler")
+    taken: set[str] = set()
+
+    def noted(name: str) -> Callable[..., Any]:
+        real = getattr(NativeHeadedRunner, name)
+        return lambda *args: taken.add(name) or real(*args)
+
+    for name in ("grow", "grow_whole"):
+        monkeypatch.setattr(NativeHeadedRunner, name, noted(name))
+    options: dict[str, Any] = {
+        "rule": RULES["coupled"],
+        "seed": 3,
+        "ignore_eos": True,
+        "top_k": top_k,
+        "drafter": EAGLE,
+    }
+    plain = await served.pair.generate(PROMPTS[0], 30, **options, num_speculative_tokens=0)
+    drafted = await served.pair.generate(PROMPTS[0], 30, **options, num_speculative_tokens=4)
+    assert drafted.token_ids == plain.token_ids and taken == {way}
 
 
 @pytest.mark.parametrize("rule", ["token", "block"])

@@ -96,6 +96,17 @@ INLINE byte_floats widened_bytes(const char *from) {
     return (byte_floats)(__builtin_convertvector(upper, byte_words) << 16);
 }
 
+/* sum + x * y, rounded once: not left to the compiler, which may decide otherwise for tiles of another size. */
+INLINE byte_floats plus_product(byte_floats sum, byte_floats x, byte_floats y) {
+#if defined(__AVX512F__) && BYTE_LANES == 16
+    return (byte_floats)_mm512_fmadd_ps((__m512)x, (__m512)y, (__m512)sum);
+#elif defined(__FMA__)
+    return (byte_floats)_mm256_fmadd_ps((__m256)x, (__m256)y, (__m256)sum);
+#else
+    return sum + x * y;
+#endif
+}
+
 /* Adds one group of inputs, for the outputs from register `part` on, to the sums of `rows` rows, a number known when this
    is compiled. Weights are the group's, sums those of the panel. */
 INLINE void add_part(const int kind, const int rows, const char *weights, struct Rounded x, int64_t row, int64_t group,
@@ -118,10 +129,11 @@ INLINE void add_part(const int kind, const int rows, const char *weights, struct
 #pragma GCC unroll 8
         for (int r = 0; r < rows; r++) {
             int64_t place = (row + r) * x.groups + group;
-            byte_floats whole = __builtin_convertvector(dots[r][own], byte_floats) * x.scales[place];
+            byte_floats whole = __builtin_convertvector(dots[r][own], byte_floats), zero = {};
             byte_floats_at *at = (byte_floats_at *)(sums[r] + (part + own) * BYTE_LANES);
-            byte_floats sum = group ? (byte_floats)*at : (byte_floats){};
-            *at = kind == BYTE_WEIGHTS ? sum + whole : sum + whole * scale + level * x.levels[place];
+            byte_floats sum = group ? (byte_floats)*at : zero;
+            if (kind == BYTE_WEIGHTS) *at = plus_product(sum, whole, zero + x.scales[place]);
+            else *at = plus_product(plus_product(sum, whole * x.scales[place], scale), level, zero + x.levels[place]);
         }
     }
 }

@@ -9,6 +9,7 @@ each, and so on, as specpair/speculation/trees/ranked_growth.py does level by le
 #define LOOKS 8    /* tokens of an outlook: a node's most children */
 #define FRONTIER 8 /* nodes of a tree that are fed in one step */
 #define ROOT -1
+#define NOT_FINITE -1
 
 /* A tree to grow, and what has grown. */
 struct Tree {
@@ -43,7 +44,7 @@ struct Growing {
     float *hidden, *left, *room; /* [rows][hidden], the same, [threads][width] */
     struct Segment *segments;
     int64_t *fed_ids, *positions, *rows, *paths, *trees_of; /* [rows]; paths [rows][longest_path] */
-    struct Outlook *outlooks; /* [rows]; one of a row that is not finite has no tokens */
+    struct Outlook *outlooks; /* [rows]; of a row that is not finite its size is NOT_FINITE */
 };
 
 static int64_t most_nodes_of(int64_t depth) { return LOOKS * (1 + FRONTIER * (depth - 1)); }
@@ -55,12 +56,15 @@ static void look(struct Growing *growing, int64_t row, float *room) {
     struct Outlook *outlook = growing->outlooks + row;
     outlook->size = 0;
     if (tree->temperature == 0.0) {
-        if (likeliest_place(logits, growing->width) >= 0)
-            look_at(logits, growing->width, growing->token_ids, outlook);
+        if (likeliest_place(logits, growing->width) < 0) outlook->size = NOT_FINITE;
+        else look_at(logits, growing->width, growing->token_ids, outlook);
         return;
     }
     soften(logits, growing->width, (float)tree->temperature, room);
-    if (room[0] != room[0]) return;
+    if (room[0] != room[0]) {
+        outlook->size = NOT_FINITE;
+        return;
+    }
     first_to_arrive(room, growing->width, growing->token_ids, tree->seed, (uint64_t)growing->positions[row] + 1,
                     outlook);
 }
@@ -80,7 +84,7 @@ static void extend(const struct Tree *tree, struct Growth *growth, const struct 
     int64_t first = growth->node_count, frontier_count = growth->frontier_count;
     growth->frontier_count = 0;
     for (int64_t i = 0; i < frontier_count; i++)
-        if (!outlooks[i].size) return;
+        if (outlooks[i].size == NOT_FINITE) return;
     for (int64_t i = 0; i < frontier_count; i++) {
         int64_t parent = growth->frontier[i];
         double weight = parent == ROOT ? 1.0 : growth->weights[parent];
@@ -182,49 +186,50 @@ static void finish_tree(struct Tree *tree, struct Growth *growth) {
     }
 }
 
-/* The parts of one allocation, which is large enough for all. */
-static void *take(char **memory, int64_t count, size_t size) {
-    char *part = *memory;
-    *memory += (count * size + 7) / 8 * 8;
+/* One allocation for everything. Without a base its parts are only counted. */
+struct Memory {
+    char *base;
+    int64_t used;
+};
+
+static void *take(struct Memory *memory, int64_t count, size_t size) {
+    char *part = memory->base ? memory->base + memory->used : 0;
+    memory->used += (count * size + 7) / 8 * 8;
     return part;
 }
 
-/* Has a growth begin with its root, and gives it memory. */
-static void begin(struct Growing *growing, int64_t index, const float *hidden, char **memory) {
-    struct Tree *tree = growing->trees + index;
-    struct Growth *growth = growing->growths + index;
+/* Gives a growth its memory, in which it begins with its root. */
+static void begin(const struct Tree *tree, struct Growth *growth, int64_t index, struct Memory *memory) {
     int64_t nodes = most_nodes_of(tree->most_depth);
-    *growth = (struct Growth){.frontier = {ROOT}, .frontier_count = 1, .first_row = index};
-    growth->tokens = take(memory, nodes, sizeof(int64_t));
-    growth->parents = take(memory, nodes, sizeof(int64_t));
-    growth->places = take(memory, nodes, sizeof(int64_t));
-    growth->weights = take(memory, nodes, sizeof(double));
-    growth->heaviest = take(memory, tree->most_nodes + 1, sizeof(int64_t));
-    feed(growing, index, ROOT, index, hidden + index * growing->step.head->decoder.hidden);
+    struct Growth begun = {.frontier = {ROOT}, .frontier_count = 1, .first_row = index};
+    begun.tokens = take(memory, nodes, sizeof(int64_t));
+    begun.parents = take(memory, nodes, sizeof(int64_t));
+    begun.places = take(memory, nodes, sizeof(int64_t));
+    begun.weights = take(memory, nodes, sizeof(double));
+    begun.heaviest = take(memory, tree->most_nodes + 1, sizeof(int64_t));
+    if (memory->base) *growth = begun;
 }
 
-/* Points to the memory of all rows of a step. Returns what it takes. */
-static int64_t share_out(struct Growing *growing, char *memory, int64_t rows, int64_t threads) {
+/* Points to the memory of all trees, and of all rows of a step. */
+static void share_out(struct Growing *growing, struct Memory *memory, int64_t rows, int64_t threads) {
     int64_t width = growing->step.head->decoder.hidden;
-    char *next = memory;
-    growing->growths = take(&next, growing->tree_count, sizeof *growing->growths);
-    growing->segments = take(&next, rows, sizeof *growing->segments);
-    growing->outlooks = take(&next, rows, sizeof *growing->outlooks);
-    growing->fed_ids = take(&next, 4 * rows, sizeof(int64_t));
-    growing->paths = take(&next, rows * growing->longest_path, sizeof(int64_t));
-    int64_t *looked_at = take(&next, rows * LOOKS, sizeof(int64_t));
-    double *shares = take(&next, rows * LOOKS, sizeof(double));
-    growing->hidden = take(&next, 2 * rows * width, sizeof(float));
-    growing->pass.logits = take(&next, rows * growing->width, sizeof(float));
-    growing->room = take(&next, threads * growing->width, sizeof(float));
-    if (!memory) return next - memory;
-    growing->positions = growing->fed_ids + rows;
-    growing->rows = growing->fed_ids + 2 * rows;
-    growing->trees_of = growing->fed_ids + 3 * rows;
-    growing->left = growing->hidden + rows * width;
-    for (int64_t row = 0; row < rows; row++)
+    growing->growths = take(memory, growing->tree_count, sizeof *growing->growths);
+    growing->segments = take(memory, rows, sizeof *growing->segments);
+    growing->outlooks = take(memory, rows, sizeof *growing->outlooks);
+    growing->fed_ids = take(memory, rows, sizeof(int64_t));
+    growing->positions = take(memory, rows, sizeof(int64_t));
+    growing->rows = take(memory, rows, sizeof(int64_t));
+    growing->trees_of = take(memory, rows, sizeof(int64_t));
+    growing->paths = take(memory, rows * growing->longest_path, sizeof(int64_t));
+    growing->hidden = take(memory, rows * width, sizeof(float));
+    growing->left = take(memory, rows * width, sizeof(float));
+    growing->pass.logits = take(memory, rows * growing->width, sizeof(float));
+    growing->room = take(memory, threads * growing->width, sizeof(float));
+    int64_t *looked_at = take(memory, rows * LOOKS, sizeof(int64_t));
+    double *shares = take(memory, rows * LOOKS, sizeof(double));
+    for (int64_t i = 0; i < growing->tree_count; i++) begin(growing->trees + i, growing->growths + i, i, memory);
+    for (int64_t row = 0; memory->base && row < rows; row++)
         growing->outlooks[row] = (struct Outlook){LOOKS, 0, looked_at + row * LOOKS, shares + row * LOOKS};
-    return next - memory;
 }
 
 /* Grows some trees in one call, from the hidden states [trees][width] of the tokens before their last committed ones.
@@ -232,7 +237,7 @@ static int64_t share_out(struct Growing *growing, char *memory, int64_t rows, in
    Returns 0, or 1 if there is no memory. */
 EXPORT int64_t specpair_head_trees(const struct Eagle *head, const struct Pass *pass, struct Tree *trees, int64_t count,
                                    const int64_t *token_ids, const struct Segment *begins, const float *hidden) {
-    int64_t rows = FRONTIER * count, bytes = 0;
+    int64_t rows = 0, width = head->decoder.hidden, threads = pass->thread_count;
     struct Growing growing = {.pass = *pass, .begin = begins, .trees = trees, .tree_count = count};
     growing.step = (struct Step){head, &growing.pass, 0, 0};
     growing.width = head->decoder.head.out;
@@ -240,12 +245,13 @@ EXPORT int64_t specpair_head_trees(const struct Eagle *head, const struct Pass *
     for (int64_t i = 0; i < count; i++) {
         int64_t path = trees[i].tail_count + trees[i].most_depth;
         if (path > growing.longest_path) growing.longest_path = path;
-        bytes += 4 * sizeof(int64_t) * most_nodes_of(trees[i].most_depth) + (trees[i].most_nodes + 1) * sizeof(int64_t);
+        rows += trees[i].most_depth > 1 ? FRONTIER : 1;
     }
-    int64_t shared_bytes = share_out(&growing, 0, rows, pass->thread_count);
-    char *memory = malloc(shared_bytes + bytes), *rest = memory + shared_bytes;
-    if (!memory) return 1;
-    share_out(&growing, memory, rows, pass->thread_count);
+    struct Memory counted = {0}, memory = {0};
+    share_out(&growing, &counted, rows, threads);
+    memory.base = malloc(counted.used);
+    if (!memory.base) return 1;
+    share_out(&growing, &memory, rows, threads);
     growing.step.hidden = growing.hidden;
     growing.step.left = growing.left;
     growing.pass.token_ids = growing.fed_ids;
@@ -253,10 +259,10 @@ EXPORT int64_t specpair_head_trees(const struct Eagle *head, const struct Pass *
     growing.pass.rows = growing.rows;
     growing.pass.segments = growing.segments;
     growing.pass.token_count = growing.pass.segment_count = growing.pass.row_count = count;
-    for (int64_t i = 0; i < count; i++) begin(&growing, i, hidden, &rest);
+    for (int64_t i = 0; i < count; i++) feed(&growing, i, ROOT, i, hidden + i * width);
     struct Growing *shared = &growing;
-    run_together(run_growing, &shared, pass->thread_count);
+    run_together(run_growing, &shared, threads);
     for (int64_t i = 0; i < count; i++) finish_tree(trees + i, growing.growths + i);
-    free(memory);
+    free(memory.base);
     return 0;
 }

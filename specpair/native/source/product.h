@@ -1,7 +1,7 @@
 /* Products of few rows with packed weights: y = x W'. tiles.h computes them.
 
-Weights are packed in panels of 32 outputs. A panel is read once from memory, in order, for all rows; several rows share
-each load, and make a tile with it. Each output is one running sum over the inputs, in their order, whatever the number
+Weights are packed in panels of 32 outputs, which are read from memory in order. Several rows share each load, and make a
+tile with it. Each output is one running sum over the inputs, in their order, whatever the number
 of rows: a row has the same bits alone and in any company. */
 
 #ifndef SPECPAIR_PRODUCT_H

@@ -47,7 +47,7 @@ INLINE void add_steps(const int kind, const int rows, const char *weights, const
         const words_at *loaded = (const words_at *)(weights + i * PANEL * 4);
         fetch(fetching, i);
         words first = loaded[0], second = loaded[1];
-#if defined(__AVX__)
+#if defined(__AVX__) && !defined(__AVX512F__)
         if (kind == FLOAT_WEIGHTS) __asm__("" : "+x"(first), "+x"(second)); /* or GCC loads them anew for each row */
 #endif
 #pragma GCC unroll 16

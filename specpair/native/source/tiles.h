@@ -6,8 +6,14 @@
 #include "bytes.h"
 #include "sums.h"
 
-#define TOGETHER 5 /* tiles: rows of more would drive the block that they share out of the innermost cache */
-#define MOST_ROWS (TOGETHER * (ROWS > 8 ? ROWS : 8))
+#define TOGETHER 5 /* tiles that share a block; rows of more would drive a small one out of the innermost cache */
+#if MULTIPLIES_BYTES && BYTE_ROWS > ROWS
+#define MOST_ROWS BYTE_ROWS
+#else
+#define MOST_ROWS ROWS
+#endif
+#define MOST_CASES 14 /* rows of a tile that `add_tile` has code for */
+_Static_assert(MOST_ROWS <= MOST_CASES, "larger tiles would compute nothing");
 
 /* A tile goes through a block of a panel before the next tile has its turn. With AVX-512 that is the whole panel. Elsewhere
    tiles have fewer rows, so that weights are read more often: from the innermost cache, where a block stays. */
@@ -95,7 +101,7 @@ INLINE void multiply_tiles(const int kind, int action, const struct Product *pro
                            int64_t count, int64_t first, int64_t last, int64_t tiles, int64_t panel, const char *weights,
                            const char *end, struct Target target) {
     const int64_t units = units_of(kind, product, x), block = units_of_block(kind, units), size = bytes_of_unit(kind);
-    float sums[MOST_ROWS][PANEL];
+    float sums[TOGETHER * MOST_ROWS][PANEL];
     int64_t start = count * first / tiles, stop = count * last / tiles;
     for (int64_t from = 0; from < units; from += block) {
         int64_t to = from + block < units ? from + block : units, steps = (to - from) * steps_of_unit(kind);
@@ -103,7 +109,8 @@ INLINE void multiply_tiles(const int kind, int action, const struct Product *pro
         struct Fetching fetching = fetching_of(next < end ? next : at, (to - from) * size, steps, last - first);
         for (int64_t tile = first; tile < last; tile++, fetching = after(fetching, steps)) {
             int64_t row = count * tile / tiles;
-            add_tile(kind, count * (tile + 1) / tiles - row, at, x, row, WHOLE_PANELS ? 0 : from, to, sums + row - start, fetching);
+            add_tile(kind, count * (tile + 1) / tiles - row, at, x, row, WHOLE_PANELS ? 0 : from, to,
+                     sums + row - start, fetching);
         }
     }
     for (int64_t row = start; row < stop; row++) finish(action, sums[row - start], panel, product, target, row);

@@ -108,16 +108,25 @@ def test_a_row_has_the_same_bits_in_any_company(kind: str, dtype: str, threads: 
         torch.set_num_threads(before)
 
 
+LARGE = WIDE | {"hidden_size": 160, "intermediate_size": 320, "num_attention_heads": 5}
+"""Several groups of inputs of each kind, and several blocks of a panel."""
+ROW_COUNTS = [*range(1, 31), 41, 71]
+"""Products take rows in tiles of up to 14 and five tiles at a time: tiles of every size, and more than five of any."""
+
+
 @needs_compiler
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=needs_bf16)])
-@pytest.mark.parametrize("quantization", QUANTIZATIONS)
+@pytest.mark.parametrize("quantization", [*QUANTIZATIONS, "unrounded"])
 def test_a_row_has_the_same_bits_among_any_number(dtype: str, quantization: str, tmp_path: Path) -> None:
-    """Products take rows in tiles of up to 14, so passes of 1 to 30 rows have tiles of every size and number."""
-    _, runner = load_runner(engine_config(narrow(tmp_path, "llama"), dtype=dtype, quantization=quantization))
+    if quantization == "unrounded":  # weights of 32 bits
+        folder, held = make_model(tmp_path, **LARGE), "none"
+    else:
+        folder, held = narrow(tmp_path, "llama", **LARGE), quantization
+    _, runner = load_runner(engine_config(folder, dtype=dtype, quantization=held, runner="native"))
     assert isinstance(runner, NativeRunner)
-    row = ids(30)[0].tolist()
+    row = ids(max(ROW_COUNTS))[0].tolist()
     alone = one_by_one(runner, row)
-    for count in range(1, len(row) + 1):
+    for count in ROW_COUNTS:
         assert torch.equal(fed(runner, runner.cache.open([]), row[:count]), alone[:count]), f"{count} rows"
 
 
@@ -206,7 +215,7 @@ def test_rows_of_a_tree_have_the_bits_of_a_chain(tmp_path: Path, dtype: str) -> 
     assert torch.equal(found[[0, 1, 3, 5]], fed(runner, holding, [31, 5, 7, 9]))
 
 
-@pytest.mark.parametrize("name", ["Product", "Layer", "Model", "Eagle", "Segment", "Pass", "Chain", "Draft"])
+@pytest.mark.parametrize("name", ["Product", "Layer", "Model", "Eagle", "Segment", "Pass", "Chain", "Draft", "Tree"])
 def test_structures_are_those_of_the_source(name: str) -> None:
     """The same fields in the same order, and none of another size than eight bytes."""
     source = "".join(file.read_text() for file in SOURCE.iterdir())

@@ -1,5 +1,6 @@
 """Trees of an EAGLE-3 head that are grown in one compiled call are those that grow level by level."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,11 +14,14 @@ from specpair.caches.holding import Segment
 from specpair.models.batch import Batch
 from specpair.models.load_runner import load_runner
 from specpair.models.native_headed_runner import NativeHeadedRunner
+from specpair.models.native_memory import KEPT_TOKENS
 from specpair.models.tree_row import TreeRow
+from specpair.native.compiling import SOURCE
 from specpair.native.library import native_library
 from specpair.options import Rule, SamplingOptions, SequenceOptions
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.sequences.sequence import Sequence
+from specpair.speculation import outlook
 from specpair.speculation.trees.ranked_growth import GrowthLimits, RankedGrowth, most_asked
 from specpair.speculation.trees.token_tree import TokenTree
 from target_service.own_proposal import OwnDraft
@@ -81,7 +85,16 @@ def whole(runner: NativeHeadedRunner, holdings: Any, places: Any, drafts: Any, l
 @pytest.mark.parametrize("head", HEADS)
 def test_trees_grow_whole_as_level_by_level(head: str, threads: int, tmp_path: Path) -> None:
     runner = load(tmp_path, HEADS[head])
-    torch.set_num_threads(threads)
+    before = torch.get_num_threads()
+    try:
+        torch.set_num_threads(threads)
+        check_whole_trees(runner)
+    finally:
+        torch.set_num_threads(before)
+
+
+def check_whole_trees(runner: NativeHeadedRunner) -> None:
+    """Also with more sequences than memory is kept for."""
     holdings = [fed(runner, text) for text in TEXTS]
     places = [range(len(text) - 1) for text in TEXTS]
     drafts = [draft_of(text, options) for text, options in zip(TEXTS, [GREEDY, COUPLED, GREEDY], strict=True)]
@@ -90,6 +103,10 @@ def test_trees_grow_whole_as_level_by_level(head: str, threads: int, tmp_path: P
     assert whole(runner, holdings, places, drafts, limits) == expected
     assert [len(tree.tokens) for tree in expected] == [12, 16, 1] and not expected[0].is_chain
     assert whole(runner, holdings[1:2], places[1:2], drafts[1:2], limits[1:2]) == expected[1:2], "depends on company"
+    many = 1 + KEPT_TOKENS // GrowthLimits.max_frontier
+    texts = [TEXTS[index % 3][: 3 + index % 4] for index in range(many)]
+    found = [trees_of(runner, COUPLED, texts, way, most=9, depth=3) for way in (whole, by_levels)]
+    assert found[0] == found[1]
 
 
 @pytest.mark.parametrize("options", [GREEDY, COUPLED], ids=["greedy", "coupled"])
@@ -131,6 +148,13 @@ def test_of_equal_nodes_the_earlier_is_kept(tmp_path: Path) -> None:
     found = trees_of(runner, GREEDY, TEXTS, most=3, depth=6)
     assert found == trees_of(runner, GREEDY, TEXTS, by_levels, most=3, depth=6)
     assert all(tree.parents == (-1, 0, 1) for tree in found)
+
+
+def test_the_limits_are_those_of_the_source() -> None:
+    source = (SOURCE / "growing.c").read_text()
+    numbers = [int(re.search(rf"#define {name} (\d+)", source)[1]) for name in ("LOOKS", "FRONTIER")]  # type: ignore[index]
+    assert numbers == [GrowthLimits.max_children, GrowthLimits.max_frontier]
+    assert numbers[0] == outlook.WIDTH
 
 
 def changed(tmp_path: Path, name: str, change: Callable[[Tensor], Any]) -> NativeHeadedRunner:
