@@ -108,7 +108,7 @@ def test_a_row_has_the_same_bits_in_any_company(kind: str, dtype: str, threads: 
         torch.set_num_threads(before)
 
 
-LARGE = WIDE | {"hidden_size": 160, "intermediate_size": 320, "num_attention_heads": 5}
+LARGE: dict[str, Any] = WIDE | {"hidden_size": 160, "intermediate_size": 320, "num_attention_heads": 5}
 """Several groups of inputs of each kind, and several blocks of a panel."""
 ROW_COUNTS = [*range(1, 31), 41, 71]
 """Products take rows in tiles of up to 14 and five tiles at a time: tiles of every size, and more than five of any."""
