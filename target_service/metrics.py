@@ -7,6 +7,7 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
 from specpair.sequences.conditional_calls import ConditionOutcome
+from specpair.sequences.sequel import SequelOutcome
 from target_service.masking import MaskMaker
 
 
@@ -23,6 +24,23 @@ class ConditionalCallsCollector(Collector):
             labels=["outcome"],
         )
         for outcome in ConditionOutcome:
+            calls.add_metric([outcome], self._outcomes.get(outcome, 0))
+        yield calls
+
+
+class SequelsCollector(Collector):
+    """Counts verifications to which the target went on by itself, by what became of them."""
+
+    def __init__(self, outcomes: Mapping[SequelOutcome, int]):
+        self._outcomes = outcomes
+
+    def collect(self) -> Iterable[Metric]:
+        calls = CounterMetricFamily(
+            "specpair_target_continuations",
+            "Verifications to which the target went on by itself: their call came (used), or never did (dropped).",
+            labels=["outcome"],
+        )
+        for outcome in SequelOutcome:
             calls.add_metric([outcome], self._outcomes.get(outcome, 0))
         yield calls
 

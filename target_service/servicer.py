@@ -17,13 +17,14 @@ from specpair.sequences.held_sequence import wait_for_answer
 from specpair.server.streams import serve_calls
 from specpair.speculation.logprobs import TokenLogprobs
 from specpair.tracing import Span, span
-from specpair.v1 import features_pb2, logprobs_pb2, proposal_pb2
+from specpair.v1 import features_pb2, logprobs_pb2
 from specpair.v1 import target_service_pb2 as pb
 from specpair.v1.target_service_pb2_grpc import TargetServiceServicer
 from specpair.wire.distributions import decode
 from specpair.wire.tensors import encode_tensor
 from specpair.wire.trees import decode_tree
-from target_service.own_proposal import OwnProposal
+from target_service.continuation import take_sequel
+from target_service.proposal_message import encode_proposal
 from target_service.tree_messages import score_tree_call, score_tree_response
 from target_service.verifier import Verifier
 from target_service.verify_work import ConditionalRequest, Verdict, VerdictCondition, VerifyCall
@@ -127,7 +128,7 @@ class TargetServicer(TargetServiceServicer):
             rollback_time_ns=round(verdict.rollback_time * 1e9),
             accepted_path=verdict.path,
             features=encode_features(request.feature_layers, verdict),
-            next_proposal=encode_proposal(verdict.proposal),
+            next_proposal=None if verdict.proposal is None else encode_proposal(verdict.proposal),
             forced_token_ids=verdict.forced,
         )
 
@@ -152,15 +153,19 @@ class TargetServicer(TargetServiceServicer):
 
     async def _verdict(self, request: pb.VerifyProposalRequest, traced: Span) -> Verdict:
         sequences, sequence_id, step = self._verifier.sequences, request.sequence_id, request.step
+        stops = frozenset(sequences.get(sequence_id).options.sampling.stop_token_ids)
+        sequel = take_sequel(request, stops, lambda call, held: self._verifier.begin(self._decode(call), held))
         before = sequences.taken(sequence_id, step)
         body = await beside_the_loop(request, lambda: body_of(request))
-        is_past = sequences.get(sequence_id).last_step > step  # it may be since, while a large body was hashed
+        held = sequences.get(sequence_id)
+        is_past = held.last_step > step  # it may be since, while a large body was hashed
         taken = before if is_past else sequences.taken(sequence_id, step)
-        if taken is not None and taken[0] == body:
+        if taken is not None and taken.body == body:
             traced.set(was_begun=True)
-            return await wait_for_answer(taken[1], sequence_id)
+            sequences.come(held, step, sequel)
+            return await wait_for_answer(taken.answer, sequence_id)
         call = await beside_the_loop(request, lambda: self._decode(request))
-        return await self._verifier.verify(call, body)
+        return await self._verifier.verify(call, body, sequel)
 
     async def _verdict_if(self, request: pb.VerifyProposalRequest) -> Verdict:
         condition = take_condition(request)
@@ -201,10 +206,12 @@ class TargetServicer(TargetServiceServicer):
 
 
 def take_condition(request: pb.VerifyProposalRequest) -> VerdictCondition:
-    """Removes the condition from the request: what is left is the ordinary call of the step, with its body."""
+    """Removes the condition from the request: what is left is the ordinary call of the step, with its body. A
+    continuation belongs to the ordinary call."""
     found = request.condition
     condition = VerdictCondition(step=found.step, accepted_count=found.accepted_count, next_token=found.next_token_id)
     request.ClearField("condition")
+    request.ClearField("continuation")
     return condition
 
 
@@ -228,16 +235,6 @@ def encode_features(layers: Sequence[int], verdict: Verdict) -> features_pb2.Fea
     return features_pb2.Features(layers=layers, states=encode_tensor(verdict.features))
 
 
-def encode_proposal(own: OwnProposal | None) -> proposal_pb2.Proposal | None:
-    """What the target proposes, as the next call has to repeat it."""
-    if own is None:
-        return None
-    kept = None
-    if own.rows is not None:
-        kept = proposal_pb2.Distributions(kept=proposal_pb2.KeptDistributions(step=own.step))
-    return proposal_pb2.Proposal(token_ids=own.token_ids, distributions=kept, parent_indices=own.parents)
-
-
 def check_features(layers: Sequence[int], layer_count: int) -> None:
     """Raises InvalidFieldError for layers that the model lacks, or for too many layers."""
     check_count("feature_layers", len(layers), MAX_FEATURE_LAYERS)
@@ -259,8 +256,8 @@ def check_call(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:
     check_count("proposal.draw_rows", len(request.proposal.draw_rows), most_draws(verifier))
     check_features(request.feature_layers, verifier.facts.feature_layer_count)
     check_range("max_forced_tokens", request.max_forced_tokens, 0, MAX_FORCED_TOKENS)
-    check_range("next_proposal_count", request.next_proposal_count, 0, verifier.max_num_speculative_tokens)
-    check_range("next_proposal_min_confidence", request.next_proposal_min_confidence, 0.0, 1.0)
+    check_order("", request, verifier)
+    check_order("continuation.", request.continuation, verifier)
     if (problem := not_supported(request, verifier)) is not None:
         verifier.sequences.get(request.sequence_id)  # the process before this one may have supported it
         raise NotSupportedError(problem)
@@ -268,10 +265,18 @@ def check_call(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:
         check_condition(request, verifier)
 
 
+def check_order(prefix: str, order: pb.VerifyProposalRequest | pb.Continuation, verifier: Verifier) -> None:
+    """Raises InvalidFieldError for a proposal that no head may be asked for. `prefix` is that of the fields' names."""
+    check_range(f"{prefix}next_proposal_count", order.next_proposal_count, 0, verifier.max_num_speculative_tokens)
+    check_range(f"{prefix}next_proposal_min_confidence", order.next_proposal_min_confidence, 0.0, 1.0)
+
+
 def not_supported(request: pb.VerifyProposalRequest, verifier: Verifier) -> str | None:
     """What the call asks for that this target cannot do."""
     if request.next_proposal_count and not verifier.has_head:
         return "next_proposal_count: this target has no head"
+    if request.continuation.next_proposal_count and not verifier.has_head:
+        return "continuation.next_proposal_count: this target has no head"
     if request.proposal.parent_indices and verifier.no_trees:
         return f"proposal.parent_indices: {verifier.no_trees}"
     return None

@@ -21,6 +21,7 @@ from specpair.models.drafting_runner import DraftingRunner, TreeDraftingRunner
 from specpair.models.model_facts import ModelFacts
 from specpair.models.runner import Runner
 from specpair.sequences.held_sequence import HeldSequence
+from specpair.sequences.sequel import Sequel
 from specpair.server.identity import client_name
 from specpair.speculation.logprobs import TokenLogprobs
 from target_service.judging import advance_verification, sent_probabilities
@@ -55,13 +56,21 @@ class Verifier(ModelHost[Verdict]):
     def info(self) -> ModelInfo:
         return replace(super().info(), drafters=self._drafters, runs_beams=not self.trees.why_not)
 
-    async def verify(self, call: VerifyCall, body: object) -> Verdict:
-        """The verdict on one call, computed once for each step. Commits the accepted tokens and the next token."""
+    async def verify(self, call: VerifyCall, body: object, sequel: Sequel[Verdict] | None = None) -> Verdict:
+        """The verdict on one call, computed once for each step. Commits the accepted tokens and the next token.
+
+        Goes on to the sequel by itself.
+        """
 
         async def compute(held: HeldSequence[Verdict]) -> Verdict:
             return await self._judge(held, call)
 
-        return await self.sequences.step(call.sequence_id, call.step, body, compute)
+        return await self.sequences.step(call.sequence_id, call.step, body, compute, sequel)
+
+    def begin(self, call: VerifyCall, held: HeldSequence[Verdict]) -> Callable[[], Awaitable[Verdict]]:
+        """Begins with a call for which nobody waits yet."""
+        work = self._submit(held, call)
+        return lambda: self._verdict(held, work)
 
     async def score(self, token_ids: list[int], top_count: int) -> list[TokenLogprobs]:
         """Logprobs of all tokens but the first. The cache is kept for sequences with the same prefix."""
@@ -86,8 +95,7 @@ class Verifier(ModelHost[Verdict]):
         """Begins with a call whose condition is met."""
         if request.is_large:
             return lambda: self._judge_later(held, request)
-        work = self._submit(held, request.decode())
-        return lambda: self._verdict(held, work)
+        return self.begin(request.decode(), held)
 
     async def _judge_later(self, held: HeldSequence[Verdict], request: ConditionalRequest) -> Verdict:
         try:

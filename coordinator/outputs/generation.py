@@ -18,7 +18,7 @@ from coordinator.outputs.round import Round
 from coordinator.outputs.round_report import RoundReport
 from coordinator.outputs.sources import proposal_source
 from coordinator.pair import Pair
-from coordinator.peers import TargetSession, Verdict
+from coordinator.peers import OwnOrder, TargetSession, Verdict
 from coordinator.requests.request import GenerationRequest
 from specpair.errors import (
     ForwardFailedError,
@@ -68,6 +68,10 @@ class Generation:
         """The task that closes the sequences at draft and target, once the output has ended."""
         self._arrival = time.perf_counter() if arrival is None else arrival
         self._original = original
+        self._forks_due = 0
+        """Other outputs that will begin as forks of this one: until then the target must not go on by itself."""
+        if original is not None:
+            original._forks_due += 1
         self._has_fed_prompt = asyncio.Event()
         self._pair = pair
         self._history = [*request.prompt_ids, *request.resumed_ids]
@@ -149,6 +153,7 @@ class Generation:
             await self._target.open(self._history)
         else:
             await self._target.fork(original._target)
+            original._forks_due -= 1
 
     async def _first_part(self) -> OutputPart:
         """The first token, from the target's prefill. Its time counts from the request's arrival."""
@@ -202,13 +207,24 @@ class Generation:
     async def _ask_target(self, begun: Round, proposal: Proposal | None) -> Verdict:
         """The verdict. If the draft works ahead, what it prepares meanwhile is sent after the call."""
         if self._early is None or not begun.works_ahead:
-            asked = (begun.order, self._most_forced(begun))
+            forced = self._most_forced(begun)
+            asked = (begun.order, forced, None if forced else self._following_order(begun))
             return await self._target.verify(begun.step, self._history, proposal, None, *asked)
         self._early.begin(begun, len(self._history))
         try:
             return await self._target.verify(begun.step, self._history, proposal, self._early.follow)
         finally:
             self._early.end()
+
+    def _following_order(self, begun: Round) -> OwnOrder | None:
+        """The order of the next call, if that is known: the output does not end before it by its length, nor so soon
+        that its proposal or order would be cut."""
+        following = begun.following_order
+        if following is None or self._forks_due:
+            return None
+        left = self.output.remaining_tokens - begun.depth - 1
+        needed = 1 + max(begun.order.count, following.count + 1 if following.count else 0)
+        return following if left >= needed else None
 
     def _most_forced(self, begun: Round) -> int:
         """Forced tokens to take with the verdict; none where a head has already proposed what comes next."""

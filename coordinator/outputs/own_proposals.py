@@ -22,30 +22,40 @@ def own_drafter(request: GenerationRequest, pair: Pair) -> Drafter | None:
 class OwnProposals:
     """What the target proposed for the next round of one output, and how much it was asked for.
 
-    The number of tokens for a round is decided when the round before is sent: it depends on earlier rounds alone.
+    The number of tokens for a round is decided two rounds before: it depends on earlier rounds alone, and the target
+    knows it when it goes on from one round to the next by itself.
     """
 
     def __init__(self) -> None:
         self._decision = Decision(0)
+        self._following: Decision | None = None
+        """What the target knows of the next order already; None before the first."""
         self._offered: Proposal | None = None
 
     def take(self, begun: Round, longest: int, newest: Decision, length: OutputLength) -> None:
-        """Gives a round its proposal, cut to `longest` tokens, and orders the next one by the `newest` decision."""
+        """Gives a round its proposal, cut to `longest` tokens, and orders the next one."""
         decision, offered = self._decision, self._offered
         length.use(decision)
         begun.asked_count = min(decision.length, longest)
         if offered is not None and begun.asked_count:
             begun.take(Proposed(proposal=beginning(offered, begun.asked_count), times=no_time()))
-        self.order(begun, newest)
+        self.order(begun, max(longest - 1, 0), newest)
 
-    def order(self, begun: Round, decision: Decision) -> None:
-        """Has the target propose for the round after `begun`."""
-        self._decision, self._offered = decision, None
-        begun.order = OwnOrder(decision.length, decision.min_confidence)
+    def order(self, begun: Round, longest: int, newest: Decision) -> None:
+        """Has the target propose at most `longest` tokens for the round after `begun`. For the round after that it is
+        told the `newest` decision in advance, so it can go on by itself."""
+        decision = newest if self._following is None else self._following
+        self._decision = decision._replace(length=min(decision.length, longest))
+        self._following, self._offered = newest, None
+        begun.order, begun.following_order = order_by(self._decision), order_by(newest)
 
     def keep(self, offered: Proposal | None) -> None:
         """Keeps what came with the verdict."""
         self._offered = offered
+
+
+def order_by(decision: Decision) -> OwnOrder:
+    return OwnOrder(decision.length, decision.min_confidence)
 
 
 def beginning(offered: Proposal, count: int) -> Proposal:

@@ -12,7 +12,7 @@ from coordinator.outputs.preparations import Preparations
 from coordinator.outputs.round import Round
 from coordinator.outputs.sources import chosen
 from coordinator.pair import Pair
-from coordinator.peers import Proposed, Verdict
+from coordinator.peers import NO_ORDER, Proposed, Verdict
 from coordinator.peers.proposal_source import ProposalSource
 from coordinator.requests.request import GenerationRequest
 from specpair.errors import InvalidDistributionError, SpecpairError
@@ -99,7 +99,9 @@ class Proposals:
         """The round of the first token, which has no proposal; `longest` is that of the next one."""
         first = Round(step=step, rule=self._request.rule)
         if self._own is not None and self._length is not None:
-            self._own.order(first, self._length.decide(longest))
+            self._own.order(first, longest, self._length.decide(longest))
+        elif self._draft is None:
+            first.following_order = NO_ORDER
         return first
 
     async def next_round(self, step: int, history: Sequence[int], longest: int) -> Round:
@@ -115,6 +117,9 @@ class Proposals:
         decision, self._next = self._in_force(step, history, newest, longest), None
         if decision.length:
             await self._ask(begun, history, decision, newest)
+        else:
+            self._next = newest
+            begun.following_order = None if newest.length else NO_ORDER
         begun.drafter = self.asked_drafter
         return begun
 
@@ -178,7 +183,8 @@ class Proposals:
         return decision
 
     def _in_force(self, step: int, history: Sequence[int], newest: Decision, longest: int) -> Decision:
-        """The decision for this round: the one made in advance, by which the draft may have prepared its proposal.
+        """The decision for this round: the one made in advance, by which the draft may have prepared its proposal, or
+        the target gone on by itself.
 
         It holds on a miss as well, so that no length depends on what was prepared or how fast. If the draft was lost
         meanwhile, or took over with other limits, what it had prepared is used all the same: the target may have it.

@@ -38,6 +38,8 @@ class Round:
     """Tokens of each proposal that the draft prepares for the next round; 0 if it does not work ahead."""
     order: OwnOrder = NO_ORDER
     """What the target itself shall propose for the next round."""
+    following_order: OwnOrder | None = None
+    """The order of the next round, if that is known to have no proposal of a draft; else None."""
     accepted_before: int = 0
     """Tokens that the round before accepted."""
     answer: Proposed | None = None

@@ -35,13 +35,15 @@ class TargetPeer(ModelPeer):
         appended: Sequence[int] = (),
         max_forced: int = 0,
         *,
-        was_sent_early: bool = False,
+        following_order: OwnOrder | None = None,
+        was_begun: bool = False,
     ) -> Verdict:
         """Judges a proposal after the `base_length` tokens that the target holds and the `appended` ones; without one,
         gives the next token. The target then proposes what is in `order` for the next step, and names up to
         `max_forced` forced ones.
 
-        If the call `was_sent_early`, its computation may have begun before.
+        With a `following_order` the call of the next step is known, by this order: the target begins with it as soon as
+        it has the verdict. If the call itself `was_begun`, its computation may have begun before it is made.
         """
         request = target_service_pb2.VerifyProposalRequest(
             sequence_id=sequence_id,
@@ -53,10 +55,11 @@ class TargetPeer(ModelPeer):
             next_proposal_min_confidence=order.min_confidence,
             appended_token_ids=appended,
             max_forced_tokens=max_forced,
+            continuation=None if following_order is None else _continuation(following_order),
         )
         start = time.perf_counter()
         response = await self._verifications.call(request, within)
-        times = early_call_times(start, response) if was_sent_early else call_times(start, response)
+        times = early_call_times(start, response) if was_begun else call_times(start, response)
         return Verdict(
             path=accepted_path(response, proposal),
             next_token_id=response.next_token_id,
@@ -110,6 +113,12 @@ class TargetPeer(ModelPeer):
 def _condition(key: BlockKey) -> target_service_pb2.Condition:
     return target_service_pb2.Condition(
         step=key.step - 1, accepted_count=key.accepted_count, next_token_id=key.next_token_id
+    )
+
+
+def _continuation(order: OwnOrder) -> target_service_pb2.Continuation:
+    return target_service_pb2.Continuation(
+        next_proposal_count=order.count, next_proposal_min_confidence=order.min_confidence
     )
 
 

@@ -91,6 +91,8 @@ class TargetSession:
         self._call_out: CallOut | None = None
         """None also while a call is repeated: nothing follows it then."""
         self._early = EarlyCalls(targets.early_counts)
+        self._promised: tuple[str, int] | None = None
+        """Name of the sequence and step of the next call, if the target goes on to it by itself."""
 
     async def open(self, history: Sequence[int]) -> None:
         """Registers the sequence. Raises CapacityExhaustedError if all targets are full: nothing is generated yet."""
@@ -140,29 +142,39 @@ class TargetSession:
         on_sent: OnSent = None,
         order: OwnOrder = NO_ORDER,
         max_forced: int = 0,
+        following_order: OwnOrder | None = None,
     ) -> Verdict:
         """The verdict of one round. Raises PeerUnavailableError if no target answers in time.
 
         `on_sent` is called soon after the call was sent: from then on `verify_early` may send what follows it, unless
         forced tokens are asked for, up to `max_forced`. The target is asked for `order`; one without a head ignores it.
+        A `following_order` promises the call of the next step, with this order and with what the target itself proposes
+        now, whole, or nothing: the target goes on to it at once.
         """
 
-        early_name: str | None = None
-        """Of the sequence to which the call was sent early."""
+        begun_name: str | None = None
+        """Of the sequence where the target may have begun with the call before it is made."""
 
         def ask(link: TargetLink, within: float) -> Coroutine[Any, Any, Verdict]:
             held, own_order = self._held_length, link.order_of(order)
             body = (self._name, step, held, proposal, within, self._include_probabilities, own_order, history[held:])
-            was_early = early_name == self._name
-            forced = 0 if was_early else max_forced  # the target may hold the early call, which asked for none
-            return link.peer.verify(*body, forced, was_sent_early=was_early)
+            was_begun = begun_name == self._name
+            forced = 0 if was_begun else max_forced  # what the target may have begun with asked for none
+            following = None if following_order is None else link.order_of(following_order)
+            self._promised = None if following is None else (self._name, step + 1)
+            return link.peer.verify(*body, forced, following_order=following, was_begun=was_begun)
 
         async with self._lock:
             self._begin_round()
-            early_name = self._name if self._early.take(step, history) else None
+            begun_name = self._begun_name(step, history)
             verdict = await self._asked(step, history, ask, on_sent)
             self._held_length = len(history) + verdict.accepted_count + 1
             return verdict
+
+    def _begun_name(self, step: int, history: Sequence[int]) -> str | None:
+        """The name of the sequence at a target that may have begun with the call of this step; None without one."""
+        was_sent, promised = self._early.take(step, history), self._promised
+        return self._name if was_sent or promised == (self._name, step) else None
 
     def verify_early(self, key: BlockKey, proposal: Proposal) -> bool:
         """Sends the verification of the next step before the verdict of this one is known; it is for the outcome `key`.

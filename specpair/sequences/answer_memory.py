@@ -25,7 +25,9 @@ class AnswerMemory:
         self._total += size
         while self._total > self._limit and len(self._sizes) > 1:
             oldest = next(iter(self._sizes))
-            oldest.answer = None
+            oldest.before = None
+            if not oldest.is_busy:
+                oldest.answer = None
             self.release(oldest)
 
     def release(self, held: HeldSequence[Any]) -> None:

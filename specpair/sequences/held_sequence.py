@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Sequence as Several
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import torch
 
@@ -29,6 +29,14 @@ Answer = TypeVar("Answer", bound=StoredAnswer)
 Result = TypeVar("Result")
 
 
+class TakenStep(NamedTuple, Generic[Answer]):
+    """A step that was taken, and its answer, under way or done."""
+
+    step: int
+    body: Any
+    answer: "asyncio.Future[Answer]"
+
+
 @dataclass(eq=False)
 class HeldSequence(Generic[Answer]):
     """One open sequence."""
@@ -48,6 +56,10 @@ class HeldSequence(Generic[Answer]):
     last_step: int = -1
     last_body: Any = None
     answer: "asyncio.Future[Answer] | None" = field(default=None, repr=False)
+    before: "TakenStep[Answer] | None" = field(default=None, repr=False)
+    """The step before the last one, if the process went on to that by itself: its answer may have been lost."""
+    is_ahead: bool = False
+    """Whether the process went on to the last step by itself, and its call has not come yet."""
     prefill: "asyncio.Task[None] | None" = field(default=None, repr=False)
     """Work before the first call. The sequence must not change until it is done."""
     waiting: list[WaitingCall[Answer]] = field(default_factory=list, repr=False)
@@ -110,6 +122,11 @@ class HeldSequence(Generic[Answer]):
     def is_followed(self, answer: Any) -> bool:
         """Whether a call waits for this answer. For the device thread, too."""
         return any(call.condition.is_met_by(answer) for call in tuple(self.waiting))
+
+    @property
+    def last(self) -> "TakenStep[Answer] | None":
+        """The last step; None if it has no answer any more."""
+        return None if self.answer is None else TakenStep(self.last_step, self.last_body, self.answer)
 
     @property
     def is_busy(self) -> bool:

@@ -13,6 +13,7 @@ from specpair.errors import CapacityExhaustedError, SequenceNotFoundError
 from specpair.sequences.answer_memory import AnswerMemory
 from specpair.sequences.cache_owner import CacheOwner
 from specpair.sequences.held_sequence import Answer, HeldSequence
+from specpair.sequences.sequel import SequelOutcome
 from specpair.sequences.sequence_limits import NoRoom, SequenceLimits
 
 SHORT_LEASE_SECONDS = 10.0
@@ -53,6 +54,8 @@ class OpenSequences(Generic[Answer]):
         """Sequences that were closed because they were unused."""
         self.refusals: Counter[NoRoom] = Counter()
         """Sequences that were not opened, by reason."""
+        self.sequel_outcomes: Counter[SequelOutcome] = Counter()
+        """What became of the steps to which the process went on by itself."""
 
     def __len__(self) -> int:
         return len(self._held)
@@ -133,8 +136,15 @@ class OpenSequences(Generic[Answer]):
         if held is None:
             return
         held.is_open = False
+        self._drop_sequel(held)
         self._answers.release(held)
         for task in (held.answer, held.prefill, held.work):
             if task is not None:
                 task.cancel()
         self._caches.close(held.cached)
+
+    def _drop_sequel(self, held: HeldSequence[Answer]) -> None:
+        """Counts a step to which the process went on by itself and whose call has not come, if there is one."""
+        if held.is_ahead:
+            held.is_ahead = False
+            self.sequel_outcomes[SequelOutcome.DROPPED] += 1

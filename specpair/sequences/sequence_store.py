@@ -67,7 +67,7 @@ class SequenceStore(SteppedSequences[Answer]):
             raise LengthNotReachedError(length, held.length)
         held.cached.replace_from(length, [])
         held.cut(length)
-        held.answer = None  # it belongs to dropped tokens; its step stays used
+        held.answer = held.before = None  # they belong to dropped tokens; their steps stay used
         self._answers.release(held)
         return length
 

@@ -27,8 +27,9 @@ from specpair.sequences.conditional_calls import (
     begin_first,
     refuse_all,
 )
-from specpair.sequences.held_sequence import Answer, HeldSequence, settled, wait_for_answer
+from specpair.sequences.held_sequence import Answer, HeldSequence, TakenStep, settled, wait_for_answer
 from specpair.sequences.open_sequences import OpenSequences
+from specpair.sequences.sequel import Sequel, SequelOutcome
 
 logger = logging.getLogger(__name__)
 
@@ -44,9 +45,14 @@ class SteppedSequences(OpenSequences[Answer]):
         self.conditional_calls = ConditionalCalls()
 
     async def step(
-        self, sequence_id: str, step: int, body: Any, compute: Callable[[HeldSequence[Answer]], Awaitable[Answer]]
+        self,
+        sequence_id: str,
+        step: int,
+        body: Any,
+        compute: Callable[[HeldSequence[Answer]], Awaitable[Answer]],
+        sequel: Sequel[Answer] | None = None,
     ) -> Answer:
-        """The answer of one step: computed once, repeated from memory.
+        """The answer of one step: computed once, repeated from memory. Its `sequel` begins as soon as it is there.
 
         The computation goes on if the caller is cancelled, so that a retry finds its answer. After a failure the step
         can be tried again.
@@ -58,12 +64,39 @@ class SteppedSequences(OpenSequences[Answer]):
             return await compute(held)
 
         task = self._taken(held, step, body) or self._start(held, sequence_id, step, body, finish)
+        self.come(held, step, sequel)
         return await wait_for_answer(task, sequence_id)
 
-    def taken(self, sequence_id: str, step: int) -> "tuple[Any, asyncio.Future[Answer]] | None":
-        """The body and the answer, under way or done, of a step that is the last one. Raises SequenceNotFoundError."""
+    def taken(self, sequence_id: str, step: int) -> TakenStep[Answer] | None:
+        """A step that is the last one, or before one to which the process went on by itself. Raises
+        SequenceNotFoundError."""
         held = self.get(sequence_id)
-        return None if step != held.last_step or held.answer is None else (held.last_body, held.answer)
+        return next((known for known in (held.last, held.before) if known is not None and known.step == step), None)
+
+    def come(self, held: HeldSequence[Answer], step: int, sequel: Sequel[Answer] | None) -> None:
+        """Notes that the call of a step, taken already, is here. If that is the last step, its sequel begins as soon as
+        it has its answer; what is wrong with the sequel is said to its call."""
+        last = held.last
+        if last is None or step != last.step:
+            return
+        if held.is_ahead:
+            held.is_ahead = False
+            self.sequel_outcomes[SequelOutcome.USED] += 1
+        if sequel is None:
+            return
+        call = WaitingCall(sequel, partial(self._gone_on, held, last, sequel), log_unexpected)
+        if not last.answer.done():
+            held.waiting.append(call)
+        elif not last.answer.cancelled() and last.answer.exception() is None:
+            begin_first([call], last.answer.result())
+
+    def _gone_on(
+        self, held: HeldSequence[Answer], last: TakenStep[Answer], sequel: Sequel[Answer]
+    ) -> "asyncio.Future[Answer]":
+        """The answer of a sequel, whose step before has its answer now."""
+        answer = last.answer.result()
+        begin = partial(sequel.begin, answer)
+        return self._begun(held, sequel.sequence_id, last.step + 1, lambda: sequel.body(answer), begin, is_sequel=True)
 
     def step_at_once(
         self, sequence_id: str, step: int, body: Any, find: Callable[[HeldSequence[Answer]], Answer | None]
@@ -79,6 +112,7 @@ class SteppedSequences(OpenSequences[Answer]):
         found: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         found.set_result(answer)
         held.last_step, held.last_body, held.answer, held.waiting = step, body, found, []
+        held.before = None
         self._answers.keep(held, answer.byte_count)
         return answer
 
@@ -144,10 +178,9 @@ class SteppedSequences(OpenSequences[Answer]):
             raise
 
     def _note(self, outcome: "asyncio.Future[Answer] | Exception") -> None:
-        """Counts an unanswered call. What nobody expects is logged: its caller does not learn of it."""
+        """Counts an unanswered call."""
         self.conditional_calls.count(outcome)
-        if isinstance(outcome, Exception) and not isinstance(outcome, SpecpairError):
-            logger.error("a conditional call failed", exc_info=outcome)
+        log_unexpected(outcome)
 
     def _begun(
         self,
@@ -156,11 +189,15 @@ class SteppedSequences(OpenSequences[Answer]):
         step: int,
         body: Callable[[], Any],
         begin: Callable[[HeldSequence[Answer]], Finish[Answer]],
+        *,
+        is_sequel: bool = False,
     ) -> "asyncio.Future[Answer]":
         """The answer of a call whose condition is met. A pass waits for such a call; for a bad one no longer."""
         try:
             digest = body()
-            return self._taken(held, step, digest) or self._start(held, sequence_id, step, digest, begin(held))
+            if (known := self._taken(held, step, digest)) is not None:
+                return known
+            return self._start(held, sequence_id, step, digest, begin(held), is_sequel=is_sequel)
         except Exception:
             self._caches.expect_nothing(held.cached)
             raise
@@ -194,10 +231,11 @@ class SteppedSequences(OpenSequences[Answer]):
 
     def _taken(self, held: HeldSequence[Answer], step: int, body: Any) -> "asyncio.Future[Answer] | None":
         """The answer of a step that was taken with the same body; None if the step can be taken now."""
-        if step == held.last_step and held.answer is not None:
-            if body != held.last_body:
-                raise ConflictingBodyError(f"step {step} was taken with another body", last_step=step)
-            return held.answer
+        for known in (held.last, held.before):
+            if known is not None and step == known.step:
+                if body != known.body:
+                    raise ConflictingBodyError(f"step {step} was taken with another body", last_step=held.last_step)
+                return known.answer
         if step <= held.last_step:
             raise StaleStepError(f"step {step} is past; the last one was {held.last_step}", last_step=held.last_step)
         if held.is_busy:
@@ -205,27 +243,41 @@ class SteppedSequences(OpenSequences[Answer]):
         return None
 
     def _start(
-        self, held: HeldSequence[Answer], sequence_id: str, step: int, body: Any, finish: Finish[Answer]
+        self,
+        held: HeldSequence[Answer],
+        sequence_id: str,
+        step: int,
+        body: Any,
+        finish: Finish[Answer],
+        *,
+        is_sequel: bool = False,
     ) -> "asyncio.Future[Answer]":
         """Takes the step. Calls that depend on it are decided on as soon as it ends."""
         before = (held.last_step, held.last_body, held.answer)
-        self._answers.release(held)
+        kept = held.last if is_sequel else None
+        kept_bytes = 0 if kept is None else kept.answer.result().byte_count
+        if kept is None:
+            self._answers.release(held)
+        self._drop_sequel(held)
 
         async def compute_or_restore() -> Answer:
             try:
                 answer = await finish()
             except BaseException:
                 held.last_step, held.last_body, held.answer = before
+                held.before = None
+                self._drop_sequel(held)
                 if held.is_open and before[2] is not None:
                     self._answers.keep(held, before[2].result().byte_count)
                 raise
             finally:
                 held.touched_at = self._clock()
-            self._answers.keep(held, answer.byte_count)
+            self._answers.keep(held, kept_bytes + answer.byte_count)
             return answer
 
         task = asyncio.get_running_loop().create_task(compute_or_restore())
         held.last_step, held.last_body, held.answer = step, body, task
+        held.before, held.is_ahead = kept, is_sequel
         held.waiting = waiting = []
 
         def decide(task: "asyncio.Future[Answer]") -> None:
@@ -239,3 +291,9 @@ class SteppedSequences(OpenSequences[Answer]):
 
         task.add_done_callback(decide)
         return task
+
+
+def log_unexpected(outcome: object) -> None:
+    """Logs an error that nobody expects of a call without an answer: its caller does not learn of it."""
+    if isinstance(outcome, Exception) and not isinstance(outcome, SpecpairError):
+        logger.error("a call that gets no answer failed", exc_info=outcome)

@@ -12,7 +12,7 @@ from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
 DESCRIPTOR: _descriptor.FileDescriptor
 
 class VerifyProposalRequest(_message.Message):
-    __slots__ = ("sequence_id", "step", "base_length", "appended_token_ids", "proposal", "include_probabilities", "feature_layers", "condition", "next_proposal_count", "next_proposal_min_confidence", "max_forced_tokens")
+    __slots__ = ("sequence_id", "step", "base_length", "appended_token_ids", "proposal", "include_probabilities", "feature_layers", "condition", "next_proposal_count", "next_proposal_min_confidence", "max_forced_tokens", "continuation")
     SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     BASE_LENGTH_FIELD_NUMBER: _ClassVar[int]
@@ -24,6 +24,7 @@ class VerifyProposalRequest(_message.Message):
     NEXT_PROPOSAL_COUNT_FIELD_NUMBER: _ClassVar[int]
     NEXT_PROPOSAL_MIN_CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
     MAX_FORCED_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    CONTINUATION_FIELD_NUMBER: _ClassVar[int]
     sequence_id: str
     step: int
     base_length: int
@@ -35,7 +36,16 @@ class VerifyProposalRequest(_message.Message):
     next_proposal_count: int
     next_proposal_min_confidence: float
     max_forced_tokens: int
-    def __init__(self, sequence_id: _Optional[str] = ..., step: _Optional[int] = ..., base_length: _Optional[int] = ..., appended_token_ids: _Optional[_Iterable[int]] = ..., proposal: _Optional[_Union[_proposal_pb2.Proposal, _Mapping]] = ..., include_probabilities: _Optional[bool] = ..., feature_layers: _Optional[_Iterable[int]] = ..., condition: _Optional[_Union[Condition, _Mapping]] = ..., next_proposal_count: _Optional[int] = ..., next_proposal_min_confidence: _Optional[float] = ..., max_forced_tokens: _Optional[int] = ...) -> None: ...
+    continuation: Continuation
+    def __init__(self, sequence_id: _Optional[str] = ..., step: _Optional[int] = ..., base_length: _Optional[int] = ..., appended_token_ids: _Optional[_Iterable[int]] = ..., proposal: _Optional[_Union[_proposal_pb2.Proposal, _Mapping]] = ..., include_probabilities: _Optional[bool] = ..., feature_layers: _Optional[_Iterable[int]] = ..., condition: _Optional[_Union[Condition, _Mapping]] = ..., next_proposal_count: _Optional[int] = ..., next_proposal_min_confidence: _Optional[float] = ..., max_forced_tokens: _Optional[int] = ..., continuation: _Optional[_Union[Continuation, _Mapping]] = ...) -> None: ...
+
+class Continuation(_message.Message):
+    __slots__ = ("next_proposal_count", "next_proposal_min_confidence")
+    NEXT_PROPOSAL_COUNT_FIELD_NUMBER: _ClassVar[int]
+    NEXT_PROPOSAL_MIN_CONFIDENCE_FIELD_NUMBER: _ClassVar[int]
+    next_proposal_count: int
+    next_proposal_min_confidence: float
+    def __init__(self, next_proposal_count: _Optional[int] = ..., next_proposal_min_confidence: _Optional[float] = ...) -> None: ...
 
 class Condition(_message.Message):
     __slots__ = ("step", "accepted_count", "next_token_id")

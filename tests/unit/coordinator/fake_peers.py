@@ -64,7 +64,8 @@ class FakeTarget(FakeSequences, TargetPeer):
         appended: Sequence[int] = (),
         max_forced: int = 0,
         *,
-        was_sent_early: bool = False,
+        following_order: OwnOrder | None = None,
+        was_begun: bool = False,
     ) -> Verdict:
         index = self.faults.begin()
         held = self.locate(sequence_id, step, base_length)

@@ -48,8 +48,8 @@ def noted_calls(b: Bench) -> list[tuple[int, bool]]:
     asked: list[tuple[int, bool]] = []
     verify = b.target.verify
 
-    async def note(*args: Any, was_sent_early: bool = False, **fields: Any) -> Verdict:
-        asked.append((args[8], was_sent_early))
+    async def note(*args: Any, was_begun: bool = False, **fields: Any) -> Verdict:
+        asked.append((args[8], was_begun))
         return await verify(*args, **fields)
 
     b.target.verify = note  # type: ignore[method-assign]
