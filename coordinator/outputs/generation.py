@@ -152,8 +152,10 @@ class Generation:
         if original is None:
             await self._target.open(self._history)
         else:
-            await self._target.fork(original._target)
-            original._forks_due -= 1
+            try:
+                await self._target.fork(original._target)
+            finally:
+                original._forks_due -= 1
 
     async def _first_part(self) -> OutputPart:
         """The first token, from the target's prefill. Its time counts from the request's arrival."""

@@ -96,11 +96,12 @@ class Proposals:
         self._latest_end = time.perf_counter()
 
     def first_round(self, step: int, longest: int) -> Round:
-        """The round of the first token, which has no proposal; `longest` is that of the next one."""
+        """The round of the first token, which has no proposal; `longest` is that of the next one. Whether that one has a
+        proposal is known if the target makes it, or nothing ever does."""
         first = Round(step=step, rule=self._request.rule)
         if self._own is not None and self._length is not None:
             self._own.order(first, longest, self._length.decide(longest))
-        elif self._draft is None:
+        elif self._draft is None or self._request.num_speculative_tokens == 0:
             first.following_order = NO_ORDER
         return first
 

@@ -84,9 +84,16 @@ class SteppedSequences(OpenSequences[Answer]):
             self.sequel_outcomes[SequelOutcome.USED] += 1
         if sequel is None:
             return
-        call = WaitingCall(sequel, partial(self._gone_on, held, last, sequel), log_unexpected)
+        waiting = held.waiting
+
+        def end(outcome: "asyncio.Future[Answer] | Exception") -> None:
+            if call in waiting:
+                waiting.remove(call)
+            log_unexpected(outcome)
+
+        call = WaitingCall(sequel, partial(self._gone_on, held, last, sequel), end)
         if not last.answer.done():
-            held.waiting.append(call)
+            waiting.append(call)
         elif not last.answer.cancelled() and last.answer.exception() is None:
             begin_first([call], last.answer.result())
 

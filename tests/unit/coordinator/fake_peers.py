@@ -39,6 +39,10 @@ class FakeTarget(FakeSequences, TargetPeer):
         self.loses_conditions = False
         """Whether it gets none of them."""
         self.met_count = 0
+        self.promises: list[OwnOrder | None] = []
+        """What each call said of the one after it."""
+        self.gone_on_count = 0
+        """Steps to which it went on by itself."""
         self._waiting: list[tuple[str, BlockKey, Proposal]] = []
         self._begun: dict[tuple[str, int], asyncio.Task[None]] = {}
         """Steps that were begun by a call on condition."""
@@ -78,8 +82,23 @@ class FakeTarget(FakeSequences, TargetPeer):
             raise PeerUnavailableError(f"the peer did not answer within {within:g} s", timeout=within)
         answer = self._verdict(held, step, base_length, proposal)
         self._decide(sequence_id, held)
+        self.promises.append(following_order)
+        if following_order is not None and held.last_step == step:
+            self._go_on(sequence_id, held, step + 1)
         self.faults.end(index)
         return answer
+
+    def _go_on(self, sequence_id: str, held: Held, step: int) -> None:
+        """Begins with the next step, without a proposal: a call of it with one then conflicts."""
+        if (sequence_id, step) not in self._begun:
+            self.gone_on_count += 1
+            self._begun[sequence_id, step] = asyncio.create_task(self._judge_plainly(held, step))
+
+    async def _judge_plainly(self, held: Held, step: int) -> None:
+        length = len(held.tokens)
+        await held.work(self.delay)
+        with suppress(SpecpairError, AssertionError):  # a sequence at the model's end has no room
+            self._verdict(held, step, length, None)
 
     def verify_early(self, sequence_id: str, key: BlockKey, proposal: Proposal, include_probabilities: bool) -> None:
         self.conditions.append(key)

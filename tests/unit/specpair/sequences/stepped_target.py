@@ -8,6 +8,7 @@ from typing import Any
 from specpair.options import SamplingOptions, SequenceOptions
 from specpair.sequences.cache_owner import NoCaches
 from specpair.sequences.held_sequence import HeldSequence
+from specpair.sequences.sequel import Sequel
 from specpair.sequences.sequence_limits import SequenceLimits
 from specpair.sequences.sequence_store import SequenceStore
 
@@ -67,9 +68,29 @@ class Target:
     def end(self, step: int, outcome: str) -> None:
         self.end_of(step).set_result(outcome)
 
-    def call(self, step: int, body: bytes = b"body", name: str = "s") -> "asyncio.Task[Reply]":
-        """An ordinary call."""
-        return asyncio.create_task(self.store.step(name, step, body, lambda held: self.compute(step)))
+    def call(
+        self, step: int, body: bytes = b"body", name: str = "s", stop: str | None = None, following: bytes = b"body"
+    ) -> "asyncio.Task[Reply]":
+        """An ordinary call. With a `stop`, any other answer is followed by the next step at once."""
+        sequel = None if stop is None else self.sequel(step, stop, name, following)
+        return asyncio.create_task(self.store.step(name, step, body, lambda held: self.compute(step), sequel))
+
+    def sequel(self, step: int, stop: str, name: str = "s", following: bytes = b"body") -> Sequel[Reply]:
+        """What follows a step, unless its answer is `stop`."""
+
+        def begin(answer: Reply, held: HeldSequence[Reply]) -> Callable[[], Awaitable[Reply]]:
+            return lambda: self.compute(step + 1)
+
+        return Sequel(
+            sequence_id=name,
+            step=step,
+            goes_on=lambda answer: answer.outcome != stop,
+            body=lambda answer: following,
+            begin=begin,
+        )
+
+    def sequels(self) -> dict[str, int]:
+        return {outcome.value: count for outcome, count in self.store.sequel_outcomes.items()}
 
     def call_if(
         self, expected: str, step: int = 1, body: bytes = b"body", after: int | None = None, size: int = 1, name="s"

@@ -1,4 +1,4 @@
-"""Random orders of ordinary and conditional calls, verdicts, failures, cancellations, rollbacks and closes."""
+"""Random orders of calls (on condition, with a sequel), verdicts, failures, cancellations, rollbacks and closes."""
 
 import asyncio
 from random import Random
@@ -53,7 +53,8 @@ class Play:
 
     def call(self) -> None:
         step, body = self.next_step(), self.random.choice([b"x", b"x", b"y"])
-        self.sent.append(Sent(self.target.call(step, body), step, body))
+        stop = self.random.choice([None, None, "c"])
+        self.sent.append(Sent(self.target.call(step, body, stop=stop, following=b"x"), step, body))
 
     def call_if(self) -> None:
         step, body, expected = self.next_step(), self.random.choice([b"x", b"x", b"y"]), self.random.choice(OUTCOMES)

@@ -24,8 +24,8 @@ async def test_the_ordinary_call_finds_the_step_that_was_begun() -> None:
     await first
     await turn()
     assert target.started == [0, 1] and target.held.last_body == b"b"
-    body, found = target.store.taken("s", 1) or (None, None)
-    assert body == b"b" and found is target.held.answer and target.store.taken("s", 0) is None
+    assert target.held.answer is not None and target.store.taken("s", 0) is None
+    assert target.store.taken("s", 1) == (1, b"b", target.held.answer)
     call = target.call(1, b"b")
     target.end(1, "next")
     assert (await call).outcome == "next" and target.started == [0, 1]
@@ -115,7 +115,7 @@ async def test_what_nobody_expects_is_logged(caplog: pytest.LogCaptureFixture) -
         return lambda: target.compute(1)
 
     target.store.step_unanswered(Expected(0, "a"), "s", 1, body, begin, 1)
-    assert "a conditional call failed" in caplog.text and target.held.last_step == 0
+    assert "a call that gets no answer failed" in caplog.text and target.held.last_step == 0
 
 
 async def test_those_after_a_step_that_fails_are_ended_even_if_a_later_one_was_taken_at_once() -> None:
