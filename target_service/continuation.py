@@ -61,7 +61,7 @@ def following_calls(request: pb.VerifyProposalRequest) -> Callable[[Verdict], pb
         call = pb.VerifyProposalRequest()
         call.CopyFrom(common)
         call.base_length = verdict.length
-        if verdict.proposal is not None and verdict.proposal.token_ids:
+        if verdict.proposal is not None:
             call.proposal.CopyFrom(encode_proposal(verdict.proposal))
         return call
 

@@ -1,0 +1,80 @@
+"""The call that follows a verdict, and the tokens after which none does."""
+
+from typing import Any
+
+import pytest
+
+from specpair.v1 import target_service_pb2 as pb
+from target_service.continuation import OutputEnd, following_calls, take_sequel
+from target_service.own_proposal import OwnProposal
+from target_service.verify_work import Verdict
+
+
+def verdict(path: list[int], next_token: int, proposal: OwnProposal | None = None) -> Verdict:
+    return Verdict(
+        path=path,
+        next_token=next_token,
+        length=20 + len(path),
+        logprobs=[],
+        queue_time=0.0,
+        compute_time=0.0,
+        batch_token_count=1,
+        target_probabilities=[],
+        draft_probabilities=[],
+        rollback_time=0.0,
+        proposal=proposal,
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "next_token", "goes_on"),
+    [([], 4, True), ([], 9, False), ([0, 1], 4, False), ([0], 4, True), ([0, 2], 4, True), ([0, 2], 9, False)],
+)
+def test_an_output_ends_with_a_committed_stop_and_with_no_other(
+    path: list[int], next_token: int, goes_on: bool
+) -> None:
+    end = OutputEnd(frozenset({7, 9}), [5, 7, 6])
+    assert end.spares(verdict(path, next_token)) is goes_on
+    assert OutputEnd(frozenset(), [5, 7, 6]).spares(verdict(path, next_token))
+
+
+def call(**fields: Any) -> pb.VerifyProposalRequest:
+    return pb.VerifyProposalRequest(
+        sequence_id="a",
+        step=3,
+        base_length=18,
+        appended_token_ids=[1, 2],
+        include_probabilities=True,
+        feature_layers=[1],
+        next_proposal_count=4,
+        next_proposal_min_confidence=0.5,
+        **fields,
+    )
+
+
+def test_the_call_that_follows_is_the_next_one_without_its_continuation() -> None:
+    request = call(continuation=pb.Continuation(next_proposal_count=2, next_proposal_min_confidence=0.25))
+    following = following_calls(request)(verdict([0], 4))
+    assert following == pb.VerifyProposalRequest(
+        sequence_id="a",
+        step=4,
+        base_length=21,
+        include_probabilities=True,
+        feature_layers=[1],
+        next_proposal_count=2,
+        next_proposal_min_confidence=0.25,
+    )
+
+
+def test_it_has_what_the_target_proposed() -> None:
+    request = call(continuation=pb.Continuation())
+    own = OwnProposal(step=4, length=21, token_ids=[8, 9], rows=None, parents=(-1, -1))
+    following = following_calls(request)(verdict([0], 4, own))
+    assert list(following.proposal.token_ids) == [8, 9] and list(following.proposal.parent_indices) == [-1, -1]
+
+
+def test_the_same_call_with_and_without_a_continuation_is_one() -> None:
+    request = call(continuation=pb.Continuation())
+    assert take_sequel(request, frozenset(), lambda call, held: None) is not None  # type: ignore[arg-type,return-value]
+    assert request == call()
+    assert take_sequel(request, frozenset(), lambda call, held: None) is None  # type: ignore[arg-type,return-value]
