@@ -15,7 +15,7 @@ from typing import Any
 
 from bench.apart.disturbed_models import draft_folder, target_folder
 from bench.fleet.layout import ACCEPTANCE, Fleet, Layout, with_fleet
-from bench.fleet.load import Load, run_load
+from bench.fleet.load import NUM_SPECULATIVE_TOKENS, Load, run_load
 from bench.options import positive
 from bench.progress import Progress
 from bench.prompts import token_prompts
@@ -60,6 +60,9 @@ def main() -> None:
     parser.add_argument("--targets", type=positive, default=1, metavar="N", help="of the capacity table (default 1)")
     parser.add_argument("--verify", default=SLOW.verify, help=f"its passes, as --pace (default {SLOW.verify})")
     parser.add_argument("--step", default=SLOW.step, help=f"its steps, as --pace (default {SLOW.step})")
+    parser.add_argument(
+        "--plain", action="store_true", help=f"streams without speculation, instead of K = {NUM_SPECULATIVE_TOKENS}"
+    )
     parser.add_argument("--label", default="", help="names the results beside those of other runs")
     parser.add_argument("--no-save", action="store_true", help="do not write bench/results/fleet-*.json")
     options = parser.parse_args()
@@ -118,10 +121,12 @@ async def loads(layout: Layout, counts: Iterable[int], options: argparse.Namespa
     draft_folder(ACCEPTANCE, 0.0)  # made before anything starts
     prompts = token_prompts(target_folder(), PROMPT_TOKENS)
     rows: list[dict[str, Any]] = []
+    k = 0 if options.plain else NUM_SPECULATIVE_TOKENS
 
     async def measure(fleet: Fleet) -> None:
         for streams in counts:
-            load = await run_load(fleet, distinct(prompts, streams), streams, options.settle, options.seconds)
+            own = distinct(prompts, streams)
+            load = await run_load(fleet, own, streams, options.settle, options.seconds, k)
             rows.append(row_of(layout, load))
 
     await with_fleet(layout, measure)

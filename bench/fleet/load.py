@@ -60,11 +60,14 @@ class Load:
         return median(self.added) if self.added else None
 
 
-async def run_load(fleet: Fleet, prompts: Sequence[Sequence[int]], streams: int, settle: float, seconds: float) -> Load:
-    """Runs `streams` endless streams, waits `settle` seconds after each has begun, and observes them for `seconds`."""
+async def run_load(
+    fleet: Fleet, prompts: Sequence[Sequence[int]], streams: int, settle: float, seconds: float, k: int
+) -> Load:
+    """Runs `streams` endless streams with `k` proposed tokens a round, waits `settle` seconds after each has begun, and
+    observes them for `seconds`."""
     async with AsyncExitStack() as stack:
         stubs = [await stack.enter_async_context(coordinator_at(address)) for address in fleet.coordinators]
-        readers = [Stream(stubs[i % len(stubs)], prompts[i % len(prompts)], i) for i in range(streams)]
+        readers = [Stream(stubs[i % len(stubs)], prompts[i % len(prompts)], i, k) for i in range(streams)]
         tasks = [asyncio.create_task(reader.read()) for reader in readers]
         try:
             await asyncio.gather(*(reader.has_begun.wait() for reader in readers))
@@ -122,18 +125,19 @@ async def sequence_count(address: str) -> int:
 class Stream:
     """One output that is read as it comes."""
 
-    def __init__(self, stub: CoordinatorServiceStub, prompt: Sequence[int], index: int):
+    def __init__(self, stub: CoordinatorServiceStub, prompt: Sequence[int], index: int, k: int):
         self.has_begun = asyncio.Event()
         self.is_observed = index % OBSERVED == 0
         self.tokens = 0
         self.rounds: list[pb.RoundReport] = []
         self._is_counting = False
+        self._is_plain = k == 0
         self._call = stub.GenerateTokens(
             pb.GenerateTokensRequest(
                 token_ids=pb.TokenIds(ids=prompt),
                 max_tokens=MOST_TOKENS,
                 sampling={"temperature": 0.0, "seed": index},
-                num_speculative_tokens=NUM_SPECULATIVE_TOKENS,
+                num_speculative_tokens=k,
                 work_ahead=pb.WORK_AHEAD_MODE_OFF,
                 ignore_eos=True,
                 include_rounds=self.is_observed,
@@ -155,11 +159,18 @@ class Stream:
 
     def added(self) -> list[float]:
         """For each round that another followed: milliseconds that neither draft nor target worked or queued."""
-        return [added_ms(own, following) for own, following in pairwise(self.rounds) if own.HasField("draft")]
+        return [
+            added_ms(own, following)
+            for own, following in pairwise(self.rounds)
+            if own.HasField("draft") or self._is_plain
+        ]
 
 
 def added_ms(own: pb.RoundReport, following: pb.RoundReport) -> float:
     """A round's time, from its first call to that of the next round, less what the services say they took."""
-    first = following.draft if following.HasField("draft") else following.verify
     took = sum(times.queue_us + times.compute_us for times in (own.draft, own.verify))
-    return (first.start_us - own.draft.start_us - took) * MICROSECONDS
+    return (first_call(following).start_us - first_call(own).start_us - took) * MICROSECONDS
+
+
+def first_call(report: pb.RoundReport) -> pb.CallTimes:
+    return report.draft if report.HasField("draft") else report.verify
