@@ -10,6 +10,9 @@ from specpair.v1 import target_service_pb2 as pb
 from target_service.proposal_message import encode_proposal
 from target_service.verify_work import Verdict, VerifyWork
 
+LAST_STEP = 2**64 - 1
+"""The largest that a message can have."""
+
 Begin = Callable[[pb.VerifyProposalRequest, HeldSequence[Verdict]], Callable[[], Awaitable[Verdict]]]
 """Begins with a call for which nobody waits yet; returns what waits for its verdict."""
 
@@ -29,12 +32,16 @@ class OutputEnd:
 
 
 def take_sequel(request: pb.VerifyProposalRequest, stops: frozenset[int], begin: Begin) -> Sequel[Verdict] | None:
-    """What follows the call; None if it is not known. The request is left without its continuation: the same call with
-    and without one is one. `stops` are the tokens that end the output."""
+    """What follows the call; None if it is not known, as with forced tokens, which would come before it. The request is
+    left without its continuation: the same call with and without one is one. `stops` are the tokens that end the
+    output."""
     if not request.HasField("continuation"):
         return None
-    following = following_calls(request)
+    is_known = not request.max_forced_tokens and request.step < LAST_STEP
+    following = following_calls(request) if is_known else None
     request.ClearField("continuation")
+    if following is None:
+        return None
     return Sequel(
         sequence_id=request.sequence_id,
         step=request.step,
@@ -54,7 +61,6 @@ def following_calls(request: pb.VerifyProposalRequest) -> Callable[[Verdict], pb
         feature_layers=request.feature_layers,
         next_proposal_count=continuation.next_proposal_count,
         next_proposal_min_confidence=continuation.next_proposal_min_confidence,
-        max_forced_tokens=request.max_forced_tokens,
     )
 
     def following(verdict: Verdict) -> pb.VerifyProposalRequest:

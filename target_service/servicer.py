@@ -256,6 +256,7 @@ def check_call(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:
     check_count("proposal.draw_rows", len(request.proposal.draw_rows), most_draws(verifier))
     check_features(request.feature_layers, verifier.facts.feature_layer_count)
     check_range("max_forced_tokens", request.max_forced_tokens, 0, MAX_FORCED_TOKENS)
+    verifier.sequences.get(request.sequence_id)  # the process before this one may have had higher limits
     check_order("", request, verifier)
     check_order("continuation.", request.continuation, verifier)
     if (problem := not_supported(request, verifier)) is not None:

@@ -52,7 +52,8 @@ class Proposals:
         """Rounds that have ended and are not in the metrics yet, each with the time that a plain one would have taken,
         if it counts for the speedup."""
         self._next: Decision | None = None
-        """The decision for the next round, if it was made in advance: the draft is preparing proposals by it."""
+        """The decision for the next round, if it was made in advance: the draft is preparing proposals by it, or the
+        target was told of a plain round."""
 
     @property
     def is_adaptive(self) -> bool:
@@ -96,7 +97,7 @@ class Proposals:
         self._latest_end = time.perf_counter()
 
     def first_round(self, step: int, longest: int) -> Round:
-        """The round of the first token, which has no proposal; `longest` is that of the next one. Whether that one has a
+        """The round of the first token, which has no proposal; `longest` is that of the next one. Whether that has a
         proposal is known if the target makes it, or nothing ever does."""
         first = Round(step=step, rule=self._request.rule)
         if self._own is not None and self._length is not None:
@@ -118,9 +119,8 @@ class Proposals:
         decision, self._next = self._in_force(step, history, newest, longest), None
         if decision.length:
             await self._ask(begun, history, decision, newest)
-        else:
-            self._next = newest
-            begun.following_order = None if newest.length else NO_ORDER
+        elif not newest.length:
+            self._next, begun.following_order = newest, NO_ORDER
         begun.drafter = self.asked_drafter
         return begun
 
@@ -193,10 +193,11 @@ class Proposals:
         assert self._length is not None and self._preparations is not None
         if self._next is None or self._draft is None:
             return newest
-        if self._draft.has_prepared(step, history):
-            longest = self._preparations.room(len(history))
-        elif not self._draft.is_ready:
-            return newest
+        if self._next.length:  # a plain round needs no draft
+            if self._draft.has_prepared(step, history):
+                longest = self._preparations.room(len(history))
+            elif not self._draft.is_ready:
+                return newest
         decision = self._next._replace(length=min(self._next.length, longest))
         self._length.use(decision)
         return decision

@@ -53,9 +53,10 @@ def call_times(started_at: float, answer: SaysTimes) -> CallTimes:
 
 def early_call_times(started_at: float, answer: SaysTimes) -> CallTimes:
     """The same of a call that the service may have begun with before it was made: it then counts from that moment, and
-    waited for nothing."""
+    what it had waited before is no time of the call."""
     compute = answer.compute_time_us * 1e-6
-    return call_times(min(started_at, time.perf_counter() - compute), answer)._replace(queue=0.0)
+    times = call_times(min(started_at, time.perf_counter() - compute), answer)
+    return times._replace(queue=min(times.queue, times.outside))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -85,8 +85,8 @@ def _gain() -> Panels:
         ),
         lines(
             "Rounds that the target began by itself",
-            "Rounds whose call was known before the verdict of the round before, since no draft has to propose: used, the "
-            "call came; dropped, the output had ended or the round failed.",
+            "Rounds whose call was known before the verdict of the round before, since no draft has to propose: used, "
+            "the call came; dropped, the output had ended or the round failed.",
             Query("sum by (outcome) (rate(specpair_target_continuations_total[$__rate_interval]))", "{{outcome}}"),
             unit=PER_SECOND,
             is_stacked=True,

@@ -19,7 +19,7 @@ class SequelOutcome(StrEnum):
     USED = "used"
     """Its call came."""
     DROPPED = "dropped"
-    """The sequence was closed first, or the step failed."""
+    """The sequence was closed first, the step failed, or another one was taken instead."""
 
 
 @dataclass(frozen=True, kw_only=True)

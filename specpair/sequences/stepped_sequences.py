@@ -82,9 +82,9 @@ class SteppedSequences(OpenSequences[Answer]):
         if held.is_ahead:
             held.is_ahead = False
             self.sequel_outcomes[SequelOutcome.USED] += 1
-        if sequel is None:
-            return
         waiting = held.waiting
+        if sequel is None or any(isinstance(call.condition, Sequel) for call in waiting):
+            return
 
         def end(outcome: "asyncio.Future[Answer] | Exception") -> None:
             if call in waiting:
@@ -279,7 +279,7 @@ class SteppedSequences(OpenSequences[Answer]):
                 raise
             finally:
                 held.touched_at = self._clock()
-            self._answers.keep(held, kept_bytes + answer.byte_count)
+            self._answers.keep(held, answer.byte_count + (0 if held.before is None else kept_bytes))
             return answer
 
         task = asyncio.get_running_loop().create_task(compute_or_restore())

@@ -75,7 +75,8 @@ class FakeTarget(FakeSequences, TargetPeer):
         held = self.locate(sequence_id, step, base_length)
         assert not appended, "only forced tokens are appended, and this target names none"
         if (begun := self._begun.get((sequence_id, step))) is not None:
-            await asyncio.shield(begun)
+            if not (await asyncio.wait([begun], timeout=within))[0]:
+                raise PeerUnavailableError(f"the peer did not answer within {within:g} s", timeout=within)
         elif step != held.last_step:
             await held.work(min(self.delay, within))
         if self.delay > within:
