@@ -41,9 +41,9 @@ def forgetting(model: RunningModel, method: str, every: int) -> Iterator[list[st
     host: Any = model.host
     answer, call_count, lost = getattr(host, method), 0, list[str]()
 
-    async def forget(call: Any, body: object) -> Any:
+    async def forget(call: Any, body: object, *sequel: Any) -> Any:
         nonlocal call_count
-        answered = await answer(call, body)
+        answered = await answer(call, body, *sequel)
         call_count += 1
         if call_count % every:
             return answered

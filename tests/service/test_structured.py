@@ -189,11 +189,11 @@ def forgetting(target: Any, every: int) -> Iterator[list[str]]:
     """Before one in `every` verifications the target forgets its sequence. Yields the names of the forgotten ones."""
     verify, calls, forgotten = target.verify, itertools.count(1), list[str]()
 
-    async def forget(call: Any, body: object) -> Any:
+    async def forget(call: Any, body: object, *sequel: Any) -> Any:
         if next(calls) % every == 0:
             await target.close(call.sequence_id)
             forgotten.append(call.sequence_id)
-        return await verify(call, body)
+        return await verify(call, body, *sequel)
 
     target.verify = forget
     try:

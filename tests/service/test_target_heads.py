@@ -116,28 +116,29 @@ async def test_a_target_that_was_restarted_goes_on(kind: tuple[str, Served]) -> 
     """It knows neither the sequence nor what its last proposal was drawn from, and is given the tokens again."""
     name, served = kind
     host: Any = served.pair.target.host
-    whole = host.verify
+    whole = host.sequences.taken
     calls = 0
 
-    async def verify(call: Any, body: object) -> Any:
+    def taken(sequence_id: str, step: int) -> Any:
+        """Asked for each call, also where the target has gone on to its step by itself."""
         nonlocal calls
         calls += 1
-        if calls in (3, 6):
+        if calls in (5, 10):
             for held in list(host.sequences._held.values()):
                 host.sequences.drop(held)
-            raise SequenceNotFoundError(call.sequence_id)
-        return await whole(call, body)
+            raise SequenceNotFoundError(sequence_id)
+        return whole(sequence_id, step)
 
     for drafter in KINDS[name][1]:
         for options in ({"temperature": 0.0}, {"rule": RULES["coupled"], "seed": 4}, {"rule": RULES["block"]}):
             fields: dict[str, Any] = {**options, "drafter": drafter_to_proto(drafter), "ignore_eos": True}
             plain = await served.pair.generate(PROMPTS[1], 20, **fields, num_speculative_tokens=0)
-            calls, host.verify = 0, verify
+            calls, host.sequences.taken = 0, taken
             try:
                 made = await served.pair.generate(PROMPTS[1], 20, **fields, num_speculative_tokens=2)
             finally:
-                host.verify = whole
-            assert calls > 6
+                host.sequences.taken = whole
+            assert calls > 12
             assert len(made.token_ids) == 20
             if options.get("rule") != RULES["block"]:
                 assert made.token_ids == plain.token_ids
