@@ -5,7 +5,6 @@ from typing import NamedTuple
 
 from specpair.engine.work import Work
 
-
 LEAST_SHARE = 4
 """The part of the budget that prompts get beside any number of short works: one in so many. Streams that decode take
 part in every pass, so with as many of them as the budget a new one would otherwise wait for minutes."""
@@ -27,8 +26,8 @@ def schedule(works: Sequence[Work], token_budget: int, short: int) -> list[Chunk
     either completes the work or ends before those rows. If only they are left, they may exceed the budget.
 
     So a pass feeds fewer than max(`token_budget`, S + L) + R tokens. S is the number of tokens of short works, at most
-    `short` for each open sequence; L is a quarter of the budget, and at least `short`. R is the largest number of rows of
-    one work.
+    `short` for each open sequence. L is a quarter of the budget, and at least `short`. R is the largest number of rows
+    of one work.
     """
     chunks = [Chunk(work, work.pending, True) for work in works if work.pending <= short]
     left = max(token_budget - sum(chunk.token_count for chunk in chunks), least_prefill(token_budget, short))
