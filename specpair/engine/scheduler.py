@@ -5,6 +5,10 @@ from typing import NamedTuple
 
 from specpair.engine.work import Work
 
+LEAST_SHARE = 4
+"""The part of the budget that prompts get beside any number of short works: one in so many. Streams that decode take
+part in every pass, so with as many of them as the budget a new one would otherwise wait for minutes."""
+
 
 class Chunk(NamedTuple):
     """Tokens of one work in the next forward pass."""
@@ -21,12 +25,12 @@ def schedule(works: Sequence[Work], token_budget: int, short: int) -> list[Chunk
     A work is short if at most `short` of its tokens are pending. Rows whose logits are needed are never split: a chunk
     either completes the work or ends before those rows. If only they are left, they may exceed the budget.
 
-    So a pass feeds fewer than max(`token_budget`, S + `short`) + R tokens. S is the number of tokens of short works, at
-    most `short` for each open sequence. R is the largest number of rows of one work.
+    So a pass feeds fewer than max(`token_budget`, S + L) + R tokens. S is the number of tokens of short works, at most
+    `short` for each open sequence. L is a quarter of the budget, and at least `short`. R is the largest number of rows
+    of one work.
     """
     chunks = [Chunk(work, work.pending, True) for work in works if work.pending <= short]
-    # However many short works there are, other works may feed `short` tokens.
-    left = max(token_budget - sum(chunk.token_count for chunk in chunks), short)
+    left = max(token_budget - sum(chunk.token_count for chunk in chunks), least_prefill(token_budget, short))
     for work in works:
         if work.pending <= short:
             continue
@@ -37,6 +41,11 @@ def schedule(works: Sequence[Work], token_budget: int, short: int) -> list[Chunk
             chunks.append(chunk)
             left -= chunk.token_count
     return chunks
+
+
+def least_prefill(token_budget: int, short: int) -> int:
+    """Tokens that other works may feed however many short ones there are."""
+    return max(token_budget // LEAST_SHARE, short)
 
 
 def prefill_chunk(work: Work, budget: int) -> Chunk:
