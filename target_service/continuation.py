@@ -1,6 +1,6 @@
 """The call that a target goes on to by itself: the next one, once its verdict is known."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 
 from specpair.rpc.messages import body_of
@@ -31,7 +31,7 @@ class OutputEnd:
         return answer.next_token not in self.stops and not any(self.proposed[i] in self.stops for i in answer.path)
 
 
-def take_sequel(request: pb.VerifyProposalRequest, stops: frozenset[int], begin: Begin) -> Sequel[Verdict] | None:
+def take_sequel(request: pb.VerifyProposalRequest, stops: Iterable[int], begin: Begin) -> Sequel[Verdict] | None:
     """What follows the call; None if it is not known, as with forced tokens, which would come before it. The request is
     left without its continuation: the same call with and without one is one. `stops` are the tokens that end the
     output."""
@@ -45,7 +45,7 @@ def take_sequel(request: pb.VerifyProposalRequest, stops: frozenset[int], begin:
     return Sequel(
         sequence_id=request.sequence_id,
         step=request.step,
-        goes_on=OutputEnd(stops, list(request.proposal.token_ids)).spares,
+        goes_on=OutputEnd(frozenset(stops), list(request.proposal.token_ids)).spares,
         body=lambda verdict: body_of(following(verdict)),
         begin=lambda verdict, held: begin(following(verdict), held),
     )

@@ -153,8 +153,8 @@ class TargetServicer(TargetServiceServicer):
 
     async def _verdict(self, request: pb.VerifyProposalRequest, traced: Span) -> Verdict:
         sequences, sequence_id, step = self._verifier.sequences, request.sequence_id, request.step
-        stops = frozenset(sequences.get(sequence_id).options.sampling.stop_token_ids)
-        sequel = take_sequel(request, stops, lambda call, held: self._verifier.begin(self._decode(call), held))
+        stops = sequences.get(sequence_id).options.sampling.stop_token_ids
+        sequel = take_sequel(request, stops, lambda call, held: self._verifier.submit(self._decode(call), held))
         before = sequences.taken(sequence_id, step)
         body = await beside_the_loop(request, lambda: body_of(request))
         held = sequences.get(sequence_id)
@@ -162,7 +162,7 @@ class TargetServicer(TargetServiceServicer):
         taken = before if is_past else sequences.taken(sequence_id, step)
         if taken is not None and taken.body == body:
             traced.set(was_begun=True)
-            sequences.come(held, step, sequel)
+            sequences.note_call(held, step, sequel)
             return await wait_for_answer(taken.answer, sequence_id)
         call = await beside_the_loop(request, lambda: self._decode(request))
         return await self._verifier.verify(call, body, sequel)
@@ -247,8 +247,8 @@ def check_features(layers: Sequence[int], layer_count: int) -> None:
 
 
 def check_call(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:
-    """Raises for requests that are too large or not supported, before they are decoded. A sequence that is not here is
-    said first of what is not supported: the caller then looks at the process again."""
+    """Raises for requests that are too large or not supported, before they are decoded. That a sequence is not here is
+    said before what depends on the process: the caller then looks at it again."""
     check_sequence_id("sequence_id", request.sequence_id)
     check_count("appended_token_ids", len(request.appended_token_ids), verifier.sequences.limits.max_model_len)
     check_count("proposal.token_ids", len(request.proposal.token_ids), verifier.max_num_speculative_tokens)
@@ -256,11 +256,10 @@ def check_call(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:
     check_count("proposal.draw_rows", len(request.proposal.draw_rows), most_draws(verifier))
     check_features(request.feature_layers, verifier.facts.feature_layer_count)
     check_range("max_forced_tokens", request.max_forced_tokens, 0, MAX_FORCED_TOKENS)
-    verifier.sequences.get(request.sequence_id)  # the process before this one may have had higher limits
+    verifier.sequences.get(request.sequence_id)  # the process before this one may have had other limits, and a head
     check_order("", request, verifier)
     check_order("continuation.", request.continuation, verifier)
     if (problem := not_supported(request, verifier)) is not None:
-        verifier.sequences.get(request.sequence_id)  # the process before this one may have supported it
         raise NotSupportedError(problem)
     if request.HasField("condition"):
         check_condition(request, verifier)

@@ -67,7 +67,7 @@ class Verifier(ModelHost[Verdict]):
 
         return await self.sequences.step(call.sequence_id, call.step, body, compute, sequel)
 
-    def begin(self, call: VerifyCall, held: HeldSequence[Verdict]) -> Callable[[], Awaitable[Verdict]]:
+    def submit(self, call: VerifyCall, held: HeldSequence[Verdict]) -> Callable[[], Awaitable[Verdict]]:
         """Begins with a call for which nobody waits yet."""
         work = self._submit(held, call)
         return lambda: self._verdict(held, work)
@@ -95,7 +95,7 @@ class Verifier(ModelHost[Verdict]):
         """Begins with a call whose condition is met."""
         if request.is_large:
             return lambda: self._judge_later(held, request)
-        return self.begin(request.decode(), held)
+        return self.submit(request.decode(), held)
 
     async def _judge_later(self, held: HeldSequence[Verdict], request: ConditionalRequest) -> Verdict:
         try:

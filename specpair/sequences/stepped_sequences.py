@@ -64,7 +64,7 @@ class SteppedSequences(OpenSequences[Answer]):
             return await compute(held)
 
         task = self._taken(held, step, body) or self._start(held, sequence_id, step, body, finish)
-        self.come(held, step, sequel)
+        self.note_call(held, step, sequel)
         return await wait_for_answer(task, sequence_id)
 
     def taken(self, sequence_id: str, step: int) -> TakenStep[Answer] | None:
@@ -73,7 +73,7 @@ class SteppedSequences(OpenSequences[Answer]):
         held = self.get(sequence_id)
         return next((known for known in (held.last, held.before) if known is not None and known.step == step), None)
 
-    def come(self, held: HeldSequence[Answer], step: int, sequel: Sequel[Answer] | None) -> None:
+    def note_call(self, held: HeldSequence[Answer], step: int, sequel: Sequel[Answer] | None) -> None:
         """Notes that the call of a step, taken already, is here. If that is the last step, its sequel begins as soon as
         it has its answer; what is wrong with the sequel is said to its call."""
         last = held.last

@@ -189,10 +189,12 @@ async def test_bad_continuations_are_refused_and_change_nothing(
     await close(target, names=["a"])
 
 
-async def test_outputs_of_a_pair_go_on_by_themselves_and_are_opened_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("tree_tokens", [0, 7])
+async def test_outputs_of_a_pair_go_on_by_themselves_and_are_opened_once(tmp_path: Path, tree_tokens: int) -> None:
+    """A promise that is broken would have the sequence opened again, and what was begun dropped."""
     model = make_model(tmp_path / "target", num_hidden_layers=3)
     head = str(make_head(tmp_path / "head"))
-    async with running_pair(engine_config(model, head=head)) as pair:
+    async with running_pair(engine_config(model, head=head, head_tree_tokens=tree_tokens)) as pair:
         for count in (0, 3, None):
             fields = {} if count is None else {"num_speculative_tokens": count}
             before = counts(pair.target)
