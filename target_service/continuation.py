@@ -1,20 +1,20 @@
 """The call that a target goes on to by itself: the next one, once its verdict is known."""
 
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from specpair.rpc.messages import body_of
-from specpair.sequences.held_sequence import HeldSequence
+from specpair.sequences.conditional_calls import Begun
 from specpair.sequences.sequel import Sequel
+from specpair.speculation.counted_rows import CountedRows
 from specpair.v1 import target_service_pb2 as pb
+from target_service.own_proposal import OwnProposal
 from target_service.proposal_message import encode_proposal
-from target_service.verify_work import Verdict, VerifyWork
+from target_service.verifier import Verifier
+from target_service.verify_work import Verdict, VerifyCall, VerifyWork
 
 LAST_STEP = 2**64 - 1
 """The largest that a message can have."""
-
-Begin = Callable[[pb.VerifyProposalRequest, HeldSequence[Verdict]], Callable[[], Awaitable[Verdict]]]
-"""Begins with a call for which nobody waits yet; returns what waits for its verdict."""
 
 
 @dataclass(frozen=True)
@@ -31,30 +31,79 @@ class OutputEnd:
         return answer.next_token not in self.stops and not any(self.proposed[i] in self.stops for i in answer.path)
 
 
-def take_sequel(request: pb.VerifyProposalRequest, stops: Iterable[int], begin: Begin) -> Sequel[Verdict] | None:
+@dataclass(frozen=True)
+class Following:
+    """The call that follows on another one, without what only the verdict on that says."""
+
+    common: pb.VerifyProposalRequest
+    decode: Callable[[pb.VerifyProposalRequest], VerifyCall]
+    vocab_size: int
+
+    def request(self, length: int, proposal: OwnProposal | None) -> pb.VerifyProposalRequest:
+        """The message of the call after `length` committed tokens, with what the target proposed."""
+        request = pb.VerifyProposalRequest()
+        request.CopyFrom(self.common)
+        request.base_length = length
+        if proposal is not None:
+            request.proposal.CopyFrom(encode_proposal(proposal))
+        return request
+
+    def call(self, length: int, proposal: OwnProposal | None) -> VerifyCall:
+        """The same decoded. A plain call is made without a message: the device thread makes one for each sequence
+        between two passes."""
+        if proposal is not None:
+            return self.decode(self.request(length, proposal))
+        common = self.common
+        return VerifyCall(
+            sequence_id=common.sequence_id,
+            step=common.step,
+            base_length=length,
+            appended=[],
+            proposed=[],
+            draft=CountedRows.one_hot([], self.vocab_size),
+            include_probabilities=common.include_probabilities,
+            feature_layers=tuple(common.feature_layers),
+            next_count=common.next_proposal_count,
+            next_min_confidence=common.next_proposal_min_confidence,
+        )
+
+
+def take_sequel(
+    request: pb.VerifyProposalRequest,
+    stops: Iterable[int],
+    decode: Callable[[pb.VerifyProposalRequest], VerifyCall],
+    verifier: Verifier,
+) -> Sequel[Verdict] | None:
     """What follows the call; None if it is not known, as with forced tokens, which would come before it. The request is
     left without its continuation: the same call with and without one is one. `stops` are the tokens that end the
     output."""
     if not request.HasField("continuation"):
         return None
     is_known = not request.max_forced_tokens and request.step < LAST_STEP
-    following = following_calls(request) if is_known else None
+    vocab_size = verifier.sequences.limits.vocab_size
+    following = Following(following_call(request), decode, vocab_size) if is_known else None
     request.ClearField("continuation")
     if following is None:
         return None
+
+    def begin_on_device(before: VerifyWork) -> Begun | None:
+        length = len(before.sequence.tokens)
+        return verifier.go_on(before, lambda: following.call(length, before.own_proposal))
+
     return Sequel(
         sequence_id=request.sequence_id,
         step=request.step,
         goes_on=OutputEnd(frozenset(stops), list(request.proposal.token_ids)).spares,
-        body=lambda verdict: body_of(following(verdict)),
-        begin=lambda verdict, held: begin(following(verdict), held),
+        body=lambda verdict: body_of(following.request(verdict.length, verdict.proposal)),
+        begin=lambda verdict, held: verifier.submit(following.call(verdict.length, verdict.proposal), held),
+        begin_on_device=begin_on_device,
     )
 
 
-def following_calls(request: pb.VerifyProposalRequest) -> Callable[[Verdict], pb.VerifyProposalRequest]:
-    """Gives the call that follows a verdict on this one. Keeps nothing of the call's proposal alive."""
+def following_call(request: pb.VerifyProposalRequest) -> pb.VerifyProposalRequest:
+    """What is known of the call after this one. Keeps nothing of its proposal alive."""
     continuation = request.continuation
-    common = pb.VerifyProposalRequest(
+    return pb.VerifyProposalRequest(
         sequence_id=request.sequence_id,
         step=request.step + 1,
         include_probabilities=request.include_probabilities,
@@ -62,13 +111,3 @@ def following_calls(request: pb.VerifyProposalRequest) -> Callable[[Verdict], pb
         next_proposal_count=continuation.next_proposal_count,
         next_proposal_min_confidence=continuation.next_proposal_min_confidence,
     )
-
-    def following(verdict: Verdict) -> pb.VerifyProposalRequest:
-        call = pb.VerifyProposalRequest()
-        call.CopyFrom(common)
-        call.base_length = verdict.length
-        if verdict.proposal is not None:
-            call.proposal.CopyFrom(encode_proposal(verdict.proposal))
-        return call
-
-    return following

@@ -35,10 +35,8 @@ class MaskMaker:
         """Makes the masks of the rows after `output` and after each proposed token; `parents` if they are a tree."""
         return self._threads.submit(self._make, state, output, paths(proposed, parents))
 
-    async def forced(self, state: GrammarState | None, output: Sequence[int], most: int) -> list[int]:
-        """The tokens that have to follow `output`, up to `most`; none without a state."""
-        if state is None or not most:
-            return []
+    async def forced(self, state: GrammarState, output: Sequence[int], most: int) -> list[int]:
+        """The tokens that have to follow `output`, up to `most`."""
         return await asyncio.wrap_future(self._threads.submit(self._force, state, output, most))
 
     def end(self) -> None:

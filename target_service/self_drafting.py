@@ -19,7 +19,7 @@ from specpair.models.drafting_runner import (
     WholeTreeDraftingRunner,
 )
 from specpair.whole_drafting import chain_of, holding_of, needs_steps, take_all
-from target_service.own_proposal import OwnDraft
+from target_service.own_proposal import OwnDraft, OwnProposal
 from target_service.tree_drafting import can_have_tree, draft_trees, draft_whole_trees
 from target_service.verify_work import VerifyWork
 
@@ -32,12 +32,13 @@ Draw: TypeAlias = Callable[[list[VerifyWork], list[OwnDraft]], None]
 class SelfDrafter:
     """Drafts for many sequences at once, one token or one level of each in a step."""
 
-    def __init__(self, runner: DraftingRunner, max_model_len: int, tree_tokens: int):
+    def __init__(self, runner: DraftingRunner, max_model_len: int, vocab_size: int, tree_tokens: int):
         """Trees have at most `tree_tokens`; 0 for chains alone."""
         self._runner = runner
         self._whole = runner if isinstance(runner, WholeDraftingRunner) else None
         self._whole_trees = runner if isinstance(runner, WholeTreeDraftingRunner) else None
         self._max_model_len = max_model_len
+        self._vocab_size = vocab_size
         self._tree_tokens = tree_tokens
 
     def draft(self, works: list[VerifyWork]) -> None:
@@ -54,6 +55,8 @@ class SelfDrafter:
         works, drafts = [work for work, _ in begun], [draft for _, draft in begun]
         try:
             draw(works, drafts)
+            for work, draft in begun:
+                work.own_proposal = OwnProposal.of(draft, self._vocab_size)
         except (CapacityExhaustedError, MemoryError):
             if len(works) > 1:  # the others have room
                 for work in works:
@@ -62,9 +65,6 @@ class SelfDrafter:
         except Exception as error:
             check_device(error)
             log.exception("the head failed")
-            return
-        for work, draft in begun:
-            work.own_draft = draft
 
     def _way(self, work: VerifyWork, draft: OwnDraft) -> Draw:
         if self._has_tree(work):

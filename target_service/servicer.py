@@ -68,21 +68,21 @@ class TargetServicer(TargetServiceServicer):
             return False
         request = call.request
         condition, data = take_condition(request), request.SerializeToString()
-        read: list[pb.VerifyProposalRequest] = []
 
-        def body() -> bytes:
+        @functools.cache
+        def read() -> pb.VerifyProposalRequest:
             again = pb.VerifyProposalRequest.FromString(data)  # the call would keep its whole message
-            check_call(again, self._verifier)
-            read.append(again)
-            return body_of(again)
+            check_form(again, self._verifier)
+            check_abilities(again, self._verifier)
+            return again
 
         conditional = ConditionalRequest(
             sequence_id=request.sequence_id,
             step=request.step,
             size=len(data),
             is_large=False,
-            body=body,
-            decode=lambda: self._decode(read[0]),
+            body=lambda: body_of(read()),
+            decode=lambda: self._decode(read()),
         )
         try:
             self._verifier.begin_if(condition, conditional)
@@ -154,7 +154,7 @@ class TargetServicer(TargetServiceServicer):
     async def _verdict(self, request: pb.VerifyProposalRequest, traced: Span) -> Verdict:
         sequences, sequence_id, step = self._verifier.sequences, request.sequence_id, request.step
         stops = sequences.get(sequence_id).options.sampling.stop_token_ids
-        sequel = take_sequel(request, stops, lambda call, held: self._verifier.submit(self._decode(call), held))
+        sequel = take_sequel(request, stops, self._decode, self._verifier)
         before = sequences.taken(sequence_id, step)
         body = await beside_the_loop(request, lambda: body_of(request))
         held = sequences.get(sequence_id)
@@ -248,7 +248,17 @@ def check_features(layers: Sequence[int], layer_count: int) -> None:
 
 def check_call(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:
     """Raises for requests that are too large or not supported, before they are decoded. That a sequence is not here is
-    said before what depends on the process: the caller then looks at it again."""
+    said before what depends on the process: the one before may have had other limits, and a head. The caller then looks
+    at it again."""
+    check_form(request, verifier)
+    verifier.sequences.get(request.sequence_id)
+    check_abilities(request, verifier)
+    if request.HasField("condition"):
+        check_condition(request, verifier)
+
+
+def check_form(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:
+    """Raises for requests that are too large, or that no target takes."""
     check_sequence_id("sequence_id", request.sequence_id)
     check_count("appended_token_ids", len(request.appended_token_ids), verifier.sequences.limits.max_model_len)
     check_count("proposal.token_ids", len(request.proposal.token_ids), verifier.max_num_speculative_tokens)
@@ -256,13 +266,14 @@ def check_call(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:
     check_count("proposal.draw_rows", len(request.proposal.draw_rows), most_draws(verifier))
     check_features(request.feature_layers, verifier.facts.feature_layer_count)
     check_range("max_forced_tokens", request.max_forced_tokens, 0, MAX_FORCED_TOKENS)
-    verifier.sequences.get(request.sequence_id)  # the process before this one may have had other limits, and a head
+
+
+def check_abilities(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:
+    """Raises for what this target does not do."""
     check_order("", request, verifier)
     check_order("continuation.", request.continuation, verifier)
     if (problem := not_supported(request, verifier)) is not None:
         raise NotSupportedError(problem)
-    if request.HasField("condition"):
-        check_condition(request, verifier)
 
 
 def check_order(prefix: str, order: pb.VerifyProposalRequest | pb.Continuation, verifier: Verifier) -> None:

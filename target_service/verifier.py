@@ -15,11 +15,12 @@ from specpair.engine.device_thread import DeviceThread
 from specpair.engine.host import ModelHost
 from specpair.engine.work import Work
 from specpair.engine_config import EngineConfig
-from specpair.errors import ModelRefusedError, NotSupportedError
+from specpair.errors import ModelRefusedError, NotSupportedError, SpecpairError
 from specpair.model_info import ModelInfo
 from specpair.models.drafting_runner import DraftingRunner, TreeDraftingRunner
 from specpair.models.model_facts import ModelFacts
 from specpair.models.runner import Runner
+from specpair.sequences.conditional_calls import Begun
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.sequences.sequel import Sequel
 from specpair.server.identity import client_name
@@ -33,6 +34,9 @@ from target_service.self_drafting import SelfDrafter
 from target_service.tree_scorer import TreeScorer
 from target_service.tree_scores import TreeScoreWork
 from target_service.verify_work import ConditionalRequest, Verdict, VerdictCondition, VerifyCall, VerifyWork
+
+DECODED_BETWEEN_PASSES_BYTES = 64 * 1024
+"""A sparse proposal of eight tokens has 20 KB, and is decoded in a tenth of a millisecond."""
 
 
 class Verifier(ModelHost[Verdict]):
@@ -69,8 +73,25 @@ class Verifier(ModelHost[Verdict]):
 
     def submit(self, call: VerifyCall, held: HeldSequence[Verdict]) -> Callable[[], Awaitable[Verdict]]:
         """Begins with a call for which nobody waits yet."""
-        work = self._submit(held, call)
-        return lambda: self._verdict(held, work)
+        return partial(self._verdict, held, self._submit(held, call))
+
+    def go_on(self, before: VerifyWork, decode: Callable[[], VerifyCall]) -> Begun | None:
+        """Begins with the call after a verdict on the device thread, where that is done with its work. None, with
+        nothing changed, if the call moves the sequence, or needs the event loop."""
+        held, length = before.held, len(before.sequence.tokens)
+        if held.grammar is not None:  # its masks begin with its call
+            return None
+        try:
+            call = judgeable(decode(), held, before.own_proposal)
+        except SpecpairError:  # the event loop says so to the call
+            return None
+        if call.step <= before.call.step or call.base_length != length or call.appended:
+            return None
+        if length + len(call.proposed) > self.facts.max_model_len:
+            return None
+        work = work_of(held, call)
+        work.sequence.replace_from(length, call.proposed)
+        return Begun(work, partial(self._verdict, held, work))
 
     async def score(self, token_ids: list[int], top_count: int) -> list[TokenLogprobs]:
         """Logprobs of all tokens but the first. The cache is kept for sequences with the same prefix."""
@@ -88,7 +109,13 @@ class Verifier(ModelHost[Verdict]):
         """The same without an answer: if the condition is met, the ordinary call finds its step under way. Raises
         SequenceNotFoundError, and CapacityExhaustedError if too many calls wait."""
         self.sequences.step_unanswered(
-            condition, request.sequence_id, request.step, request.body, partial(self._begin, request), request.size
+            condition,
+            request.sequence_id,
+            request.step,
+            request.body,
+            partial(self._begin, request),
+            request.size,
+            partial(self._go_on_to, request),
         )
 
     def _begin(self, request: ConditionalRequest, held: HeldSequence[Verdict]) -> Callable[[], Awaitable[Verdict]]:
@@ -105,24 +132,19 @@ class Verifier(ModelHost[Verdict]):
             raise
         return await self._verdict(held, work)
 
+    def _go_on_to(self, request: ConditionalRequest, before: VerifyWork) -> Begun | None:
+        """The same on the device thread. All others wait meanwhile, so a longer call is left to the event loop."""
+        return self.go_on(before, request.decode) if request.size <= DECODED_BETWEEN_PASSES_BYTES else None
+
     async def _judge(self, held: HeldSequence[Verdict], call: VerifyCall) -> Verdict:
         return await self._verdict(held, self._submit(held, call))
 
     def _submit(self, held: HeldSequence[Verdict], call: VerifyCall) -> VerifyWork:
         """Moves the sequence to the position of the call, and has the engine judge the proposal."""
-        if call.drawn is not None and held.options.lenience < 1.0:
-            raise NotSupportedError("proposal.parent_indices: lenience below 1 judges chains alone")
-        call = with_kept(held, call)
+        call = judgeable(call, held, held.own_proposal)
         self.sequences.check_position(held, call.base_length, call.appended, len(call.proposed))
         self.sequences.commit(held, call.base_length, call.appended)
-        work = VerifyWork(
-            sequence=held.cached,
-            row_count=len(call.proposed) + 1,
-            parents=None if call.drawn is None else call.drawn.tree.parents,
-            feature_layers=call.feature_layers,
-            held=held,
-            call=call,
-        )
+        work = work_of(held, call)
         if held.grammar is not None:
             output = held.cached.tokens[held.prompt_length :]
             work.masking = self.masks.begin(held.grammar, output, call.proposed, work.parents)
@@ -143,8 +165,7 @@ class Verifier(ModelHost[Verdict]):
             held.cached.replace_from(committed, [])
             raise
         held.length = committed + len(work.path) + 1
-        draft = work.own_draft
-        held.own_proposal = None if draft is None else OwnProposal.of(draft, self.facts.vocab_size)
+        held.own_proposal = work.own_proposal
         return Verdict(
             path=work.path,
             next_token=work.next_token,
@@ -158,8 +179,14 @@ class Verifier(ModelHost[Verdict]):
             rollback_time=work.rollback_time,
             features=work.features,
             proposal=held.own_proposal,
-            forced=await self.masks.forced(held.grammar, held.cached.tokens[held.prompt_length :], call.max_forced),
+            forced=await self._forced(held, call.max_forced),
         )
+
+    async def _forced(self, held: HeldSequence[Verdict], most: int) -> list[int]:
+        """The tokens that have to follow, up to `most`, as the structured output says."""
+        if held.grammar is None or not most:
+            return []
+        return await self.masks.forced(held.grammar, held.cached.tokens[held.prompt_length :], most)
 
     def advance(self, works: list[Work], logits: Tensor) -> None:
         advance(works, logits)
@@ -184,15 +211,34 @@ def self_drafter(config: EngineConfig, facts: ModelFacts, runner: Runner) -> Sel
     tree_tokens = min(config.head_tree_tokens, config.max_num_speculative_tokens)
     if tree_tokens and (runner.no_trees or not isinstance(runner, TreeDraftingRunner)):
         raise ModelRefusedError(f"--head-tree-tokens: {runner.no_trees or 'this head drafts chains alone'}")
-    return SelfDrafter(runner, facts.max_model_len, tree_tokens)
+    return SelfDrafter(runner, facts.max_model_len, facts.vocab_size, tree_tokens)
 
 
-def with_kept(held: HeldSequence[Verdict], call: VerifyCall) -> VerifyCall:
-    """The call with the distributions that the target has kept, if it names them. Raises InvalidDistributionError if
-    they are not here: nothing is changed then."""
+def work_of(held: HeldSequence[Verdict], call: VerifyCall) -> VerifyWork:
+    """The engine's work for a call, not submitted yet."""
+    return VerifyWork(
+        sequence=held.cached,
+        row_count=len(call.proposed) + 1,
+        parents=None if call.drawn is None else call.drawn.tree.parents,
+        feature_layers=call.feature_layers,
+        held=held,
+        call=call,
+    )
+
+
+def judgeable(call: VerifyCall, held: HeldSequence[Verdict], own: OwnProposal | None) -> VerifyCall:
+    """The call with all that its judgement needs; `own` is what the target proposed last. Raises NotSupportedError for
+    a proposal that cannot be judged as the sequence wants, and what `with_kept` raises: nothing is changed then."""
+    if call.drawn is not None and held.options.lenience < 1.0:
+        raise NotSupportedError("proposal.parent_indices: lenience below 1 judges chains alone")
+    return with_kept(own, call)
+
+
+def with_kept(own: OwnProposal | None, call: VerifyCall) -> VerifyCall:
+    """The call with the distributions that the target has kept with its `own` proposal, if it names them. Raises
+    InvalidDistributionError if they are not here: nothing is changed then."""
     if call.kept_step is None:
         return call
-    own = held.own_proposal
     if own is None:
         raise not_kept(call.kept_step)
     length = call.base_length + len(call.appended)

@@ -10,12 +10,13 @@ from torch import Tensor
 from specpair.engine.work import Work
 from specpair.grammars.grammar import RowMask
 from specpair.options import SequenceOptions
+from specpair.sequences.conditional_calls import Begun, WaitingCall
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.speculation.counted_rows import SentRows
 from specpair.speculation.logprobs import TokenLogprobs
 from specpair.speculation.trees.drawn_tree import DrawnTree
 from specpair.speculation.trees.token_tree import TokenTree
-from target_service.own_proposal import OwnDraft, OwnProposal
+from target_service.own_proposal import OwnProposal
 
 ANSWER_BYTES = 1024
 ENTRY_BYTES = 100
@@ -124,13 +125,38 @@ class VerifyWork(Work):
     target_probabilities: list[float] = field(default_factory=list)
     masking: "Future[list[RowMask]] | None" = None
     """Which tokens may come at each row, if the output is structured; made while the pass runs."""
-    own_draft: OwnDraft | None = None
-    """What the target's own head drew after the verdict."""
+    own_proposal: OwnProposal | None = None
+    """What the target's own head proposes with the verdict."""
+    begun: Begun | None = None
+    """What the device thread went on to after the verdict."""
 
     @property
     def is_followed(self) -> bool:
         """Whether a call waits for this verdict."""
-        return self.error is None and self.held.is_followed(self)
+        return self.error is None and (self.begun is not None or self._call_after() is not None)
+
+    def go_on(self) -> Work | None:
+        """The work of that call, if it can begin without the event loop."""
+        call = self._call_after()
+        if call is None or call.begin_on_device is None:
+            return None
+        self.begun = call.begin_on_device(self)
+        if self.begun is None:
+            return None
+        self.begun.call = call
+        return self.begun.work
+
+    def wake(self) -> None:
+        """Hands over what was begun, unless nobody takes it any more."""
+        if self.begun is not None:
+            if self.held.is_open and not self.future.done():
+                self.held.begun = self.begun
+            else:
+                self.begun.end()
+        super().wake()
+
+    def _call_after(self) -> WaitingCall[Verdict] | None:
+        return self.held.call_after(self.call.step, self)
 
     @property
     def options(self) -> SequenceOptions:

@@ -71,6 +71,9 @@ async def run_load(
         tasks = [asyncio.create_task(reader.read()) for reader in readers]
         try:
             await asyncio.gather(*(reader.has_begun.wait() for reader in readers))
+            for task in tasks:
+                if task.done():  # before anything is measured
+                    task.result()
             await asyncio.sleep(settle)
             return await observe(fleet, readers, seconds)
         finally:
@@ -148,14 +151,17 @@ class Stream:
         self._is_counting = True
 
     async def read(self) -> None:
-        """Reads until cancelled."""
-        async for response in self._call:
-            if response.tokens:
-                self.has_begun.set()
-            if self._is_counting:
-                self.tokens += len(response.tokens)
-                if response.HasField("round"):
-                    self.rounds.append(response.round)
+        """Reads until cancelled. A stream that fails has begun, too."""
+        try:
+            async for response in self._call:
+                if response.tokens:
+                    self.has_begun.set()
+                if self._is_counting:
+                    self.tokens += len(response.tokens)
+                    if response.HasField("round"):
+                        self.rounds.append(response.round)
+        finally:
+            self.has_begun.set()
 
     def added(self) -> list[float]:
         """For each round that another followed: milliseconds that neither draft nor target worked or queued."""

@@ -37,6 +37,9 @@ MOST_SPARE = 256
 SOON = 0.5
 """A call that comes within this part of a pass's fixed cost after the answer before it is back soon."""
 SOON_MEMORY = 64
+MOST_FOR_FOLLOWED = 16
+"""At most so many works wait for each call that the event loop has to hand over: the others, to which the device thread
+went on by itself, would wait for it together."""
 LATE = 2.0
 """After this many usual absences a pass no longer waits for a sequence: it may have ended."""
 
@@ -127,7 +130,7 @@ class Gathering:
         self._followed = {sequence: until for sequence, until in self._followed.items() if until > now}
         if any(work.is_background for work in works):
             return 0.0
-        ends = [*self._followed.values()]
+        ends = [*self._followed.values()] if len(works) <= MOST_FOR_FOLLOWED * len(self._followed) else []
         if not any(work.started_at for work in works):
             ends += self._worthwhile(len(works), now)
         return max(ends, default=now) - now

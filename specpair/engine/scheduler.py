@@ -5,9 +5,9 @@ from typing import NamedTuple
 
 from specpair.engine.work import Work
 
-LEAST_SHARE = 4
-"""The part of the budget that prompts get beside any number of short works: one in so many. Streams that decode take
-part in every pass, so with as many of them as the budget a new one would otherwise wait for minutes."""
+SHORT_FOR_ONE = 2
+"""Beside so many tokens of short works in a pass, prompts get at least one. Streams that decode take part in every
+pass, so with as many of them as the budget a new one would otherwise wait for minutes."""
 
 
 class Chunk(NamedTuple):
@@ -26,11 +26,11 @@ def schedule(works: Sequence[Work], token_budget: int, short: int) -> list[Chunk
     either completes the work or ends before those rows. If only they are left, they may exceed the budget.
 
     So a pass feeds fewer than max(`token_budget`, S + L) + R tokens. S is the number of tokens of short works, at most
-    `short` for each open sequence. L is a quarter of the budget, and at least `short`. R is the largest number of rows
-    of one work.
+    `short` for each open sequence. L is half of S, and at least `short`. R is the largest number of rows of one work.
     """
     chunks = [Chunk(work, work.pending, True) for work in works if work.pending <= short]
-    left = max(token_budget - sum(chunk.token_count for chunk in chunks), least_prefill(token_budget, short))
+    of_short = sum(chunk.token_count for chunk in chunks)
+    left = max(token_budget - of_short, least_prefill(of_short, short))
     for work in works:
         if work.pending <= short:
             continue
@@ -43,9 +43,9 @@ def schedule(works: Sequence[Work], token_budget: int, short: int) -> list[Chunk
     return chunks
 
 
-def least_prefill(token_budget: int, short: int) -> int:
-    """Tokens that other works may feed however many short ones there are."""
-    return max(token_budget // LEAST_SHARE, short)
+def least_prefill(of_short: int, short: int) -> int:
+    """Tokens that other works may feed beside this many tokens of short ones."""
+    return max(of_short // SHORT_FOR_ONE, short)
 
 
 def prefill_chunk(work: Work, budget: int) -> Chunk:

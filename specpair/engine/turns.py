@@ -11,6 +11,7 @@ from specpair.caches.out_of_memory import is_out_of_memory
 from specpair.engine.failures import check_device
 from specpair.engine.gathering import SPARE, Gathering
 from specpair.engine.holdings import Holdings, is_holding
+from specpair.engine.next_work import next_work
 from specpair.engine.pacing import Pacing
 from specpair.engine.pass_clock import pass_clock
 from specpair.engine.passes import run_pass
@@ -95,8 +96,9 @@ class Turns:
         self._gathering.forget(sequence)
 
     def release(self, sequence: Sequence) -> None:
-        """Frees the blocks of a closed sequence."""
+        """Frees the blocks of a closed sequence. What this thread went on to by itself ends with it."""
         self._gathering.forget(sequence)
+        self.works = [work for work in self.works if work.sequence is not sequence]
         self._holdings.release(sequence)
 
     def discard(self, sequences: list[Sequence]) -> None:
@@ -313,9 +315,11 @@ class Turns:
             elif not work.spares_cache:
                 work.sequence.valid_length = 0  # the cause may be in the cache
             self._holdings.rest(work.sequence)
+        following = [begun for work in works if (begun := next_work(work)) is not None]
         finished = set(works)
         self.works = [work for work in self.works if work not in finished]
         self._gathering.leave(works, now)
+        self.add(following)
         self._tell(lambda: settle_futures(works))
 
 

@@ -28,7 +28,7 @@ class Work:
     sequence: Sequence
     row_count: int
     future: "asyncio.Future[None]" = field(init=False, repr=False)
-    """Set by `Engine.submit`."""
+    """Set by `Engine.submit`, or when the device thread goes on to the work by itself."""
     error: Exception | None = None
     spares_cache: bool = False
     """Whether the sequence's cache is valid in spite of the error."""
@@ -71,6 +71,11 @@ class Work:
         such calls come while it runs."""
         return False
 
+    def go_on(self) -> "Work | None":
+        """The work of that call, if the device thread can begin with it at once; else the event loop will submit it.
+        Asked once, when this work is done without an error."""
+        return None
+
     @property
     def steps_left(self) -> int:
         """Passes until it is done, as far as is known before they are run."""
@@ -91,13 +96,17 @@ class Work:
         """Seconds from the first forward pass to the answer."""
         return self.finished_at - self.started_at
 
+    def wake(self) -> None:
+        """Wakes the caller that waits for the work. Runs on the event loop."""
+        if self.future.done():
+            return
+        if self.error is not None:
+            self.future.set_exception(self.error)
+        else:
+            self.future.set_result(None)
+
 
 def settle_futures(works: list[Work]) -> None:
     """Wakes the callers that wait for these works. Runs on the event loop."""
     for work in works:
-        if work.future.done():
-            continue
-        if work.error is not None:
-            work.future.set_exception(work.error)
-        else:
-            work.future.set_result(None)
+        work.wake()

@@ -2,12 +2,12 @@
 
 Several may wait for one step, each for another answer. They hold no step: a call that waits changes nothing for others,
 and a refused one has changed nothing at all. Most are refused, so one whose caller needs no answer costs no task. Runs
-on the event loop.
+on the event loop, but for `begin_on_device`.
 """
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator
 from contextlib import contextmanager
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
@@ -59,34 +59,65 @@ class WaitingCall(Generic[Result]):
     """A call that waits for the step of its condition."""
 
     condition: Condition[Result]
-    start: "Callable[[], asyncio.Future[Result]]"
-    """Begins with the call as if it came now. Raises what an ordinary call would."""
+    start: "Callable[[Begun | None], asyncio.Future[Result]]"
+    """Begins with the call as if it came now, or takes over what the device thread has begun. Raises what an ordinary
+    call would."""
     end: "Callable[[asyncio.Future[Result] | Exception], None]"
     """Gets the answer that is being computed, or the refusal."""
+    begin_on_device: "Callable[[Any], Begun | None] | None" = None
+    """Begins with the call on the device thread, given the work that has the answer; None to leave it to `start`."""
     is_wanted: Callable[[], bool] = lambda: True
     """Whether its caller is still there."""
     context: Context = field(default_factory=copy_context)
 
-    def begin(self) -> None:
+    def begin(self, begun: "Begun | None" = None) -> None:
         if self.is_wanted():
-            self.end(self._begun())
+            self.end(self._started(begun))
 
     def refuse(self, reason: Exception) -> None:
         if self.is_wanted():
             self.end(reason)
 
-    def _begun(self) -> "asyncio.Future[Result] | Exception":
+    def _started(self, begun: "Begun | None") -> "asyncio.Future[Result] | Exception":
         try:
-            return self.context.run(self.start)
+            return self.context.run(self.start, begun)
         except Exception as error:
             return error
 
 
-def begin_first(calls: Iterable[WaitingCall[Result]], answer: Result) -> None:
-    """Begins with the calls that this answer meets. The others, which may be many, are refused once the new work is on
-    its way."""
+@dataclass(eq=False, slots=True)
+class Begun:
+    """What the device thread began for a waiting call."""
+
+    work: Any
+    """An engine's work, with its future."""
+    finish: Callable[[], Awaitable[Any]]
+    """Computes the answer of its step once the work is done."""
+    call: WaitingCall[Any] | None = None
+    """The call for which it was begun."""
+    is_taken: bool = False
+    """Whether the step of that call was taken with it."""
+
+    def end(self) -> None:
+        """Drops the work, which nobody takes."""
+        if not self.work.future.cancel() and not self.work.future.cancelled():
+            self.work.future.exception()  # else it counts as never retrieved
+
+
+def begin_first(calls: Iterable[WaitingCall[Result]], answer: Result, begun: Begun | None = None) -> None:
+    """Begins with the calls that this answer meets, with the one that was `begun` first. The others, which may be many,
+    are refused once the new work is on its way. If what was begun is not taken its tokens may be in a pass, so none of
+    the others begins."""
+    waiting = tuple(calls)
+    if begun is not None and begun.call is not None:
+        begun.call.begin(begun)
+        if not begun.is_taken:
+            refuse_all([call for call in waiting if call is not begun.call], ConditionNotMetError)
+            return
     refused: list[WaitingCall[Result]] = []
-    for call in tuple(calls):
+    for call in waiting:
+        if begun is not None and call is begun.call:
+            continue
         if call.condition.is_met_by(answer):
             call.begin()
         else:

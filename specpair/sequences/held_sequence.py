@@ -10,7 +10,7 @@ import torch
 from specpair.errors import SequenceNotFoundError
 from specpair.grammars.grammar import GrammarState
 from specpair.options import SequenceOptions
-from specpair.sequences.conditional_calls import WaitingCall
+from specpair.sequences.conditional_calls import Begun, WaitingCall
 from specpair.sequences.sequence import Sequence
 from specpair.speculation.adjustments import NamedTokens, RowBlock
 from specpair.speculation.token_index import TokenIndex
@@ -64,6 +64,9 @@ class HeldSequence(Generic[Answer]):
     """Work before the first call. The sequence must not change until it is done."""
     waiting: list[WaitingCall[Answer]] = field(default_factory=list, repr=False)
     """Calls that depend on the answer that is being computed. The device thread may read a copy."""
+    begun: Begun | None = field(default=None, repr=False)
+    """What the device thread went on to by itself, until the last step has its answer and the next one takes it over.
+    """
     own_proposal: Any = field(default=None, repr=False)
     """What a target that drafts itself proposed with its last verdict."""
     work: "asyncio.Future[None] | None" = field(default=None, repr=False)
@@ -119,9 +122,12 @@ class HeldSequence(Generic[Answer]):
             self.prompt_length = length
             self._named = None
 
-    def is_followed(self, answer: Any) -> bool:
-        """Whether a call waits for this answer. For the device thread, too."""
-        return any(call.condition.is_met_by(answer) for call in tuple(self.waiting))
+    def call_after(self, step: int, answer: Any) -> WaitingCall[Answer] | None:
+        """The first call that waits for this answer of the step. For the device thread, too."""
+        for call in tuple(self.waiting):
+            if call.condition.step == step and call.condition.is_met_by(answer):
+                return call
+        return None
 
     @property
     def last(self) -> "TakenStep[Answer] | None":
@@ -130,7 +136,7 @@ class HeldSequence(Generic[Answer]):
 
     @property
     def is_busy(self) -> bool:
-        return self.answer is not None and not self.answer.done()
+        return self.begun is not None or (self.answer is not None and not self.answer.done())
 
     @property
     def is_under_work(self) -> bool:

@@ -13,7 +13,7 @@ from specpair.errors import CapacityExhaustedError, SequenceNotFoundError
 from specpair.sequences.answer_memory import AnswerMemory
 from specpair.sequences.cache_owner import CacheOwner
 from specpair.sequences.held_sequence import Answer, HeldSequence
-from specpair.sequences.sequel import SequelOutcome
+from specpair.sequences.sequel import Sequel, SequelOutcome
 from specpair.sequences.sequence_limits import NoRoom, SequenceLimits
 
 SHORT_LEASE_SECONDS = 10.0
@@ -141,10 +141,14 @@ class OpenSequences(Generic[Answer]):
         for task in (held.answer, held.prefill, held.work):
             if task is not None:
                 task.cancel()
+        if held.begun is not None:
+            held.begun.end()
+            held.begun = None
         self._caches.close(held.cached)
 
     def _drop_sequel(self, held: HeldSequence[Answer]) -> None:
         """Counts a step to which the process went on by itself and whose call has not come, if there is one."""
-        if held.is_ahead:
+        call = None if held.begun is None else held.begun.call
+        if held.is_ahead or (call is not None and isinstance(call.condition, Sequel)):
             held.is_ahead = False
             self.sequel_outcomes[SequelOutcome.DROPPED] += 1

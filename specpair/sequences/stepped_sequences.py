@@ -1,7 +1,7 @@
 """The steps of open sequences: each is computed once and then answered from memory.
 
-Runs on the event loop. Until a step ends its sequence takes no other one. Calls of the step after it may wait for its
-answer, each in case it is a certain one.
+Runs on the event loop. Until a step ends, and what the device thread began after it is taken, its sequence takes no
+other one. Calls of the step after it may wait for its answer, each in case it is a certain one.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from specpair.errors import (
 )
 from specpair.sequences.cache_owner import CacheOwner
 from specpair.sequences.conditional_calls import (
+    Begun,
     Condition,
     ConditionalCalls,
     ConditionOutcome,
@@ -91,19 +92,19 @@ class SteppedSequences(OpenSequences[Answer]):
                 waiting.remove(call)
             log_unexpected(outcome)
 
-        call = WaitingCall(sequel, partial(self._gone_on, held, last, sequel), end)
-        if not last.answer.done():
+        call = WaitingCall(sequel, partial(self._gone_on, held, last, sequel), end, sequel.begin_on_device)
+        if held.is_busy:
             waiting.append(call)
         elif not last.answer.cancelled() and last.answer.exception() is None:
             begin_first([call], last.answer.result())
 
     def _gone_on(
-        self, held: HeldSequence[Answer], last: TakenStep[Answer], sequel: Sequel[Answer]
+        self, held: HeldSequence[Answer], last: TakenStep[Answer], sequel: Sequel[Answer], begun: Begun | None
     ) -> "asyncio.Future[Answer]":
         """The answer of a sequel, whose step before has its answer now."""
-        answer = last.answer.result()
-        begin = partial(sequel.begin, answer)
-        return self._begun(held, sequel.sequence_id, last.step + 1, lambda: sequel.body(answer), begin, is_sequel=True)
+        answer, step = last.answer.result(), last.step + 1
+        begin, body = partial(sequel.begin, answer), lambda: sequel.body(answer)
+        return self._begun(held, sequel.sequence_id, step, body, begin, begun, is_sequel=True)
 
     def step_at_once(
         self, sequence_id: str, step: int, body: Any, find: Callable[[HeldSequence[Answer]], Answer | None]
@@ -159,9 +160,11 @@ class SteppedSequences(OpenSequences[Answer]):
         body: Callable[[], Any],
         begin: Callable[[HeldSequence[Answer]], Finish[Answer]],
         size: int = 0,
+        begin_on_device: Callable[[Any], Begun | None] | None = None,
     ) -> None:
         """The same for a caller that needs no answer: it makes the ordinary call as well, which finds the step under
-        way if the condition was met. A refusal is counted, and nobody is told.
+        way if the condition was met. A refusal is counted, and nobody is told. `begin_on_device` is that of a
+        WaitingCall.
 
         Raises SequenceNotFoundError and CapacityExhaustedError.
         """
@@ -170,7 +173,7 @@ class SteppedSequences(OpenSequences[Answer]):
             calls.outcomes[ConditionOutcome.LATE] += 1
             return
         start = partial(self._begun, held, sequence_id, step, body, begin)
-        if held.answer.done():
+        if not held.is_busy:
             begin_first([WaitingCall(condition, start, self._note)], held.answer.result())
             return
 
@@ -179,7 +182,7 @@ class SteppedSequences(OpenSequences[Answer]):
             leave()
 
         try:
-            leave = calls.enter(held.waiting, WaitingCall(condition, start, end), self._caller(), size)
+            leave = calls.enter(held.waiting, WaitingCall(condition, start, end, begin_on_device), self._caller(), size)
         except CapacityExhaustedError as error:
             calls.count(error)
             raise
@@ -196,6 +199,7 @@ class SteppedSequences(OpenSequences[Answer]):
         step: int,
         body: Callable[[], Any],
         begin: Callable[[HeldSequence[Answer]], Finish[Answer]],
+        begun: Begun | None = None,
         *,
         is_sequel: bool = False,
     ) -> "asyncio.Future[Answer]":
@@ -204,7 +208,11 @@ class SteppedSequences(OpenSequences[Answer]):
             digest = body()
             if (known := self._taken(held, step, digest)) is not None:
                 return known
-            return self._start(held, sequence_id, step, digest, begin(held), is_sequel=is_sequel)
+            if begun is None:
+                return self._start(held, sequence_id, step, digest, begin(held), is_sequel=is_sequel)
+            answer = self._start(held, sequence_id, step, digest, begun.finish, is_sequel=is_sequel)
+            held.work, begun.is_taken = begun.work.future, True
+            return answer
         except Exception:
             self._caches.expect_nothing(held.cached)
             raise
@@ -213,16 +221,16 @@ class SteppedSequences(OpenSequences[Answer]):
         self,
         held: HeldSequence[Answer],
         condition: Condition[Answer],
-        start: "Callable[[], asyncio.Future[Answer]]",
+        start: "Callable[[Begun | None], asyncio.Future[Answer]]",
         size: int,
     ) -> "asyncio.Future[Answer]":
         """The answer that a call began to compute, or that it shares, once its condition is met."""
         calls = self.conditional_calls
         decided: asyncio.Future[asyncio.Future[Answer] | Exception] = asyncio.get_running_loop().create_future()
-        call = WaitingCall(condition, start, decided.set_result, lambda: not decided.done())
+        call = WaitingCall(condition, start, decided.set_result, is_wanted=lambda: not decided.done())
         assert held.answer is not None
         try:
-            if held.answer.done():
+            if not held.is_busy:
                 begin_first([call], held.answer.result())
                 outcome = await decided
             else:
@@ -288,16 +296,29 @@ class SteppedSequences(OpenSequences[Answer]):
         held.waiting = waiting = []
 
         def decide(task: "asyncio.Future[Answer]") -> None:
+            begun, held.begun = held.begun, None
             has_failed = not task.cancelled() and task.exception() is not None  # nobody else may look at it
             if task.cancelled() or not held.is_open:
                 refuse_all(waiting, lambda: SequenceNotFoundError(sequence_id))
             elif has_failed or (held.last_step == step and held.answer is not task):  # or was rolled back at once
                 refuse_all(waiting, ConditionNotMetError)
             else:
-                begin_first(waiting, task.result())
+                begin_first(waiting, task.result(), begun)
+            if begun is not None and not begun.is_taken:
+                self._lose(held, begun)
 
         task.add_done_callback(decide)
         return task
+
+    def _lose(self, held: HeldSequence[Answer], begun: Begun) -> None:
+        """Ends what the device thread began for a step that was not taken. Its tokens may be in a pass at this moment,
+        so that no other step can be taken: the caller opens the sequence again."""
+        if not held.is_open:
+            begun.end()
+            return
+        logger.warning("a step that was begun could not be taken; its sequence is closed")
+        held.begun = begun
+        self.drop(held)
 
 
 def log_unexpected(outcome: object) -> None:

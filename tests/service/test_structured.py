@@ -143,10 +143,10 @@ async def test_cutting_blocks_at_what_does_not_fit_is_seen(
     """Negative control: the target leaves out a drafted token that does not fit, with all that follow it."""
     wanted = expected(folders[0], FEW)
     assert p_value(await draw(unmasked, regex=FEW, rule=RULES["token"]), wanted) > 1e-3
-    right = verifier.with_kept
+    right = verifier.judgeable
 
-    def cut(held: Any, call: Any) -> Any:
-        call = right(held, call)
+    def cut(call: Any, held: Any, own: Any) -> Any:
+        call = right(call, held, own)
         length = call.base_length + len(call.appended)
         tokens = [*held.cached.tokens[: call.base_length], *call.appended][held.prompt_length : length]
         masks = held.grammar.masks(tokens, [call.proposed[:i] for i in range(len(call.proposed))])
@@ -155,7 +155,7 @@ async def test_cutting_blocks_at_what_does_not_fit_is_seen(
         draft = DraftRows(*(part[:kept] for part in call.draft.padded))
         return verifier.replace(call, proposed=call.proposed[:kept], draft=draft)
 
-    monkeypatch.setattr(verifier, "with_kept", cut)
+    monkeypatch.setattr(verifier, "judgeable", cut)
     counts = await draw(unmasked, regex=FEW, rule=RULES["token"])
     assert p_value(counts, wanted) < 1e-5
 

@@ -1,13 +1,21 @@
 """The call that follows a verdict, and the tokens after which none does."""
 
-from typing import Any
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
+from specpair.speculation.counted_rows import CountedRows
 from specpair.v1 import target_service_pb2 as pb
-from target_service.continuation import OutputEnd, following_calls, take_sequel
+from target_service.continuation import Following, OutputEnd, following_call, take_sequel
 from target_service.own_proposal import OwnProposal
-from target_service.verify_work import Verdict
+from target_service.servicer import TargetServicer
+from target_service.verifier import Verifier
+from target_service.verify_work import Verdict, VerifyCall
+
+VOCABULARY = 16
+verifier = SimpleNamespace(sequences=SimpleNamespace(limits=SimpleNamespace(vocab_size=VOCABULARY)))
 
 
 def verdict(path: list[int], next_token: int, proposal: OwnProposal | None = None) -> Verdict:
@@ -52,10 +60,17 @@ def call(**fields: Any) -> pb.VerifyProposalRequest:
     )
 
 
+def following(request: pb.VerifyProposalRequest) -> Following:
+    return Following(following_call(request), decode, VOCABULARY)
+
+
+def decode(request: pb.VerifyProposalRequest) -> VerifyCall:
+    return TargetServicer(cast(Verifier, verifier))._decode(request)
+
+
 def test_the_call_that_follows_is_the_next_one_without_its_continuation() -> None:
     request = call(continuation=pb.Continuation(next_proposal_count=2, next_proposal_min_confidence=0.25))
-    following = following_calls(request)(verdict([0], 4))
-    assert following == pb.VerifyProposalRequest(
+    assert following(request).request(21, None) == pb.VerifyProposalRequest(
         sequence_id="a",
         step=4,
         base_length=21,
@@ -66,15 +81,24 @@ def test_the_call_that_follows_is_the_next_one_without_its_continuation() -> Non
     )
 
 
+def test_a_plain_one_is_the_same_as_its_message_says() -> None:
+    request = call(continuation=pb.Continuation(next_proposal_count=2, next_proposal_min_confidence=0.25))
+    made, decoded = following(request).call(21, None), decode(following(request).request(21, None))
+    assert replace(made, draft=decoded.draft) == decoded
+    assert isinstance(made.draft, CountedRows) and vars(made.draft) == vars(decoded.draft)
+
+
 def test_it_has_what_the_target_proposed() -> None:
-    request = call(continuation=pb.Continuation())
     own = OwnProposal(step=4, length=21, token_ids=[8, 9], rows=None, parents=(-1, -1))
-    following = following_calls(request)(verdict([0], 4, own))
-    assert list(following.proposal.token_ids) == [8, 9] and list(following.proposal.parent_indices) == [-1, -1]
+    following_own = following(call(continuation=pb.Continuation()))
+    proposal = following_own.request(21, own).proposal
+    assert list(proposal.token_ids) == [8, 9] and list(proposal.parent_indices) == [-1, -1]
+    decoded = following_own.call(21, own)
+    assert decoded.proposed == [8, 9] and decoded.drawn is not None and decoded.drawn.tree.parents == (-1, -1)
 
 
 def test_the_same_call_with_and_without_a_continuation_is_one() -> None:
     request = call(continuation=pb.Continuation())
-    assert take_sequel(request, frozenset(), lambda call, held: None) is not None  # type: ignore[arg-type,return-value]
+    assert take_sequel(request, frozenset(), decode, cast(Verifier, verifier)) is not None
     assert request == call()
-    assert take_sequel(request, frozenset(), lambda call, held: None) is None  # type: ignore[arg-type,return-value]
+    assert take_sequel(request, frozenset(), decode, cast(Verifier, verifier)) is None

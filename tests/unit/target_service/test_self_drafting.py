@@ -30,7 +30,7 @@ def work_of(tokens: list[int], holding: Any, sampling: SamplingOptions = GREEDY,
     call = SimpleNamespace(next_count=2, next_min_confidence=min_confidence, step=1)
     return SimpleNamespace(
         done=True, error=None, options=held.options, parents=None, path=[], held=held, call=call,
-        sequence=SimpleNamespace(tokens=tokens, holding=holding), own_draft=None,
+        sequence=SimpleNamespace(tokens=tokens, holding=holding), own_proposal=None,
     )  # fmt: skip
 
 
@@ -54,15 +54,15 @@ class RoomForSome:
 def test_a_sequence_without_room_costs_no_other_its_proposal() -> None:
     works = [work_of(list(range(1, length + 1)), object()) for length in (3, 4, 5)]
     runner: Any = RoomForSome()
-    SelfDrafter(runner, max_model_len=64, tree_tokens=0).draft(works)
-    assert [work.own_draft and work.own_draft.tokens for work in works] == [[5, 5], None, [5, 5]]
+    SelfDrafter(runner, max_model_len=64, vocab_size=64, tree_tokens=0).draft(works)
+    assert [work.own_proposal and work.own_proposal.token_ids for work in works] == [[5, 5], None, [5, 5]]
 
 
 @pytest.mark.parametrize(("takes_steps", "count"), [(True, 1), (False, 2)])
 def test_a_proposal_that_one_pass_gives_does_not_end_early(takes_steps: bool, count: int) -> None:
     work, runner = work_of([1, 2, 3], object(), min_confidence=0.9), RoomForSome(takes_steps)
-    SelfDrafter(runner, max_model_len=64, tree_tokens=0).draft([work])  # type: ignore[arg-type]
-    assert len(work.own_draft.tokens) == count
+    SelfDrafter(runner, max_model_len=64, vocab_size=64, tree_tokens=0).draft([work])  # type: ignore[arg-type]
+    assert len(work.own_proposal.token_ids) == count
 
 
 @pytest.mark.skipif(native_library() is None, reason="needs a C compiler")
@@ -70,7 +70,7 @@ def test_a_mixed_batch_has_the_proposals_of_each_alone(tmp_path: Path, monkeypat
     target, head = make_model(tmp_path / "target"), make_head(tmp_path / "head")
     _, runner = load_runner(engine_config(target, head=str(head), runner="native"))
     assert isinstance(runner, NativeHeadedRunner)
-    drafter = SelfDrafter(runner, max_model_len=64, tree_tokens=0)
+    drafter = SelfDrafter(runner, max_model_len=64, vocab_size=64, tree_tokens=0)
     holdings = [fed(runner, text[:-1]) for text in TEXTS]
     options = [GREEDY, SamplingOptions(temperature=0.9, top_p=0.7, seed=4), SamplingOptions(temperature=0.9, seed=5)]
 
@@ -86,6 +86,6 @@ def test_a_mixed_batch_has_the_proposals_of_each_alone(tmp_path: Path, monkeypat
         NativeHeadedRunner, "begin", lambda self, some, *rest: begun.append(len(some)) or begin(self, some, *rest)
     )
     drafter.draft(together)
-    assert [work.own_draft.tokens for work in together] == [work.own_draft.tokens for work in alone]
-    assert all(len(work.own_draft.tokens) == 2 for work in alone)
+    assert [work.own_proposal.token_ids for work in together] == [work.own_proposal.token_ids for work in alone]
+    assert all(len(work.own_proposal.token_ids) == 2 for work in alone)
     assert sorted(begun) == [1, 2]

@@ -131,6 +131,14 @@ def test_also_by_works_under_way() -> None:
     assert 0.0 < gathering.patience([started], 1.0001) <= 0.02
 
 
+@pytest.mark.parametrize(("company", "is_waited_for"), [(16, True), (17, False), (255, False)])
+def test_many_that_went_on_by_themselves_do_not_wait_for_a_few(company: int, is_waited_for: bool) -> None:
+    gathering, here = gathering_of(0.4, 0.0), Sequence([1])
+    gathering.leave([followed(here)], 1.0)
+    works = [work_on(Sequence([1])) for _ in range(company)]
+    assert (gathering.patience(works, 1.0001) > 0.0) is is_waited_for
+
+
 def test_but_not_for_ever_nor_after_its_end() -> None:
     """Its caller may be gone, or the call may be a bad one."""
     gathering, here, other = gathering_of(0.004, 0.0), Sequence([1]), Sequence([1])

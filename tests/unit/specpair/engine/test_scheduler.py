@@ -30,7 +30,7 @@ def test_schedule(works: list[Work], budget: int) -> None:
         assert chunk.completes or left >= chunk.work.row_count, "the rows of a work are never split"
         fed += chunk.token_count
     of_short = sum(work.pending for work in short)
-    least = least_prefill(budget, SHORT)
+    least = least_prefill(of_short, SHORT)
     assert fed <= max(budget, of_short + least), "prefill stays within the budget, but for the least that it gets"
     assert chunks or not works or all(w.pending > SHORT for w in works)
 
@@ -44,7 +44,7 @@ def test_a_pass_has_a_largest_size_whatever_comes(works: list[Work]) -> None:
     budget, most_rows = 32, 64
     of_short = sum(work.pending for work in works if work.pending <= SHORT)
     fed = sum(chunk.token_count for chunk in schedule(works, budget, SHORT))
-    assert fed < max(budget, of_short + least_prefill(budget, SHORT)) + most_rows
+    assert fed < max(budget, of_short + least_prefill(of_short, SHORT)) + most_rows
     assert of_short <= len(works) * SHORT
 
 
@@ -69,8 +69,8 @@ def test_rows_that_cannot_be_split_get_their_turn_beside_any_number_of_short_wor
 
 
 def test_a_prefill_gets_on_beside_any_number_of_short_works() -> None:
-    prefill = make_work(400, 1)
+    prefill = make_work(2000, 1)
     chunks = schedule([*(make_work(6, 6) for _ in range(200)), prefill], token_budget=512, short=18)
-    assert [chunk.token_count for chunk in chunks if chunk.work is prefill] == [128]
+    assert [chunk.token_count for chunk in chunks if chunk.work is prefill] == [600]
     few = schedule([*(make_work(1, 1) for _ in range(30)), prefill], token_budget=32, short=18)
     assert [chunk.token_count for chunk in few if chunk.work is prefill] == [18]

@@ -3,10 +3,13 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 from specpair.options import SamplingOptions, SequenceOptions
 from specpair.sequences.cache_owner import NoCaches
+from specpair.sequences.conditional_calls import Begun
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.sequences.sequel import Sequel
 from specpair.sequences.sequence_limits import SequenceLimits
@@ -41,6 +44,8 @@ class Target:
         self.started: list[int] = []
         """Steps whose computation began."""
         self.ends: dict[int, asyncio.Future[str]] = {}
+        self.begun: list[Begun] = []
+        """What the device thread went on to, in order."""
 
     def open(self, name: str) -> None:
         self.store.open(name, [1, 2, 3], 3, OPTIONS)
@@ -65,8 +70,20 @@ class Target:
     def end_of(self, step: int) -> "asyncio.Future[str]":
         return self.ends.setdefault(step, asyncio.get_running_loop().create_future())
 
-    def end(self, step: int, outcome: str) -> None:
+    def end(self, step: int, outcome: str, *, goes_on: bool = False) -> None:
+        """Ends a step; the device thread may go on by itself to the call that waits for this answer."""
+        held = self.held
+        call = held.call_after(step, Reply(outcome)) if goes_on else None
+        if call is not None and call.begin_on_device is not None:
+            held.begun = call.begin_on_device(None)
+            assert held.begun is not None
+            held.begun.call = call
         self.end_of(step).set_result(outcome)
+
+    def begin_on_device(self, step: int, before: None) -> Begun:
+        work = SimpleNamespace(future=asyncio.get_running_loop().create_future())
+        self.begun.append(Begun(work, lambda: self.compute(step)))
+        return self.begun[-1]
 
     def call(
         self, step: int, body: bytes = b"body", name: str = "s", stop: str | None = None, following: bytes = b"body"
@@ -87,6 +104,7 @@ class Target:
             goes_on=lambda answer: answer.outcome != stop,
             body=lambda answer: following,
             begin=begin,
+            begin_on_device=partial(self.begin_on_device, step + 1),
         )
 
     def sequels(self) -> dict[str, int]:
@@ -110,7 +128,7 @@ class Target:
             return lambda: self.compute(step)
 
         condition = Expected(step - 1 if after is None else after, expected)
-        self.store.step_unanswered(condition, "s", step, lambda: body, begin, 1)
+        self.store.step_unanswered(condition, "s", step, lambda: body, begin, 1, partial(self.begin_on_device, step))
 
     async def answered(self, step: int, outcome: str) -> None:
         """Takes a step to its end."""

@@ -70,7 +70,7 @@ class Play:
         step = held.last_step
         if held.is_busy and not self.target.end_of(step).done():
             self.ended[step], self.bodies[step] = self.random.choice(OUTCOMES), held.last_body
-            self.target.end(step, self.ended[step])
+            self.target.end(step, self.ended[step], goes_on=self.random.random() < 0.5)
 
     def fail(self) -> None:
         """The step fails, and can be tried again."""
@@ -96,6 +96,7 @@ class Play:
         for sent in self.sent:
             self.judge(sent)
         assert not self.target.held.waiting and not self.target.store.conditional_calls._counts
+        assert self.target.held.begun is None and all(begun.is_taken for begun in self.target.begun)
         assert len(set(self.ended) & set(self.target.started)) == len(self.ended)
         total = sum(self.target.store.conditional_calls.outcomes.values())
         assert total == sum(sent.expected is not None for sent in self.sent) + self.told
@@ -132,5 +133,6 @@ async def test_a_close_at_any_time_ends_all(seed: int) -> None:
     await turn()
     assert all(sent.call.done() for sent in play.sent)
     assert not play.target.store.conditional_calls._counts
+    assert all(begun.is_taken or begun.work.future.cancelled() for begun in play.target.begun)
     with pytest.raises(SequenceNotFoundError):
         await play.target.call_if("a")
