@@ -222,6 +222,8 @@ async def test_a_sequence_that_is_closed_before_the_event_loop_knows_leaves_noth
     target = targets["chains"]
     assert isinstance(target.host, Verifier)
     turns, settled = target.host.engine._turns, list[Callable[[], object]]()
+    begun, go_on = list[Any](), target.host.go_on
+    monkeypatch.setattr(target.host, "go_on", lambda *args: begun.append(go_on(*args)) or begun[-1])
     await open_sequence(target, "s", sampling=SAMPLING)
     with Gate(target) as gate:
         first = asyncio.ensure_future(target.hot.VerifyProposal(promised(3)))
@@ -238,6 +240,7 @@ async def test_a_sequence_that_is_closed_before_the_event_loop_knows_leaves_noth
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await first
     assert refused.value.code() is grpc.StatusCode.NOT_FOUND
+    assert [each.work.future.cancelled() for each in begun] == ([] if closes == "before" else [True])
     await target.check_clean()
 
 
