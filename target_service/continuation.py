@@ -4,13 +4,12 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from specpair.rpc.messages import body_of
-from specpair.sequences.conditional_calls import Begun
 from specpair.sequences.sequel import Sequel
 from specpair.speculation.counted_rows import CountedRows
 from specpair.v1 import target_service_pb2 as pb
 from target_service.own_proposal import OwnProposal
 from target_service.proposal_message import encode_proposal
-from target_service.verifier import Verifier
+from target_service.verifier import NextWork, Verifier
 from target_service.verify_work import Verdict, VerifyCall, VerifyWork
 
 LAST_STEP = 2**64 - 1
@@ -86,7 +85,7 @@ def take_sequel(
     if following is None:
         return None
 
-    def begin_on_device(before: VerifyWork) -> Begun | None:
+    def begin_on_device(before: VerifyWork) -> NextWork | None:
         length = len(before.sequence.tokens)
         return verifier.go_on(before, lambda: following.call(length, before.own_proposal))
 

@@ -55,8 +55,6 @@ class SelfDrafter:
         works, drafts = [work for work, _ in begun], [draft for _, draft in begun]
         try:
             draw(works, drafts)
-            for work, draft in begun:
-                work.own_proposal = OwnProposal.of(draft, self._vocab_size)
         except (CapacityExhaustedError, MemoryError):
             if len(works) > 1:  # the others have room
                 for work in works:
@@ -65,6 +63,17 @@ class SelfDrafter:
         except Exception as error:
             check_device(error)
             log.exception("the head failed")
+            return
+        for work, draft in begun:
+            self._take(work, draft)
+
+    def _take(self, work: VerifyWork, draft: OwnDraft) -> None:
+        """Gives a work what was drawn for it."""
+        try:
+            work.own_proposal = OwnProposal.of(draft, self._vocab_size)
+        except Exception as error:
+            check_device(error)
+            log.exception("what the head drew cannot be sent")
 
     def _way(self, work: VerifyWork, draft: OwnDraft) -> Draw:
         if self._has_tree(work):

@@ -248,8 +248,8 @@ def check_features(layers: Sequence[int], layer_count: int) -> None:
 
 def check_call(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:
     """Raises for requests that are too large or not supported, before they are decoded. That a sequence is not here is
-    said before what depends on the process: the one before may have had other limits, and a head. The caller then looks
-    at it again."""
+    said before what it may ask a head for: the process that had it may have had another head. The caller then looks at
+    this process again."""
     check_form(request, verifier)
     verifier.sequences.get(request.sequence_id)
     check_abilities(request, verifier)
@@ -258,7 +258,7 @@ def check_call(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:
 
 
 def check_form(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:
-    """Raises for requests that are too large, or that no target takes."""
+    """Raises for requests that are too large, or malformed, by the limits of this process."""
     check_sequence_id("sequence_id", request.sequence_id)
     check_count("appended_token_ids", len(request.appended_token_ids), verifier.sequences.limits.max_model_len)
     check_count("proposal.token_ids", len(request.proposal.token_ids), verifier.max_num_speculative_tokens)

@@ -7,6 +7,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -20,7 +21,6 @@ from specpair.model_info import ModelInfo
 from specpair.models.drafting_runner import DraftingRunner, TreeDraftingRunner
 from specpair.models.model_facts import ModelFacts
 from specpair.models.runner import Runner
-from specpair.sequences.conditional_calls import Begun
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.sequences.sequel import Sequel
 from specpair.server.identity import client_name
@@ -36,7 +36,10 @@ from target_service.tree_scores import TreeScoreWork
 from target_service.verify_work import ConditionalRequest, Verdict, VerdictCondition, VerifyCall, VerifyWork
 
 DECODED_BETWEEN_PASSES_BYTES = 64 * 1024
-"""A sparse proposal of eight tokens has 20 KB, and is decoded in a tenth of a millisecond."""
+"""Largest conditional call that the device thread decodes itself, while all others wait; the event loop decodes longer
+ones. A sparse proposal of eight tokens has 20 KB, and takes a tenth of a millisecond."""
+
+NextWork: TypeAlias = tuple[VerifyWork, Callable[[], Awaitable[Verdict]]]
 
 
 class Verifier(ModelHost[Verdict]):
@@ -75,9 +78,9 @@ class Verifier(ModelHost[Verdict]):
         """Begins with a call for which nobody waits yet."""
         return partial(self._verdict, held, self._submit(held, call))
 
-    def go_on(self, before: VerifyWork, decode: Callable[[], VerifyCall]) -> Begun | None:
-        """Begins with the call after a verdict on the device thread, where that is done with its work. None, with
-        nothing changed, if the call moves the sequence, or needs the event loop."""
+    def go_on(self, before: VerifyWork, decode: Callable[[], VerifyCall]) -> NextWork | None:
+        """Runs on the device thread when it has judged `before`: the work of the call that follows, and what gives its
+        verdict. None, with nothing changed, if the call moves the sequence, or needs the event loop."""
         held, length = before.held, len(before.sequence.tokens)
         if held.grammar is not None:  # its masks begin with its call
             return None
@@ -91,7 +94,7 @@ class Verifier(ModelHost[Verdict]):
             return None
         work = work_of(held, call)
         work.sequence.replace_from(length, call.proposed)
-        return Begun(work, partial(self._verdict, held, work))
+        return work, partial(self._verdict, held, work)
 
     async def score(self, token_ids: list[int], top_count: int) -> list[TokenLogprobs]:
         """Logprobs of all tokens but the first. The cache is kept for sequences with the same prefix."""
@@ -132,7 +135,7 @@ class Verifier(ModelHost[Verdict]):
             raise
         return await self._verdict(held, work)
 
-    def _go_on_to(self, request: ConditionalRequest, before: VerifyWork) -> Begun | None:
+    def _go_on_to(self, request: ConditionalRequest, before: VerifyWork) -> NextWork | None:
         """The same on the device thread. All others wait meanwhile, so a longer call is left to the event loop."""
         return self.go_on(before, request.decode) if request.size <= DECODED_BETWEEN_PASSES_BYTES else None
 

@@ -10,7 +10,7 @@ from torch import Tensor
 from specpair.engine.work import Work
 from specpair.grammars.grammar import RowMask
 from specpair.options import SequenceOptions
-from specpair.sequences.conditional_calls import Begun, WaitingCall
+from specpair.sequences.conditional_calls import Begun, WaitingCall, give_up
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.speculation.counted_rows import SentRows
 from specpair.speculation.logprobs import TokenLogprobs
@@ -136,15 +136,14 @@ class VerifyWork(Work):
         return self.error is None and (self.begun is not None or self._call_after() is not None)
 
     def go_on(self) -> Work | None:
-        """The work of that call, if it can begin without the event loop."""
+        """The work of the call that waits for this verdict, if it can begin without the event loop."""
         call = self._call_after()
-        if call is None or call.begin_on_device is None:
+        found = None if call is None or call.begin_on_device is None else call.begin_on_device(self)
+        if call is None or found is None:
             return None
-        self.begun = call.begin_on_device(self)
-        if self.begun is None:
-            return None
-        self.begun.call = call
-        return self.begun.work
+        work, finish = found
+        self.begun = Begun(call, work, finish)
+        return work
 
     def wake(self) -> None:
         """Hands over what was begun, unless nobody takes it any more."""
@@ -152,7 +151,7 @@ class VerifyWork(Work):
             if self.held.is_open and not self.future.done():
                 self.held.begun = self.begun
             else:
-                self.begun.end()
+                give_up(self.begun.work.future)
         super().wake()
 
     def _call_after(self) -> WaitingCall[Verdict] | None:

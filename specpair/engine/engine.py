@@ -154,8 +154,8 @@ class Engine:
         self._hurry(answer)
 
     def give_up(self, reason: str = "a forward pass hangs") -> None:
-        """Called when a forward pass hangs, or a rank is lost: the engine refuses new work, and `stop` does not wait
-        for the thread."""
+        """Called when a forward pass hangs, or a rank is lost: the engine takes no new work from the event loop, and
+        `stop` does not wait for the thread."""
         self._closed = True
         self._note_broken(reason)
 

@@ -37,9 +37,9 @@ MOST_SPARE = 256
 SOON = 0.5
 """A call that comes within this part of a pass's fixed cost after the answer before it is back soon."""
 SOON_MEMORY = 64
-MOST_FOR_FOLLOWED = 16
-"""At most so many works wait for each call that the event loop has to hand over: the others, to which the device thread
-went on by itself, would wait for it together."""
+HANDING_OVER = 0.0005
+"""Seconds that the event loop is expected to take for a call that is here already, before any was seen."""
+HANDING_MEMORY = 16
 LATE = 2.0
 """After this many usual absences a pass no longer waits for a sequence: it may have ended."""
 
@@ -56,6 +56,8 @@ class Gathering:
         """The same of those whose next call is here already."""
         self._share_soon = 0.0
         """Of the calls that came lately."""
+        self._handing_over = HANDING_OVER
+        """Usual seconds from an answer to the next work, where the event loop had only to hand that over."""
 
     @property
     def fixed_cost(self) -> float:
@@ -88,7 +90,14 @@ class Gathering:
             return MOST_SPARE
         return max(int(share * seconds / slope), self.times.within(token_count, 1.0 + share) - token_count)
 
+    def go_on(self, works: Several[Work]) -> None:
+        """Notes works with which the device thread goes on by itself."""
+        for work in works:
+            self.forget(work.sequence)
+            self._share_soon += (1.0 - self._share_soon) / SOON_MEMORY
+
     def arrive(self, works: Several[Work]) -> None:
+        """Notes works that the event loop handed over."""
         for work in works:
             if work.is_background:
                 continue
@@ -99,7 +108,10 @@ class Gathering:
             absence = max(work.submitted_at - sequence.answered_at, 0.0)
             is_soon = sequence.is_followed or absence < SOON * self.fixed_cost
             self._share_soon += (is_soon - self._share_soon) / SOON_MEMORY
-            if not sequence.is_followed:
+            if sequence.is_followed:
+                absence = min(absence, MOST_LATE * max(self._handing_over, LEAST_COST))
+                self._handing_over += (absence - self._handing_over) / HANDING_MEMORY
+            else:
                 known = absence if sequence.absence is None else max(sequence.absence, LEAST_COST)
                 sequence.absence = known + (min(absence, MOST_LATE * known) - known) / ABSENCE_MEMORY
 
@@ -130,10 +142,16 @@ class Gathering:
         self._followed = {sequence: until for sequence, until in self._followed.items() if until > now}
         if any(work.is_background for work in works):
             return 0.0
-        ends = [*self._followed.values()] if len(works) <= MOST_FOR_FOLLOWED * len(self._followed) else []
+        ends = [*self._followed.values()] if self._saves_for_followed(len(works)) else []
         if not any(work.started_at for work in works):
             ends += self._worthwhile(len(works), now)
         return max(ends, default=now) - now
+
+    def _saves_for_followed(self, count: int) -> bool:
+        """Whether a wait of `count` works for the calls that the event loop is handing over saves these more than it
+        costs. They may be few beside many with which the device thread went on by itself."""
+        fixed_cost = max(self.fixed_cost, LEAST_FOLLOWED_WAIT)
+        return count * self._handing_over < len(self._followed) * (fixed_cost - self._handing_over)
 
     def _worthwhile(self, count: int, now: float) -> list[float]:
         """Until when a wait of `count` works for expected sequences pays, for as many of these as it does.

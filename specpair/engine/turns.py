@@ -319,7 +319,8 @@ class Turns:
         finished = set(works)
         self.works = [work for work in self.works if work not in finished]
         self._gathering.leave(works, now)
-        self.add(following)
+        self.works += following
+        self._gathering.go_on(following)
         self._tell(lambda: settle_futures(works))
 
 

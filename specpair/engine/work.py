@@ -72,8 +72,8 @@ class Work:
         return False
 
     def go_on(self) -> "Work | None":
-        """The work of that call, if the device thread can begin with it at once; else the event loop will submit it.
-        Asked once, when this work is done without an error."""
+        """The work of the call that waits for this work's answer, if the device thread can begin with it at once; else
+        the event loop will submit it. Asked once, when this work is done without an error."""
         return None
 
     @property

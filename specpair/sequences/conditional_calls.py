@@ -1,8 +1,8 @@
 """Calls that depend on the answer of a step that is under way.
 
 Several may wait for one step, each for another answer. They hold no step: a call that waits changes nothing for others,
-and a refused one has changed nothing at all. Most are refused, so one whose caller needs no answer costs no task. Runs
-on the event loop, but for `begin_on_device`.
+and a refused one has changed nothing at all, unless the device thread had begun it (see `Begun`). Most are refused, so
+one whose caller needs no answer costs no task. Runs on the event loop, but for `begin_on_device`.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
 from specpair.errors import CapacityExhaustedError, ConditionNotMetError, SequenceNotFoundError
 
@@ -54,6 +54,11 @@ class Condition(Protocol[AnswerIn]):
     def is_met_by(self, answer: AnswerIn) -> bool: ...
 
 
+BeginOnDevice: TypeAlias = Callable[[Any], tuple[Any, Callable[[], Awaitable[Any]]] | None]
+"""Begins with a call on the device thread, given the work that has the answer it waits for. Returns the next work, and
+what computes its answer; None to leave the call to the event loop."""
+
+
 @dataclass(eq=False, slots=True)
 class WaitingCall(Generic[Result]):
     """A call that waits for the step of its condition."""
@@ -64,8 +69,7 @@ class WaitingCall(Generic[Result]):
     call would."""
     end: "Callable[[asyncio.Future[Result] | Exception], None]"
     """Gets the answer that is being computed, or the refusal."""
-    begin_on_device: "Callable[[Any], Begun | None] | None" = None
-    """Begins with the call on the device thread, given the work that has the answer; None to leave it to `start`."""
+    begin_on_device: BeginOnDevice | None = None
     is_wanted: Callable[[], bool] = lambda: True
     """Whether its caller is still there."""
     context: Context = field(default_factory=copy_context)
@@ -89,19 +93,19 @@ class WaitingCall(Generic[Result]):
 class Begun:
     """What the device thread began for a waiting call."""
 
+    call: WaitingCall[Any]
     work: Any
     """An engine's work, with its future."""
     finish: Callable[[], Awaitable[Any]]
     """Computes the answer of its step once the work is done."""
-    call: WaitingCall[Any] | None = None
-    """The call for which it was begun."""
     is_taken: bool = False
-    """Whether the step of that call was taken with it."""
+    """Whether the step of the call was taken with it."""
 
-    def end(self) -> None:
-        """Drops the work, which nobody takes."""
-        if not self.work.future.cancel() and not self.work.future.cancelled():
-            self.work.future.exception()  # else it counts as never retrieved
+
+def give_up(future: "asyncio.Future[None]") -> None:
+    """Ends a work whose answer nobody needs any more."""
+    if not future.cancel() and not future.cancelled():
+        future.exception()  # else it counts as never retrieved
 
 
 def begin_first(calls: Iterable[WaitingCall[Result]], answer: Result, begun: Begun | None = None) -> None:
@@ -109,7 +113,7 @@ def begin_first(calls: Iterable[WaitingCall[Result]], answer: Result, begun: Beg
     are refused once the new work is on its way. If what was begun is not taken its tokens may be in a pass, so none of
     the others begins."""
     waiting = tuple(calls)
-    if begun is not None and begun.call is not None:
+    if begun is not None:
         begun.call.begin(begun)
         if not begun.is_taken:
             refuse_all([call for call in waiting if call is not begun.call], ConditionNotMetError)

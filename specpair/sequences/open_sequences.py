@@ -12,6 +12,7 @@ from typing import Generic, NamedTuple
 from specpair.errors import CapacityExhaustedError, SequenceNotFoundError
 from specpair.sequences.answer_memory import AnswerMemory
 from specpair.sequences.cache_owner import CacheOwner
+from specpair.sequences.conditional_calls import give_up
 from specpair.sequences.held_sequence import Answer, HeldSequence
 from specpair.sequences.sequel import Sequel, SequelOutcome
 from specpair.sequences.sequence_limits import NoRoom, SequenceLimits
@@ -138,17 +139,20 @@ class OpenSequences(Generic[Answer]):
         held.is_open = False
         self._drop_sequel(held)
         self._answers.release(held)
-        for task in (held.answer, held.prefill, held.work):
+        for task in (held.answer, held.prefill):
             if task is not None:
                 task.cancel()
-        if held.begun is not None:
-            held.begun.end()
+        if held.work is not None:
+            give_up(held.work)
+        if (begun := held.begun) is not None:
             held.begun = None
+            give_up(begun.work.future)
+            if isinstance(begun.call.condition, Sequel):
+                self.sequel_outcomes[SequelOutcome.DROPPED] += 1
         self._caches.close(held.cached)
 
     def _drop_sequel(self, held: HeldSequence[Answer]) -> None:
         """Counts a step to which the process went on by itself and whose call has not come, if there is one."""
-        call = None if held.begun is None else held.begun.call
-        if held.is_ahead or (call is not None and isinstance(call.condition, Sequel)):
+        if held.is_ahead:
             held.is_ahead = False
             self.sequel_outcomes[SequelOutcome.DROPPED] += 1

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic
 
-from specpair.sequences.conditional_calls import Begun
+from specpair.sequences.conditional_calls import BeginOnDevice
 from specpair.sequences.held_sequence import Answer, HeldSequence
 
 
@@ -36,8 +36,7 @@ class Sequel(Generic[Answer]):
     """What identifies its call, after this answer."""
     begin: Callable[[Answer, HeldSequence[Answer]], Callable[[], Awaitable[Answer]]]
     """Does all that can be done without waiting, and returns what computes the rest."""
-    begin_on_device: Callable[[Any], Begun | None]
-    """Begins with it on the device thread, given the work that has the answer; None if only `begin` can."""
+    begin_on_device: BeginOnDevice
 
     def is_met_by(self, answer: Any) -> bool:
         return self.goes_on(answer)

@@ -1,7 +1,7 @@
 """The steps of open sequences: each is computed once and then answered from memory.
 
-Runs on the event loop. Until a step ends, and what the device thread began after it is taken, its sequence takes no
-other one. Calls of the step after it may wait for its answer, each in case it is a certain one.
+Runs on the event loop. A sequence takes no other step until the last one has ended and, if the device thread began the
+next, that is taken over. Calls of the step after it may wait for its answer, each in case it is a certain one.
 """
 
 import asyncio
@@ -20,12 +20,14 @@ from specpair.errors import (
 )
 from specpair.sequences.cache_owner import CacheOwner
 from specpair.sequences.conditional_calls import (
+    BeginOnDevice,
     Begun,
     Condition,
     ConditionalCalls,
     ConditionOutcome,
     WaitingCall,
     begin_first,
+    give_up,
     refuse_all,
 )
 from specpair.sequences.held_sequence import Answer, HeldSequence, TakenStep, settled, wait_for_answer
@@ -160,11 +162,10 @@ class SteppedSequences(OpenSequences[Answer]):
         body: Callable[[], Any],
         begin: Callable[[HeldSequence[Answer]], Finish[Answer]],
         size: int = 0,
-        begin_on_device: Callable[[Any], Begun | None] | None = None,
+        begin_on_device: BeginOnDevice | None = None,
     ) -> None:
         """The same for a caller that needs no answer: it makes the ordinary call as well, which finds the step under
-        way if the condition was met. A refusal is counted, and nobody is told. `begin_on_device` is that of a
-        WaitingCall.
+        way if the condition was met. A refusal is counted, and nobody is told.
 
         Raises SequenceNotFoundError and CapacityExhaustedError.
         """
@@ -314,7 +315,7 @@ class SteppedSequences(OpenSequences[Answer]):
         """Ends what the device thread began for a step that was not taken. Its tokens may be in a pass at this moment,
         so that no other step can be taken: the caller opens the sequence again."""
         if not held.is_open:
-            begun.end()
+            give_up(begun.work.future)
             return
         logger.warning("a step that was begun could not be taken; its sequence is closed")
         held.begun = begun

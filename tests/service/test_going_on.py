@@ -240,7 +240,7 @@ async def test_a_sequence_that_is_closed_before_the_event_loop_knows_leaves_noth
     with pytest.raises(grpc.aio.AioRpcError) as refused:
         await first
     assert refused.value.code() is grpc.StatusCode.NOT_FOUND
-    assert [each.work.future.cancelled() for each in begun] == ([] if closes == "before" else [True])
+    assert [work.future.cancelled() for work, _ in begun] == ([] if closes == "before" else [True])
     await target.check_clean()
 
 

@@ -131,12 +131,25 @@ def test_also_by_works_under_way() -> None:
     assert 0.0 < gathering.patience([started], 1.0001) <= 0.02
 
 
-@pytest.mark.parametrize(("company", "is_waited_for"), [(16, True), (17, False), (255, False)])
-def test_many_that_went_on_by_themselves_do_not_wait_for_a_few(company: int, is_waited_for: bool) -> None:
-    gathering, here = gathering_of(0.4, 0.0), Sequence([1])
-    gathering.leave([followed(here)], 1.0)
-    works = [work_on(Sequence([1])) for _ in range(company)]
-    assert (gathering.patience(works, 1.0001) > 0.0) is is_waited_for
+@pytest.mark.parametrize(
+    ("fixed_cost", "handing_over", "company", "is_waited_for"),
+    [(0.02, 0.001, 17, True), (0.02, 0.001, 20, False), (0.4, 0.005, 17, True), (0.4, 0.005, 255, False)],
+)
+def test_many_that_went_on_by_themselves_do_not_wait_for_a_few(
+    fixed_cost: float, handing_over: float, company: int, is_waited_for: bool
+) -> None:
+    """A wait costs each of them what handing over takes, and saves the one that is handed over its pass."""
+    gathering, here = gathering_of(fixed_cost, 0.0), Sequence([1])
+    now = 1.0
+    for _ in range(200):
+        gathering.leave([followed(here)], now)
+        gathering.arrive([work_on(here, now + handing_over)])
+        now += 1.0
+    others = [Sequence([1]) for _ in range(company)]
+    gathering.leave([followed(here), *map(followed, others)], now)
+    works = [work_on(other, now) for other in others]
+    gathering.go_on(works)
+    assert (gathering.patience(works, now + 0.0001) > 0.0) is is_waited_for
 
 
 def test_but_not_for_ever_nor_after_its_end() -> None:

@@ -75,15 +75,14 @@ class Target:
         held = self.held
         call = held.call_after(step, Reply(outcome)) if goes_on else None
         if call is not None and call.begin_on_device is not None:
-            held.begun = call.begin_on_device(None)
-            assert held.begun is not None
-            held.begun.call = call
+            found = call.begin_on_device(None)
+            assert found is not None
+            held.begun = Begun(call, *found)
+            self.begun.append(held.begun)
         self.end_of(step).set_result(outcome)
 
-    def begin_on_device(self, step: int, before: None) -> Begun:
-        work = SimpleNamespace(future=asyncio.get_running_loop().create_future())
-        self.begun.append(Begun(work, lambda: self.compute(step)))
-        return self.begun[-1]
+    def begin_on_device(self, step: int, before: None) -> tuple[Any, Callable[[], Awaitable[Reply]]]:
+        return SimpleNamespace(future=asyncio.get_running_loop().create_future()), lambda: self.compute(step)
 
     def call(
         self, step: int, body: bytes = b"body", name: str = "s", stop: str | None = None, following: bytes = b"body"

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from specpair.errors import LengthNotReachedError, SequenceNotFoundError, StaleStepError
+from specpair.sequences.conditional_calls import Begun
 from specpair.sequences.held_sequence import HeldSequence
 from tests.unit.specpair.sequences.stepped_target import Expected, Reply, Target, refusal, turn
 
@@ -112,11 +113,10 @@ async def test_a_sequence_whose_answer_fails_afterwards_is_closed() -> None:
     assert call is not None
     target.end_of(0).set_exception(ZeroDivisionError())
 
-    held.begun = target.begin_on_device(1, None)
-    held.begun.call = call
+    held.begun = Begun(call, *target.begin_on_device(1, None))
     await asyncio.wait([first])
     await turn()
-    assert target.begun[0].work.future.cancelled() and not held.is_open
+    assert not held.is_open and held.begun is None and target.sequels() == {"dropped": 1}
 
 
 async def test_an_answer_of_another_step_begins_with_nothing() -> None:
