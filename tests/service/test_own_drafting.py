@@ -15,7 +15,7 @@ from specpair.speculation.randomness import Domain
 from specpair.v1 import proposal_pb2
 from specpair.v1 import sequence_service_pb2 as sequences_pb
 from specpair.v1 import target_service_pb2 as pb
-from target_service import own_proposal, self_drafting
+from target_service import self_drafting, verifier
 from tests.service import distributions as distribution
 from tests.service.distributions import ENOUGH_FOR_CONTROLS, RULES, SAMPLES, Served, check_distribution, draw, p_value
 from tests.services import RunningModel, engine_config, running_pair, running_target
@@ -151,21 +151,13 @@ async def test_a_failing_head_costs_no_token(
     assert made.summary.speculation.draft_token_count == 0
 
 
-async def test_a_target_that_forgot_its_proposal_gives_a_plain_round(served: Served) -> None:
+async def test_a_target_that_forgot_its_proposal_gives_a_plain_round(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As one that was restarted: it knows the tokens, and not what they were drawn from."""
-    host: Any = served.pair.target.host
-    keep = host._verdict
-
-    async def forget(held: Any, work: Any) -> Any:
-        verdict = await keep(held, work)
-        held.own_proposal = None
-        return verdict
-
-    host._verdict = forget
-    try:
-        made = await served.pair.generate(PROMPTS[1], 12, drafter=EAGLE, num_speculative_tokens=3, ignore_eos=True)
-    finally:
-        host._verdict = keep
+    with_kept = verifier.with_kept
+    monkeypatch.setattr(verifier, "with_kept", lambda own, call: with_kept(None, call))
+    made = await served.pair.generate(PROMPTS[1], 12, drafter=EAGLE, num_speculative_tokens=3, ignore_eos=True)
     assert len(made.token_ids) == 12
     assert made.summary.speculation.draft_token_count == 0
 
