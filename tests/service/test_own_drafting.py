@@ -15,7 +15,7 @@ from specpair.speculation.randomness import Domain
 from specpair.v1 import proposal_pb2
 from specpair.v1 import sequence_service_pb2 as sequences_pb
 from specpair.v1 import target_service_pb2 as pb
-from target_service import self_drafting, verifier
+from target_service import own_proposal, self_drafting, verifier
 from tests.service import distributions as distribution
 from tests.service.distributions import ENOUGH_FOR_CONTROLS, RULES, SAMPLES, Served, check_distribution, draw, p_value
 from tests.services import RunningModel, engine_config, running_pair, running_target
