@@ -69,6 +69,10 @@ class KeyValueCache(ABC):
         """Rolls back: drops all tokens from position `length` on."""
 
     @abstractmethod
+    def has_blocks(self, holding: Holding) -> bool:
+        """Whether freeing the holding gives blocks to others. One without tokens may have some, too."""
+
+    @abstractmethod
     def fork(self, holding: Holding, length: int, room: int = 0) -> Holding:
         """A second holding of the first `length` tokens, which may prepare room for that many more.
         CapacityExhaustedError changes nothing."""

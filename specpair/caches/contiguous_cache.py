@@ -89,6 +89,10 @@ class ContiguousCache(KeyValueCache):
         holding.length = length
         del holding.storage.token_ids[length:]  # the next tokens there may differ
 
+    def has_blocks(self, holding: Holding) -> bool:
+        slab: Slab = holding.storage  # a slab does not shrink with its tokens
+        return slab.block_count > 0
+
     def fork(self, holding: Holding, length: int, room: int = 0) -> Holding:
         slab = self._copy(holding.storage, length, blocks_for(length + room, self.block_size), returned=0)
         forked = Holding(length, slab)

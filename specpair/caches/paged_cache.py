@@ -86,6 +86,9 @@ class PagedCache(KeyValueCache):
         del table[wanted:]
         holding.length = length
 
+    def has_blocks(self, holding: Holding) -> bool:
+        return bool(holding.storage)
+
     def fork(self, holding: Holding, length: int, room: int = 0) -> Holding:
         blocks = holding.storage[: blocks_for(length, self.block_size)]
         for block in blocks:

@@ -81,11 +81,11 @@ class Holdings:
     def _take_away_branch(self, works: Several[Work]) -> bool:
         """Frees the cache of an idle branch, or else of the last work in the background, which ends."""
         for sequence in self._idle:
-            if sequence.is_branch and is_holding(sequence):
+            if sequence.is_branch and self.has_blocks(sequence):
                 self.discard(sequence)
                 return True
         for work in reversed(works):
-            if work.is_background and not work.done and is_holding(work.sequence):
+            if work.is_background and not work.done and self.has_blocks(work.sequence):
                 self.discard(work.sequence)
                 self.end(work)
                 return True
@@ -95,6 +95,10 @@ class Holdings:
     def end(work: Work) -> None:
         """Ends a work in the background for lack of cache."""
         work.fail(CapacityExhaustedError("no cache is left for work ahead"), spares_cache=True)
+
+    def has_blocks(self, sequence: Sequence) -> bool:
+        """Whether the sequence has blocks that others could take."""
+        return sequence.holding is not None and self._cache.has_blocks(sequence.holding)
 
     def rest(self, sequence: Sequence) -> None:
         """Marks a sequence without work as idle: others may take its blocks."""
@@ -156,7 +160,7 @@ class Holdings:
     def _preempt(self, works: Several[Work]) -> bool:
         """Frees the cache of the youngest of the works."""
         for work in reversed(works):
-            if is_holding(work.sequence):
+            if self.has_blocks(work.sequence):
                 self._take_away(work.sequence)
                 return True
         return False
@@ -174,8 +178,3 @@ class Holdings:
         sequence.holding = None
         self._statistics.evicted_blocks += self._cache.block_counts().free - free
         self._statistics.preemptions += 1
-
-
-def is_holding(sequence: Sequence) -> bool:
-    """Whether the sequence has blocks that others could take."""
-    return sequence.holding is not None and sequence.holding.length > 0

@@ -10,7 +10,7 @@ from torch import Tensor
 from specpair.caches.out_of_memory import is_out_of_memory
 from specpair.engine.failures import check_device
 from specpair.engine.gathering import SPARE, Gathering
-from specpair.engine.holdings import Holdings, is_holding
+from specpair.engine.holdings import Holdings
 from specpair.engine.next_work import next_work
 from specpair.engine.pacing import Pacing
 from specpair.engine.pass_clock import pass_clock
@@ -298,7 +298,7 @@ class Turns:
 
     def _refuse(self, work: Work) -> None:
         """Fails the oldest work, which does not fit, if no other work holds cache: then waiting does not help."""
-        if not any(is_holding(other.sequence) for other in self.works if other is not work):
+        if not any(self._holdings.has_blocks(other.sequence) for other in self.works if other is not work):
             work.fail(CapacityExhaustedError("the cache is too small for this sequence"), spares_cache=True)
             self._finish([work])
 

@@ -13,9 +13,9 @@ if TYPE_CHECKING:
 class Sequence:
     """Tokens whose keys and values the cache holds or will hold.
 
-    While work is under way the sequence belongs to the device thread, otherwise to the event loop. If the device thread
-    goes on to the next work by itself, it stays its own. The loop never
-    touches the cache: it lowers `valid_length`, and the device thread rolls the cache back before it feeds.
+    While work is under way the sequence belongs to the device thread, also where that goes on to the next work by
+    itself; otherwise to the event loop. The loop never touches the cache: it lowers `valid_length`, and the device
+    thread rolls the cache back before it feeds.
     """
 
     tokens: list[int]

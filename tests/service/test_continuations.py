@@ -1,7 +1,6 @@
 """A target goes on by itself where its next call is known: the same bits as if it had waited for it."""
 
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +11,11 @@ from specpair.v1 import sequence_service_pb2 as sequences_pb
 from specpair.v1 import target_service_pb2 as pb
 from tests.service.conditional import PROMPT, Gate, close, decided, open_sequence, until
 from tests.service.distributions import RULES
+from tests.service.targets_with_heads import VOCABULARY, running_targets
 from tests.services import RunningModel, engine_config, running_pair, running_target
 from tests.tiny_heads import make_head
 from tests.tiny_models import make_model
 
-VOCABULARY = 12
-"""Few, so that an untrained head is right at times."""
 STEPS = 12
 METRIC = "specpair_target_continuations_total"
 SAMPLED: dict[str, Any] = {
@@ -31,18 +29,8 @@ SAMPLED: dict[str, Any] = {
 
 @pytest.fixture(scope="module")
 async def targets(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[str, RunningModel]]:
-    """One without a head, one whose head proposes chains, one whose head proposes trees."""
-    folder = tmp_path_factory.mktemp("models")
-    model = make_model(folder / "target", seed=1, vocab_size=VOCABULARY, num_hidden_layers=3)
-    head = str(make_head(folder / "head", vocab_size=VOCABULARY))
-    async with AsyncExitStack() as stack:
-        yield {
-            "none": await stack.enter_async_context(running_target(engine_config(model))),
-            "chains": await stack.enter_async_context(running_target(engine_config(model, head=head))),
-            "trees": await stack.enter_async_context(
-                running_target(engine_config(model, head=head, head_tree_tokens=7))
-            ),
-        }
+    async with running_targets(tmp_path_factory.mktemp("models")) as running:
+        yield running
 
 
 def counts(target: RunningModel) -> dict[str, float]:

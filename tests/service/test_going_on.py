@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
@@ -25,30 +24,18 @@ from tests.service.conditional import (
     renamed,
     until,
 )
+from tests.service.targets_with_heads import VOCABULARY, running_targets
 from tests.services import PairSecurity, RunningModel, engine_config, running_target
-from tests.tiny_heads import make_head
 from tests.tiny_models import make_model
 
-VOCABULARY = 12
 TOKEN = "a" * 20
 SAMPLING: dict[str, Any] = {"temperature": 1.0, "seed": 4}
 
 
 @pytest.fixture(scope="module")
 async def targets(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[dict[str, RunningModel]]:
-    """One without a head, one whose head proposes chains, one whose head proposes trees."""
-    folder = tmp_path_factory.mktemp("models")
-    model = make_model(folder / "target", seed=1, vocab_size=VOCABULARY, num_hidden_layers=3)
-    head = str(make_head(folder / "head", vocab_size=VOCABULARY))
-    async with AsyncExitStack() as stack:
-        yield {
-            kind: await stack.enter_async_context(running_target(engine_config(model, **fields)))
-            for kind, fields in (
-                ("none", {}),
-                ("chains", {"head": head}),
-                ("trees", {"head": head, "head_tree_tokens": 7}),
-            )
-        }
+    async with running_targets(tmp_path_factory.mktemp("models")) as running:
+        yield running
 
 
 class Submitted:

@@ -211,6 +211,18 @@ def test_full_cache_refuses_without_change(kind: str) -> None:
     assert holding.length == BLOCKS * BLOCK_SIZE
 
 
+@pytest.mark.parametrize("kind", CACHES)
+def test_blocks_that_others_can_have_are_told(kind: str) -> None:
+    """Also those of a slab whose tokens were all dropped, as after a pass that failed."""
+    cache = make_cache(kind)
+    holding = cache.open([])
+    assert not cache.has_blocks(holding)
+    feed(cache, holding, [1] * BLOCK_SIZE)
+    assert cache.has_blocks(holding)
+    cache.truncate_to(holding, 0)
+    assert cache.has_blocks(holding) is (cache.free_block_count < BLOCKS)
+
+
 def test_least_recently_used_prefix_goes_first() -> None:
     pool = BlockPool(2)
     blocks = pool.allocate(2)

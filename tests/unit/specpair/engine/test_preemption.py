@@ -20,6 +20,8 @@ from specpair.caches.contiguous_cache import ContiguousCache
 from specpair.caches.paged_cache import PagedCache
 from specpair.engine.device_thread import DeviceThread
 from specpair.engine.engine import Engine
+from specpair.engine.statistics import EngineStatistics
+from specpair.engine.turns import Turns
 from specpair.engine.work import Work
 from specpair.errors import CapacityExhaustedError, ForwardFailedError
 from specpair.models.batch import Batch, PassOutput
@@ -177,6 +179,24 @@ def test_a_tight_cache_costs_time_alone(
     for load, output in zip(given_loads, outputs, strict=True):
         assert output == continuation(load.prompt, len(output))
         assert len(output) >= len(load.proposed)
+
+
+async def test_a_work_waits_for_one_that_has_blocks_and_no_tokens() -> None:
+    """As after a failed pass: a slab is as large as before. Waiting helps, so the work is not refused."""
+    cache = make_cache("contiguous", 4)
+    turns = Turns(ChecksumRunner(cache), advance, EngineStatistics(), lambda call: None, token_budget=16, short=4)
+    suspect, other = (StepWork(sequence=Sequence([1] * count), row_count=1) for count in (6, 4))
+    holding = suspect.sequence.holding = cache.open([])
+    cache.append(holding, 6)
+    cache.truncate_to(holding, 0)
+    suspect.sequence.is_suspect = turns._ran_suspect = True
+    for work in (suspect, other):
+        work.future = asyncio.get_running_loop().create_future()
+    turns.add([suspect, other])
+    for _ in range(4):
+        turns.turn()
+    for work in (suspect, other):
+        assert work.error is None and work.choices == continuation(work.sequence.tokens, 1)
 
 
 @pytest.mark.parametrize("kind", CACHES)
