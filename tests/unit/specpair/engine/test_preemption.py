@@ -184,7 +184,8 @@ def test_a_tight_cache_costs_time_alone(
 async def test_a_work_waits_for_one_that_has_blocks_and_no_tokens() -> None:
     """As after a failed pass: a slab is as large as before. Waiting helps, so the work is not refused."""
     cache = make_cache("contiguous", 4)
-    turns = Turns(ChecksumRunner(cache), advance, EngineStatistics(), lambda call: None, token_budget=16, short=4)
+    runner: Any = ChecksumRunner(cache)
+    turns = Turns(runner, advance, EngineStatistics(), lambda call: None, token_budget=16, short=4)
     suspect, other = (StepWork(sequence=Sequence([1] * count), row_count=1) for count in (6, 4))
     holding = suspect.sequence.holding = cache.open([])
     cache.append(holding, 6)
