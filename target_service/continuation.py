@@ -37,6 +37,8 @@ class Following:
     common: pb.VerifyProposalRequest
     decode: Callable[[pb.VerifyProposalRequest], VerifyCall]
     vocab_size: int
+    plain: VerifyCall
+    """The call if the target proposes nothing, but for its position."""
 
     def request(self, length: int, proposal: OwnProposal | None) -> pb.VerifyProposalRequest:
         """The message of the call after `length` committed tokens, with what the target proposed."""
@@ -48,23 +50,16 @@ class Following:
         return request
 
     def call(self, length: int, proposal: OwnProposal | None) -> VerifyCall:
-        """The same decoded. A plain call is made without a message: the device thread makes one for each sequence
+        """The same decoded. All but trees are made without a message: the device thread makes one for each sequence
         between two passes."""
-        if proposal is not None:
+        if proposal is None:
+            return self.plain._replace(base_length=length)
+        if proposal.parents:
             return self.decode(self.request(length, proposal))
-        common = self.common
-        return VerifyCall(
-            sequence_id=common.sequence_id,
-            step=common.step,
-            base_length=length,
-            appended=[],
-            proposed=[],
-            draft=CountedRows.one_hot([], self.vocab_size),
-            include_probabilities=common.include_probabilities,
-            feature_layers=tuple(common.feature_layers),
-            next_count=common.next_proposal_count,
-            next_min_confidence=common.next_proposal_min_confidence,
-        )
+        tokens, rows = proposal.token_ids, proposal.rows
+        if rows is None:
+            rows = CountedRows.one_hot(tokens, self.vocab_size)
+        return self.plain._replace(base_length=length, proposed=tokens, draft=rows)
 
 
 def take_sequel(
@@ -79,11 +74,12 @@ def take_sequel(
     if not request.HasField("continuation"):
         return None
     is_known = not request.max_forced_tokens and request.step < LAST_STEP
-    vocab_size = verifier.sequences.limits.vocab_size
-    following = Following(following_call(request), decode, vocab_size) if is_known else None
+    common = following_call(request) if is_known else None
     request.ClearField("continuation")
-    if following is None:
+    if common is None:
         return None
+    vocab_size = verifier.sequences.limits.vocab_size
+    following = Following(common, decode, vocab_size, plain_call(common, vocab_size))
 
     def begin_on_device(before: VerifyWork) -> NextWork | None:
         length = len(before.sequence.tokens)
@@ -109,4 +105,20 @@ def following_call(request: pb.VerifyProposalRequest) -> pb.VerifyProposalReques
         feature_layers=request.feature_layers,
         next_proposal_count=continuation.next_proposal_count,
         next_proposal_min_confidence=continuation.next_proposal_min_confidence,
+    )
+
+
+def plain_call(request: pb.VerifyProposalRequest, vocab_size: int) -> VerifyCall:
+    """A call without a proposal, decoded."""
+    return VerifyCall(
+        sequence_id=request.sequence_id,
+        step=request.step,
+        base_length=request.base_length,
+        appended=[],
+        proposed=[],
+        draft=CountedRows.one_hot([], vocab_size),
+        include_probabilities=request.include_probabilities,
+        feature_layers=tuple(request.feature_layers),
+        next_count=request.next_proposal_count,
+        next_min_confidence=request.next_proposal_min_confidence,
     )

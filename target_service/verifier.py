@@ -245,7 +245,7 @@ def with_kept(own: OwnProposal | None, call: VerifyCall) -> VerifyCall:
     if own is None:
         raise not_kept(call.kept_step)
     length = call.base_length + len(call.appended)
-    return replace(call, draft=own.beginning(call.kept_step, length, call.proposed))
+    return call._replace(draft=own.beginning(call.kept_step, length, call.proposed))
 
 
 def advance(works: list[Work], logits: Tensor) -> None:

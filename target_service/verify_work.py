@@ -23,9 +23,9 @@ ENTRY_BYTES = 100
 """Memory of a token and its logprob."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class VerifyCall:
-    """A decoded call, checked for form."""
+class VerifyCall(NamedTuple):
+    """A decoded call, checked for form. Between two passes the device thread makes one for each sequence, so it is of a
+    kind that is quickly made."""
 
     sequence_id: str
     step: int

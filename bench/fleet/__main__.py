@@ -14,7 +14,7 @@ from dataclasses import asdict
 from typing import Any
 
 from bench.apart.disturbed_models import draft_folder, target_folder
-from bench.fleet.layout import ACCEPTANCE, Fleet, Layout, with_fleet
+from bench.fleet.layout import ACCEPTANCE, Fleet, Layout, Proposer, with_fleet
 from bench.fleet.load import NUM_SPECULATIVE_TOKENS, Load, run_load
 from bench.options import positive
 from bench.progress import Progress
@@ -61,7 +61,12 @@ def main() -> None:
     parser.add_argument("--verify", default=SLOW.verify, help=f"its passes, as --pace (default {SLOW.verify})")
     parser.add_argument("--step", default=SLOW.step, help=f"its steps, as --pace (default {SLOW.step})")
     parser.add_argument(
-        "--plain", action="store_true", help=f"streams without speculation, instead of K = {NUM_SPECULATIVE_TOKENS}"
+        "--proposer",
+        type=Proposer,
+        choices=tuple(Proposer),
+        default=Proposer.DRAFT,
+        help=f"of the capacity table: what proposes {NUM_SPECULATIVE_TOKENS} tokens a round: a draft, one that "
+        "works ahead, the target's head, or nothing (default draft)",
     )
     parser.add_argument("--label", default="", help="names the results beside those of other runs")
     parser.add_argument("--no-save", action="store_true", help="do not write bench/results/fleet-*.json")
@@ -105,6 +110,7 @@ async def capacity(options: argparse.Namespace, progress: Progress) -> list[dict
         coordinator_count=options.coordinators,
         verify=options.verify,
         step=options.step,
+        proposer=options.proposer,
     )
     with progress.over(len(options.streams), "loads") as advance:
         return await loads(layout, announced(options.streams, advance), options)
@@ -121,12 +127,11 @@ async def loads(layout: Layout, counts: Iterable[int], options: argparse.Namespa
     draft_folder(ACCEPTANCE, 0.0)  # made before anything starts
     prompts = token_prompts(target_folder(), PROMPT_TOKENS)
     rows: list[dict[str, Any]] = []
-    k = 0 if options.plain else NUM_SPECULATIVE_TOKENS
 
     async def measure(fleet: Fleet) -> None:
         for streams in counts:
             own = distinct(prompts, streams)
-            load = await run_load(fleet, own, streams, options.settle, options.seconds, k)
+            load = await run_load(fleet, own, streams, options.settle, options.seconds)
             rows.append(row_of(layout, load))
 
     await with_fleet(layout, measure)
@@ -148,6 +153,7 @@ def row_of(layout: Layout, load: Load) -> dict[str, Any]:
     return {
         **figures,
         "layout": layout.name,
+        "proposer": layout.proposer.value,
         "paces": f"{layout.verify} and {layout.step}",
         "tokens_per_second": load.tokens_per_second,
         "rounds_per_second": load.rounds / load.seconds,

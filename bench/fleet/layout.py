@@ -1,7 +1,8 @@
 """Several drafts, targets and coordinators on this machine, on imitated devices, for the time of a measurement."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from rich.console import Console
@@ -18,12 +19,26 @@ from command.pair.local_pair import (
     run_children,
     unless_dead,
 )
+from specpair.named_models import BUNDLED, MODELS, model_folder
 
 ACCEPTANCE = 0.85
+HEAD = str(MODELS / "bundled" / "medusa")
+"""Of the bundled target."""
 THREADS = 1
 """Of each model: the processes share the processors."""
 MOST_SEQUENCES = 1024
 """More than any measurement opens, so that no limit but the devices' is met."""
+
+
+class Proposer(StrEnum):
+    """What proposes tokens."""
+
+    DRAFT = "draft"
+    AHEAD = "ahead"
+    """A draft that works ahead."""
+    HEAD = "head"
+    """The target's own head."""
+    NOTHING = "nothing"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,6 +52,7 @@ class Layout:
     """Milliseconds of a pass of a target; after a comma, of each row in it."""
     step: str = "16"
     """The same for a draft."""
+    proposer: Proposer = Proposer.DRAFT
 
     @property
     def name(self) -> str:
@@ -52,19 +68,20 @@ class Fleet:
     targets: list[str]
     coordinators: list[str]
     coordinator_pids: list[int]
+    proposer: Proposer
 
 
 async def with_fleet(layout: Layout, measure: Callable[[Fleet], Coroutine[Any, Any, None]]) -> None:
     """Starts the processes, measures, stops them. Raises CommandError if one ends."""
+    has_drafts = layout.proposer is not Proposer.HEAD
     drafts = [
-        model_plan("draft", draft_folder(ACCEPTANCE, 0.0), layout.step, f"draft {i + 1}")
-        for i in range(layout.draft_count)
+        model_plan("draft", draft_folder(ACCEPTANCE, 0.0), layout.step, {})
+        for _ in range(layout.draft_count * has_drafts)
     ]
-    targets = [
-        model_plan("target", target_folder(), layout.verify, f"target {i + 1}") for i in range(layout.target_count)
-    ]
-    flags = {
-        "--draft": ",".join(plan.address for plan in drafts),
+    target, head = (target_folder(), {}) if has_drafts else (model_folder(BUNDLED, "target"), {"--head": HEAD})
+    targets = [model_plan("target", target, layout.verify, head) for _ in range(layout.target_count)]
+    flags: dict[str, object] = {
+        "--draft": ",".join(plan.address for plan in drafts) or "none",
         "--target": ",".join(plan.address for plan in targets),
         "--max-requests": MOST_SEQUENCES,
         "--max-requests-per-client": MOST_SEQUENCES,
@@ -80,11 +97,12 @@ async def with_fleet(layout: Layout, measure: Callable[[Fleet], Coroutine[Any, A
             targets=[plan.address for plan in targets],
             coordinators=[plan.address for plan in coordinators],
             coordinator_pids=pids(children, coordinators),
+            proposer=layout.proposer,
         )
         await unless_dead(children, measure(fleet))
 
 
-def model_plan(role: str, model: str, pace: str, name: str) -> ServicePlan:
+def model_plan(role: str, model: str, pace: str, further: Mapping[str, object]) -> ServicePlan:
     """A paced service that any number of sequences of one client fits into."""
     flags: dict[str, object] = {
         "--model": model,
@@ -93,6 +111,7 @@ def model_plan(role: str, model: str, pace: str, name: str) -> ServicePlan:
         "--metrics-port": 0,
         "--max-num-seqs": MOST_SEQUENCES,
         "--max-num-seqs-per-client": MOST_SEQUENCES,
+        **further,
     }
     return plan_service(role, flags, host=LOOPBACK, port=free_port())
 

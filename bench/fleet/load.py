@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from statistics import median
 
-from bench.fleet.layout import Fleet
+from bench.fleet.layout import Fleet, Proposer
 from bench.processes import processor_seconds, resident_mib
 from command.connection import coordinator_at
 from specpair.client.channel import connect
@@ -18,6 +18,7 @@ from specpair.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
 from specpair.v1.sequence_service_pb2_grpc import SequenceServiceStub
 
 NUM_SPECULATIVE_TOKENS = 4
+"""Proposed tokens a round, but where nothing proposes."""
 OBSERVED = 16
 """Every how many streams one is asked for the times of its rounds: reports have a cost of their own."""
 MOST_TOKENS = 4096
@@ -60,14 +61,11 @@ class Load:
         return median(self.added) if self.added else None
 
 
-async def run_load(
-    fleet: Fleet, prompts: Sequence[Sequence[int]], streams: int, settle: float, seconds: float, k: int
-) -> Load:
-    """Runs `streams` endless streams with `k` proposed tokens a round, waits `settle` seconds after each has begun, and
-    observes them for `seconds`."""
+async def run_load(fleet: Fleet, prompts: Sequence[Sequence[int]], streams: int, settle: float, seconds: float) -> Load:
+    """Runs `streams` endless streams, waits `settle` seconds after each has begun, and observes them for `seconds`."""
     async with AsyncExitStack() as stack:
         stubs = [await stack.enter_async_context(coordinator_at(address)) for address in fleet.coordinators]
-        readers = [Stream(stubs[i % len(stubs)], prompts[i % len(prompts)], i, k) for i in range(streams)]
+        readers = [Stream(stubs[i % len(stubs)], prompts[i % len(prompts)], i, fleet.proposer) for i in range(streams)]
         tasks = [asyncio.create_task(reader.read()) for reader in readers]
         try:
             await asyncio.gather(*(reader.has_begun.wait() for reader in readers))
@@ -128,20 +126,19 @@ async def sequence_count(address: str) -> int:
 class Stream:
     """One output that is read as it comes."""
 
-    def __init__(self, stub: CoordinatorServiceStub, prompt: Sequence[int], index: int, k: int):
+    def __init__(self, stub: CoordinatorServiceStub, prompt: Sequence[int], index: int, proposer: Proposer):
         self.has_begun = asyncio.Event()
         self.is_observed = index % OBSERVED == 0
         self.tokens = 0
         self.rounds: list[pb.RoundReport] = []
         self._is_counting = False
-        self._is_plain = k == 0
         self._call = stub.GenerateTokens(
             pb.GenerateTokensRequest(
                 token_ids=pb.TokenIds(ids=prompt),
                 max_tokens=MOST_TOKENS,
                 sampling={"temperature": 0.0, "seed": index},
-                num_speculative_tokens=k,
-                work_ahead=pb.WORK_AHEAD_MODE_OFF,
+                num_speculative_tokens=0 if proposer is Proposer.NOTHING else NUM_SPECULATIVE_TOKENS,
+                work_ahead=pb.WORK_AHEAD_MODE_ON if proposer is Proposer.AHEAD else pb.WORK_AHEAD_MODE_OFF,
                 ignore_eos=True,
                 include_rounds=self.is_observed,
             )
@@ -164,19 +161,19 @@ class Stream:
             self.has_begun.set()
 
     def added(self) -> list[float]:
-        """For each round that another followed: milliseconds that neither draft nor target worked or queued."""
-        return [
-            added_ms(own, following)
-            for own, following in pairwise(self.rounds)
-            if own.HasField("draft") or self._is_plain
-        ]
+        """For each round that followed another: milliseconds that neither draft nor target worked or queued."""
+        return [added_ms(before, own) for before, own in pairwise(self.rounds)]
 
 
-def added_ms(own: pb.RoundReport, following: pb.RoundReport) -> float:
-    """A round's time, from its first call to that of the next round, less what the services say they took."""
-    took = sum(times.queue_us + times.compute_us for times in (own.draft, own.verify))
-    return (first_call(following).start_us - first_call(own).start_us - took) * MICROSECONDS
+def added_ms(before: pb.RoundReport, own: pb.RoundReport) -> float:
+    """A round's time, from the verdict before to its own, less what the services say they took meanwhile: nothing for a
+    proposal that was prepared beside the pass before."""
+    calls = [own.verify]
+    if own.HasField("draft") and own.ahead != pb.AHEAD_OUTCOME_HIT:
+        calls.append(own.draft)
+    took = sum(times.queue_us + times.compute_us for times in calls)
+    return (verdict_us(own) - verdict_us(before) - took) * MICROSECONDS
 
 
-def first_call(report: pb.RoundReport) -> pb.CallTimes:
-    return report.draft if report.HasField("draft") else report.verify
+def verdict_us(report: pb.RoundReport) -> int:
+    return report.verify.start_us + report.verify.elapsed_us

@@ -3,6 +3,7 @@
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import torch
 from torch import Tensor
@@ -190,37 +191,48 @@ class ContiguousCache(KeyValueCache):
         return Stack(layers, keys, values)
 
 
+Pair: TypeAlias = tuple[Tensor, Tensor]
+
+
 class ContiguousAccess(CacheAccess):
-    """Slices of the slabs, made once for all layers."""
+    """Slices of the slabs, made once for all layers of a stack, where one of them is used."""
 
     def __init__(self, segments: Sequence[Segment]):
-        self._written = [slices(segment, segment.start) for segment in segments]
-        self._read = [slices(segment, 0) for segment in segments]
+        self._segments = segments
         self._counts = [segment.token_count for segment in segments]
+        self._written: dict[int, list[Pair]] = {}
+        self._read: dict[int, list[Pair]] = {}
 
     def write(self, layer: int, keys: Tensor, values: Tensor) -> None:
-        if len(self._counts) == 1:
-            own_keys, own_values = self._written[0][layer]
+        if layer not in self._written:
+            self._written.update(slices(self._segments, layer, [segment.start for segment in self._segments]))
+        written = self._written[layer]
+        if len(written) == 1:
+            own_keys, own_values = written[0]
             own_keys.copy_(keys)
             own_values.copy_(values)
             return
-        parts = zip(self._written, keys.split(self._counts, 1), values.split(self._counts, 1), strict=True)
-        for written, new_keys, new_values in parts:
-            own_keys, own_values = written[layer]
+        parts = zip(written, keys.split(self._counts, 1), values.split(self._counts, 1), strict=True)
+        for (own_keys, own_values), new_keys, new_values in parts:
             own_keys.copy_(new_keys)
             own_values.copy_(new_values)
 
     def read(self, layer: int, index: int) -> tuple[Tensor, Tensor]:
-        return self._read[index][layer]
+        if layer not in self._read:
+            self._read.update(slices(self._segments, layer, [0] * len(self._segments)))
+        return self._read[layer][index]
 
 
-def slices(segment: Segment, start: int) -> dict[int, tuple[Tensor, Tensor]]:
-    """For each layer keys and values `[heads, tokens, size]` from position `start` to the segment's end."""
-    views: dict[int, tuple[Tensor, Tensor]] = {}
-    for stack in segment.holding.storage.stacks:
+def slices(segments: Sequence[Segment], layer: int, starts: Sequence[int]) -> dict[int, list[Pair]]:
+    """For each layer of that one's stack keys and values `[heads, tokens, size]` of each segment, from its start to
+    its end."""
+    views: dict[int, list[Pair]] = {}
+    for segment, start in zip(segments, starts, strict=True):
+        stack = next(stack for stack in segment.holding.storage.stacks if layer in stack.layers)
         keys = stack.keys[:, :, start : segment.end].unbind(0)
         values = stack.values[:, :, start : segment.end].unbind(0)
-        views.update(zip(stack.layers, zip(keys, values, strict=True), strict=True))
+        for own, pair in zip(stack.layers, zip(keys, values, strict=True), strict=True):
+            views.setdefault(own, []).append(pair)
     return views
 
 

@@ -5,6 +5,7 @@ The compiled library reads them as they are. What else needs them has them padde
 
 from array import array
 from functools import cached_property
+from struct import pack
 from typing import TypeAlias
 
 import numpy as np
@@ -12,6 +13,7 @@ import numpy as np
 from specpair.speculation.draft_rows import DraftRows
 
 UINT32 = np.dtype("<u4")
+ONE = pack("<I", 1)
 
 
 class CountedRows:
@@ -35,7 +37,7 @@ class CountedRows:
         """All mass on tokens [K]."""
         ones = [1] * len(tokens)
         numbers = array("q", [*ones, *tokens, *ones])
-        return cls(numbers, np.array(tokens, UINT32).tobytes(), np.array(ones, UINT32).tobytes(), 0, vocab_size)
+        return cls(numbers, pack(f"<{len(tokens)}I", *tokens), ONE * len(tokens), 0, vocab_size)
 
     @property
     def count(self) -> int:

@@ -153,7 +153,7 @@ async def test_cutting_blocks_at_what_does_not_fit_is_seen(
         fits = [m.bits is None or bool(m.bits[t // 8] >> t % 8 & 1) for m, t in zip(masks, call.proposed, strict=True)]
         kept = fits.index(False) if False in fits else len(fits)
         draft = DraftRows(*(part[:kept] for part in call.draft.padded))
-        return verifier.replace(call, proposed=call.proposed[:kept], draft=draft)
+        return call._replace(proposed=call.proposed[:kept], draft=draft)
 
     monkeypatch.setattr(verifier, "judgeable", cut)
     counts = await draw(unmasked, regex=FEW, rule=RULES["token"])

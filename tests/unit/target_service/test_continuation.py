@@ -1,6 +1,7 @@
 """The call that follows a verdict, and the tokens after which none does."""
 
-from dataclasses import replace
+from array import array
+from struct import pack
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -8,10 +9,10 @@ import pytest
 
 from specpair.speculation.counted_rows import CountedRows
 from specpair.v1 import target_service_pb2 as pb
-from target_service.continuation import Following, OutputEnd, following_call, take_sequel
+from target_service.continuation import Following, OutputEnd, following_call, plain_call, take_sequel
 from target_service.own_proposal import OwnProposal
 from target_service.servicer import TargetServicer
-from target_service.verifier import Verifier
+from target_service.verifier import Verifier, with_kept
 from target_service.verify_work import Verdict, VerifyCall
 
 VOCABULARY = 16
@@ -61,7 +62,8 @@ def call(**fields: Any) -> pb.VerifyProposalRequest:
 
 
 def following(request: pb.VerifyProposalRequest) -> Following:
-    return Following(following_call(request), decode, VOCABULARY)
+    common = following_call(request)
+    return Following(common, decode, VOCABULARY, plain_call(common, VOCABULARY))
 
 
 def decode(request: pb.VerifyProposalRequest) -> VerifyCall:
@@ -81,11 +83,28 @@ def test_the_call_that_follows_is_the_next_one_without_its_continuation() -> Non
     )
 
 
-def test_a_plain_one_is_the_same_as_its_message_says() -> None:
+ROWS = CountedRows(array("q", [2, 1, 8, 9, 3, 4]), pack("<3I", 8, 5, 9), pack("<3I", 3, 1, 4), 2, VOCABULARY)
+"""Token 8 with 3 of 4 beside 5, then 9 for certain."""
+
+
+@pytest.mark.parametrize(
+    "own",
+    [
+        None,
+        OwnProposal(step=3, length=21, token_ids=[8, 9], rows=None, parents=()),
+        OwnProposal(step=3, length=21, token_ids=[8, 9], rows=ROWS, parents=()),
+    ],
+)
+def test_one_that_is_no_tree_is_the_same_as_its_message_says(own: OwnProposal | None) -> None:
     request = call(continuation=pb.Continuation(next_proposal_count=2, next_proposal_min_confidence=0.25))
-    made, decoded = following(request).call(21, None), decode(following(request).request(21, None))
-    assert replace(made, draft=decoded.draft) == decoded
-    assert isinstance(made.draft, CountedRows) and vars(made.draft) == vars(decoded.draft)
+    made, decoded = following(request).call(21, own), with_kept(own, decode(following(request).request(21, own)))
+    assert made._replace(draft=decoded.draft, kept_step=decoded.kept_step) == decoded
+    assert isinstance(made.draft, CountedRows) and isinstance(decoded.draft, CountedRows)
+    assert content(made.draft) == content(decoded.draft)
+
+
+def content(rows: CountedRows) -> tuple[object, ...]:
+    return rows.numbers, rows.id_bytes, rows.count_bytes, rows.total_log2, rows.vocab_size
 
 
 def test_it_has_what_the_target_proposed() -> None:
