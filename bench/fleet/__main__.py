@@ -35,6 +35,7 @@ COLUMNS = {
     "ratio|to linear": "{:.2f}",
     "rounds_per_second|rounds/s": "{:.0f}",
     "added_ms|added ms a round": "{:.2f}",
+    "hits|prepared in time": "{:.2f}",
     "cores|coordinator's cores": "{:.2f}",
     "ms_per_round|its ms a round": "{:.2f}",
     "resident_mib|its MiB": "{:.0f}",

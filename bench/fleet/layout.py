@@ -55,9 +55,16 @@ class Layout:
     proposer: Proposer = Proposer.DRAFT
 
     @property
+    def drafts(self) -> int:
+        """The draft services: none where a head proposes."""
+        return 0 if self.proposer is Proposer.HEAD else self.draft_count
+
+    @property
     def name(self) -> str:
-        counts = (self.draft_count, "draft"), (self.target_count, "target"), (self.coordinator_count, "coordinator")
-        return ", ".join(f"{count} {noun}{'s' * (count > 1)}" for count, noun in counts if count > 1 or noun[0] != "c")
+        counts = (self.drafts, "draft"), (self.target_count, "target"), (self.coordinator_count, "coordinator")
+        return ", ".join(
+            f"{count} {noun}{'s' * (count > 1)}" for count, noun in counts if count > (noun == "coordinator")
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,12 +80,11 @@ class Fleet:
 
 async def with_fleet(layout: Layout, measure: Callable[[Fleet], Coroutine[Any, Any, None]]) -> None:
     """Starts the processes, measures, stops them. Raises CommandError if one ends."""
-    has_drafts = layout.proposer is not Proposer.HEAD
     drafts = [
-        model_plan("draft", draft_folder(ACCEPTANCE, 0.0), layout.step, {})
-        for _ in range(layout.draft_count * has_drafts)
+        model_plan("draft", draft_folder(ACCEPTANCE, 0.0), layout.step, {"--max-ahead-rows": MOST_SEQUENCES})
+        for _ in range(layout.drafts)
     ]
-    target, head = (target_folder(), {}) if has_drafts else (model_folder(BUNDLED, "target"), {"--head": HEAD})
+    target, head = (target_folder(), {}) if layout.drafts else (model_folder(BUNDLED, "target"), {"--head": HEAD})
     targets = [model_plan("target", target, layout.verify, head) for _ in range(layout.target_count)]
     flags: dict[str, object] = {
         "--draft": ",".join(plan.address for plan in drafts) or "none",

@@ -44,6 +44,8 @@ class Load:
     """Sequences of each draft and each target."""
     added: list[float] = field(default_factory=list[float])
     """Of each observed round: its time without what draft and target worked and queued."""
+    hits: float | None = None
+    """The share of observed rounds whose proposal was prepared in time; None if nothing worked ahead."""
     rounds: int = 0
     """Rounds of all streams: those of the observed ones, times their share."""
 
@@ -93,6 +95,8 @@ async def observe(fleet: Fleet, readers: "list[Stream]", seconds: float) -> Load
     load.tokens = sum(reader.tokens for reader in readers)
     observed = [reader for reader in readers if reader.is_observed]
     load.added = [time for reader in observed for time in reader.added()]
+    outcomes = [round.ahead for reader in observed for round in reader.rounds if round.ahead]
+    load.hits = outcomes.count(pb.AHEAD_OUTCOME_HIT) / len(outcomes) if outcomes else None
     load.rounds = round(sum(len(reader.rounds) for reader in observed) * len(readers) / max(len(observed), 1))
     load.coordinator_seconds = processors_of(fleet) - used
     load.resident_mib = memory_of(fleet)
