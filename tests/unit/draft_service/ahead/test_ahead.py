@@ -1,7 +1,6 @@
 """Work ahead of all sequences, without a model: what is prepared, for whom, and how much."""
 
 import asyncio
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -233,29 +232,3 @@ async def test_a_sequence_that_is_closed_has_no_share_any_more() -> None:
     engine.works.clear()
     await begun(ahead, new)
     assert sum(work.count > 1 for work in engine.works) > ahead.most_rows // 2
-
-
-async def test_rows_are_fewer_after_a_proposal_that_came_late() -> None:
-    """A caller that has its proposal got it in time. Other branches that were not ready yet tell nothing."""
-    ahead = WorkAhead(engine := FakeEngine())
-
-    async def after(appended: list[int], *, has_proposal: bool = False) -> int:
-        """The rows that the next sequence gets after a call."""
-        held = held_sequence()
-        await begun(ahead, held)
-        for work in engine.works:
-            work.parent = None
-        ahead.claim(held, replace(call_of(LENGTH, 1, appended), has_proposal=has_proposal))
-        ahead.forget(held.cached)
-        return ahead.allowance.rows(1)
-
-    ahead.most_rows = 16
-    assert await after([500], has_proposal=True) == 16
-    assert await after([1]) == 16, "nothing was prepared for it"
-    fewer = await after([500])
-    assert fewer < 16
-    for _ in range(60):
-        assert await after([1]) == fewer
-    for _ in range(60):
-        await after([500], has_proposal=True)
-    assert ahead.allowance.rows(1) == 16
