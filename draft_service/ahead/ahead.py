@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import NamedTuple
 
-from draft_service.ahead.allowance import Allowance
 from draft_service.ahead.branch import Branch
 from draft_service.ahead.counts import AheadCounts, Result
 from draft_service.ahead.generation import BranchEngine, Generation
@@ -43,22 +42,14 @@ class WorkAhead:
 
     def __init__(self, engine: BranchEngine):
         self.counts = AheadCounts()
-        self.allowance = Allowance(DEFAULT_ROWS)
+        self.most_rows = DEFAULT_ROWS
+        """Most outcomes of all sequences together that are prepared at a time; 0: nothing is prepared."""
         self._engine = engine
         self._odds = AllOdds()
         self._live: dict[Sequence, _Live] = {}
         """By the sequence that its call has."""
         self._asking: dict[Sequence, float] = {}
         """Sequences for which work ahead was asked lately, and when, in this order."""
-
-    @property
-    def most_rows(self) -> int:
-        """Most outcomes of all sequences together that are prepared at a time; 0: nothing is prepared."""
-        return self.allowance.most
-
-    @most_rows.setter
-    def most_rows(self, most: int) -> None:
-        self.allowance = Allowance(most)
 
     @property
     def branch_count(self) -> int:
@@ -115,7 +106,6 @@ class WorkAhead:
         live.generation.learn(outcome)
         branch = live.generation.match(outcome, call)
         self._count(live.generation, outcome, branch)
-        self._note(live.generation, branch, is_late=not call.has_proposal)
         self.drop(held.cached, kept=branch)
         if branch is None:
             return None
@@ -143,13 +133,13 @@ class WorkAhead:
         live.span.end()
 
     def _share(self, cached: Sequence) -> int:
-        """The rows of one sequence: all that ask have as many of those that come in time, at least one."""
+        """The rows of one sequence: all that ask have as many, at least one."""
         now = time.monotonic()
         self._asking.pop(cached, None)
         self._asking[cached] = now
         while (oldest := next(iter(self._asking))) is not cached and self._asking[oldest] < now - LATELY_SECONDS:
             del self._asking[oldest]
-        return max(1, self.allowance.rows(len(self._asking)) // len(self._asking))
+        return max(1, self.most_rows // len(self._asking))
 
     def _room(self, wanted: int, block_bytes: int) -> int:
         """As many of the wanted proposals as there are rows and memory for. What was prepared for sequences that have
@@ -171,14 +161,6 @@ class WorkAhead:
         result = Result.MISS if branch is None else Result.HIT if branch.is_ready else Result.LATE
         self.counts.add_call(result, outcome.accepted_count)
         self.counts.ready.add(sum(branch.is_ready for branch in generation.branches.values()))
-
-    def _note(self, generation: Generation, branch: Branch | None, *, is_late: bool) -> None:
-        """Learns how many rows come in time: a caller that has its proposal got it in time. What was prepared for
-        other outcomes tells so only if all of it was ready."""
-        if branch is not None and is_late:
-            self.allowance.note_late(self._row_count)
-        elif branch is not None or all(other.is_ready for other in generation.branches.values()):
-            self.allowance.note_in_time()
 
     def _count_ends(self, branches: Iterable[Branch], kept: Branch | None) -> None:
         for branch in branches:
