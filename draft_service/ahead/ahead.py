@@ -18,7 +18,7 @@ from specpair.tracing import OpenSpan, open_span
 
 DEFAULT_ROWS = 64
 LEAST_CHANCE, MOST_LEAST_CHANCE = 0.004, 0.1
-"""How likely an outcome must be to be prepared for, for each other sequence that works ahead: its row delays theirs."""
+"""How likely an outcome must be to be prepared for, for each sequence that works ahead: its row delays the others."""
 LATELY_SECONDS = 2.0
 """A sequence that has not asked for so long has no share of the rows, and makes room for others."""
 MAX_BYTES = 256 * 1024 * 1024
@@ -80,7 +80,7 @@ class WorkAhead:
         if outcomes < 1:
             return
         order = replace(order, max_outcomes=outcomes)
-        least_chance = min(LEAST_CHANCE * (len(self._asking) - 1), MOST_LEAST_CHANCE)
+        least_chance = min(LEAST_CHANCE * len(self._asking), MOST_LEAST_CHANCE)
         generation = Generation(self._engine, odds, held, call, drafted, order, deliver, least_chance)
         span = open_span("propose_ahead", sequence=call.sequence_id, step=call.step + 1)
         self._live[held.cached] = _Live(generation, span, time.monotonic(), block_bytes)

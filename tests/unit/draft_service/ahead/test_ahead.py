@@ -179,12 +179,33 @@ async def test_what_is_unlikely_is_left_out_beside_others(clock: Clock) -> None:
         return [work.chance for work in engine.works if work.looks_beyond]
 
     alone = await chances()
-    for others in range(1, 9):
-        least = others * LEAST_CHANCE
-        assert await chances() == [chance for chance in alone if chance >= least], others
+    assert alone and min(alone) >= LEAST_CHANCE
+    for count in range(2, 10):
+        least = count * LEAST_CHANCE
+        assert await chances() == [chance for chance in alone if chance >= least], count
     assert len(await chances()) < len(alone) / 2
     clock.now += LATELY_SECONDS + 0.1
     assert await chances() == alone
+
+
+async def test_what_is_very_unlikely_is_left_out_for_one_sequence_too(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its row would delay the likelier ones."""
+
+    async def chances() -> list[float]:
+        ahead = WorkAhead(engine := FakeEngine())
+        ahead.most_rows = 4096
+        await begun(ahead, held_sequence())
+        return [work.chance for work in engine.works if work.looks_beyond]
+
+    usual = await chances()
+    monkeypatch.setattr(module, "LEAST_CHANCE", 0.0)
+    every = await chances()
+    least = sorted(every)[len(every) // 2]
+    monkeypatch.setattr(module, "LEAST_CHANCE", least)
+    assert await chances() == [chance for chance in every if chance >= least] != every
+    assert usual == [chance for chance in every if chance >= LEAST_CHANCE]
 
 
 async def test_large_proposals_are_fewer(clock: Clock) -> None:
