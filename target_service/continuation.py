@@ -50,16 +50,15 @@ class Following:
         return request
 
     def call(self, length: int, proposal: OwnProposal | None) -> VerifyCall:
-        """The same decoded. All but trees are made without a message: the device thread makes one for each sequence
-        between two passes."""
+        """The same decoded. Only trees go through a message: the device thread makes a call for each sequence between
+        two passes."""
         if proposal is None:
             return self.plain._replace(base_length=length)
         if proposal.parents:
             return self.decode(self.request(length, proposal))
         tokens, rows = proposal.token_ids, proposal.rows
-        if rows is None:
-            rows = CountedRows.one_hot(tokens, self.vocab_size)
-        return self.plain._replace(base_length=length, proposed=tokens, draft=rows)
+        draft = CountedRows.one_hot(tokens, self.vocab_size) if rows is None else rows.beginning(len(tokens))
+        return self.plain._replace(base_length=length, proposed=tokens, draft=draft)
 
 
 def take_sequel(

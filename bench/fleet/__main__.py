@@ -57,7 +57,9 @@ def main() -> None:
     parser.add_argument(
         "--coordinators", type=positive, default=1, metavar="N", help="of the capacity table, over the same pair"
     )
-    parser.add_argument("--drafts", type=positive, default=1, metavar="N", help="of the capacity table (default 1)")
+    parser.add_argument(
+        "--drafts", type=positive, default=1, metavar="N", help="of the capacity table (default 1); none with a head"
+    )
     parser.add_argument("--targets", type=positive, default=1, metavar="N", help="of the capacity table (default 1)")
     parser.add_argument("--verify", default=SLOW.verify, help=f"its passes, as --pace (default {SLOW.verify})")
     parser.add_argument("--step", default=SLOW.step, help=f"its steps, as --pace (default {SLOW.step})")

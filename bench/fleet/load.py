@@ -170,14 +170,18 @@ class Stream:
 
 
 def added_ms(before: pb.RoundReport, own: pb.RoundReport) -> float:
-    """A round's time, from the verdict before to its own, less what the services say they took meanwhile: nothing for a
-    proposal that was prepared beside the pass before."""
-    calls = [own.verify]
-    if own.HasField("draft") and own.ahead != pb.AHEAD_OUTCOME_HIT:
-        calls.append(own.draft)
-    took = sum(times.queue_us + times.compute_us for times in calls)
-    return (verdict_us(own) - verdict_us(before) - took) * MICROSECONDS
+    """A round's time, from the verdict before to its own, less what the services say they took meanwhile. Of a proposal
+    that was prepared beside the pass before that is what came after the verdict, if any did."""
+    began = answer_us(before.verify)
+    drafted = max(min(took_us(own.draft), answer_us(own.draft) - began), 0)
+    return (answer_us(own.verify) - began - took_us(own.verify) - drafted) * MICROSECONDS
 
 
-def verdict_us(report: pb.RoundReport) -> int:
-    return report.verify.start_us + report.verify.elapsed_us
+def took_us(times: pb.CallTimes) -> int:
+    """What a service worked and queued; 0 without a call."""
+    return times.queue_us + times.compute_us
+
+
+def answer_us(times: pb.CallTimes) -> int:
+    """When the answer was there."""
+    return times.start_us + times.elapsed_us

@@ -224,7 +224,7 @@ class ContiguousAccess(CacheAccess):
 
 
 def slices(segments: Sequence[Segment], layer: int, starts: Sequence[int]) -> dict[int, list[Pair]]:
-    """For each layer of that one's stack keys and values `[heads, tokens, size]` of each segment, from its start to
+    """For each layer in the stack of `layer` keys and values `[heads, tokens, size]` of each segment, from its start to
     its end."""
     views: dict[int, list[Pair]] = {}
     for segment, start in zip(segments, starts, strict=True):

@@ -29,9 +29,14 @@ def test_a_round_without_a_proposal_has_a_verification_alone() -> None:
 
 
 def test_what_was_prepared_beside_the_pass_before_is_no_time_of_a_round() -> None:
-    prepared = report(10_000, 27_500)
-    prepared.ahead = pb.AHEAD_OUTCOME_HIT
-    assert added_ms(report(1_000, 6_500), prepared) == pytest.approx(1.0)
+    assert added_ms(report(1_000, 6_500), report(10_000, 27_500)) == pytest.approx(1.0)
+
+
+def test_of_a_late_proposal_the_work_after_the_verdict_counts() -> None:
+    """It was drawn from 25 ms to 29.1 ms, and the verdict before it came at 27.5 ms."""
+    late = report(25_000, 29_500, queue=0)
+    late.draft.elapsed_us = 4_100
+    assert added_ms(report(1_000, 6_500), late) == pytest.approx(23.0 - 20.0 - 1.6)
 
 
 def test_a_layout_names_what_it_has() -> None:
