@@ -56,9 +56,9 @@ class Following:
             return self.plain._replace(base_length=length)
         if proposal.parents:
             return self.decode(self.request(length, proposal))
-        tokens, rows = proposal.token_ids, proposal.rows
-        draft = CountedRows.one_hot(tokens, self.vocab_size) if rows is None else rows.beginning(len(tokens))
-        return self.plain._replace(base_length=length, proposed=tokens, draft=draft)
+        tokens, kept_step = proposal.token_ids, None if proposal.rows is None else proposal.step
+        draft = CountedRows.one_hot(tokens, self.vocab_size)
+        return self.plain._replace(base_length=length, proposed=tokens, draft=draft, kept_step=kept_step)
 
 
 def take_sequel(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from draft_service.ahead import ahead as ahead_module
 from draft_service.ahead.ahead import WorkAhead
 from draft_service.ahead.counts import Result
 from draft_service.host import DraftHost
@@ -216,7 +217,8 @@ async def test_an_order_for_nothing_is_refused(draft: RunningModel, field: str) 
         await close_sequence(draft, "s")
 
 
-async def test_blocks_near_the_longest_length_are_shorter(draft: RunningModel) -> None:
+async def test_blocks_near_the_longest_length_are_shorter(draft: RunningModel, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead_module, "LEAST_CHANCE", 0.0)  # so that all lengths are among them
     fields = {"sampling": SAMPLINGS["sampled"]}
     most = len(PROMPT) + 4
     async with ahead_caller(draft) as caller:
