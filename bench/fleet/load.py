@@ -18,7 +18,7 @@ from specpair.v1.coordinator_service_pb2_grpc import CoordinatorServiceStub
 from specpair.v1.sequence_service_pb2_grpc import SequenceServiceStub
 
 NUM_SPECULATIVE_TOKENS = 4
-"""Proposed tokens a round, but where nothing proposes."""
+"""Proposed tokens a round, except where nothing proposes."""
 OBSERVED = 16
 """Every how many streams one is asked for the times of its rounds: reports have a cost of their own."""
 MOST_TOKENS = 4096
@@ -95,7 +95,7 @@ async def observe(fleet: Fleet, readers: "list[Stream]", seconds: float) -> Load
     load.tokens = sum(reader.tokens for reader in readers)
     observed = [reader for reader in readers if reader.is_observed]
     load.added = [time for reader in observed for time in reader.added()]
-    outcomes = [round.ahead for reader in observed for round in reader.rounds if round.ahead]
+    outcomes = [report.ahead for reader in observed for report in reader.rounds if report.ahead]
     load.hits = outcomes.count(pb.AHEAD_OUTCOME_HIT) / len(outcomes) if outcomes else None
     load.rounds = round(sum(len(reader.rounds) for reader in observed) * len(readers) / max(len(observed), 1))
     load.coordinator_seconds = processors_of(fleet) - used
