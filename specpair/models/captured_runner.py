@@ -10,6 +10,7 @@ position alone; passes of many rows are divided. So a row's bits do not depend o
 
 import logging
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
@@ -21,14 +22,15 @@ from specpair.caches.paged_cache import PagedCache
 from specpair.errors import ModelRefusedError, NotSupportedError
 from specpair.models.batch import Batch, PassOutput
 from specpair.models.capture import Capture, Work, capture_for
-from specpair.models.captured_attention import choose_attention
+from specpair.models.captured_attention import Gathering, PagedKernel, RowAttentionKind
 from specpair.models.captured_buckets import DETERMINISTIC_ROWS, ROWS, key_bucket, row_bucket
 from specpair.models.captured_chain import CapturedChains
 from specpair.models.captured_llama import CapturedLlama
+from specpair.models.captured_operations import RowOperationsKind, TorchOperations
 from specpair.models.captured_rows import HostRows, RowBuffers
 from specpair.models.chain_miss import ChainMiss
-from specpair.models.chains import Chains
 from specpair.models.graph_miss import GraphMiss
+from specpair.models.kernels import availability
 from specpair.models.loading import LoadedModel
 from specpair.models.plain_runner import PlainRunner
 
@@ -60,23 +62,18 @@ class CapturedRunner:
         self._sizes = DETERMINISTIC_ROWS if facts.is_deterministic else ROWS
         self._width = blocks_for(facts.max_model_len, cache.block_size)
         self._plain = PlainRunner(loaded, cache)
-        self._network = CapturedLlama(loaded.model, facts)
+        why = availability.refusal(facts.device, facts.dtype, cache.block_size)
+        self._attention: RowAttentionKind = Gathering(cache.block_size) if why else PagedKernel(cache.block_size)
+        self._network = CapturedLlama(loaded.model, facts, operations(has_kernels=not why))
         self._buffers = RowBuffers(self._sizes[-1], self._width, cache)
         self._capture = capture or capture_for(self.device)
         self._captured: dict[tuple[int, int], Work] = {}
-        self._attention, why = choose_attention(
-            device=self.device,
-            dtype=facts.dtype,
-            block_size=cache.block_size,
-            max_model_len=facts.max_model_len,
-            is_deterministic=facts.is_deterministic,
-        )
         most = MOST_GATHERED_ALWAYS // self._sizes[-1]
         if facts.is_deterministic and self._attention.is_sized and facts.max_model_len > most:
             raise ModelRefusedError(
                 f"--runner captured --deterministic gathers at most {most} keys: {why}; lower --max-model-len"
             )
-        self.chains: Chains | None = None
+        self.chains: CapturedChains | None = None
         """Draws proposals; None in deterministic mode."""
         if not facts.is_deterministic:
             self.chains = CapturedChains(self._logits, self._keys_of_chains, self._buffers, cache, self._capture)
@@ -84,7 +81,7 @@ class CapturedRunner:
         """Proposals that were drawn with the host between their tokens, by the reason."""
         self.description = f"{self._capture.description}, {self._attention.description}"
         if why:
-            log.info("%s: %s", self._attention.description, why)
+            log.info("%s, by torch's operators: %s", self._attention.description, why)
 
     @torch.inference_mode()
     def forward(self, batch: Batch) -> PassOutput:
@@ -94,8 +91,8 @@ class CapturedRunner:
             return self._run_divided(batch)
         miss = self._miss(batch)
         if miss is None:
-            logits = self._run(HostRows.of(batch, self._paged, self._width))
-            return PassOutput(logits.index_select(0, torch.tensor(batch.rows).to(self.device, non_blocking=True)))
+            logits = self._run(HostRows.of(batch, self._paged, self._width), batch.rows)
+            return PassOutput(logits.index_select(0, self._buffers.wanted(len(batch.rows))))
         if not self.misses[miss]:
             log.info("%s: first pass %s (%s)", self.description, self._plain.description, miss)
         self.misses[miss] += 1
@@ -141,15 +138,31 @@ class CapturedRunner:
         told = places[torch.tensor(batch.feature_rows, dtype=torch.int64, device=self.device)]
         return PassOutput(torch.cat(parts)[wanted], torch.cat(features, 1)[:, told] if features else None)
 
-    def _run(self, rows: HostRows) -> Tensor:
-        """The logits `[rows, vocabulary]`, which the next pass overwrites."""
+    def _run(self, rows: HostRows, wanted: Sequence[int] = ()) -> Tensor:
+        """The logits `[rows, vocabulary]`, which the next pass overwrites; which are `wanted` stays in the buffers."""
         row_count = row_bucket(len(rows), self._sizes)
-        key_count = self._keys(int(rows.key_counts.max()))
-        self._buffers.fill(rows, row_count)
+        work = self._work(row_count, self._keys(int(rows.key_counts.max())))
+        self._buffers.fill(rows, row_count, wanted)
+        return work()[: len(rows)]
+
+    def _work(self, row_count: int, key_count: int) -> Work:
+        """The captured pass. It runs while it is captured, so the rows are all padding then."""
         bucket = (row_count, key_count if self._attention.is_sized else 0)
         if bucket not in self._captured:
+            self._buffers.clear(row_count)
             self._captured[bucket] = self._capture(partial(self._logits, row_count, key_count))
-        return self._captured[bucket]()[: len(rows)]
+        return self._captured[bucket]
+
+    @torch.inference_mode()
+    def prepare(self) -> None:
+        """Captures what is sure to be used: all passes, if they are the same for every length, and proposals by the
+        usual options. Otherwise the first requests would wait for it, and what they took would count as usual."""
+        if self._attention.is_sized:
+            return
+        for row_count in self._sizes:
+            self._work(row_count, 0)
+        if self.chains is not None:
+            self.chains.prepare(self._network.vocab_size)
 
     def _logits(self, row_count: int, key_count: int) -> Tensor:
         rows = self._buffers.first(row_count)
@@ -170,3 +183,12 @@ class CapturedRunner:
 
     def _keys(self, key_count: int) -> int:
         return key_bucket(key_count, self._width * self.cache.block_size)
+
+
+def operations(*, has_kernels: bool) -> RowOperationsKind:
+    """Those of all passes."""
+    if not has_kernels:
+        return TorchOperations
+    from specpair.models.kernel_operations import KernelOperations  # imports triton
+
+    return KernelOperations

@@ -81,10 +81,7 @@ class ChainKind(NamedTuple):
     @classmethod
     def of(cls, rows: Sequence[ChainRow], vocab_size: int) -> "ChainKind":
         """Temperatures and min-p are cheap and always applied, and top_k is rounded up, so that kinds are few."""
-        use = SamplingUse.of([row.sampling for row in rows])
-        if not use.all_greedy:
-            top_k = next((step for step in TOP_K_STEPS if use.largest_top_k <= step), vocab_size)
-            use = use._replace(any_greedy=True, scales=True, cuts_min_p=True, largest_top_k=min(top_k, vocab_size))
+        use = rounded_use([row.sampling for row in rows], vocab_size)
         drawn = [row for row in rows if not row.sampling.is_greedy]
         return cls(
             use=use,
@@ -93,3 +90,26 @@ class ChainKind(NamedTuple):
             masks=any(row.vocab_size < vocab_size for row in rows),
             weighs=any(row.is_weighed for row in rows),
         )
+
+    @classmethod
+    def usual(cls, vocab_size: int) -> "list[ChainKind]":
+        """Those of proposals without options: greedy, where the draft may end them or not; drawn from counts; chosen by
+        shared noise."""
+        greedy = rounded_use([SamplingOptions(temperature=0.0)], vocab_size)
+        sampled = rounded_use([SamplingOptions()], vocab_size)
+        plain = cls(use=greedy, draws=False, races=False, masks=False, weighs=False)
+        return [
+            plain,
+            plain._replace(weighs=True),
+            plain._replace(use=sampled, draws=True),
+            plain._replace(use=sampled, races=True),
+        ]
+
+
+def rounded_use(options: Sequence[SamplingOptions], vocab_size: int) -> SamplingUse:
+    """Which options are used. Some count as used by all, and top_k is rounded up, so that kinds are few."""
+    use = SamplingUse.of(options)
+    if use.all_greedy:
+        return use
+    top_k = next((step for step in TOP_K_STEPS if use.largest_top_k <= step), vocab_size)
+    return use._replace(any_greedy=True, scales=True, cuts_min_p=True, largest_top_k=min(top_k, vocab_size))

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from specpair.models.chain_row import ChainKind, ChainRow, DrawnChain
+from specpair.speculation.arrays import pinned
 from specpair.speculation.count_row import TOTAL, CountRow
 from specpair.speculation.device_counts import count_row_of
 from specpair.speculation.randomness import as_signed
@@ -60,17 +61,22 @@ class ChainTensors:
         count = len(chains)
         self.clear()
         floats = [(row.sampling.temperature, row.sampling.top_p, row.sampling.min_p) for row in chains]
-        self._floats[:, :count].copy_(torch.tensor(floats, dtype=torch.float32).T, non_blocking=True)
+        self._put(self._floats, np.array(floats, dtype=np.float32).T)
         numbers = [(min(r.sampling.top_k, len(self._ids)), r.count, r.vocab_size, r.is_coupled) for r in chains]
         top_k, counts, vocab_sizes, coupled = np.array(numbers, dtype=np.int64).T
         seeds = as_signed([row.sampling.seed for row in chains])
         filled = np.stack([top_k, seeds, counts, vocab_sizes, coupled])
-        self._numbers[:, :count].copy_(torch.from_numpy(filled), non_blocking=True)
+        self._put(self._numbers, filled)
         bits = np.zeros((MOST_STEPS, count), dtype=np.int64)
         for place, row in enumerate(chains):
             bits[: len(row.bits), place] = row.bits
-        self._bits[:, :count].copy_(torch.from_numpy(bits), non_blocking=True)
+        self._put(self._bits, bits)
         self.logits[:count].copy_(logits)
+
+    def _put(self, tensor: Tensor, columns: np.ndarray) -> None:
+        """Copies to the first columns, without waiting."""
+        source = pinned(np.ascontiguousarray(columns), tensor.device)
+        tensor[:, : source.size(1)].copy_(source, non_blocking=True)
 
     def masked_logits(self) -> Tensor:
         """`[rows, vocabulary]` without the ids that may not be drawn."""

@@ -125,6 +125,7 @@ def checked_captured(config: EngineConfig, loaded: LoadedModel) -> CapturedRunne
         check(loaded, runner)
         if loaded.facts.is_deterministic:
             check_deterministic(loaded, runner)
+        runner.prepare()
     except RuntimeError as error:
         raise ModelRefusedError(f"passes cannot be captured: {first_line(error)}") from error
     return runner

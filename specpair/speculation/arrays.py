@@ -25,7 +25,14 @@ def placed(array: np.ndarray, device: torch.device) -> Array:
     """The array in the same form as `native` tensors of the device."""
     if device.type == "cpu":
         return array
-    return torch.from_numpy(np.require(array, requirements="W")).to(device, non_blocking=True)
+    return pinned(array, device).to(device, non_blocking=True)
+
+
+def pinned(array: np.ndarray, device: torch.device) -> Tensor:
+    """The array in memory from which a copy to the device waits for nothing: from ordinary memory it waits until the
+    device has done all that was asked of it."""
+    tensor = torch.from_numpy(np.require(array, requirements="W"))
+    return tensor.pin_memory() if device.type == "cuda" else tensor
 
 
 def on_host(parts: Sequence[Array]) -> list[np.ndarray]:

@@ -1,4 +1,4 @@
-"""Captured passes on a GPU: run by `make test-gpu` where there is one. Not one of these has been seen to pass yet."""
+"""Captured passes on a GPU: run by `make test-gpu` where there is one."""
 
 import asyncio
 from pathlib import Path
@@ -24,7 +24,7 @@ from tests.unit.specpair.models.test_captured_runner import KINDS, random_passes
 pytestmark = [pytest.mark.gpu, pytest.mark.needs("CUDA")]
 
 ON_GPU: dict[str, Any] = {"device": "cuda:0", "cache": "paged", "num_blocks": 512}
-TOLERANCE = {"float32": 2e-3, "bfloat16": 0.15}
+TOLERANCE = {"float32": 2e-3, "bfloat16": 0.05}
 
 
 def load(folder: Path, runner: str, **changes: Any) -> Any:
@@ -32,8 +32,9 @@ def load(folder: Path, runner: str, **changes: Any) -> Any:
 
 
 def of_width_64(folder: Path, kind: str) -> Path:
-    """A model whose heads the kernel over block tables knows."""
-    return make_model(folder, kind, hidden_size=256, num_attention_heads=4, num_key_value_heads=2, head_dim=64)
+    """A model of the usual width of a head. Larger weights would make rounding to bfloat16 decide its logits."""
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 64}
+    return make_model(folder, kind, hidden_size=256, initializer_range=0.08, **heads)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -1,0 +1,206 @@
+# pyright: reportOperatorIssue=false, reportMissingImports=false
+"""Attention of single rows over the blocks of a paged cache, by block tables on the device.
+
+The keys of a row are divided into parts of about equal length, which programs of their own attend to; a second kernel
+joins them by their log-sum-exp (Flash-Decoding). The division depends on the length of the row alone, so lengths are no
+shape, and a row's bits do not depend on the others.
+"""
+
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from specpair.models.kernels.overlap import begin, overlaps
+
+KEYS = 128
+"""Keys of one step."""
+FEWEST_ROWS = 16
+"""Query heads of one key head are padded to so many, the smallest height of a tile of the tensor cores."""
+PROGRAMS = 512
+"""Programs that keep a device busy: about two for each multiprocessor of a large one."""
+MOST_PARTS = 16
+MOST_KEYS = 1 << 30
+"""More than any row sees."""
+
+
+@triton.jit
+def _over_keys(
+    asked,
+    keys,
+    values,
+    table,
+    start,
+    end,
+    key_places,
+    lanes,
+    key_head,
+    scale,
+    KEY_HEADS: tl.constexpr,
+    SIZE: tl.constexpr,
+    BLOCK_SIZE: tl.constexpr,
+):
+    """Attention over the keys from `start` to `end`: the largest score of each head, the sum of the exponentials of
+    scores less that, and the values weighted by them."""
+    PRECISION: tl.constexpr = "ieee" if asked.dtype == tl.float32 else "tf32"
+    most = tl.full((asked.shape[0],), float("-inf"), dtype=tl.float32)
+    mass = tl.zeros((asked.shape[0],), dtype=tl.float32)
+    total = tl.zeros(asked.shape, dtype=tl.float32)
+    for first in range(start, end, key_places.shape[0]):
+        places = first + key_places
+        seen = places < end
+        blocks = tl.load(table + places // BLOCK_SIZE, mask=seen, other=0).to(tl.int64)
+        held = ((blocks * BLOCK_SIZE + places % BLOCK_SIZE) * KEY_HEADS + key_head) * SIZE
+        mask = seen[:, None] & (lanes < SIZE)[None, :]
+        key = tl.load(keys + held[:, None] + lanes[None, :], mask=mask, other=0.0)
+        value = tl.load(values + held[:, None] + lanes[None, :], mask=mask, other=0.0)
+        scores = tl.dot(asked, tl.trans(key), input_precision=PRECISION) * scale
+        scores = tl.where(seen[None, :], scores, float("-inf"))
+        higher = tl.maximum(most, tl.max(scores, 1))
+        shrink = tl.exp(most - higher)
+        exponents = tl.exp(scores - higher[:, None])
+        mass = mass * shrink + tl.sum(exponents, 1)
+        total = total * shrink[:, None] + tl.dot(exponents.to(value.dtype), value, input_precision=PRECISION)
+        most = higher
+    return most, mass, total
+
+
+@triton.jit
+def _attend(
+    query,
+    keys,
+    values,
+    tables,
+    positions,
+    out,
+    partial,
+    weights,
+    scale,
+    window,
+    table_width,
+    HEADS: tl.constexpr,
+    KEY_HEADS: tl.constexpr,
+    SIZE: tl.constexpr,
+    BLOCK_SIZE: tl.constexpr,
+    PARTS: tl.constexpr,
+    BLOCK_HEADS: tl.constexpr,
+    BLOCK_KEYS: tl.constexpr,
+    BLOCK: tl.constexpr,
+    OVERLAPS: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    key_head = tl.program_id(1)
+    part = tl.program_id(2)
+    members = tl.arange(0, BLOCK_HEADS)
+    lanes = tl.arange(0, BLOCK)
+    has_head = members < HEADS // KEY_HEADS
+    heads = row * HEADS + key_head * (HEADS // KEY_HEADS) + members
+    end = tl.load(positions + row) + 1  # no kernel of this pass writes it
+    if OVERLAPS:
+        begin()
+    first = tl.maximum(end - window, 0)
+    share = tl.cdiv(tl.cdiv(end - first, PARTS), BLOCK_SIZE) * BLOCK_SIZE
+    part_start = first + part * share
+    mask = has_head[:, None] & (lanes < SIZE)[None, :]
+    asked = tl.load(query + heads[:, None] * SIZE + lanes[None, :], mask=mask, other=0.0)
+    most, mass, total = _over_keys(
+        asked,
+        keys,
+        values,
+        tables + row * table_width,
+        part_start,
+        tl.minimum(part_start + share, end),
+        tl.arange(0, BLOCK_KEYS),
+        lanes,
+        key_head,
+        scale,
+        KEY_HEADS,
+        SIZE,
+        BLOCK_SIZE,
+    )
+    is_empty = mass == 0
+    total = total / tl.where(is_empty, 1.0, mass)[:, None]
+    if PARTS == 1:
+        tl.store(out + heads[:, None] * SIZE + lanes[None, :], total.to(out.dtype.element_ty), mask=mask)
+    else:
+        logarithm = tl.where(is_empty, float("-inf"), most + tl.log(tl.where(is_empty, 1.0, mass)))
+        tl.store(weights + heads * PARTS + part, logarithm, mask=has_head)
+        tl.store(partial + (heads * PARTS + part)[:, None] * SIZE + lanes[None, :], total, mask=mask)
+
+
+@triton.jit
+def _join(partial, weights, out, SIZE: tl.constexpr, PARTS: tl.constexpr, BLOCK: tl.constexpr, OVERLAPS: tl.constexpr):
+    if OVERLAPS:
+        begin()
+    head = tl.program_id(0).to(tl.int64)
+    parts = tl.arange(0, PARTS)
+    lanes = tl.arange(0, BLOCK)
+    logarithms = tl.load(weights + head * PARTS + parts)
+    shares = tl.exp(logarithms - tl.max(logarithms, 0))
+    held = tl.load(
+        partial + (head * PARTS + parts)[:, None] * SIZE + lanes[None, :], mask=lanes[None, :] < SIZE, other=0.0
+    )
+    joined = tl.sum(held * shares[:, None], 0) / tl.sum(shares, 0)
+    tl.store(out + head * SIZE + lanes, joined.to(out.dtype.element_ty), mask=lanes < SIZE)
+
+
+def attend(
+    query: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    tables: Tensor,
+    positions: Tensor,
+    *,
+    block_size: int,
+    scale: float,
+    window: int | None,
+) -> Tensor:
+    """Attention of `query` `[rows, heads, size]`, each over the keys up to its own position, which are in the blocks of
+    its table `[rows, blocks]` int32: `[rows, heads, size]`. Keys and values are `[slots, key heads, size]`."""
+    row_count, heads, size = query.shape
+    key_heads = keys.size(1)
+    parts = part_count(row_count * key_heads)
+    out = torch.empty_like(query)
+    partial, weights = out, out
+    if parts > 1:
+        partial = torch.empty(row_count, heads, parts, size, dtype=torch.float32, device=query.device)
+        weights = torch.empty(row_count, heads, parts, dtype=torch.float32, device=query.device)
+    block = triton.next_power_of_2(size)
+    overlap = {"OVERLAPS": overlaps(query.device), "launch_pdl": overlaps(query.device)}
+    attention: Any = _attend
+    attention[row_count, key_heads, parts](
+        query,
+        keys,
+        values,
+        tables,
+        positions,
+        out,
+        partial,
+        weights,
+        scale,
+        MOST_KEYS if window is None else window,
+        tables.stride(0),
+        HEADS=heads,
+        KEY_HEADS=key_heads,
+        SIZE=size,
+        BLOCK_SIZE=block_size,
+        PARTS=parts,
+        BLOCK_HEADS=max(FEWEST_ROWS, triton.next_power_of_2(heads // key_heads)),
+        BLOCK_KEYS=KEYS,
+        BLOCK=max(block, 16),
+        **overlap,
+        num_warps=4,
+        num_stages=2,
+    )
+    if parts > 1:
+        join: Any = _join
+        join[(row_count * heads,)](partial, weights, out, SIZE=size, PARTS=parts, BLOCK=block, **overlap, num_warps=1)
+    return out
+
+
+def part_count(program_count: int) -> int:
+    """Into how many parts keys are divided if there are so many programs without: a power of two."""
+    wanted = max(1, PROGRAMS // program_count)
+    return min(MOST_PARTS, 1 << (wanted.bit_length() - 1))

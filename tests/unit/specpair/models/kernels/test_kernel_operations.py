@@ -1,0 +1,61 @@
+"""A runner of captured passes whose layers are kernels, by triton's interpreter, against the plain runner; and when the
+kernels are refused."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from specpair.models import load_runner as loading
+from specpair.models.captured_runner import CapturedRunner
+from specpair.models.kernels import availability
+from specpair.models.self_check import run_chunks
+from tests.tiny_models import make_model
+from tests.unit.specpair.models.test_captured_runner import TOLERANCE, load
+
+
+@pytest.mark.needs("triton")
+@pytest.mark.parametrize("kind", ["qwen2", "qwen3"])  # with biases, with norms of heads
+def test_logits_are_those_of_the_plain_runner(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Alone, together, and after a rollback. The check at load and its captures would take minutes here."""
+    folder = make_model(tmp_path, kind, num_hidden_layers=1)
+    plain = load(folder, "plain")
+    monkeypatch.setattr(availability, "refusal", lambda *_: "")
+    monkeypatch.setattr(CapturedRunner, "prepare", lambda _: None)
+    monkeypatch.setattr(loading, "check", lambda *_: None)
+    runner = load(folder)
+    assert "a kernel over block tables" in runner.description
+    logits = []
+    for each in (runner, plain):
+        holdings = [each.cache.open([]) for _ in range(2)]
+        parts = run_chunks(each, holdings, [[3, 1, 4, 1, 5, 9], [2, 6]])  # too many rows for the kernel of products
+        each.cache.truncate_to(holdings[0], 4)
+        parts += run_chunks(each, holdings, [[7], [8, 2]]) + run_chunks(each, holdings[:1], [[5]])
+        logits.append(torch.cat(parts))
+    torch.testing.assert_close(logits[0], logits[1], atol=TOLERANCE, rtol=TOLERANCE)
+    assert not runner.misses and runner.buckets == [(1, 0), (3, 0), (8, 0)]
+
+
+@pytest.mark.needs("triton")
+def test_the_trial_runs_every_kernel_and_finds_a_wrong_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    from specpair.models.kernels import trial
+
+    trial.run(torch.device("cpu"), torch.float32, 16)
+    monkeypatch.setattr(trial, "open_gates", lambda parts, dtype: parts.sum(0)[:, : trial.SIZE].to(dtype))
+    with pytest.raises(RuntimeError, match="kernels computed"):
+        trial.run(torch.device("cpu"), torch.float32, 16)
+
+
+def test_without_a_gpu_or_triton_they_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert availability.refusal(torch.device("cpu"), torch.float32, 16) == "there is no GPU"
+    monkeypatch.setattr(availability.util, "find_spec", lambda name: None)
+    assert availability.refusal(torch.device("cuda:0"), torch.float32, 16) == "triton is not installed"
+
+
+def test_what_a_compiler_raises_is_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(*_: object) -> None:
+        raise OSError("no C compiler\nand more")
+
+    monkeypatch.setattr(availability.util, "find_spec", lambda name: object())
+    monkeypatch.setattr(availability, "import_module", lambda name: type("Trial", (), {"run": staticmethod(failing)}))
+    assert availability.refusal(torch.device("cuda:0"), torch.float32, 16) == "no C compiler"
