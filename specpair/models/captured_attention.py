@@ -83,7 +83,7 @@ class PagedKernel:
         self._block_size = block_size
 
     def over(self, rows: DeviceRows, key_count: int) -> RowAttention:
-        from specpair.models.kernels.attention_kernel import attend as attend_to_blocks  # imports triton
+        from specpair.kernels.attention_kernel import attend as attend_to_blocks  # imports triton
 
         def attend(query: Tensor, keys: Tensor, values: Tensor, variant: Variant) -> Tensor:
             return attend_to_blocks(

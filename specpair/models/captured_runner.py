@@ -20,6 +20,7 @@ from torch import Tensor
 from specpair.caches.cache import KeyValueCache, blocks_for
 from specpair.caches.paged_cache import PagedCache
 from specpair.errors import ModelRefusedError, NotSupportedError
+from specpair.kernels import availability
 from specpair.models.batch import Batch, PassOutput
 from specpair.models.capture import Capture, Work, capture_for
 from specpair.models.captured_attention import Gathering, PagedKernel, RowAttentionKind
@@ -30,7 +31,6 @@ from specpair.models.captured_operations import RowOperationsKind, TorchOperatio
 from specpair.models.captured_rows import HostRows, RowBuffers
 from specpair.models.chain_miss import ChainMiss
 from specpair.models.graph_miss import GraphMiss
-from specpair.models.kernels import availability
 from specpair.models.loading import LoadedModel
 from specpair.models.plain_runner import PlainRunner
 

@@ -1,12 +1,12 @@
-"""What a pass does in each layer besides attention, by the kernels of `specpair.models.kernels`."""
+"""What a pass does in each layer besides attention, by the kernels of `specpair.kernels`."""
 
 from torch import Tensor
 
+from specpair.kernels.linear_kernel import multiply
+from specpair.kernels.rotation_kernel import rotate_and_store
+from specpair.kernels.sum_kernels import add_and_normalise, open_gates
 from specpair.models.captured_operations import Layer, Shared
 from specpair.models.captured_rows import DeviceRows
-from specpair.models.kernels.linear_kernel import multiply
-from specpair.models.kernels.rotation_kernel import rotate_and_store
-from specpair.models.kernels.sum_kernels import add_and_normalise, open_gates
 
 
 class KernelOperations:

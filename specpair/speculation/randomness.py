@@ -9,14 +9,20 @@ All draws of a (seed, domain, step) are one stream of Philox4x64 words. numpy ge
 same words are computed with tensor operations.
 """
 
+import logging
 import threading
 from collections.abc import Sequence
 from enum import IntEnum
+from functools import cache
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+
+log = logging.getLogger(__name__)
 
 BITS = 53
 """Random bits of one draw: as many as a float64 in [0, 1) can hold."""
@@ -110,9 +116,29 @@ def words_at(seeds: Tensor, domain: Domain, steps: Tensor, places: Tensor) -> Te
 
 def _blocks_of_words(seeds: Tensor, domain: Domain, steps: Tensor, blocks: Tensor) -> Tensor:
     """Four words [R, N, 4] of each of the blocks [R, N] of R streams."""
+    if has_philox(blocks.device):
+        from specpair.kernels.philox_kernel import philox_words  # imports triton
+
+        return philox_words(seeds, int(domain), steps, blocks)
     zeros = torch.zeros_like(blocks)
     counter = (blocks + 1, zeros + steps[:, None], zeros, zeros)
     return torch.stack(philox4x64(counter, (seeds[:, None], int(domain))), -1)
+
+
+@cache
+def has_philox(device: torch.device) -> bool:
+    """Whether the kernel runs on this device, and gives the words that the operators do."""
+    if device.type != "cuda" or find_spec("triton") is None:
+        return False
+    seeds, steps, blocks = (torch.arange(size, device=device) for size in (2, 2, 8))
+    counter = (blocks.expand(2, -1) + 1, steps[:, None].expand(-1, 8), *torch.zeros(2, 2, 8).long().to(device))
+    expected = torch.stack(philox4x64(counter, (seeds[:, None], 1)), -1)
+    try:
+        found = import_module("specpair.kernels.philox_kernel").philox_words(seeds, 1, steps, blocks.expand(2, -1))
+    except Exception as error:  # compilers, drivers and launchers raise what they like
+        log.info("noise by torch's operators: %s", (str(error) or type(error).__name__).strip().partition("\n")[0])
+        return False
+    return torch.equal(found, expected)
 
 
 def philox4x64(

@@ -24,6 +24,7 @@ LAYERS = (
         "specpair.version",
         "specpair.running_slope",
         "specpair.native",
+        "specpair.kernels",
     ),
     ("specpair.options", "specpair.tracing", "specpair.security", "specpair.named_models"),
     (

@@ -8,8 +8,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from specpair.models.kernels.overlap import begin, overlaps
-from specpair.models.kernels.parts import add_up
+from specpair.kernels.overlap import begin, overlaps
+from specpair.kernels.parts import add_up
 
 GATES = 512
 """Columns that one program opens."""

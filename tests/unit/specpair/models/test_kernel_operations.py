@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from specpair.kernels import availability
 from specpair.models import load_runner as loading
 from specpair.models.captured_runner import CapturedRunner
-from specpair.models.kernels import availability
 from specpair.models.self_check import run_chunks
 from tests.tiny_models import make_model
 from tests.unit.specpair.models.test_captured_runner import TOLERANCE, load
@@ -38,7 +38,7 @@ def test_logits_are_those_of_the_plain_runner(kind: str, tmp_path: Path, monkeyp
 
 @pytest.mark.needs("triton")
 def test_the_trial_runs_every_kernel_and_finds_a_wrong_result(monkeypatch: pytest.MonkeyPatch) -> None:
-    from specpair.models.kernels import trial
+    from specpair.kernels import trial
 
     trial.run(torch.device("cpu"), torch.float32, 16)
     monkeypatch.setattr(trial, "open_gates", lambda parts, dtype: parts.sum(0)[:, : trial.SIZE].to(dtype))

@@ -2,10 +2,10 @@
 
 import torch
 
-from specpair.models.kernels.attention_kernel import attend
-from specpair.models.kernels.linear_kernel import multiply
-from specpair.models.kernels.rotation_kernel import rotate_and_store
-from specpair.models.kernels.sum_kernels import add_and_normalise, open_gates
+from specpair.kernels.attention_kernel import attend
+from specpair.kernels.linear_kernel import multiply
+from specpair.kernels.rotation_kernel import rotate_and_store
+from specpair.kernels.sum_kernels import add_and_normalise, open_gates
 
 SIZE = 64
 """Of a head, and of hidden states."""

@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from specpair.models.kernels.overlap import begin, overlaps
+from specpair.kernels.overlap import begin, overlaps
 
 MOST_ROWS = 6
 """Beyond them, measured on an H100, the arithmetic takes longer than reading the weight: tensor cores are faster."""

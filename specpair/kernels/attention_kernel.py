@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from specpair.models.kernels.overlap import begin, overlaps
+from specpair.kernels.overlap import begin, overlaps
 
 KEYS = 128
 """Keys of one step."""

@@ -31,7 +31,7 @@ def assert_close(actual: Tensor, expected: Tensor, dtype: torch.dtype = torch.fl
 )
 def test_parts_of_a_product_add_up_to_it(rows: int, depth: int, width: int, dtype: torch.dtype) -> None:
     """Also where the depth or the width is no multiple of a tile's, and for more rows than the kernel takes."""
-    from specpair.models.kernels.linear_kernel import MOST_ROWS, multiply
+    from specpair.kernels.linear_kernel import MOST_ROWS, multiply
 
     x, weight = random(rows, depth, dtype=dtype), random(width, depth, dtype=dtype)
     parts = multiply(x, weight)
@@ -40,7 +40,7 @@ def test_parts_of_a_product_add_up_to_it(rows: int, depth: int, width: int, dtyp
 
 
 def test_a_row_of_a_product_does_not_depend_on_the_others() -> None:
-    from specpair.models.kernels.linear_kernel import multiply
+    from specpair.kernels.linear_kernel import multiply
 
     x, weight = random(5, 512), random(24, 512)
     others = torch.cat([torch.full((4, 512), torch.nan), x[4:]])
@@ -49,7 +49,7 @@ def test_a_row_of_a_product_does_not_depend_on_the_others() -> None:
 
 @pytest.mark.parametrize("part_count", [1, 3])
 def test_sums_go_on_to_the_norm_and_through_gates(part_count: int) -> None:
-    from specpair.models.kernels.sum_kernels import add_and_normalise, open_gates
+    from specpair.kernels.sum_kernels import add_and_normalise, open_gates
 
     hidden, parts, norm = random(3, 100), random(part_count, 3, 100), random(100)
     added, normal = add_and_normalise(hidden, parts, norm, EPSILON)
@@ -65,7 +65,7 @@ def test_sums_go_on_to_the_norm_and_through_gates(part_count: int) -> None:
 @pytest.mark.parametrize("has_norms", [False, True])
 @pytest.mark.parametrize("has_bias", [False, True])
 def test_queries_and_keys_are_rotated_and_stored(has_bias: bool, has_norms: bool) -> None:
-    from specpair.models.kernels.rotation_kernel import rotate_and_store
+    from specpair.kernels.rotation_kernel import rotate_and_store
 
     rows, width = 4, (HEADS + 2 * KEY_HEADS) * SIZE
     parts, bias = random(2, rows, width), random(width) if has_bias else None
@@ -97,8 +97,8 @@ def test_a_row_attends_to_the_blocks_of_its_table(
 ) -> None:
     """Rows of several lengths, in one part and several steps, and in many parts; what they do not see was never
     written."""
-    from specpair.models.kernels import attention_kernel
-    from specpair.models.kernels.attention_kernel import attend, part_count
+    from specpair.kernels import attention_kernel
+    from specpair.kernels.attention_kernel import attend, part_count
 
     monkeypatch.setattr(attention_kernel, "PROGRAMS", programs)
     lengths = [1, 40, 303, 7, 64]

@@ -13,7 +13,7 @@ def refusal(device: torch.device, dtype: torch.dtype, block_size: int) -> str:
     if util.find_spec("triton") is None:
         return "triton is not installed"
     try:
-        import_module("specpair.models.kernels.trial").run(device, dtype, block_size)
+        import_module("specpair.kernels.trial").run(device, dtype, block_size)
     except Exception as error:  # compilers, drivers and launchers raise what they like; another way does the same work
         return (str(error) or type(error).__name__).strip().partition("\n")[0]
     return ""
