@@ -1,4 +1,4 @@
-# pyright: reportOperatorIssue=false, reportMissingImports=false
+# pyright: reportAssignmentType=false, reportMissingImports=false, reportOperatorIssue=false
 """Attention of single rows over the blocks of a paged cache, by block tables on the device.
 
 The keys of a row are divided into parts of about equal length, which programs of their own attend to; a second kernel

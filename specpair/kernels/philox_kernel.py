@@ -1,4 +1,4 @@
-# pyright: reportMissingImports=false
+# pyright: reportGeneralTypeIssues=false, reportMissingImports=false
 """Philox4x64-10 in one kernel. With torch's operators it is two hundred, which take most of a step that is drawn with
 shared noise."""
 

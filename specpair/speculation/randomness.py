@@ -120,9 +120,14 @@ def _blocks_of_words(seeds: Tensor, domain: Domain, steps: Tensor, blocks: Tenso
         from specpair.kernels.philox_kernel import philox_words  # imports triton
 
         return philox_words(seeds, int(domain), steps, blocks)
+    return _words_by_operators(seeds, int(domain), steps, blocks)
+
+
+def _words_by_operators(seeds: Tensor, domain: int, steps: Tensor, blocks: Tensor) -> Tensor:
+    """The same by torch's operators, on any device."""
     zeros = torch.zeros_like(blocks)
     counter = (blocks + 1, zeros + steps[:, None], zeros, zeros)
-    return torch.stack(philox4x64(counter, (seeds[:, None], int(domain))), -1)
+    return torch.stack(philox4x64(counter, (seeds[:, None], domain)), -1)
 
 
 @cache
@@ -130,11 +135,11 @@ def has_philox(device: torch.device) -> bool:
     """Whether the kernel runs on this device, and gives the words that the operators do."""
     if device.type != "cuda" or find_spec("triton") is None:
         return False
-    seeds, steps, blocks = (torch.arange(size, device=device) for size in (2, 2, 8))
-    counter = (blocks.expand(2, -1) + 1, steps[:, None].expand(-1, 8), *torch.zeros(2, 2, 8).long().to(device))
-    expected = torch.stack(philox4x64(counter, (seeds[:, None], 1)), -1)
+    seeds = steps = torch.arange(2, device=device)
+    blocks = torch.arange(8, device=device).expand(2, -1)
+    expected = _words_by_operators(seeds, 1, steps, blocks)
     try:
-        found = import_module("specpair.kernels.philox_kernel").philox_words(seeds, 1, steps, blocks.expand(2, -1))
+        found = import_module("specpair.kernels.philox_kernel").philox_words(seeds, 1, steps, blocks)
     except Exception as error:  # compilers, drivers and launchers raise what they like
         log.info("noise by torch's operators: %s", (str(error) or type(error).__name__).strip().partition("\n")[0])
         return False
