@@ -25,6 +25,7 @@ from specpair.engine.device_thread import DeviceThread
 from specpair.engine.host import ModelHost
 from specpair.engine.work import Work
 from specpair.engine_config import EngineConfig
+from specpair.models.captured_runner import CapturedRunner
 from specpair.models.chains import ChainRunner, Chains
 from specpair.models.model_facts import ModelFacts
 from specpair.models.runner import Runner
@@ -51,6 +52,11 @@ class DraftModel(ModelHost[Drafted]):
         self._chains: ChainDrafter | None = None
         if isinstance(runner, ChainRunner) and (chains := runner.chains) is not None:
             self._chains = self._chain_drafter(chains, runner)
+
+    @staticmethod
+    def prepare(runner: Runner) -> None:
+        if isinstance(runner, CapturedRunner):
+            runner.prepare_chains()
 
     def _chain_drafter(self, chains: Chains, runner: ChainRunner) -> ChainDrafter | None:
         """None if the runner cannot keep the pace."""

@@ -12,7 +12,7 @@ import specpair  # noqa: F401 - before gRPC
 
 pytest_plugins = ["tests.needs"]
 
-if not Path("/dev/nvidiactl").exists():  # before anything imports triton
+if not any(Path(device).exists() for device in ("/dev/nvidiactl", "/dev/dxg")):  # before anything imports triton
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 # Times on a busy machine say nothing about the code; pytest-timeout catches what hangs.

@@ -79,6 +79,7 @@ class ModelHost(ABC, Generic[Answer]):
         device = DeviceThread()
         try:
             facts, runner = await device.call(load_runner, config)
+            await device.call(cls.prepare, runner)
             costs = await device.call(measure_passes, runner, facts.vocab_size, config.pace)
             leave_parallel_work()
             reading = 0.0 if config.pace else cached_token_seconds(facts, costs)
@@ -89,6 +90,11 @@ class ModelHost(ABC, Generic[Answer]):
             raise
         host.engine.start()
         return host
+
+    @staticmethod
+    def prepare(runner: Runner) -> None:
+        """Readies a runner that was just loaded for what this service does with it, on its device thread."""
+        return None
 
     @abstractmethod
     def advance(self, works: list[Work], logits: Tensor) -> None:

@@ -15,8 +15,9 @@ from torch import Tensor
 
 from specpair.kernels.overlap import begin, overlaps
 
-KEYS = 128
-"""Keys of one step."""
+STEP_BYTES = 1 << 14
+"""Of the keys of one step, and of its values. They are in shared memory, of which every GPU has three times as much."""
+MOST_KEYS_OF_A_STEP = 128
 FEWEST_ROWS = 16
 """Query heads of one key head are padded to so many, the smallest height of a tile of the tensor cores."""
 PROGRAMS = 512
@@ -188,7 +189,7 @@ def attend(
         BLOCK_SIZE=block_size,
         PARTS=parts,
         BLOCK_HEADS=max(FEWEST_ROWS, triton.next_power_of_2(heads // key_heads)),
-        BLOCK_KEYS=KEYS,
+        BLOCK_KEYS=min(MOST_KEYS_OF_A_STEP, max(16, STEP_BYTES // (block * query.element_size()))),
         BLOCK=max(block, 16),
         **overlap,
         num_warps=4,

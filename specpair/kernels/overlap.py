@@ -18,7 +18,8 @@ HOPPER = (9, 0)
 @cache
 def overlaps(device: torch.device) -> bool:
     """Whether kernels of this device begin while the one before them ends."""
-    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= HOPPER
+    is_cuda = device.type == "cuda" and torch.version.hip is None
+    return is_cuda and torch.cuda.get_device_capability(device) >= HOPPER
 
 
 @triton.jit

@@ -64,8 +64,8 @@ class CapturedChains:
 
     def prepare(self, vocab_size: int) -> None:
         """Captures the steps of a few proposals with the usual options, where the number of keys does not matter."""
-        for kind in ChainKind.usual(vocab_size):
-            for row_count in PREPARED_ROWS:
+        for row_count in reversed(PREPARED_ROWS):
+            for kind in ChainKind.usual(vocab_size):
                 self._works(row_count, 0, kind, vocab_size)
 
     def refusal(self, options: SequenceOptions) -> ChainMiss | None:

@@ -17,6 +17,7 @@ from specpair.models.captured_attention import RowAttention
 from specpair.models.captured_operations import Layer, RowOperationsKind, Shared, weight_of
 from specpair.models.captured_rows import DeviceRows
 from specpair.models.model_facts import ModelFacts
+from specpair.models.output_tokens import output_tokens_of
 
 
 class CapturedLlama:
@@ -28,7 +29,8 @@ class CapturedLlama:
         cosines, sines = rotation_tables(inner, facts.max_model_len, model.dtype)
         head: Any = model.lm_head
         self._operations = operations
-        self.vocab_size: int = head.weight.size(0)
+        self._output_tokens = output_tokens_of(head)
+        self.vocab_size: int = config.vocab_size if self._output_tokens else head.weight.size(0)
         """Width of the logits."""
         self._embedding = weight_of(inner.embed_tokens)
         self._shared = Shared(
@@ -59,7 +61,8 @@ class CapturedLlama:
             hidden, normal = operations.add_transformed(layer, hidden, normal, self._norms[index + 1])
             if index in feature_layers:
                 features.append(hidden.float())
-        return operations.logits(normal), features
+        logits = operations.logits(normal)
+        return logits if self._output_tokens is None else self._output_tokens(logits), features
 
 
 def join(layer: Any, variant: Variant) -> Layer:

@@ -1,6 +1,6 @@
 """What a pass does in each layer besides attention, by torch's operators.
 
-`specpair.models.kernel_operations` does the same on a GPU with a quarter of the kernels.
+`specpair.models.kernel_operations` does the same on a GPU with fewer kernels.
 """
 
 from dataclasses import dataclass
@@ -117,6 +117,6 @@ class TorchOperations:
 
 
 def weight_of(module: Any) -> Tensor:
-    """Of a norm or a product."""
+    """Of a norm or a product; contiguous, as kernels read it."""
     weight: Tensor = module.weight.detach()
-    return weight
+    return weight.contiguous()

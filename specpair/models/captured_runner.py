@@ -1,8 +1,8 @@
 """The runner for GPUs: passes of a few rows in static buffers, repeated as CUDA graphs.
 
-A pass of a few rows is padded to a bucket (`specpair.models.captured_buckets`). At the first pass in a bucket its work
-is captured, and from then on repeated by one call. What it does not do, the plain runner does, with the same weights
-and cache: those passes are counted as misses.
+A pass of a few rows is padded to a bucket (`specpair.models.captured_buckets`). At load, or at the first pass in a
+bucket, its work is captured, and from then on repeated by one call. What it does not do, the plain runner does, with
+the same weights and cache: those passes are counted as misses.
 
 In deterministic mode all passes have one number of rows, and a row's keys are padded to a number that depends on its
 position alone; passes of many rows are divided. So a row's bits do not depend on the others.
@@ -10,7 +10,8 @@ position alone; passes of many rows are divided. So a row's bits do not depend o
 
 import logging
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
@@ -18,6 +19,7 @@ import torch
 from torch import Tensor
 
 from specpair.caches.cache import KeyValueCache, blocks_for
+from specpair.caches.out_of_memory import is_out_of_memory
 from specpair.caches.paged_cache import PagedCache
 from specpair.errors import ModelRefusedError, NotSupportedError
 from specpair.kernels import availability
@@ -155,14 +157,19 @@ class CapturedRunner:
 
     @torch.inference_mode()
     def prepare(self) -> None:
-        """Captures what is sure to be used: all passes, if they are the same for every length, and proposals by the
-        usual options. Otherwise the first requests would wait for it, and what they took would count as usual."""
-        if self._attention.is_sized:
-            return
-        for row_count in self._sizes:
-            self._work(row_count, 0)
-        if self.chains is not None:
-            self.chains.prepare(self._network.vocab_size)
+        """Captures the passes of all sizes, if they are the same for every length. Otherwise the first requests would
+        wait for it, and what they took would count as usual. The largest go first: smaller ones use its memory."""
+        if not self._attention.is_sized:
+            with until_memory_is_short():
+                for row_count in reversed(self._sizes):
+                    self._work(row_count, 0)
+
+    @torch.inference_mode()
+    def prepare_chains(self) -> None:
+        """The same for proposals by the usual options."""
+        if self.chains is not None and not self._attention.is_sized:
+            with until_memory_is_short():
+                self.chains.prepare(self._network.vocab_size)
 
     def _logits(self, row_count: int, key_count: int) -> Tensor:
         rows = self._buffers.first(row_count)
@@ -183,6 +190,17 @@ class CapturedRunner:
 
     def _keys(self, key_count: int) -> int:
         return key_bucket(key_count, self._width * self.cache.block_size)
+
+
+@contextmanager
+def until_memory_is_short() -> Iterator[None]:
+    """What was not captured for want of memory is tried again at its first use, and counted."""
+    try:
+        yield
+    except RuntimeError as error:
+        if not is_out_of_memory(error):
+            raise
+        log.warning("not everything could be captured at load: %s", str(error).partition("\n")[0])
 
 
 def operations(*, has_kernels: bool) -> RowOperationsKind:

@@ -29,6 +29,8 @@ def choose_device(wanted: str) -> torch.device:
     try:
         device = torch.device(wanted)
         torch.empty(0, device=device)
+        if device.type == "cuda" and device.index is not None:
+            torch.cuda.set_device(device)  # kernels and captures are of the device that is current in this thread
     except (RuntimeError, AssertionError) as error:
         reason = str(error).partition("\n")[0]
         raise ModelRefusedError(f"device {wanted} cannot be used: {reason}") from error

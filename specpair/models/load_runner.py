@@ -1,5 +1,6 @@
 """Loads a model, makes its cache and runner, and checks them."""
 
+import gc
 import logging
 from dataclasses import replace
 from typing import TypeAlias
@@ -29,7 +30,7 @@ from specpair.models.parallel_work import claim_parallel_work
 from specpair.models.plain_runner import PlainRunner
 from specpair.models.refusals import first_line, is_encoder_decoder, refuse_quantization
 from specpair.models.runner import Runner
-from specpair.models.self_check import check, check_deterministic
+from specpair.models.self_check import check, check_deterministic, check_few_rows
 from specpair.models.weight_format import FORMATS, restore_stored, rounding_inputs
 from specpair.native.library import native_library
 
@@ -93,7 +94,8 @@ def checked_runner(config: EngineConfig, loaded: LoadedModel, head: TargetHead |
             if loaded.facts.packing != NOT_QUANTISED:
                 loaded, head = load_with_head(config)  # the check left rounded weights: to pack them would round again
         if loaded.facts.device.type == "cuda":
-            torch.cuda.empty_cache()  # the cache of the runner that was refused
+            gc.collect()  # the cache of the runner that was refused; its parts know each other
+            torch.cuda.empty_cache()
     return checked(last, config, loaded, head)
 
 
@@ -123,10 +125,13 @@ def checked_captured(config: EngineConfig, loaded: LoadedModel) -> CapturedRunne
     try:
         runner = CapturedRunner(loaded, make_cache(config, loaded.facts, is_captured=True))
         check(loaded, runner)
+        check_few_rows(loaded, runner)
         if loaded.facts.is_deterministic:
             check_deterministic(loaded, runner)
         runner.prepare()
-    except RuntimeError as error:
+    except ModelRefusedError:
+        raise
+    except Exception as error:  # the compiler of kernels and the driver have errors of their own
         raise ModelRefusedError(f"passes cannot be captured: {first_line(error)}") from error
     return runner
 

@@ -25,6 +25,7 @@ from specpair.sequences.encoder_input import EncoderInput
 LENGTH = 24
 LEAST_LENGTH = 6
 STEP = 3
+FEW = 6
 TOLERANCE = {torch.float32: 2e-3, torch.bfloat16: 0.15}
 """By the type of the model. Where an input is rounded to a few bits, its last bit may decide to which side."""
 COARSE_TOLERANCE = 0.3
@@ -37,6 +38,20 @@ def check(loaded: LoadedModel, runner: Runner, plain: Callable[[Tensor], Tensor]
     ids = random_tokens(loaded, runner)
     expected = torch.stack([plain_logits(loaded, row) if plain is None else plain(row) for row in ids])
     actual = chunked_logits(runner, ids)
+    refuse_if_different(loaded, actual, expected)
+
+
+def check_few_rows(loaded: LoadedModel, runner: Runner) -> None:
+    """The same for passes of one token and of a few, which may be computed in another way than larger ones. Raises
+    ModelRefusedError."""
+    ids = random_tokens(loaded, runner)[0, :FEW]
+    expected = plain_logits(loaded, ids)
+    for step in (1, STEP):
+        refuse_if_different(loaded, fed_in_steps(runner, ids.tolist(), step), expected)
+
+
+def refuse_if_different(loaded: LoadedModel, actual: Tensor, expected: Tensor) -> None:
+    """Raises ModelRefusedError if logits differ by more than rounding."""
     difference = largest_difference(actual, expected)
     if not difference <= tolerance_of(loaded):
         raise ModelRefusedError(
@@ -113,12 +128,12 @@ def chunked_logits(runner: Runner, ids: Tensor, read: list[EncoderInput] | None 
             runner.cache.free(holding)
 
 
-def fed_in_steps(runner: Runner, token_ids: list[int]) -> Tensor:
+def fed_in_steps(runner: Runner, token_ids: list[int], step: int = STEP) -> Tensor:
     """`[length, vocabulary]` of a sequence fed alone, a few tokens at a time."""
     holding = runner.cache.open([])
     try:
-        steps = [token_ids[start : start + STEP] for start in range(0, len(token_ids), STEP)]
-        return torch.cat([run_chunks(runner, [holding], [step])[0] for step in steps])
+        steps = [token_ids[start : start + step] for start in range(0, len(token_ids), step)]
+        return torch.cat([run_chunks(runner, [holding], [fed])[0] for fed in steps])
     finally:
         runner.cache.free(holding)
 

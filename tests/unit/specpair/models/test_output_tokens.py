@@ -23,6 +23,7 @@ WAYS: dict[str, dict[str, Any]] = {
     "fused bfloat16": {"runner": "fused", "dtype": "bfloat16"},
     "deterministic": {"deterministic": True},
     "paged": {"cache": "paged"},
+    "captured": {"runner": "captured", "cache": "paged"},
 }
 
 
