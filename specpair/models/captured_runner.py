@@ -32,6 +32,7 @@ from specpair.models.captured_llama import CapturedLlama
 from specpair.models.captured_operations import RowOperationsKind, TorchOperations
 from specpair.models.captured_rows import HostRows, RowBuffers
 from specpair.models.chain_miss import ChainMiss
+from specpair.models.chains import Chains
 from specpair.models.graph_miss import GraphMiss
 from specpair.models.loading import LoadedModel
 from specpair.models.plain_runner import PlainRunner
@@ -75,7 +76,7 @@ class CapturedRunner:
             raise ModelRefusedError(
                 f"--runner captured --deterministic gathers at most {most} keys: {why}; lower --max-model-len"
             )
-        self.chains: CapturedChains | None = None
+        self.chains: Chains | None = None
         """Draws proposals; None in deterministic mode."""
         if not facts.is_deterministic:
             self.chains = CapturedChains(self._logits, self._keys_of_chains, self._buffers, cache, self._capture)
@@ -167,7 +168,7 @@ class CapturedRunner:
     @torch.inference_mode()
     def prepare_chains(self) -> None:
         """The same for proposals by the usual options."""
-        if self.chains is not None and not self._attention.is_sized:
+        if isinstance(self.chains, CapturedChains) and not self._attention.is_sized:
             with until_memory_is_short():
                 self.chains.prepare(self._network.vocab_size)
 
