@@ -37,11 +37,12 @@ def main() -> None:
     arguments = parser.parse_args()
     setting, clock = read_setting(arguments), Clock(60.0 * arguments.minutes)
     figures: dict[str, Any] = {"setting": setting}
-    with TemporaryDirectory() as folder:
-        figures |= of_one_process(folder, setting, clock)
-        if setting.has_peers and is_installed() and clock.allows("vLLM", VLLM_SECONDS):
-            figures["vllm"] = measure_vllm(folder, setting, VLLM_SECONDS)
-            clock.say(f"vLLM: {figures['vllm']}")
+    if setting.has_passes:
+        with TemporaryDirectory() as folder:
+            figures |= of_one_process(folder, setting, clock)
+            if setting.has_peers and is_installed() and clock.allows("vLLM", VLLM_SECONDS):
+                figures["vllm"] = measure_vllm(folder, setting, VLLM_SECONDS)
+                clock.say(f"vLLM: {figures['vllm']}")
     if torch.cuda.is_available():
         gc.collect()
         torch.cuda.empty_cache()  # the processes of the pair have their own models
@@ -51,7 +52,7 @@ def main() -> None:
     show([goals.table(figures)])
     figures["goals"] = list(goals.reached(figures))
     if setting.device.startswith("cuda"):
-        save(f"gpu-{setting.shape}", **figures)
+        save(f"gpu-{setting.shape}{'' if setting.has_passes else '-pair'}", **figures)
     else:  # a trial: its times say nothing
         print(json.dumps(measured(**figures)))
 

@@ -29,6 +29,8 @@ class Setting:
     prompts: int
     """Of the pair."""
     has_pair: bool
+    has_passes: bool
+    """Whether anything is measured in one process."""
     has_peers: bool
     """Whether plain decoding is measured, beside transformers and vLLM."""
 
@@ -58,7 +60,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--tokens", type=int, help="tokens to generate (default 128)")
     parser.add_argument("--repetitions", type=int, help="timed passes of each kind (default 30)")
     parser.add_argument("--prompts", type=int, help="held-out prompts of the pair (default 8)")
-    parser.add_argument("--without-pair", action="store_true", help="leave out the three processes")
+    pair = parser.add_mutually_exclusive_group()
+    pair.add_argument("--without-pair", action="store_true", help="leave out the three processes")
+    pair.add_argument("--only-pair", action="store_true", help="leave out everything else: some two minutes")
     parser.add_argument("--without-peers", action="store_true", help="leave out plain decoding beside other engines")
     parser.add_argument("--minutes", type=float, default=9.0, help="what begins later is left out (default 9)")
     parser.add_argument("--quick", action="store_true", help="few of everything, to see that it runs")
@@ -81,5 +85,6 @@ def read_setting(arguments: argparse.Namespace) -> Setting:
         repetitions=chosen(arguments.repetitions, 2, 30),
         prompts=chosen(arguments.prompts, 1, 8),
         has_pair=not arguments.without_pair,
+        has_passes=not arguments.only_pair,
         has_peers=not arguments.without_peers,
     )
