@@ -2,8 +2,9 @@
 """Attention of single rows over the blocks of a paged cache, by block tables on the device.
 
 The keys of a row are divided into parts of about equal length, which programs of their own attend to; a second kernel
-joins them by their log-sum-exp (Flash-Decoding). The division depends on the length of the row alone, so lengths are no
-shape, and a row's bits do not depend on the others.
+joins them by their log-sum-exp (Flash-Decoding). How many parts there are depends on the number of rows and heads, and
+how long they are on the length of the row. So lengths are no shape, and in passes of one size a row's bits do not
+depend on the others.
 """
 
 from typing import Any

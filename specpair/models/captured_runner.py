@@ -36,6 +36,7 @@ from specpair.models.chains import Chains
 from specpair.models.graph_miss import GraphMiss
 from specpair.models.loading import LoadedModel
 from specpair.models.plain_runner import PlainRunner
+from specpair.models.refusals import first_line
 
 log = logging.getLogger(__name__)
 
@@ -167,10 +168,14 @@ class CapturedRunner:
 
     @torch.inference_mode()
     def prepare_chains(self) -> None:
-        """The same for proposals by the usual options."""
+        """The same for proposals by the usual options. If that fails, proposals are drawn token by token."""
         if isinstance(self.chains, CapturedChains) and not self._attention.is_sized:
-            with until_memory_is_short():
-                self.chains.prepare(self._network.vocab_size)
+            try:
+                with until_memory_is_short():
+                    self.chains.prepare(self._network.vocab_size)
+            except Exception as error:  # the compiler of kernels and the driver have errors of their own
+                log.warning("proposals are drawn token by token: they cannot be captured: %s", first_line(error))
+                self.chains = None
 
     def _logits(self, row_count: int, key_count: int) -> Tensor:
         rows = self._buffers.first(row_count)
@@ -201,7 +206,7 @@ def until_memory_is_short() -> Iterator[None]:
     except RuntimeError as error:
         if not is_out_of_memory(error):
             raise
-        log.warning("not everything could be captured at load: %s", str(error).partition("\n")[0])
+        log.warning("not everything could be captured at load: %s", first_line(error))
 
 
 def operations(*, has_kernels: bool) -> RowOperationsKind:

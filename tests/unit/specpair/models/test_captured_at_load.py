@@ -65,6 +65,20 @@ def test_what_finds_no_memory_is_captured_at_its_first_use(
     assert len(runner.chains._captured) == fitting
 
 
+def test_proposals_that_cannot_be_captured_are_drawn_token_by_token(
+    runner: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And the draft starts all the same."""
+
+    def failing(work: Work) -> Work:
+        raise RuntimeError("operation failed due to a previous error during capture\nand more")
+
+    runner.chains._capture = failing
+    runner.prepare_chains()
+    assert runner.chains is None
+    assert "cannot be captured: operation failed due to a previous error during capture" in caplog.text
+
+
 def test_another_error_of_a_capture_refuses_the_runner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as Triton's, for a kernel that needs more shared memory than the device has."""
 
