@@ -55,10 +55,12 @@ class SelfDrafter:
         works, drafts = [work for work, _ in begun], [draft for _, draft in begun]
         try:
             draw(works, drafts)
-        except (CapacityExhaustedError, MemoryError):
+        except (CapacityExhaustedError, MemoryError) as error:
             if len(works) > 1:  # the others have room
                 for work in works:
                     self._attempt([(work, self._begun(work))], draw)
+            elif isinstance(error, MemoryError):  # a full cache is usual, and has a metric
+                log.warning("there is no memory to draw the head's proposal: a sequence goes on without one")
             return
         except Exception as error:
             check_device(error)

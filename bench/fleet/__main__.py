@@ -21,6 +21,7 @@ from bench.progress import Progress
 from bench.prompts import token_prompts
 from bench.report import Table, measured, rich_table, wide_console, write
 from command.failures import INTERRUPTED, CommandError
+from specpair.errors import SpecpairError
 
 PROMPT_TOKENS = 64
 SCALING = ((1, 1, 16), (2, 1, 32), (4, 2, 64))
@@ -79,7 +80,7 @@ def main() -> None:
     for name in [options.only] if options.only else tables:
         try:
             rows = asyncio.run(tables[name](options, Progress()))
-        except CommandError as error:
+        except (CommandError, SpecpairError) as error:  # such as a prompt that is not read in time
             raise SystemExit(f"error: {error}") from error
         except KeyboardInterrupt as error:
             raise SystemExit(INTERRUPTED) from error

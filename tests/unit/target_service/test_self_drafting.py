@@ -37,6 +37,8 @@ def work_of(tokens: list[int], holding: Any, sampling: SamplingOptions = GREEDY,
 class RoomForSome:
     """A runner that has no room for sequences of four tokens; what it drafts is token 5."""
 
+    problem: Exception = CapacityExhaustedError("none")
+
     drafters = ()
     most_tokens = 4
     feeds_itself = False
@@ -46,7 +48,7 @@ class RoomForSome:
 
     def begin(self, holdings: list[Any], places: list[range], most: int) -> Any:
         if any(len(own) == 3 for own in places):
-            raise CapacityExhaustedError("none")
+            raise self.problem
         wide = torch.nn.functional.one_hot(torch.tensor(5), VOCABULARY).float()
         return SimpleNamespace(logits=lambda tokens, rows: wide.repeat(len(rows), 1))
 
@@ -56,6 +58,17 @@ def test_a_sequence_without_room_costs_no_other_its_proposal() -> None:
     runner: Any = RoomForSome()
     SelfDrafter(runner, max_model_len=64, vocab_size=64, tree_tokens=0).draft(works)
     assert [work.own_proposal and work.own_proposal.token_ids for work in works] == [[5, 5], None, [5, 5]]
+
+
+def test_want_of_memory_is_logged(caplog: pytest.LogCaptureFixture) -> None:
+    runner: Any = RoomForSome()
+    runner.problem = MemoryError()
+    works = [work_of(list(range(1, length + 1)), object()) for length in (3, 4)]
+    SelfDrafter(runner, max_model_len=64, vocab_size=64, tree_tokens=0).draft(works)
+    assert [work.own_proposal and work.own_proposal.token_ids for work in works] == [[5, 5], None]
+    assert [record.message.partition(":")[0] for record in caplog.records] == [
+        "there is no memory to draw the head's proposal"
+    ]
 
 
 @pytest.mark.parametrize(("takes_steps", "count"), [(True, 1), (False, 2)])
