@@ -1,38 +1,23 @@
-"""A KV cache with one contiguous slab per sequence: attention gathers nothing, which is faster on a CPU."""
+"""A KV cache with one contiguous slab per sequence: attention gathers nothing, which is faster on a CPU.
+
+A fork is a copy. For a runner that can read it, a short-lived one is a tail in the slab of the sequence it comes from.
+"""
 
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
 
 import torch
-from torch import Tensor
 
 from specpair.caches.cache import BlockCounts, KeyValueCache, LayerShape, blocks_for
+from specpair.caches.contiguous_access import ContiguousAccess
 from specpair.caches.holding import Holding, Segment
-from specpair.caches.host_copy import copy_beginning
+from specpair.caches.host_copy import copy_positions
 from specpair.caches.out_of_memory import is_out_of_memory
-from specpair.caches.plan import CacheAccess
+from specpair.caches.slab import Slab, Stack, Storage, Tail, check_places, slab_of, stretches
 from specpair.errors import CapacityExhaustedError
 
-
-@dataclass(eq=False)
-class Stack:
-    """Keys and values of all layers of one shape: `[layers, heads, capacity, size]`."""
-
-    layers: list[int]
-    keys: Tensor
-    values: Tensor
-
-
-@dataclass(eq=False)
-class Slab:
-    """The memory of one sequence. Its capacity is a whole number of blocks."""
-
-    stacks: list[Stack]
-    block_count: int
-    token_ids: list[int]
-    """The tokens by which a later sequence may find the slab; empty unless kept."""
+FEW_TAILS, MANY_TAILS = 8, 32
+"""A slab that has not places for so few tails is left for one that has them for so many, before the first of them."""
 
 
 class ContiguousCache(KeyValueCache):
@@ -46,6 +31,8 @@ class ContiguousCache(KeyValueCache):
         self.block_size = block_size
         self.block_count = block_count
         self.device = device
+        self.has_tails = False
+        """Whether forks with room are tails: for runners to which it is all the same where a token is stored."""
         self._dtype = dtype
         self._shapes: dict[LayerShape, list[int]] = {}
         for layer, shape in layers.items():
@@ -55,79 +42,172 @@ class ContiguousCache(KeyValueCache):
         self._held_blocks = 0
         self._kept_blocks = 0
         self._evicted_blocks = 0
+        self._shared_blocks = 0
 
     @property
     def free_block_count(self) -> int:
         return self.block_count - self._held_blocks
 
     def block_counts(self) -> BlockCounts:
-        """No block is shared: a fork is a copy."""
+        """Slabs with tails are shared."""
         held, kept = self._held_blocks, self._kept_blocks
-        return BlockCounts(held, 0, kept, self.block_count - held - kept, self._evicted_blocks)
+        return BlockCounts(held, self._shared_blocks, kept, self.block_count - held - kept, self._evicted_blocks)
 
     def open(self, token_ids: list[int]) -> Holding:
         best = max(self._kept, key=lambda slab: common_length(slab.token_ids, token_ids), default=None)
         shared = common_length(best.token_ids, token_ids) if best else 0
         if best is None or shared < self.block_size:
-            holding = Holding(0, Slab([], 0, []))
-        elif shared == len(best.token_ids):
-            holding = Holding(shared, self._take_over(best))
-        else:
-            holding = self._share(best, shared)
-        self._holdings.add(holding)
-        return holding
+            return self._hold(0, Slab([], 0, []))
+        if shared == len(best.token_ids):
+            return self._hold(shared, self._take_over(best))
+        return self._share(best, shared)
 
     def append(self, holding: Holding, count: int) -> None:
-        slab: Slab = holding.storage
-        wanted = blocks_for(holding.length + count, self.block_size)
-        if wanted > slab.block_count:
-            grown = max(wanted, min(2 * slab.block_count, slab.block_count + self.free_block_count))
-            holding.storage = self._copy(slab, holding.length, grown, returned=slab.block_count)
+        self._settle(holding)
+        storage: Storage = holding.storage
+        if isinstance(storage, Tail):
+            if holding.length + count > storage.base + storage.room:
+                self._leave(holding, holding.length + count)
+        else:
+            writes_shared = bool(storage.tails) and holding.length < storage.shared_length
+            if holding.length + count > storage.end or writes_shared:
+                self._move(holding, holding.length + count)
         holding.length += count
 
     def truncate_to(self, holding: Holding, length: int) -> None:
         assert 0 <= length <= holding.length
         holding.length = length
-        del holding.storage.token_ids[length:]  # the next tokens there may differ
+        storage: Storage = holding.storage
+        if isinstance(storage, Tail):
+            storage.base = min(storage.base, length)
+        else:
+            del storage.token_ids[length:]  # the next tokens there may differ
 
     def has_blocks(self, holding: Holding) -> bool:
-        slab: Slab = holding.storage  # a slab does not shrink with its tokens
-        return slab.block_count > 0
+        storage: Storage = holding.storage  # a slab does not shrink with its tokens
+        return storage.is_alone() if isinstance(storage, Tail) else storage.block_count > 0 and not storage.tails
 
     def fork(self, holding: Holding, length: int, room: int = 0) -> Holding:
-        slab = self._copy(holding.storage, length, blocks_for(length + room, self.block_size), returned=0)
-        forked = Holding(length, slab)
-        self._holdings.add(forked)
-        return forked
+        if self.has_tails and room and length:
+            storage: Storage | None = self._tail(holding, length, room)
+            if storage is not None:
+                return self._hold(length, storage)
+        return self._hold(length, self._copy(holding, length, blocks_for(length + room, self.block_size)))
 
     def keep(self, holding: Holding, token_ids: list[int]) -> None:
-        holding.storage.token_ids = token_ids[: holding.length]
+        self._settle(holding)
+        if isinstance(holding.storage, Slab):
+            holding.storage.token_ids = token_ids[: holding.length]
 
     def free(self, holding: Holding) -> None:
         self._holdings.remove(holding)
-        slab: Slab = holding.storage
-        self._held_blocks -= slab.block_count
-        if len(slab.token_ids) >= self.block_size:
-            self._keep_slab(slab)
+        self._let_go(holding.storage)
 
     def keep_path(self, holding: Holding, start: int, path: list[int]) -> None:
-        kept = torch.tensor(path, device=self.device) + start
-        for stack in holding.storage.stacks:
-            for held in (stack.keys, stack.values):
-                held[:, :, start : start + len(path)] = held.index_select(2, kept)
+        if path != list(range(len(path))):
+            storage: Storage = holding.storage
+            first = start + (storage.shift if isinstance(storage, Tail) else 0)
+            kept = torch.tensor(path, device=self.device) + first
+            for stack in storage.stacks:
+                for held in (stack.keys, stack.values):
+                    held[:, :, first : first + len(path)] = held.index_select(2, kept)
         self.truncate_to(holding, start + len(path))
 
     def access(self, segments: Sequence[Segment]) -> "ContiguousAccess":
         return ContiguousAccess(segments)
 
     def check_integrity(self) -> None:
-        held = sum(holding.storage.block_count for holding in self._holdings)
+        slabs = {slab_of(holding.storage) for holding in self._holdings}
+        held = sum(slab.block_count for slab in slabs)
+        shared = sum(slab.block_count for slab in slabs if slab.tails)
         kept = sum(slab.block_count for slab in self._kept)
-        assert (held, kept) == (self._held_blocks, self._kept_blocks), "blocks do not add up"
+        assert (held, shared, kept) == (self._held_blocks, self._shared_blocks, self._kept_blocks), "blocks are lost"
         assert held + kept <= self.block_count, "more blocks than there are"
+        assert not any(slab in self._kept for slab in slabs), "a kept slab is held"
+        tails = {holding.storage for holding in self._holdings if isinstance(holding.storage, Tail)}
+        assert tails == {tail for slab in slabs for tail in slab.tails}, "a tail is lost, or held by nobody"
         for holding in self._holdings:
-            assert holding.length <= holding.storage.block_count * self.block_size, "a slab is too small"
-            assert holding.storage not in self._kept, "a kept slab is held"
+            check_places(holding, self.block_size)
+
+    def _hold(self, length: int, storage: Storage) -> Holding:
+        holding = Holding(length, storage)
+        if isinstance(storage, Slab):
+            storage.owner = holding
+        self._holdings.add(holding)
+        return holding
+
+    def _let_go(self, storage: Storage) -> None:
+        """Ends what one sequence has of a slab, which stays while others have tails there."""
+        slab = slab_of(storage)
+        if isinstance(storage, Slab):
+            storage.lose_owner()
+        else:
+            slab.remove_tail(storage)
+            if not slab.tails:
+                self._shared_blocks -= slab.block_count
+        if slab.owner is not None or slab.tails:
+            return
+        self._held_blocks -= slab.block_count
+        if len(slab.token_ids) >= self.block_size:
+            self._keep_slab(slab)
+
+    def _tail(self, holding: Holding, length: int, room: int) -> Tail | None:
+        """A fork within the slab of a sequence. Own tokens of one that is a tail itself are copied; None if there is
+        no place beside that."""
+        self._settle(holding)
+        storage: Storage = holding.storage
+        if isinstance(storage, Slab):
+            if not storage.has_places(room if storage.tails else FEW_TAILS * room):
+                self._move(holding, holding.length + room, holding.length + MANY_TAILS * room)
+            return self._add_tail(holding.storage, length, room)
+        base = min(length, storage.base)
+        carried = length - base
+        if not storage.slab.has_places(carried + room):
+            return None
+        tail = self._add_tail(storage.slab, base, carried + room)
+        for stack in storage.stacks:
+            for held in (stack.keys, stack.values):
+                copy_positions(held, tail.first, held, storage.first, carried)
+        return tail
+
+    def _add_tail(self, slab: Slab, base: int, room: int) -> Tail:
+        if not slab.tails:
+            self._shared_blocks += slab.block_count
+        return slab.add_tail(base, room)
+
+    def _settle(self, holding: Holding) -> None:
+        """Makes a tail the owner of its slab if no other sequence is left there."""
+        tail: Storage = holding.storage
+        if not isinstance(tail, Tail) or not tail.is_alone():
+            return
+        slab, own = tail.slab, holding.length - tail.base
+        for stack in slab.stacks if own else []:
+            for held in (stack.keys, stack.values):
+                copy_positions(held, tail.base, held, tail.first, own)
+        slab.remove_tail(tail)
+        self._shared_blocks -= slab.block_count
+        holding.storage, slab.owner = slab, holding
+
+    def _leave(self, holding: Holding, length: int) -> None:
+        """Gives a tail a slab of its own, with room for `length` tokens."""
+        copy = self._copy(holding, holding.length, blocks_for(length, self.block_size))
+        self._let_go(holding.storage)
+        holding.storage, copy.owner = copy, holding
+
+    def _move(self, holding: Holding, length: int, wished: int = 0) -> None:
+        """Moves an owner to a slab with room for `length` tokens. As there are blocks, it is twice as large as before,
+        or has room for as many tokens as are wished for, which get half of the free blocks. Tails stay in the old
+        one."""
+        slab: Slab = holding.storage
+        returned = 0 if slab.tails else slab.block_count
+        wanted = blocks_for(length, self.block_size)
+        usual = blocks_for(wished, self.block_size) if wished else 2 * returned
+        most = returned + (self.free_block_count // 2 if wished else self.free_block_count)
+        block_count = max(wanted, min(usual, most))
+        copy = self._copy(holding, holding.length, block_count, returned=returned)
+        copy.token_ids, copy.owner = slab.token_ids, holding
+        slab.lose_owner()
+        holding.storage = copy
 
     def _keep_slab(self, slab: Slab) -> None:
         """Keeps a slab unless a kept one begins with its tokens. Drops kept slabs whose tokens it begins with."""
@@ -152,13 +232,12 @@ class ContiguousCache(KeyValueCache):
     def _share(self, slab: Slab, length: int) -> Holding:
         """A holding with a copy of the beginning of a kept slab, which stays; an empty one if there is no room."""
         try:
-            copy = self._copy(slab, length, blocks_for(length, self.block_size), returned=0)
+            return self._hold(length, self._copy(Holding(length, slab), length, blocks_for(length, self.block_size)))
         except CapacityExhaustedError:
-            return Holding(0, Slab([], 0, []))
-        return Holding(length, copy)
+            return self._hold(0, Slab([], 0, []))
 
-    def _copy(self, slab: Slab, length: int, block_count: int, *, returned: int) -> Slab:
-        """A slab of `block_count` blocks with the first `length` tokens. `returned` blocks of `slab` are freed."""
+    def _copy(self, holding: Holding, length: int, block_count: int, *, returned: int = 0) -> Slab:
+        """A slab of `block_count` blocks with the first `length` tokens. `returned` blocks of the old one are freed."""
         if block_count - returned > self.free_block_count:
             raise CapacityExhaustedError(f"{block_count - returned} cache blocks needed, {self.free_block_count} free")
         while self._held_blocks + block_count - returned + self._kept_blocks > self.block_count:
@@ -167,12 +246,9 @@ class ContiguousCache(KeyValueCache):
             self._evicted_blocks += evicted.block_count
         stacks = self._stacks(block_count)
         if length:
-            for new, old in zip(stacks, slab.stacks, strict=True):
-                copy_beginning(new.keys, old.keys, length)
-                copy_beginning(new.values, old.values, length)
-        copy = Slab(stacks, block_count, list(slab.token_ids) if returned else [])
+            copy_tokens(stacks, holding.storage, length)
         self._held_blocks += block_count - returned  # last, so that a failed allocation is not counted
-        return copy
+        return Slab(stacks, block_count, [])
 
     def _stacks(self, block_count: int) -> list[Stack]:
         try:
@@ -191,49 +267,15 @@ class ContiguousCache(KeyValueCache):
         return Stack(layers, keys, values)
 
 
-Pair: TypeAlias = tuple[Tensor, Tensor]
-
-
-class ContiguousAccess(CacheAccess):
-    """Slices of the slabs, made once for all layers of a stack, where one of them is used."""
-
-    def __init__(self, segments: Sequence[Segment]):
-        self._segments = segments
-        self._counts = [segment.token_count for segment in segments]
-        self._written: dict[int, list[Pair]] = {}
-        self._read: dict[int, list[Pair]] = {}
-
-    def write(self, layer: int, keys: Tensor, values: Tensor) -> None:
-        if layer not in self._written:
-            self._written.update(slices(self._segments, layer, [segment.start for segment in self._segments]))
-        written = self._written[layer]
-        if len(written) == 1:
-            own_keys, own_values = written[0]
-            own_keys.copy_(keys)
-            own_values.copy_(values)
-            return
-        parts = zip(written, keys.split(self._counts, 1), values.split(self._counts, 1), strict=True)
-        for (own_keys, own_values), new_keys, new_values in parts:
-            own_keys.copy_(new_keys)
-            own_values.copy_(new_values)
-
-    def read(self, layer: int, index: int) -> tuple[Tensor, Tensor]:
-        if layer not in self._read:
-            self._read.update(slices(self._segments, layer, [0] * len(self._segments)))
-        return self._read[layer][index]
-
-
-def slices(segments: Sequence[Segment], layer: int, starts: Sequence[int]) -> dict[int, list[Pair]]:
-    """For each layer in the stack of `layer` keys and values `[heads, tokens, size]` of each segment, from its start to
-    its end."""
-    views: dict[int, list[Pair]] = {}
-    for segment, start in zip(segments, starts, strict=True):
-        stack = next(stack for stack in segment.holding.storage.stacks if layer in stack.layers)
-        keys = stack.keys[:, :, start : segment.end].unbind(0)
-        values = stack.values[:, :, start : segment.end].unbind(0)
-        for own, pair in zip(stack.layers, zip(keys, values, strict=True), strict=True):
-            views.setdefault(own, []).append(pair)
-    return views
+def copy_tokens(stacks: list[Stack], storage: Storage, length: int) -> None:
+    """Copies the first `length` tokens of a sequence to new stacks."""
+    for new, old in zip(stacks, storage.stacks, strict=True):
+        first = 0
+        for places in stretches(storage, 0, length):
+            count = places.stop - places.start
+            copy_positions(new.keys, first, old.keys, places.start, count)
+            copy_positions(new.values, first, old.values, places.start, count)
+            first += count
 
 
 def begins_with(token_ids: list[int], beginning: list[int]) -> bool:

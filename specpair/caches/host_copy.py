@@ -13,15 +13,16 @@ _move.argtypes = (c_void_p, c_void_p, c_size_t)
 _move.restype = c_void_p
 
 
-def copy_beginning(new: Tensor, old: Tensor, length: int) -> None:
-    """Copies the first `length` positions of `old` `[layers, heads, positions, size]` to `new`, which may have another
-    number of positions. Both are contiguous."""
+def copy_positions(new: Tensor, to: int, old: Tensor, start: int, count: int) -> None:
+    """Copies `count` positions of `old` `[layers, heads, positions, size]`, from `start` on, to those of `new` from
+    `to` on. `new` may be `old`, and may have another number of positions. Both are contiguous."""
     rows = old.size(0) * old.size(1)
-    size = length * old.size(3) * old.element_size()
-    if old.device.type != "cpu" or rows * size > QUICK_BYTES:
-        new[:, :, :length] = old[:, :, :length]
+    width = old.size(3) * old.element_size()
+    if old.device.type != "cpu" or rows * count * width > QUICK_BYTES:
+        moved = old[:, :, start : start + count]
+        new[:, :, to : to + count] = moved.clone() if new is old else moved
         return
-    to, to_step = new.data_ptr(), new.stride(1) * new.element_size()
-    source, source_step = old.data_ptr(), old.stride(1) * old.element_size()
+    target, target_step = new.data_ptr() + to * width, new.stride(1) * new.element_size()
+    source, source_step = old.data_ptr() + start * width, old.stride(1) * old.element_size()
     for row in range(rows):
-        _move(to + row * to_step, source + row * source_step, size)
+        _move(target + row * target_step, source + row * source_step, count * width)

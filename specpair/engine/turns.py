@@ -34,8 +34,8 @@ Ready: TypeAlias = Callable[[list[Work]], None]
 pass."""
 
 FORK_SECONDS = 0.001
-"""Time of a turn after which no further cache is forked in it; a tenth of the passes of a work that somebody waits for:
-what is not forked now may have to wait for all of them."""
+"""Time of a turn after which no further cache is forked in it, or a tenth of a pass, if that is longer. Where somebody
+waits it is a tenth of all passes of that work, if that is shorter: what is not forked now may have to wait for them."""
 
 Tell: TypeAlias = Callable[[Callable[[], object]], None]
 """Calls a function on the event loop."""
@@ -148,7 +148,7 @@ class Turns:
         waited_for = [work for work in works if not work.is_background]
         if not waited_for:
             wanted = background[: self._gathering.quick_rows()]
-            quick = self._with_cache(wanted)
+            quick = self._with_cache(wanted, max(FORK_SECONDS, SPARE * self._gathering.fixed_cost))
             if len(quick) < len(wanted):
                 self._stop.set()  # the others have their cache, and join, after a step
             return quick
@@ -160,7 +160,7 @@ class Turns:
         others = [work for work in background if work.parent is not None][: spare - len(begun)]
         return waited_for + begun + self._with_cache(others, seconds)
 
-    def _with_cache(self, background: list[Work], seconds: float = FORK_SECONDS) -> list[Work]:
+    def _with_cache(self, background: list[Work], seconds: float) -> list[Work]:
         """Those that have the cache of their parent, or get it now. A copy takes time in which somebody waits, or may
         begin to, so the others may have to wait for the next turn."""
         started = time.perf_counter()

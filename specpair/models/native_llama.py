@@ -22,6 +22,7 @@ from transformers import PreTrainedModel
 
 from specpair.caches.attention import Parents, is_chain, split_parents
 from specpair.caches.holding import Segment as CacheSegment
+from specpair.caches.slab import Storage, Tail
 from specpair.models.batch import Batch, PassOutput
 from specpair.models.model_facts import ModelFacts
 from specpair.models.native_memory import KeptMemory, padded
@@ -147,32 +148,62 @@ def weight_of(module: Any, name: str) -> Tensor | None:
 
 
 def segments_of(batch: Batch) -> tuple[Any, list[Tensor]]:
-    """The segments of the batch as structures, and the paths of its trees, which must stay alive."""
-    made = (Segment * len(batch.segments))()
+    """The segments of the batch as structures, and the paths of its trees and tails, which must stay alive."""
     parents = None if batch.parents is None else split_parents(batch.segments, batch.parents)
+    made: list[Segment] = []
     paths: list[Tensor] = []
     first = 0
     for index, segment in enumerate(batch.segments):
-        stack = segment.holding.storage.stacks[0]  # the decoder's; a head of the target has another
-        own = made[index]
-        own.keys, own.values, own.capacity = stack.keys.data_ptr(), stack.values.data_ptr(), stack.keys.size(2)
-        own.start, own.count, own.first = segment.start, segment.token_count, first
+        own_parents = None if parents is None or is_chain(parents[index]) else parents[index]
+        storage: Storage = segment.holding.storage
+        stack = storage.stacks[0]  # the decoder's; a head of the target has another
+        place = Segment(keys=stack.keys.data_ptr(), values=stack.values.data_ptr(), capacity=stack.keys.size(2))
+        if isinstance(storage, Tail):
+            own_paths = tail_paths(segment, storage, own_parents)
+            made += [on_path(place, storage.base, first + row, path) for row, path in enumerate(own_paths)]
+            paths += own_paths
+        else:
+            place.start, place.count, place.first = segment.start, segment.token_count, first
+            if own_parents is not None:
+                paths.append(tree_paths(segment, own_parents))
+                place.paths = paths[-1].data_ptr()
+            made.append(place)
         first += segment.token_count
-        if parents is not None and not is_chain(parents[index]):
-            paths.append(tree_paths(segment, parents[index]))
-            own.paths = paths[-1].data_ptr()
-    return made, paths
+    return (Segment * len(made))(*made), paths
+
+
+def on_path(place: Segment, start: int, token: int, path: Tensor) -> Segment:
+    """The segment of one token of the pass, in whose place the tokens from `start` on are where the path says."""
+    return Segment(
+        keys=place.keys, values=place.values, capacity=place.capacity,
+        start=start, count=1, first=token, paths=path.data_ptr(),
+    )  # fmt: skip
+
+
+def tail_paths(segment: CacheSegment, tail: Tail, parents: Parents | None) -> list[Tensor]:
+    """For each token of the segment where the tail's own tokens up to it are stored: int64."""
+    before = torch.arange(tail.first, segment.start + tail.shift)
+    if parents is None:
+        return [torch.arange(tail.first, segment.start + row + 1 + tail.shift) for row in range(segment.token_count)]
+    depths = depths_of(parents)
+    rows = zip(tree_paths(segment, parents), depths, strict=True)
+    return [torch.cat([before, row[: depth + 1] + tail.shift]) for row, depth in rows]
+
+
+def depths_of(parents: Parents) -> list[int]:
+    depths: list[int] = []
+    for parent in parents:
+        depths.append(0 if parent is None else depths[parent] + 1)
+    return depths
 
 
 def tree_paths(segment: CacheSegment, parents: Parents) -> Tensor:
     """`[count, count]` int64: where the segment's tokens on the path to each token are stored, the rest unused."""
     paths = np.zeros((segment.token_count, segment.token_count), dtype=np.int64)
-    depths: list[int] = []
-    for row, parent in enumerate(parents):
-        depths.append(0 if parent is None else depths[parent] + 1)
+    for row, (parent, depth) in enumerate(zip(parents, depths_of(parents), strict=True)):
         if parent is not None:
             paths[row] = paths[parent]
-        paths[row, depths[row]] = segment.start + row
+        paths[row, depth] = segment.start + row
     return torch.from_numpy(paths)
 
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from specpair.caches.cache import KeyValueCache
+from specpair.caches.contiguous_cache import ContiguousCache
 from specpair.engine_config import EngineConfig
 from specpair.model_info import NOT_QUANTISED
 from specpair.models.batch import Batch, PassOutput
@@ -35,6 +36,8 @@ class NativeRunner:
     def __init__(self, loaded: LoadedModel, cache: KeyValueCache):
         """`can_run_natively` must be true."""
         self.cache = cache
+        if isinstance(cache, ContiguousCache):
+            cache.has_tails = True
         self.device = loaded.facts.device
         self._native = NativeLlama(loaded.model, loaded.facts, native_library())
         self.chains: Chains | None = NativeChains(self._native)

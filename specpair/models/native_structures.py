@@ -98,6 +98,8 @@ class Chain(Structure):
         ("confidence", c_double),
         *[(name, c_int64) for name in ("length", "is_over", "is_awaited", "look_most")],
         *[(name, c_void_p) for name in ("look_sizes", "look_tokens", "look_shares")],
+        ("base", c_int64),
+        ("path", c_void_p),
     ]
 
 

@@ -134,7 +134,9 @@ static void feed(struct Run *run) {
         struct Chain *chain = run->going[r];
         if (chain->is_over) continue;
         int64_t position = chain->position + chain->length - 1;
-        run->segments[kept] = (struct Segment){chain->keys, chain->values, chain->capacity, position, 1, kept, 0};
+        int64_t start = chain->path ? chain->base : position;
+        run->segments[kept] =
+            (struct Segment){chain->keys, chain->values, chain->capacity, start, 1, kept, chain->path};
         run->token_ids[kept] = chain->tokens[chain->length - 1];
         run->positions[kept] = position;
         run->places[kept] = kept;

@@ -31,6 +31,8 @@ struct Chain {
     int64_t *look_sizes;   /* [count] */
     int64_t *look_tokens;  /* [count][look_most], and their shares */
     double *look_shares;
+    int64_t base;          /* with a path: the position of its first token */
+    const int64_t *path;   /* where the tokens from `base` on are stored; null: where their positions say */
 };
 
 struct Draft {

@@ -1,4 +1,4 @@
-"""Both caches against a plain list of what every sequence should hold."""
+"""Both caches against a plain list of what every sequence should hold, the contiguous one with and without tails."""
 
 from contextlib import suppress
 
@@ -13,7 +13,7 @@ from specpair.caches.block_pool import BlockPool
 from specpair.caches.cache import KeyValueCache, LayerShape, blocks_for
 from specpair.caches.contiguous_cache import ContiguousCache
 from specpair.caches.holding import Holding, Segment
-from specpair.caches.host_copy import copy_beginning
+from specpair.caches.host_copy import copy_positions
 from specpair.caches.paged_cache import PagedCache
 from specpair.errors import CapacityExhaustedError
 
@@ -108,12 +108,12 @@ class CacheMachine(RuleBasedStateMachine):
         del known[length:]
 
     @precondition(lambda self: self.held)
-    @rule(data=st.data())
-    def fork(self, data: st.DataObject) -> None:
+    @rule(data=st.data(), room=st.integers(0, 4))
+    def fork(self, data: st.DataObject, room: int) -> None:
         holding, known = data.draw(st.sampled_from(self.held))
         length = data.draw(st.integers(0, len(known)))
         with suppress(CapacityExhaustedError):
-            self.held.append((self.cache.fork(holding, length), known[:length]))
+            self.held.append((self.cache.fork(holding, length, room), known[:length]))
 
     @precondition(lambda self: self.held)
     @rule(data=st.data())
@@ -151,11 +151,20 @@ class ContiguousMachine(CacheMachine):
     kind = "contiguous"
 
 
+class TailsMachine(ContiguousMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        assert isinstance(self.cache, ContiguousCache)
+        self.cache.has_tails = True
+
+
 TestPagedCache = PagedMachine.TestCase
 TestContiguousCache = ContiguousMachine.TestCase
+TestTails = TailsMachine.TestCase
 TestPagedCache.settings = TestContiguousCache.settings = settings(
     max_examples=60, stateful_step_count=30, deadline=None
 )
+TestTails.settings = settings(max_examples=200, stateful_step_count=40, deadline=None)
 
 
 @pytest.mark.parametrize("kind", CACHES)
@@ -248,10 +257,70 @@ def test_rewritten_tokens_are_no_longer_found(kind: str) -> None:
     check_content(cache, found, [1] * found.length)
 
 
+def cache_with_tails() -> ContiguousCache:
+    cache = ContiguousCache(LAYERS, BLOCKS, BLOCK_SIZE, torch.float32, torch.device("cpu"))
+    cache.has_tails = True
+    return cache
+
+
+def test_tails_take_no_memory_of_their_own_and_the_last_one_becomes_the_sequence() -> None:
+    cache = cache_with_tails()
+    first = cache.open([])
+    feed(cache, first, [1] * 6)
+    tails = [cache.fork(first, length, 3) for length in (6, 4)]
+    held, keys = cache.block_counts().used, first.storage.stacks[0].keys
+    assert cache.block_counts().shared == held
+    for number, tail in enumerate(tails):
+        feed(cache, tail, [number] * 3)
+    assert cache.block_counts().used == held and not cache.has_blocks(first) and not cache.has_blocks(tails[0])
+    cache.free(first)
+    cache.free(tails[0])
+    assert cache.block_counts().used == held and cache.has_blocks(tails[1])
+    feed(cache, tails[1], [0])
+    assert tails[1].storage.stacks[0].keys is keys
+    assert cache.block_counts() == (held, 0, 0, BLOCKS - held, 0)
+    check_content(cache, tails[1], [1] * 4 + [1] * 3 + [0])
+
+
+def test_what_a_tail_reads_is_not_written_over() -> None:
+    cache = cache_with_tails()
+    first = cache.open([])
+    feed(cache, first, [1] * 6)
+    tail = cache.fork(first, 6, 2)
+    cache.truncate_to(first, 3)
+    feed(cache, first, [0] * 3)
+    feed(cache, tail, [0])
+    check_content(cache, first, [1] * 3 + [0] * 3)
+    check_content(cache, tail, [1] * 6 + [0])
+
+
+def test_a_tail_of_a_tail_begins_with_what_that_one_has() -> None:
+    """As after a look at the row behind a proposal."""
+    cache = cache_with_tails()
+    first = cache.open([])
+    feed(cache, first, [1] * 6)
+    look = cache.fork(first, 5, 2)
+    feed(cache, look, [0])
+    behind = cache.fork(look, 6, 2)
+    feed(cache, behind, [1, 0])
+    cache.free(look)
+    check_content(cache, behind, [1] * 5 + [0, 1, 0])
+    assert cache.block_counts().used == blocks_for(first.storage.stacks[0].keys.size(2), BLOCK_SIZE)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.int8])
 @pytest.mark.parametrize("size", [3, 4096], ids=["quick", "large"])
 def test_a_beginning_is_copied_and_nothing_else(dtype: torch.dtype, size: int) -> None:
     old = torch.arange(2 * 3 * 9 * size).view(2, 3, 9, size).to(dtype)
     new = torch.full((2, 3, 7, size), 5, dtype=dtype)
-    copy_beginning(new, old, 6)
+    copy_positions(new, 0, old, 0, 6)
     assert torch.equal(new[:, :, :6], old[:, :, :6]) and (new[:, :, 6:] == 5).all()
+
+
+@pytest.mark.parametrize("size", [3, 4096], ids=["quick", "large"])
+def test_positions_are_moved_within_a_tensor_even_where_they_overlap(size: int) -> None:
+    held = torch.arange(2 * 3 * 9 * size).view(2, 3, 9, size)
+    before = held.clone()
+    copy_positions(held, 1, held, 3, 5)
+    assert torch.equal(held[:, :, 1:6], before[:, :, 3:8])
+    assert torch.equal(held[:, :, :1], before[:, :, :1]) and torch.equal(held[:, :, 6:], before[:, :, 6:])
