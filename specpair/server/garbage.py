@@ -2,9 +2,10 @@
 
 import gc
 
-THRESHOLDS = (10_000, 10, 10)
+THRESHOLDS = (50_000, 10, 10)
 """New objects after which the young ones are searched for cycles, and how often until older ones are. A round of 256
-outputs makes some thousand objects, which are gone soon after: by default it would be interrupted several times."""
+outputs makes some ten thousand objects, which are gone soon after: by default it would be interrupted many times, for
+7 to 20 ms each."""
 
 
 def collect_only_new() -> None:
