@@ -2,6 +2,7 @@
 
 import logging
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,11 +10,16 @@ import pytest
 from hypothesis import settings
 
 import specpair  # noqa: F401 - before gRPC
+from specpair.engine import device_thread
 
 pytest_plugins = ["tests.needs"]
 
 if not any(Path(device).exists() for device in ("/dev/nvidiactl", "/dev/dxg")):  # before anything imports triton
     os.environ.setdefault("TRITON_INTERPRET", "1")
+
+# In many tests the event loop and the device threads of all services share one interpreter. To change places after
+# 0.2 ms, as in a process of one service, would double their time.
+device_thread.SWITCH_SECONDS = sys.getswitchinterval()
 
 # Times on a busy machine say nothing about the code; pytest-timeout catches what hangs.
 settings.register_profile("specpair", deadline=None)

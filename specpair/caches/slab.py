@@ -1,5 +1,6 @@
 """The memory of sequences in a contiguous cache: slabs, and tails, which are forks that live in one."""
 
+from array import array
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import TypeAlias
@@ -76,6 +77,15 @@ class Tail:
     """Where that token is stored; those after it follow."""
     room: int
     """Tokens for which it has places."""
+    path: "array[int]" = field(init=False)
+    """The places: int64 `[room]`."""
+
+    def __post_init__(self) -> None:
+        self.path = array("q", range(self.first, self.first + self.room))
+
+    @property
+    def path_address(self) -> int:
+        return self.path.buffer_info()[0]
 
     @property
     def stacks(self) -> list[Stack]:

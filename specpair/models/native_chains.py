@@ -5,7 +5,6 @@ A row that ends, or is not finite, leaves the passes; what it fed is in the cach
 
 from collections.abc import Sequence
 
-import torch
 from torch import Tensor
 
 from specpair.caches.slab import Storage, Tail
@@ -39,14 +38,12 @@ class NativeChains:
         """Raises MemoryError."""
         logits = logits.contiguous()
         rows = NativeChainRows(chains, self._native.output_count, self._native.output_tokens)
-        paths: list[Tensor] = []  # must stay alive
         for own, chain in zip(rows.structures, chains, strict=True):
             storage: Storage = chain.holding.storage
             stack = storage.stacks[0]
             own.keys, own.values, own.capacity = stack.keys.data_ptr(), stack.values.data_ptr(), stack.keys.size(2)
             if isinstance(storage, Tail):
-                paths.append(torch.arange(storage.first, storage.first + storage.room))
-                own.base, own.path = storage.base, paths[-1].data_ptr()
+                own.base, own.path = storage.base, storage.path_address
         rows.draft.first, rows.draft.first_stride = logits.data_ptr(), logits.size(1)
         limit(rows.draft, turn)
         self._native.draw(rows.draft, rows.longest)

@@ -159,9 +159,9 @@ def segments_of(batch: Batch) -> tuple[Any, list[Tensor]]:
         stack = storage.stacks[0]  # the decoder's; a head of the target has another
         place = Segment(keys=stack.keys.data_ptr(), values=stack.values.data_ptr(), capacity=stack.keys.size(2))
         if isinstance(storage, Tail):
-            own_paths = tail_paths(segment, storage, own_parents)
-            made += [on_path(place, storage.base, first + row, path) for row, path in enumerate(own_paths)]
-            paths += own_paths
+            addresses, owners = tail_paths(segment, storage, own_parents)
+            made += [on_path(place, storage.base, first + row, path) for row, path in enumerate(addresses)]
+            paths += owners
         else:
             place.start, place.count, place.first = segment.start, segment.token_count, first
             if own_parents is not None:
@@ -172,22 +172,22 @@ def segments_of(batch: Batch) -> tuple[Any, list[Tensor]]:
     return (Segment * len(made))(*made), paths
 
 
-def on_path(place: Segment, start: int, token: int, path: Tensor) -> Segment:
+def on_path(place: Segment, start: int, token: int, path: int) -> Segment:
     """The segment of one token of the pass, in whose place the tokens from `start` on are where the path says."""
     return Segment(
-        keys=place.keys, values=place.values, capacity=place.capacity,
-        start=start, count=1, first=token, paths=path.data_ptr(),
+        keys=place.keys, values=place.values, capacity=place.capacity, start=start, count=1, first=token, paths=path
     )  # fmt: skip
 
 
-def tail_paths(segment: CacheSegment, tail: Tail, parents: Parents | None) -> list[Tensor]:
-    """For each token of the segment where the tail's own tokens up to it are stored: int64."""
-    before = torch.arange(tail.first, segment.start + tail.shift)
+def tail_paths(segment: CacheSegment, tail: Tail, parents: Parents | None) -> tuple[list[int], list[Tensor]]:
+    """For each token of the segment the address of a path, which says where the tail's own tokens up to it are stored;
+    and what these paths belong to, if it is not the tail."""
     if parents is None:
-        return [torch.arange(tail.first, segment.start + row + 1 + tail.shift) for row in range(segment.token_count)]
-    depths = depths_of(parents)
-    rows = zip(tree_paths(segment, parents), depths, strict=True)
-    return [torch.cat([before, row[: depth + 1] + tail.shift]) for row, depth in rows]
+        return [tail.path_address] * segment.token_count, []
+    before = torch.arange(tail.first, segment.start + tail.shift)
+    rows = zip(tree_paths(segment, parents), depths_of(parents), strict=True)
+    paths = [torch.cat([before, row[: depth + 1] + tail.shift]) for row, depth in rows]
+    return [path.data_ptr() for path in paths], paths
 
 
 def depths_of(parents: Parents) -> list[int]:
