@@ -16,8 +16,8 @@ from specpair.caches.out_of_memory import is_out_of_memory
 from specpair.caches.slab import Slab, Stack, Storage, Tail, check_places, slab_of, stretches
 from specpair.errors import CapacityExhaustedError
 
-FEW_TAILS, MANY_TAILS = 8, 32
-"""A slab that has not places for so few tails is left for one that has them for so many, before the first of them."""
+FEW_PLACES, MANY_PLACES = 64, 256
+"""A slab with fewer places for tails is left for a larger one before the first of them."""
 
 
 class ContiguousCache(KeyValueCache):
@@ -31,8 +31,8 @@ class ContiguousCache(KeyValueCache):
         self.block_size = block_size
         self.block_count = block_count
         self.device = device
-        self.has_tails = False
-        """Whether forks with room are tails: for runners to which it is all the same where a token is stored."""
+        self.makes_tails = False
+        """Whether forks with room are tails: for runners that find tokens which are not where their positions say."""
         self._dtype = dtype
         self._shapes: dict[LayerShape, list[int]] = {}
         for layer, shape in layers.items():
@@ -71,7 +71,7 @@ class ContiguousCache(KeyValueCache):
         else:
             writes_shared = bool(storage.tails) and holding.length < storage.shared_length
             if holding.length + count > storage.end or writes_shared:
-                self._move(holding, holding.length + count)
+                self._grow(holding, storage, holding.length + count)
         holding.length += count
 
     def truncate_to(self, holding: Holding, length: int) -> None:
@@ -84,11 +84,10 @@ class ContiguousCache(KeyValueCache):
             del storage.token_ids[length:]  # the next tokens there may differ
 
     def has_blocks(self, holding: Holding) -> bool:
-        storage: Storage = holding.storage  # a slab does not shrink with its tokens
-        return storage.is_alone() if isinstance(storage, Tail) else storage.block_count > 0 and not storage.tails
+        return slab_of(holding.storage).block_count > 0  # a slab does not shrink with its tokens
 
     def fork(self, holding: Holding, length: int, room: int = 0) -> Holding:
-        if self.has_tails and room and length:
+        if self.makes_tails and room and length:
             storage: Storage | None = self._tail(holding, length, room)
             if storage is not None:
                 return self._hold(length, storage)
@@ -104,16 +103,15 @@ class ContiguousCache(KeyValueCache):
         self._let_go(holding.storage)
 
     def keep_path(self, holding: Holding, start: int, path: list[int]) -> None:
-        if path != list(range(len(path))):
-            storage: Storage = holding.storage
-            first = start + (storage.shift if isinstance(storage, Tail) else 0)
-            kept = torch.tensor(path, device=self.device) + first
-            for stack in storage.stacks:
-                for held in (stack.keys, stack.values):
-                    held[:, :, first : first + len(path)] = held.index_select(2, kept)
+        storage: Storage = holding.storage
+        first = start + (storage.shift if isinstance(storage, Tail) else 0)
+        kept = torch.tensor(path, device=self.device) + first
+        for stack in storage.stacks:
+            for held in (stack.keys, stack.values):
+                held[:, :, first : first + len(path)] = held.index_select(2, kept)
         self.truncate_to(holding, start + len(path))
 
-    def access(self, segments: Sequence[Segment]) -> "ContiguousAccess":
+    def access(self, segments: Sequence[Segment]) -> ContiguousAccess:
         return ContiguousAccess(segments)
 
     def check_integrity(self) -> None:
@@ -157,8 +155,7 @@ class ContiguousCache(KeyValueCache):
         self._settle(holding)
         storage: Storage = holding.storage
         if isinstance(storage, Slab):
-            if not storage.has_places(room if storage.tails else FEW_TAILS * room):
-                self._move(holding, holding.length + room, holding.length + MANY_TAILS * room)
+            self._make_places(holding, storage, room)
             return self._add_tail(holding.storage, length, room)
         base = min(length, storage.base)
         carried = length - base
@@ -170,6 +167,21 @@ class ContiguousCache(KeyValueCache):
                 copy_positions(held, tail.first, held, storage.first, carried)
         return tail
 
+    def _make_places(self, holding: Holding, slab: Slab, room: int) -> None:
+        """Moves an owner to a larger slab if its own has no place for a tail; before the first one also if it has fewer
+        places than were needed before, and there are blocks for as many. CapacityExhaustedError changes nothing."""
+        wanted = room if slab.tails else max(room, FEW_PLACES, slab.most_tail_places)
+        if slab.has_places(wanted):
+            return
+        slab.most_tail_places = max(slab.most_tail_places, 2 * slab.tail_places)
+        wished = max(room, MANY_PLACES, 2 * slab.most_tail_places)
+        room_blocks, wanted_blocks, wished_blocks = (
+            blocks_for(holding.length + places, self.block_size) for places in (room, wanted, wished)
+        )
+        block_count = max(room_blocks, min(wished_blocks, self._most_blocks(slab, 2)))
+        if block_count >= wanted_blocks or not slab.has_places(room):
+            self._move(holding, slab, block_count)
+
     def _add_tail(self, slab: Slab, base: int, room: int) -> Tail:
         if not slab.tails:
             self._shared_blocks += slab.block_count
@@ -178,7 +190,7 @@ class ContiguousCache(KeyValueCache):
     def _settle(self, holding: Holding) -> None:
         """Makes a tail the owner of its slab if no other sequence is left there."""
         tail: Storage = holding.storage
-        if not isinstance(tail, Tail) or not tail.is_alone():
+        if not isinstance(tail, Tail) or not tail.is_alone:
             return
         slab, own = tail.slab, holding.length - tail.base
         for stack in slab.stacks if own else []:
@@ -194,20 +206,40 @@ class ContiguousCache(KeyValueCache):
         self._let_go(holding.storage)
         holding.storage, copy.owner = copy, holding
 
-    def _move(self, holding: Holding, length: int, wished: int = 0) -> None:
-        """Moves an owner to a slab with room for `length` tokens. As there are blocks, it is twice as large as before,
-        or has room for as many tokens as are wished for, which get half of the free blocks. Tails stay in the old
-        one."""
-        slab: Slab = holding.storage
-        returned = 0 if slab.tails else slab.block_count
-        wanted = blocks_for(length, self.block_size)
-        usual = blocks_for(wished, self.block_size) if wished else 2 * returned
-        most = returned + (self.free_block_count // 2 if wished else self.free_block_count)
-        block_count = max(wanted, min(usual, most))
-        copy = self._copy(holding, holding.length, block_count, returned=returned)
-        copy.token_ids, copy.owner = slab.token_ids, holding
+    def _grow(self, holding: Holding, slab: Slab, length: int) -> None:
+        """Moves an owner to a slab for `length` tokens; as there are blocks, for twice as many as it has."""
+        least = blocks_for(length, self.block_size)
+        twice = 2 * blocks_for(holding.length, self.block_size)
+        self._move(holding, slab, max(least, min(twice, self._most_blocks(slab, 1))))
+
+    def _most_blocks(self, slab: Slab, share: int) -> int:
+        """Blocks that an owner may have instead of its slab: those that it gives back, and a part of those that are
+        free."""
+        return self._returned(slab) + self.free_block_count // share
+
+    @staticmethod
+    def _returned(slab: Slab) -> int:
+        """The blocks that an owner gives back when it moves."""
+        return 0 if slab.tails else slab.block_count
+
+    def _move(self, holding: Holding, slab: Slab, block_count: int) -> None:
+        """Moves an owner to a slab of so many blocks. Tails stay in the old one."""
+        copy = self._copy(holding, holding.length, block_count, returned=self._returned(slab))
+        copy.token_ids, copy.owner, copy.most_tail_places = slab.token_ids, holding, slab.most_tail_places
         slab.lose_owner()
         holding.storage = copy
+
+    def _give_back_places(self, wanted: int, spared: Holding) -> None:
+        """Has owners leave slabs with places for tails, of which there are none now, until so many blocks are free."""
+        for holding in list(self._holdings):
+            slab: Storage = holding.storage
+            if self.free_block_count >= wanted:
+                return
+            if holding is spared or isinstance(slab, Tail) or slab.tails or not slab.most_tail_places:
+                continue
+            slab.most_tail_places = 0
+            if (least := blocks_for(holding.length, self.block_size)) < slab.block_count:
+                self._move(holding, slab, least)
 
     def _keep_slab(self, slab: Slab) -> None:
         """Keeps a slab unless a kept one begins with its tokens. Drops kept slabs whose tokens it begins with."""
@@ -238,6 +270,8 @@ class ContiguousCache(KeyValueCache):
 
     def _copy(self, holding: Holding, length: int, block_count: int, *, returned: int = 0) -> Slab:
         """A slab of `block_count` blocks with the first `length` tokens. `returned` blocks of the old one are freed."""
+        if block_count - returned > self.free_block_count:
+            self._give_back_places(block_count - returned, holding)
         if block_count - returned > self.free_block_count:
             raise CapacityExhaustedError(f"{block_count - returned} cache blocks needed, {self.free_block_count} free")
         while self._held_blocks + block_count - returned + self._kept_blocks > self.block_count:

@@ -34,6 +34,8 @@ class Slab:
     """No tail reads more of the beginning."""
     tail_places: int = 0
     """Places at the end that belong to tails, or did while others still do."""
+    most_tail_places: int = 0
+    """The most that there were at a time."""
 
     @property
     def end(self) -> int:
@@ -49,6 +51,7 @@ class Slab:
     def add_tail(self, base: int, room: int) -> "Tail":
         """A tail of `room` places, of which as many must be left."""
         self.tail_places += room
+        self.most_tail_places = max(self.most_tail_places, self.tail_places)
         tail = Tail(self, base, self.end, room)
         self.tails.add(tail)
         self.shared_length = max(self.shared_length, base)
@@ -96,6 +99,7 @@ class Tail:
         """From the position of an own token to its place."""
         return self.first - self.base
 
+    @property
     def is_alone(self) -> bool:
         """Whether no other sequence has tokens in the slab."""
         return self.slab.owner is None and len(self.slab.tails) == 1

@@ -125,8 +125,8 @@ class Holdings:
             sequence.holding = None
 
     def fork(self, source: Sequence, forked: Sequence, room: int = 0) -> None:
-        """Copies or shares the cached prefix of both, with room for more tokens where it is copied; if that fails, it
-        is recomputed when needed.
+        """Copies or shares the cached prefix of both, where the cache makes room in advance with room for more tokens;
+        if that fails, it is recomputed when needed.
 
         `forked.valid_length` may have been lowered meanwhile and is not raised here: only a forward pass, or `prepare`
         for a work, may raise it.

@@ -161,7 +161,7 @@ class Turns:
         return waited_for + begun + self._with_cache(others, seconds)
 
     def _with_cache(self, background: list[Work], seconds: float) -> list[Work]:
-        """Those that have the cache of their parent, or get it now. A copy takes time in which somebody waits, or may
+        """Those that have the cache of their parent, or get it now. That takes time in which somebody waits, or may
         begin to, so the others may have to wait for the next turn."""
         started = time.perf_counter()
         ready: list[Work] = []

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from specpair.caches.cache import KeyValueCache
+from specpair.caches.contiguous_cache import ContiguousCache
 from specpair.caches.holding import Holding
 from specpair.models.batch import Batch, PassOutput
 from specpair.models.drafting_runner import DraftRun, TreeRun, run_tapped
@@ -26,6 +27,8 @@ class HeadedRunner(ABC):
         """The cache has the head's two layers after the target's `layer_count`."""
         self.inner = inner
         self.cache: KeyValueCache = inner.cache
+        if isinstance(inner.cache, ContiguousCache):
+            inner.cache.makes_tails = False  # what the head keeps is found by position
         self.device = inner.device
         self.no_trees = inner.no_trees
         self.most_tokens = most_tokens

@@ -37,7 +37,7 @@ class NativeRunner:
         """`can_run_natively` must be true."""
         self.cache = cache
         if isinstance(cache, ContiguousCache):
-            cache.has_tails = True
+            cache.makes_tails = True
         self.device = loaded.facts.device
         self._native = NativeLlama(loaded.model, loaded.facts, native_library())
         self.chains: Chains | None = NativeChains(self._native)

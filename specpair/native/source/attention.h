@@ -21,11 +21,12 @@ struct Queries {
     int64_t from[QUERIES], to[QUERIES];
     float *scores[QUERIES];     /* by key, counted from `base`, with room for 16 more */
     int64_t base;               /* a multiple of WIDTH */
-    const int64_t *path;        /* of a token of a tree, whose queries these are: where keys from `start` on are; or null */
+    const int64_t *path;        /* of a token of a tree or a tail: where its keys from `start` on are; or null */
     int64_t start;
 };
 
-/* Where the key of a position is stored. A path is read as if it were stored as a chain, so its sums have the same bits. */
+/* Where the key of a position is stored; `is_tree` if there is a path. What is on it is read as if it were stored as a
+   chain, so its sums have the same bits. */
 INLINE int64_t place_of(const struct Queries *asked, const int is_tree, int64_t key) {
     return is_tree && key >= asked->start ? asked->path[key - asked->start] : key;
 }

@@ -82,7 +82,7 @@ static void ask(const struct Model *model, const struct Pass *pass, const struct
         offset(pass->inputs, model->is_bf16, index * pass->input_stride + head * model->head_size);
     asked->to[q] = position + 1;
     asked->from[q] = window && position >= window ? position - window + 1 : model->first_key;
-    if (segment->paths) { /* tokens are stored in order of the tree, not of positions */
+    if (segment->paths) { /* tokens are stored in order of a tree, or at the end of the slab */
         asked->path = segment->paths + token * segment->count;
         asked->start = segment->start;
     }

@@ -6,11 +6,14 @@ from ctypes import c_int64
 from typing import Any
 
 import pytest
+from torch import Tensor
 
 from specpair.engine.device_thread import DeviceThread
 from specpair.engine.engine import Engine
 from specpair.engine.gathering import FIRST_COUNT, MOST_SPARE, Gathering
 from specpair.engine.holdings import Holdings
+from specpair.engine.statistics import EngineStatistics
+from specpair.engine.turns import Turns
 from specpair.engine.work import Work
 from specpair.errors import CapacityExhaustedError
 from specpair.models.batch import Batch, PassOutput
@@ -249,6 +252,39 @@ async def test_a_work_that_ends_for_lack_of_room_is_finished_in_the_background_o
     await asyncio.wait([future], timeout=2.0)
     assert future.done() and isinstance(future.exception(), CapacityExhaustedError)
     await engine.stop()
+
+
+@pytest.mark.parametrize("kind", CACHES)
+async def test_a_call_that_somebody_waits_for_gets_the_place_of_branches_under_way(kind: str) -> None:
+    """Also where no branch alone has a block that others could take."""
+    cache = make_cache(kind, 20)
+    runner: Any = ChecksumRunner(cache)
+
+    def background_goes_on(works: list[Work], logits: Tensor) -> None:
+        advance(works, logits)
+        for work in works:
+            if work.is_background:
+                work.done = False
+                work.sequence.tokens.append(0)
+
+    turns = Turns(runner, background_goes_on, EngineStatistics(), lambda call: None, token_budget=64, short=4)
+
+    def added(work: StepWork) -> StepWork:
+        work.future = asyncio.get_running_loop().create_future()
+        turns.add([work])
+        return work
+
+    parent = added(StepWork(sequence=Sequence([1] * 10), row_count=1))
+    turns.turn()
+    branches = [added(branch_of(parent.sequence, length, 2)) for length in (10, 9)]
+    turns.turn()
+    assert all(branch.sequence.holding is not None and not branch.done for branch in branches)
+    other = added(StepWork(sequence=Sequence([3] * 36), row_count=1))
+    for _ in range(4):
+        turns.turn()
+    assert other.error is None and other.choices == [next_token([3] * 36)]
+    assert all(isinstance(branch.error, CapacityExhaustedError) for branch in branches)
+    cache.check_integrity()
 
 
 async def test_a_pass_of_several_steps_hears_of_new_works() -> None:

@@ -30,7 +30,17 @@ from specpair.sequences.sequence import Sequence
 VOCABULARY = 97
 BLOCK_SIZE = 2
 CPU = torch.device("cpu")
-CACHES = {"paged": PagedCache, "contiguous": ContiguousCache}
+
+
+class CacheWithTails(ContiguousCache):
+    """As for the compiled runner."""
+
+    def __init__(self, *arguments: Any):
+        super().__init__(*arguments)
+        self.makes_tails = True
+
+
+CACHES = {"paged": PagedCache, "contiguous": ContiguousCache, "tails": CacheWithTails}
 TIMEOUT = 60.0
 
 

@@ -27,7 +27,7 @@ PROMPT = [5, 17, 3, 44, 8, 21, 60, 2, 33, 12, 31, 7, 50, 9, 1, 2, 11, 12, 13, 14
 
 def cache_of(runner: NativeRunner, *, tails: bool) -> ContiguousCache:
     assert isinstance(runner.cache, ContiguousCache)
-    runner.cache.has_tails = tails
+    runner.cache.makes_tails = tails
     return runner.cache
 
 
@@ -83,7 +83,7 @@ def test_the_rows_of_tails_are_the_bits_of_those_of_copies(kind: str, dtype: str
     try:
         _, runner = load_runner(engine_config(path, runner="native", dtype=dtype, threads=threads))
         assert isinstance(runner, NativeRunner) and isinstance(runner.cache, ContiguousCache)
-        assert runner.cache.has_tails
+        assert runner.cache.makes_tails
         copied, shared = (rows_of_forks(runner, tails=tails) for tails in (False, True))
     finally:
         torch.set_num_threads(before)
