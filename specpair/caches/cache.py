@@ -70,11 +70,13 @@ class KeyValueCache(ABC):
 
     @abstractmethod
     def has_blocks(self, holding: Holding) -> bool:
-        """Whether freeing the holding gives blocks to others. One without tokens may have some, too."""
+        """Whether the holding has blocks, alone or with others: freeing all that have them gives them to others. One
+        without tokens may have some, too."""
 
     @abstractmethod
     def fork(self, holding: Holding, length: int, room: int = 0) -> Holding:
-        """A second holding of the first `length` tokens, which may prepare room for that many more.
+        """A second holding of the first `length` tokens, which may prepare `room` for that many more: for a short-lived
+        one.
         CapacityExhaustedError changes nothing."""
 
     @abstractmethod

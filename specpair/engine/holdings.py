@@ -97,7 +97,7 @@ class Holdings:
         work.fail(CapacityExhaustedError("no cache is left for work ahead"), spares_cache=True)
 
     def has_blocks(self, sequence: Sequence) -> bool:
-        """Whether the sequence has blocks that others could take."""
+        """Whether the sequence has blocks, alone or with others, that could be taken."""
         return sequence.holding is not None and self._cache.has_blocks(sequence.holding)
 
     def rest(self, sequence: Sequence) -> None:
