@@ -75,9 +75,8 @@ class KeyValueCache(ABC):
 
     @abstractmethod
     def fork(self, holding: Holding, length: int, room: int = 0) -> Holding:
-        """A second holding of the first `length` tokens, which may prepare `room` for that many more: for a short-lived
-        one.
-        CapacityExhaustedError changes nothing."""
+        """A second holding of the first `length` tokens. If it is short-lived, `room` says for how many more tokens to
+        prepare. CapacityExhaustedError changes nothing."""
 
     @abstractmethod
     def keep(self, holding: Holding, token_ids: list[int]) -> None:
