@@ -17,7 +17,7 @@ from specpair.caches.slab import Slab, Stack, Storage, Tail, check_places, slab_
 from specpair.errors import CapacityExhaustedError
 
 FEW_PLACES, MANY_PLACES = 64, 256
-"""A slab with fewer places for tails is left for a larger one before the first of them."""
+"""Before its first tail, a slab with fewer places for them than the first is left for one with the second."""
 
 
 class ContiguousCache(KeyValueCache):

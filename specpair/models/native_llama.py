@@ -148,7 +148,8 @@ def weight_of(module: Any, name: str) -> Tensor | None:
 
 
 def segments_of(batch: Batch) -> tuple[Any, list[Tensor]]:
-    """The segments of the batch as structures, and the paths of its trees and tails, which must stay alive."""
+    """The segments of the batch as structures, one for each token of a tail; and paths that they point to, which must
+    stay alive."""
     parents = None if batch.parents is None else split_parents(batch.segments, batch.parents)
     made: list[Segment] = []
     paths: list[Tensor] = []
@@ -176,7 +177,7 @@ def on_path(place: Segment, start: int, token: int, path: int) -> Segment:
     """The segment of one token of the pass, in whose place the tokens from `start` on are where the path says."""
     return Segment(
         keys=place.keys, values=place.values, capacity=place.capacity, start=start, count=1, first=token, paths=path
-    )  # fmt: skip
+    )
 
 
 def tail_paths(segment: CacheSegment, tail: Tail, parents: Parents | None) -> tuple[list[int], list[Tensor]]:

@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from ctypes import c_int64
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -285,6 +286,35 @@ async def test_a_call_that_somebody_waits_for_gets_the_place_of_branches_under_w
     assert other.error is None and other.choices == [next_token([3] * 36)]
     assert all(isinstance(branch.error, CapacityExhaustedError) for branch in branches)
     cache.check_integrity()
+
+
+@pytest.mark.parametrize(("pass_seconds", "count"), [(None, 1), (0.005, 1), (0.04, 4)])
+async def test_forks_take_a_millisecond_of_a_turn_or_a_tenth_of_a_pass(
+    pass_seconds: float | None, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By a clock on which each fork takes a millisecond. Without costs it is unknown what a pass takes."""
+    runner: Any = ChecksumRunner(make_cache("contiguous", 64))
+    turns = Turns(runner, advance, EngineStatistics(), lambda call: None, token_budget=64, short=4)
+    parent = StepWork(sequence=Sequence(list(PROMPT)), row_count=1)
+    branches = [branch_of(parent.sequence, 4, token) for token in range(6)]
+    for work in (parent, *branches):
+        work.future = asyncio.get_running_loop().create_future()
+    turns.add([parent])
+    turns.turn()
+    turns._gathering = Gathering()
+    for rows in (1, 2, 1, 2, 1) if pass_seconds else ():
+        turns._gathering.add_pass(rows, pass_seconds or 0.0)
+    now, fork = [0.0], Holdings.fork
+
+    def slow_fork(holdings: Holdings, source: Sequence, forked: Sequence, room: int = 0) -> None:
+        now[0] += 0.00101
+        fork(holdings, source, forked, room)
+
+    monkeypatch.setattr(Holdings, "fork", slow_fork)
+    monkeypatch.setattr("specpair.engine.turns.time", SimpleNamespace(perf_counter=lambda: now[0]))
+    turns.add(list(branches))
+    turns.turn()
+    assert sum(branch.parent is None for branch in branches) == count
 
 
 async def test_a_pass_of_several_steps_hears_of_new_works() -> None:
