@@ -27,6 +27,8 @@ class Counts:
     """Rounds whose proposal was still being made when the verdict came."""
     ahead_misses: int = 0
     """Rounds for which the draft had prepared other proposals."""
+    ahead_plain: int = 0
+    """Rounds without a proposal, since none was prepared in time and the target did not wait."""
     draft_seconds: float = 0.0
     """In the draft's forward passes and sampling."""
     verify_seconds: float = 0.0
@@ -45,6 +47,7 @@ class Counts:
             ahead_hits=self.ahead_hits + other.ahead_hits,
             ahead_late=self.ahead_late + other.ahead_late,
             ahead_misses=self.ahead_misses + other.ahead_misses,
+            ahead_plain=self.ahead_plain + other.ahead_plain,
             draft_seconds=self.draft_seconds + other.draft_seconds,
             verify_seconds=self.verify_seconds + other.verify_seconds,
             network_seconds=self.network_seconds + other.network_seconds,

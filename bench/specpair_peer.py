@@ -82,6 +82,7 @@ def counts_of(speculation: pb.SpeculationSummary) -> Counts:
         ahead_hits=speculation.ahead_hit_count,
         ahead_late=speculation.ahead_late_count,
         ahead_misses=speculation.ahead_miss_count,
+        ahead_plain=speculation.ahead_plain_count,
         draft_seconds=speculation.draft_time_us / 1e6,
         verify_seconds=speculation.verify_time_us / 1e6,
         network_seconds=speculation.network_time_us / 1e6,

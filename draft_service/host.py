@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 from draft_service.config import DRAFT_SHARE, DraftConfig, VocabularyChoice
 from draft_service.drafters import make_drafters, why_not, without_tables
 from draft_service.drafters.interface import Proposer
-from draft_service.proposal import AheadOrder, Deliver, Drafted, ProposeCall
+from draft_service.proposal import AheadOrder, Deliver, Drafted, ProposeCall, nothing_drafted
 from draft_service.table_file import read_tables
 from draft_service.translation.translations import Translations
 from draft_service.translation.vocabulary import MAX_TOKEN_ID
@@ -166,7 +166,7 @@ class DraftHost:
         self._check(call)
         held = self.sequences.get(call.sequence_id)
         proposer = self._proposer(held.options)
-        find = partial(proposer.ready, call=call)
+        find = partial(self._pass_over, call=call) if call.is_plain else partial(proposer.ready, call=call)
         drafted = self.sequences.step_at_once(call.sequence_id, call.step, body, find)
         if drafted is None and call.step > held.last_step and not held.is_under_work:
             self.sequences.check_position(held, call.base_length, call.appended, 1)
@@ -179,7 +179,17 @@ class DraftHost:
         check_range("min_confidence", call.min_confidence, 0.0, 1.0)
         check_range("max_tree_tokens", call.max_tree_tokens, 0, self.max_num_speculative_tokens)
 
+    def _pass_over(self, held: HeldSequence[Drafted], call: ProposeCall) -> Drafted:
+        """The answer to a call for which nothing is proposed; the sequence has the call's tokens then."""
+        self.sequences.check_position(held, call.base_length, call.appended, 1)
+        proposer = self._proposer(held.options)
+        proposer.pass_over(held, call)
+        self.sequences.commit(held, call.base_length, call.appended)
+        return nothing_drafted(held.options.drafter or self._default)
+
     async def _propose(self, held: HeldSequence[Drafted], call: ProposeCall) -> Drafted:
+        if call.is_plain:
+            return self._pass_over(held, call)
         proposer = self._proposer(held.options)
         prepared = proposer.prepared(held, call)
         if prepared is None:

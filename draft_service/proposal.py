@@ -32,6 +32,8 @@ class ProposeCall:
     """Tokens of a tree at most, no deeper than `count`; 0 for a chain."""
     has_proposal: bool = False
     """The caller has the proposal already: it was prepared and sent."""
+    is_plain: bool = False
+    """Nothing is to be proposed: the target goes on without."""
     looks: bool = False
     """Whether work ahead will follow, which needs the outlooks of the rows."""
 
@@ -91,6 +93,11 @@ class Drafted:
         """Approximate memory in bytes."""
         sparse = sum(COUNT_BYTES * len(row.token_ids) for row in (*self.counts, *self.beyond))
         return ANSWER_BYTES + sparse + sum(row.nbytes for row in self.dense)
+
+
+def nothing_drafted(drafter: Drafter) -> Drafted:
+    """The answer to a call for which nothing is proposed."""
+    return Drafted(drafter=drafter, tokens=[], counts=[], dense=[], queue_time=0.0, compute_time=0.0, batch_size=0)
 
 
 @dataclass(frozen=True, kw_only=True)

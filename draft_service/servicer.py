@@ -139,6 +139,7 @@ class DraftServicer(DraftServiceServicer):
             min_confidence=request.min_confidence,
             max_tree_tokens=request.max_tree_tokens,
             has_proposal=request.has_proposal,
+            is_plain=request.is_plain,
         )
 
     def _order(self, request: pb.ProposeTokensRequest) -> AheadOrder | None:

@@ -286,6 +286,11 @@ class SequenceOptions:
     target_vocabulary: str = ""
     """Draft: token ids are those of the target whose tokenizer has this name; empty for the draft's own."""
 
+    @property
+    def ignores_proposals(self) -> bool:
+        """Whether the output is the same whatever is proposed, and where: at temperature 0 and under the coupled rule."""
+        return self.lenience == 1.0 and (self.rule is Rule.COUPLED or self.sampling.temperature == 0.0)
+
     def __post_init__(self) -> None:
         check_range("draft_index", self.draft_index, 0, MAX_DRAFT_INDEX)
         if self.vocab_size is not None:

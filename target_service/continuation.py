@@ -67,14 +67,17 @@ def take_sequel(
     decode: Callable[[pb.VerifyProposalRequest], VerifyCall],
     verifier: Verifier,
 ) -> Sequel[Verdict] | None:
-    """What follows the call; None if it is not known, as with forced tokens, which would come before it. The request is
-    left without its continuation: the same call with and without one is one. `stops` are the tokens that end the
-    output."""
-    if not request.HasField("continuation"):
+    """What follows the call, or may follow it; None if it is not known, as with forced tokens, which would come before
+    it. The request is left without what it says of that: the same call with and without a continuation is one. `stops`
+    are the tokens that end the output."""
+    is_promised = request.HasField("continuation")
+    may_follow = request.may_go_on_plain and not request.next_proposal_count
+    if not is_promised and not request.may_go_on_plain:
         return None
-    is_known = not request.max_forced_tokens and request.step < LAST_STEP
+    is_known = (is_promised or may_follow) and not request.max_forced_tokens and request.step < LAST_STEP
     common = following_call(request) if is_known else None
     request.ClearField("continuation")
+    request.ClearField("may_go_on_plain")
     if common is None:
         return None
     vocab_size = verifier.sequences.limits.vocab_size
@@ -91,6 +94,7 @@ def take_sequel(
         body=lambda verdict: body_of(following.request(verdict.length, verdict.proposal)),
         begin=lambda verdict, held: verifier.submit(following.call(verdict.length, verdict.proposal), held),
         begin_on_device=begin_on_device,
+        is_last_resort=not is_promised,
     )
 
 

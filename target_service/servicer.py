@@ -130,6 +130,7 @@ class TargetServicer(TargetServiceServicer):
             features=encode_features(request.feature_layers, verdict),
             next_proposal=None if verdict.proposal is None else encode_proposal(verdict.proposal),
             forced_token_ids=verdict.forced,
+            has_gone_on_plain=verdict.has_gone_on_plain,
         )
 
     async def ScoreTokens(
@@ -212,6 +213,7 @@ def take_condition(request: pb.VerifyProposalRequest) -> VerdictCondition:
     condition = VerdictCondition(step=found.step, accepted_count=found.accepted_count, next_token=found.next_token_id)
     request.ClearField("condition")
     request.ClearField("continuation")
+    request.ClearField("may_go_on_plain")
     return condition
 
 
@@ -251,7 +253,10 @@ def check_call(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:
     said before what it may ask a head for: the process that had it may have had another head. The caller then looks at
     this process again."""
     check_form(request, verifier)
-    verifier.sequences.get(request.sequence_id)
+    held = verifier.sequences.get(request.sequence_id)
+    if request.may_go_on_plain and not held.options.ignores_proposals:
+        problem = "is set; whether there is a proposal may be decided late at temperature 0 and under the coupled rule alone"
+        raise InvalidFieldError("may_go_on_plain", problem)
     check_abilities(request, verifier)
     if request.HasField("condition"):
         check_condition(request, verifier)

@@ -183,6 +183,7 @@ class Verifier(ModelHost[Verdict]):
             features=work.features,
             proposal=held.own_proposal,
             forced=await self._forced(held, call.max_forced),
+            has_gone_on_plain=work.has_gone_on_plain,
         )
 
     async def _forced(self, held: HeldSequence[Verdict], most: int) -> list[int]:

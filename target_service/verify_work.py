@@ -105,6 +105,8 @@ class Verdict:
     """What the target's own head proposes for the next step, if requested."""
     forced: Sequence[int] = ()
     """The only tokens that the structured output allows after them, if requested. They are not committed."""
+    has_gone_on_plain: bool = False
+    """Whether the next step has begun, without a proposal, though its call was not here."""
 
     @property
     def byte_count(self) -> int:
@@ -129,6 +131,8 @@ class VerifyWork(Work):
     """What the target's own head proposes with the verdict."""
     begun: Begun | None = None
     """What the device thread went on to after the verdict."""
+    has_gone_on_plain: bool = False
+    """Whether that is a call without a proposal, since no call waited."""
 
     @property
     def is_followed(self) -> bool:
@@ -137,7 +141,20 @@ class VerifyWork(Work):
 
     def go_on(self) -> Work | None:
         """The work of the call that waits for this verdict, if it can begin without the event loop."""
-        call = self._call_after()
+        return self._begin(self._call_after())
+
+    @property
+    def can_fall_back(self) -> bool:
+        return self._last_resort() is not None
+
+    def fall_back(self) -> Work | None:
+        """The work of a call without a proposal, which the caller of this one allows."""
+        work = self._begin(self._last_resort())
+        self.has_gone_on_plain = work is not None
+        return work
+
+    def _begin(self, call: WaitingCall[Verdict] | None) -> Work | None:
+        """The work of a call that waits for this verdict, if it can begin without the event loop."""
         found = None if call is None or call.begin_on_device is None else call.begin_on_device(self)
         if call is None or found is None:
             return None
@@ -156,6 +173,9 @@ class VerifyWork(Work):
 
     def _call_after(self) -> WaitingCall[Verdict] | None:
         return self.held.call_after(self.call.step, self)
+
+    def _last_resort(self) -> WaitingCall[Verdict] | None:
+        return self.held.last_resort(self.call.step, self)
 
     @property
     def options(self) -> SequenceOptions:

@@ -128,8 +128,8 @@ def rows_of(cell: Cell, ways: Ways, measurements: Sequence[Measurement]) -> list
 
 
 def hit_rate(counts: Counts) -> float | None:
-    hits = counts.ahead_hits + counts.ahead_late
-    return hits / (hits + counts.ahead_misses) if hits + counts.ahead_misses else None
+    hits, others = counts.ahead_hits + counts.ahead_late, counts.ahead_misses + counts.ahead_plain
+    return hits / (hits + others) if hits + others else None
 
 
 def best_of(cases: Sequence[Case], measurements: Sequence[Measurement]) -> Case:

@@ -8,10 +8,11 @@ from coordinator.adaptive.ahead_trials import AheadTrials
 from coordinator.adaptive.beam_lengths import BeamLengths, SearchLength
 from coordinator.adaptive.controller import LengthController
 from coordinator.adaptive.outcome import RoundOutcome
-from coordinator.adaptive.output_length import Decision, OutputLength
+from coordinator.adaptive.output_length import PLAIN, Decision, OutputLength
 from coordinator.adaptive.worth import Worth
 
 __all__ = [
+    "PLAIN",
     "AheadTrials",
     "BeamLengths",
     "Decision",

@@ -12,3 +12,5 @@ class AheadOutcome(StrEnum):
     """It was being made when the verdict came."""
     MISS = "miss"
     """The draft had prepared others, and was asked."""
+    PLAIN = "plain"
+    """It was not there in time, and the target went on without one."""

@@ -66,12 +66,13 @@ class AheadTrial:
         self._ways: deque[float] = deque(maxlen=MEMORY)
         """Share of a round that was the way to the draft and back, without working ahead."""
 
-    def add(self, outcome: AheadRound, tokens: float, load: int) -> None:
-        """Adds a round with a proposal, expected to give `tokens` tokens, while `load` outputs ran."""
+    def add(self, outcome: AheadRound, tokens: float, load: int, before: float = 0.0) -> None:
+        """Adds a round with a proposal, expected to give `tokens` tokens, while `load` outputs ran. Rounds without one
+        that took `before` seconds count as part of it, with their tokens."""
         if not outcome.asked or not outcome.is_usual or outcome.elapsed <= 0.0:
             return
         self._count += 1
-        self._note(outcome, tokens, load)
+        self._note(outcome, outcome.elapsed + before, tokens, load)
         if not self._is_known:
             if len(self._waits) >= min(FIRST_ROUNDS * load, MEMORY):
                 self._begin()
@@ -92,11 +93,11 @@ class AheadTrial:
             return False
         return trimmed_mean(usual) < CLEAR * trimmed_mean(other)
 
-    def _note(self, outcome: AheadRound, tokens: float, load: int) -> None:
+    def _note(self, outcome: AheadRound, seconds: float, tokens: float, load: int) -> None:
         is_ahead = outcome.ahead is not None
         if is_ahead != outcome.works_ahead or (self._is_trying and self._count <= SETTLING * load):
             return  # half of one kind
-        self._times[is_ahead].append(outcome.elapsed / tokens)
+        self._times[is_ahead].append(seconds / tokens)
         if not is_ahead:
             way = max(outcome.draft_elapsed - (outcome.draft_compute or 0.0), 0.0)
             self._waits.append(outcome.draft_elapsed / outcome.elapsed)

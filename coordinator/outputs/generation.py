@@ -83,6 +83,7 @@ class Generation:
         drawn = request if request.repeats or not (pair.draft or is_own) else request.with_private_seed()
         options = drawn.sequence_options(pair.target.info.vocab_size)
         self.has_logprobs = options.logprobs is not None
+        self._ignores_proposals = options.ignores_proposals
         config = pair.config
         self._target = TargetSession(
             pair.target,
@@ -213,8 +214,10 @@ class Generation:
             asked = (begun.order, forced, None if forced else self._following_order(begun))
             return await self._target.verify(begun.step, self._history, proposal, None, *asked)
         self._early.begin(begun, len(self._history))
+        may_go_on = self._may_go_on_plain(begun)
         try:
-            return await self._target.verify(begun.step, self._history, proposal, self._early.follow)
+            follow = self._early.follow
+            return await self._target.verify(begun.step, self._history, proposal, follow, may_go_on_plain=may_go_on)
         finally:
             self._early.end()
 
@@ -227,6 +230,11 @@ class Generation:
         left = self.output.remaining_tokens - begun.depth - 1
         needed = 1 + max(begun.order.count, following.count + 1 if following.count else 0)
         return following if left >= needed else None
+
+    def _may_go_on_plain(self, begun: Round) -> bool:
+        """Whether the target may go on without a proposal if none is there: the output is the same with and without
+        one, and does not end before by its length."""
+        return self._ignores_proposals and not self._forks_due and self.output.remaining_tokens > begun.depth + 1
 
     def _most_forced(self, begun: Round) -> int:
         """Forced tokens to take with the verdict; none where a head has already proposed what comes next."""

@@ -12,7 +12,8 @@ from specpair.options import Drafter, WorkAhead
 
 OUTCOMES_PER_COUNT = 4
 """Outcomes to prepare for, at most, for each number of accepted tokens; the draft decides which and how many."""
-MOST_OUTCOMES = 32
+LEAST_OUTCOMES, MOST_OUTCOMES = 8, 32
+"""Of a round, at most: the fewest are those of one without a proposal."""
 WORKING_AHEAD = (None, Drafter.MODEL)
 """Drafters that work ahead; None is a draft's default that is not known yet."""
 
@@ -27,6 +28,8 @@ class Preparations:
         self._load = load
         self._last = len(request.prompt_ids) + request.max_tokens - 1
         """The longest that the sequence may become before the target's last token."""
+        self._passed_over: list[float] = []
+        """Seconds of each round since the last one with a proposal."""
 
     def after(self, begun: Round, length: int, decision: Decision, drafter: Drafter | None) -> Preparation | None:
         """What to prepare during a round after `length` tokens, if the next one proposes by `decision`.
@@ -41,7 +44,7 @@ class Preparations:
         if length + 2 > self._last:
             return None
         return Preparation(
-            max_outcomes=min(OUTCOMES_PER_COUNT * (begun.asked_count + 1), MOST_OUTCOMES),
+            max_outcomes=min(max(OUTCOMES_PER_COUNT * (begun.asked_count + 1), LEAST_OUTCOMES), MOST_OUTCOMES),
             count=decision.length,
             min_confidence=decision.min_confidence,
             max_length=self._last,
@@ -52,9 +55,15 @@ class Preparations:
         return max(self._last - length, 0)
 
     def add(self, judged: Round, lengths: OutputLength) -> None:
-        """Compares a round with those of the other kind."""
-        if judged.asked:
-            self._trial.add(judged, lengths.expected(judged.asked), self._load.output_count)
+        """Compares a round with those of the other kind. One that was passed over, for want of a proposal, counts with
+        the next one that has a proposal."""
+        if judged.is_passed_over:
+            self._passed_over.append(judged.elapsed)
+        elif judged.asked:
+            seconds, tokens = sum(self._passed_over), len(self._passed_over)
+            self._passed_over.clear()
+            expected = tokens + lengths.expected(judged.asked)
+            self._trial.add(judged, expected, self._load.output_count, seconds if judged.ahead is not None else 0.0)
 
     @property
     def _trial(self) -> AheadTrial:

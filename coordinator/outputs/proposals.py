@@ -5,7 +5,7 @@ import time
 from collections import deque
 from collections.abc import Sequence
 
-from coordinator.adaptive import Decision, OutputLength
+from coordinator.adaptive import PLAIN, Decision, OutputLength
 from coordinator.outputs.acceptance import Acceptance
 from coordinator.outputs.own_proposals import OwnProposals, own_drafter
 from coordinator.outputs.preparations import Preparations
@@ -54,6 +54,8 @@ class Proposals:
         self._next: Decision | None = None
         """The decision for the next round, if it was made in advance: the draft is preparing proposals by it, or the
         target was told of a plain round."""
+        self._is_passed_over = False
+        """Whether the target has begun with the next round, without a proposal."""
 
     @property
     def is_adaptive(self) -> bool:
@@ -116,6 +118,9 @@ class Proposals:
             self._take_own(begun, longest)
             return begun
         newest = self._decide(begun, history, longest)
+        if self._is_passed_over:
+            self._pass_over(begun, history, newest)
+            return begun
         decision, self._next = self._in_force(step, history, newest, longest), None
         if decision.length:
             await self._ask(begun, history, decision, newest)
@@ -135,6 +140,7 @@ class Proposals:
         now = time.perf_counter()
         judged.end(verdict, now, self._latest_end)
         self._latest_end, self._latest_accepted = now, judged.accepted_count
+        self._is_passed_over = verdict.has_gone_on_plain
         self.keep_own(verdict)
         self.acceptance.add(judged)
         assert self._length is not None and self._preparations is not None
@@ -201,6 +207,17 @@ class Proposals:
         decision = self._next._replace(length=min(self._next.length, longest))
         self._length.use(decision)
         return decision
+
+    def _pass_over(self, begun: Round, history: Sequence[int], newest: Decision) -> None:
+        """Gives the round no proposal, since the target has begun without one. The draft learns the new tokens, and
+        works ahead by the `newest` decision, if that pays."""
+        assert self._draft is not None and self._length is not None and self._preparations is not None
+        self._length.use(PLAIN)
+        begun.is_passed_over, begun.drafter, self._next = True, self.asked_drafter, None
+        preparation = self._preparations.after(begun, len(history), newest, self.drafter)
+        if preparation is not None:
+            begun.prepared_count, self._next = preparation.count, newest
+            self._draft.pass_over(begun.step, history, preparation)
 
     async def _ask(self, begun: Round, history: Sequence[int], decision: Decision, newest: Decision) -> None:
         """Gets the proposal by `decision`; the draft then works ahead by the `newest` one, if that pays."""

@@ -55,6 +55,8 @@ class Round:
     """Proposed tokens of which all could be accepted: those of the longest path."""
     is_refused: bool = False
     """Whether the answer was invalid."""
+    is_passed_over: bool = False
+    """Whether the target began with it, without a proposal, before the draft had one."""
     has_failed: bool = False
     """Whether the draft failed or could not be asked."""
     verdict: Verdict | None = None
@@ -117,6 +119,8 @@ class Round:
     @property
     def ahead(self) -> AheadOutcome | None:
         """What working ahead gave; None without a usable proposal, or if the draft was not working ahead."""
+        if self.is_passed_over:
+            return AheadOutcome.PLAIN
         return None if self.proposed is None else self.proposed.ahead
 
     @property

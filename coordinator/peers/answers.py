@@ -148,6 +148,8 @@ class Verdict:
     """A proposal for the next round, from a target that drafts itself; else None."""
     forced_ids: Sequence[int] = ()
     """The only tokens that the structured output allows after the next token, if requested."""
+    has_gone_on_plain: bool = False
+    """Whether the target has begun with the next round, without a proposal."""
 
     @property
     def accepted_count(self) -> int:

@@ -38,6 +38,8 @@ class DraftCall:
     """What the draft shall prepare for the next step; None if it shall not work ahead."""
     has_proposal: bool = False
     """Whether a prepared proposal is used: the call only tells the draft so."""
+    is_plain: bool = False
+    """Whether the round has no proposal: the call only tells the draft of the tokens."""
 
     async def answer(self) -> Proposed | None:
         """The draft's answer; None if the call failed, or had nothing to ask of a sequence that was opened again."""
@@ -68,7 +70,8 @@ class DraftCall:
         appended = self.history[held:]
         try:
             self.link.peer.tell(
-                *(opening.name, self.step, held, appended, self.count, self.min_confidence, self.preparation)
+                *(opening.name, self.step, held, appended, self.count, self.min_confidence, self.preparation),
+                is_plain=self.is_plain,
             )
         except SpecpairError as error:
             logger.debug("the draft was not told: %s", error.message, extra={"sequence_id": opening.sequence_id})
@@ -127,6 +130,7 @@ class DraftCall:
             self.preparation,
             self.has_proposal,
             self.tree_tokens,
+            is_plain=self.is_plain,
         )
 
     def _expect_blocks(self, length: int) -> None:

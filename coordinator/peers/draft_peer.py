@@ -79,16 +79,19 @@ class DraftPeer(ModelPeer):
         preparation: Preparation | None = None,
         has_proposal: bool = False,
         tree_tokens: int = 0,
+        *,
+        is_plain: bool = False,
     ) -> Proposed:
         """Proposes up to `count` tokens after the `base_length` tokens that the draft holds and the `appended` ones.
 
         The draft stops once its tokens together have a probability below `min_confidence`. With a `preparation` it then
-        works ahead. A caller that has the proposal already gets none.
+        works ahead. A caller that has the proposal already gets none, nor is there one in a round that `is_plain`.
         """
         request = _request(
             *(sequence_id, step, base_length, appended, count, min_confidence, preparation),
             has_proposal=has_proposal,
             tree_tokens=tree_tokens,
+            is_plain=is_plain,
         )
         start = time.perf_counter()
         response = await self._proposals.call(request, within)
@@ -106,12 +109,13 @@ class DraftPeer(ModelPeer):
         count: int,
         min_confidence: float,
         preparation: Preparation | None,
+        *,
+        is_plain: bool = False,
     ) -> None:
         """The same where the proposal is here already: the draft learns what became of the step before, works ahead,
         and does not answer. Raises ShuttingDownError, and InvalidFieldError if it is too much for a message."""
-        self._proposals.tell(
-            _request(sequence_id, step, base_length, appended, count, min_confidence, preparation, has_proposal=True)
-        )
+        order = (sequence_id, step, base_length, appended, count, min_confidence, preparation)
+        self._proposals.tell(_request(*order, has_proposal=True, is_plain=is_plain))
 
     async def grow_beams(self, request: draft_service_pb2.GrowBeamsRequest, within: float) -> Proposed:
         """Continuations of beams: the tokens and their parents, in the tree of the request and what was grown."""
@@ -145,6 +149,7 @@ def _request(
     *,
     has_proposal: bool,
     tree_tokens: int = 0,
+    is_plain: bool = False,
 ) -> draft_service_pb2.ProposeTokensRequest:
     return draft_service_pb2.ProposeTokensRequest(
         sequence_id=sequence_id,
@@ -156,6 +161,7 @@ def _request(
         work_ahead=None if preparation is None else _work_ahead(preparation),
         has_proposal=has_proposal,
         max_tree_tokens=tree_tokens,
+        is_plain=is_plain,
     )
 
 

@@ -37,13 +37,15 @@ class TargetPeer(ModelPeer):
         *,
         following_order: OwnOrder | None = None,
         was_begun: bool = False,
+        may_go_on_plain: bool = False,
     ) -> Verdict:
         """Judges a proposal after the `base_length` tokens that the target holds and the `appended` ones; without one,
         gives the next token. The target then proposes what is in `order` for the next step, and names up to
         `max_forced` forced ones.
 
         With a `following_order` the call of the next step is known, by this order: the target begins with it as soon as
-        it has the verdict. If the call itself `was_begun`, its computation may have begun before it is made.
+        it has the verdict. If it `may_go_on_plain` it may begin without a proposal, if none is there, and says so. If the
+        call itself `was_begun`, its computation may have begun before it is made.
         """
         request = target_service_pb2.VerifyProposalRequest(
             sequence_id=sequence_id,
@@ -56,6 +58,7 @@ class TargetPeer(ModelPeer):
             appended_token_ids=appended,
             max_forced_tokens=max_forced,
             continuation=None if following_order is None else _continuation(following_order),
+            may_go_on_plain=may_go_on_plain,
         )
         start = time.perf_counter()
         response = await self._verifications.call(request, within)
@@ -71,6 +74,7 @@ class TargetPeer(ModelPeer):
             features=response.features if response.HasField("features") else None,
             proposal=response.next_proposal if response.HasField("next_proposal") else None,
             forced_ids=forced_tokens(response, max_forced),
+            has_gone_on_plain=may_go_on_plain and response.has_gone_on_plain,
         )
 
     def verify_early(

@@ -143,13 +143,16 @@ class TargetSession:
         order: OwnOrder = NO_ORDER,
         max_forced: int = 0,
         following_order: OwnOrder | None = None,
+        *,
+        may_go_on_plain: bool = False,
     ) -> Verdict:
         """The verdict of one round. Raises PeerUnavailableError if no target answers in time.
 
         `on_sent` is called soon after the call was sent: from then on `verify_early` may send what follows it, unless
         forced tokens are asked for, up to `max_forced`. The target is asked for `order`; one without a head ignores it.
         A `following_order` promises the call of the next step, with this order and with what the target itself proposes
-        now, whole, or nothing: the target goes on to it at once.
+        now, whole, or nothing: the target goes on to it at once. If it `may_go_on_plain`, the verdict says whether the
+        call of the next step has to be one without a proposal.
         """
 
         begun_name: str | None = None
@@ -162,12 +165,15 @@ class TargetSession:
             forced = 0 if was_begun else max_forced  # what the target may have begun with asked for none
             following = None if following_order is None else link.order_of(following_order)
             self._promised = None if following is None else (self._name, step + 1)
-            return link.peer.verify(*body, forced, following_order=following, was_begun=was_begun)
+            after = {"following_order": following, "may_go_on_plain": may_go_on_plain}
+            return link.peer.verify(*body, forced, was_begun=was_begun, **after)
 
         async with self._lock:
             self._begin_round()
             begun_name = self._begun_name(step, history)
             verdict = await self._asked(step, history, ask, on_sent)
+            if verdict.has_gone_on_plain:
+                self._promised = (self._name, step + 1)
             self._held_length = len(history) + verdict.accepted_count + 1
             return verdict
 

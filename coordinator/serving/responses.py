@@ -31,6 +31,7 @@ _AHEAD = {
     AheadOutcome.HIT: pb.AHEAD_OUTCOME_HIT,
     AheadOutcome.LATE: pb.AHEAD_OUTCOME_LATE,
     AheadOutcome.MISS: pb.AHEAD_OUTCOME_MISS,
+    AheadOutcome.PLAIN: pb.AHEAD_OUTCOME_PLAIN,
 }
 _FINISH_REASONS = {
     FinishReason.STOP: pb.FINISH_REASON_STOP,
@@ -164,6 +165,7 @@ def _speculation_summary(generation: CountedOutput, completion_token_count: int)
         ahead_hit_count=acceptance.ahead_counts[AheadOutcome.HIT],
         ahead_late_count=acceptance.ahead_counts[AheadOutcome.LATE],
         ahead_miss_count=acceptance.ahead_counts[AheadOutcome.MISS],
+        ahead_plain_count=acceptance.ahead_counts[AheadOutcome.PLAIN],
         drafter=drafter_to_proto(generation.proposals.drafter),
         drafts=[pb.DraftSummary(name=name, **asdict(counts)) for name, counts in acceptance.by_draft.items()],
         forced_token_count=acceptance.forced_token_count,

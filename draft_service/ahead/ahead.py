@@ -1,5 +1,6 @@
 """Work ahead of all sequences of a draft model."""
 
+import math
 import time
 from collections.abc import Iterable
 from dataclasses import replace
@@ -17,8 +18,13 @@ from specpair.sequences.sequence import Sequence
 from specpair.tracing import OpenSpan, open_span
 
 DEFAULT_ROWS = 64
-LEAST_CHANCE, MOST_LEAST_CHANCE = 0.004, 0.1
-"""How likely an outcome must be to be prepared for, for each sequence that works ahead: its row delays the others."""
+ROW_SECONDS = 0.0001
+"""What a prepared proposal costs the processors that draw, send and read it."""
+MOST_LEAST_CHANCE = 0.1
+"""An outcome that is likelier is prepared for in any case."""
+USUAL_PERIOD = 0.025
+"""Seconds from one call of a sequence to the next, before any was seen."""
+PERIOD_MEMORY = 64
 LATELY_SECONDS = 2.0
 """A sequence that has not asked for so long has no share of the rows, and makes room for others."""
 MAX_BYTES = 256 * 1024 * 1024
@@ -50,6 +56,8 @@ class WorkAhead:
         """By the sequence that its call has."""
         self._asking: dict[Sequence, float] = {}
         """Sequences for which work ahead was asked lately, and when, in this order."""
+        self._period = USUAL_PERIOD
+        """Usual seconds from one call of a sequence to the next."""
 
     @property
     def branch_count(self) -> int:
@@ -66,7 +74,7 @@ class WorkAhead:
     ) -> None:
         """Prepares the step after `call`, if that is still the last one of its sequence. A repeated call gets once more
         what is ready."""
-        if not self.most_rows or not drafted.tokens or not _is_after(held, call):
+        if not self.most_rows or not (drafted.tokens or call.is_plain) or not _is_after(held, call):
             return
         known = self._live.get(held.cached)
         if known is not None and known.generation.step == call.step + 1:
@@ -74,13 +82,13 @@ class WorkAhead:
             return
         self.drop(held.cached)
         odds = self._odds.of(held.options.rule, held.options.sampling)
-        block_bytes = drafted.byte_count * order.count // len(drafted.tokens)
+        block_bytes = drafted.byte_count * order.count // max(len(drafted.tokens), 1)
         wanted = min(order.max_outcomes, self._share(held.cached), max(1, MAX_COPIED_TOKENS // held.length))
         outcomes = self._room(wanted, block_bytes)
         if outcomes < 1:
             return
         order = replace(order, max_outcomes=outcomes)
-        least_chance = min(LEAST_CHANCE * len(self._asking), MOST_LEAST_CHANCE)
+        least_chance = min(ROW_SECONDS * len(self._asking) / self._period, MOST_LEAST_CHANCE)
         generation = Generation(self._engine, odds, held, call, drafted, order, deliver, least_chance)
         span = open_span("propose_ahead", sequence=call.sequence_id, step=call.step + 1)
         self._live[held.cached] = _Live(generation, span, time.monotonic(), block_bytes)
@@ -116,6 +124,15 @@ class WorkAhead:
         self._engine.discard([old])
         return branch
 
+    def pass_over(self, held: HeldSequence[Drafted], call: ProposeCall) -> None:
+        """Learns what came, if the target goes on without a proposal; all that was prepared is dropped."""
+        live = self._live.get(held.cached)
+        outcome = None if live is None else live.generation.outcome_of(call)
+        if live is not None and outcome is not None:
+            live.generation.learn(outcome)
+            self._count(live.generation, outcome, live.generation.branches.get(outcome))
+        self.drop(held.cached)
+
     def forget(self, cached: Sequence) -> None:
         """Drops what was prepared for a sequence that ends or is rolled back, and its share."""
         self.drop(cached)
@@ -135,7 +152,9 @@ class WorkAhead:
     def _share(self, cached: Sequence) -> int:
         """The rows of one sequence: all that ask have as many, at least one."""
         now = time.monotonic()
-        self._asking.pop(cached, None)
+        period = now - self._asking.pop(cached, -math.inf)
+        if 0.0 < period < LATELY_SECONDS:
+            self._period += (period - self._period) / PERIOD_MEMORY
         self._asking[cached] = now
         while (oldest := next(iter(self._asking))) is not cached and self._asking[oldest] < now - LATELY_SECONDS:
             del self._asking[oldest]

@@ -1,7 +1,7 @@
 """A proposal that is prepared for one outcome."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from draft_service.ahead.outcomes import Outcome
@@ -18,6 +18,21 @@ class Branch:
     outcome: Outcome
     work: ProposeWork
     future: "asyncio.Future[None]"
+    has_drawn_outcome: bool = False
+    """Whether the first token that the work draws is the one of the outcome; the proposal is what follows it."""
+
+    @property
+    def count(self) -> int:
+        """Tokens of the proposal, at most."""
+        return self.work.count - self.has_drawn_outcome
+
+    def drafted(self) -> Drafted:
+        """The proposal, once it is there."""
+        whole = self.work.drafted(was_prepared=True)
+        if not self.has_drawn_outcome:
+            return whole
+        rows = {"counts": whole.counts[1:], "dense": whole.dense[1:], "outlooks": whole.outlooks[1:]}
+        return replace(whole, tokens=whole.tokens[1:], **rows)
 
     @property
     def sequence(self) -> Sequence:
@@ -54,4 +69,4 @@ async def finished(branch: Branch, held: HeldSequence[Drafted]) -> Drafted | Non
     except Exception:
         held.cached.replace_from(held.length, [])
         return None
-    return branch.work.drafted(was_prepared=True)
+    return branch.drafted()

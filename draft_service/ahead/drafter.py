@@ -22,7 +22,10 @@ class AheadDrafter(ModelDrafter):
 
     def ready(self, held: HeldSequence[Drafted], call: ProposeCall) -> Drafted | None:
         branch = self._ahead.claim(held, call) if self._ahead.has_ready(held, call) else None
-        return None if branch is None else branch.work.drafted(was_prepared=True)
+        return None if branch is None else branch.drafted()
+
+    def pass_over(self, held: HeldSequence[Drafted], call: ProposeCall) -> None:
+        self._ahead.pass_over(held, call)
 
     def work_ahead(
         self, held: HeldSequence[Drafted], call: ProposeCall, drafted: Drafted, order: AheadOrder, deliver: Deliver

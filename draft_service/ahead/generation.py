@@ -75,6 +75,8 @@ class Generation:
         self._deliver_block = deliver
         self._least_chance = least_chance
         self._peek: ProposeWork | None = None
+        self._likeliest: ProposeWork | None = None
+        """Draws the likeliest token after the whole block, and the proposal after that."""
 
     def begin(self) -> None:
         """Submits the branches after corrections and those after the whole block; of these first a look at the row
@@ -112,7 +114,7 @@ class Generation:
         branch = self.branches.get(outcome)
         if branch is None or branch.has_failed or not branch.has_begun:
             return None
-        is_same = call.count == branch.work.count and call.min_confidence == branch.work.min_confidence
+        is_same = call.count == branch.count and call.min_confidence == branch.work.min_confidence
         return branch if is_same or call.has_proposal else None
 
     def learn(self, outcome: Outcome) -> None:
@@ -124,7 +126,9 @@ class Generation:
         """Drops all branches, but the `kept` one."""
         self.is_live = False
         dropped = [branch for branch in self.branches.values() if branch is not kept]
-        works = [branch.work for branch in dropped] + ([self._peek] if self._peek else [])
+        works = {branch.work for branch in dropped} | {work for work in (self._peek, self._likeliest) if work}
+        if kept is not None:
+            works.discard(kept.work)
         for work in works:
             work.future.cancel()
         if works:
@@ -160,16 +164,41 @@ class Generation:
         peek = self._work(self._branch_of(tokens, len(tokens)), self._held.cached, 1, 0.0, chance)
         self._peek = peek
         self._submit(peek, lambda: self._begin_bonus_branches(peek, bonus_count, whole_chance))
+        if self._held.options.ignores_proposals and not self._order.min_confidence:
+            self._begin_likeliest(tokens, chance)
 
     def _begin_bonus_branches(self, peek: ProposeWork, bonus_count: int, whole_chance: float) -> None:
         self._bonus = Row(None, outlooks_of(peek.drafted())[0])
+        begun = peek.tokens[0] if self._likeliest else None
         for guess in self._best(self._bonus_guesses(whole_chance), bonus_count):
-            self._begin_branch(guess, peek.sequence)
+            if guess.outcome.next_token_id != begun:
+                self._begin_branch(guess, peek.sequence)
+
+    def _begin_likeliest(self, tokens: list[int], chance: float) -> None:
+        """Draws the likeliest token after the whole block with what follows it: nobody has to see it first. Draws are
+        keyed by their position here, so it is what the branch of that token would draw."""
+        count = self._count(len(tokens))
+        if count < 1:
+            return
+        sequence = self._branch_of(list(tokens), len(tokens))
+        work = self._likeliest = self._work(sequence, self._held.cached, count + 1, 0.0, chance)
+        future = self._submit(work, lambda: self._add_likeliest(work, future))
+
+    def _add_likeliest(self, work: ProposeWork, future: "asyncio.Future[None]") -> None:
+        outcome = Outcome(len(self._proposed), work.tokens[0])
+        if self._ends_with(outcome.next_token_id):
+            return
+        self.branches[outcome] = branch = Branch(outcome=outcome, work=work, future=future, has_drawn_outcome=True)
+        self._deliver(branch)
+
+    def _count(self, length: int) -> int:
+        """Tokens of a proposal that follows `length` tokens and one more."""
+        return min(self._order.count, self._order.max_length - length - 1)
 
     def _begin_branch(self, guess: Guess, parent: Sequence) -> None:
         outcome = guess.outcome
         length = self._base_length + outcome.accepted_count
-        count = min(self._order.count, self._order.max_length - length - 1)
+        count = self._count(length)
         if count < 1:
             return
         tokens = [*self._held.cached.tokens[:length], outcome.next_token_id]
@@ -219,7 +248,7 @@ class Generation:
                 base_length=self._base_length,
                 accepted_count=branch.outcome.accepted_count,
                 next_token_id=branch.outcome.next_token_id,
-                drafted=branch.work.drafted(),
+                drafted=branch.drafted(),
                 is_current=lambda: self.is_live,
             )
         )

@@ -25,6 +25,10 @@ class Proposer(ABC):
         """The same if it is whole; None, and no change at all, if it is not."""
         return None
 
+    def pass_over(self, held: HeldSequence[Drafted], call: ProposeCall) -> None:
+        """Drops what was prepared for a call for which nothing is proposed."""
+        self.forget(held)
+
     def work_ahead(
         self, held: HeldSequence[Drafted], call: ProposeCall, drafted: Drafted, order: AheadOrder, deliver: Deliver
     ) -> None:

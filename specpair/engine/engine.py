@@ -28,6 +28,9 @@ from specpair.sequences.sequence import Sequence
 
 log = logging.getLogger(__name__)
 
+LIKELY = 0.1
+"""Chance of a work in the background for which the steps of others are interrupted: it joins after the next of them."""
+
 Job: TypeAlias = Callable[[], None]
 Result = TypeVar("Result")
 
@@ -169,7 +172,10 @@ class Engine:
     def _hand_over(self) -> None:
         """Hands over all new works at once, so that works of one message share a forward pass."""
         works, self._new_works = self._new_works, []
-        self._hurry(works)
+        if any(not work.is_background or work.chance >= LIKELY for work in works):
+            self._hurry(works)
+        else:
+            self._inbox.put(works)
         if self._closed:  # checked last: a thread that ends later finds the works in its inbox
             for work in works:
                 work.error = ShuttingDownError()

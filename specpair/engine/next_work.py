@@ -1,19 +1,40 @@
-"""The work with which a sequence goes on without the event loop. Device thread only."""
+"""The works with which sequences go on without the event loop. Device thread only."""
 
 import logging
+from collections.abc import Callable, Sequence
 
 from specpair.engine.failures import check_device
+from specpair.engine.falling_back import FallingBack
 from specpair.engine.work import Work
 
 log = logging.getLogger(__name__)
 
 
-def next_work(work: Work) -> Work | None:
-    """The work of the call that waits for this one, if it can begin at once."""
-    if work.error is not None or work.future.done():
-        return None
+
+def following_works(works: Sequence[Work], here: int, falling_back: FallingBack, fixed_cost: float) -> list[Work]:
+    """The works that follow on those that are done: of the calls that wait for them, and of sequences that `here`
+    other works, and these, would leave behind. A pass takes at least `fixed_cost` seconds."""
+    following: list[Work] = []
+    alone: list[Work] = []
+    for work in works:
+        if work.error is not None or work.future.done():
+            continue
+        if (begun := _begun(work, work.go_on)) is not None:
+            following.append(begun)
+        elif work.can_fall_back:
+            alone.append(work)
+    falling_back.add(works)
+    if alone and falling_back.pays(alone, here + len(following), fixed_cost):
+        fallbacks = [begun for work in alone if (begun := _begun(work, work.fall_back)) is not None]
+        for begun in fallbacks:
+            begun.is_fallback = True
+        following += fallbacks
+    return following
+
+
+def _begun(work: Work, go_on: Callable[[], Work | None]) -> Work | None:
     try:
-        following = work.go_on()
+        following = go_on()
     except Exception as error:  # the event loop may be able to
         check_device(error)
         log.exception("the device thread could not go on by itself")

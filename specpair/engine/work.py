@@ -58,6 +58,8 @@ class Work:
     is_background: bool = False
     """Whether nobody waits for it: it takes part in passes of others only where it hardly lengthens them, and ends
     when its cache is needed elsewhere. Once the engine has it, only `Engine.bring_forward` changes it."""
+    is_fallback: bool = False
+    """Whether its sequence went on to it for want of a call: see `fall_back`."""
     chance: float = 1.0
     """In the background: how likely it is to be of use. The likeliest go first."""
 
@@ -74,6 +76,15 @@ class Work:
     def go_on(self) -> "Work | None":
         """The work of the call that waits for this work's answer, if the device thread can begin with it at once; else
         the event loop will submit it. Asked once, when this work is done without an error."""
+        return None
+
+    @property
+    def can_fall_back(self) -> bool:
+        """Whether its sequence may go on though no call waits for its answer. Asked when it is done."""
+        return False
+
+    def fall_back(self) -> "Work | None":
+        """The work with which the sequence then goes on at once, so that others do not leave it behind."""
         return None
 
     @property

@@ -72,6 +72,8 @@ class WaitingCall(Generic[Result]):
     begin_on_device: BeginOnDevice | None = None
     is_wanted: Callable[[], bool] = lambda: True
     """Whether its caller is still there."""
+    is_last_resort: bool = False
+    """Whether it begins only on the device thread, and only if that goes on with no other one."""
     context: Context = field(default_factory=copy_context)
 
     def begin(self, begun: "Begun | None" = None) -> None:
@@ -122,7 +124,7 @@ def begin_first(calls: Iterable[WaitingCall[Result]], answer: Result, begun: Beg
     for call in waiting:
         if begun is not None and call is begun.call:
             continue
-        if call.condition.is_met_by(answer):
+        if call.condition.is_met_by(answer) and not call.is_last_resort:
             call.begin()
         else:
             refused.append(call)

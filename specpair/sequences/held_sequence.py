@@ -124,8 +124,17 @@ class HeldSequence(Generic[Answer]):
 
     def call_after(self, step: int, answer: Any) -> WaitingCall[Answer] | None:
         """The first call that waits for this answer of the step. For the device thread, too."""
+        return self._call_after(step, answer, is_last_resort=False)
+
+    def last_resort(self, step: int, answer: Any) -> WaitingCall[Answer] | None:
+        """The call that may follow this answer of the step if no other one does. For the device thread, too."""
+        return self._call_after(step, answer, is_last_resort=True)
+
+    def _call_after(self, step: int, answer: Any, *, is_last_resort: bool) -> WaitingCall[Answer] | None:
         for call in tuple(self.waiting):
-            if call.condition.step == step and call.condition.is_met_by(answer):
+            if call.is_last_resort is not is_last_resort or call.condition.step != step:
+                continue
+            if call.condition.is_met_by(answer):
                 return call
         return None
 

@@ -37,6 +37,8 @@ class Sequel(Generic[Answer]):
     begin: Callable[[Answer, HeldSequence[Answer]], Callable[[], Awaitable[Answer]]]
     """Does all that can be done without waiting, and returns what computes the rest."""
     begin_on_device: BeginOnDevice
+    is_last_resort: bool = False
+    """Whether it follows only where no call waits for the answer, and others would go on without the sequence."""
 
     def is_met_by(self, answer: Any) -> bool:
         return self.goes_on(answer)

@@ -94,7 +94,8 @@ class SteppedSequences(OpenSequences[Answer]):
                 waiting.remove(call)
             log_unexpected(outcome)
 
-        call = WaitingCall(sequel, partial(self._gone_on, held, last, sequel), end, sequel.begin_on_device)
+        start = partial(self._gone_on, held, last, sequel)
+        call = WaitingCall(sequel, start, end, sequel.begin_on_device, is_last_resort=sequel.is_last_resort)
         if held.is_busy:
             waiting.append(call)
         elif not last.answer.cancelled() and last.answer.exception() is None:

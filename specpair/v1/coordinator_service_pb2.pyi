@@ -38,6 +38,7 @@ class AheadOutcome(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     AHEAD_OUTCOME_HIT: _ClassVar[AheadOutcome]
     AHEAD_OUTCOME_LATE: _ClassVar[AheadOutcome]
     AHEAD_OUTCOME_MISS: _ClassVar[AheadOutcome]
+    AHEAD_OUTCOME_PLAIN: _ClassVar[AheadOutcome]
 
 class TokenOrigin(int, metaclass=_enum_type_wrapper.EnumTypeWrapper):
     __slots__ = ()
@@ -70,6 +71,7 @@ AHEAD_OUTCOME_UNSPECIFIED: AheadOutcome
 AHEAD_OUTCOME_HIT: AheadOutcome
 AHEAD_OUTCOME_LATE: AheadOutcome
 AHEAD_OUTCOME_MISS: AheadOutcome
+AHEAD_OUTCOME_PLAIN: AheadOutcome
 TOKEN_ORIGIN_UNSPECIFIED: TokenOrigin
 TOKEN_ORIGIN_ACCEPTED: TokenOrigin
 TOKEN_ORIGIN_CORRECTION: TokenOrigin
@@ -285,7 +287,7 @@ class GenerationSummary(_message.Message):
     def __init__(self, finish_reason: _Optional[_Union[FinishReason, str]] = ..., prompt_token_count: _Optional[int] = ..., completion_token_count: _Optional[int] = ..., seed: _Optional[int] = ..., speculation: _Optional[_Union[SpeculationSummary, _Mapping]] = ..., time_to_first_token_us: _Optional[int] = ..., total_time_us: _Optional[int] = ..., cumulative_logprob: _Optional[float] = ..., resumed_token_count: _Optional[int] = ..., encoder_token_count: _Optional[int] = ..., beam_score: _Optional[float] = ...) -> None: ...
 
 class SpeculationSummary(_message.Message):
-    __slots__ = ("round_count", "draft_round_count", "draft_token_count", "accepted_token_count", "drafted_per_position", "accepted_per_position", "acceptance_rate", "tokens_per_round", "draft_time_us", "verify_time_us", "network_time_us", "fallback_count", "rule", "lenience", "lossy", "drafter", "adaptive", "ahead_hit_count", "ahead_late_count", "ahead_miss_count", "drafts", "own_draft", "forced_token_count")
+    __slots__ = ("round_count", "draft_round_count", "draft_token_count", "accepted_token_count", "drafted_per_position", "accepted_per_position", "acceptance_rate", "tokens_per_round", "draft_time_us", "verify_time_us", "network_time_us", "fallback_count", "rule", "lenience", "lossy", "drafter", "adaptive", "ahead_hit_count", "ahead_late_count", "ahead_miss_count", "drafts", "own_draft", "forced_token_count", "ahead_plain_count")
     ROUND_COUNT_FIELD_NUMBER: _ClassVar[int]
     DRAFT_ROUND_COUNT_FIELD_NUMBER: _ClassVar[int]
     DRAFT_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -309,6 +311,7 @@ class SpeculationSummary(_message.Message):
     DRAFTS_FIELD_NUMBER: _ClassVar[int]
     OWN_DRAFT_FIELD_NUMBER: _ClassVar[int]
     FORCED_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    AHEAD_PLAIN_COUNT_FIELD_NUMBER: _ClassVar[int]
     round_count: int
     draft_round_count: int
     draft_token_count: int
@@ -332,7 +335,8 @@ class SpeculationSummary(_message.Message):
     drafts: _containers.RepeatedCompositeFieldContainer[DraftSummary]
     own_draft: OwnDraftSummary
     forced_token_count: int
-    def __init__(self, round_count: _Optional[int] = ..., draft_round_count: _Optional[int] = ..., draft_token_count: _Optional[int] = ..., accepted_token_count: _Optional[int] = ..., drafted_per_position: _Optional[_Iterable[int]] = ..., accepted_per_position: _Optional[_Iterable[int]] = ..., acceptance_rate: _Optional[float] = ..., tokens_per_round: _Optional[float] = ..., draft_time_us: _Optional[int] = ..., verify_time_us: _Optional[int] = ..., network_time_us: _Optional[int] = ..., fallback_count: _Optional[int] = ..., rule: _Optional[_Union[_sampling_pb2.AcceptanceRule, str]] = ..., lenience: _Optional[float] = ..., lossy: _Optional[bool] = ..., drafter: _Optional[_Union[_drafter_pb2.Drafter, str]] = ..., adaptive: _Optional[bool] = ..., ahead_hit_count: _Optional[int] = ..., ahead_late_count: _Optional[int] = ..., ahead_miss_count: _Optional[int] = ..., drafts: _Optional[_Iterable[_Union[DraftSummary, _Mapping]]] = ..., own_draft: _Optional[_Union[OwnDraftSummary, _Mapping]] = ..., forced_token_count: _Optional[int] = ...) -> None: ...
+    ahead_plain_count: int
+    def __init__(self, round_count: _Optional[int] = ..., draft_round_count: _Optional[int] = ..., draft_token_count: _Optional[int] = ..., accepted_token_count: _Optional[int] = ..., drafted_per_position: _Optional[_Iterable[int]] = ..., accepted_per_position: _Optional[_Iterable[int]] = ..., acceptance_rate: _Optional[float] = ..., tokens_per_round: _Optional[float] = ..., draft_time_us: _Optional[int] = ..., verify_time_us: _Optional[int] = ..., network_time_us: _Optional[int] = ..., fallback_count: _Optional[int] = ..., rule: _Optional[_Union[_sampling_pb2.AcceptanceRule, str]] = ..., lenience: _Optional[float] = ..., lossy: _Optional[bool] = ..., drafter: _Optional[_Union[_drafter_pb2.Drafter, str]] = ..., adaptive: _Optional[bool] = ..., ahead_hit_count: _Optional[int] = ..., ahead_late_count: _Optional[int] = ..., ahead_miss_count: _Optional[int] = ..., drafts: _Optional[_Iterable[_Union[DraftSummary, _Mapping]]] = ..., own_draft: _Optional[_Union[OwnDraftSummary, _Mapping]] = ..., forced_token_count: _Optional[int] = ..., ahead_plain_count: _Optional[int] = ...) -> None: ...
 
 class OwnDraftSummary(_message.Message):
     __slots__ = ("guessed_token_count", "accepted_guess_count", "pass_count")

@@ -30,7 +30,7 @@ class TakeTargetTokenizerResponse(_message.Message):
     def __init__(self, instance_id: _Optional[str] = ..., translation: _Optional[_Union[_sequence_service_pb2.VocabularyTranslation, _Mapping]] = ...) -> None: ...
 
 class ProposeTokensRequest(_message.Message):
-    __slots__ = ("sequence_id", "step", "base_length", "appended_token_ids", "num_speculative_tokens", "min_confidence", "work_ahead", "has_proposal", "max_tree_tokens")
+    __slots__ = ("sequence_id", "step", "base_length", "appended_token_ids", "num_speculative_tokens", "min_confidence", "work_ahead", "has_proposal", "max_tree_tokens", "is_plain")
     SEQUENCE_ID_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     BASE_LENGTH_FIELD_NUMBER: _ClassVar[int]
@@ -40,6 +40,7 @@ class ProposeTokensRequest(_message.Message):
     WORK_AHEAD_FIELD_NUMBER: _ClassVar[int]
     HAS_PROPOSAL_FIELD_NUMBER: _ClassVar[int]
     MAX_TREE_TOKENS_FIELD_NUMBER: _ClassVar[int]
+    IS_PLAIN_FIELD_NUMBER: _ClassVar[int]
     sequence_id: str
     step: int
     base_length: int
@@ -49,7 +50,8 @@ class ProposeTokensRequest(_message.Message):
     work_ahead: WorkAhead
     has_proposal: bool
     max_tree_tokens: int
-    def __init__(self, sequence_id: _Optional[str] = ..., step: _Optional[int] = ..., base_length: _Optional[int] = ..., appended_token_ids: _Optional[_Iterable[int]] = ..., num_speculative_tokens: _Optional[int] = ..., min_confidence: _Optional[float] = ..., work_ahead: _Optional[_Union[WorkAhead, _Mapping]] = ..., has_proposal: _Optional[bool] = ..., max_tree_tokens: _Optional[int] = ...) -> None: ...
+    is_plain: bool
+    def __init__(self, sequence_id: _Optional[str] = ..., step: _Optional[int] = ..., base_length: _Optional[int] = ..., appended_token_ids: _Optional[_Iterable[int]] = ..., num_speculative_tokens: _Optional[int] = ..., min_confidence: _Optional[float] = ..., work_ahead: _Optional[_Union[WorkAhead, _Mapping]] = ..., has_proposal: _Optional[bool] = ..., max_tree_tokens: _Optional[int] = ..., is_plain: _Optional[bool] = ...) -> None: ...
 
 class WorkAhead(_message.Message):
     __slots__ = ("max_outcomes", "num_speculative_tokens", "min_confidence", "max_length")
