@@ -18,7 +18,7 @@ from specpair.sequences.sequence import Sequence
 from specpair.tracing import OpenSpan, open_span
 
 DEFAULT_ROWS = 64
-ROW_SECONDS = 0.0001
+ROW_SECONDS = 0.0002
 """What a prepared proposal costs the processors that draw, send and read it."""
 MOST_LEAST_CHANCE = 0.1
 """An outcome that is likelier is prepared for in any case."""

@@ -164,7 +164,7 @@ class Generation:
         peek = self._work(self._branch_of(tokens, len(tokens)), self._held.cached, 1, 0.0, chance)
         self._peek = peek
         self._submit(peek, lambda: self._begin_bonus_branches(peek, bonus_count, whole_chance))
-        if self._held.options.ignores_proposals and not self._order.min_confidence:
+        if not self._proposed and self._held.options.ignores_proposals and not self._order.min_confidence:
             self._begin_likeliest(tokens, chance)
 
     def _begin_bonus_branches(self, peek: ProposeWork, bonus_count: int, whole_chance: float) -> None:
