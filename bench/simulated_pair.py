@@ -37,6 +37,7 @@ class SimulatedRound(NamedTuple):
     verify_compute: float
     batch_token_count: int
     is_usual: bool = True
+    is_passed_over: bool = False
 
     @property
     def depth(self) -> int:

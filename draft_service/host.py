@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Self
 from draft_service.config import DRAFT_SHARE, DraftConfig, VocabularyChoice
 from draft_service.drafters import make_drafters, why_not, without_tables
 from draft_service.drafters.interface import Proposer
-from draft_service.proposal import AheadOrder, Deliver, Drafted, ProposeCall, nothing_drafted
+from draft_service.proposal import DENSE_BYTES, AheadOrder, Deliver, Drafted, ProposeCall, nothing_drafted
 from draft_service.table_file import read_tables
 from draft_service.translation.translations import Translations
 from draft_service.translation.vocabulary import MAX_TOKEN_ID
@@ -33,8 +33,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-DENSE_BYTES = 4
-"""Size of one probability in a message."""
 FRAME_BYTES = 65536
 """Room for everything in an answer except its rows."""
 

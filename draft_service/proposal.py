@@ -12,6 +12,8 @@ from specpair.speculation.trees.drawn_tree import Draw
 from specpair.speculation.trees.token_tree import TokenTree
 
 ANSWER_BYTES = 1024
+DENSE_BYTES = 4
+"""Of one probability."""
 COUNT_BYTES = 8
 """Memory of a token and its count."""
 

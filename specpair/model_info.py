@@ -109,6 +109,8 @@ class ModelInfo:
     """None for a model that has a decoder alone."""
     takes_draft_index: bool = False
     """Draft: whether its draws may be merged with those of others."""
+    goes_on_plain: bool = False
+    """Target: whether it goes on without a proposal, where it may and none is there."""
     own_draft: str = ""
     """Draft: what guesses the tokens of its model; empty if nothing does."""
     own_num_speculative_tokens: int = 0

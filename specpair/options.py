@@ -288,7 +288,7 @@ class SequenceOptions:
 
     @property
     def ignores_proposals(self) -> bool:
-        """Whether the output is the same whatever is proposed, and where: at temperature 0 and under the coupled rule."""
+        """Whether the output is the same whatever is proposed: at temperature 0 and under the coupled rule."""
         return self.lenience == 1.0 and (self.rule is Rule.COUPLED or self.sampling.temperature == 0.0)
 
     def __post_init__(self) -> None:

@@ -255,7 +255,9 @@ def check_call(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:
     check_form(request, verifier)
     held = verifier.sequences.get(request.sequence_id)
     if request.may_go_on_plain and not held.options.ignores_proposals:
-        problem = "is set; whether there is a proposal may be decided late at temperature 0 and under the coupled rule alone"
+        problem = (
+            "is set; whether there is a proposal may be decided late at temperature 0 and under the coupled rule alone"
+        )
         raise InvalidFieldError("may_go_on_plain", problem)
     check_abilities(request, verifier)
     if request.HasField("condition"):

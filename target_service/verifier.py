@@ -61,7 +61,8 @@ class Verifier(ModelHost[Verdict]):
         return self._drafter is not None
 
     def info(self) -> ModelInfo:
-        return replace(super().info(), drafters=self._drafters, runs_beams=not self.trees.why_not)
+        beams = not self.trees.why_not
+        return replace(super().info(), drafters=self._drafters, runs_beams=beams, goes_on_plain=True)
 
     async def verify(self, call: VerifyCall, body: object, sequel: Sequel[Verdict] | None = None) -> Verdict:
         """The verdict on one call, computed once for each step. Commits the accepted tokens and the next token.

@@ -144,10 +144,10 @@ class VerifyWork(Work):
         return self._begin(self._call_after())
 
     @property
-    def can_fall_back(self) -> bool:
-        return self._last_resort() is not None
+    def may_go_on_plain(self) -> bool:
+        return self.error is None and self.held.grammar is None and self._last_resort() is not None
 
-    def fall_back(self) -> Work | None:
+    def go_on_plain(self) -> Work | None:
         """The work of a call without a proposal, which the caller of this one allows."""
         work = self._begin(self._last_resort())
         self.has_gone_on_plain = work is not None

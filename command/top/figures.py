@@ -36,7 +36,7 @@ class Traffic:
     """Output tokens per round, the first token left out."""
     rounds_by_kind: dict[str, float]
     ahead_by_outcome: dict[str, float]
-    """Rounds for which the draft worked ahead: hit, late and miss."""
+    """Rounds for which the draft worked ahead: hit, late, miss and plain."""
     tokens_per_second: float
     prompt_tokens_per_second: float
     requests_by_outcome: dict[str, float]

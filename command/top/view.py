@@ -12,7 +12,7 @@ from command.top.figures import LATENCIES, PARTS, ModelFigures, Quantiles, State
 BAR_WIDTH = 24
 NOTHING = "-"
 ROUNDS = ("draft", "plain", "fallback")
-AHEAD = ("hit", "late", "miss")
+AHEAD = ("hit", "late", "miss", "plain")
 OUTCOMES = ("finished", "failed", "cancelled")
 
 
@@ -58,7 +58,7 @@ def traffic_table(state: State, stretches: Sequence[Traffic]) -> Table:
     row("acceptance rate", *(_percent(stretch.acceptance_rate) for stretch in stretches))
     row("tokens per round", *(_number(stretch.tokens_per_round, 2) for stretch in stretches))
     row("rounds draft / plain / fallback", *(_counts(stretch.rounds_by_kind, ROUNDS) for stretch in stretches))
-    row("worked ahead hit / late / miss", *(_counts(stretch.ahead_by_outcome, AHEAD) for stretch in stretches))
+    row("worked ahead hit / late / miss / plain", *(_counts(stretch.ahead_by_outcome, AHEAD) for stretch in stretches))
     row("tokens/s", *(_number(stretch.tokens_per_second, 1) for stretch in stretches))
     row("prompt tokens/s", *(_number(stretch.prompt_tokens_per_second, 1) for stretch in stretches))
     row("requests finished / failed / cancelled", *(_counts(each.requests_by_outcome, OUTCOMES) for each in stretches))

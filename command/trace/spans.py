@@ -15,6 +15,7 @@ _OUTCOMES = {
     pb.AHEAD_OUTCOME_HIT: "hit",
     pb.AHEAD_OUTCOME_LATE: "late",
     pb.AHEAD_OUTCOME_MISS: "miss",
+    pb.AHEAD_OUTCOME_PLAIN: "plain",
 }
 _ORIGINS = {
     pb.TOKEN_ORIGIN_ACCEPTED: "accepted",

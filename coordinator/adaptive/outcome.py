@@ -28,6 +28,11 @@ class RoundOutcome(Protocol):
         ...
 
     @property
+    def is_passed_over(self) -> bool:
+        """Whether it has no proposal because none was there in time, though one was wanted."""
+        ...
+
+    @property
     def accepted_count(self) -> int: ...
 
     @property

@@ -119,7 +119,7 @@ class OutputLength:
         workload.add(outcome, is_probe=self._is_probe)
         if outcome.asked:
             self._acceptance.add(outcome.asked, outcome.accepted_count)
-        else:
+        elif not outcome.is_passed_over:
             self._acceptance.add_plain()
         self._survivals = None
         self.contribution.add(outcome.accepted_count + 1)
@@ -129,7 +129,7 @@ class OutputLength:
         group.trial.add(expected, outcome.elapsed, group.count, was_asked=outcome.asked > 0)
         if self._is_probe and self._plain_time:
             self._pay(outcome, expected)
-        elif not outcome.asked:
+        elif not outcome.asked and not outcome.is_passed_over:
             group.probes.earn(group.count)
 
     def plain_time(self, outcome: RoundOutcome) -> float | None:

@@ -21,7 +21,8 @@ class AheadMetrics:
         self._rounds = Counter(
             "specpair_ahead_rounds",
             "Rounds for which the draft worked ahead, by outcome (hit: the proposal was there when the verdict came; "
-            "late: it was being made; miss: others were prepared) and by the tokens that the round before accepted.",
+            "late: it was being made; miss: others were prepared; plain: the target went on without one) and by the "
+            "tokens that the round before accepted.",
             ["outcome", "accepted"],
             registry=registry,
         )

@@ -232,9 +232,10 @@ class Generation:
         return following if left >= needed else None
 
     def _may_go_on_plain(self, begun: Round) -> bool:
-        """Whether the target may go on without a proposal if none is there: the output is the same with and without
-        one, and does not end before by its length."""
-        return self._ignores_proposals and not self._forks_due and self.output.remaining_tokens > begun.depth + 1
+        """Whether the target may go on without a proposal if none is there: the draft prepares some, the output is the
+        same with and without one, and does not end before by its length."""
+        is_possible = self._ignores_proposals and not self._forks_due and self.proposals.may_be_passed_over
+        return is_possible and self.output.remaining_tokens > begun.depth + 1
 
     def _most_forced(self, begun: Round) -> int:
         """Forced tokens to take with the verdict; none where a head has already proposed what comes next."""

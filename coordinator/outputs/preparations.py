@@ -60,10 +60,10 @@ class Preparations:
         if judged.is_passed_over:
             self._passed_over.append(judged.elapsed)
         elif judged.asked:
-            seconds, tokens = sum(self._passed_over), len(self._passed_over)
-            self._passed_over.clear()
-            expected = tokens + lengths.expected(judged.asked)
-            self._trial.add(judged, expected, self._load.output_count, seconds if judged.ahead is not None else 0.0)
+            before = [] if judged.ahead is None else self._passed_over
+            expected = len(before) + lengths.expected(judged.asked)
+            self._trial.add(judged, expected, self._load.output_count, sum(before))
+            self._passed_over = []
 
     @property
     def _trial(self) -> AheadTrial:

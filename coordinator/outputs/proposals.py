@@ -22,6 +22,9 @@ from specpair.rpc.sizes import MAX_MESSAGE_BYTES
 MAX_PROPOSAL_BYTES = MAX_MESSAGE_BYTES - 64 * 1024
 """Largest proposal sent to the target; the remainder is for the rest of its message."""
 
+MOST_PASSED_OVER = 3
+"""Rounds in a row for whose proposals the target does not wait."""
+
 
 class Proposals:
     """Asks the draft, if there is one, for the fixed or adaptive number of tokens, and counts the rounds.
@@ -56,11 +59,20 @@ class Proposals:
         target was told of a plain round."""
         self._is_passed_over = False
         """Whether the target has begun with the next round, without a proposal."""
+        self._passed_over_count = 0
+        """Rounds in a row that were, up to the present one."""
 
     @property
     def is_adaptive(self) -> bool:
         """Whether the number of tokens is decided anew for each round."""
         return self._request.num_speculative_tokens is None and self._can_propose
+
+    @property
+    def may_be_passed_over(self) -> bool:
+        """Whether the next round may be without a proposal if none is there in time. Not if the draft prepares none,
+        nor after some such rounds: it is asked then, and waited for."""
+        has_some = self._draft is not None and self._draft.blocks.have_come
+        return has_some and self._passed_over_count < MOST_PASSED_OVER
 
     @property
     def _can_propose(self) -> bool:
@@ -121,6 +133,7 @@ class Proposals:
         if self._is_passed_over:
             self._pass_over(begun, history, newest)
             return begun
+        self._passed_over_count = 0
         decision, self._next = self._in_force(step, history, newest, longest), None
         if decision.length:
             await self._ask(begun, history, decision, newest)
@@ -213,11 +226,11 @@ class Proposals:
         works ahead by the `newest` decision, if that pays."""
         assert self._draft is not None and self._length is not None and self._preparations is not None
         self._length.use(PLAIN)
+        self._passed_over_count += 1
         begun.is_passed_over, begun.drafter, self._next = True, self.asked_drafter, None
         preparation = self._preparations.after(begun, len(history), newest, self.drafter)
-        if preparation is not None:
+        if preparation is not None and self._draft.pass_over(begun.step, history, preparation):
             begun.prepared_count, self._next = preparation.count, newest
-            self._draft.pass_over(begun.step, history, preparation)
 
     async def _ask(self, begun: Round, history: Sequence[int], decision: Decision, newest: Decision) -> None:
         """Gets the proposal by `decision`; the draft then works ahead by the `newest` one, if that pays."""

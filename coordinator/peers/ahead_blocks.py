@@ -179,6 +179,12 @@ class AheadBlocks:
             if generation.step == step:
                 yield from generation.blocks.values()
 
+    @property
+    def have_come(self) -> bool:
+        """Whether any came for the last two steps: a draft that lost the sequence sends none, nor one that never works
+        ahead."""
+        return any(generation.blocks or generation.used_count for generation in self._generations)
+
     def key(self, step: int, history: Sequence[int]) -> BlockKey | None:
         """What a block for the round that begins now is for; None if none are expected."""
         for generation in self._generations:

@@ -119,14 +119,15 @@ class DraftSession(ProposalSource):
         self._try_again(call)
         return None
 
-    def pass_over(self, step: int, history: Sequence[int], preparation: Preparation) -> None:
+    def pass_over(self, step: int, history: Sequence[int], preparation: Preparation) -> bool:
         """Tells the draft of the new tokens, and has it work ahead; the target goes on without a proposal."""
         call = self._call(step, history, 1, 0.0, preparation, 0)
         if call is None or not self._may_ask(call.link):
-            return
+            return False
         call = replace(call, is_plain=True, has_proposal=True)
         if self._calls or not call.tell():
             self._spawn(replace(call, history=list(history)))
+        return True
 
     def _try_again(self, call: DraftCall) -> None:
         """Asks a draft that failed for one token in the background, unless that is under way."""

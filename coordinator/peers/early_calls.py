@@ -29,10 +29,11 @@ class EarlyCalls:
     def __contains__(self, key: BlockKey) -> bool:
         return key in self._sent
 
-    def take(self, step: int, history: Sequence[int]) -> bool:
-        """Whether the call for `step` after these committed tokens was sent early; forgets all that were."""
+    def take(self, step: int, history: Sequence[int], *, may_be_met: bool = True) -> bool:
+        """Whether the call for `step` after these committed tokens was sent early, and in time if it `may_be_met`;
+        forgets all that were."""
         sent, self._sent = self._sent, set()
-        place = (step, len(history), history[-1])
+        place = (step, len(history), history[-1]) if may_be_met else None
         met = sum((key.step, key.base_length + key.accepted_count + 1, key.next_token_id) == place for key in sent)
         self._counts[EarlyResult.MET] += met
         self._counts[EarlyResult.NOT_MET] += len(sent) - met

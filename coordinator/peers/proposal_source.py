@@ -49,9 +49,10 @@ class ProposalSource(ABC):
         """Up to `count` proposed tokens after the history, or a tree of `tree_tokens` with paths of up to `count`; None
         if there can be none now."""
 
-    def pass_over(self, step: int, history: Sequence[int], preparation: Preparation) -> None:
-        """Has the next step prepared; this one has no proposal. Only a source that works ahead is asked."""
-        return None
+    def pass_over(self, step: int, history: Sequence[int], preparation: Preparation) -> bool:
+        """Has the next step prepared; this one has no proposal. Returns whether somebody was told. Only a source that
+        works ahead is asked."""
+        return False
 
     @abstractmethod
     def leave_alone(self, error: SpecpairError) -> None:

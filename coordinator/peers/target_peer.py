@@ -44,8 +44,8 @@ class TargetPeer(ModelPeer):
         `max_forced` forced ones.
 
         With a `following_order` the call of the next step is known, by this order: the target begins with it as soon as
-        it has the verdict. If it `may_go_on_plain` it may begin without a proposal, if none is there, and says so. If the
-        call itself `was_begun`, its computation may have begun before it is made.
+        it has the verdict. If it `may_go_on_plain` it may begin without a proposal, if none is there, and says so. If
+        the call itself `was_begun`, its computation may have begun before it is made.
         """
         request = target_service_pb2.VerifyProposalRequest(
             sequence_id=sequence_id,

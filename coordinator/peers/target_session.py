@@ -151,10 +151,8 @@ class TargetSession:
         `on_sent` is called soon after the call was sent: from then on `verify_early` may send what follows it, unless
         forced tokens are asked for, up to `max_forced`. The target is asked for `order`; one without a head ignores it.
         A `following_order` promises the call of the next step, with this order and with what the target itself proposes
-        now, whole, or nothing: the target goes on to it at once. If it `may_go_on_plain`, the verdict says whether the
-        call of the next step has to be one without a proposal.
+        now, whole, or nothing: the target goes on to it at once. If it `may_go_on_plain` the verdict says if it did.
         """
-
         begun_name: str | None = None
         """Of the sequence where the target may have begun with the call before it is made."""
 
@@ -165,7 +163,7 @@ class TargetSession:
             forced = 0 if was_begun else max_forced  # what the target may have begun with asked for none
             following = None if following_order is None else link.order_of(following_order)
             self._promised = None if following is None else (self._name, step + 1)
-            after = {"following_order": following, "may_go_on_plain": may_go_on_plain}
+            after = {"following_order": following, "may_go_on_plain": may_go_on_plain and link.goes_on_plain}
             return link.peer.verify(*body, forced, was_begun=was_begun, **after)
 
         async with self._lock:
@@ -179,8 +177,8 @@ class TargetSession:
 
     def _begun_name(self, step: int, history: Sequence[int]) -> str | None:
         """The name of the sequence at a target that may have begun with the call of this step; None without one."""
-        was_sent, promised = self._early.take(step, history), self._promised
-        return self._name if was_sent or promised == (self._name, step) else None
+        is_promised = self._promised == (self._name, step)
+        return self._name if self._early.take(step, history, may_be_met=not is_promised) or is_promised else None
 
     def verify_early(self, key: BlockKey, proposal: Proposal) -> bool:
         """Sends the verification of the next step before the verdict of this one is known; it is for the outcome `key`.

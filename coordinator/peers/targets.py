@@ -38,6 +38,11 @@ class TargetLink(Link[TargetPeer]):
             return NO_ORDER
         return replace(order, count=min(order.count, info.max_num_speculative_tokens))
 
+    @property
+    def goes_on_plain(self) -> bool:
+        """Whether it knows how to go on without a proposal."""
+        return self.info is not None and self.info.goes_on_plain
+
     async def confirm(self, instance_id: str, within: float) -> None:
         """Checks a process that answers in place of the known one.
 

@@ -24,7 +24,8 @@ def _hits() -> Panels:
         ),
         lines(
             "Where proposals came from",
-            "hit: prepared when the verdict came; late: being made; miss: others were prepared.",
+            "hit: prepared when the verdict came; late: being made; miss: others were prepared; plain: none was there "
+            "in time, and the target went on without one.",
             Query(f"sum by (outcome) (rate({ROUNDS}[$__rate_interval]))", "{{outcome}}"),
             unit=PER_SECOND,
             is_stacked=True,

@@ -11,8 +11,9 @@ from draft_service.ahead.counts import AheadCounts, Result
 from draft_service.ahead.generation import BranchEngine, Generation
 from draft_service.ahead.odds import AllOdds
 from draft_service.ahead.outcomes import Outcome
-from draft_service.proposal import AheadOrder, Deliver, Drafted, ProposeCall
+from draft_service.proposal import ANSWER_BYTES, DENSE_BYTES, AheadOrder, Deliver, Drafted, ProposeCall
 from specpair.errors import ShuttingDownError
+from specpair.options import Encoding, Rule
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.sequences.sequence import Sequence
 from specpair.tracing import OpenSpan, open_span
@@ -82,7 +83,7 @@ class WorkAhead:
             return
         self.drop(held.cached)
         odds = self._odds.of(held.options.rule, held.options.sampling)
-        block_bytes = drafted.byte_count * order.count // max(len(drafted.tokens), 1)
+        block_bytes = order.count * _row_bytes(held, drafted)
         wanted = min(order.max_outcomes, self._share(held.cached), max(1, MAX_COPIED_TOKENS // held.length))
         outcomes = self._room(wanted, block_bytes)
         if outcomes < 1:
@@ -185,6 +186,15 @@ class WorkAhead:
         for branch in branches:
             self.counts.tokens += len(branch.work.tokens)
             self.counts.blocks["used" if branch is kept else branch.end] += 1
+
+
+def _row_bytes(held: HeldSequence[Drafted], drafted: Drafted) -> int:
+    """Memory of a token of a proposal with what is sent of its row: as in the one before, if there was one."""
+    if drafted.tokens:
+        return drafted.byte_count // len(drafted.tokens)
+    options = held.options
+    is_dense = options.encoding is Encoding.DENSE and options.rule is not Rule.COUPLED
+    return DENSE_BYTES * (options.vocab_size or 0) if is_dense else ANSWER_BYTES
 
 
 def _is_after(held: HeldSequence[Drafted], call: ProposeCall) -> bool:

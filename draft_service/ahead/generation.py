@@ -53,8 +53,8 @@ class Generation:
         deliver: Deliver,
         least_chance: float = 0.0,
     ):
-        """`call` was answered with `drafted`, which has tokens. Less likely outcomes than `least_chance` are left
-        out."""
+        """`call` was answered with `drafted`, which has no tokens in a round without a proposal. Outcomes that are less
+        likely than `least_chance` are left out."""
         self.step = call.step + 1
         self.branches: dict[Outcome, Branch] = {}
         self.is_live = True
@@ -171,7 +171,7 @@ class Generation:
         self._bonus = Row(None, outlooks_of(peek.drafted())[0])
         begun = peek.tokens[0] if self._likeliest else None
         for guess in self._best(self._bonus_guesses(whole_chance), bonus_count):
-            if guess.outcome.next_token_id != begun:
+            if guess.outcome.next_token_id != begun and guess.outcome not in self.branches:
                 self._begin_branch(guess, peek.sequence)
 
     def _begin_likeliest(self, tokens: list[int], chance: float) -> None:
@@ -186,7 +186,7 @@ class Generation:
 
     def _add_likeliest(self, work: ProposeWork, future: "asyncio.Future[None]") -> None:
         outcome = Outcome(len(self._proposed), work.tokens[0])
-        if self._ends_with(outcome.next_token_id):
+        if self._ends_with(outcome.next_token_id) or outcome in self.branches:
             return
         self.branches[outcome] = branch = Branch(outcome=outcome, work=work, future=future, has_drawn_outcome=True)
         self._deliver(branch)

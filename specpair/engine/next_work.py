@@ -4,14 +4,13 @@ import logging
 from collections.abc import Callable, Sequence
 
 from specpair.engine.failures import check_device
-from specpair.engine.falling_back import FallingBack
+from specpair.engine.going_on_plain import GoingOnPlain
 from specpair.engine.work import Work
 
 log = logging.getLogger(__name__)
 
 
-
-def following_works(works: Sequence[Work], here: int, falling_back: FallingBack, fixed_cost: float) -> list[Work]:
+def following_works(works: Sequence[Work], here: int, going_on_plain: GoingOnPlain, fixed_cost: float) -> list[Work]:
     """The works that follow on those that are done: of the calls that wait for them, and of sequences that `here`
     other works, and these, would leave behind. A pass takes at least `fixed_cost` seconds."""
     following: list[Work] = []
@@ -21,14 +20,14 @@ def following_works(works: Sequence[Work], here: int, falling_back: FallingBack,
             continue
         if (begun := _begun(work, work.go_on)) is not None:
             following.append(begun)
-        elif work.can_fall_back:
+        elif work.may_go_on_plain:
             alone.append(work)
-    falling_back.add(works)
-    if alone and falling_back.pays(alone, here + len(following), fixed_cost):
-        fallbacks = [begun for work in alone if (begun := _begun(work, work.fall_back)) is not None]
-        for begun in fallbacks:
-            begun.is_fallback = True
-        following += fallbacks
+    going_on_plain.add(works)
+    if alone and going_on_plain.pays(alone, here + len(following), fixed_cost):
+        plain = [begun for work in alone if (begun := _begun(work, work.go_on_plain)) is not None]
+        for begun in plain:
+            begun.went_on_plain = True
+        following += plain
     return following
 
 

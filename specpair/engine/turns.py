@@ -9,8 +9,8 @@ from torch import Tensor
 
 from specpair.caches.out_of_memory import is_out_of_memory
 from specpair.engine.failures import check_device
-from specpair.engine.falling_back import FallingBack
 from specpair.engine.gathering import SPARE, Gathering
+from specpair.engine.going_on_plain import GoingOnPlain
 from specpair.engine.holdings import Holdings
 from specpair.engine.next_work import following_works
 from specpair.engine.pacing import Pacing
@@ -72,7 +72,7 @@ class Turns:
         self._stop = StopFlag() if stop is None else stop
         self._clock = pass_clock(runner.device)
         self._gathering = Gathering()
-        self._falling_back = FallingBack()
+        self._going_on_plain = GoingOnPlain()
         self._holdings = Holdings(runner.cache, statistics)
         self._ran_suspect = False
         """Whether the last turn ran a suspect."""
@@ -320,7 +320,7 @@ class Turns:
         finished = set(works)
         self.works = [work for work in self.works if work not in finished]
         here = sum(not work.is_background for work in self.works)
-        following = following_works(works, here, self._falling_back, self._gathering.fixed_cost)
+        following = following_works(works, here, self._going_on_plain, self._gathering.fixed_cost)
         self._gathering.leave(works, now)
         self.works += following
         self._gathering.go_on(following)

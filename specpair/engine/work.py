@@ -58,8 +58,8 @@ class Work:
     is_background: bool = False
     """Whether nobody waits for it: it takes part in passes of others only where it hardly lengthens them, and ends
     when its cache is needed elsewhere. Once the engine has it, only `Engine.bring_forward` changes it."""
-    is_fallback: bool = False
-    """Whether its sequence went on to it for want of a call: see `fall_back`."""
+    went_on_plain: bool = False
+    """Whether its sequence went on to it for want of a call, without a proposal: see `go_on_plain`."""
     chance: float = 1.0
     """In the background: how likely it is to be of use. The likeliest go first."""
 
@@ -79,12 +79,13 @@ class Work:
         return None
 
     @property
-    def can_fall_back(self) -> bool:
-        """Whether its sequence may go on though no call waits for its answer. Asked when it is done."""
+    def may_go_on_plain(self) -> bool:
+        """Whether its sequence may go on without a proposal if no call waits for its answer. Asked when it is done."""
         return False
 
-    def fall_back(self) -> "Work | None":
-        """The work with which the sequence then goes on at once, so that others do not leave it behind."""
+    def go_on_plain(self) -> "Work | None":
+        """The work with which the sequence then goes on at once, so that others do not leave it behind; None if it
+        needs the event loop."""
         return None
 
     @property

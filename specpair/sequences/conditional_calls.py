@@ -113,11 +113,11 @@ def give_up(future: "asyncio.Future[None]") -> None:
 def begin_first(calls: Iterable[WaitingCall[Result]], answer: Result, begun: Begun | None = None) -> None:
     """Begins with the calls that this answer meets, with the one that was `begun` first. The others, which may be many,
     are refused once the new work is on its way. If what was begun is not taken its tokens may be in a pass, so none of
-    the others begins."""
+    the others begins, nor if it is a last resort: then they came too late."""
     waiting = tuple(calls)
     if begun is not None:
         begun.call.begin(begun)
-        if not begun.is_taken:
+        if begun.call.is_last_resort or not begun.is_taken:
             refuse_all([call for call in waiting if call is not begun.call], ConditionNotMetError)
             return
     refused: list[WaitingCall[Result]] = []

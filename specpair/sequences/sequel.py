@@ -38,7 +38,7 @@ class Sequel(Generic[Answer]):
     """Does all that can be done without waiting, and returns what computes the rest."""
     begin_on_device: BeginOnDevice
     is_last_resort: bool = False
-    """Whether it follows only where no call waits for the answer, and others would go on without the sequence."""
+    """Whether it follows only if no call waits for the answer, and the device thread then goes on by itself."""
 
     def is_met_by(self, answer: Any) -> bool:
         return self.goes_on(answer)

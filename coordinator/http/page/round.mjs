@@ -3,7 +3,7 @@
 /** The origins of a token: which model drew it, and whether it was kept. */
 export const ORIGINS = ["accepted", "correction", "bonus", "target", "forced", "rejected"];
 
-const AHEAD = ["hit", "late", "miss"];
+const AHEAD = ["hit", "late", "miss", "plain"];
 
 /**
  * A round, or null for a chunk that committed nothing.
@@ -42,7 +42,7 @@ export function roundOf(chunk) {
   };
 }
 
-/** What working ahead gave: "hit", "late" or "miss"; null if the draft was not working ahead. */
+/** What working ahead gave: "hit", "late", "miss" or "plain"; null if the draft was not working ahead. */
 function aheadOf(name) {
   const outcome = String(name ?? "").replace(/^AHEAD_OUTCOME_/, "").toLowerCase();
   return AHEAD.includes(outcome) ? outcome : null;

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 from coordinator.peers.ahead_blocks import BlockInbox, BlockKey, Preparation
@@ -43,6 +44,10 @@ class FakeTarget(FakeSequences, TargetPeer):
         """What each call said of the one after it."""
         self.gone_on_count = 0
         """Steps to which it went on by itself."""
+        self.falls_back: Callable[[int], bool] = lambda step: False
+        """Whether it goes on after a step without a proposal, where it may and has none."""
+        self.allowed_steps: list[int] = []
+        """Steps after which it might."""
         self._waiting: list[tuple[str, BlockKey, Proposal]] = []
         self._begun: dict[tuple[str, int], asyncio.Task[None]] = {}
         """Steps that were begun by a call on condition."""
@@ -70,6 +75,7 @@ class FakeTarget(FakeSequences, TargetPeer):
         *,
         following_order: OwnOrder | None = None,
         was_begun: bool = False,
+        may_go_on_plain: bool = False,
     ) -> Verdict:
         index = self.faults.begin()
         held = self.locate(sequence_id, step, base_length)
@@ -84,6 +90,9 @@ class FakeTarget(FakeSequences, TargetPeer):
         answer = self._verdict(held, step, base_length, proposal)
         self._decide(sequence_id, held)
         self.promises.append(following_order)
+        if may_go_on_plain:
+            self.allowed_steps.append(step)
+            answer = self._go_on_plain(sequence_id, held, step, answer)
         if following_order is not None and held.last_step == step:
             self._go_on(sequence_id, held, step + 1)
         self.faults.end(index)
@@ -94,6 +103,13 @@ class FakeTarget(FakeSequences, TargetPeer):
         if (sequence_id, step) not in self._begun:
             self.gone_on_count += 1
             self._begun[sequence_id, step] = asyncio.create_task(self._judge_plainly(held, step))
+
+    def _go_on_plain(self, sequence_id: str, held: Held, step: int, answer: Verdict) -> Verdict:
+        """The answer, once the next step has begun without a proposal, if no call of it was met and it is to."""
+        if held.last_step == step and self.falls_back(step) and (sequence_id, step + 1) not in self._begun:
+            self._go_on(sequence_id, held, step + 1)
+            held.answer = answer = replace(answer, has_gone_on_plain=True)
+        return answer
 
     async def _judge_plainly(self, held: Held, step: int) -> None:
         length = len(held.tokens)
@@ -208,6 +224,8 @@ class FakeDraft(FakeSequences, DraftPeer):
         preparation: Preparation | None = None,
         has_proposal: bool = False,
         tree_tokens: int = 0,
+        *,
+        is_plain: bool = False,
     ) -> Proposed:
         index = self.faults.begin()
         held = self.locate(sequence_id, step, base_length)
@@ -218,7 +236,7 @@ class FakeDraft(FakeSequences, DraftPeer):
         tokens = [*held.tokens[:base_length], *appended]
         held.tokens = list(tokens)
         held.last_step = step
-        drafted = self._continue(tokens, held.seed, count)
+        drafted = [] if is_plain else self._continue(tokens, held.seed, count)
         if preparation is not None:
             self._prepare(sequence_id, step, tokens, drafted, preparation, held.seed)
         self.faults.end(index)
@@ -233,12 +251,14 @@ class FakeDraft(FakeSequences, DraftPeer):
         count: int,
         min_confidence: float,
         preparation: Preparation | None,
+        *,
+        is_plain: bool = False,
     ) -> None:
         self.told_steps.append(step)
         if self.is_deaf:
             return
         body = (sequence_id, step, base_length, appended, count, 5.0, min_confidence, preparation, True)
-        task = asyncio.create_task(self._hear(self.propose(*body)))
+        task = asyncio.create_task(self._hear(self.propose(*body, is_plain=is_plain)))
         self._pushes.add(task)
         task.add_done_callback(self._pushes.discard)
 

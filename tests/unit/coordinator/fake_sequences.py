@@ -35,6 +35,7 @@ def model_info(instance_id: str = "first", *, max_model_len: int = 200, **change
         "block_count": 8,
         "free_block_count": 8,
         "sequence_count": 0,
+        "goes_on_plain": True,
         "eos_token_ids": [],
         "deterministic": False,
     }

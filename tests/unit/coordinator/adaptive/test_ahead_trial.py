@@ -26,6 +26,7 @@ class MadeRound:
     verify_compute: float
     batch_token_count: int = K + 1
     is_usual: bool = True
+    is_passed_over: bool = False
     ahead: AheadOutcome | None
     works_ahead: bool
 

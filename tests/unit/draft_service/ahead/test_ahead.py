@@ -7,7 +7,14 @@ import pytest
 from torch import Tensor, empty
 
 from draft_service.ahead import ahead as module
-from draft_service.ahead.ahead import LATELY_SECONDS, LEAST_CHANCE, MAX_BYTES, MAX_COPIED_TOKENS, WorkAhead
+from draft_service.ahead.ahead import (
+    LATELY_SECONDS,
+    MAX_BYTES,
+    MAX_COPIED_TOKENS,
+    ROW_SECONDS,
+    USUAL_PERIOD,
+    WorkAhead,
+)
 from draft_service.proposal import AheadOrder, Deliver, Drafted, PreparedBlock, ProposeCall
 from specpair.engine.work import Work
 from specpair.options import Drafter, SamplingOptions, SequenceOptions
@@ -18,6 +25,8 @@ from specpair.speculation.outlook import Outlook
 
 LENGTH = 10
 BLOCK = list(range(100, 104))
+LEAST_CHANCE = ROW_SECONDS / USUAL_PERIOD
+"""Of an outcome, for each sequence, before it is known how often they ask."""
 ROW_BYTES = 1 << 20
 """Of a dense row."""
 DENSE_ROW: Tensor = empty(ROW_BYTES // 4)
@@ -200,12 +209,33 @@ async def test_what_is_very_unlikely_is_left_out_for_one_sequence_too(
         return [work.chance for work in engine.works if work.looks_beyond]
 
     usual = await chances()
-    monkeypatch.setattr(module, "LEAST_CHANCE", 0.0)
+    monkeypatch.setattr(module, "ROW_SECONDS", 0.0)
     every = await chances()
     least = sorted(every)[len(every) // 2]
-    monkeypatch.setattr(module, "LEAST_CHANCE", least)
+    monkeypatch.setattr(module, "ROW_SECONDS", least * USUAL_PERIOD)
     assert await chances() == [chance for chance in every if chance >= least] != every
     assert usual == [chance for chance in every if chance >= LEAST_CHANCE]
+
+
+async def test_where_rounds_are_long_less_likely_outcomes_are_prepared_for(clock: Clock) -> None:
+    """What a row costs the processors is then a smaller part of them."""
+    ahead = WorkAhead(engine := FakeEngine())
+    ahead.most_rows = 4096
+    asking = held_sequence().cached
+
+    async def least() -> float:
+        engine.works.clear()
+        ahead._share(asking)
+        await begun(ahead, held_sequence())
+        return min(work.chance for work in engine.works if work.looks_beyond)
+
+    first = await least()
+    for _ in range(400):
+        clock.now += 10 * USUAL_PERIOD
+        ahead._share(asking)
+    clock.now += LATELY_SECONDS + 0.1  # the other one has not asked lately
+    last = await least()
+    assert 2 * LEAST_CHANCE / 10 <= last < 2 * LEAST_CHANCE <= first
 
 
 async def test_large_proposals_are_fewer(clock: Clock) -> None:

@@ -1,0 +1,104 @@
+"""A draft in a round without a proposal: it takes the tokens, and prepares what it would answer in the next one."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from draft_service.ahead.counts import Result
+from draft_service.host import DraftHost
+from specpair.v1 import draft_service_pb2 as pb
+from tests.service.ahead_caller import ORDER, ahead_caller, close_sequence, open_sequence
+from tests.services import RunningModel, draft_config, running_draft
+from tests.tiny_models import make_model
+
+PROMPT = [5, 9, 2, 7, 1]
+COUPLED = {"sampling": {"temperature": 1.0, "seed": 4}, "rule": "ACCEPTANCE_RULE_COUPLED"}
+SEQUENCES: dict[str, dict[str, Any]] = {
+    "coupled": COUPLED,
+    "greedy": {"sampling": {"temperature": 0.0, "seed": 4}},
+    "greedy-penalised": {"sampling": {"temperature": 0.0, "seed": 4, "frequency_penalty": 0.4}},
+    "stopping": {**COUPLED, "sampling": {"temperature": 1.0, "seed": 4, "stop_token_ids": list(range(0, 64, 2))}},
+    "block": {"sampling": {"temperature": 1.0, "seed": 4}, "rule": "ACCEPTANCE_RULE_BLOCK"},
+}
+PLAIN = {"is_plain": True, "num_speculative_tokens": 1}
+
+
+@pytest.fixture(params=["contiguous", "paged"])
+async def draft(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[RunningModel]:
+    folder = make_model(tmp_path / "draft", vocab_size=64)
+    config = draft_config(folder, cache=request.param, deterministic=request.param == "paged")
+    async with running_draft(config) as model:
+        yield model
+
+
+async def asked(draft: RunningModel, fields: dict[str, Any], tokens: list[int], step: int, count: int) -> Any:
+    """What an ordinary call on a fresh sequence with these tokens is answered with."""
+    await open_sequence(draft, "fresh", tokens, prompt_length=len(PROMPT), **fields)
+    request = pb.ProposeTokensRequest(
+        sequence_id="fresh", step=step, base_length=len(tokens), num_speculative_tokens=count
+    )
+    answer = await draft.hot.ProposeTokens(request)
+    await close_sequence(draft, "fresh")
+    return answer.proposal
+
+
+@pytest.mark.parametrize("min_confidence", [0.0, 1e-6])
+@pytest.mark.parametrize("way", ["asks", "tells"])
+@pytest.mark.parametrize("kind", SEQUENCES)
+async def test_what_it_prepares_is_what_it_would_answer(
+    draft: RunningModel, kind: str, way: str, min_confidence: float
+) -> None:
+    """Also the likeliest one, which is drawn in one work with the token that it follows; then the sequence goes on."""
+    fields, order = SEQUENCES[kind], {**ORDER, "min_confidence": min_confidence}
+    async with ahead_caller(draft) as caller:
+        await open_sequence(draft, "s", PROMPT, **fields)
+        first = await caller.call("s", 0, len(PROMPT), [], work_ahead=order)
+        odd = first.proposal.token_ids[0] ^ 1
+        tokens = [*PROMPT, odd]
+        if way == "asks":
+            answer = await caller.call("s", 1, len(PROMPT), [odd], work_ahead=order, **PLAIN)
+            assert not answer.proposal.token_ids
+        else:
+            await caller.tell("s", 1, len(PROMPT), [odd], work_ahead=order, **PLAIN)
+        blocks = await caller.prepared("s", 2, 3)
+        for (accepted, token), block in blocks.items():
+            assert accepted == 0 and block.base_length == len(tokens)
+            assert block.proposal == await asked(draft, fields, [*tokens, token], 2, 4)
+        call = {"has_proposal": True, "work_ahead": order, "min_confidence": min_confidence}
+        for (_, token), block in blocks.items():  # the first that came is used, and goes on
+            await caller.call("s", 2, len(tokens), [token], **call)
+            length, accepted = len(tokens) + 1, block.proposal.token_ids[:2]
+            following = await caller.call("s", 3, length, [*accepted, odd], num_speculative_tokens=4)
+            assert following.proposal == await asked(draft, fields, [*tokens, token, *accepted, odd], 3, 4)
+            break
+        await close_sequence(draft, "s")
+    await draft.check_clean()
+
+
+async def test_it_learns_what_came(draft: RunningModel) -> None:
+    async with ahead_caller(draft) as caller:
+        await open_sequence(draft, "s", PROMPT, **COUPLED)
+        first = await caller.call("s", 0, len(PROMPT), [], work_ahead=ORDER)
+        blocks = await caller.prepared("s", 1, 8)
+        accepted, token = next(iter(blocks))
+        appended = [*first.proposal.token_ids[:accepted], token]
+        await caller.call("s", 1, len(PROMPT), appended, work_ahead=ORDER, **PLAIN)
+        assert isinstance(draft.host, DraftHost) and draft.host.model is not None
+        counts = draft.host.model.ahead.counts
+        assert counts.calls[Result.HIT, accepted] == 1, "it was ready, though the target had it too late"
+        await caller.prepared("s", 2, 3)
+        assert draft.host.sequences.get("s").length == len(PROMPT) + len(appended)
+        await close_sequence(draft, "s")
+    await draft.check_clean()
+
+
+async def test_without_an_order_it_only_takes_the_tokens(draft: RunningModel) -> None:
+    await open_sequence(draft, "s", PROMPT, **COUPLED)
+    request = pb.ProposeTokensRequest(sequence_id="s", step=0, base_length=len(PROMPT), appended_token_ids=[3], **PLAIN)
+    answer = await draft.hot.ProposeTokens(request)
+    assert not answer.proposal.token_ids and draft.host.sequences.get("s").length == len(PROMPT) + 1
+    assert (await draft.hot.ProposeTokens(request)).step == 0
+    await close_sequence(draft, "s")
+    await draft.check_clean()
