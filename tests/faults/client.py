@@ -123,6 +123,7 @@ def speculation_of(summary: pb.SpeculationSummary) -> Counter[str]:
     """What shows that a run had what it was meant to have."""
     return Counter(
         ahead_rounds=summary.ahead_hit_count,
+        rounds_passed_over=summary.ahead_plain_count,
         drafted_tokens=summary.draft_token_count,
         tokens_of_several_drafts=sum(draft.draft_token_count for draft in summary.drafts[1:]),
         accepted_guesses=summary.own_draft.accepted_guess_count,

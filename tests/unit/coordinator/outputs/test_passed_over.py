@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from coordinator.adaptive.ahead_outcome import AheadOutcome
 from coordinator.outputs.generation import Generation
+from coordinator.outputs.proposals import MOST_PASSED_OVER
 from coordinator.peers import backoff
 from specpair.errors import SequenceNotFoundError
 from specpair.options import Rule, SamplingOptions, WorkAhead
@@ -88,6 +89,16 @@ async def test_nor_if_the_draft_prepares_nothing() -> None:
         b.draft.is_mute = True
         generation = await b.run(80, 4, 0.0, **GREEDY)
         assert not b.target.allowed_steps and generation.acceptance.draft_round_count > 10
+
+
+async def test_a_draft_that_prepares_in_vain_is_asked_again() -> None:
+    """Else an output whose proposals are always late would go on with single tokens."""
+    async with bench() as b:
+        prepare_two_of_three(b)
+        b.draft.prepares = lambda step, accepted_count: False
+        generation = await b.run(81, 4, 0.0, **GREEDY)
+        misses = generation.acceptance.ahead_counts[AheadOutcome.MISS]
+        assert misses > 3 and passed_over(generation) <= MOST_PASSED_OVER * (misses + 1)
 
 
 async def test_an_output_that_stops_leaves_what_was_begun() -> None:

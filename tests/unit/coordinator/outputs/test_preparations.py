@@ -4,12 +4,15 @@ from collections import defaultdict
 
 import pytest
 
-from coordinator.adaptive import Decision
-from coordinator.adaptive.ahead_trial import AheadTrial
+from coordinator.adaptive import Decision, LengthController
+from coordinator.adaptive.ahead_outcome import AheadOutcome
+from coordinator.adaptive.ahead_trial import AheadRound, AheadTrial
 from coordinator.adaptive.load import Load
 from coordinator.outputs.preparations import Preparations
 from coordinator.outputs.round import Round
+from coordinator.peers import CallTimes, Proposed
 from specpair.options import Drafter, Rule, WorkAhead
+from specpair.v1.proposal_pb2 import Proposal
 from tests.unit.coordinator.pair_bench import PROMPT, request
 
 BEGUN = Round(step=1, rule=Rule.TOKEN, asked_count=4)
@@ -34,6 +37,33 @@ def test_what_is_prepared_is_what_the_next_round_asks_for() -> None:
 def test_nothing_is_prepared_for_a_plain_round_or_a_probe(decision: Decision) -> None:
     """A probe that is decided while an earlier decision is in force is not run later either: nobody would pay."""
     assert preparations().after(BEGUN, len(PROMPT), decision, Drafter.MODEL) is None
+
+
+class Heard(AheadTrial):
+    """Notes what it is told."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.told: list[tuple[float, float]] = []
+
+    def add(self, outcome: AheadRound, tokens: float, load: int, before: float = 0.0) -> None:
+        self.told.append((tokens, before))
+
+
+@pytest.mark.parametrize("works_ahead", [True, False])
+def test_rounds_that_were_passed_over_count_with_the_next_one(works_ahead: bool) -> None:
+    """With their tokens and seconds, or not at all: else a way would seem faster than it is."""
+    trial, lengths = Heard(), LengthController().enter(Drafter.MODEL, Rule.COUPLED, 0.0, 4)
+    own = Preparations(request(work_ahead=WorkAhead.ON), defaultdict(lambda: trial), Load())
+    for _ in range(2):
+        own.add(Round(step=1, rule=Rule.COUPLED, is_passed_over=True, elapsed=0.25), lengths)
+    asked = Round(step=2, rule=Rule.COUPLED, asked_count=4)
+    ahead = AheadOutcome.HIT if works_ahead else None
+    asked.take(Proposed(proposal=Proposal(token_ids=[1]), times=CallTimes(0.0, 0.0, 0.0, 0.0), ahead=ahead))
+    for _ in range(2):
+        own.add(asked, lengths)
+    usual = lengths.expected(4)
+    assert trial.told == [(usual + 2, 0.5) if works_ahead else (usual, 0.0), (usual, 0.0)]
 
 
 @pytest.mark.parametrize("takes_forced_text", [False, True])
