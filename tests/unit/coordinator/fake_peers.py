@@ -48,6 +48,8 @@ class FakeTarget(FakeSequences, TargetPeer):
         """Whether it goes on after a step without a proposal, where it may and has none."""
         self.allowed_steps: list[int] = []
         """Steps after which it might."""
+        self.allowed_length = 0
+        """The longest that the sequence could become with the last of them."""
         self._waiting: list[tuple[str, BlockKey, Proposal]] = []
         self._begun: dict[tuple[str, int], asyncio.Task[None]] = {}
         """Steps that were begun by a call on condition."""
@@ -92,6 +94,7 @@ class FakeTarget(FakeSequences, TargetPeer):
         self.promises.append(following_order)
         if may_go_on_plain:
             self.allowed_steps.append(step)
+            self.allowed_length = base_length + len(proposal.token_ids if proposal else ()) + 1
             answer = self._go_on_plain(sequence_id, held, step, answer)
         if following_order is not None and held.last_step == step:
             self._go_on(sequence_id, held, step + 1)
