@@ -9,6 +9,7 @@ from specpair.v1 import draft_service_pb2 as pb
 from specpair.v1 import sequence_service_pb2
 from tests.services import RunningModel
 
+PROMPT = [5, 9, 2, 7, 1]
 TIMEOUT = 30.0
 ORDER = {"max_outcomes": 8, "num_speculative_tokens": 4, "max_length": 4096}
 
@@ -106,3 +107,14 @@ async def open_sequence(draft: RunningModel, name: str, tokens: list[int], **fie
 
 async def close_sequence(draft: RunningModel, name: str) -> None:
     await draft.sequences.CloseSequence(sequence_service_pb2.CloseSequenceRequest(sequence_id=name))
+
+
+async def asked(draft: RunningModel, fields: dict[str, Any], tokens: list[int], step: int, **call: Any) -> Any:
+    """What an ordinary call on a fresh sequence with these tokens is answered with."""
+    await open_sequence(draft, "fresh", tokens, prompt_length=len(PROMPT), **fields)
+    request = pb.ProposeTokensRequest(
+        sequence_id="fresh", step=step, base_length=len(tokens), **{"num_speculative_tokens": 4, **call}
+    )
+    answer = await draft.hot.ProposeTokens(request)
+    await close_sequence(draft, "fresh")
+    return answer

@@ -9,11 +9,10 @@ import pytest
 from draft_service.ahead.counts import Result
 from draft_service.host import DraftHost
 from specpair.v1 import draft_service_pb2 as pb
-from tests.service.ahead_caller import ORDER, ahead_caller, close_sequence, open_sequence
+from tests.service.ahead_caller import ORDER, PROMPT, ahead_caller, asked, close_sequence, open_sequence
 from tests.services import RunningModel, draft_config, running_draft
 from tests.tiny_models import make_model
 
-PROMPT = [5, 9, 2, 7, 1]
 COUPLED = {"sampling": {"temperature": 1.0, "seed": 4}, "rule": "ACCEPTANCE_RULE_COUPLED"}
 SEQUENCES: dict[str, dict[str, Any]] = {
     "coupled": COUPLED,
@@ -31,17 +30,6 @@ async def draft(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
     config = draft_config(folder, cache=request.param, deterministic=request.param == "paged")
     async with running_draft(config) as model:
         yield model
-
-
-async def asked(draft: RunningModel, fields: dict[str, Any], tokens: list[int], step: int, **call: Any) -> Any:
-    """What an ordinary call on a fresh sequence with these tokens is answered with."""
-    await open_sequence(draft, "fresh", tokens, prompt_length=len(PROMPT), **fields)
-    request = pb.ProposeTokensRequest(
-        sequence_id="fresh", step=step, base_length=len(tokens), **{"num_speculative_tokens": 4, **call}
-    )
-    answer = await draft.hot.ProposeTokens(request)
-    await close_sequence(draft, "fresh")
-    return answer.proposal
 
 
 @pytest.mark.parametrize("min_confidence", [0.0, 0.01])
@@ -65,13 +53,16 @@ async def test_what_it_prepares_is_what_it_would_answer(
         blocks = await caller.prepared("s", 2, 3)
         for (accepted, token), block in blocks.items():
             assert accepted == 0 and block.base_length == len(tokens)
-            assert block.proposal == await asked(draft, fields, [*tokens, token], 2, min_confidence=min_confidence)
+            assert (
+                block.proposal
+                == (await asked(draft, fields, [*tokens, token], 2, min_confidence=min_confidence)).proposal
+            )
         call = {"has_proposal": True, "work_ahead": order, "min_confidence": min_confidence}
         for (_, token), block in blocks.items():  # the first that came is used, and goes on
             await caller.call("s", 2, len(tokens), [token], **call)
             length, accepted = len(tokens) + 1, block.proposal.token_ids[:1]
             following = await caller.call("s", 3, length, [*accepted, odd])
-            assert following.proposal == await asked(draft, fields, [*tokens, token, *accepted, odd], 3)
+            assert following.proposal == (await asked(draft, fields, [*tokens, token, *accepted, odd], 3)).proposal
             break
         await close_sequence(draft, "s")
     await draft.check_clean()

@@ -13,11 +13,10 @@ from draft_service.ahead.counts import Result
 from draft_service.host import DraftHost
 from specpair.v1 import draft_service_pb2 as pb
 from specpair.v1 import sequence_service_pb2
-from tests.service.ahead_caller import ORDER, AheadCaller, ahead_caller, close_sequence, open_sequence
+from tests.service.ahead_caller import ORDER, PROMPT, AheadCaller, ahead_caller, asked, close_sequence, open_sequence
 from tests.services import RunningModel, draft_config, running_draft
 from tests.tiny_models import make_model
 
-PROMPT = [5, 9, 2, 7, 1]
 PENALTIES = {"repetition_penalty": 1.3, "frequency_penalty": 0.4, "presence_penalty": 0.2}
 SAMPLINGS = {
     "greedy": {"temperature": 0.0, "seed": 4},
@@ -44,17 +43,6 @@ async def prepare(
     await open_sequence(draft, name, PROMPT, **fields)
     answer = await caller.call(name, 0, len(PROMPT), [], work_ahead={**ORDER, **order})
     return answer, await caller.prepared(name, 1, order.get("max_outcomes", ORDER["max_outcomes"]))
-
-
-async def asked(draft: RunningModel, fields: dict[str, Any], tokens: list[int], step: int, **call: Any) -> Any:
-    """What an ordinary call on a fresh sequence with these tokens is answered with."""
-    await open_sequence(draft, "fresh", tokens, prompt_length=len(PROMPT), **fields)
-    request = pb.ProposeTokensRequest(
-        sequence_id="fresh", step=step, base_length=len(tokens), **{"num_speculative_tokens": 4, **call}
-    )
-    answer = await draft.hot.ProposeTokens(request)
-    await close_sequence(draft, "fresh")
-    return answer
 
 
 @pytest.mark.parametrize("encoding", ["DISTRIBUTION_ENCODING_SPARSE", "DISTRIBUTION_ENCODING_DENSE"])
