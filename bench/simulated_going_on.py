@@ -6,7 +6,7 @@ itself where its next call is known".
 
 from bench.simulated_machine import Machine
 from bench.simulated_pair import LONGEST, Call, Output, Simulation
-from coordinator.adaptive import Decision, OutputLength
+from coordinator.adaptive import PLAIN, Decision, OutputLength
 
 
 class GoingOn(Simulation):
@@ -32,9 +32,12 @@ class GoingOn(Simulation):
             output.policy.use(promised)
         decision = newest if promised is None else promised
         output.asked = decision.length if is_ready else 0
-        promises = not output.asked and not newest.length and left > 0
+        following = PLAIN if decision.is_probe else newest
+        promises = not following.length and (decision.is_probe or not output.asked) and left > 0
         if promises:
-            self._promised[output] = newest
+            self._promised[output] = following
+        if isinstance(output.policy, OutputLength):
+            output.policy.contribution.set_unattended(is_unattended=promises)
         self._foresee(output, decision.min_confidence)
         output.lengths.append(output.asked)
         output.drafted, output.draft_elapsed, output.draft_compute = 0, 0.0, 0.0

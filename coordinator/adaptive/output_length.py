@@ -1,5 +1,6 @@
 """The number of tokens to propose for one output, round by round."""
 
+import math
 from typing import NamedTuple
 
 from coordinator.adaptive.acceptance import OutputAcceptance
@@ -8,7 +9,7 @@ from coordinator.adaptive.load import Contribution
 from coordinator.adaptive.outcome import RoundOutcome
 from coordinator.adaptive.probe_budget import MOST_JOINING
 from coordinator.adaptive.survivals import count_above, survivals
-from coordinator.adaptive.verify_budget import ON_MARGIN
+from coordinator.adaptive.verify_budget import ON_MARGIN, RoundTimes
 from coordinator.adaptive.worth import best_length_of
 
 CONFIDENCE_POWER = 2.0
@@ -180,8 +181,12 @@ class OutputLength:
         """Whether a probe may change anything, and the budget pays for what it costs all outputs together."""
         group, load, times = self._group, self._workload.load, self._workload.times()
         joining = min(group.count, MOST_JOINING)
-        delay = times.proposing(load.row_count, 1, joining) / times.plain(load.output_count) - 1.0
-        if not group.probes.affords(load.output_count * delay - joining * self.survivals[0]):
+        plain = times.plain(load.output_count)
+        if load.unattended_count:  # these wait for nobody; who asks the draft misses the passes that begin meanwhile
+            cost = joining * math.ceil(times.draft(1) / plain) + self._rows_cost(times, joining, plain)
+        else:
+            cost = load.output_count * (times.proposing(load.row_count, 1, joining) / plain - 1.0)
+        if not group.probes.affords(cost - joining * self.survivals[0]):
             return False
         return best_length_of(times, load.output_count, HOPED, self._longest)[1] >= ON_MARGIN
 
@@ -197,13 +202,22 @@ class OutputLength:
         return Decision(1, is_probe=True)
 
     def _pay(self, outcome: RoundOutcome, expected: float) -> None:
-        """Pays for the probe: all outputs that keep step waited for those that joined."""
-        group, probes = self._group, self._group.probes
-        delayed = self._workload.load.output_count / min(group.count, MOST_JOINING)
-        probes.spend(delayed * (outcome.elapsed / self._plain_time - 1.0) - (expected - 1.0), group.count)
+        """Pays for the probe: all outputs that keep step waited for those that joined, and to the others their rows
+        made a pass longer."""
+        group, workload, probes = self._group, self._workload, self._group.probes
+        load, joined = workload.load, min(group.count, MOST_JOINING)
+        delayed = max(load.output_count - load.unattended_count, joined) / joined
+        cost = delayed * (outcome.elapsed / self._plain_time - 1.0)
+        cost += self._rows_cost(workload.times(), outcome.drafted_count, self._plain_time)
+        probes.spend(cost - (expected - 1.0), group.count)
         if outcome.asked:
             probes.judge(succeeded=outcome.accepted_count > 0)
             group.wake()
+
+    def _rows_cost(self, times: RoundTimes, rows: int, plain_time: float) -> float:
+        """Tokens that outputs which wait for nobody lose by so many further rows in a pass of theirs."""
+        load = self._workload.load
+        return load.unattended_count * rows * times.row(load.row_count) / plain_time
 
     def _opening(self) -> Decision:
         self._hold(is_holder=True)

@@ -46,6 +46,8 @@ class PassCosts:
         """Weight of each knot, in passes."""
         self._speed = RunningMean(SPEED_MEMORY)
         """Seconds for a cost of 1."""
+        self._alone = RunningMean(SPEED_MEMORY)
+        """The speed while a single output ran."""
         self._near: deque[tuple[int, float, float]] = deque(maxlen=NEIGHBOURS)
         """Rows, cached tokens and seconds of the passes just before."""
         self._published: tuple[PassCost, ...] = ()
@@ -70,11 +72,19 @@ class PassCosts:
         self._counts = [float(PUBLISHED_WEIGHT)] * len(KNOTS)
         self._speed = RunningMean(SPEED_MEMORY)
         self._speed.add(1.0)
+        self._alone = RunningMean(SPEED_MEMORY)
+        self._alone.add(1.0)
         self._near.clear()
 
-    def add(self, rows: int, seconds: float, cached_count: float = 0.0) -> float | None:
+    @property
+    def undisturbed(self) -> float:
+        """What the rows of a pass take without the work on the answers of many outputs, which may share its
+        processors, as a share of what they take at the present speed; at most 1."""
+        return min(self._alone.value / self._speed.value, 1.0) if self._alone.count and self._speed.value else 1.0
+
+    def add(self, rows: int, seconds: float, cached_count: float = 0.0, *, is_alone: bool = False) -> float | None:
         """Adds a pass with so many rows, whose sequences have so many tokens in the cache; returns its time relative to
-        what they cost.
+        what they cost. `is_alone` says whether a single output ran.
 
         Every output in it reports the same: all but the first are skipped, and get None.
         """
@@ -86,6 +96,8 @@ class PassCosts:
             speed = min(speed, MOST_LATE * self._speed.value)
         self._bend(rows, cached_count, seconds)
         self._speed.add(speed)
+        if is_alone:
+            self._alone.add(speed)
         self._near.append((rows, cached_count, seconds))
         return speed
 

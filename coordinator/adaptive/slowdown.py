@@ -13,7 +13,7 @@ SETTLING = 1
 """Passes after a change that are left out: they may be of both kinds."""
 COMPARED = 4
 """Passes on each side of a change that are compared: few, because the machine's speed changes."""
-LEAST, MOST = 0.8, 4.0
+LEAST, MOST = 0.4, 4.0
 
 
 class Slowdown:
@@ -23,6 +23,7 @@ class Slowdown:
         self._ratio = RunningMean(MEMORY)
         self._ratio.value, self._ratio.count = 1.0, PRIOR
         self._is_proposing = False
+        self._output_count = 0
         self._before: float | None = None
         """Median time of the last passes of the other kind, relative to their rows."""
         self._recent: deque[float] = deque(maxlen=COMPARED)
@@ -30,12 +31,21 @@ class Slowdown:
         """Passes since the change."""
 
     @property
+    def is_known(self) -> bool:
+        """Whether any change was seen."""
+        return self._ratio.count > PRIOR
+
+    @property
     def ratio(self) -> float:
         """Time of a pass while outputs propose, over that of one with as many rows while none do."""
         return self._ratio.value
 
-    def add(self, speed: float, *, is_proposing: bool) -> None:
-        """Adds a pass that took `speed` times what its rows cost."""
+    def add(self, speed: float, output_count: int, *, is_proposing: bool) -> None:
+        """Adds a pass that took `speed` times what its rows cost, while so many outputs ran: only those with as many
+        are compared."""
+        if output_count != self._output_count:
+            self._output_count, self._before, self._seen = output_count, None, 0
+            self._recent.clear()
         if is_proposing != self._is_proposing:
             self._before = median(self._recent) if len(self._recent) == COMPARED else None
             self._is_proposing, self._seen = is_proposing, 0

@@ -93,6 +93,8 @@ class Workload:
             cached_count=self.load.cached_count,
             slowdown=slowdown,
             is_slow=is_slow,
+            plain_rows=float(self.load.output_count),
+            further=1.0 if is_slow or level.slowdown.is_known else self.passes.undisturbed,
             drafted_share=draft.drafted_share.value if draft.count else 1.0,
         )
 
@@ -119,10 +121,11 @@ class Workload:
         share = level.draft.drafted_share.value if level.draft.count else 1.0
         drafted = count + (rows - count) * share
         cached_count = load.cached_count * (min(outcome.batch_token_count / drafted, 1.0) if count > 1 else 1.0)
-        speed = self.passes.add(outcome.batch_token_count, outcome.verify_compute, cached_count)
+        speed = self.passes.add(outcome.batch_token_count, outcome.verify_compute, cached_count, is_alone=count == 1)
         unit = self.passes.time(1) or 1.0  # 0 where a target does not say what its passes take
-        if speed is not None and count > 1:  # draft and target of a single output take turns
-            level.slowdown.add(speed, is_proposing=rows > count)
+        is_mixed = rows > count and load.unattended_count > 0  # some propose, for instance as probes, and others do not
+        if speed is not None and count > 1 and not is_mixed:  # draft and target of a single output take turns
+            level.slowdown.add(speed, count, is_proposing=rows > count)
         if outcome.asked:
             level.draft.add(outcome, count)
             drafted = count + (rows - count) * level.draft.drafted_share.value

@@ -137,8 +137,11 @@ class Proposals:
         decision, self._next = self._in_force(step, history, newest, longest), None
         if decision.length:
             await self._ask(begun, history, decision, newest)
-        elif not newest.length:
-            self._next, begun.following_order = newest, NO_ORDER
+        following = PLAIN if decision.is_probe and self._next is None else newest
+        if not following.length and (decision.is_probe or not decision.length):
+            self._next, begun.following_order = following, NO_ORDER
+        if self._length is not None:
+            self._length.contribution.set_unattended(is_unattended=begun.following_order is not None)
         begun.drafter = self.asked_drafter
         return begun
 

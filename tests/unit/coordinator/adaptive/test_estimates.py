@@ -162,7 +162,7 @@ def test_a_draft_on_the_same_processor_is_seen_where_proposals_begin_or_end() ->
     for phase in range(30):
         is_proposing, speed = phase % 2 == 1, speed * 1.03
         for _ in range(8):
-            slowdown.add(speed * (1.5 if is_proposing else 1.0), is_proposing=is_proposing)
+            slowdown.add(speed * (1.5 if is_proposing else 1.0), 4, is_proposing=is_proposing)
     assert slowdown.ratio == pytest.approx(1.5, rel=0.08), "the machine itself gets slower all the time"
 
 
@@ -170,8 +170,18 @@ def test_a_machine_that_changes_while_outputs_propose_has_no_slowdown() -> None:
     slowdown = Slowdown()
     for speed in (1.0, 2.0, 0.5, 3.0):
         for _ in range(20):
-            slowdown.add(speed, is_proposing=True)
+            slowdown.add(speed, 4, is_proposing=True)
     assert slowdown.ratio == 1.0
+
+
+def test_passes_of_another_number_of_outputs_are_not_compared() -> None:
+    """The more outputs are answered, the slower a pass may be, whether they propose or not."""
+    slowdown = Slowdown()
+    for phase in range(8):
+        is_proposing = phase % 2 == 1
+        for _ in range(8):
+            slowdown.add(2.0 if is_proposing else 1.0, 16 if is_proposing else 8, is_proposing=is_proposing)
+    assert not slowdown.is_known and slowdown.ratio == 1.0
 
 
 def test_a_position_is_tried_only_if_those_before_it_were_accepted() -> None:

@@ -67,6 +67,46 @@ def test_outputs_probe_together() -> None:
     assert probes and all(sorted(lengths) == [0] * (16 - MOST_JOINING) + [1] * MOST_JOINING for lengths in probes)
 
 
+def probes_paid(*, is_unattended: bool) -> float:
+    """Tokens that a first round of probes costs sixteen outputs, of which those that do not probe wait for it or not:
+    each probe takes twice as long as a plain round."""
+    outputs = entered(controller_of(CHEAP_ROWS), 16)
+    for _ in range(IDLE_ROUNDS):
+        run_round(outputs)
+    budget = outputs[0]._group.probes
+    spent, decisions = list[float](), [output.decide(4) for output in outputs]
+    while not any(decision.is_probe for decision in decisions):
+        run_round(outputs)
+        decisions = [output.decide(4) for output in outputs]
+    for output, decision in zip(outputs, decisions, strict=True):
+        output.contribution.set_unattended(is_unattended=is_unattended and not decision.is_probe)
+    for output, decision in zip(outputs, decisions, strict=True):
+        if decision.is_probe:
+            before = budget._credit
+            output.add(SimulatedRound(1, 1, 0, 22.0, 22.0, 3.0, 1.0, 10.0, 20))
+            spent.append(before - budget._credit)
+    assert len(spent) == MOST_JOINING
+    return sum(spent)
+
+
+def test_a_probe_is_paid_for_by_those_who_waited_for_it() -> None:
+    """Outputs whose next round the target begins by itself wait for nobody: only their passes get a row more."""
+    waited_for, alone = probes_paid(is_unattended=False), probes_paid(is_unattended=True)
+    assert waited_for == pytest.approx(16 * 1.0, rel=0.25), "sixteen outputs lost a round"
+    assert alone == pytest.approx(MOST_JOINING * 1.0, rel=0.5), "those that probed did"
+
+
+def test_an_output_that_has_ended_is_not_unattended() -> None:
+    first, second = entered(controller_of(CHEAP_ROWS), 2)
+    for output in (first, second):
+        output.contribution.set_unattended(is_unattended=True)
+    load = first._workload.load
+    assert load.unattended_count == 2
+    first.contribution.set_unattended(is_unattended=False)
+    second.leave()
+    assert load.unattended_count == 0
+
+
 def test_an_idle_group_looks_at_costs_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
     outputs = entered(controller_of(CHEAP_ROWS), 8)
     for _ in range(400):

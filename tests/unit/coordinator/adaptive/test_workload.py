@@ -25,9 +25,9 @@ def test_passes_that_also_fed_a_prompt_are_left_out(drafted: int, tokens: int, i
         Contribution(load).set_row_count(1 + ASKED)
 
     class Passes(PassCosts):
-        def add(self, rows: int, seconds: float, cached_count: float = 0.0) -> float | None:
+        def add(self, rows: int, seconds: float, cached_count: float = 0.0, *, is_alone: bool = False) -> float | None:
             learnt.append(rows)
-            return super().add(rows, seconds, cached_count)
+            return super().add(rows, seconds, cached_count, is_alone=is_alone)
 
     workload = Workload(load, Passes(), defaultdict(RoundCosts).__getitem__, lambda count: 1e-3)
     workload.add(
@@ -121,3 +121,49 @@ def test_a_target_that_does_not_say_what_its_passes_take_ends_no_output(asked: i
     workload = Workload(load, PassCosts(), defaultdict(RoundCosts).__getitem__, lambda count: 1e-3)
     workload.add(outcome_of(0.03, asked, asked, 1 + asked, verify=0.0))
     assert workload.times().rest >= 0.0
+
+
+def busy_with_answers(slow: float) -> Workload:
+    """Sixteen outputs whose plain passes take 10 ms and `slow` ms for the work on their answers beside them; a single
+    output's take 10 ms."""
+    load, passes = Load(), PassCosts()
+    passes.publish((PassCost(token_count=1, seconds=0.01), PassCost(token_count=64, seconds=0.01 + 63e-4)))
+    workload = Workload(load, passes, defaultdict(RoundCosts).__getitem__, lambda count: 1e-3)
+    single = Contribution(load)
+    for i in range(8):
+        workload.add(outcome_of(0.0105, 0, 0, 1, 0.01 + i * 1e-9))
+    others = [Contribution(load) for _ in range(15)]
+    assert len({single, *others}) == load.output_count == 16
+    for i in range(8):
+        for _ in range(16):
+            workload.add(outcome_of(0.0105 + slow, 0, 0, 16, 0.0115 + slow + i * 1e-9))
+    return workload
+
+
+@pytest.mark.parametrize("slow", [0.0, 0.008])
+def test_work_on_the_answers_of_many_makes_no_row_dearer(slow: float) -> None:
+    """It delays a pass as much however many rows that has, so proposals are not believed to pay less for it."""
+    times = busy_with_answers(slow).times()
+    assert times.target(16) == pytest.approx(0.0115 + slow, rel=0.1)
+    assert times.target(48) - times.target(16) == pytest.approx(32e-4, rel=0.15)
+    assert times.row(40) == pytest.approx(1e-4, rel=0.01)
+
+
+def test_rows_cost_what_the_present_speed_says_once_proposals_were_seen_at_this_load() -> None:
+    """Whether a pass is slower while outputs propose is measured then, and nothing is assumed any more."""
+    workload = busy_with_answers(0.008)
+    workload._levels[workload.load.level].slowdown._ratio.add(1.0)
+    assert workload.times().row(40) > 1.4e-4
+
+
+def test_a_pass_in_which_only_some_propose_is_of_neither_kind() -> None:
+    """Probes among outputs for which the target goes on by itself: its passes are as they were."""
+    workload, contributions = busy_workload(16)
+    for contribution in contributions[4:]:
+        contribution.set_unattended(is_unattended=True)
+    for turn in range(6):
+        for contribution in contributions[:4]:
+            contribution.set_row_count(1 + turn % 2)
+        for i in range(8):
+            workload.add(outcome_of(0.03, 0, 0, 16 + 4 * (turn % 2), (0.01 + 0.01 * (turn % 2)) + i * 1e-9))
+    assert not workload._levels[workload.load.level].slowdown.is_known

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coordinator.adaptive import Decision, OutputLength
 from coordinator.peers import NO_ORDER, backoff
 from specpair.options import Rule, SamplingOptions
 from specpair.rpc.retry import RetryPolicy
@@ -40,6 +41,33 @@ async def test_an_adaptive_output_promises_its_plain_rounds_and_keeps_that() -> 
             await b.run(max_tokens=120, num_speculative_tokens=None, rule=Rule.COUPLED)
         assert b.target.gone_on_count and b.draft.counts
         check_kept(b, opened=6)
+
+
+async def test_the_plain_round_after_a_probe_is_promised_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So the target goes on after it, and a probe costs no pass more than its own."""
+    ready = list[bool]()
+
+    def decide(self: OutputLength, longest: int, *, is_ready: bool = True) -> Decision:
+        ready.append(is_ready)
+        is_probe = is_ready and ready.count(True) in (5, 6)  # the round of the first is promised to be plain
+        return Decision(1, is_probe=True) if is_probe else Decision(0, opens_draft=not is_ready)
+
+    monkeypatch.setattr(OutputLength, "decide", decide)
+    async with bench() as b:
+        await b.run(max_tokens=20, num_speculative_tokens=None, rule=Rule.COUPLED)
+        assert b.draft.counts == [1]
+        assert b.target.promises.count(None) == 2 + 1, "the first call, the one before the probe, and the last"
+        check_kept(b)
+
+
+@pytest.mark.parametrize(("count", "expected"), [(0, {1}), (3, {0})])
+async def test_the_load_knows_who_waits_for_nobody(count: int, expected: set[int]) -> None:
+    async with bench() as b:
+        load, seen = b.pair.lengths.load, list[int]()
+        async for _ in b.generation(max_tokens=20, count=count).parts():
+            seen.append(load.unattended_count)
+        assert set(seen[2:-2]) == expected and load.unattended_count == 0
+        await b.check_closed()
 
 
 async def test_nothing_is_promised_before_the_other_outputs_are_forked() -> None:
