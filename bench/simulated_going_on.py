@@ -30,14 +30,15 @@ class GoingOn(Simulation):
         promised = self._promised.pop(output, None)
         if promised is not None and isinstance(output.policy, OutputLength):
             output.policy.use(promised)
+            if newest.is_probe:
+                output.policy.postpone_probe()
         decision = newest if promised is None else promised
         output.asked = decision.length if is_ready else 0
-        following = PLAIN if decision.is_probe else newest
-        promises = not following.length and (decision.is_probe or not output.asked) and left > 0
+        promises = (decision.is_probe or not (output.asked or newest.length)) and left > output.asked
         if promises:
-            self._promised[output] = following
+            self._promised[output] = PLAIN
         if isinstance(output.policy, OutputLength):
-            output.policy.contribution.set_unattended(is_unattended=promises)
+            output.policy.contribution.set_promised(is_promised=promises)
         self._foresee(output, decision.min_confidence)
         output.lengths.append(output.asked)
         output.drafted, output.draft_elapsed, output.draft_compute = 0, 0.0, 0.0

@@ -17,8 +17,9 @@ class Load:
         """Tokens that a round of each commits, together."""
         self.cached_count = 0
         """Tokens of their texts, prompts included, which each pass reads from the target's cache."""
-        self.unattended_count = 0
-        """Outputs whose next round the target begins by itself: they wait for no other output."""
+        self.promised_count = 0
+        """Outputs whose next round was promised to the target to be plain. It begins with it by itself, so that they
+        wait for no other output."""
 
     @property
     def level(self) -> int:
@@ -32,7 +33,7 @@ class Contribution:
     def __init__(self, load: Load):
         self._load = load
         self._cached_count = 0
-        self._is_unattended = False
+        self._is_promised = False
         self.row_count = 1
         self.tokens = 1.0
         """Mean of its recent rounds."""
@@ -54,7 +55,7 @@ class Contribution:
         self._set_tokens(0.0)
         self.set_cached_count(0)
         self.set_row_count(0)
-        self.set_unattended(is_unattended=False)
+        self.set_promised(is_promised=False)
         self._load.output_count -= 1
 
     def set_cached_count(self, count: int) -> None:
@@ -62,10 +63,10 @@ class Contribution:
         self._load.cached_count += count - self._cached_count
         self._cached_count = count
 
-    def set_unattended(self, *, is_unattended: bool) -> None:
-        """Sets whether the target begins its next round by itself."""
-        self._load.unattended_count += is_unattended - self._is_unattended
-        self._is_unattended = is_unattended
+    def set_promised(self, *, is_promised: bool) -> None:
+        """Sets whether its next round was promised to be plain."""
+        self._load.promised_count += is_promised - self._is_promised
+        self._is_promised = is_promised
 
     def _set_tokens(self, tokens: float) -> None:
         self._load.tokens += tokens - self.tokens

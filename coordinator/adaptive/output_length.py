@@ -1,6 +1,5 @@
 """The number of tokens to propose for one output, round by round."""
 
-import math
 from typing import NamedTuple
 
 from coordinator.adaptive.acceptance import OutputAcceptance
@@ -8,8 +7,9 @@ from coordinator.adaptive.group import Group
 from coordinator.adaptive.load import Contribution
 from coordinator.adaptive.outcome import RoundOutcome
 from coordinator.adaptive.probe_budget import MOST_JOINING
+from coordinator.adaptive.probe_price import expected_delay, price, promised_beside
 from coordinator.adaptive.survivals import count_above, survivals
-from coordinator.adaptive.verify_budget import ON_MARGIN, RoundTimes
+from coordinator.adaptive.verify_budget import ON_MARGIN
 from coordinator.adaptive.worth import best_length_of
 
 CONFIDENCE_POWER = 2.0
@@ -64,6 +64,8 @@ class OutputLength:
         self._has_opened_early = self._has_proposed = False
         self._is_probe = False
         """Whether this round is a probe: it proposes, or opens the draft, only to learn whether that pays."""
+        self._is_due = False
+        """Whether it probes in its next round."""
         self._expected = 1.0
         """Expected tokens of this round; they vary far less than the actual ones."""
         self._plain_time = 0.0
@@ -93,18 +95,25 @@ class OutputLength:
         `longest` is at least 0. `is_ready` says whether the draft holds the sequence. How many tokens it still has to
         read is not considered: their cost shows in the time of the probe.
         """
-        self._is_probe, self._expected = False, 1.0
+        is_due = self._is_due
+        self._set_probe()
+        self._expected = 1.0
         if self._fixed is not None:
             decision = Decision(min(self._fixed, longest))
         else:
-            decision = self._choose(longest, is_ready=is_ready)
+            decision = self._choose(longest, is_ready=is_ready, is_due=is_due)
         self._count_rows(decision)
         return decision
 
     def use(self, decision: Decision) -> None:
         """The round follows an earlier decision instead of the last one."""
-        self._is_probe, self._expected = decision.is_probe, self.expected(decision.length)
+        self._set_probe(is_probe=decision.is_probe)
+        self._expected = self.expected(decision.length)
         self._count_rows(decision)
+
+    def postpone_probe(self) -> None:
+        """The probe that was decided on is made in the next round, since this one was promised to be plain."""
+        self._set_probe(is_due=True)
 
     def _count_rows(self, decision: Decision) -> None:
         drafted = max(decision.length, self._tree_tokens) if decision.length else 0
@@ -130,6 +139,7 @@ class OutputLength:
         group.trial.add(expected, outcome.elapsed, group.count, was_asked=outcome.asked > 0)
         if self._is_probe and self._plain_time:
             self._pay(outcome, expected)
+            self._set_probe()
         elif not outcome.asked and not outcome.is_passed_over:
             group.probes.earn(group.count)
 
@@ -148,17 +158,19 @@ class OutputLength:
         if self._fixed is None:
             self._workload.budget.leave(self)
             self._hold(is_holder=False)
+            self._set_probe()
             if self._has_opened_early or self._has_proposed:
                 self._group.opens_early = self._has_proposed
             self._group.leave()
 
-    def _choose(self, longest: int, *, is_ready: bool) -> Decision:
-        """The number of tokens for this round."""
+    def _choose(self, longest: int, *, is_ready: bool, is_due: bool) -> Decision:
+        """The number of tokens for this round; if none pay, and a probe is due, that."""
         workload, group = self._workload, self._group
         begins_round = self._round == group.round
         group.round += begins_round
         self._round = group.round
-        if longest <= 0 or group.is_idle or group.trial.is_on or workload.plain.count < FIRST_ROUNDS:
+        is_idle = group.is_idle and not is_due
+        if longest <= 0 or is_idle or group.trial.is_on or workload.plain.count < FIRST_ROUNDS:
             return PLAIN
         self._hold(is_holder=is_ready or self._is_holder)
         if longest != self._longest:
@@ -170,7 +182,10 @@ class OutputLength:
                 group.probes.begin(group.round)
             elif begins_round and not plan.longest:
                 group.idle()
-            return self._probe(is_ready=is_ready)
+            is_joining = is_due or (
+                group.probes.has_begun(group.round) and group.probes.join(is_holder=self._is_holder)
+            )
+            return self._probe(is_ready=is_ready) if is_joining else PLAIN
         if not is_ready:
             return self._opening()
         self._has_proposed = True
@@ -181,43 +196,35 @@ class OutputLength:
         """Whether a probe may change anything, and the budget pays for what it costs all outputs together."""
         group, load, times = self._group, self._workload.load, self._workload.times()
         joining = min(group.count, MOST_JOINING)
-        plain = times.plain(load.output_count)
-        if load.unattended_count:  # these wait for nobody; who asks the draft misses the passes that begin meanwhile
-            cost = joining * math.ceil(times.draft(1) / plain) + self._rows_cost(times, joining, plain)
-        else:
-            cost = load.output_count * (times.proposing(load.row_count, 1, joining) / plain - 1.0)
-        if not group.probes.affords(cost - joining * self.survivals[0]):
+        cost = price(times, load, joining, late=expected_delay(times, load, joining), rows=joining)
+        are_others_out = group.probes.out_count > 0 and promised_beside(load, joining) > 0
+        if are_others_out or not group.probes.affords(cost - joining * self.survivals[0]):
             return False
         return best_length_of(times, load.output_count, HOPED, self._longest)[1] >= ON_MARGIN
 
     def _probe(self, *, is_ready: bool) -> Decision:
-        """One token, if outputs probe in this round, and this one is among them."""
-        workload, probes = self._workload, self._group.probes
-        if not probes.has_begun(self._group.round) or not probes.join(is_holder=self._is_holder):
-            return PLAIN
-        self._is_probe, self._plain_time = True, workload.times().plain(workload.load.output_count)
+        """One token."""
+        workload = self._workload
+        self._set_probe(is_probe=True)
+        self._plain_time = workload.times().plain(workload.load.output_count)
         if not is_ready:
             return self._opening()
         self._expected = 1.0 + self.survivals[0]
         return Decision(1, is_probe=True)
 
     def _pay(self, outcome: RoundOutcome, expected: float) -> None:
-        """Pays for the probe: all outputs that keep step waited for those that joined, and to the others their rows
-        made a pass longer."""
+        """Pays for its share of the probes that were made together."""
         group, workload, probes = self._group, self._workload, self._group.probes
-        load, joined = workload.load, min(group.count, MOST_JOINING)
-        delayed = max(load.output_count - load.unattended_count, joined) / joined
-        cost = delayed * (outcome.elapsed / self._plain_time - 1.0)
-        cost += self._rows_cost(workload.times(), outcome.drafted_count, self._plain_time)
+        joined, late = min(group.count, MOST_JOINING), outcome.elapsed / self._plain_time - 1.0
+        cost = price(workload.times(), workload.load, joined, late=late, rows=joined * outcome.drafted_count) / joined
         probes.spend(cost - (expected - 1.0), group.count)
         if outcome.asked:
             probes.judge(succeeded=outcome.accepted_count > 0)
             group.wake()
 
-    def _rows_cost(self, times: RoundTimes, rows: int, plain_time: float) -> float:
-        """Tokens that outputs which wait for nobody lose by so many further rows in a pass of theirs."""
-        load = self._workload.load
-        return load.unattended_count * rows * times.row(load.row_count) / plain_time
+    def _set_probe(self, *, is_probe: bool = False, is_due: bool = False) -> None:
+        self._group.probes.out_count += (is_probe or is_due) - (self._is_probe or self._is_due)
+        self._is_probe, self._is_due = is_probe, is_due
 
     def _opening(self) -> Decision:
         self._hold(is_holder=True)

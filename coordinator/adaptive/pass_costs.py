@@ -17,6 +17,8 @@ ROW_PRIOR = 0.02
 """Time of one more row, as a share of a pass of one row, where nothing was published."""
 SPEED_MEMORY = 6
 """Passes over which the machine's present speed is averaged: few, because it changes."""
+SINGLE_MEMORY = 4096
+"""Passes of several outputs over which their speed takes the place of that of a single one."""
 NEIGHBOURS = 3
 """Passes just before one with which it is compared to learn the shape: few, so that a slow phase does not pass for an
 effect of rows."""
@@ -46,7 +48,7 @@ class PassCosts:
         """Weight of each knot, in passes."""
         self._speed = RunningMean(SPEED_MEMORY)
         """Seconds for a cost of 1."""
-        self._alone = RunningMean(SPEED_MEMORY)
+        self._single = RunningMean(SPEED_MEMORY)
         """The speed while a single output ran."""
         self._near: deque[tuple[int, float, float]] = deque(maxlen=NEIGHBOURS)
         """Rows, cached tokens and seconds of the passes just before."""
@@ -72,19 +74,19 @@ class PassCosts:
         self._counts = [float(PUBLISHED_WEIGHT)] * len(KNOTS)
         self._speed = RunningMean(SPEED_MEMORY)
         self._speed.add(1.0)
-        self._alone = RunningMean(SPEED_MEMORY)
-        self._alone.add(1.0)
+        self._single = RunningMean(SPEED_MEMORY)
+        self._single.add(1.0)
         self._near.clear()
 
     @property
-    def undisturbed(self) -> float:
-        """What the rows of a pass take without the work on the answers of many outputs, which may share its
-        processors, as a share of what they take at the present speed; at most 1."""
-        return min(self._alone.value / self._speed.value, 1.0) if self._alone.count and self._speed.value else 1.0
+    def single_share(self) -> float:
+        """The speed while a single output ran, as a share of the present one; at most 1. The work on the answers of
+        many may share the processors of the passes."""
+        return min(self._single.value / self._speed.value, 1.0) if self._single.count and self._speed.value else 1.0
 
-    def add(self, rows: int, seconds: float, cached_count: float = 0.0, *, is_alone: bool = False) -> float | None:
+    def add(self, rows: int, seconds: float, cached_count: float = 0.0, *, is_single: bool = False) -> float | None:
         """Adds a pass with so many rows, whose sequences have so many tokens in the cache; returns its time relative to
-        what they cost. `is_alone` says whether a single output ran.
+        what they cost. `is_single` says whether a single output ran.
 
         Every output in it reports the same: all but the first are skipped, and get None.
         """
@@ -96,8 +98,10 @@ class PassCosts:
             speed = min(speed, MOST_LATE * self._speed.value)
         self._bend(rows, cached_count, seconds)
         self._speed.add(speed)
-        if is_alone:
-            self._alone.add(speed)
+        if is_single:
+            self._single.add(speed)
+        elif self._single.count:  # known less and less well
+            self._single.value += (speed - self._single.value) / SINGLE_MEMORY
         self._near.append((rows, cached_count, seconds))
         return speed
 

@@ -28,6 +28,8 @@ class ProbeBudget:
     def __init__(self) -> None:
         self.holder_count = 0
         """Outputs whose sequence the draft holds."""
+        self.out_count = 0
+        """Probes whose outcome is not known yet. Who does not wait for them must not probe on the same credit."""
         self._credit = 0.0
         self._share = MOST_SHARE
         self._round = -1

@@ -13,7 +13,10 @@ SETTLING = 1
 """Passes after a change that are left out: they may be of both kinds."""
 COMPARED = 4
 """Passes on each side of a change that are compared: few, because the machine's speed changes."""
-LEAST, MOST = 0.4, 4.0
+LEAST, MOST = 0.8, 4.0
+COUNT_MARGIN = 1.0 / 8
+"""By what share the number of outputs may differ between passes that are compared: the more are answered, the slower a
+pass may be."""
 
 
 class Slowdown:
@@ -31,21 +34,15 @@ class Slowdown:
         """Passes since the change."""
 
     @property
-    def is_known(self) -> bool:
-        """Whether any change was seen."""
-        return self._ratio.count > PRIOR
-
-    @property
     def ratio(self) -> float:
         """Time of a pass while outputs propose, over that of one with as many rows while none do."""
         return self._ratio.value
 
     def add(self, speed: float, output_count: int, *, is_proposing: bool) -> None:
-        """Adds a pass that took `speed` times what its rows cost, while so many outputs ran: only those with as many
-        are compared."""
-        if output_count != self._output_count:
-            self._output_count, self._before, self._seen = output_count, None, 0
-            self._recent.clear()
+        """Adds a pass that took `speed` times what its rows cost, while so many outputs ran."""
+        if abs(output_count - self._output_count) > COUNT_MARGIN * output_count:
+            self.forget()
+            self._output_count = output_count
         if is_proposing != self._is_proposing:
             self._before = median(self._recent) if len(self._recent) == COMPARED else None
             self._is_proposing, self._seen = is_proposing, 0
@@ -56,3 +53,8 @@ class Slowdown:
         if self._seen == SETTLING + COMPARED and self._before is not None:
             ratio = median(self._recent) / self._before
             self._ratio.add(min(max(ratio if is_proposing else 1.0 / ratio, LEAST), MOST))
+
+    def forget(self) -> None:
+        """Drops the passes seen, which are not beside those that follow."""
+        self._before, self._seen = None, 0
+        self._recent.clear()

@@ -59,9 +59,9 @@ class RoundTimes:
     """Whether outputs propose now, so that the present speed is the slower one."""
     plain_rows: float = 0.0
     """Rows of all outputs while none proposes."""
-    further: float = 1.0
-    """What rows beyond these take, of what they take at the present speed: while many outputs are answered, a pass may
-    be slower by as much for few rows as for many."""
+    row_share: float = 1.0
+    """Share of its time at the present speed that each row beyond these takes. Where the work on many answers slows a
+    pass, it does so by as much for few rows as for many."""
     drafted_share: float = 1.0
     """Tokens that the draft proposes, of those that it is asked for."""
 
@@ -72,14 +72,14 @@ class RoundTimes:
     def target(self, rows: float) -> float:
         """Seconds in which the target works on `rows` rows of all outputs, some of them proposed."""
         seconds = self._passes(rows, self.together)
-        if self.further < 1.0 and rows > self.plain_rows:
+        if self.row_share < 1.0 and rows > self.plain_rows:
             plain = self._passes(self.plain_rows, self.together)
-            seconds = plain + self.further * (seconds - plain)
+            seconds = plain + self.row_share * (seconds - plain)
         return self._slow * seconds
 
     def row(self, rows: float) -> float:
         """Seconds of one more row."""
-        return self._slow * self.further * self.passes.row(self.together * rows) * self.drafted_share
+        return self._slow * self.row_share * self.passes.row(self.together * rows) * self.drafted_share
 
     def draft(self, length: int) -> float:
         return self.draft_rest + self.step * length

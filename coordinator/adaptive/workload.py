@@ -19,6 +19,9 @@ IN_STEP = 0.9
 """If rounds with proposals have at least this share of all rows in a pass, a plain round is known to have no longer
 rest than they have: it has a call less, and may have been measured long ago."""
 
+FIRST_PROPOSING = 6
+"""Rounds with a proposal, of each output, after which the present speed is that of their passes."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Level:
@@ -93,8 +96,8 @@ class Workload:
             cached_count=self.load.cached_count,
             slowdown=slowdown,
             is_slow=is_slow,
-            plain_rows=float(self.load.output_count),
-            further=1.0 if is_slow or level.slowdown.is_known else self.passes.undisturbed,
+            plain_rows=float(max(self.load.output_count, 1)),
+            row_share=1.0 if costs.count >= FIRST_PROPOSING * self.load.output_count else self.passes.single_share,
             drafted_share=draft.drafted_share.value if draft.count else 1.0,
         )
 
@@ -121,11 +124,9 @@ class Workload:
         share = level.draft.drafted_share.value if level.draft.count else 1.0
         drafted = count + (rows - count) * share
         cached_count = load.cached_count * (min(outcome.batch_token_count / drafted, 1.0) if count > 1 else 1.0)
-        speed = self.passes.add(outcome.batch_token_count, outcome.verify_compute, cached_count, is_alone=count == 1)
+        speed = self.passes.add(outcome.batch_token_count, outcome.verify_compute, cached_count, is_single=count == 1)
         unit = self.passes.time(1) or 1.0  # 0 where a target does not say what its passes take
-        is_mixed = rows > count and load.unattended_count > 0  # some propose, for instance as probes, and others do not
-        if speed is not None and count > 1 and not is_mixed:  # draft and target of a single output take turns
-            level.slowdown.add(speed, count, is_proposing=rows > count)
+        self._compare(level.slowdown, speed)
         if outcome.asked:
             level.draft.add(outcome, count)
             drafted = count + (rows - count) * level.draft.drafted_share.value
@@ -136,3 +137,16 @@ class Workload:
                 level.costs.add(outcome, count, rows_in_step, unit)
         elif rows == count:
             self.plain.add(outcome, count, count, unit)
+
+    def _compare(self, slowdown: Slowdown, speed: float | None) -> None:
+        """Compares passes while outputs propose and while none do; `speed` is None for a pass that is known already. A
+        pass in which most outputs are plain and some propose, for instance as probes, is of neither kind. Draft and
+        target of a single output take turns."""
+        load = self.load
+        is_proposing = not self.is_plain
+        if load.output_count == 1 or speed is None:
+            return
+        if is_proposing and 2 * load.promised_count > load.output_count:
+            slowdown.forget()
+        else:
+            slowdown.add(speed, load.output_count, is_proposing=is_proposing)

@@ -211,9 +211,12 @@ class Generation:
         """The verdict. If the draft works ahead, what it prepares meanwhile is sent after the call."""
         if self._early is None or not begun.works_ahead:
             forced = self._most_forced(begun)
-            asked = (begun.order, forced, None if forced else self._following_order(begun))
+            following = None if forced else self._following_order(begun)
+            self.proposals.promise(is_promised=following is not None)
+            asked = (begun.order, forced, following)
             return await self._target.verify(begun.step, self._history, proposal, None, *asked)
         self._early.begin(begun, len(self._history))
+        self.proposals.promise(is_promised=False)
         may_go_on = self._may_go_on_plain(begun)
         try:
             follow = self._early.follow

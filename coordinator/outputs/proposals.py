@@ -135,15 +135,20 @@ class Proposals:
             return begun
         self._passed_over_count = 0
         decision, self._next = self._in_force(step, history, newest, longest), None
+        if newest.is_probe and not decision.length and self._length is not None:
+            self._length.postpone_probe()
         if decision.length:
             await self._ask(begun, history, decision, newest)
-        following = PLAIN if decision.is_probe and self._next is None else newest
-        if not following.length and (decision.is_probe or not decision.length):
-            self._next, begun.following_order = following, NO_ORDER
-        if self._length is not None:
-            self._length.contribution.set_unattended(is_unattended=begun.following_order is not None)
+        if decision.is_probe or not (decision.length or newest.length):
+            self._next, begun.following_order = PLAIN, NO_ORDER
         begun.drafter = self.asked_drafter
         return begun
+
+    def promise(self, *, is_promised: bool) -> None:
+        """Notes whether the target is told that the next round has no proposal. A head in the target proposes in the
+        passes of all."""
+        if self._length is not None and self._own is None:
+            self._length.contribution.set_promised(is_promised=is_promised)
 
     def refuse(self, refused: Round, error: SpecpairError) -> None:
         """Drops an invalid proposal: the round has none, and the draft is not asked during the cool-down."""

@@ -181,7 +181,17 @@ def test_passes_of_another_number_of_outputs_are_not_compared() -> None:
         is_proposing = phase % 2 == 1
         for _ in range(8):
             slowdown.add(2.0 if is_proposing else 1.0, 16 if is_proposing else 8, is_proposing=is_proposing)
-    assert not slowdown.is_known and slowdown.ratio == 1.0
+    assert slowdown.ratio == 1.0
+
+
+def test_passes_before_and_after_others_are_not_compared() -> None:
+    slowdown = Slowdown()
+    for phase in range(8):
+        is_proposing = phase % 2 == 1
+        for _ in range(8):
+            slowdown.add(2.0 if is_proposing else 1.0, 16, is_proposing=is_proposing)
+        slowdown.forget()
+    assert slowdown.ratio == 1.0
 
 
 def test_a_position_is_tried_only_if_those_before_it_were_accepted() -> None:

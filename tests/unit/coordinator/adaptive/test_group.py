@@ -10,12 +10,14 @@ from coordinator.adaptive.group import IDLE_ROUNDS
 from coordinator.adaptive.load import Contribution, Load
 from coordinator.adaptive.pass_costs import PassCosts
 from coordinator.adaptive.probe_budget import MOST_JOINING, ProbeBudget
+from coordinator.adaptive.probe_price import expected_delay, price
 from coordinator.adaptive.round_costs import RoundCosts
 from coordinator.adaptive.workload import Workload
 from specpair.model_info import PassCost
 from specpair.options import Drafter, Rule
 
 CHEAP_ROWS = ((1, 10.0), (64, 12.0))
+MIDDLING_ROWS = ((1, 10.0), (64, 35.2))
 DEAR_ROWS = ((1, 10.0), (64, 640.0))
 """Each row takes what a pass of one row takes: even a draft that is always right saves nothing."""
 
@@ -67,44 +69,132 @@ def test_outputs_probe_together() -> None:
     assert probes and all(sorted(lengths) == [0] * (16 - MOST_JOINING) + [1] * MOST_JOINING for lengths in probes)
 
 
-def probes_paid(*, is_unattended: bool) -> float:
-    """Tokens that a first round of probes costs sixteen outputs, of which those that do not probe wait for it or not:
-    each probe takes twice as long as a plain round."""
-    outputs = entered(controller_of(CHEAP_ROWS), 16)
-    for _ in range(IDLE_ROUNDS):
-        run_round(outputs)
-    budget = outputs[0]._group.probes
-    spent, decisions = list[float](), [output.decide(4) for output in outputs]
-    while not any(decision.is_probe for decision in decisions):
-        run_round(outputs)
+def promise(outputs: list[OutputLength], decisions: list[Decision]) -> None:
+    """Those that do not propose promise it, and so do probes, which are followed by a plain round."""
+    for output, decision in zip(outputs, decisions, strict=True):
+        output.contribution.set_promised(is_promised=decision.is_probe or not decision.length)
+
+
+def probes_of(outputs: list[OutputLength], *, is_promised: bool) -> list[Decision]:
+    """The first round with probes."""
+    while True:
         decisions = [output.decide(4) for output in outputs]
-    for output, decision in zip(outputs, decisions, strict=True):
-        output.contribution.set_unattended(is_unattended=is_unattended and not decision.is_probe)
-    for output, decision in zip(outputs, decisions, strict=True):
-        if decision.is_probe:
-            before = budget._credit
-            output.add(SimulatedRound(1, 1, 0, 22.0, 22.0, 3.0, 1.0, 10.0, 20))
-            spent.append(before - budget._credit)
-    assert len(spent) == MOST_JOINING
-    return sum(spent)
+        if is_promised:
+            promise(outputs, decisions)
+        if any(decision.is_probe for decision in decisions):
+            return decisions
+        for output in outputs:
+            output.add(SimulatedRound(0, 0, 0, 11.0, 11.0, 0.0, 0.0, 10.0, len(outputs)))
+
+
+def paid(*, is_promised: bool) -> float:
+    """Tokens that a first round of probes costs sixteen outputs: each probe takes twice as long as a plain round."""
+    outputs = entered(controller_of(CHEAP_ROWS), 16)
+    decisions, budget = probes_of(outputs, is_promised=is_promised), outputs[0]._group.probes
+    before = budget._credit
+    probing = [output for output, decision in zip(outputs, decisions, strict=True) if decision.is_probe]
+    for output in probing:
+        output.add(SimulatedRound(1, 1, 0, 22.0, 22.0, 3.0, 1.0, 10.0, 20))
+    assert len(probing) == MOST_JOINING
+    return before - budget._credit + MOST_JOINING * 0.6  # the tokens that were expected of them
 
 
 def test_a_probe_is_paid_for_by_those_who_waited_for_it() -> None:
-    """Outputs whose next round the target begins by itself wait for nobody: only their passes get a row more."""
-    waited_for, alone = probes_paid(is_unattended=False), probes_paid(is_unattended=True)
-    assert waited_for == pytest.approx(16 * 1.0, rel=0.25), "sixteen outputs lost a round"
-    assert alone == pytest.approx(MOST_JOINING * 1.0, rel=0.5), "those that probed did"
+    """Outputs whose next round was promised wait for nobody: only their passes get longer."""
+    assert paid(is_promised=False) == pytest.approx(16 * 1.0, rel=0.1), "sixteen outputs lost a round"
+    assert paid(is_promised=True) == pytest.approx(MOST_JOINING * 1.0, rel=0.1), "those that probed did"
 
 
-def test_an_output_that_has_ended_is_not_unattended() -> None:
+def test_the_rows_of_a_probe_lengthen_the_pass_of_those_who_do_not_wait() -> None:
+    """A row takes 0.4 of a plain round of 17."""
+    outputs = entered(controller_of(MIDDLING_ROWS), 16)
+    for _ in range(2):
+        run_round(outputs, pass_time=16.0)
+    workload = outputs[0]._workload
+    times, load = workload.times(), workload.load
+    for output in outputs:
+        output.contribution.set_promised(is_promised=True)
+    assert price(times, load, 4, late=1.0, rows=0) == 4.0
+    assert price(times, load, 4, late=1.0, rows=4) == pytest.approx(4.0 + 12 * 4 * 0.4 / 17.0, rel=0.05)
+
+
+def test_nobody_else_probes_until_the_probes_are_paid() -> None:
+    outputs = entered(controller_of(CHEAP_ROWS), 16)
+    outputs[0]._group.probes._credit = 40.0
+    decisions = probes_of(outputs, is_promised=True)
+    waiting = [output for output, decision in zip(outputs, decisions, strict=True) if decision.is_probe]
+    others = [output for output in outputs if output not in waiting]
+    for _ in range(3):
+        for output in others:
+            output.add(SimulatedRound(0, 0, 0, 11.0, 11.0, 0.0, 0.0, 10.0, 12))
+        assert not any(output.decide(4).is_probe for output in others)
+    assert outputs[0]._group.probes.out_count == MOST_JOINING
+    for output in waiting:
+        output.add(SimulatedRound(1, 1, 0, 22.0, 22.0, 3.0, 1.0, 10.0, 20))
+    assert outputs[0]._group.probes.out_count == 0
+
+
+def test_a_probe_that_has_to_wait_for_a_promised_round_is_made_after_it() -> None:
+    """By the same outputs, whoever decides first: each of them gave up a pass for it."""
+    outputs = entered(controller_of(CHEAP_ROWS), 16)
+    for _ in range(100):
+        run_round(outputs)
+    decisions = probes_of(outputs, is_promised=True)
+    due = [output for output, decision in zip(outputs, decisions, strict=True) if decision.is_probe]
+    for output in due:
+        output.use(Decision(0))
+        output.postpone_probe()
+    for output in outputs:
+        output.add(SimulatedRound(0, 0, 0, 11.0, 11.0, 0.0, 0.0, 10.0, 16))
+    others = [output for output in outputs if output not in due]
+    assert not any(output.decide(4).length for output in others)
+    assert all(output.decide(4).is_probe for output in due)
+    assert outputs[0]._group.probes.out_count == MOST_JOINING
+    due[0].use(Decision(0))
+    due[0].postpone_probe()
+    due[0].leave()
+    assert outputs[0]._group.probes.out_count == MOST_JOINING - 1
+
+
+def test_a_probe_that_was_promised_away_or_left_is_not_out() -> None:
+    outputs = entered(controller_of(CHEAP_ROWS), 16)
+    probes = outputs[0]._group.probes
+    decisions = probes_of(outputs, is_promised=False)
+    first, second, *_ = (output for output, decision in zip(outputs, decisions, strict=True) if decision.is_probe)
+    first.use(Decision(0))
+    second.leave()
+    assert probes.out_count == MOST_JOINING - 2
+
+
+@pytest.mark.parametrize(("count", "is_other_there"), [(4, False), (16, True)])
+def test_what_a_probe_will_cost_is_the_same_before_and_after_its_promise_is_withheld(
+    count: int, is_other_there: bool
+) -> None:
+    """A probe is decided on twice: first the next round is not promised, then it is made."""
+    outputs = entered(controller_of(CHEAP_ROWS), count)
+    for _ in range(2):
+        run_round(outputs)
+    workload = outputs[0]._workload
+    prices = list[float]()
+    for promised in (outputs, outputs[MOST_JOINING:]):
+        for output in outputs:
+            output.contribution.set_promised(is_promised=output in promised)
+        times, load = workload.times(), workload.load
+        late = expected_delay(times, load, MOST_JOINING)
+        assert (late == 1) == is_other_there, "who asks the draft misses the pass that others begin"
+        prices.append(price(times, load, MOST_JOINING, late=late, rows=MOST_JOINING))
+    assert prices[0] == prices[1] < 1.2 * MOST_JOINING
+
+
+def test_an_output_that_has_ended_is_not_promised() -> None:
     first, second = entered(controller_of(CHEAP_ROWS), 2)
     for output in (first, second):
-        output.contribution.set_unattended(is_unattended=True)
+        output.contribution.set_promised(is_promised=True)
     load = first._workload.load
-    assert load.unattended_count == 2
-    first.contribution.set_unattended(is_unattended=False)
+    assert load.promised_count == 2
+    first.contribution.set_promised(is_promised=False)
     second.leave()
-    assert load.unattended_count == 0
+    assert load.promised_count == 0
 
 
 def test_an_idle_group_looks_at_costs_once_in_a_while(monkeypatch: pytest.MonkeyPatch) -> None:

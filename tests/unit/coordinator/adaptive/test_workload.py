@@ -25,9 +25,9 @@ def test_passes_that_also_fed_a_prompt_are_left_out(drafted: int, tokens: int, i
         Contribution(load).set_row_count(1 + ASKED)
 
     class Passes(PassCosts):
-        def add(self, rows: int, seconds: float, cached_count: float = 0.0, *, is_alone: bool = False) -> float | None:
+        def add(self, rows: int, seconds: float, cached_count: float = 0.0, *, is_single: bool = False) -> float | None:
             learnt.append(rows)
-            return super().add(rows, seconds, cached_count, is_alone=is_alone)
+            return super().add(rows, seconds, cached_count, is_single=is_single)
 
     workload = Workload(load, Passes(), defaultdict(RoundCosts).__getitem__, lambda count: 1e-3)
     workload.add(
@@ -149,21 +149,32 @@ def test_work_on_the_answers_of_many_makes_no_row_dearer(slow: float) -> None:
     assert times.row(40) == pytest.approx(1e-4, rel=0.01)
 
 
-def test_rows_cost_what_the_present_speed_says_once_proposals_were_seen_at_this_load() -> None:
-    """Whether a pass is slower while outputs propose is measured then, and nothing is assumed any more."""
+@pytest.mark.parametrize(("rounds", "is_measured"), [(1, False), (8, True)])
+def test_rows_cost_what_the_present_speed_says_once_it_is_that_of_proposals(rounds: int, is_measured: bool) -> None:
     workload = busy_with_answers(0.008)
-    workload._levels[workload.load.level].slowdown._ratio.add(1.0)
-    assert workload.times().row(40) > 1.4e-4
+    for i in range(rounds):
+        for _ in range(16):
+            workload.add(outcome_of(0.026, 1, 1, 32, 0.021 + i * 1e-9))
+    assert (workload.times().row_share == 1.0) == is_measured
+
+
+def test_the_speed_of_a_single_output_is_known_less_and_less_well() -> None:
+    """A machine that got slower while many ran is not taken for a busy one for ever."""
+    passes = busy_with_answers(0.008).passes
+    assert passes.single_share < 0.75
+    for i in range(20_000):
+        passes.add(16, 0.0195 + i * 1e-9)
+    assert passes.single_share > 0.95
 
 
 def test_a_pass_in_which_only_some_propose_is_of_neither_kind() -> None:
     """Probes among outputs for which the target goes on by itself: its passes are as they were."""
     workload, contributions = busy_workload(16)
     for contribution in contributions[4:]:
-        contribution.set_unattended(is_unattended=True)
+        contribution.set_promised(is_promised=True)
     for turn in range(6):
         for contribution in contributions[:4]:
             contribution.set_row_count(1 + turn % 2)
         for i in range(8):
             workload.add(outcome_of(0.03, 0, 0, 16 + 4 * (turn % 2), (0.01 + 0.01 * (turn % 2)) + i * 1e-9))
-    assert not workload._levels[workload.load.level].slowdown.is_known
+    assert workload.times().slowdown == 1.0

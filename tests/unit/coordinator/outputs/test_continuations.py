@@ -1,6 +1,7 @@
 """What the target is told of the next call, and that this call then comes."""
 
 import asyncio
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -8,8 +9,10 @@ from hypothesis import strategies as st
 
 from coordinator.adaptive import Decision, OutputLength
 from coordinator.peers import NO_ORDER, backoff
+from specpair.errors import NotSupportedError
 from specpair.options import Rule, SamplingOptions
 from specpair.rpc.retry import RetryPolicy
+from specpair.v1.proposal_pb2 import Proposal
 from tests.unit.coordinator.fake_language import continuation
 from tests.unit.coordinator.pair_bench import AWAY, PROMPT, Bench, bench, collect
 
@@ -43,20 +46,60 @@ async def test_an_adaptive_output_promises_its_plain_rounds_and_keeps_that() -> 
         check_kept(b, opened=6)
 
 
-async def test_the_plain_round_after_a_probe_is_promised_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """So the target goes on after it, and a probe costs no pass more than its own."""
+PROBE = 5
+"""The round in which an output with a draft decides to probe. It was promised to be plain, so the next one does."""
+
+
+@pytest.fixture
+def one_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Adaptive outputs make one probe."""
     ready = list[bool]()
 
-    def decide(self: OutputLength, longest: int, *, is_ready: bool = True) -> Decision:
+    def choose(self: OutputLength, longest: int, *, is_ready: bool, is_due: bool) -> Decision:
         ready.append(is_ready)
-        is_probe = is_ready and ready.count(True) in (5, 6)  # the round of the first is promised to be plain
+        is_probe = is_ready and (is_due or ready.count(True) == PROBE)
         return Decision(1, is_probe=True) if is_probe else Decision(0, opens_draft=not is_ready)
 
-    monkeypatch.setattr(OutputLength, "decide", decide)
+    monkeypatch.setattr(OutputLength, "_choose", choose)
+
+
+@pytest.mark.usefixtures("one_probe")
+async def test_the_plain_round_after_a_probe_is_promised_with_it() -> None:
+    """So the target goes on after it, and a probe costs no pass more than its own."""
     async with bench() as b:
         await b.run(max_tokens=20, num_speculative_tokens=None, rule=Rule.COUPLED)
         assert b.draft.counts == [1]
-        assert b.target.promises.count(None) == 2 + 1, "the first call, the one before the probe, and the last"
+        assert b.target.promises.count(None) == 3, "of the first call, the one before the probe, and the last"
+        check_kept(b)
+
+
+@pytest.mark.usefixtures("one_probe")
+async def test_it_is_kept_if_the_draft_fails() -> None:
+    async with bench() as b:
+        b.draft.faults.before = {0: AWAY}
+        generation = await b.run(max_tokens=20, num_speculative_tokens=None, rule=Rule.COUPLED)
+        assert generation.acceptance.fallback_count == 1
+        check_kept(b)
+
+
+@pytest.mark.usefixtures("one_probe")
+async def test_it_is_kept_if_the_target_refuses_the_proposal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The round is judged once more, without it."""
+    refused = list[int]()
+
+    async def verify(
+        sequence_id: str, step: int, length: int, proposal: Proposal | None, *args: Any, **more: Any
+    ) -> Any:
+        if proposal is not None:
+            refused.append(step)
+            raise NotSupportedError("proposals of this kind")
+        return await judge(sequence_id, step, length, proposal, *args, **more)
+
+    async with bench() as b:
+        judge = b.target.verify
+        monkeypatch.setattr(b.target, "verify", verify)
+        await b.run(max_tokens=20, num_speculative_tokens=None, rule=Rule.COUPLED)
+        assert len(refused) == 1
         check_kept(b)
 
 
@@ -65,8 +108,8 @@ async def test_the_load_knows_who_waits_for_nobody(count: int, expected: set[int
     async with bench() as b:
         load, seen = b.pair.lengths.load, list[int]()
         async for _ in b.generation(max_tokens=20, count=count).parts():
-            seen.append(load.unattended_count)
-        assert set(seen[2:-2]) == expected and load.unattended_count == 0
+            seen.append(load.promised_count)
+        assert set(seen[2:-2]) == expected and load.promised_count == 0
         await b.check_closed()
 
 
