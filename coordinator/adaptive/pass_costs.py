@@ -6,6 +6,7 @@ proposals pay with more outputs where texts are long (MagicDec, arXiv 2408.11049
 
 from bisect import bisect_right
 from collections import deque
+from typing import NamedTuple
 
 from coordinator.adaptive.running_mean import RunningMean
 from specpair.model_info import PassCost
@@ -17,6 +18,8 @@ ROW_PRIOR = 0.02
 """Time of one more row, as a share of a pass of one row, where nothing was published."""
 SPEED_MEMORY = 6
 """Passes over which the machine's present speed is averaged: few, because it changes."""
+COUNT_MARGIN = 1.0 / 8
+"""By what share the number of outputs may differ between passes that are compared."""
 SINGLE_MEMORY = 4096
 """Passes of several outputs over which their speed takes the place of that of a single one."""
 NEIGHBOURS = 3
@@ -37,6 +40,15 @@ MOST_LATE = 4.0
 """A pass counts as at most this many times the usual: anything may stall on a shared machine."""
 
 
+class Near(NamedTuple):
+    """A pass."""
+
+    rows: int
+    cached_count: float
+    seconds: float
+    output_count: int
+
+
 class PassCosts:
     """A rising curve of seconds by rows, and what reading the cache adds: a shape that changes slowly, times a speed
     that follows the machine."""
@@ -50,8 +62,8 @@ class PassCosts:
         """Seconds for a cost of 1."""
         self._single = RunningMean(SPEED_MEMORY)
         """The speed while a single output ran."""
-        self._near: deque[tuple[int, float, float]] = deque(maxlen=NEIGHBOURS)
-        """Rows, cached tokens and seconds of the passes just before."""
+        self._near: deque[Near] = deque(maxlen=NEIGHBOURS)
+        """The passes just before."""
         self._published: tuple[PassCost, ...] = ()
         self._cached_token = 0.0
         """Cost of a cached token."""
@@ -84,9 +96,9 @@ class PassCosts:
         many may share the processors of the passes."""
         return min(self._single.value / self._speed.value, 1.0) if self._single.count and self._speed.value else 1.0
 
-    def add(self, rows: int, seconds: float, cached_count: float = 0.0, *, is_single: bool = False) -> float | None:
-        """Adds a pass with so many rows, whose sequences have so many tokens in the cache; returns its time relative to
-        what they cost. `is_single` says whether a single output ran.
+    def add(self, rows: int, seconds: float, cached_count: float = 0.0, *, output_count: int = 1) -> float | None:
+        """Adds a pass with so many rows, whose sequences have so many tokens in the cache, while so many outputs ran;
+        returns its time relative to what they cost.
 
         Every output in it reports the same: all but the first are skipped, and get None.
         """
@@ -96,13 +108,14 @@ class PassCosts:
         speed = seconds / self._relative(rows, cached_count)
         if self._near:
             speed = min(speed, MOST_LATE * self._speed.value)
-        self._bend(rows, cached_count, seconds)
+        newest = Near(rows, cached_count, seconds, output_count)
+        self._bend(newest)
         self._speed.add(speed)
-        if is_single:
+        if output_count == 1:
             self._single.add(speed)
         elif self._single.count:  # known less and less well
             self._single.value += (speed - self._single.value) / SINGLE_MEMORY
-        self._near.append((rows, cached_count, seconds))
+        self._near.append(newest)
         return speed
 
     def time(self, rows: float, cached_count: float = 0.0) -> float:
@@ -120,16 +133,18 @@ class PassCosts:
             KNOTS[i], self._shape[i], KNOTS[i + 1], self._shape[i + 1], rows
         )
 
-    def _bend(self, rows: int, cached_count: float, seconds: float) -> None:
+    def _bend(self, newest: Near) -> None:
         """Compares a pass with those just before it that had other numbers of rows: if it took longer than the curve
-        says, its rows cost more and theirs less. Passes with as many rows say nothing about the shape."""
-        for near_rows, near_count, near_seconds in self._near:
-            if near_rows != rows:
-                ratio = seconds / self._relative(rows, cached_count)
-                ratio *= self._relative(near_rows, near_count) / near_seconds
+        says, its rows cost more and theirs less. Passes with as many rows say nothing about the shape, nor do those of
+        another number of outputs: the work on their answers may share the processors."""
+        for near in self._near:
+            is_alike = abs(near.output_count - newest.output_count) <= COUNT_MARGIN * newest.output_count
+            if near.rows != newest.rows and is_alike:
+                ratio = newest.seconds / self._relative(newest.rows, newest.cached_count)
+                ratio *= self._relative(near.rows, near.cached_count) / near.seconds
                 ratio = min(max(ratio, 1.0 / MOST_BEND), MOST_BEND)
-                self._move(rows, ratio)
-                self._move(near_rows, 1.0 / ratio)
+                self._move(newest.rows, ratio)
+                self._move(near.rows, 1.0 / ratio)
 
     def _move(self, rows: int, ratio: float) -> None:
         """Moves the knots beside this number of rows; the curve stays rising."""

@@ -3,6 +3,7 @@
 from collections import deque
 from statistics import median
 
+from coordinator.adaptive.pass_costs import COUNT_MARGIN
 from coordinator.adaptive.running_mean import RunningMean
 
 MEMORY = 4
@@ -14,9 +15,6 @@ SETTLING = 1
 COMPARED = 4
 """Passes on each side of a change that are compared: few, because the machine's speed changes."""
 LEAST, MOST = 0.8, 4.0
-COUNT_MARGIN = 1.0 / 8
-"""By what share the number of outputs may differ between passes that are compared: the more are answered, the slower a
-pass may be."""
 
 
 class Slowdown:

@@ -97,9 +97,19 @@ class Workload:
             slowdown=slowdown,
             is_slow=is_slow,
             plain_rows=float(max(self.load.output_count, 1)),
-            row_share=1.0 if costs.count >= FIRST_PROPOSING * self.load.output_count else self.passes.single_share,
+            row_share=1.0 if self._has_speed_of_proposals(costs) else self.passes.single_share,
             drafted_share=draft.drafted_share.value if draft.count else 1.0,
         )
+
+    def _has_speed_of_proposals(self, costs: RoundCosts) -> bool:
+        """Whether the present speed is that of passes while outputs propose."""
+        is_proposing = not self.is_plain and not self._is_mostly_plain
+        return is_proposing and costs.count >= FIRST_PROPOSING * self.load.output_count
+
+    @property
+    def _is_mostly_plain(self) -> bool:
+        """Whether few propose, for instance as probes, beside many that the target goes on with by itself."""
+        return 2 * self.load.promised_count > self.load.output_count
 
     def _assume(self, draft: DraftCosts, plain_rest: float) -> None:
         """Before the first proposal at this load: a call as at the nearest load with any, or as the target's."""
@@ -124,7 +134,7 @@ class Workload:
         share = level.draft.drafted_share.value if level.draft.count else 1.0
         drafted = count + (rows - count) * share
         cached_count = load.cached_count * (min(outcome.batch_token_count / drafted, 1.0) if count > 1 else 1.0)
-        speed = self.passes.add(outcome.batch_token_count, outcome.verify_compute, cached_count, is_single=count == 1)
+        speed = self.passes.add(outcome.batch_token_count, outcome.verify_compute, cached_count, output_count=count)
         unit = self.passes.time(1) or 1.0  # 0 where a target does not say what its passes take
         self._compare(level.slowdown, speed)
         if outcome.asked:
@@ -146,7 +156,7 @@ class Workload:
         is_proposing = not self.is_plain
         if load.output_count == 1 or speed is None:
             return
-        if is_proposing and 2 * load.promised_count > load.output_count:
+        if is_proposing and self._is_mostly_plain:
             slowdown.forget()
         else:
             slowdown.add(speed, load.output_count, is_proposing=is_proposing)

@@ -60,6 +60,16 @@ def test_measured_passes_bend_a_wrong_curve() -> None:
     assert passes.time(64) >= passes.time(16), "the curve rises"
 
 
+@pytest.mark.parametrize(("outputs", "is_bent"), [((4, 4), True), ((4, 16), False), ((16, 17), True)])
+def test_passes_of_other_numbers_of_outputs_say_nothing_about_rows(outputs: tuple[int, int], is_bent: bool) -> None:
+    """The work on the answers of many outputs may slow their passes, whatever their rows."""
+    passes = published((1, 10.0), (64, 10.0 + 63.0 * 0.1))
+    for i in range(200):
+        passes.add(4, 10.3 + i * 1e-6, output_count=outputs[0])
+        passes.add(32, 26.2 + i * 1e-6, output_count=outputs[1])
+    assert (passes.time(32) > 1.5 * passes.time(4)) == is_bent
+
+
 def test_without_a_curve_rows_cost_little_until_passes_say_more() -> None:
     passes, draw = PassCosts(), random.Random(0)
     passes.add(1, 10.0)
