@@ -17,9 +17,11 @@ class Load:
         """Tokens that a round of each commits, together."""
         self.cached_count = 0
         """Tokens of their texts, prompts included, which each pass reads from the target's cache."""
+        self.proposing_count = 0
+        """Outputs with more than one row."""
         self.promised_count = 0
-        """Outputs whose next round was promised to the target to be plain. It begins with it by itself, so that they
-        wait for no other output."""
+        """Outputs whose next round was promised to the target to be plain: the target begins that round by itself, and
+        they wait for no other output."""
 
     @property
     def level(self) -> int:
@@ -44,6 +46,7 @@ class Contribution:
 
     def set_row_count(self, count: int) -> None:
         self._load.row_count += count - self.row_count
+        self._load.proposing_count += (count > 1) - (self.row_count > 1)
         self.row_count = count
 
     def add(self, tokens: int) -> None:

@@ -6,8 +6,8 @@ from coordinator.adaptive.acceptance import OutputAcceptance
 from coordinator.adaptive.group import Group
 from coordinator.adaptive.load import Contribution
 from coordinator.adaptive.outcome import RoundOutcome
-from coordinator.adaptive.probe_budget import MOST_JOINING
-from coordinator.adaptive.probe_price import expected_delay, price, promised_beside
+from coordinator.adaptive.probe_budget import MOST_JOINING, RECENT
+from coordinator.adaptive.probe_price import expected_delay, price
 from coordinator.adaptive.survivals import count_above, survivals
 from coordinator.adaptive.verify_budget import ON_MARGIN
 from coordinator.adaptive.worth import best_length_of
@@ -95,7 +95,7 @@ class OutputLength:
         `longest` is at least 0. `is_ready` says whether the draft holds the sequence. How many tokens it still has to
         read is not considered: their cost shows in the time of the probe.
         """
-        is_due = self._is_due
+        is_due = self._is_due and self._group.round - self._round <= RECENT
         self._set_probe()
         self._expected = 1.0
         if self._fixed is not None:
@@ -164,7 +164,7 @@ class OutputLength:
             self._group.leave()
 
     def _choose(self, longest: int, *, is_ready: bool, is_due: bool) -> Decision:
-        """The number of tokens for this round; if none pay, and a probe is due, that."""
+        """The number of tokens for this round; none may pay, and it may probe. A probe that is due is made."""
         workload, group = self._workload, self._group
         begins_round = self._round == group.round
         group.round += begins_round
@@ -195,15 +195,17 @@ class OutputLength:
     def _may_probe(self) -> bool:
         """Whether a probe may change anything, and the budget pays for what it costs all outputs together."""
         group, load, times = self._group, self._workload.load, self._workload.times()
+        if group.probes.has_some_out(group.round) and (group.probes.due_count or load.promised_count):
+            return False  # it would be on the same credit; those who wait for the probes cannot come to this
         joining = min(group.count, MOST_JOINING)
-        cost = price(times, load, joining, late=expected_delay(times, load, joining), rows=joining)
-        are_others_out = group.probes.out_count > 0 and promised_beside(load, joining) > 0
-        if are_others_out or not group.probes.affords(cost - joining * self.survivals[0]):
+        rows = joining * max(self._tree_tokens, 1)
+        cost = price(times, load, joining, late=expected_delay(times, load, joining), rows=rows)
+        if not group.probes.affords(cost - joining * self.survivals[0]):
             return False
         return best_length_of(times, load.output_count, HOPED, self._longest)[1] >= ON_MARGIN
 
     def _probe(self, *, is_ready: bool) -> Decision:
-        """One token."""
+        """One token; or the draft opens the sequence for it."""
         workload = self._workload
         self._set_probe(is_probe=True)
         self._plain_time = workload.times().plain(workload.load.output_count)
@@ -223,7 +225,9 @@ class OutputLength:
             group.wake()
 
     def _set_probe(self, *, is_probe: bool = False, is_due: bool = False) -> None:
-        self._group.probes.out_count += (is_probe or is_due) - (self._is_probe or self._is_due)
+        probes = self._group.probes
+        probes.out_count += (is_probe or is_due) - (self._is_probe or self._is_due)
+        probes.due_count += is_due - self._is_due
         self._is_probe, self._is_due = is_probe, is_due
 
     def _opening(self) -> Decision:

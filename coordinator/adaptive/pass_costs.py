@@ -18,8 +18,8 @@ ROW_PRIOR = 0.02
 """Time of one more row, as a share of a pass of one row, where nothing was published."""
 SPEED_MEMORY = 6
 """Passes over which the machine's present speed is averaged: few, because it changes."""
-COUNT_MARGIN = 1.0 / 8
-"""By what share the number of outputs may differ between passes that are compared."""
+COUNT_MARGIN = 1.0 / 4
+"""By what share of the larger one the numbers of outputs may differ between passes that are compared."""
 SINGLE_MEMORY = 4096
 """Passes of several outputs over which their speed takes the place of that of a single one."""
 NEIGHBOURS = 3
@@ -41,7 +41,7 @@ MOST_LATE = 4.0
 
 
 class Near(NamedTuple):
-    """A pass."""
+    """One of the passes with which the next is compared. Seconds."""
 
     rows: int
     cached_count: float
@@ -87,7 +87,6 @@ class PassCosts:
         self._speed = RunningMean(SPEED_MEMORY)
         self._speed.add(1.0)
         self._single = RunningMean(SPEED_MEMORY)
-        self._single.add(1.0)
         self._near.clear()
 
     @property
@@ -114,7 +113,7 @@ class PassCosts:
         if output_count == 1:
             self._single.add(speed)
         elif self._single.count:  # known less and less well
-            self._single.value += (speed - self._single.value) / SINGLE_MEMORY
+            self._single.drift(speed, 1.0 / SINGLE_MEMORY)
         self._near.append(newest)
         return speed
 
@@ -138,8 +137,7 @@ class PassCosts:
         says, its rows cost more and theirs less. Passes with as many rows say nothing about the shape, nor do those of
         another number of outputs: the work on their answers may share the processors."""
         for near in self._near:
-            is_alike = abs(near.output_count - newest.output_count) <= COUNT_MARGIN * newest.output_count
-            if near.rows != newest.rows and is_alike:
+            if near.rows != newest.rows and are_alike(near.output_count, newest.output_count):
                 ratio = newest.seconds / self._relative(newest.rows, newest.cached_count)
                 ratio *= self._relative(near.rows, near.cached_count) / near.seconds
                 ratio = min(max(ratio, 1.0 / MOST_BEND), MOST_BEND)
@@ -168,6 +166,11 @@ class PassCosts:
             if shape[knot] >= shape[knot - 1]:
                 break
             shape[knot] = shape[knot - 1]
+
+
+def are_alike(output_count: int, other_count: int) -> bool:
+    """Whether passes with so many outputs can be compared."""
+    return abs(output_count - other_count) <= COUNT_MARGIN * max(output_count, other_count)
 
 
 def segment(rows: float) -> int:

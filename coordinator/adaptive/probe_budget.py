@@ -18,6 +18,8 @@ MOST_CREDIT = 3.0
 """Tokens of each output: also the largest debt."""
 LEAST_COST = 0.02
 """Least cost of a probe, in tokens: it limits the number of probes even if they seem to cost nothing."""
+RECENT = 4
+"""Rounds in which a probe is made and judged."""
 MOST_JOINING = 4
 """Outputs that probe together, and so many sequences at most that the draft opens only for probes."""
 
@@ -29,7 +31,9 @@ class ProbeBudget:
         self.holder_count = 0
         """Outputs whose sequence the draft holds."""
         self.out_count = 0
-        """Probes whose outcome is not known yet. Who does not wait for them must not probe on the same credit."""
+        """Probes whose outcome is not known yet."""
+        self.due_count = 0
+        """Those of them that are made in the next round."""
         self._credit = 0.0
         self._share = MOST_SHARE
         self._round = -1
@@ -55,6 +59,15 @@ class ProbeBudget:
     def judge(self, *, succeeded: bool) -> None:
         """Adjusts the share: `succeeded` says whether the probe's token was accepted."""
         self._share = MOST_SHARE if succeeded else max(self._share * SHARE_FACTOR, LEAST_SHARE)
+
+    def is_recent(self, number: int) -> bool:
+        """Whether outputs began to probe few rounds before this one. Those that are not back by then wait for a client
+        that does not read."""
+        return number - self._round <= RECENT
+
+    def has_some_out(self, number: int) -> bool:
+        """Whether there are such probes."""
+        return self.out_count > 0 and self.is_recent(number)
 
     def has_begun(self, number: int) -> bool:
         """Whether outputs may probe in this round."""

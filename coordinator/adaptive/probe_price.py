@@ -7,23 +7,29 @@ from coordinator.adaptive.verify_budget import RoundTimes
 
 
 def price(times: RoundTimes, load: Load, joining: int, *, late: float, rows: float) -> float:
-    """Tokens lost by the probes of `joining` outputs, with so many `rows` together, where who waits for them is `late`
-    by so many plain rounds.
+    """Tokens lost by the probes of `joining` outputs, with so many `rows` together, which are `late` by so many plain
+    rounds.
 
-    Outputs whose next round was promised wait for nobody: the rows of the probes only lengthen their pass.
+    Others that keep step are as late as the proposals make them. Those whose next round was promised wait for nobody:
+    the rows only lengthen their pass.
     """
     promised = promised_beside(load, joining)
-    waiting = load.output_count - promised
-    return waiting * late + promised * rows * times.row(load.row_count) / times.plain(load.output_count)
+    others_late = min(late, delay_in_step(times, load, joining)) if promised else late
+    lost = joining * late + (load.output_count - promised - joining) * others_late
+    return lost + promised * rows * times.row(load.row_count) / times.plain(load.output_count)
 
 
 def expected_delay(times: RoundTimes, load: Load, joining: int) -> float:
     """Plain rounds by which a probe is late. Where others do not wait, passes begin before the draft has answered, and
     who asked it misses these."""
-    plain = times.plain(load.output_count)
     if promised_beside(load, joining):
-        return math.ceil(times.draft(1) / plain)
-    return times.proposing(load.row_count, 1, joining) / plain - 1.0
+        return math.ceil(times.draft(1) / times.plain(load.output_count))
+    return delay_in_step(times, load, joining)
+
+
+def delay_in_step(times: RoundTimes, load: Load, joining: int) -> float:
+    """The same where all keep step: what the draft and the rows take."""
+    return times.proposing(load.row_count, 1, joining) / times.plain(load.output_count) - 1.0
 
 
 def promised_beside(load: Load, joining: int) -> int:

@@ -19,6 +19,10 @@ class RunningMean:
         self.count += 1
         self.value += (sample - self.value) / min(self.count, self.memory)
 
+    def drift(self, sample: float, weight: float) -> None:
+        """Moves the mean towards a sample that is not one of its own."""
+        self.value += (sample - self.value) * weight
+
 
 class UsualMean(RunningMean):
     """A mean in which a stall counts as MOST_LATE times the usual sample: the mean of those above 0.

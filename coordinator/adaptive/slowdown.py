@@ -3,7 +3,7 @@
 from collections import deque
 from statistics import median
 
-from coordinator.adaptive.pass_costs import COUNT_MARGIN
+from coordinator.adaptive.pass_costs import are_alike
 from coordinator.adaptive.running_mean import RunningMean
 
 MEMORY = 4
@@ -38,7 +38,7 @@ class Slowdown:
 
     def add(self, speed: float, output_count: int, *, is_proposing: bool) -> None:
         """Adds a pass that took `speed` times what its rows cost, while so many outputs ran."""
-        if abs(output_count - self._output_count) > COUNT_MARGIN * output_count:
+        if not are_alike(output_count, self._output_count):
             self.forget()
             self._output_count = output_count
         if is_proposing != self._is_proposing:

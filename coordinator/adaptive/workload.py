@@ -55,6 +55,8 @@ class Workload:
         self._times_level = 0
         self._fresh = 0
         """Rounds for which the times still hold."""
+        self._proposing_rounds = 0
+        """Rounds of all outputs since most of them propose."""
 
     @property
     def plain(self) -> RoundCosts:
@@ -97,19 +99,20 @@ class Workload:
             slowdown=slowdown,
             is_slow=is_slow,
             plain_rows=float(max(self.load.output_count, 1)),
-            row_share=1.0 if self._has_speed_of_proposals(costs) else self.passes.single_share,
+            row_share=1.0 if self._is_speed_of_proposals else self.passes.single_share,
             drafted_share=draft.drafted_share.value if draft.count else 1.0,
         )
 
-    def _has_speed_of_proposals(self, costs: RoundCosts) -> bool:
+    @property
+    def _is_speed_of_proposals(self) -> bool:
         """Whether the present speed is that of passes while outputs propose."""
-        is_proposing = not self.is_plain and not self._is_mostly_plain
-        return is_proposing and costs.count >= FIRST_PROPOSING * self.load.output_count
+        return self._proposing_rounds >= FIRST_PROPOSING * self.load.output_count
 
     @property
-    def _is_mostly_plain(self) -> bool:
-        """Whether few propose, for instance as probes, beside many that the target goes on with by itself."""
-        return 2 * self.load.promised_count > self.load.output_count
+    def _is_mixed(self) -> bool:
+        """Whether only few outputs propose, for instance as probes, and others do not wait for them."""
+        load = self.load
+        return not self.is_plain and load.promised_count > 0 and 2 * load.proposing_count < load.output_count
 
     def _assume(self, draft: DraftCosts, plain_rest: float) -> None:
         """Before the first proposal at this load: a call as at the nearest load with any, or as the target's."""
@@ -126,6 +129,7 @@ class Workload:
         in which all propose. It makes older ones count less, which may be from a slow hour.
         """
         self._fresh -= 1
+        self._proposing_rounds = 0 if self.is_plain or self._is_mixed else self._proposing_rounds + 1
         load, level = self.load, self._levels[self.load.level]
         count, rows = load.output_count, load.row_count
         usual_rows = max(rows, count * (1 + outcome.drafted_count))  # a head's trees are not known before
@@ -149,14 +153,11 @@ class Workload:
             self.plain.add(outcome, count, count, unit)
 
     def _compare(self, slowdown: Slowdown, speed: float | None) -> None:
-        """Compares passes while outputs propose and while none do; `speed` is None for a pass that is known already. A
-        pass in which most outputs are plain and some propose, for instance as probes, is of neither kind. Draft and
-        target of a single output take turns."""
-        load = self.load
-        is_proposing = not self.is_plain
-        if load.output_count == 1 or speed is None:
+        """Compares passes while outputs propose and while none do; `speed` is None for a pass that is known already.
+        Where only few propose a pass is of neither kind. Draft and target of a single output take turns."""
+        if self.load.output_count == 1 or speed is None:
             return
-        if is_proposing and self._is_mostly_plain:
+        if self._is_mixed:
             slowdown.forget()
         else:
-            slowdown.add(speed, load.output_count, is_proposing=is_proposing)
+            slowdown.add(speed, self.load.output_count, is_proposing=not self.is_plain)

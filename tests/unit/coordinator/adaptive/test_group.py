@@ -5,7 +5,7 @@ from collections import defaultdict
 import pytest
 
 from bench.simulated_pair import SimulatedRound
-from coordinator.adaptive import Decision, LengthController, OutputLength
+from coordinator.adaptive import Decision, LengthController, OutputLength, output_length
 from coordinator.adaptive.group import IDLE_ROUNDS
 from coordinator.adaptive.load import Contribution, Load
 from coordinator.adaptive.pass_costs import PassCosts
@@ -77,7 +77,7 @@ def promise(outputs: list[OutputLength], decisions: list[Decision]) -> None:
 
 def probes_of(outputs: list[OutputLength], *, is_promised: bool) -> list[Decision]:
     """The first round with probes."""
-    while True:
+    for _ in range(1000):
         decisions = [output.decide(4) for output in outputs]
         if is_promised:
             promise(outputs, decisions)
@@ -85,6 +85,7 @@ def probes_of(outputs: list[OutputLength], *, is_promised: bool) -> list[Decisio
             return decisions
         for output in outputs:
             output.add(SimulatedRound(0, 0, 0, 11.0, 11.0, 0.0, 0.0, 10.0, len(outputs)))
+    raise AssertionError("nobody probed")
 
 
 def paid(*, is_promised: bool) -> float:
@@ -116,6 +117,32 @@ def test_the_rows_of_a_probe_lengthen_the_pass_of_those_who_do_not_wait() -> Non
         output.contribution.set_promised(is_promised=True)
     assert price(times, load, 4, late=1.0, rows=0) == 4.0
     assert price(times, load, 4, late=1.0, rows=4) == pytest.approx(4.0 + 12 * 4 * 0.4 / 17.0, rel=0.05)
+
+
+def test_one_output_that_waits_for_nobody_makes_the_others_no_later() -> None:
+    outputs = entered(controller_of(CHEAP_ROWS), 16)
+    for _ in range(2):
+        run_round(outputs)
+    times, load = outputs[0]._workload.times(), outputs[0]._workload.load
+    without = price(times, load, 4, late=expected_delay(times, load, 4), rows=4)
+    outputs[0].contribution.set_promised(is_promised=True)
+    late = expected_delay(times, load, 4)
+    assert late == 1 and price(times, load, 4, late=late, rows=4) < without + 4 * late
+
+
+def test_the_nodes_of_a_tree_are_rows_of_a_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows = set[float]()
+
+    def note(*_args: object, **named: float) -> float:
+        rows.add(named["rows"])
+        return 0.0
+
+    monkeypatch.setattr(output_length, "price", note)
+    controller = controller_of(CHEAP_ROWS)
+    outputs = [controller.enter(Drafter.MODEL, Rule.BLOCK, 0.0, None, 16) for _ in range(4)]
+    for _ in range(60):
+        run_round(outputs)
+    assert 4 * 16.0 in rows
 
 
 def test_nobody_else_probes_until_the_probes_are_paid() -> None:
@@ -154,6 +181,24 @@ def test_a_probe_that_has_to_wait_for_a_promised_round_is_made_after_it() -> Non
     due[0].postpone_probe()
     due[0].leave()
     assert outputs[0]._group.probes.out_count == MOST_JOINING - 1
+
+
+def test_a_client_that_does_not_read_holds_up_no_probes() -> None:
+    """Its probe is not known, and not made later either."""
+    outputs = entered(controller_of(CHEAP_ROWS), 16)
+    for _ in range(100):
+        run_round(outputs)
+    decisions = probes_of(outputs, is_promised=True)
+    paused = next(output for output, decision in zip(outputs, decisions, strict=True) if decision.is_probe)
+    paused.use(Decision(0))
+    paused.postpone_probe()
+    for output, decision in zip(outputs, decisions, strict=True):
+        if output is not paused:
+            output.add(SimulatedRound(decision.length, decision.length, 0, 11.0, 11.0, 0.0, 0.0, 10.0, 16))
+    others = [output for output in outputs if output is not paused]
+    assert any(decision.is_probe for decision in probes_of(others, is_promised=True))
+    others[0]._group.probes._joining = 0
+    assert not paused.decide(4).is_probe
 
 
 def test_a_probe_that_was_promised_away_or_left_is_not_out() -> None:

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from coordinator.adaptive.pass_costs import PassCosts
+from coordinator.adaptive.pass_costs import PassCosts, are_alike
 from specpair.model_info import PassCost
 
 
@@ -60,7 +60,9 @@ def test_measured_passes_bend_a_wrong_curve() -> None:
     assert passes.time(64) >= passes.time(16), "the curve rises"
 
 
-@pytest.mark.parametrize(("outputs", "is_bent"), [((4, 4), True), ((4, 16), False), ((16, 17), True)])
+@pytest.mark.parametrize(
+    ("outputs", "is_bent"), [((4, 4), True), ((4, 16), False), ((16, 4), False), ((16, 13), True), ((3, 4), True)]
+)
 def test_passes_of_other_numbers_of_outputs_say_nothing_about_rows(outputs: tuple[int, int], is_bent: bool) -> None:
     """The work on the answers of many outputs may slow their passes, whatever their rows."""
     passes = published((1, 10.0), (64, 10.0 + 63.0 * 0.1))
@@ -68,6 +70,10 @@ def test_passes_of_other_numbers_of_outputs_say_nothing_about_rows(outputs: tupl
         passes.add(4, 10.3 + i * 1e-6, output_count=outputs[0])
         passes.add(32, 26.2 + i * 1e-6, output_count=outputs[1])
     assert (passes.time(32) > 1.5 * passes.time(4)) == is_bent
+
+
+def test_numbers_of_outputs_are_alike_both_ways() -> None:
+    assert are_alike(3, 4) and are_alike(4, 3) and not are_alike(4, 2) and not are_alike(2, 4)
 
 
 def test_without_a_curve_rows_cost_little_until_passes_say_more() -> None:

@@ -185,3 +185,16 @@ def test_a_pass_in_which_only_some_propose_is_of_neither_kind() -> None:
         for i in range(8):
             workload.add(outcome_of(0.03, 0, 0, 16 + 4 * (turn % 2), (0.01 + 0.01 * (turn % 2)) + i * 1e-9))
     assert workload.times().slowdown == 1.0
+
+
+def test_where_most_propose_a_slowdown_is_learned_though_some_wait_for_nobody() -> None:
+    """For instance beside a client that never wants proposals."""
+    workload, contributions = busy_workload(16)
+    contributions[0].set_promised(is_promised=True)
+    for turn in range(6):
+        asked = turn % 2
+        for contribution in contributions[1:]:
+            contribution.set_row_count(1 + asked)
+        for i in range(8):
+            workload.add(outcome_of(0.03, asked, asked, 16 + 15 * asked, (0.01 + 0.01 * asked) + i * 1e-9))
+    assert workload.times().slowdown > 1.3

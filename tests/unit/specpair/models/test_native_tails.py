@@ -22,6 +22,9 @@ from tests.unit.specpair.models.test_native_runner import needs_bf16
 
 pytestmark = pytest.mark.skipif(native_library() is None, reason="needs a C compiler")
 
+WIDE = {"hidden_size": 512, "head_dim": 128, "initializer_range": 0.05}
+"""With larger weights the rounding of bf16 grows to a third of the logits, in torch's own pass, too: such a model is
+refused."""
 PROMPT = [5, 17, 3, 44, 8, 21, 60, 2, 33, 12, 31, 7, 50, 9, 1, 2, 11, 12, 13, 14, 15]
 
 
@@ -77,7 +80,7 @@ def rows_of_forks(runner: NativeRunner, *, tails: bool) -> list[Tensor]:
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=needs_bf16)])
 @pytest.mark.parametrize("kind", ["llama", "qwen2_sliding", "qwen3", "wide"])
 def test_the_rows_of_tails_are_the_bits_of_those_of_copies(kind: str, dtype: str, threads: int, tmp_path: Path) -> None:
-    shape: dict[str, Any] = {"hidden_size": 512, "head_dim": 128} if kind == "wide" else {}
+    shape: dict[str, Any] = WIDE if kind == "wide" else {}
     path = make_model(tmp_path, "llama" if kind == "wide" else kind, **shape)
     before = torch.get_num_threads()
     try:
