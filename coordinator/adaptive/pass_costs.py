@@ -18,7 +18,7 @@ ROW_PRIOR = 0.02
 """Time of one more row, as a share of a pass of one row, where nothing was published."""
 SPEED_MEMORY = 6
 """Passes over which the machine's present speed is averaged: few, because it changes."""
-COUNT_MARGIN = 1.0 / 4
+COUNT_MARGIN = 1.0 / 8
 """By what share of the larger one the numbers of outputs may differ between passes that are compared."""
 SINGLE_MEMORY = 4096
 """Passes of several outputs over which their speed takes the place of that of a single one."""
@@ -87,6 +87,7 @@ class PassCosts:
         self._speed = RunningMean(SPEED_MEMORY)
         self._speed.add(1.0)
         self._single = RunningMean(SPEED_MEMORY)
+        self._single.add(1.0)  # the target ran nothing else when it measured them
         self._near.clear()
 
     @property
