@@ -13,12 +13,11 @@ from coordinator.adaptive.pass_costs import PassCosts
 
 ON_MARGIN = 1.05
 """By what factor proposing has to be better before it begins; less is noise."""
-TOGETHER_MARGIN, KEPT_MARGIN = 0.2, 0.05
+TOGETHER_MARGIN, KEPT_MARGIN = 0.1, 0.05
 """How much more it has to gain to begin, and to go on, where many outputs share passes: one half of it for two, nearly
 all for sixteen. Those that are accepted less end later, in passes that are less full, and rounds with and without
-proposals wait for each other. With sixteen outputs a plan of 1.2 came to 0.83 to 0.98 on a real pair, and one of 1.7 to
-1.36. What proposals really gain is found by trials while they go on, and one that stopped is not tried again: so little
-is asked to go on."""
+proposals wait for each other. What proposals really gain is found by trials while they go on, and one that stopped is
+not tried again: so little is asked to go on."""
 
 PATIENCE = 4
 """Tokens of each output that may make it worse before the search for the best number of tokens ends: a pass may cost

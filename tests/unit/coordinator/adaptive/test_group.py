@@ -89,15 +89,18 @@ def probes_of(outputs: list[OutputLength], *, is_promised: bool) -> list[Decisio
 
 
 def paid(*, is_promised: bool) -> float:
-    """Tokens that a first round of probes costs sixteen outputs: each probe takes twice as long as a plain round."""
+    """Tokens that a round of probes costs sixteen outputs: each probe takes twice as long as a plain round."""
     outputs = entered(controller_of(CHEAP_ROWS), 16)
+    for _ in range(100):
+        run_round(outputs)
     decisions, budget = probes_of(outputs, is_promised=is_promised), outputs[0]._group.probes
     before = budget._credit
     probing = [output for output, decision in zip(outputs, decisions, strict=True) if decision.is_probe]
-    for output in probing:
-        output.add(SimulatedRound(1, 1, 0, 22.0, 22.0, 3.0, 1.0, 10.0, 20))
     assert len(probing) == MOST_JOINING
-    return before - budget._credit + MOST_JOINING * 0.6  # the tokens that were expected of them
+    expected = sum(output._expected - 1.0 for output in probing)
+    for output in probing:
+        output.add(SimulatedRound(1, 1, 0, 2.0 * output._plain_time, 22.0, 3.0, 1.0, 10.0, 20))
+    return before - budget._credit + expected
 
 
 def test_a_probe_is_paid_for_by_those_who_waited_for_it() -> None:
