@@ -60,14 +60,10 @@ class ProbeBudget:
         """Adjusts the share: `succeeded` says whether the probe's token was accepted."""
         self._share = MOST_SHARE if succeeded else max(self._share * SHARE_FACTOR, LEAST_SHARE)
 
-    def is_recent(self, number: int) -> bool:
-        """Whether outputs began to probe few rounds before this one. Those that are not back by then wait for a client
-        that does not read."""
-        return number - self._round <= RECENT
-
     def has_some_out(self, number: int) -> bool:
-        """Whether there are such probes."""
-        return self.out_count > 0 and self.is_recent(number)
+        """Whether there are such probes. Those that are not back after few rounds wait for a client that does not
+        read."""
+        return self.out_count > 0 and number - self._round <= RECENT
 
     def has_begun(self, number: int) -> bool:
         """Whether outputs may probe in this round."""

@@ -174,23 +174,17 @@ def test_a_machine_that_changes_while_outputs_propose_has_no_slowdown() -> None:
     assert slowdown.ratio == 1.0
 
 
-def test_passes_of_another_number_of_outputs_are_not_compared() -> None:
-    """The more outputs are answered, the slower a pass may be, whether they propose or not."""
+@pytest.mark.parametrize(("plain_count", "forgets"), [(8, False), (16, True)])
+def test_passes_that_are_not_beside_each_other_are_not_compared(plain_count: int, forgets: bool) -> None:
+    """Those of another number of outputs: the more are answered, the slower a pass may be, whether they propose or not.
+    And those between which others were dropped."""
     slowdown = Slowdown()
     for phase in range(8):
         is_proposing = phase % 2 == 1
         for _ in range(8):
-            slowdown.add(2.0 if is_proposing else 1.0, 16 if is_proposing else 8, is_proposing=is_proposing)
-    assert slowdown.ratio == 1.0
-
-
-def test_passes_before_and_after_others_are_not_compared() -> None:
-    slowdown = Slowdown()
-    for phase in range(8):
-        is_proposing = phase % 2 == 1
-        for _ in range(8):
-            slowdown.add(2.0 if is_proposing else 1.0, 16, is_proposing=is_proposing)
-        slowdown.forget()
+            slowdown.add(2.0 if is_proposing else 1.0, 16 if is_proposing else plain_count, is_proposing=is_proposing)
+        if forgets:
+            slowdown.forget()
     assert slowdown.ratio == 1.0
 
 

@@ -13,9 +13,6 @@ from tests.unit.coordinator.adaptive.test_simulated_pairs import keep_busy, same
 
 WARM_UP, MEASURED = 800, 3000
 """Tokens."""
-MISSED = {(5.0, 8, 0.7): 0.78}
-"""Where the best fixed K is missed by more than elsewhere: it gains 1.2, and eight outputs begin at a plan of 1.225,
-which is what real pairs of many outputs need (`TOGETHER_MARGIN`)."""
 
 
 def apart(round_trip: float) -> Machine:
@@ -58,5 +55,4 @@ def test_never_slower_than_not_proposing(round_trip: float, load: int, acceptanc
 def test_near_the_best_fixed_length(round_trip: float, load: int, acceptance: float) -> None:
     machine = apart(round_trip)
     best = max(rate_of(GoingOn(machine), acceptance, load, lambda k=k: FixedLength(k)) for k in (0, 1, 2, 3, 5))
-    least = MISSED.get((round_trip, load, acceptance), 0.85)
-    assert rate_of(GoingOn(machine), acceptance, load, adaptive(machine)) >= least * best
+    assert rate_of(GoingOn(machine), acceptance, load, adaptive(machine)) >= 0.85 * best
