@@ -52,16 +52,30 @@ class LengthController:
         return self._load
 
     def enter(
-        self, drafter: Drafter | None, rule: Rule, temperature: float, fixed: int | None, tree_tokens: int = 0
+        self,
+        drafter: Drafter | None,
+        rule: Rule,
+        temperature: float,
+        fixed: int | None,
+        tree_tokens: int = 0,
+        *,
+        has_shadows: bool = False,
     ) -> OutputLength:
         """Registers a new output, which proposes `fixed` tokens or, if None, as many as pay; with `tree_tokens` these
-        are the longest path of a tree of so many. It must call `leave`."""
+        are the longest path of a tree of so many. `has_shadows`: it probes by shadow proposals. It must call `leave`.
+        """
         key = (drafter, rule, range_of(temperature), tree_tokens)
         if key not in self._groups:
             self._groups[key] = Group(self._workload(drafter))
         if fixed != 0:
             self._latest = self._groups[key]
-        return OutputLength(self._groups[key], fixed=fixed, is_greedy=temperature == 0.0, tree_tokens=tree_tokens)
+        return OutputLength(
+            self._groups[key],
+            fixed=fixed,
+            is_greedy=temperature == 0.0,
+            tree_tokens=tree_tokens,
+            has_shadows=has_shadows,
+        )
 
     def worth(self, drafter: Drafter | None, longest: int) -> Worth | None:
         """What proposals of at most `longest` tokens are worth now, by the latest output's drafter, or by `drafter`

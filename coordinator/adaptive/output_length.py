@@ -7,7 +7,7 @@ from coordinator.adaptive.group import Group
 from coordinator.adaptive.load import Contribution
 from coordinator.adaptive.outcome import RoundOutcome
 from coordinator.adaptive.probe_budget import MOST_JOINING, RECENT
-from coordinator.adaptive.probe_price import expected_delay, price
+from coordinator.adaptive.probe_price import expected_delay, price, shadow_price
 from coordinator.adaptive.survivals import count_above, survivals
 from coordinator.adaptive.verify_budget import ON_MARGIN
 from coordinator.adaptive.worth import best_length_of
@@ -19,6 +19,8 @@ which a token pays: their acceptance chance is about the square root of their pr
 HOPED = (0.95, 0.95, 0.95)
 """The most acceptance that a probe can hope to find. Where proposals would not pay even so, there are no probes: under
 load a row of the target may cost as much as the token that it could save."""
+SHADOW_LENGTH = 4
+"""Tokens of a shadow proposal: the first ones of a usual block."""
 FIRST_ROUNDS = 1
 """Plain rounds at a level of load to measure before anything is proposed."""
 
@@ -34,6 +36,9 @@ class Decision(NamedTuple):
     """The draft stops once its tokens together have a smaller probability than this."""
     is_probe: bool = False
     """Whether it proposes only to learn whether that pays, which says nothing about the next round."""
+    shadow_length: int = 0
+    """Tokens to ask the draft for beside a plain round, which does not wait for them: they are only compared with the
+    tokens that follow."""
 
 
 PLAIN = Decision(0)
@@ -45,8 +50,13 @@ class OutputLength:
     It knows only counts and times of finished rounds, so that no decision depends on a dropped token.
     """
 
-    def __init__(self, group: Group, *, fixed: int | None, is_greedy: bool, tree_tokens: int = 0):
+    def __init__(
+        self, group: Group, *, fixed: int | None, is_greedy: bool, tree_tokens: int = 0, has_shadows: bool = False
+    ):
+        """`has_shadows` says whether it probes by shadow proposals: only where a token is accepted if it is the one
+        that would be committed without it."""
         self._fixed = fixed
+        self._has_shadows = has_shadows
         self._tree_tokens = tree_tokens
         self._is_greedy = is_greedy
         self._group = group
@@ -143,6 +153,15 @@ class OutputLength:
         elif not outcome.asked and not outcome.is_passed_over:
             group.probes.earn(group.count)
 
+    def add_shadow(self, asked: int, accepted: int) -> None:
+        """Learns from a shadow proposal: of the `asked` tokens, the first `accepted` ones came to be committed."""
+        times, count = self._workload.times(), self._workload.load.output_count
+        gain = (accepted + 1.0) * times.plain(count) / times.of_all(count, asked)
+        self._acceptance.add(asked, accepted)
+        self._survivals = None
+        self._group.probes.judge(succeeded=gain > 1.0)
+        self._group.wake()
+
     def plain_time(self, outcome: RoundOutcome) -> float | None:
         """Seconds that this round would have taken if no output had proposed anything; None while unknown."""
         workload = self._workload
@@ -195,24 +214,39 @@ class OutputLength:
     def _may_probe(self) -> bool:
         """Whether a probe may change anything, and the budget pays for what it costs all outputs together."""
         group, load, times = self._group, self._workload.load, self._workload.times()
-        if group.probes.has_some_out(group.round) and (group.probes.due_count or load.promised_count):
-            return False  # it would be on the same credit; those who wait for the probes cannot come to this
         joining = min(group.count, MOST_JOINING)
-        rows = joining * max(self._tree_tokens, 1)
-        cost = price(times, load, joining, late=expected_delay(times, load, joining), rows=rows)
-        if not group.probes.affords(cost - joining * self.survivals[0]):
+        if self._has_shadows:
+            if group.probes.has_begun_lately(group.round):
+                return False
+            cost = shadow_price(times, load, joining, SHADOW_LENGTH)
+        else:
+            if group.probes.has_some_out(group.round) and (group.probes.due_count or load.promised_count):
+                return False  # it would be on the same credit; those who wait for the probes cannot come to this
+            rows = joining * max(self._tree_tokens, 1)
+            cost = price(times, load, joining, late=expected_delay(times, load, joining), rows=rows)
+            cost -= joining * self.survivals[0]
+        if not group.probes.affords(cost):
             return False
         return best_length_of(times, load.output_count, HOPED, self._longest)[1] >= ON_MARGIN
 
     def _probe(self, *, is_ready: bool) -> Decision:
-        """One token; or the draft opens the sequence for it."""
+        """One token, or a shadow proposal; or the draft opens the sequence for it."""
         workload = self._workload
+        if self._has_shadows and is_ready:
+            return self._shadow()
         self._set_probe(is_probe=True)
         self._plain_time = workload.times().plain(workload.load.output_count)
         if not is_ready:
             return self._opening()
         self._expected = 1.0 + self.survivals[0]
         return Decision(1, is_probe=True)
+
+    def _shadow(self) -> Decision:
+        """A plain round beside a shadow proposal. Its share is paid at once, by what it is expected to cost."""
+        group, workload = self._group, self._workload
+        joined, length = min(group.count, MOST_JOINING), min(SHADOW_LENGTH, self._longest)
+        group.probes.spend(shadow_price(workload.times(), workload.load, joined, length) / joined, group.count)
+        return Decision(0, shadow_length=length)
 
     def _pay(self, outcome: RoundOutcome, expected: float) -> None:
         """Pays for its share of the probes that were made together."""

@@ -20,6 +20,8 @@ LEAST_COST = 0.02
 """Least cost of a probe, in tokens: it limits the number of probes even if they seem to cost nothing."""
 RECENT = 4
 """Rounds in which a probe is made and judged."""
+SHADOW_ROUNDS = 8
+"""Rounds from one that makes shadow proposals to the next: what they say is known only after some."""
 MOST_JOINING = 4
 """Outputs that probe together, and so many sequences at most that the draft opens only for probes."""
 
@@ -68,6 +70,10 @@ class ProbeBudget:
     def has_begun(self, number: int) -> bool:
         """Whether outputs may probe in this round."""
         return self._joining > 0 and self._round == number
+
+    def has_begun_lately(self, number: int) -> bool:
+        """Whether too few rounds have gone by since outputs last probed."""
+        return self._round >= 0 and number - self._round < SHADOW_ROUNDS
 
     def begin(self, number: int) -> None:
         """Lets some outputs probe in this round."""

@@ -5,6 +5,9 @@ import math
 from coordinator.adaptive.load import Load
 from coordinator.adaptive.verify_budget import RoundTimes
 
+CALL_SECONDS = 0.0003
+"""What a call to the draft and its answer take of the processors, on both sides."""
+
 
 def price(times: RoundTimes, load: Load, joining: int, *, late: float, rows: float) -> float:
     """Tokens lost by the probes of `joining` outputs, with so many `rows` together, which are `late` by so many plain
@@ -17,6 +20,13 @@ def price(times: RoundTimes, load: Load, joining: int, *, late: float, rows: flo
     others_late = min(late, delay_in_step(times, load, joining)) if promised else late
     lost = joining * late + (load.output_count - promised - joining) * others_late
     return lost + promised * rows * times.row(load.row_count) / times.plain(load.output_count)
+
+
+def shadow_price(times: RoundTimes, load: Load, joining: int, length: int) -> float:
+    """Tokens lost by shadow proposals of `joining` outputs, with `length` tokens each. No output waits for them, but
+    calls and the draft's computation may slow the target, as if both ran on one processor."""
+    seconds = joining * CALL_SECONDS + length * times.step
+    return load.output_count * seconds / times.plain(load.output_count)
 
 
 def expected_delay(times: RoundTimes, load: Load, joining: int) -> float:

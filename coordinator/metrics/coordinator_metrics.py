@@ -13,6 +13,7 @@ from coordinator.metrics.instance_collector import InstanceCollector, ServiceRea
 from coordinator.metrics.queue_metrics import QueueMetrics
 from coordinator.metrics.request_metrics import RequestMetrics
 from coordinator.metrics.round_metrics import RoundMetrics
+from coordinator.metrics.shadow_metrics import ShadowMetrics
 from coordinator.metrics.speedup import SpeedupEstimate
 from coordinator.metrics.speedup_collector import SpeedupCollector
 from coordinator.metrics.tree_metrics import TreeMetrics
@@ -31,6 +32,7 @@ class CoordinatorMetrics:
         self.ahead = AheadMetrics(self.registry)
         self.beams = BeamMetrics(self.registry)
         self.trees = TreeMetrics(self.registry)
+        self.shadows = ShadowMetrics(self.registry)
         self.speedup = SpeedupEstimate()
         self.registry.register(SpeedupCollector(self.speedup))
 

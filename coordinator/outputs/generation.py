@@ -98,7 +98,7 @@ class Generation:
         own = replace(options, structured_output=None) if config.unmasked_drafts else options
         self._draft = None if is_own else proposal_source(request, pair, self.sequence_id, own, deadline)
         self._early = None if self._draft is None else EarlyVerification(request, self._target, self._draft.blocks)
-        self.proposals = Proposals(request, pair, self._draft)
+        self.proposals = Proposals(request, pair, self._draft, ignores_proposals=options.ignores_proposals)
 
     @property
     def acceptance(self) -> Acceptance:

@@ -10,6 +10,7 @@ from coordinator.outputs.acceptance import Acceptance
 from coordinator.outputs.own_proposals import OwnProposals, own_drafter
 from coordinator.outputs.preparations import Preparations
 from coordinator.outputs.round import Round
+from coordinator.outputs.shadow_proposal import ShadowProposal
 from coordinator.outputs.sources import chosen
 from coordinator.pair import Pair
 from coordinator.peers import NO_ORDER, Proposed, Verdict
@@ -33,7 +34,15 @@ class Proposals:
     of a round is in its Round: the next one may begin before this one is judged, and rounds end in order.
     """
 
-    def __init__(self, request: GenerationRequest, pair: Pair, draft: ProposalSource | None):
+    def __init__(
+        self,
+        request: GenerationRequest,
+        pair: Pair,
+        draft: ProposalSource | None,
+        *,
+        ignores_proposals: bool = False,
+    ):
+        """`ignores_proposals` says whether the output is the same whatever is proposed."""
         self.acceptance = Acceptance()
         self.asked_drafter: Drafter | None = None
         """The drafter asked last; None before the first call."""
@@ -43,6 +52,10 @@ class Proposals:
         self._own_drafter = own_drafter(request, pair)
         self._own = None if self._own_drafter is None else OwnProposals()
         """None unless the target itself proposes."""
+        self._has_shadows = ignores_proposals and not request.most_tree_tokens
+        """Whether it may learn from proposals that no target sees. A path of a tree is not known from a chain."""
+        self._shadow: ShadowProposal | None = None
+        """The one whose outcome is not known yet."""
         self._length: OutputLength | None = None
         """None before `begin`."""
         self._latest_end = time.perf_counter()
@@ -99,7 +112,8 @@ class Proposals:
         self._pair.publish_costs()
         group = (self.drafter, request.rule, request.sampling.temperature)
         tree_tokens = 0 if self._own is not None else request.most_tree_tokens  # a head's are the target's
-        self._length = self._pair.lengths.enter(*group, fixed, tree_tokens)
+        has_shadows = self._has_shadows and self._draft is not None
+        self._length = self._pair.lengths.enter(*group, fixed, tree_tokens, has_shadows=has_shadows)
         self._preparations = Preparations(request, self._pair.ahead.of(*group), self._pair.lengths.load)
         if self._draft is None:
             return
@@ -129,6 +143,7 @@ class Proposals:
         if self._own is not None:
             self._take_own(begun, longest)
             return begun
+        self._compare(history)
         newest = self._decide(begun, history, longest)
         if self._is_passed_over:
             self._pass_over(begun, history, newest)
@@ -139,6 +154,8 @@ class Proposals:
             self._length.postpone_probe()
         if decision.length:
             await self._ask(begun, history, decision, newest)
+        elif newest.shadow_length:
+            self._ask_aside(step, history, newest.shadow_length)
         if decision.is_probe or not (decision.length or newest.length):
             self._next, begun.following_order = PLAIN, NO_ORDER
         begun.drafter = self.asked_drafter
@@ -228,6 +245,25 @@ class Proposals:
         decision = self._next._replace(length=min(self._next.length, longest))
         self._length.use(decision)
         return decision
+
+    def _ask_aside(self, step: int, history: Sequence[int], count: int) -> None:
+        """Asks the draft for a shadow proposal; the round does not wait for it."""
+        assert self._draft is not None
+        answer = self._draft.propose_aside(step, history, count)
+        if answer is not None:
+            self._shadow = ShadowProposal(answer, count, len(history))
+
+    def _compare(self, history: Sequence[int]) -> None:
+        """Learns from the shadow proposal, once the tokens that decide are there."""
+        if self._shadow is None or self._length is None:
+            return
+        accepted = self._shadow.accepted_count(history)
+        if accepted is not None:
+            asked = self._shadow.asked
+            self._length.add_shadow(asked, accepted)
+            self._pair.metrics.shadows.add(self.drafter, self._request.rule, asked, accepted)
+        if accepted is not None or self._shadow.has_failed:
+            self._shadow = None
 
     def _pass_over(self, begun: Round, history: Sequence[int], newest: Decision) -> None:
         """Gives the round no proposal, since the target has begun without one. The draft learns the new tokens, and

@@ -1,5 +1,6 @@
 """Where the proposals of one output come from: one draft, or several at once."""
 
+import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
@@ -53,6 +54,10 @@ class ProposalSource(ABC):
         """Has the next step prepared; this one has no proposal. Returns whether somebody was told. Only a source that
         works ahead is asked."""
         return False
+
+    def propose_aside(self, step: int, history: Sequence[int], count: int) -> "asyncio.Task[Proposed | None] | None":
+        """The answer to come for up to `count` tokens that no round waits for; None if nobody was asked."""
+        return None
 
     @abstractmethod
     def leave_alone(self, error: SpecpairError) -> None:

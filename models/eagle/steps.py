@@ -51,12 +51,14 @@ def output_tokens() -> list[int]:
     return json.loads((DRAFT / "config.json").read_text())["output_token_ids"]
 
 
-def train(plan: Plan) -> None:
-    """Trains; the checkpoint stays for longer runs and for `publish`."""
+def train(plan: Plan, begun: Path | None) -> None:
+    """Trains, from the head in `begun` if there is one; the checkpoint stays for longer runs and for `publish`."""
     torch.manual_seed(0)
     head, corpus = new_head(), Corpus(DATA)
     stores = FeatureStore(DATA, FEATURES), FeatureStore(HELD_OUT, FEATURES)
-    if not (RUN / "checkpoint.pt").exists():
+    if begun and not (RUN / "checkpoint.pt").exists():
+        head, _ = load_head(begun, head.embeddings)
+    elif not (RUN / "checkpoint.pt").exists():
         begin(head, load_target().float(), stores[0], corpus.talks[:BEGINNING])
     HeadTrainer(head, output_tokens(), RUN, plan, stores).run(corpus, held_out_talks())
 

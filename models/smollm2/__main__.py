@@ -17,7 +17,8 @@ def main() -> None:
     commands = parser.add_subparsers(dest="step", required=True, metavar="STEP")
     generate = commands.add_parser("generate", help="the target's conversations, until stopped or enough")
     generate.add_argument("--slots", type=int, default=96, help="conversations at once (default 96)")
-    generate.add_argument("--most", type=int, default=40_000, help="how many in all (default 40000)")
+    generate.add_argument("--first", type=int, default=0, help="number of the first (default 0)")
+    generate.add_argument("--most", type=int, default=40_000, help="the number before which it ends (default 40000)")
     generate.add_argument("--part", type=int, default=0, help="which of the processes beside each other this is")
     generate.add_argument("--parts", type=int, default=1, help="how many there are, with one thread each (default 1)")
     generate.add_argument(
@@ -61,9 +62,9 @@ def numbers(kind: type) -> Callable[[str], list]:
 
 def run(arguments: argparse.Namespace) -> None:
     if arguments.step == "generate":
-        steps.generate(
-            arguments.slots, arguments.most, arguments.part, arguments.parts, arguments.shares, arguments.features
-        )
+        wanted = range(arguments.first, arguments.most)
+        part = (arguments.part, arguments.parts)
+        steps.generate(arguments.slots, wanted, part, arguments.shares, arguments.features)
     elif arguments.step == "hold-out":
         steps.hold_out(arguments.slots, arguments.features)
     elif arguments.step == "vocabulary":

@@ -28,15 +28,18 @@ RUN = WORK / "run"
 PUBLISHED = HERE / "draft"
 
 
-def generate(slots: int, most: int, part: int, parts: int, shares: Sequence[float], features: Sequence[int]) -> None:
-    """Conversations whose number leaves `part` when divided by `parts`: one process for each core."""
+def generate(
+    slots: int, numbers: range, part: tuple[int, int], shares: Sequence[float], features: Sequence[int]
+) -> None:
+    """Conversations whose number leaves part[0] when divided by part[1]: one process for each core."""
     prompts = Prompts(read_tokenizer(), shares)
     config, weights = read_target()
     decoder = Decoder(config, weights, slots, CONTEXT, features)
     prefix = prompts.encode(f"<|im_start|>system\n{SYSTEM}<|im_end|>\n<|im_start|>user\n")
     generator = Generator(decoder, slots, prefix)
-    first = next_number(DATA)
-    numbered = ((number, prompts.conversation(number)) for number in range(first, most) if number % parts == part)
+    first = max(numbers.start, next_number(DATA))
+    ours = (number for number in range(first, numbers.stop) if number % part[1] == part[0])
+    numbered = ((number, prompts.conversation(number)) for number in ours)
     fitting = ((number, c) for number, c in numbered if sum(len(s.given) or s.most for s in c) <= CONTEXT)
     write_all(generator.run(fitting), DATA, PER_SHARD)
 
