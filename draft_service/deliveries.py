@@ -8,7 +8,8 @@ from draft_service.proposal import Drafted, PreparedBlock
 from specpair.server.pushes import Pushes
 from specpair.v1 import draft_service_pb2 as pb
 from specpair.v1 import proposal_pb2
-from specpair.wire.distributions import encode_counts, encode_dense
+from specpair.wire.counts import encode_counts
+from specpair.wire.distributions import encode_dense
 from specpair.wire.trees import encode_tree
 
 

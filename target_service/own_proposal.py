@@ -14,7 +14,8 @@ from specpair.sequences.sequence import Sequence
 from specpair.speculation.count_row import CountRow
 from specpair.speculation.counted_rows import SentRows
 from specpair.speculation.outlook import Outlook
-from specpair.wire.distributions import decode, encode_counts, encode_dense
+from specpair.wire.counts import encode_counts
+from specpair.wire.distributions import decode, encode_dense
 
 KEPT = "proposal.distributions.kept"
 

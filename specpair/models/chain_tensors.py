@@ -10,7 +10,7 @@ from specpair.models.chain_row import ChainKind, ChainRow, DrawnChain
 from specpair.speculation.arrays import pinned
 from specpair.speculation.count_row import TOTAL, CountRow
 from specpair.speculation.device_counts import count_row_of
-from specpair.speculation.randomness import as_signed
+from specpair.speculation.device_randomness import as_signed
 from specpair.speculation.sampling import SamplingUse
 from specpair.speculation.sparse_rows import MAX_SUPPORT
 

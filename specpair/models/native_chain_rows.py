@@ -14,8 +14,7 @@ from specpair.models.chain_miss import ChainMiss
 from specpair.models.chain_row import ChainRow, DrawnChain
 from specpair.models.native_structures import Chain, Draft
 from specpair.options import SequenceOptions
-from specpair.speculation.count_row import TOTAL, CountRow
-from specpair.speculation.draft_rows import TOTAL_LOG2
+from specpair.speculation.count_row import TOTAL, TOTAL_LOG2, CountRow
 from specpair.speculation.outlook import WIDTH, Outlook
 from specpair.speculation.randomness import BITS
 from specpair.speculation.sparse_rows import MASS_CUT, MAX_SUPPORT

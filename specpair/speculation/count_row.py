@@ -9,10 +9,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from specpair.speculation.draft_rows import TOTAL_LOG2
 from specpair.speculation.randomness import BITS
 
+TOTAL_LOG2 = 24
+"""Binary logarithm of the sum of the counts of a sparse row."""
 TOTAL = 1 << TOTAL_LOG2
+UINT32 = np.dtype("<u4")
+"""Token ids and counts as they are sent."""
 
 
 class CountRow(NamedTuple):

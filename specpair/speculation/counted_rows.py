@@ -10,9 +10,9 @@ from typing import TypeAlias
 
 import numpy as np
 
+from specpair.speculation.count_row import UINT32
 from specpair.speculation.draft_rows import DraftRows
 
-UINT32 = np.dtype("<u4")
 ONE = pack("<I", 1)
 
 

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from specpair.speculation.arrays import on_host, placed
 from specpair.speculation.device_race import race
+from specpair.speculation.device_randomness import as_signed
 from specpair.speculation.gumbel import choose
-from specpair.speculation.randomness import as_signed
 from specpair.speculation.sampling import came_of_finite
 from specpair.speculation.verification import Judgement, packed_rows
 

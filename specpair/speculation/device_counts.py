@@ -8,8 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from specpair.speculation.count_row import TOTAL, CountRow
-from specpair.speculation.draft_rows import TOTAL_LOG2
+from specpair.speculation.count_row import TOTAL, TOTAL_LOG2, CountRow
 from specpair.speculation.randomness import BITS
 
 _LOWER_32 = 0xFFFFFFFF

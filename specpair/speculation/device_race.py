@@ -4,8 +4,9 @@ branch: so it can be captured in a graph, and the host need not wait."""
 import torch
 from torch import Tensor
 
-from specpair.speculation.gumbel import LANE_BITS, LANES
-from specpair.speculation.randomness import BITS, Domain, leading_words, words_at
+from specpair.speculation.device_randomness import leading_words, words_at
+from specpair.speculation.randomness import BITS, Domain
+from specpair.speculation.sparse_gumbel import LANE_BITS, LANES
 
 MOST_CONTENDERS = 64
 """Tokens of a row whose noise is compared by all of its bits. In a vocabulary of 256,000 about four tokens have the

@@ -14,9 +14,6 @@ import numpy as np
 from specpair.native.library import quick_functions
 from specpair.speculation.arrays import Array, first_above, largest_of, library, to_doubles, to_integers
 
-TOTAL_LOG2 = 24
-"""Binary logarithm of the sum of the counts of a sparse row."""
-
 SMALLEST_WEIGHT = 1e-250
 """Rows without a larger weight count as empty, because scaling them would overflow."""
 

@@ -21,15 +21,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from specpair.speculation.device_randomness import device_words
 from specpair.speculation.native_racing import race
 from specpair.speculation.outlook import Outlook
-from specpair.speculation.randomness import BITS, Domain, device_words, draw_bits, random_bits, random_words
-
-LANE_BITS = 16
-"""Upper bits of a uniform; a word has four such lanes."""
-
-LANES = 64 // LANE_BITS
-"""Tokens that share a word."""
+from specpair.speculation.randomness import BITS, Domain, draw_bits, random_bits, random_words
+from specpair.speculation.sparse_gumbel import LANE_BITS, LANES
 
 _LOWER_BITS = BITS - LANE_BITS
 _LANE_ENDS = np.array([[0], [1]])

@@ -3,8 +3,13 @@
 from collections.abc import Sequence
 from math import inf, log1p
 
-from specpair.speculation.gumbel import LANE_BITS, LANES
 from specpair.speculation.randomness import BITS, Domain, draw_bits, random_words
+
+LANE_BITS = 16
+"""Upper bits of a uniform; a word has four such lanes."""
+
+LANES = 64 // LANE_BITS
+"""Tokens that share a word."""
 
 
 def choose_among(token_ids: Sequence[int], weights: Sequence[float], seed: int, position: int) -> int:

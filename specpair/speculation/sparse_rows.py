@@ -12,9 +12,8 @@ import torch
 from torch import Tensor
 
 from specpair.native.library import quick_functions
-from specpair.speculation.count_row import TOTAL, CountRow
+from specpair.speculation.count_row import TOTAL, TOTAL_LOG2, CountRow
 from specpair.speculation.device_counts import count_row_of, device_counts
-from specpair.speculation.draft_rows import TOTAL_LOG2
 from specpair.speculation.randomness import BITS
 
 MASS_CUT = 2.0**-8

@@ -7,7 +7,6 @@ cannot have drawn it.
 
 import math
 from array import array
-from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -15,14 +14,13 @@ from torch import Tensor
 
 from specpair.errors import InvalidDistributionError
 from specpair.native.library import quick_functions
-from specpair.speculation.count_row import CountRow
-from specpair.speculation.counted_rows import UINT32, CountedRows, SentRows
-from specpair.speculation.draft_rows import TOTAL_LOG2, DraftRows
+from specpair.speculation.count_row import UINT32
+from specpair.speculation.counted_rows import CountedRows, SentRows
+from specpair.speculation.draft_rows import DraftRows
 from specpair.v1.proposal_pb2 import (
     TENSOR_TYPE_FLOAT32,
     DenseDistributions,
     Distributions,
-    OneHotDistributions,
     SparseDistributions,
 )
 from specpair.v1.proposal_pb2 import Tensor as TensorMessage
@@ -35,27 +33,9 @@ SUM_TOLERANCE = 1e-4
 _FIELD = "proposal.distributions"
 
 
-def encode_counts(rows: Sequence[CountRow]) -> Distributions:
-    """Encodes rows of counts, at least one; as one-hot if all rows are."""
-    if all(row.is_one_hot for row in rows):
-        return encode_one_hot()
-    sparse = SparseDistributions(
-        support_sizes=[len(row.token_ids) for row in rows],
-        token_ids=b"".join([np.asarray(row.token_ids, dtype=UINT32).data for row in rows]),
-        counts=b"".join([np.asarray(row.counts, dtype=UINT32).data for row in rows]),
-        total_log2=TOTAL_LOG2,
-    )
-    return Distributions(sparse=sparse)
-
-
 def encode_dense(probabilities: Tensor) -> Distributions:
     """Encodes rows of probabilities [N, V], float32."""
     return Distributions(dense=DenseDistributions(probabilities=encode_tensor(probabilities)))
-
-
-def encode_one_hot() -> Distributions:
-    """Encodes rows with all mass on the drafted tokens."""
-    return Distributions(one_hot=OneHotDistributions())
 
 
 def decoded_dense(probabilities: Tensor) -> Tensor:

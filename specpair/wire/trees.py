@@ -13,7 +13,8 @@ from specpair.speculation.counted_rows import SentRows
 from specpair.speculation.trees.drawn_tree import Draw, DrawnTree, Row
 from specpair.speculation.trees.token_tree import ROOT, TokenTree
 from specpair.v1.proposal_pb2 import Proposal
-from specpair.wire.distributions import decode, encode_counts
+from specpair.wire.counts import encode_counts
+from specpair.wire.distributions import decode
 
 
 def encode_tree(tree: TokenTree, counts: Sequence[CountRow] = (), draws: Sequence[Draw] = ()) -> Proposal:

@@ -16,7 +16,7 @@ from specpair.speculation.trees.token_tree import TokenTree
 from specpair.v1 import proposal_pb2, sampling_pb2
 from specpair.v1 import sequence_service_pb2 as pb
 from specpair.v1 import target_service_pb2 as target_pb
-from specpair.wire.distributions import encode_counts
+from specpair.wire.counts import encode_counts
 from specpair.wire.trees import encode_tree
 from tests.reference import coupled_choice, plain_loop
 from tests.rpc_errors import refused

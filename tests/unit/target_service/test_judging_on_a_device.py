@@ -12,8 +12,8 @@ from specpair.options import Rule, SamplingOptions
 from specpair.speculation import coupling
 from specpair.speculation.counted_rows import CountedRows
 from specpair.speculation.device_race import race
+from specpair.speculation.device_randomness import as_signed
 from specpair.speculation.draft_rows import DraftRows
-from specpair.speculation.randomness import as_signed
 from specpair.speculation.sampling import SamplingRows, came_of_finite, probabilities
 from specpair.speculation.verification import Block, Judgement, verify
 from target_service import judging, verifier

@@ -20,7 +20,7 @@ from specpair.v1.proposal_pb2 import (
     SparseDistributions,
     Tensor,
 )
-from specpair.wire.distributions import encode_counts
+from specpair.wire.counts import encode_counts
 from specpair.wire.trees import decode_tree, encode_tree
 
 VOCABULARY = 6

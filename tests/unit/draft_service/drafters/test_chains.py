@@ -30,7 +30,7 @@ from specpair.models.stop_flag import StopFlag
 from specpair.options import Encoding, Rule, SamplingOptions, SequenceOptions
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.sequences.sequence import Sequence
-from specpair.speculation.draft_rows import TOTAL_LOG2
+from specpair.speculation.count_row import TOTAL_LOG2
 from specpair.whole_drafting import chain_of, holding_of, take_all
 from tests.silent_device import DEVICE, SilentDevice
 from tests.tiny_models import make_model

@@ -17,7 +17,8 @@ from specpair.sequences.held_sequence import HeldSequence
 from specpair.sequences.sequence import Sequence
 from specpair.speculation.counted_rows import SentRows
 from specpair.speculation.sampling import SamplingRows, probabilities
-from specpair.wire.distributions import decode, encode_counts, encode_dense
+from specpair.wire.counts import encode_counts
+from specpair.wire.distributions import decode, encode_dense
 from target_service import verifier
 from target_service.verify_work import VerifyCall, VerifyWork
 

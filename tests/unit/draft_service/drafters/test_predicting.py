@@ -26,7 +26,8 @@ from specpair.speculation.sparse_rows import draw_counts
 from specpair.speculation.tables import MAX_SUCCESSORS, BigramPredictor, UnigramPredictor, count_corpus
 from specpair.speculation.token_index import TokenIndex
 from specpair.speculation.uniform import SUPPORT, UniformPredictor
-from specpair.wire.distributions import decode, encode_counts, encode_dense
+from specpair.wire.counts import encode_counts
+from specpair.wire.distributions import decode, encode_dense
 from tests.option_strategies import sampling_options
 from tests.reference import plain_distribution
 

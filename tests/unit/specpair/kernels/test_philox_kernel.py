@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from specpair.speculation import randomness
-from specpair.speculation.randomness import Domain, as_signed, leading_words, random_words, words_at
+from specpair.speculation import device_randomness
+from specpair.speculation.device_randomness import as_signed, leading_words, words_at
+from specpair.speculation.randomness import Domain, random_words
 
 SEEDS = [0, 1, 2**64 - 1, 0x9E3779B97F4A7C15]
 STEPS = [0, 7, 2**40, 2**64 - 1]
@@ -15,8 +16,8 @@ STEPS = [0, 7, 2**40, 2**64 - 1]
 @pytest.mark.parametrize("count", [1, 700])
 @pytest.mark.parametrize("domain", [Domain.GUMBEL, Domain.GUMBEL_LOWER])
 def test_words_are_those_of_the_generator(domain: Domain, count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(randomness, "has_philox", lambda device: True)
-    monkeypatch.setattr(randomness, "philox4x64", None)
+    monkeypatch.setattr(device_randomness, "has_philox", lambda device: True)
+    monkeypatch.setattr(device_randomness, "philox4x64", None)
     seeds, steps = (torch.from_numpy(as_signed(numbers)) for numbers in (SEEDS, STEPS))
     made = leading_words(seeds, domain, steps, count).numpy().view(np.uint64)
     for row, seed, step in zip(made, SEEDS, STEPS, strict=True):
@@ -28,4 +29,6 @@ def test_words_are_those_of_the_generator(domain: Domain, count: int, monkeypatc
 
 
 def test_without_a_gpu_it_is_not_used() -> None:
-    assert not randomness.has_philox(torch.device("cpu")) and not randomness.has_philox(torch.device("meta"))
+    assert not device_randomness.has_philox(torch.device("cpu")) and not device_randomness.has_philox(
+        torch.device("meta")
+    )

@@ -14,8 +14,9 @@ from specpair.options import SamplingOptions
 from specpair.speculation import sparse_rows
 from specpair.speculation.device_counts import count_row_of, device_counts, draw_counted
 from specpair.speculation.device_race import race
+from specpair.speculation.device_randomness import as_signed
 from specpair.speculation.gumbel import choose
-from specpair.speculation.randomness import Domain, as_signed, random_bits
+from specpair.speculation.randomness import Domain, random_bits
 from specpair.speculation.sampling import SamplingRows, SamplingUse, probabilities
 from specpair.speculation.sparse_rows import MASS_CUT, MAX_SUPPORT, draw_counts, sparsify
 from tests.fixed_rows import FixedRows

@@ -8,16 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from specpair.speculation.randomness import (
-    BITS,
-    Domain,
-    device_words,
-    draw_bits,
-    philox4x64,
-    random_bits,
-    random_words,
-    uniforms,
-)
+from specpair.speculation.device_randomness import device_words, philox4x64
+from specpair.speculation.randomness import BITS, Domain, draw_bits, random_bits, random_words, uniforms
 
 # philox4x64-10 in kat_vectors of Random123: counter, key, result.
 KNOWN_ANSWERS = [

@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
-from specpair.speculation.count_row import CountRow, draw_token
-from specpair.speculation.draft_rows import TOTAL_LOG2
+from specpair.speculation.count_row import TOTAL_LOG2, CountRow, draw_token
 from specpair.speculation.randomness import BITS, Domain, draw_bits
 from specpair.speculation.sparse_rows import draw_counts, sparsify
 

@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from specpair.errors import InvalidDistributionError
-from specpair.speculation.count_row import CountRow
-from specpair.speculation.draft_rows import TOTAL_LOG2, draw
+from specpair.speculation.count_row import TOTAL_LOG2, CountRow
+from specpair.speculation.draft_rows import draw
 from specpair.speculation.sparse_rows import draw_counts, sparsify
 from specpair.v1.proposal_pb2 import DenseDistributions, Distributions, SparseDistributions
 from specpair.v1.proposal_pb2 import Tensor as TensorMessage
-from specpair.wire.distributions import decode, decoded_dense, encode_counts, encode_dense, encode_one_hot
+from specpair.wire.counts import encode_counts, encode_one_hot
+from specpair.wire.distributions import decode, decoded_dense, encode_dense
 
 pytestmark = pytest.mark.usefixtures("arithmetic")
 

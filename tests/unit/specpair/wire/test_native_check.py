@@ -13,7 +13,8 @@ from specpair.speculation.counted_rows import CountedRows
 from specpair.speculation.sparse_rows import draw_counts, sparsify
 from specpair.v1.proposal_pb2 import Distributions
 from specpair.wire import distributions
-from specpair.wire.distributions import decode, encode_counts
+from specpair.wire.counts import encode_counts
+from specpair.wire.distributions import decode
 from tests.unit.specpair.wire.test_distributions import any_tokens, numbers, random_rows, sparse, uint32
 
 VOCABULARY = 50

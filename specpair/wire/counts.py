@@ -1,0 +1,26 @@
+"""Encodes rows of counts to messages, without torch: also for processes that have no model."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from specpair.speculation.count_row import TOTAL_LOG2, UINT32, CountRow
+from specpair.v1.proposal_pb2 import Distributions, OneHotDistributions, SparseDistributions
+
+
+def encode_counts(rows: Sequence[CountRow]) -> Distributions:
+    """Encodes rows of counts, at least one; as one-hot if all rows are."""
+    if all(row.is_one_hot for row in rows):
+        return encode_one_hot()
+    sparse = SparseDistributions(
+        support_sizes=[len(row.token_ids) for row in rows],
+        token_ids=b"".join([np.asarray(row.token_ids, dtype=UINT32).data for row in rows]),
+        counts=b"".join([np.asarray(row.counts, dtype=UINT32).data for row in rows]),
+        total_log2=TOTAL_LOG2,
+    )
+    return Distributions(sparse=sparse)
+
+
+def encode_one_hot() -> Distributions:
+    """Encodes rows with all mass on the drafted tokens."""
+    return Distributions(one_hot=OneHotDistributions())
