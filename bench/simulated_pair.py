@@ -191,7 +191,7 @@ class Simulation:
     def _end_draft(self, output: Output) -> None:
         if output.shadowed is not None:
             assert isinstance(output.policy, OutputLength)
-            output.policy.add_shadow(output.asked, self._accepted_count(output))
+            output.policy.add_shadow(output.asked, output.drafted, self._accepted_count(output))
             return
         output.draft_elapsed = self.now - output.draft_start
         self._call_target(output)

@@ -59,7 +59,8 @@ class CoordinatorConfig:
         tuple[str, ...],
         Flag(
             "The draft service, in the form of --target; `none` for the target alone. Several drafts have names, as "
-            "in a=host:port,b=host:port; drafters such as ngram may be among them. See --merge.",
+            "in a=host:port,b=host:port; drafters such as ngram may be among them, and ngram or prompt-lookup alone "
+            "need no service. See --merge.",
             name="draft",
             kind=str,
             convert=lambda text: () if text == NONE else addresses(text),

@@ -5,14 +5,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from specpair.errors import InvalidFieldError
-from specpair.options import ON_THE_TARGET, Drafter, check_count
+from specpair.options import FROM_TEXT, ON_THE_TARGET, Drafter, check_count
 
 MAX_DRAFTS = 8
 """Drafts whose proposals are merged, at most."""
 UNNAMED = "draft"
 """The name of a draft that was given as an address alone."""
 LOCAL_DRAFTERS = tuple(drafter for drafter in Drafter if drafter not in (Drafter.MODEL, *ON_THE_TARGET))
-"""Drafters that may stand in a list of drafts by their own name: the first draft that has one serves it."""
+"""Drafters that may stand in a list of drafts by their own name: the coordinator runs those of FROM_TEXT, and the first
+draft that has it serves any other."""
 
 _NAME = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,62}")
 
@@ -47,8 +48,8 @@ def read_drafts(entries: Sequence[str]) -> DraftList:
         name = _checked(name) if equals else UNNAMED
         addresses.setdefault(name, []).append(address)
         names[name] = None
-    if names and not addresses:
-        raise InvalidFieldError("draft", "names drafters alone; they need the address of a draft service")
+    if not addresses and (in_services := [name for name in names if name not in FROM_TEXT]):
+        raise InvalidFieldError("draft", f"names {in_services[0]}, which needs the address of a draft service")
     check_count("draft", len(names), MAX_DRAFTS)
     return DraftList(addresses={name: tuple(own) for name, own in addresses.items()}, names=tuple(names))
 

@@ -37,8 +37,7 @@ class Decision(NamedTuple):
     is_probe: bool = False
     """Whether it proposes only to learn whether that pays, which says nothing about the next round."""
     shadow_length: int = 0
-    """Tokens to ask the draft for beside a plain round, which does not wait for them: they are only compared with the
-    tokens that follow."""
+    """Tokens to draft beside a plain round, only to compare them with those that follow."""
 
 
 PLAIN = Decision(0)
@@ -53,8 +52,8 @@ class OutputLength:
     def __init__(
         self, group: Group, *, fixed: int | None, is_greedy: bool, tree_tokens: int = 0, has_shadows: bool = False
     ):
-        """`has_shadows` says whether it probes by shadow proposals: only where a token is accepted if it is the one
-        that would be committed without it."""
+        """`has_shadows` says whether it probes by shadow proposals: where a token is accepted if it is the one that
+        would be committed without it, and costs hardly anything."""
         self._fixed = fixed
         self._has_shadows = has_shadows
         self._tree_tokens = tree_tokens
@@ -153,12 +152,15 @@ class OutputLength:
         elif not outcome.asked and not outcome.is_passed_over:
             group.probes.earn(group.count)
 
-    def add_shadow(self, asked: int, accepted: int) -> None:
-        """Learns from a shadow proposal: of the `asked` tokens, the first `accepted` ones came to be committed."""
-        times, count = self._workload.times(), self._workload.load.output_count
-        gain = (accepted + 1.0) * times.plain(count) / times.of_all(count, asked)
+    def add_shadow(self, asked: int, drafted: int, accepted: int) -> None:
+        """Learns from a shadow proposal: of `asked` tokens there were `drafted`, of which the first `accepted` came to
+        be committed. It succeeded if as many proposed tokens would have been worth their time."""
+        workload, count = self._workload, self._workload.load.output_count
+        workload.add_shadow(asked, drafted)
         self._acceptance.add(asked, accepted)
         self._survivals = None
+        times = workload.times()
+        gain = (accepted + 1.0) * times.plain(count) / times.of_all(count, accepted) if accepted else 0.0
         self._group.probes.judge(succeeded=gain > 1.0)
         self._group.wake()
 
@@ -198,7 +200,7 @@ class OutputLength:
         length = min(count_above(self.survivals, plan.least), plan.longest)
         if not length:
             if begins_round and self._may_probe():
-                group.probes.begin(group.round)
+                group.probes.begin(group.round, self._joining)
             elif begins_round and not plan.longest:
                 group.idle()
             is_joining = is_due or (
@@ -214,11 +216,11 @@ class OutputLength:
     def _may_probe(self) -> bool:
         """Whether a probe may change anything, and the budget pays for what it costs all outputs together."""
         group, load, times = self._group, self._workload.load, self._workload.times()
-        joining = min(group.count, MOST_JOINING)
+        joining = self._joining
         if self._has_shadows:
             if group.probes.has_begun_lately(group.round):
                 return False
-            cost = shadow_price(times, load, joining, SHADOW_LENGTH)
+            cost = shadow_price(times, load, joining)
         else:
             if group.probes.has_some_out(group.round) and (group.probes.due_count or load.promised_count):
                 return False  # it would be on the same credit; those who wait for the probes cannot come to this
@@ -228,6 +230,12 @@ class OutputLength:
         if not group.probes.affords(cost):
             return False
         return best_length_of(times, load.output_count, HOPED, self._longest)[1] >= ON_MARGIN
+
+    @property
+    def _joining(self) -> int:
+        """Outputs that probe in the same round."""
+        count = self._group.count
+        return count if self._has_shadows else min(count, MOST_JOINING)
 
     def _probe(self, *, is_ready: bool) -> Decision:
         """One token, or a shadow proposal; or the draft opens the sequence for it."""
@@ -244,9 +252,8 @@ class OutputLength:
     def _shadow(self) -> Decision:
         """A plain round beside a shadow proposal. Its share is paid at once, by what it is expected to cost."""
         group, workload = self._group, self._workload
-        joined, length = min(group.count, MOST_JOINING), min(SHADOW_LENGTH, self._longest)
-        group.probes.spend(shadow_price(workload.times(), workload.load, joined, length) / joined, group.count)
-        return Decision(0, shadow_length=length)
+        group.probes.spend(shadow_price(workload.times(), workload.load, 1), group.count)
+        return Decision(0, shadow_length=min(SHADOW_LENGTH, self._longest))
 
     def _pay(self, outcome: RoundOutcome, expected: float) -> None:
         """Pays for its share of the probes that were made together."""

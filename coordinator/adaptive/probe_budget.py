@@ -21,7 +21,7 @@ LEAST_COST = 0.02
 RECENT = 4
 """Rounds in which a probe is made and judged."""
 SHADOW_ROUNDS = 8
-"""Rounds from one that makes shadow proposals to the next: what they say is known only after some."""
+"""Rounds from one that makes shadow proposals to the next: what they say is known only after some tokens."""
 MOST_JOINING = 4
 """Outputs that probe together, and so many sequences at most that the draft opens only for probes."""
 
@@ -75,9 +75,9 @@ class ProbeBudget:
         """Whether too few rounds have gone by since outputs last probed."""
         return self._round >= 0 and number - self._round < SHADOW_ROUNDS
 
-    def begin(self, number: int) -> None:
-        """Lets some outputs probe in this round."""
-        self._round, self._joining = number, MOST_JOINING
+    def begin(self, number: int, joining: int = MOST_JOINING) -> None:
+        """Lets `joining` outputs probe in this round."""
+        self._round, self._joining = number, joining
 
     def join(self, *, is_holder: bool) -> bool:
         """Whether this output probes: rather one whose sequence the draft holds."""

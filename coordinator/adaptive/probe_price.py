@@ -5,8 +5,8 @@ import math
 from coordinator.adaptive.load import Load
 from coordinator.adaptive.verify_budget import RoundTimes
 
-CALL_SECONDS = 0.0003
-"""What a call to the draft and its answer take of the processors, on both sides."""
+SHADOW_SECONDS = 0.00005
+"""What a shadow proposal takes of a processor: made, compared and learned from."""
 
 
 def price(times: RoundTimes, load: Load, joining: int, *, late: float, rows: float) -> float:
@@ -22,11 +22,9 @@ def price(times: RoundTimes, load: Load, joining: int, *, late: float, rows: flo
     return lost + promised * rows * times.row(load.row_count) / times.plain(load.output_count)
 
 
-def shadow_price(times: RoundTimes, load: Load, joining: int, length: int) -> float:
-    """Tokens lost by shadow proposals of `joining` outputs, with `length` tokens each. No output waits for them, but
-    calls and the draft's computation may slow the target, as if both ran on one processor."""
-    seconds = joining * CALL_SECONDS + length * times.step
-    return load.output_count * seconds / times.plain(load.output_count)
+def shadow_price(times: RoundTimes, load: Load, joining: int) -> float:
+    """Tokens lost by shadow proposals of `joining` outputs: all outputs wait for the loop that makes them."""
+    return load.output_count * joining * SHADOW_SECONDS / times.plain(load.output_count)
 
 
 def expected_delay(times: RoundTimes, load: Load, joining: int) -> float:

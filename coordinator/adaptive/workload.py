@@ -100,7 +100,7 @@ class Workload:
             is_slow=is_slow,
             plain_rows=float(max(self.load.output_count, 1)),
             row_share=1.0 if self._is_speed_of_proposals else self.passes.single_share,
-            drafted_share=draft.drafted_share.value if draft.count else 1.0,
+            drafted_share=draft.drafted_share.value if draft.drafted_share.count else 1.0,
         )
 
     @property
@@ -135,7 +135,7 @@ class Workload:
         usual_rows = max(rows, count * (1 + outcome.drafted_count))  # a head's trees are not known before
         if not outcome.is_usual or outcome.batch_token_count > ROWS_MARGIN + 2 * usual_rows:
             return
-        share = level.draft.drafted_share.value if level.draft.count else 1.0
+        share = level.draft.drafted_share.value if level.draft.drafted_share.count else 1.0
         drafted = count + (rows - count) * share
         cached_count = load.cached_count * (min(outcome.batch_token_count / drafted, 1.0) if count > 1 else 1.0)
         speed = self.passes.add(outcome.batch_token_count, outcome.verify_compute, cached_count, output_count=count)
@@ -151,6 +151,10 @@ class Workload:
                 level.costs.add(outcome, count, rows_in_step, unit)
         elif rows == count:
             self.plain.add(outcome, count, count, unit)
+
+    def add_shadow(self, asked: int, drafted: int) -> None:
+        """Learns from a shadow proposal how many of the tokens that a drafter is asked for there are."""
+        self._levels[self.load.level].draft.drafted_share.add(drafted / asked)
 
     def _compare(self, slowdown: Slowdown, speed: float | None) -> None:
         """Compares passes while outputs propose and while none do; `speed` is None for a pass that is known already.

@@ -16,7 +16,7 @@ from coordinator.outputs.own_proposals import own_drafter
 from coordinator.outputs.proposals import Proposals
 from coordinator.outputs.round import Round
 from coordinator.outputs.round_report import RoundReport
-from coordinator.outputs.sources import proposal_source
+from coordinator.outputs.sources import can_propose, proposal_source
 from coordinator.pair import Pair
 from coordinator.peers import OwnOrder, TargetSession, Verdict
 from coordinator.requests.request import GenerationRequest
@@ -80,7 +80,7 @@ class Generation:
         # Adaptive K is learnt from other outputs. If one of them had the same noise, its counts would tell how this
         # one's tokens will be drawn (docs/exactness.md, rule 8).
         is_own = own_drafter(request, pair) is not None
-        drawn = request if request.repeats or not (pair.draft or is_own) else request.with_private_seed()
+        drawn = request if request.repeats or not can_propose(request, pair) else request.with_private_seed()
         options = drawn.sequence_options(pair.target.info.vocab_size)
         self.has_logprobs = options.logprobs is not None
         self._ignores_proposals = options.ignores_proposals
@@ -137,7 +137,7 @@ class Generation:
                 step += 1
                 yield await self._next_part(step)
         finally:
-            self.proposals.leave()
+            self.proposals.leave(self._history)
             if self._early is not None:
                 self._early.leave()
             self.closing = self._pair.background.spawn(self._close())

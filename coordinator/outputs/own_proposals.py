@@ -12,9 +12,9 @@ from specpair.v1.proposal_pb2 import Proposal
 
 
 def own_drafter(request: GenerationRequest, pair: Pair) -> Drafter | None:
-    """The drafter in the target that the request is for: the one that it names or, without a draft service, the
-    target's first; None if a draft service proposes, or nothing does."""
-    if request.drafter is not None or pair.draft is not None:
+    """The drafter in the target that the request is for: the one that it names or, if it names none and there is no
+    draft service, the target's first; None if something else proposes, or nothing does."""
+    if request.drafter is not None or request.drafts or pair.draft is not None:
         return request.drafter if request.drafter in ON_THE_TARGET else None
     return next(iter(pair.target.info.drafters), None)
 

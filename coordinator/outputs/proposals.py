@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Sequence
+from dataclasses import replace
 
 from coordinator.adaptive import PLAIN, Decision, OutputLength
 from coordinator.outputs.acceptance import Acceptance
@@ -11,7 +12,7 @@ from coordinator.outputs.own_proposals import OwnProposals, own_drafter
 from coordinator.outputs.preparations import Preparations
 from coordinator.outputs.round import Round
 from coordinator.outputs.shadow_proposal import ShadowProposal
-from coordinator.outputs.sources import chosen
+from coordinator.outputs.sources import chosen, text_drafter
 from coordinator.pair import Pair
 from coordinator.peers import NO_ORDER, Proposed, Verdict
 from coordinator.peers.proposal_source import ProposalSource
@@ -52,10 +53,11 @@ class Proposals:
         self._own_drafter = own_drafter(request, pair)
         self._own = None if self._own_drafter is None else OwnProposals()
         """None unless the target itself proposes."""
-        self._has_shadows = ignores_proposals and not request.most_tree_tokens
-        """Whether it may learn from proposals that no target sees. A path of a tree is not known from a chain."""
+        is_text = text_drafter(request.drafts, request.drafter) is not None
+        self._has_shadows = ignores_proposals and is_text and not request.most_tree_tokens
+        """Whether it may learn from proposals that no target sees, which cost hardly anything."""
         self._shadow: ShadowProposal | None = None
-        """The one whose outcome is not known yet."""
+        """The one that may still be compared with further tokens."""
         self._length: OutputLength | None = None
         """None before `begin`."""
         self._latest_end = time.perf_counter()
@@ -97,10 +99,11 @@ class Proposals:
         """The drafter to ask; None without a draft, or while the draft's default is unknown."""
         if self._own_drafter is not None:
             return self._own_drafter
-        if self._pair.draft is None:
-            return None
-        link, named = chosen(self._pair, self._request.drafts)
-        return self._request.drafter or named or link.own_drafter
+        request = self._request
+        if (drafter := text_drafter(request.drafts, request.drafter)) is not None or self._pair.draft is None:
+            return drafter
+        link, named = chosen(self._pair, request.drafts)
+        return request.drafter or named or link.own_drafter
 
     def begin(self, history: Sequence[int], longest: int, original: "Proposals | None" = None) -> None:
         """Adds the output to the load, until `leave`.
@@ -112,8 +115,7 @@ class Proposals:
         self._pair.publish_costs()
         group = (self.drafter, request.rule, request.sampling.temperature)
         tree_tokens = 0 if self._own is not None else request.most_tree_tokens  # a head's are the target's
-        has_shadows = self._has_shadows and self._draft is not None
-        self._length = self._pair.lengths.enter(*group, fixed, tree_tokens, has_shadows=has_shadows)
+        self._length = self._pair.lengths.enter(*group, fixed, tree_tokens, has_shadows=self._has_shadows)
         self._preparations = Preparations(request, self._pair.ahead.of(*group), self._pair.lengths.load)
         if self._draft is None:
             return
@@ -155,7 +157,7 @@ class Proposals:
         if decision.length:
             await self._ask(begun, history, decision, newest)
         elif newest.shadow_length:
-            self._ask_aside(step, history, newest.shadow_length)
+            self._guess(step, history, newest.shadow_length)
         if decision.is_probe or not (decision.length or newest.length):
             self._next, begun.following_order = PLAIN, NO_ORDER
         begun.drafter = self.asked_drafter
@@ -201,10 +203,12 @@ class Proposals:
             self._pair.metrics.add_round(judged)
             self._pair.metrics.speedup.add(judged, plain_time, judged.ended_at)
 
-    def leave(self) -> None:
+    def leave(self, history: Sequence[int]) -> None:
         """Counts its last rounds, and removes the output from the load."""
         try:
             self._count()
+            if self._shadow is not None and (accepted := self._shadow.accepted_count(history)):
+                self._learn(replace(self._shadow, asked=accepted), history)  # those with an error are settled sooner
         finally:
             if self._length is not None:
                 self._length.leave()
@@ -246,24 +250,23 @@ class Proposals:
         self._length.use(decision)
         return decision
 
-    def _ask_aside(self, step: int, history: Sequence[int], count: int) -> None:
-        """Asks the draft for a shadow proposal; the round does not wait for it."""
+    def _guess(self, step: int, history: Sequence[int], count: int) -> None:
+        """Makes a shadow proposal beside a plain round; one that is not settled yet stays instead."""
         assert self._draft is not None
-        answer = self._draft.propose_aside(step, history, count)
-        if answer is not None:
-            self._shadow = ShadowProposal(answer, count, len(history))
+        guessed = None if self._shadow is not None else self._draft.guess(step, history, count)
+        if guessed is not None:
+            self._shadow = ShadowProposal(guessed, count, len(history))
 
     def _compare(self, history: Sequence[int]) -> None:
         """Learns from the shadow proposal, once the tokens that decide are there."""
-        if self._shadow is None or self._length is None:
-            return
-        accepted = self._shadow.accepted_count(history)
-        if accepted is not None:
-            asked = self._shadow.asked
-            self._length.add_shadow(asked, accepted)
-            self._pair.metrics.shadows.add(self.drafter, self._request.rule, asked, accepted)
-        if accepted is not None or self._shadow.has_failed:
-            self._shadow = None
+        if self._shadow is not None and self._shadow.is_settled(history):
+            self._learn(self._shadow, history)
+
+    def _learn(self, shadow: ShadowProposal, history: Sequence[int]) -> None:
+        assert self._length is not None
+        self._shadow, accepted = None, shadow.accepted_count(history)
+        self._length.add_shadow(shadow.asked, len(shadow.token_ids), accepted)
+        self._pair.metrics.shadows.add(self.drafter, self._request.rule, shadow.asked, accepted)
 
     def _pass_over(self, begun: Round, history: Sequence[int], newest: Decision) -> None:
         """Gives the round no proposal, since the target has begun without one. The draft learns the new tokens, and

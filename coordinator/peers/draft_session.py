@@ -129,13 +129,6 @@ class DraftSession(ProposalSource):
             self._spawn(replace(call, history=list(history)))
         return True
 
-    def propose_aside(self, step: int, history: Sequence[int], count: int) -> "asyncio.Task[Proposed | None] | None":
-        """The answer to come for up to `count` tokens; None if the draft cannot be asked now, or still answers."""
-        call = None if self._calls else self._call(step, history, count, 0.0, None, 0)
-        if call is None or not self._may_ask(call.link):
-            return None
-        return self._spawn(replace(call, history=list(history)))
-
     def _try_again(self, call: DraftCall) -> None:
         """Asks a draft that failed for one token in the background, unless that is under way."""
         if not self._trial.is_under_way and call.link.breaker.admit():

@@ -1,6 +1,5 @@
 """Where the proposals of one output come from: one draft, or several at once."""
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
@@ -55,8 +54,9 @@ class ProposalSource(ABC):
         works ahead is asked."""
         return False
 
-    def propose_aside(self, step: int, history: Sequence[int], count: int) -> "asyncio.Task[Proposed | None] | None":
-        """The answer to come for up to `count` tokens that no round waits for; None if nobody was asked."""
+    def guess(self, step: int, history: Sequence[int], count: int) -> Sequence[int] | None:
+        """Up to `count` tokens that would be proposed, at once and for nobody to judge; None from a source that has to
+        ask a service."""
         return None
 
     @abstractmethod

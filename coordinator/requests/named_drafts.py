@@ -6,7 +6,7 @@ from coordinator.config import CoordinatorConfig
 from coordinator.draft_names import LOCAL_DRAFTERS, MAX_DRAFTS
 from specpair.errors import InvalidFieldError, NotSupportedError
 from specpair.model_info import ModelInfo
-from specpair.options import Merge, check_count
+from specpair.options import FROM_TEXT, Merge, check_count
 from specpair.rpc.messages import merge_from_proto
 from specpair.v1 import coordinator_service_pb2 as pb
 
@@ -33,8 +33,8 @@ def read_draft_names(
         if len(names) < 2:
             raise InvalidFieldError("merge", "is tree; there is one draft, so that drafts has to name several")
     is_wanted = mode is not None or bool(names)
-    if not is_wanted and config.merge is Merge.TREE and not message.drafter:
-        names = config.drafts.names
+    if not is_wanted and not message.drafter and (config.merge is Merge.TREE or not config.drafts.addresses):
+        names = config.drafts.names if config.merge is Merge.TREE else config.drafts.names[:1]
     if len(names) < 2 or (target.runs_trees and lenience == 1.0):
         return names
     if not is_wanted:
@@ -49,7 +49,7 @@ def _check_name(field: str, name: str, before: Sequence[str], infos: Mapping[str
         raise InvalidFieldError(field, f"names {name} twice")
     if name in infos:
         return
-    known = [drafter for info in infos.values() if info is not None for drafter in info.drafters]
+    known = [*FROM_TEXT, *(drafter for info in infos.values() if info is not None for drafter in info.drafters)]
     is_away = any(info is None for info in infos.values())
     if name not in LOCAL_DRAFTERS or not (name in known or is_away):
         available = [*infos, *dict.fromkeys(drafter for drafter in known if drafter in LOCAL_DRAFTERS)]

@@ -16,6 +16,7 @@ from coordinator.requests.tokenizer import Tokenizer
 from specpair.errors import InvalidFieldError, NotSupportedError
 from specpair.model_info import ModelInfo
 from specpair.options import (
+    FROM_TEXT,
     MAX_LOGPROBS,
     MAX_SEED,
     MAX_UINT32,
@@ -281,6 +282,8 @@ class RequestReader:
         if drafter in ON_THE_TARGET:
             if drafter not in self.target.drafters:
                 raise InvalidFieldError("drafter", f"is {drafter}; the target has no such head")
+            return drafter
+        if drafter in FROM_TEXT:
             return drafter
         draft = self.drafts.get(drafts[0]) if drafts else self.draft
         available = () if draft is None else draft.drafters

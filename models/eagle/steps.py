@@ -60,7 +60,7 @@ def train(plan: Plan, begun: Path | None) -> None:
         head, _ = load_head(begun, head.embeddings)
     elif not (RUN / "checkpoint.pt").exists():
         begin(head, load_target().float(), stores[0], corpus.talks[:BEGINNING])
-    HeadTrainer(head, output_tokens(), RUN, plan, stores).run(corpus, held_out_talks())
+    HeadTrainer(head, output_tokens(), RUN, plan, stores, is_begun=begun is not None).run(corpus, held_out_talks())
 
 
 def publish(folder: Path) -> None:

@@ -17,6 +17,8 @@ DECAY = 0.8
 """Weight of each further step in the loss, as in EAGLE-3."""
 UNROLLED = ((0.4, 1), (0.85, 2), (1.0, 3))
 """Up to which part of the run how many steps are unrolled: the first ones need the most examples."""
+UNROLLED_LATER = ((0.5, 2), (1.0, 3))
+"""The same for a head that was trained before."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +37,12 @@ class HeadTrainer(Trainer):
         folder: Path,
         plan: Plan,
         stores: tuple[FeatureStore, FeatureStore],
+        *,
+        is_begun: bool = False,
     ) -> None:
+        """`is_begun` says whether the head was trained before."""
         self.store, self.held_out_store = stores
+        self.unrolled = UNROLLED_LATER if is_begun else UNROLLED
         super().__init__(head, output_token_ids, folder, plan)
 
     def join(self, talks: list[Talk]) -> FeatureBatch:
@@ -47,7 +53,7 @@ class HeadTrainer(Trainer):
 
     @property
     def steps(self) -> int:
-        return next(steps for part, steps in UNROLLED if self.done <= part)
+        return next(steps for part, steps in self.unrolled if self.done <= part)
 
     def loss(self, batch: Batch) -> Tensor:
         assert isinstance(batch, FeatureBatch)

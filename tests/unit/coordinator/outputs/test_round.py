@@ -61,7 +61,7 @@ class Ahead:
         self.history += [*(judged.token_ids[index] for index in verdict.path), verdict.next_token_id]
 
     async def close(self) -> None:
-        self.proposals.leave()
+        self.proposals.leave(self.history)
         await asyncio.gather(self.target.close(), self.draft.close())
 
 

@@ -52,7 +52,8 @@ def test_the_entries_of_a_configuration() -> None:
 @pytest.mark.parametrize(
     "entries",
     [
-        ("ngram",),
+        ("unigram",),
+        ("ngram", "bigram"),
         ("ngram=host:1",),
         ("=host:1",),
         ("a b=host:1",),
