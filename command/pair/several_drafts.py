@@ -8,7 +8,7 @@ from typing import Any
 
 from command.failures import WRONG_USE, CommandError
 from coordinator.draft_names import LOCAL_DRAFTERS
-from specpair.options import Merge
+from specpair.options import FROM_TEXT, Merge
 
 NO_DRAFT = "none"
 """As the coordinator's `--draft` says it, too."""
@@ -23,7 +23,7 @@ class SeveralDrafts:
     entries: tuple[str, ...] = ()
     """All of them in their order, for the coordinator: names of models and drafters."""
     has_services: bool = True
-    """False for the target alone: it proposes nothing, or its head does."""
+    """False without any: nothing is proposed, or the target's head proposes, or the coordinator by the text."""
 
     @property
     def first(self) -> str | None:
@@ -33,7 +33,7 @@ class SeveralDrafts:
     def addresses(self, services: Sequence[str]) -> str:
         """The coordinator's `--draft`, with the address of each draft service."""
         if not self.has_services:
-            return NO_DRAFT
+            return ",".join(self.entries) or NO_DRAFT
         if self.entries in ((), tuple(name for name, _ in self.models[:1])):
             return services[0]
         held = dict(zip((name for name, _ in self.models), services, strict=True)) if self.models else {}
@@ -66,7 +66,8 @@ def several_drafts(text: str | None) -> SeveralDrafts:
             )
         models[name] = model
         entries.append(name)
-    return SeveralDrafts(models=tuple(models.items()), entries=tuple(entries))
+    has_services = any(entry not in FROM_TEXT for entry in entries)
+    return SeveralDrafts(models=tuple(models.items()), entries=tuple(entries), has_services=has_services)
 
 
 def left_to_services(fields: dict[str, Any], drafts: SeveralDrafts) -> dict[str, Any]:

@@ -43,7 +43,7 @@ from draft_service.config import DraftConfig
 from specpair.engine_config import MODEL_KINDS, EngineConfig
 from specpair.errors import SpecpairError
 from specpair.named_models import partner, resolve_model
-from specpair.options import ON_THE_TARGET, Drafter
+from specpair.options import FROM_TEXT, ON_THE_TARGET, Drafter
 from specpair.security.settings import ServerSecurity, check_exposure
 from specpair.server.config import ServerConfig
 from specpair.v1 import coordinator_service_pb2 as pb
@@ -179,8 +179,7 @@ def up(
     service with `specpair serve`.
     """
     check_exposure(values["host"], configured(ServerSecurity, values))
-    is_alone = draft is None and values["head"] is not None and values["drafter"] is Drafter.MODEL
-    drafts = several_drafts(NO_DRAFT if is_alone else draft)
+    drafts = several_drafts(_draft_or_default(draft, values))
     once = None
     if prompt is not None or encoder_input is not None:
         request = _request(prompt, encoder_input, values, drafts, is_chat=chat)
@@ -215,12 +214,20 @@ def _request(
     return completion_request(prompt, encoder_input=encoder_input, is_chat=is_chat, **fields)
 
 
+def _draft_or_default(draft: str | None, values: dict[str, Any]) -> str | None:
+    """What `--draft` says; without it, a drafter that reads the text alone or a head of the target needs no service."""
+    if draft in (None, NO_DRAFT) and values["drafter"] in FROM_TEXT:
+        return values["drafter"]
+    is_alone = draft is None and values["head"] is not None and values["drafter"] is Drafter.MODEL
+    return NO_DRAFT if is_alone else draft
+
+
 def _check_drafter(drafter: str, drafts: SeveralDrafts) -> None:
     """Raises CommandError for one that no draft service has, before anything is started."""
     if drafter in ON_THE_TARGET:
         problem = f"--drafter: {drafter} is a head of the target: --head loads it, and requests choose it"
         raise CommandError(problem, WRONG_USE)
-    if not drafts.has_services and drafter != Drafter.MODEL:
+    if not drafts.has_services and drafter not in (Drafter.MODEL, *FROM_TEXT):
         raise CommandError(f"--drafter: {drafter} needs a draft service: leave --draft {NO_DRAFT} out", WRONG_USE)
 
 

@@ -46,7 +46,8 @@ PLAIN = Decision(0)
 class OutputLength:
     """Decides before each round and learns from its outcome. Made by LengthController.
 
-    It knows only counts and times of finished rounds, so that no decision depends on a dropped token.
+    It knows only counts and times of finished rounds and of shadow proposals. So no decision depends on a token that
+    was drawn and dropped, but where the output is the same whatever is proposed.
     """
 
     def __init__(

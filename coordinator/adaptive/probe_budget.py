@@ -1,7 +1,7 @@
 """The budget for probes, which find out whether proposals pay.
 
 Several outputs probe in the same round: a pass waits for whoever asks the draft, so that one probe delays all outputs
-as much as some together.
+as much as some together. Nobody waits for shadow proposals, which all outputs may make.
 """
 
 MOST_SHARE, LEAST_SHARE = 0.008, 0.002
@@ -59,7 +59,8 @@ class ProbeBudget:
         self._credit = max(self._credit - max(cost, LEAST_COST), -MOST_CREDIT * count)
 
     def judge(self, *, succeeded: bool) -> None:
-        """Adjusts the share: `succeeded` says whether the probe's token was accepted."""
+        """Adjusts the share: `succeeded` says whether the probe's token was accepted, or a shadow proposal would have
+        been worth its time."""
         self._share = MOST_SHARE if succeeded else max(self._share * SHARE_FACTOR, LEAST_SHARE)
 
     def has_some_out(self, number: int) -> bool:

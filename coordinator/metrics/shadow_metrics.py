@@ -8,13 +8,13 @@ from specpair.options import Drafter, Rule
 
 
 class ShadowMetrics:
-    """Counters of tokens that adaptive K asked for beside plain rounds, and compared with those that followed."""
+    """Counters of tokens that were drawn beside plain rounds, and compared with those that followed."""
 
     def __init__(self, registry: CollectorRegistry):
         self._asked = Counter(
             "specpair_shadow_tokens",
-            "Tokens of shadow proposals, which a draft was asked for beside plain rounds to learn whether proposals "
-            "would pay.",
+            "Tokens that were asked for in shadow proposals, which are drawn beside plain rounds to learn whether "
+            "proposals would pay.",
             SPECULATION_LABELS,
             registry=registry,
         )

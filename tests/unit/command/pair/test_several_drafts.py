@@ -27,6 +27,8 @@ HERE, THERE = "127.0.0.1:1", "127.0.0.1:2"
         ("ngram,a=bundled,b=org/Model-1B", [HERE, THERE], f"ngram,a={HERE},b={THERE}"),
         ("bundled,/models/1 small", [HERE, THERE], f"bundled={HERE},small={THERE}"),
         ("ngram,bigram", [HERE], f"{HERE},ngram,bigram"),
+        ("ngram", [], "ngram"),
+        ("prompt-lookup,ngram", [], "prompt-lookup,ngram"),
         ("none", [], "none"),
     ],
 )
@@ -69,7 +71,7 @@ def given(plan: ServicePlan, flag: str) -> str:
         (["--head", "some/head"], ["target", "coordinator"]),
         (["--draft", "none"], ["target", "coordinator"]),
         (["--head", "some/head", "--draft", "bundled"], ["draft", "target", "coordinator"]),
-        (["--head", "some/head", "--drafter", "ngram"], ["draft", "target", "coordinator"]),
+        (["--head", "some/head", "--drafter", "uniform"], ["draft", "target", "coordinator"]),
     ],
 )
 def test_a_head_needs_no_draft(flags: list[str], services: list[str], plans: list[ServicePlan]) -> None:
@@ -78,9 +80,24 @@ def test_a_head_needs_no_draft(flags: list[str], services: list[str], plans: lis
     assert (given(plans[-1], "--draft") == "none") == (len(services) == 2)
 
 
-def test_a_drafter_needs_a_draft_service() -> None:
-    result = CliRunner().invoke(app, ["up", "--draft", "none", "--drafter", "ngram"])
-    assert result.exit_code == 2 and "ngram needs a draft service" in result.output
+@pytest.mark.parametrize(
+    "flags",
+    [
+        ["--draft", "ngram"],
+        ["--drafter", "ngram"],
+        ["--draft", "none", "--drafter", "ngram"],
+        ["--head", "some/head", "--drafter", "ngram"],
+    ],
+)
+def test_a_drafter_that_reads_the_text_alone_needs_no_service(flags: list[str], plans: list[ServicePlan]) -> None:
+    run_up(*flags, "--target", "bundled")
+    assert [plan.name for plan in plans] == ["target", "coordinator"]
+    assert given(plans[-1], "--draft") == "ngram"
+
+
+def test_another_drafter_needs_a_draft_service() -> None:
+    result = CliRunner().invoke(app, ["up", "--draft", "none", "--drafter", "bigram"])
+    assert result.exit_code == 2 and "bigram needs a draft service" in result.output
 
 
 def test_up_starts_a_service_for_each_model(plans: list[ServicePlan]) -> None:
