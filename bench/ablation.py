@@ -17,7 +17,7 @@ from unittest.mock import patch
 from bench.progress import Progress
 from bench.report import Table, measured, rich_table, wide_console, write
 from bench.simulated_cells import Cell, MakePolicy, cells, rate_of
-from bench.simulated_output import FixedLength
+from bench.simulated_pair import FixedLength
 from coordinator.adaptive import (
     LengthController,
     acceptance,

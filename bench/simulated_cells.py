@@ -7,8 +7,7 @@ from functools import cache
 from itertools import product
 
 from bench.simulated_machine import MEASURED, Machine, Rates, Text
-from bench.simulated_output import Output, Policy
-from bench.simulated_pair import Simulation
+from bench.simulated_pair import Output, Policy, Simulation
 
 PASS_TIME = 10_000.0
 """Microseconds of a pass of the target with one row."""

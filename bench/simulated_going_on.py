@@ -5,8 +5,7 @@ itself where its next call is known".
 """
 
 from bench.simulated_machine import Machine
-from bench.simulated_output import Call, Output
-from bench.simulated_pair import LONGEST, Simulation
+from bench.simulated_pair import LONGEST, Call, Output, Simulation
 from coordinator.adaptive import PLAIN, Decision, OutputLength
 
 
@@ -35,7 +34,6 @@ class GoingOn(Simulation):
                 output.policy.postpone_probe()
         decision = newest if promised is None else promised
         output.asked = decision.length if is_ready else 0
-        self._ask_aside(output, 0 if output.asked else newest.shadow_length)
         promises = (decision.is_probe or not (output.asked or newest.length)) and left > output.asked
         if promises:
             self._promised[output] = PLAIN

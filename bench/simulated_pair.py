@@ -8,13 +8,13 @@ for. Times are in microseconds.
 import heapq
 import random
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
-from bench.simulated_machine import Machine
-from bench.simulated_output import Call, Output, SimulatedRound
+from bench.simulated_machine import Machine, Text
 from bench.simulated_worker import Worker
-from coordinator.adaptive import OutputLength
+from coordinator.adaptive import Decision, RoundOutcome
 from specpair.engine.gathering import Gathering
 
 LONGEST = 16
@@ -22,6 +22,99 @@ USUAL_BACKLOG = 32
 """Tokens that a draft can read with a proposal without notable extra time."""
 CONFIDENCE_POWER = 2.0
 """The draft's probability of a token is this power of its acceptance chance, as measured on the bundled pair."""
+
+
+class SimulatedRound(NamedTuple):
+    """A `RoundOutcome`. Times are in microseconds."""
+
+    asked: int
+    drafted_count: int
+    accepted_count: int
+    elapsed: float
+    period: float
+    draft_elapsed: float
+    draft_compute: float
+    verify_compute: float
+    batch_token_count: int
+    is_usual: bool = True
+    is_passed_over: bool = False
+
+    @property
+    def depth(self) -> int:
+        return self.drafted_count
+
+
+class Policy(Protocol):
+    """Chooses the length of an output's blocks."""
+
+    def opens_early(self, longest: int) -> bool: ...
+    def decide(self, longest: int, *, is_ready: bool) -> Decision: ...
+    def add(self, outcome: RoundOutcome) -> None: ...
+    def leave(self) -> None: ...
+
+
+class FixedLength:
+    """Always chooses the same length."""
+
+    def __init__(self, length: int):
+        self._length = length
+
+    def opens_early(self, longest: int) -> bool:
+        return min(self._length, longest) > 0
+
+    def decide(self, longest: int, *, is_ready: bool) -> Decision:
+        length = min(self._length, longest)
+        return Decision(length if is_ready else 0, opens_draft=length > 0 and not is_ready)
+
+    def add(self, outcome: RoundOutcome) -> None:
+        """Learns nothing."""
+
+    def leave(self) -> None:
+        """Holds nothing."""
+
+
+@dataclass(eq=False)
+class Output:
+    """One output and where it is in its round."""
+
+    text: Text
+    policy: Policy
+    token_count: int = 0
+    lengths: list[int] = field(default_factory=list)
+    """Tokens asked for, round by round."""
+    round_start: float = 0.0
+    asked: int = 0
+    wanted: int = 0
+    """Tokens that the draft will propose: fewer than asked if it is not confident."""
+    drafted: int = 0
+    chances: list[float] = field(default_factory=list)
+    """For each proposed token, the chance that it is accepted if all before it are."""
+    fed: int | None = None
+    """Tokens that the draft has read; None before it has read the prompt."""
+    is_opening: bool = False
+    is_usual: bool = True
+    """Whether its last proposal opened no sequence and had few tokens to catch up."""
+    draft_start: float = 0.0
+    draft_elapsed: float = 0.0
+    draft_compute_start: float = 0.0
+    draft_compute: float = 0.0
+    answered_at: float = 0.0
+    """When the target last answered it, in seconds, as Gathering has times."""
+    absence: float | None = None
+    """What Gathering knows of the time from an answer to the next call."""
+    is_followed: bool = False
+    """Whether its next call was there when it was answered; never here."""
+
+
+@dataclass(eq=False)
+class Call:
+    """A verification that waits for a pass: what Gathering reads of a work. Times are in seconds."""
+
+    sequence: Output
+    submitted_at: float
+    started_at: float = 0.0
+    is_background: bool = False
+    is_followed: bool = False
 
 
 @cache
@@ -104,21 +197,12 @@ class Simulation:
         if decision.opens_draft and not output.is_opening:
             self._open(output)
         output.asked = decision.length if is_ready else 0
-        self._ask_aside(output, decision.shadow_length)
         self._foresee(output, decision.min_confidence)
         output.lengths.append(output.asked)
         output.drafted = 0
         output.draft_elapsed = output.draft_compute = 0.0
         then = self._call_draft if output.asked else self._call_target
         self.after(self._noisy(self.machine.loop_time), lambda: then(output))
-
-    def _ask_aside(self, output: Output, length: int) -> None:
-        """Asks the draft for a shadow proposal, which no round waits for."""
-        if not length:
-            return
-        shadow = Output(output.text, output.policy, output.token_count, asked=length, fed=output.fed, shadowed=output)
-        self._foresee(shadow, 0.0)
-        self._call_draft(shadow)
 
     def _foresee(self, output: Output, min_confidence: float) -> None:
         """Draws the acceptance chance of each proposed token, and after which token the draft stops."""
@@ -160,21 +244,12 @@ class Simulation:
             time += self.machine.start_time
         self._draft.work(self._noisy(time), lambda: self._end_step(batch, openings))
 
-    def _accepted_count(self, output: Output) -> int:
-        """Draws how many of its proposed tokens are accepted."""
-        accepted = 0
-        while accepted < output.drafted and self._random.random() < output.chances[accepted]:
-            accepted += 1
-        return accepted
-
     def _catch_up(self, output: Output) -> int:
         """Tokens that the draft must read before it proposes, beyond those of a usual round."""
         known = output.text.prompt + output.token_count
         backlog = known - (output.fed or 0)
         output.is_usual = not output.is_opening and backlog <= USUAL_BACKLOG
         output.is_opening, output.fed = False, known
-        if output.shadowed is not None:
-            output.shadowed.fed = known
         return max(backlog - 1, 0)
 
     def _end_step(self, batch: list[Output], openings: list[Output]) -> None:
@@ -189,10 +264,6 @@ class Simulation:
         self._step()
 
     def _end_draft(self, output: Output) -> None:
-        if output.shadowed is not None:
-            assert isinstance(output.policy, OutputLength)
-            output.policy.add_shadow(output.asked, output.drafted, self._accepted_count(output))
-            return
         output.draft_elapsed = self.now - output.draft_start
         self._call_target(output)
 
@@ -231,7 +302,9 @@ class Simulation:
         self._pass()
 
     def _commit(self, output: Output, rows: int, compute: float) -> None:
-        accepted = self._accepted_count(output)
+        accepted = 0
+        while accepted < output.drafted and self._random.random() < output.chances[accepted]:
+            accepted += 1
         outcome = SimulatedRound(
             asked=output.asked,
             drafted_count=output.drafted,

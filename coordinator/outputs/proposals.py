@@ -31,9 +31,9 @@ MOST_PASSED_OVER = 3
 class Proposals:
     """Asks the draft, if there is one, for the fixed or adaptive number of tokens, and counts the rounds.
 
-    An adaptive number depends on the counts and times of earlier rounds, never on which tokens were accepted (beside
-    plain rounds it may also learn from shadow proposals, see `ShadowProposal`). All state of a round is in its Round: the
-    next one may begin before this one is judged, and rounds end in order.
+    An adaptive number depends on the counts and times of earlier rounds, never on which tokens were accepted; beside
+    plain rounds it may also learn from shadow proposals (see `ShadowProposal`). All state of a round is in its Round:
+    the next one may begin before this one is judged, and rounds end in order.
     """
 
     def __init__(

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from bench.simulated_output import SimulatedRound
+from bench.simulated_pair import SimulatedRound
 from coordinator.adaptive.acceptance import GroupAcceptance, OutputAcceptance, count
 from coordinator.adaptive.controller import LengthController
 from coordinator.adaptive.draft_costs import DraftCosts

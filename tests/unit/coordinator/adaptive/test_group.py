@@ -4,7 +4,7 @@ from collections import defaultdict
 
 import pytest
 
-from bench.simulated_output import SimulatedRound
+from bench.simulated_pair import SimulatedRound
 from coordinator.adaptive import Decision, LengthController, OutputLength, output_length
 from coordinator.adaptive.group import IDLE_ROUNDS
 from coordinator.adaptive.load import Contribution, Load

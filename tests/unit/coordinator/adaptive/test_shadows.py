@@ -4,7 +4,7 @@ from itertools import pairwise
 
 import pytest
 
-from bench.simulated_output import SimulatedRound
+from bench.simulated_pair import SimulatedRound
 from coordinator.adaptive import Decision, LengthController, OutputLength
 from coordinator.adaptive.output_length import SHADOW_LENGTH
 from coordinator.adaptive.probe_budget import SHADOW_ROUNDS

@@ -6,8 +6,7 @@ import pytest
 
 from bench.simulated_going_on import GoingOn
 from bench.simulated_machine import Machine, Text
-from bench.simulated_output import FixedLength, Output, Policy
-from bench.simulated_pair import Simulation
+from bench.simulated_pair import FixedLength, Output, Policy, Simulation
 from coordinator.adaptive import LengthController
 from specpair.options import Drafter, Rule
 from tests.unit.coordinator.adaptive.test_simulated_pairs import keep_busy, same

@@ -9,8 +9,7 @@ import pytest
 
 from bench.simulated_machine import MEASURED as MEASURED_MACHINE
 from bench.simulated_machine import Machine, Rates, Text
-from bench.simulated_output import FixedLength, Output, Policy
-from bench.simulated_pair import Simulation
+from bench.simulated_pair import FixedLength, Output, Policy, Simulation
 from coordinator.adaptive import LengthController
 from specpair.options import Drafter, Rule
 

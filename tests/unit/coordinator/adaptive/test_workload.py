@@ -4,7 +4,7 @@ from collections import defaultdict
 
 import pytest
 
-from bench.simulated_output import SimulatedRound
+from bench.simulated_pair import SimulatedRound
 from coordinator.adaptive.load import Contribution, Load
 from coordinator.adaptive.pass_costs import PassCosts
 from coordinator.adaptive.round_costs import RoundCosts
