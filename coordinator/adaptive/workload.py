@@ -153,8 +153,12 @@ class Workload:
             self.plain.add(outcome, count, count, unit)
 
     def add_shadow(self, asked: int, drafted: int) -> None:
-        """Learns from a shadow proposal how many of the tokens that a drafter is asked for there are."""
-        self._levels[self.load.level].draft.drafted_share.add(drafted / asked)
+        """Learns from a shadow proposal how many of the tokens that a drafter is asked for there are. As after a probe,
+        older rounds with proposals count less."""
+        level = self._levels[self.load.level]
+        level.draft.drafted_share.add(drafted / asked)
+        if self.load.output_count > 1:
+            level.costs.forget()
 
     def _compare(self, slowdown: Slowdown, speed: float | None) -> None:
         """Compares passes while outputs propose and while none do; `speed` is None for a pass that is known already.

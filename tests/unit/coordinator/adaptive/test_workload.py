@@ -80,13 +80,18 @@ def test_a_probe_beside_others_says_nothing_of_the_rest_of_a_round(outputs: int,
     assert workload.times().rest > 0.01
 
 
-def test_what_rounds_took_in_a_slow_hour_is_forgotten_by_probes() -> None:
+@pytest.mark.parametrize("has_shadows", [False, True])
+def test_what_rounds_took_in_a_slow_hour_is_forgotten_by_probes(has_shadows: bool) -> None:
     workload, _ = busy_workload(4)
     for i in range(24):
         workload.add(outcome_of(0.03, 1, 1, 5, 0.01 + i * 1e-9))
     assert workload.times().rest > 0.01
     for i in range(24):
-        workload.add(outcome_of(0.013, 1, 1, 5, 0.0101 + i * 1e-9), is_probe=True)
+        if has_shadows:
+            workload.add_shadow(4, 2)
+            workload.add(outcome_of(0.012, 0, 0, 4, 0.0101 + i * 1e-9))
+        else:
+            workload.add(outcome_of(0.013, 1, 1, 5, 0.0101 + i * 1e-9), is_probe=True)
     assert workload.times().rest < 0.005
 
 
