@@ -13,6 +13,7 @@ from command.connection import coordinator_at
 from command.failures import FAILED, friendly
 from command.flags.shared import DEFAULT_ADDRESS, AddressOption, JsonOption, NoColorOption
 from specpair.model_info import NOT_QUANTISED, VocabularyMethod
+from specpair.options import FROM_TEXT
 from specpair.rpc.messages import model_info_from_proto, translation_from_proto
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1.sequence_service_pb2 import Divergence, GetModelInfoResponse, VocabularyTranslation
@@ -41,7 +42,12 @@ def info(
 
 
 def is_ready(pair: pb.GetPairInfoResponse) -> bool:
-    return pair.HasField("draft") and pair.HasField("target")
+    return pair.HasField("target") and (pair.HasField("draft") or needs_no_service(pair))
+
+
+def needs_no_service(pair: pb.GetPairInfoResponse) -> bool:
+    """Whether nothing proposes but drafters that the coordinator runs."""
+    return bool(pair.drafts) and all(draft.name in FROM_TEXT for draft in pair.drafts)
 
 
 async def _ask(address: str) -> pb.GetPairInfoResponse:
@@ -62,7 +68,8 @@ def _document(pair: pb.GetPairInfoResponse) -> dict[str, Any]:
 def info_table(pair: pb.GetPairInfoResponse, address: str) -> Table:
     table = Table("", "draft", "target", title=f"specpair {pair.version} at {address}", title_justify="left")
     models = [getattr(pair, name) if pair.HasField(name) else None for name in ("draft", "target")]
-    table.add_row("state", *(_state(model) for model in models))
+    draft, target = map(_state, models)
+    table.add_row("state", "none" if needs_no_service(pair) else draft, target)
     facts = [{} if model is None else _facts(model) for model in models]
     for label in dict.fromkeys(label for known in facts for label in known):
         table.add_row(label, *(known.get(label, "") for known in facts))
@@ -82,6 +89,8 @@ def info_table(pair: pb.GetPairInfoResponse, address: str) -> Table:
 
 def _named(draft: pb.NamedDraft) -> str:
     """One of several drafts in a few words."""
+    if draft.name in FROM_TEXT:
+        return f"{draft.name}: in the coordinator"
     if not draft.HasField("draft"):
         return f"draft {draft.name}: not reached"
     return f"draft {draft.name}: {draft.draft.model_name}"

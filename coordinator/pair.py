@@ -15,6 +15,7 @@ from coordinator.metrics import AheadReadings, CoordinatorMetrics, InstanceReadi
 from coordinator.peers import Drafts, Pool, Targets, connect_drafts, connect_targets
 from coordinator.requests.structure_checks import StructureChecks
 from specpair.client.secured_channel import check_channel_security
+from specpair.options import Drafter
 
 DRAIN_TIMEOUT = 3.0
 
@@ -47,11 +48,13 @@ class Pair:
         self.lengths.publish(target.pass_costs, drafts_costs, target.cached_token_seconds)
 
     def worth(self) -> Worth | None:
-        """What proposals are worth now; None without a draft, and while it is unknown what passes take."""
-        if self.draft is None:
+        """What proposals are worth now; None without any drafts, and while it is unknown what passes take."""
+        names = self.config.drafts.names
+        if self.draft is None and not names:
             return None
         self.publish_costs()
-        return self.lengths.worth(self.draft.own_drafter, self.config.max_num_speculative_tokens)
+        drafter = Drafter(names[0]) if self.draft is None else self.draft.own_drafter
+        return self.lengths.worth(drafter, self.config.max_num_speculative_tokens)
 
 
 @asynccontextmanager
@@ -69,7 +72,7 @@ async def connect_pair(config: CoordinatorConfig, registry: CollectorRegistry | 
         first = next(iter(drafts.values()), None)
         structures = _structures(targets)
         pair = Pair(config=config, target=targets, draft=first, drafts=drafts, metrics=metrics, structures=structures)
-        if drafts:
+        if config.drafts.names:
             metrics.watch_worth(pair.worth)
         _log_pair(pair)
         try:
@@ -114,5 +117,6 @@ def _readings(pool: Pool[Any]) -> ServiceReadings:
 
 def _log_pair(pair: Pair) -> None:
     info = None if pair.draft is None else pair.draft.info
-    draft_name = "no draft" if info is None else f"draft {info.model_name}"
+    own = ", ".join(pair.config.drafts.names) or "no draft"
+    draft_name = own if info is None else f"draft {info.model_name}"
     logger.info("%s, target %s", draft_name, pair.target.info.model_name)

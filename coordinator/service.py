@@ -12,6 +12,7 @@ from coordinator.peers import Pool
 from coordinator.serving.call import Call
 from coordinator.serving.serving import Serving
 from specpair.errors import SpecpairError
+from specpair.options import FROM_TEXT
 from specpair.rpc.messages import merge_to_proto, model_info_to_proto
 from specpair.speculation.beams.beam_options import MAX_BEAMS
 from specpair.tracing import trace_context_of
@@ -66,7 +67,10 @@ async def pair_info(serving: Serving) -> pb.GetPairInfoResponse:
         max_num_speculative_tokens=pair.config.max_num_speculative_tokens,
         request_count=serving.request_count,
         proposal_worth=_worth(pair.worth()),
-        drafts=[pb.NamedDraft(name=name, draft=own) for name, own in zip(names, others, strict=False)],
+        drafts=[
+            *(pb.NamedDraft(name=name, draft=own) for name, own in zip(names, others, strict=False)),
+            *(pb.NamedDraft(name=name) for name in pair.config.drafts.names if name in FROM_TEXT),
+        ],
         merge=merge_to_proto(pair.config.merge if names else None),
         max_num_beams=min(MAX_BEAMS, serving.request_limit) if pair.target.info.runs_beams else 0,
     )

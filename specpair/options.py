@@ -95,8 +95,8 @@ class Drafter(StrEnum):
 ON_THE_TARGET = (Drafter.EAGLE, Drafter.MEDUSA, Drafter.BLOCKWISE, Drafter.PASS, Drafter.MTP)
 """Drafters in the target service."""
 FROM_TEXT = (Drafter.NGRAM, Drafter.PROMPT_LOOKUP)
-"""Drafters that read nothing but the text. The coordinator, which owns it, runs them itself where a request names one;
-all others are in the draft service."""
+"""Drafters that read nothing but the text. The coordinator, which owns it, runs them itself where a request or its
+configuration names one; a draft service has them, too."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -227,8 +227,9 @@ def _check_drafter(drafter: str, drafts: SeveralDrafts) -> None:
     if drafter in ON_THE_TARGET:
         problem = f"--drafter: {drafter} is a head of the target: --head loads it, and requests choose it"
         raise CommandError(problem, WRONG_USE)
-    if not drafts.has_services and drafter not in (Drafter.MODEL, *FROM_TEXT):
-        raise CommandError(f"--drafter: {drafter} needs a draft service: leave --draft {NO_DRAFT} out", WRONG_USE)
+    if not drafts.has_services and drafter not in (Drafter.MODEL, *drafts.entries):
+        given = drafts.addresses(())
+        raise CommandError(f"--drafter: {drafter} needs a draft service, and --draft is {given}", WRONG_USE)
 
 
 def plan_services(

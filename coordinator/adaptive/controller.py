@@ -64,7 +64,7 @@ class LengthController:
         """Registers a new output, which proposes `fixed` tokens or, if None, as many as pay; with `tree_tokens` these
         are the longest path of a tree of so many. `has_shadows`: it probes by shadow proposals. It must call `leave`.
         """
-        key = (drafter, rule, range_of(temperature), tree_tokens)
+        key = (drafter, rule, range_of(temperature), tree_tokens, has_shadows)
         if key not in self._groups:
             self._groups[key] = Group(self._workload(drafter))
         if fixed != 0:

@@ -153,11 +153,14 @@ class OutputLength:
         elif not outcome.asked and not outcome.is_passed_over:
             group.probes.earn(group.count)
 
-    def add_shadow(self, asked: int, drafted: int, accepted: int) -> None:
-        """Learns from a shadow proposal: of `asked` tokens there were `drafted`, of which the first `accepted` came to
-        be committed. It succeeded if as many proposed tokens would have been worth their time."""
+    def add_guess(self, asked: int, drafted: int) -> None:
+        """A shadow proposal was made: of `asked` tokens there were `drafted`."""
+        self._workload.add_guess(asked, drafted)
+
+    def add_shadow(self, asked: int, accepted: int) -> None:
+        """Learns from a shadow proposal: of the `asked` tokens, the first `accepted` ones came to be committed. It
+        succeeded if as many proposed tokens would have been worth their time."""
         workload, count = self._workload, self._workload.load.output_count
-        workload.add_shadow(asked, drafted)
         self._acceptance.add(asked, accepted)
         self._survivals = None
         times = workload.times()

@@ -152,7 +152,7 @@ class Workload:
         elif rows == count:
             self.plain.add(outcome, count, count, unit)
 
-    def add_shadow(self, asked: int, drafted: int) -> None:
+    def add_guess(self, asked: int, drafted: int) -> None:
         """Learns from a shadow proposal how many of the tokens that a drafter is asked for there are. As after a probe,
         older rounds with proposals count less."""
         level = self._levels[self.load.level]

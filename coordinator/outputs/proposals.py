@@ -13,6 +13,7 @@ from coordinator.outputs.preparations import Preparations
 from coordinator.outputs.round import Round
 from coordinator.outputs.shadow_proposal import ShadowProposal
 from coordinator.outputs.sources import chosen, text_drafter
+from coordinator.outputs.text_draft import TextDraft
 from coordinator.pair import Pair
 from coordinator.peers import NO_ORDER, Proposed, Verdict
 from coordinator.peers.proposal_source import ProposalSource
@@ -120,7 +121,7 @@ class Proposals:
         self._preparations = Preparations(request, self._pair.ahead.of(*group), self._pair.lengths.load)
         if self._draft is None:
             return
-        if self._length.opens_early(longest):
+        if self._draft.opens and self._length.opens_early(longest):
             self._draft.start(history, None if original is None else original._draft)
 
     def start_clock(self) -> None:
@@ -208,8 +209,9 @@ class Proposals:
         """Counts its last rounds, and removes the output from the load."""
         try:
             self._count()
+            self._compare(history)
             if self._shadow is not None and (accepted := self._shadow.accepted_count(history)):
-                self._learn(replace(self._shadow, asked=accepted), history)  # those with an error are settled sooner
+                self._learn(replace(self._shadow, asked=accepted), history)  # one with an error would be settled
         finally:
             if self._length is not None:
                 self._length.leave()
@@ -253,10 +255,11 @@ class Proposals:
 
     def _guess(self, step: int, history: Sequence[int], count: int) -> None:
         """Makes a shadow proposal beside a plain round; one that is not settled yet stays instead."""
-        assert self._draft is not None
-        guessed = None if self._shadow is not None else self._draft.guess(step, history, count)
-        if guessed is not None:
+        assert isinstance(self._draft, TextDraft) and self._length is not None
+        if self._shadow is None:
+            guessed = self._draft.guess(step, history, count)
             self._shadow = ShadowProposal(guessed, count, len(history))
+            self._length.add_guess(count, len(guessed))
 
     def _compare(self, history: Sequence[int]) -> None:
         """Learns from the shadow proposal, once the tokens that decide are there."""
@@ -266,7 +269,7 @@ class Proposals:
     def _learn(self, shadow: ShadowProposal, history: Sequence[int]) -> None:
         assert self._length is not None
         self._shadow, accepted = None, shadow.accepted_count(history)
-        self._length.add_shadow(shadow.asked, len(shadow.token_ids), accepted)
+        self._length.add_shadow(shadow.asked, accepted)
         self._pair.metrics.shadows.add(self.drafter, self._request.rule, shadow.asked, accepted)
 
     def _pass_over(self, begun: Round, history: Sequence[int], newest: Decision) -> None:

@@ -24,7 +24,7 @@ def proposal_source(
 
     def open_at(names: Sequence[str], sequence: str, own: SequenceOptions) -> ProposalSource:
         if (drafter := text_drafter(names, own.drafter)) is not None:
-            return TextDraft(drafter, own, prompt_length, config.max_num_speculative_tokens)
+            return TextDraft(drafter, own, prompt_length, config.max_num_speculative_tokens, config.draft_cooldown)
         drafts, named = chosen(pair, names)
         own = own if named is None else replace(own, drafter=named)
         times = (config.draft_timeout, config.draft_cooldown)

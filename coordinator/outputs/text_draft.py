@@ -7,13 +7,13 @@ from coordinator.peers import CallTimes, Proposed
 from coordinator.peers.ahead_blocks import AheadBlocks, Preparation
 from coordinator.peers.proposal_source import ProposalSource
 from specpair.errors import SpecpairError
-from specpair.options import Drafter, SequenceOptions
+from specpair.options import Drafter, Encoding, SequenceOptions
 from specpair.speculation.ngram import NgramPredictor
 from specpair.speculation.predicted_proposal import Drawn, ProposalTask, draw_proposal
 from specpair.speculation.prompt_lookup import LookupPredictor
 from specpair.speculation.token_index import TokenIndex
-from specpair.v1.proposal_pb2 import Proposal
-from specpair.wire.counts import encode_counts
+from specpair.v1.proposal_pb2 import Distributions, Proposal
+from specpair.wire.counts import encode_counts, encode_dense_counts
 
 PREDICTORS = {Drafter.NGRAM: NgramPredictor, Drafter.PROMPT_LOOKUP: LookupPredictor}
 
@@ -22,15 +22,19 @@ class TextDraft(ProposalSource):
     """Draws what a draft service with the same drafter would draw, by the same functions and random numbers
     (docs/exactness.md, rules 1 and 7)."""
 
-    def __init__(self, drafter: Drafter, options: SequenceOptions, prompt_length: int, longest: int):
-        """`drafter` is one of FROM_TEXT; `longest` is the most tokens of a proposal."""
+    opens = False
+
+    def __init__(self, drafter: Drafter, options: SequenceOptions, prompt_length: int, longest: int, cooldown: float):
+        """`drafter` is one of FROM_TEXT; `longest` is the most tokens of a proposal. After one that was refused there
+        are none for `cooldown` seconds."""
         self.blocks = AheadBlocks()
         self._make = PREDICTORS[drafter]
         self._options = options
         self._prompt_length = prompt_length
         self._longest = longest
+        self._cooldown = cooldown
         self._index = TokenIndex(options.encoder_ids)
-        self._is_left_alone = False
+        self._quiet_until = 0.0
 
     @property
     def is_ready(self) -> bool:
@@ -45,7 +49,7 @@ class TextDraft(ProposalSource):
         return True
 
     def room(self, length: int) -> int:
-        return self._longest
+        return 0 if time.monotonic() < self._quiet_until else self._longest
 
     def has_prepared(self, step: int, history: Sequence[int]) -> bool:
         return False
@@ -59,12 +63,13 @@ class TextDraft(ProposalSource):
         preparation: Preparation | None = None,
         tree_tokens: int = 0,
     ) -> Proposed | None:
-        """Up to `count` tokens, always a chain, perhaps none; None if the target has refused one."""
-        if self._is_left_alone:
+        """Up to `count` tokens, always a chain, perhaps none; None soon after a refusal."""
+        count = min(count, self.room(len(history)))
+        if not count:
             return None
         start = time.perf_counter()
         drawn = self._draw(step, history, count, min_confidence)
-        distributions = encode_counts(drawn.rows) if drawn.rows else None
+        distributions = self._encode(drawn) if drawn.rows else None
         took = time.perf_counter() - start
         return Proposed(
             proposal=Proposal(token_ids=drawn.tokens, distributions=distributions),
@@ -72,14 +77,20 @@ class TextDraft(ProposalSource):
         )
 
     def guess(self, step: int, history: Sequence[int], count: int) -> Sequence[int]:
+        """Up to `count` tokens that it would propose, for nobody to judge."""
         return self._draw(step, history, count, 0.0).tokens
 
     def leave_alone(self, error: SpecpairError) -> None:
-        """It would make the same proposals again."""
-        self._is_left_alone = True
+        self._quiet_until = time.monotonic() + self._cooldown
 
     async def close(self) -> None:
         """Holds nothing."""
+
+    def _encode(self, drawn: Drawn) -> Distributions:
+        assert self._options.vocab_size is not None
+        if self._options.encoding is Encoding.DENSE:
+            return encode_dense_counts(drawn.rows, self._options.vocab_size)
+        return encode_counts(drawn.rows)
 
     def _draw(self, step: int, history: Sequence[int], count: int, min_confidence: float) -> Drawn:
         options = self._options

@@ -13,6 +13,8 @@ class ProposalSource(ABC):
 
     blocks: AheadBlocks
     """What was prepared ahead."""
+    opens: bool = True
+    """Whether the sequence has to be opened somewhere before it proposes."""
 
     @property
     @abstractmethod
@@ -53,11 +55,6 @@ class ProposalSource(ABC):
         """Has the next step prepared; this one has no proposal. Returns whether somebody was told. Only a source that
         works ahead is asked."""
         return False
-
-    def guess(self, step: int, history: Sequence[int], count: int) -> Sequence[int] | None:
-        """Up to `count` tokens that would be proposed, at once and for nobody to judge; None from a source that has to
-        ask a service."""
-        return None
 
     @abstractmethod
     def leave_alone(self, error: SpecpairError) -> None:

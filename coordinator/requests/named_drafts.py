@@ -18,10 +18,24 @@ def read_draft_names(
     infos: Mapping[str, ModelInfo | None],
     lenience: float,
 ) -> tuple[str, ...]:
-    """The names; several are merged. Empty for the server's first draft alone.
+    """The names; several are merged. Empty for the server's first draft service alone.
 
     Raises InvalidFieldError, or NotSupportedError if the target cannot judge what the request names.
     """
+    names = _named_or_merged(message, config, target, infos, lenience)
+    if names or message.drafter or config.drafts.addresses:
+        return names
+    return config.drafts.names[:1]  # without a service the text proposes
+
+
+def _named_or_merged(
+    message: pb.GenerateTokensRequest,
+    config: CoordinatorConfig,
+    target: ModelInfo,
+    infos: Mapping[str, ModelInfo | None],
+    lenience: float,
+) -> tuple[str, ...]:
+    """The names that the request has, or those of all drafts if they are to be merged."""
     names, mode = tuple(message.drafts), merge_from_proto(message.merge)
     check_count("drafts", len(names), MAX_DRAFTS)
     for index, name in enumerate(names):
@@ -33,8 +47,8 @@ def read_draft_names(
         if len(names) < 2:
             raise InvalidFieldError("merge", "is tree; there is one draft, so that drafts has to name several")
     is_wanted = mode is not None or bool(names)
-    if not is_wanted and not message.drafter and (config.merge is Merge.TREE or not config.drafts.addresses):
-        names = config.drafts.names if config.merge is Merge.TREE else config.drafts.names[:1]
+    if not is_wanted and config.merge is Merge.TREE and not message.drafter:
+        names = config.drafts.names
     if len(names) < 2 or (target.runs_trees and lenience == 1.0):
         return names
     if not is_wanted:

@@ -1,11 +1,20 @@
-"""Encodes rows of counts to messages, without torch: also for processes that have no model."""
+"""Encodes rows of counts to messages, without torch: also for processes without a model."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from specpair.speculation.count_row import TOTAL_LOG2, UINT32, CountRow
-from specpair.v1.proposal_pb2 import Distributions, OneHotDistributions, SparseDistributions
+from specpair.speculation.count_row import TOTAL, TOTAL_LOG2, UINT32, CountRow
+from specpair.v1.proposal_pb2 import (
+    TENSOR_TYPE_FLOAT32,
+    DenseDistributions,
+    Distributions,
+    OneHotDistributions,
+    SparseDistributions,
+)
+from specpair.v1.proposal_pb2 import Tensor as TensorMessage
+
+FLOAT32 = np.dtype("<f4")
 
 
 def encode_counts(rows: Sequence[CountRow]) -> Distributions:
@@ -24,3 +33,12 @@ def encode_counts(rows: Sequence[CountRow]) -> Distributions:
 def encode_one_hot() -> Distributions:
     """Encodes rows with all mass on the drafted tokens."""
     return Distributions(one_hot=OneHotDistributions())
+
+
+def encode_dense_counts(rows: Sequence[CountRow], vocab_size: int) -> Distributions:
+    """Encodes rows of counts as rows of probabilities [N, V]; exact, since a count has at most 24 bits."""
+    dense = np.zeros((len(rows), vocab_size), dtype=FLOAT32)
+    for place, row in zip(dense, rows, strict=True):
+        place[np.asarray(row.token_ids)] = np.asarray(row.counts, dtype=FLOAT32) / TOTAL
+    tensor = TensorMessage(type=TENSOR_TYPE_FLOAT32, shape=dense.shape, data=dense.tobytes())
+    return Distributions(dense=DenseDistributions(probabilities=tensor))

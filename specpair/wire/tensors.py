@@ -1,12 +1,10 @@
 """Encodes tensors as messages."""
 
-import numpy as np
 from torch import Tensor
 
 from specpair.v1.proposal_pb2 import TENSOR_TYPE_FLOAT32
 from specpair.v1.proposal_pb2 import Tensor as TensorMessage
-
-FLOAT32 = np.dtype("<f4")
+from specpair.wire.counts import FLOAT32
 
 
 def encode_tensor(tensor: Tensor) -> TensorMessage:

@@ -4,11 +4,15 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+import tomllib
+from collections.abc import Iterable, Iterator
+from importlib.metadata import packages_distributions, requires
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[2]
 SERVICES = ("coordinator", "draft_service", "target_service")
@@ -184,6 +188,37 @@ def test_light_package_loads_without_torch(package: str) -> None:
     script = f"import sys, {', '.join(modules)}; print([name for name in {HEAVY} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60)
     assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def closure_of(names: Iterable[str]) -> set[str]:
+    """The distributions that are installed with these, without extras."""
+    found, left = set[str](), [Requirement(name).name for name in names]
+    while left:
+        name = canonicalize_name(left.pop())
+        if name not in found:
+            found.add(name)
+            required = map(Requirement, requires(name) or ())
+            left += [own.name for own in required if own.marker is None or own.marker.evaluate({"extra": ""})]
+    return found
+
+
+def test_the_coordinator_needs_no_extra() -> None:
+    """Its image has the dependencies alone."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    base = closure_of(project["dependencies"])
+    extras = {canonicalize_name(Requirement(name).name) for name in project["optional-dependencies"]["models"]}
+    blocked = [
+        module
+        for module, owners in packages_distributions().items()
+        if {canonicalize_name(owner) for owner in owners} & (extras - base)
+    ]
+    assert "torch" in blocked
+    modules = [
+        module for module, _ in module_files() if is_in(module, "coordinator") and not module.endswith("__main__")
+    ]
+    script = f"import sys; sys.modules.update(dict.fromkeys({blocked})); import {', '.join(modules)}"
+    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.stderr == ""
 
 
 def test_environment_is_read_at_the_edge_alone() -> None:

@@ -7,11 +7,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from command.info import is_ready
 from coordinator.outputs.text_draft import TextDraft
 from draft_service.config import DraftConfig
 from specpair.errors import InvalidFieldError
-from specpair.options import FROM_TEXT, Drafter, Rule, SamplingOptions, SequenceOptions
-from specpair.rpc.messages import drafter_to_proto, rule_to_proto
+from specpair.options import FROM_TEXT, Drafter, Encoding, Rule, SamplingOptions, SequenceOptions
+from specpair.rpc.messages import drafter_to_proto, encoding_to_proto, rule_to_proto
+from specpair.v1 import coordinator_service_pb2
 from tests.service.drafting import close, generate, open_sequence, propose, refused
 from tests.services import RunningModel, RunningPair, draft_config, engine_config, running_draft, running_pair
 from tests.tiny_models import generate_greedily, load_plain, make_model
@@ -40,15 +42,21 @@ def some_text(seed: int, count: int) -> list[int]:
 
 @every_drafter
 @pytest.mark.parametrize("rule", list(Rule))
+@pytest.mark.parametrize("encoding", list(Encoding))
 @pytest.mark.parametrize("temperature", [0.0, 0.7, 1.0])
 async def test_they_draw_what_a_draft_service_draws(
-    service: RunningModel, drafter: Drafter, rule: Rule, temperature: float
+    service: RunningModel, drafter: Drafter, rule: Rule, temperature: float, encoding: Encoding
 ) -> None:
     sampling: dict[str, Any] = {"temperature": temperature, "seed": 11, "top_p": 0.9}
-    options = SequenceOptions(sampling=SamplingOptions(**sampling), rule=rule, vocab_size=VOCABULARY)
+    options = SequenceOptions(sampling=SamplingOptions(**sampling), rule=rule, vocab_size=VOCABULARY, encoding=encoding)
     text, drawn = some_text(3, 24), 0
-    local = TextDraft(drafter, options, 8, COUNT)
-    fields = {"rule": rule_to_proto(rule), "drafter": drafter_to_proto(drafter), "prompt_length": 8}
+    local = TextDraft(drafter, options, 8, COUNT, cooldown=1.0)
+    fields = {
+        "rule": rule_to_proto(rule),
+        "drafter": drafter_to_proto(drafter),
+        "prompt_length": 8,
+        "encoding": encoding_to_proto(encoding),
+    }
     await open_sequence(service, "s", text[:8], sampling=sampling, vocab_size=VOCABULARY, **fields)
     held = 8
     for step, length in enumerate(range(9, len(text), 7), start=1):
@@ -101,6 +109,26 @@ async def test_others_need_a_service(alone: tuple[RunningPair, Any]) -> None:
 async def test_with_a_seed_of_its_own_an_output_repeats(alone: tuple[RunningPair, Any]) -> None:
     answers = [await generate(alone[0], Drafter.NGRAM, 24, PROMPT, seed=7) for _ in range(2)]
     assert answers[0].token_ids == answers[1].token_ids
+
+
+async def test_they_are_counted_and_valued(alone: tuple[RunningPair, Any]) -> None:
+    info = await alone[0].coordinator.GetPairInfo(coordinator_service_pb2.GetPairInfoRequest())
+    assert [draft.name for draft in info.drafts] == ["prompt-lookup"] and not info.HasField("draft")
+    assert info.HasField("proposal_worth") and is_ready(info)
+
+
+@pytest.mark.parametrize("encoding", list(Encoding))
+async def test_they_are_merged_with_a_model_in_every_encoding(tmp_path: Path, encoding: Encoding) -> None:
+    folders = [make_model(tmp_path / name, seed=seed) for seed, name in enumerate(("target", "draft"))]
+    drafts = {"a": draft_config(folders[1])}
+    async with running_pair(engine_config(folders[0]), drafts=drafts, local_drafters=("ngram",)) as pair:
+        answer = await generate(
+            pair, None, 60, PROMPT, drafts=["a", "ngram"], encoding=encoding_to_proto(encoding), seed=5
+        )
+        counts = {draft.name: draft for draft in answer.summary.speculation.drafts}
+        assert answer.summary.speculation.fallback_count == 0
+        assert all(counts[name].draft_token_count > 20 for name in ("a", "ngram"))
+        await pair.check_clean()
 
 
 async def test_the_draft_service_hears_nothing_of_them(tmp_path: Path) -> None:

@@ -87,3 +87,12 @@ def test_the_table_says_what_becomes_of_the_proposals_of_several_drafts() -> Non
     pair.merge = pb.MERGE_MODE_TREE
     assert "draft far: not reached · merged into one tree" in " ".join(shown(pair).split())
     assert "tree" not in shown(pb.GetPairInfoResponse())
+
+
+def test_a_pair_whose_coordinator_proposes_by_itself_is_ready_without_a_draft() -> None:
+    model = {"model_name": "tiny", "architecture": "LlamaForCausalLM", "vocab_size": 64}
+    pair = pb.GetPairInfoResponse(drafts=[{"name": "ngram"}], target=model, merge=pb.MERGE_MODE_NONE)  # type: ignore[arg-type]
+    assert is_ready(pair) and "not reached" not in shown(pair)
+    assert "ngram: in the coordinator · the first proposes alone" in " ".join(shown(pair).split())
+    pair.drafts.add(name="far")
+    assert not is_ready(pair) and "draft far: not reached" in " ".join(shown(pair).split())

@@ -80,7 +80,7 @@ def test_up_quantises_each_model_as_asked(
         ([], "0.18", "0.72"),
         (["--gpu-memory-utilization", "0.5"], "0.1", "0.4"),
         (["--target-device", "cuda:0", "--draft-device", "cuda:1"], "0.9", "0.9"),
-        (["--drafter", "ngram"], "0.9", "0.9"),
+        (["--drafter", "uniform"], "0.9", "0.9"),
     ],
 )
 def test_up_divides_a_gpu(flags: list[str], draft: str, target: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -88,7 +88,7 @@ def test_up_protects_the_coordinator_alone(monkeypatch: pytest.MonkeyPatch) -> N
         planned.extend(plans)
 
     monkeypatch.setattr(command.pair.up, "_run", keep)
-    status, _, errors = run("up", "--host", "0.0.0.0", "--tokens-file", "t", "--drafter", "ngram")
+    status, _, errors = run("up", "--host", "0.0.0.0", "--tokens-file", "t", "--drafter", "uniform")
     assert status == 0, errors
     protected = {plan.name: "--tokens-file" in plan.arguments for plan in planned}
     assert protected == {"draft": False, "target": False, "coordinator": True}

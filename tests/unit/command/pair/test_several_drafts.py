@@ -95,9 +95,11 @@ def test_a_drafter_that_reads_the_text_alone_needs_no_service(flags: list[str], 
     assert given(plans[-1], "--draft") == "ngram"
 
 
-def test_another_drafter_needs_a_draft_service() -> None:
-    result = CliRunner().invoke(app, ["up", "--draft", "none", "--drafter", "bigram"])
-    assert result.exit_code == 2 and "bigram needs a draft service" in result.output
+@pytest.mark.parametrize(("draft", "drafter"), [("none", "bigram"), ("ngram", "bigram"), ("ngram", "prompt-lookup")])
+def test_another_drafter_needs_a_draft_service(draft: str, drafter: str) -> None:
+    result = CliRunner().invoke(app, ["up", "--draft", draft, "--drafter", drafter])
+    assert result.exit_code == 2 and f"{drafter} needs a draft service" in result.output
+    assert f"--draft is {draft}" in result.output
 
 
 def test_up_starts_a_service_for_each_model(plans: list[ServicePlan]) -> None:

@@ -40,7 +40,8 @@ def run_round(outputs: list[OutputLength], accepted: int) -> list[Decision]:
         time, right = 11.0 * UNIT + waited, min(accepted, decision.length)
         output.add(SimulatedRound(decision.length, decision.length, right, time, time, waited, UNIT, 10.0 * UNIT, rows))
         if decision.shadow_length:
-            output.add_shadow(decision.shadow_length, decision.shadow_length, min(accepted, decision.shadow_length))
+            output.add_guess(decision.shadow_length, decision.shadow_length)
+            output.add_shadow(decision.shadow_length, min(accepted, decision.shadow_length))
     return decisions
 
 
@@ -98,7 +99,7 @@ def test_one_that_would_not_have_been_worth_its_time_finds_nothing() -> None:
         outputs = entered(16, curve)
         run_round(outputs, 0)
         for _ in range(40):
-            outputs[0].add_shadow(SHADOW_LENGTH, SHADOW_LENGTH, accepted)
+            outputs[0].add_shadow(SHADOW_LENGTH, accepted)
         shares.append(outputs[0]._group.probes._share)
     assert shares[0] == shares[1] < shares[2]
 
@@ -117,7 +118,7 @@ def test_none_is_longer_than_what_may_be_proposed(longest: int) -> None:
         time = 11.0 * UNIT
         output.add(SimulatedRound(decision.length, decision.length, 0, time, time, 0.0, 0.0, 10.0 * UNIT, 1))
         if decision.shadow_length:
-            return output.add_shadow(decision.shadow_length, decision.shadow_length, 0)
+            return output.add_shadow(decision.shadow_length, 0)
     raise AssertionError("it never probed")
 
 
@@ -127,7 +128,7 @@ def test_they_cost_what_all_outputs_wait_for() -> None:
     assert shadow_price(times, load, 4) * times.plain(16) / 16 == pytest.approx(4 * SHADOW_SECONDS)
     for _ in range(100):
         run_round(outputs, 0)
-    made: list[int] = []
+    made, before = list[int](), 0.0
     while not made:
         before = outputs[0]._group.probes._credit
         made = shadows(run_round(outputs, 0))
@@ -140,6 +141,15 @@ def test_how_many_tokens_there_are_is_learned_from_them() -> None:
     outputs = entered(16)
     run_round(outputs, 0)
     for _ in range(40):
-        outputs[0].add_shadow(4, 1, 1)
+        outputs[0].add_guess(4, 1)
     outputs[0]._workload._fresh = 0
     assert outputs[0]._workload.times().drafted_share == pytest.approx(0.25)
+
+
+def test_outputs_with_and_without_shadows_are_no_group() -> None:
+    """Those without would join a round of shadows with probes that others wait for."""
+    controller = LengthController()
+    one, other = (
+        controller.enter(Drafter.NGRAM, Rule.TOKEN, 0.0, None, has_shadows=has_shadows) for has_shadows in (True, False)
+    )
+    assert one._group is not other._group and one._workload is other._workload

@@ -88,7 +88,7 @@ def test_what_rounds_took_in_a_slow_hour_is_forgotten_by_probes(has_shadows: boo
     assert workload.times().rest > 0.01
     for i in range(24):
         if has_shadows:
-            workload.add_shadow(4, 2)
+            workload.add_guess(4, 2)
             workload.add(outcome_of(0.012, 0, 0, 4, 0.0101 + i * 1e-9))
         else:
             workload.add(outcome_of(0.013, 1, 1, 5, 0.0101 + i * 1e-9), is_probe=True)

@@ -13,10 +13,8 @@ from tests.unit.coordinator.fake_language import continuation
 from tests.unit.coordinator.pair_bench import PROMPT, Bench, bench, collect
 
 LENGTH = 4
-DECISION = 5
-"""The decision of an output that is for a shadow proposal. The first is made before its first round."""
-AT = DECISION - 1
-"""Tokens that it then has."""
+AT = 4
+"""Tokens of an output that has a shadow proposal beside its next round: one more than it had decisions."""
 TOKENS = continuation(PROMPT, 30)
 ADAPTIVE: dict[str, Any] = {"max_tokens": 30, "num_speculative_tokens": None, "drafter": Drafter.NGRAM}
 
@@ -50,10 +48,11 @@ class Recorder:
     """What outputs guess, and what they learn from it."""
 
     def __init__(self) -> None:
-        self.guess: list[int] | None = []
-        """What is guessed; None if the source has to ask a service."""
+        self.guess: list[int] = []
+        """What is guessed."""
         self.guessed_at: list[int] = []
-        self.learned: list[tuple[int, int, int]] = []
+        self.made: list[tuple[int, int]] = []
+        self.learned: list[tuple[int, int]] = []
 
 
 @pytest.fixture
@@ -63,13 +62,14 @@ def recorder(monkeypatch: pytest.MonkeyPatch) -> Recorder:
 
     def choose(self: OutputLength, longest: int, *, is_ready: bool, is_due: bool) -> Decision:
         rounds.append(self._has_shadows)
-        return Decision(0, shadow_length=LENGTH if rounds.count(True) == DECISION else 0)
+        return Decision(0, shadow_length=LENGTH if rounds.count(True) == AT else 0)
 
-    def guess(self: TextDraft, step: int, history: Sequence[int], count: int) -> Sequence[int] | None:
+    def guess(self: TextDraft, step: int, history: Sequence[int], count: int) -> Sequence[int]:
         recorder.guessed_at.append(len(history))
         return recorder.guess
 
     monkeypatch.setattr(OutputLength, "_choose", choose)
+    monkeypatch.setattr(OutputLength, "add_guess", lambda self, *counts: recorder.made.append(counts))
     monkeypatch.setattr(OutputLength, "add_shadow", lambda self, *counts: recorder.learned.append(counts))
     monkeypatch.setattr(TextDraft, "guess", guess)
     return recorder
@@ -80,33 +80,30 @@ def counted(b: Bench, drafter: str = "ngram", rule: str = "coupled") -> list[flo
     return [value(f"specpair_shadow_{name}_total", labels) for name in ("tokens", "accepted_tokens")]
 
 
-@pytest.mark.parametrize(
-    ("right", "drafted", "expected"), [(0, 4, (4, 4, 0)), (2, 4, (4, 4, 2)), (4, 4, (4, 4, 4)), (2, 2, (4, 2, 2))]
-)
-async def test_what_it_says_is_learned_and_changes_no_round(
-    recorder: Recorder, right: int, drafted: int, expected: tuple[int, int, int]
-) -> None:
+@pytest.mark.parametrize(("right", "drafted"), [(0, 4), (2, 4), (4, 4), (2, 2), (0, 0)])
+async def test_what_it_says_is_learned_and_changes_no_round(recorder: Recorder, right: int, drafted: int) -> None:
     recorder.guess = [*TOKENS[AT : AT + right], *[96] * (drafted - right)]
     async with bench() as b:
         generation = await b.run(**ADAPTIVE, rule=Rule.COUPLED)
-        assert recorder.guessed_at == [len(PROMPT) + AT] and recorder.learned == [expected]
+        assert recorder.guessed_at == [len(PROMPT) + AT] and recorder.made == [(LENGTH, drafted)]
+        assert recorder.learned == [(LENGTH, right)]
         assert generation.acceptance.draft_token_count == 0
         assert b.target.promises.count(None) <= 2, "the rounds beside it are promised as any others"
-        assert counted(b) == [expected[0], expected[2]]
+        assert counted(b) == [LENGTH, right]
 
 
-async def test_of_one_that_the_output_ends_in_what_was_right_counts(recorder: Recorder) -> None:
-    recorder.guess = TOKENS[AT : AT + LENGTH]
+@pytest.mark.parametrize(
+    ("right", "left", "expected"),
+    [(4, 3, [(3, 3)]), (4, 4, [(4, 4)]), (2, 3, [(4, 2)]), (0, 1, [(4, 0)])],
+)
+async def test_of_one_that_the_output_ends_in_what_is_known_counts(
+    recorder: Recorder, right: int, left: int, expected: list[tuple[int, int]]
+) -> None:
+    """`left` tokens come after it, the last of which no round follows."""
+    recorder.guess = [*TOKENS[AT : AT + right], *[96] * (LENGTH - right)]
     async with bench() as b:
-        await b.run(**{**ADAPTIVE, "max_tokens": AT + 3}, rule=Rule.COUPLED)
-        assert recorder.learned == [(3, LENGTH, 3)]
-
-
-async def test_a_source_that_has_to_ask_a_service_guesses_nothing(recorder: Recorder) -> None:
-    recorder.guess = None
-    async with bench() as b:
-        await b.run(**ADAPTIVE, rule=Rule.COUPLED)
-        assert recorder.guessed_at and not recorder.learned
+        await b.run(**{**ADAPTIVE, "max_tokens": AT + left}, rule=Rule.COUPLED)
+        assert recorder.learned == expected
 
 
 GREEDY, WARM = SamplingOptions(temperature=0.0), SamplingOptions(temperature=1.0)

@@ -79,6 +79,28 @@ def test_the_default_is_the_first_draft_or_all() -> None:
     assert names({"drafter": 2}, merge=Merge.TREE) == (), "one drafter is asked for"
 
 
+CHAINS = replace(TARGET, runs_trees=False)
+
+
+@pytest.mark.parametrize(
+    ("fields", "options", "expected"),
+    [
+        ({}, {}, ("ngram",)),
+        ({"merge": NONE}, {}, ("ngram",)),
+        ({}, {"merge": Merge.TREE}, ("ngram", "prompt-lookup")),
+        ({"merge": NONE}, {"merge": Merge.TREE}, ("ngram",)),
+        ({}, {"merge": Merge.TREE, "lenience": 0.5}, ("ngram",)),
+        ({}, {"merge": Merge.TREE, "target": CHAINS}, ("ngram",)),
+        ({"drafts": ["prompt-lookup"]}, {}, ("prompt-lookup",)),
+        ({"drafter": 3}, {}, ()),
+    ],
+)
+def test_without_a_service_the_first_that_reads_the_text_is_the_default(
+    fields: dict[str, Any], options: dict[str, Any], expected: tuple[str, ...]
+) -> None:
+    assert names(fields, "ngram", "prompt-lookup", **options) == expected
+
+
 def test_a_request_names_its_own() -> None:
     assert names({"drafts": ["b"]}, merge=Merge.TREE) == ("b",)
     assert names({"drafts": ["uniform", "a"]}) == ("uniform", "a")
@@ -109,8 +131,7 @@ def test_one_draft_makes_no_tree() -> None:
 
 
 def test_where_no_tree_can_be_judged_it_is_refused_or_left_out() -> None:
-    chains = replace(TARGET, runs_trees=False)
-    for target, lenience in ((chains, 1.0), (TARGET, 0.5)):
+    for target, lenience in ((CHAINS, 1.0), (TARGET, 0.5)):
         with pytest.raises(NotSupportedError, match="drafts"):
             names({"drafts": ["a", "b"]}, target=target, lenience=lenience)
         assert names({}, merge=Merge.TREE, target=target, lenience=lenience) == ()
