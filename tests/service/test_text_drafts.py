@@ -63,7 +63,9 @@ async def test_they_draw_what_a_draft_service_draws(
         answer = await propose(service, "s", step, held, COUNT, appended_token_ids=text[held:length])
         own = await local.propose(step, text[:length], COUNT)
         assert own is not None
-        assert own.proposal.SerializeToString(True) == answer.proposal.SerializeToString(True)
+        assert own.proposal.SerializeToString(deterministic=True) == answer.proposal.SerializeToString(
+            deterministic=True
+        )
         assert list(local.guess(step, text[:length], COUNT)) == list(own.token_ids)
         held, drawn = length, drawn + len(own.token_ids)
     assert drawn > 20
