@@ -285,6 +285,8 @@ class RequestReader:
             return drafter
         if drafter in FROM_TEXT:
             return drafter
+        if drafter not in (None, Drafter.MODEL) and self.draft is None and not self.drafts:
+            raise InvalidFieldError("drafter", f"is {drafter}; there is no draft service that might have it")
         draft = self.drafts.get(drafts[0]) if drafts else self.draft
         available = () if draft is None else draft.drafters
         if drafter is not None and available and drafter not in available:

@@ -100,7 +100,10 @@ async def test_sampling_options_are_taken_over() -> None:
 async def test_a_drafter_must_be_one_that_the_draft_has() -> None:
     assert (await read()).drafter is None
     ngram = await read(drafter="DRAFTER_NGRAM")
-    assert ngram.drafter is Drafter.NGRAM, "without a draft nobody knows what it will have"
+    assert ngram.drafter is Drafter.NGRAM, "the coordinator has it"
+    assert (await read(drafter="DRAFTER_MODEL")).drafter is Drafter.MODEL, "it proposes nothing, which is allowed"
+    with pytest.raises(InvalidFieldError, match="drafter: is bigram; there is no draft service"):
+        await read(drafter="DRAFTER_BIGRAM")
     assert ngram.sequence_options(64).drafter is Drafter.NGRAM
     draft = model_info(drafters=(Drafter.MODEL, Drafter.NGRAM))
     assert (await read_beside(draft, drafter="DRAFTER_NGRAM")).drafter is Drafter.NGRAM
