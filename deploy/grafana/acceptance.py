@@ -131,14 +131,8 @@ def _rounds() -> Panels:
         ),
         lines(
             "Acceptance that pays",
-            "From this acceptance on a first token is worth its time at the present load; above 100 % none can be. Beside it "
-            "the share of right tokens in what adaptive K only compares with the text.",
+            "From this acceptance on a first token is worth its time at the present load. Above 100 % none can be.",
             Query("specpair_speculation_break_even_acceptance", "break-even"),
-            Query(
-                "sum(rate(specpair_shadow_accepted_tokens_total[$__rate_interval]))"
-                " / (sum(rate(specpair_shadow_tokens_total[$__rate_interval])) > 0)",
-                "of shadow proposals",
-            ),
             unit=RATIO,
         ),
         lines(

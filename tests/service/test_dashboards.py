@@ -50,6 +50,7 @@ NOT_SHOWN = {
     *("specpair_structured_outputs_total", "specpair_target_masked_rows_total", "specpair_target_mask_seconds_total"),
     *("specpair_model_encoded_inputs_total", "specpair_graph_misses_total"),
     *("specpair_chain_misses_total", "specpair_forced_tokens_total"),
+    *("specpair_shadow_tokens_total", "specpair_shadow_accepted_tokens_total"),
     *("specpair_draft_ahead_branches", "specpair_target_conditional_calls_total", "specpair_streams_open"),
     *("grpc_server_started_total", "grpc_server_msg_received_total", "grpc_server_msg_sent_total"),
 }
