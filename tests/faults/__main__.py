@@ -56,7 +56,8 @@ async def run(options: Options, folder: Path) -> tuple[dict[str, Any], list[str]
         are_drafts_named=options.merge == "tree",
     )
     cases = make_cases(options.seed, options.cases, pair.vocab_size, options.max_tokens)
-    cases = [replace(case, drafter=options.head, schema=SCHEMA if options.structured else None) for case in cases]
+    drafter, schema = options.head or options.drafter, SCHEMA if options.structured else None
+    cases = [replace(case, drafter=drafter, schema=schema) for case in cases]
     async with running_cluster(config) as cluster:
         say(f"ready; logs in {folder}")
         expected = await read_reference(cluster.stub, cases)

@@ -4,6 +4,7 @@ import argparse
 from dataclasses import dataclass
 from pathlib import Path
 
+from specpair.options import FROM_TEXT
 from tests.faults.pairs import HEADS, OWN_DRAFTS
 
 
@@ -43,6 +44,8 @@ class Options:
     have weights of 8 bits, which gives rows bits of their own: --deterministic runs neither."""
     head: str | None = None
     """The drafter in the target that every request is for; None for the draft service's. With it no draft is asked."""
+    drafter: str | None = None
+    """The drafter in the coordinator that every request is for, which needs no draft service."""
     merge: str = "none"
     """`tree`: each draft is one of its own, and their chains are merged. Targets as with trees."""
     own_draft: str = "none"
@@ -81,6 +84,7 @@ def read_options(arguments: list[str] | None = None) -> Options:
     parser.add_argument("--work-ahead", choices=["auto", "on", "off"], default=default.work_ahead)
     parser.add_argument("--trees", type=int, default=default.trees, help="tokens of the proposed trees; 0 for chains")
     parser.add_argument("--head", choices=sorted(HEADS), help="requests are for this drafter in the target")
+    parser.add_argument("--drafter", choices=sorted(FROM_TEXT), help="requests are for this one in the coordinator")
     parser.add_argument("--merge", choices=["tree", "none"], default=default.merge, help="of the drafts' chains")
     parser.add_argument("--own-draft", choices=OWN_DRAFTS, default=default.own_draft, help="of the draft model")
     parser.add_argument("--structured", action="store_true", help="outputs of a JSON Schema, of the bundled pair")

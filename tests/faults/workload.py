@@ -69,7 +69,7 @@ class Case:
             n=variation.n,
             rule=f"ACCEPTANCE_RULE_{self.rule.upper()}",
             num_speculative_tokens=variation.num_speculative_tokens,
-            drafter=None if self.drafter is None else f"DRAFTER_{self.drafter.upper()}",  # pyright: ignore[reportArgumentType]
+            drafter=None if self.drafter is None else f"DRAFTER_{self.drafter.upper().replace('-', '_')}",  # pyright: ignore[reportArgumentType]
         )
 
 
