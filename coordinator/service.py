@@ -71,7 +71,7 @@ async def pair_info(serving: Serving) -> pb.GetPairInfoResponse:
             *(pb.NamedDraft(name=name, draft=own) for name, own in zip(names, others, strict=False)),
             *(pb.NamedDraft(name=name) for name in pair.config.drafts.names if name in FROM_TEXT),
         ],
-        merge=merge_to_proto(pair.config.merge if names else None),
+        merge=merge_to_proto(pair.config.merge if pair.config.drafts.is_named else None),
         max_num_beams=min(MAX_BEAMS, serving.request_limit) if pair.target.info.runs_beams else 0,
     )
 

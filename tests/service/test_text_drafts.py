@@ -11,7 +11,7 @@ from command.info import is_ready
 from coordinator.outputs.text_draft import TextDraft
 from draft_service.config import DraftConfig
 from specpair.errors import InvalidFieldError
-from specpair.options import FROM_TEXT, Drafter, Encoding, Rule, SamplingOptions, SequenceOptions
+from specpair.options import FROM_TEXT, Drafter, Encoding, Merge, Rule, SamplingOptions, SequenceOptions
 from specpair.rpc.messages import drafter_to_proto, encoding_to_proto, rule_to_proto
 from specpair.v1 import coordinator_service_pb2
 from tests.service.drafting import close, generate, open_sequence, propose, refused
@@ -101,6 +101,16 @@ async def test_two_of_them_make_a_tree_without_a_service(alone: tuple[RunningPai
     answer = await generate(pair, None, 24, PROMPT, temperature=0.0, drafts=["ngram", "prompt-lookup"])
     assert answer.token_ids == generate_greedily(model, PROMPT, 24)
     assert answer.summary.speculation.draft_token_count > 0
+
+
+async def test_they_are_merged_by_default_where_the_coordinator_says_so(tmp_path: Path) -> None:
+    folder = make_model(tmp_path / "target", seed=1)
+    async with running_pair(engine_config(folder), local_drafters=FROM_TEXT, merge=Merge.TREE) as pair:
+        info = await pair.coordinator.GetPairInfo(coordinator_service_pb2.GetPairInfoRequest())
+        assert info.merge == coordinator_service_pb2.MERGE_MODE_TREE
+        answer = await generate(pair, None, 24, PROMPT, temperature=0.0)
+        assert [draft.name for draft in answer.summary.speculation.drafts] == list(FROM_TEXT)
+        await pair.check_clean()
 
 
 async def test_others_need_a_service(alone: tuple[RunningPair, Any]) -> None:

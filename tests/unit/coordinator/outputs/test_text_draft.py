@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from coordinator.outputs.text_draft import TextDraft
+from coordinator.peers.merged_session import MergedSession
 from specpair.errors import InvalidDistributionError, NotSupportedError
 from specpair.options import Drafter, Rule, SamplingOptions, SequenceOptions
 from tests.unit.coordinator.fake_language import VOCAB_SIZE
@@ -39,6 +40,24 @@ async def test_tokens_that_the_target_does_not_have_are_not_proposed() -> None:
     """What an encoder read may have others; so may the rows of a padded vocabulary."""
     assert await tokens_of(a_draft(vocab_size=7), REPEATED) == [5, 6]
     assert await tokens_of(a_draft(encoder=(1, 2, 3, 4)), [9, 1, 2], 2) == [3, 4]
+
+
+async def test_stop_tokens_are_held_back_until_the_output_is_long_enough() -> None:
+    """Tokens of the prompt are none of the output."""
+    sampling = SamplingOptions(temperature=0.0, min_tokens=2, stop_token_ids=(7,))
+    options = SequenceOptions(sampling=sampling, rule=Rule.TOKEN, vocab_size=VOCAB_SIZE)
+    for prompt_length, expected in ((len(REPEATED), [7, 8, 5]), (len(REPEATED) + 1, [])):
+        draft = TextDraft(Drafter.PROMPT_LOOKUP, options, prompt_length, 6, 0.0)
+        assert await tokens_of(draft, [*REPEATED, 5, 6]) == expected
+
+
+async def test_several_at_once_have_places_of_their_own() -> None:
+    """Equal ones would draw by the same numbers, and siblings of a tree would not be independent (rule 7)."""
+    async with bench(with_draft=False) as b:
+        merged = b.generation(12, 2, drafts=("ngram", "prompt-lookup"))._draft
+        assert isinstance(merged, MergedSession)
+        sources = merged._sources.values()
+        assert [source._options.draft_index for source in sources if isinstance(source, TextDraft)] == [1, 2]
 
 
 async def test_after_a_refusal_it_is_quiet_for_a_while() -> None:
