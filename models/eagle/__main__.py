@@ -17,7 +17,7 @@ def main() -> None:
     train.add_argument("--minutes", type=float, default=40.0, help="training time over all runs (default 40)")
     train.add_argument("--lr", type=float, default=3e-3, help="peak learning rate (default 0.003)")
     train.add_argument("--rows", type=int, default=10, help="conversations of a step (default 10)")
-    train.add_argument("--begun", type=Path, metavar="FOLDER", help="begin with this head, without a checkpoint")
+    train.add_argument("--begun", type=Path, metavar="FOLDER", help="head to begin with, if there is no checkpoint")
     publish = commands.add_parser("publish", help="write the last checkpoint as a head")
     measure = commands.add_parser("measure", help="held-out figures of a head")
     for command in (publish, measure):
