@@ -160,8 +160,9 @@ class Generation:
 
     async def _first_part(self) -> OutputPart:
         """The first token, from the target's prefill. Its time counts from the request's arrival."""
-        first = self.proposals.first_round(self._first_step, max(self._longest_block() - 1, 0))
-        with span("round", sequence=self.sequence_id, step=first.step, proposed=0, accepted=0):
+        step, longest = self._first_step, max(self._longest_block() - 1, 0)
+        with span("round", sequence=self.sequence_id, step=step, proposed=0, accepted=0):
+            first = self.proposals.first_round(step, self._history, longest)
             first.verdict = await self._judge(first)
         self.proposals.keep_own(first.verdict)
         self.time_to_first_token = self.total_time

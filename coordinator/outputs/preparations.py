@@ -37,11 +37,7 @@ class Preparations:
         None if the draft shall not work ahead, also where the output ends with this round or the next proposal is only
         a probe.
         """
-        if self._mode is WorkAhead.OFF or drafter not in WORKING_AHEAD or decision.length == 0 or decision.is_probe:
-            return None
-        if self._mode is WorkAhead.AUTO and not self._trial.is_on:
-            return None
-        if length + 2 > self._last:
+        if not self.are_wanted(drafter) or decision.length == 0 or decision.is_probe or length + 2 > self._last:
             return None
         return Preparation(
             max_outcomes=min(max(OUTCOMES_PER_COUNT * (begun.asked_count + 1), LEAST_OUTCOMES), MOST_OUTCOMES),
@@ -49,6 +45,12 @@ class Preparations:
             min_confidence=decision.min_confidence,
             max_length=self._last,
         )
+
+    def are_wanted(self, drafter: Drafter | None) -> bool:
+        """Whether anything is to be prepared at present."""
+        if self._mode is WorkAhead.OFF or drafter not in WORKING_AHEAD:
+            return False
+        return self._mode is WorkAhead.ON or self._trial.is_on
 
     def room(self, length: int) -> int:
         """The most tokens that a proposal after `length` tokens may have, whatever the draft's limits are by now."""

@@ -74,6 +74,8 @@ class Proposals:
         self._next: Decision | None = None
         """The decision for the next round, if it was made in advance: the draft is preparing proposals by it, or the
         target was told of a plain round."""
+        self._is_opening = False
+        """Whether the draft was asked to read the prompt beside the target."""
         self._is_passed_over = False
         """Whether the target has begun with the next round, without a proposal."""
         self._passed_over_count = 0
@@ -122,21 +124,36 @@ class Proposals:
         if self._draft is None:
             return
         if self._draft.opens and self._length.opens_early(longest):
-            self._draft.start(history, None if original is None else original._draft)
+            self._is_opening = self._draft.start(history, None if original is None else original._draft)
 
     def start_clock(self) -> None:
         """Starts the time of the first round that may have a proposal."""
         self._latest_end = time.perf_counter()
 
-    def first_round(self, step: int, longest: int) -> Round:
+    def first_round(self, step: int, history: Sequence[int], longest: int) -> Round:
         """The round of the first token, which has no proposal; `longest` is that of the next one. Whether that has a
-        proposal is known if the target makes it, or nothing ever does."""
+        proposal is known if the target makes it, or nothing ever does. Else the draft may prepare it meanwhile."""
         first = Round(step=step, rule=self._request.rule)
         if self._own is not None and self._length is not None:
             self._own.order(first, longest, self._length.decide(longest))
         elif self._draft is None or self._request.num_speculative_tokens == 0:
             first.following_order = NO_ORDER
+        elif self._is_opening:
+            self._prepare(first, history, longest)
         return first
+
+    def _prepare(self, first: Round, history: Sequence[int], longest: int) -> None:
+        """Has the draft prepare the next round while the target reads the prompt, once it has read that itself."""
+        assert self._draft is not None and self._length is not None and self._preparations is not None
+        if not self._preparations.are_wanted(self.drafter):
+            return
+        newest = self._length.decide(longest)
+        self._length.use(PLAIN)
+        if newest.is_probe:
+            self._length.postpone_probe()
+        preparation = self._preparations.after(first, len(history), newest, self.drafter)
+        if preparation is not None and self._draft.prepare(first.step, history, preparation):
+            first.prepared_count, self._next = preparation.count, newest
 
     async def next_round(self, step: int, history: Sequence[int], longest: int) -> Round:
         """A round with at most `longest` proposed tokens; none if none pay or the draft has none."""

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from coordinator.peers.ahead_blocks import AheadBlocks, Preparation
@@ -56,6 +57,13 @@ class DraftCall:
             self.link.welcome()
             self.trial.leave_alone(error)
         return None
+
+    async def prepare(self) -> None:
+        """Has the draft work ahead before it was asked for anything. A failure counts for nothing: nobody waits, and
+        the draft may have a long text to read. The next call says what is wrong."""
+        with suppress(TimeoutError, SpecpairError):
+            async with asyncio.timeout(self.trial.within):
+                await self._propose()
 
     def tell(self) -> bool:
         """Tells the draft of the history, where its proposal is here already. Returns whether it was told: it is not

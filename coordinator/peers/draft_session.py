@@ -2,8 +2,9 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from dataclasses import replace
+from typing import Any, TypeVar
 
 from coordinator.adaptive.ahead_outcome import AheadOutcome
 from coordinator.deadline import NEVER, Deadline
@@ -19,6 +20,8 @@ from coordinator.peers.recovery import Recovery
 from specpair.errors import SpecpairError
 from specpair.model_info import ModelInfo
 from specpair.options import SequenceOptions
+
+Result = TypeVar("Result")
 
 
 class DraftSession(ProposalSource):
@@ -44,7 +47,7 @@ class DraftSession(ProposalSource):
         self._opening = DraftOpening(openings, lambda: trial.within)
         self.blocks = AheadBlocks()
         """What the draft has prepared."""
-        self._calls: set[asyncio.Task[Proposed | None]] = set()
+        self._calls: set[asyncio.Task[Any]] = set()
         """Calls whose answers no round waits for."""
 
     def start(self, history: Sequence[int], original: ProposalSource | None = None) -> bool:
@@ -129,6 +132,13 @@ class DraftSession(ProposalSource):
             self._spawn(replace(call, history=list(history)))
         return True
 
+    def prepare(self, step: int, history: Sequence[int], preparation: Preparation) -> bool:
+        call = self._call(step, history, 1, 0.0, preparation, 0)
+        if call is None or not self._may_ask(call.link):
+            return False
+        self._keep(replace(call, history=list(history), is_plain=True, has_proposal=True).prepare())
+        return True
+
     def _try_again(self, call: DraftCall) -> None:
         """Asks a draft that failed for one token in the background, unless that is under way."""
         if not self._trial.is_under_way and call.link.breaker.admit():
@@ -191,7 +201,10 @@ class DraftSession(ProposalSource):
 
     def _spawn(self, call: DraftCall) -> "asyncio.Task[Proposed | None]":
         """Makes a call that no round waits for, or not to its end. A failure counts against the draft as ever."""
-        task = asyncio.create_task(call.answer())
+        return self._keep(call.answer())
+
+    def _keep(self, call: "Coroutine[Any, Any, Result]") -> "asyncio.Task[Result]":
+        task = asyncio.create_task(call)
         self._calls.add(task)
         task.add_done_callback(self._calls.discard)
         return task

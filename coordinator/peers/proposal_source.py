@@ -56,6 +56,11 @@ class ProposalSource(ABC):
         works ahead is asked."""
         return False
 
+    def prepare(self, step: int, history: Sequence[int], preparation: Preparation) -> bool:
+        """Has the first step with a proposal prepared while the target reads the prompt in this one. Returns whether
+        somebody is being told; the sequence may still be opening. Only a source that works ahead is asked."""
+        return False
+
     @abstractmethod
     def leave_alone(self, error: SpecpairError) -> None:
         """Stops asking after a failure of this sequence alone."""

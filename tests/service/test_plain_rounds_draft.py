@@ -68,6 +68,25 @@ async def test_what_it_prepares_is_what_it_would_answer(
     await draft.check_clean()
 
 
+@pytest.mark.parametrize("kind", SEQUENCES)
+async def test_it_prepares_for_the_first_token_while_the_target_reads_the_prompt(
+    draft: RunningModel, kind: str
+) -> None:
+    fields = SEQUENCES[kind]
+    async with ahead_caller(draft) as caller:
+        await open_sequence(draft, "s", PROMPT, **fields)
+        await caller.call("s", 0, len(PROMPT), [], work_ahead=ORDER, has_proposal=True, **PLAIN)
+        blocks = await caller.prepared("s", 1, 1 if kind == "stopping" else 3)
+        for (accepted, token), block in blocks.items():
+            assert accepted == 0 and block.base_length == len(PROMPT)
+            assert block.proposal == (await asked(draft, fields, [*PROMPT, token], 1)).proposal
+        (_, token), block = next(iter(blocks.items()))
+        answer = await caller.call("s", 1, len(PROMPT), [token])
+        assert answer.was_prepared and answer.proposal == block.proposal
+        await close_sequence(draft, "s")
+    await draft.check_clean()
+
+
 async def test_it_learns_what_came(draft: RunningModel) -> None:
     async with ahead_caller(draft) as caller:
         await open_sequence(draft, "s", PROMPT, **COUPLED)
