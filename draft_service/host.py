@@ -172,6 +172,11 @@ class DraftHost:
             self.sequences.commit(held, call.base_length, call.appended)
         return drafted
 
+    def reading(self, sequence_id: str) -> "asyncio.Task[None] | None":
+        """The work that reads the prompt, as long as it does. Raises SequenceNotFoundError."""
+        prefill = self.sequences.get(sequence_id).prefill
+        return None if prefill is None or prefill.done() else prefill
+
     def _check(self, call: ProposeCall) -> None:
         check_range("num_speculative_tokens", call.count, 1, self.max_num_speculative_tokens)
         check_range("min_confidence", call.min_confidence, 0.0, 1.0)

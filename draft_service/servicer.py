@@ -64,11 +64,14 @@ class DraftServicer(DraftServiceServicer):
             return await grow_beams(self._host, request)
 
     def _take(self, request: pb.ProposeTokensRequest, deliveries: Deliveries) -> bool:
-        """Takes a call whose caller has its proposal and needs no answer, and goes on working ahead at once. What is
-        wrong with it is said to the next call."""
+        """Takes a call whose caller has its proposal and needs no answer, and goes on working ahead at once, or as soon
+        as the prompt is read. What is wrong with it is said to the next call."""
         with span("propose", "server", **described(request)) as traced:
             try:
                 call, order = self._call(request), self._order(request)
+                if (reading := self._host.reading(call.sequence_id)) is not None:
+                    reading.add_done_callback(lambda _: self._take(request, deliveries))
+                    return True
                 drafted = self._host.take(call, body_of(unchanging(request)))
             except SpecpairError as error:
                 logger.debug("what became of a proposal was not taken: %s", error.message)

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from coordinator.peers.ahead_blocks import AheadBlocks, Preparation
@@ -59,11 +58,10 @@ class DraftCall:
         return None
 
     async def prepare(self) -> None:
-        """Has the draft work ahead before it was asked for anything. A failure counts for nothing: nobody waits, and
-        the draft may have a long text to read. The next call says what is wrong."""
-        with suppress(TimeoutError, SpecpairError):
-            async with asyncio.timeout(self.trial.within):
-                await self._propose()
+        """Has the draft work ahead before it is asked for anything, once it is open. A failure counts for nothing: the
+        next call says what is wrong."""
+        if await self.opening.has_opened():
+            self._tell()
 
     def tell(self) -> bool:
         """Tells the draft of the history, where its proposal is here already. Returns whether it was told: it is not
@@ -71,6 +69,12 @@ class DraftCall:
 
         Nobody learns whether it came. If it did not, the next call does: its sequence is shorter than said.
         """
+        if not self._tell():
+            return False
+        self.opening.use()
+        return True
+
+    def _tell(self) -> bool:
         opening, held = self.opening, self.opening.held_length
         if self.link is not opening.link or not held or opening.is_under_way or opening.lock.locked():
             return False
@@ -84,7 +88,6 @@ class DraftCall:
         except SpecpairError as error:
             logger.debug("the draft was not told: %s", error.message, extra={"sequence_id": opening.sequence_id})
             return False
-        opening.use()
         self._expect_blocks(length)
         opening.held_length = length
         return True

@@ -82,6 +82,16 @@ class DraftOpening:
             if task.done():
                 self._task = None
 
+    async def has_opened(self) -> bool:
+        """Whether the draft holds the sequence, after the opening. A failure is left for the proposal to find."""
+        task = self._task
+        if task is not None:
+            await asyncio.wait([task])
+            if task.cancelled() or task.exception() is not None:
+                return False
+            self._task = None if self._task is task else self._task
+        return self.held_length > 0
+
     async def reopen(self, link: DraftLink, history: Sequence[int]) -> None:
         """Closes what the draft holds and opens the sequence again."""
         self.held_length = 0

@@ -49,6 +49,8 @@ class DraftSession(ProposalSource):
         """What the draft has prepared."""
         self._calls: set[asyncio.Task[Any]] = set()
         """Calls whose answers no round waits for."""
+        self._preparing: asyncio.Task[None] | None = None
+        """The one that has the first proposal prepared. It may wait for the opening."""
 
     def start(self, history: Sequence[int], original: ProposalSource | None = None) -> bool:
         """Opens the sequence in the background, as a fork of the original's prompt if that one was opened.
@@ -108,6 +110,8 @@ class DraftSession(ProposalSource):
         block = None if key is None else self.blocks.take(key)
         if key is None and preparation is None:
             self.blocks.clear()  # the draft no longer works ahead
+        if key is None and self._preparing is not None:
+            self._preparing.cancel()  # it was not sent: what is asked for now would wait for its answer
         call = self._call(step, history, count, min_confidence, preparation, tree_tokens)
         if block is not None:
             if call is not None:
@@ -136,7 +140,8 @@ class DraftSession(ProposalSource):
         call = self._call(step, history, 1, 0.0, preparation, 0)
         if call is None or not self._may_ask(call.link):
             return False
-        self._keep(replace(call, history=list(history), is_plain=True, has_proposal=True).prepare())
+        preparing = replace(call, history=list(history), is_plain=True, has_proposal=True)
+        self._preparing = self._keep(preparing.prepare())
         return True
 
     def _try_again(self, call: DraftCall) -> None:

@@ -1,5 +1,7 @@
 """A draft in a round without a proposal: it takes the tokens, and prepares what it would answer in the next one."""
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -68,14 +70,31 @@ async def test_what_it_prepares_is_what_it_would_answer(
     await draft.check_clean()
 
 
+@pytest.mark.parametrize("is_reading", [False, True])
 @pytest.mark.parametrize("kind", SEQUENCES)
 async def test_it_prepares_for_the_first_token_while_the_target_reads_the_prompt(
-    draft: RunningModel, kind: str
+    draft: RunningModel, kind: str, is_reading: bool
 ) -> None:
+    """Told while it reads the prompt itself, it begins when it has read that."""
     fields = SEQUENCES[kind]
+    assert isinstance(draft.host, DraftHost) and draft.host.model is not None
+    release = threading.Event()
+
+    def wait() -> None:
+        release.wait(20)
+
     async with ahead_caller(draft) as caller:
+        draft.host.model.engine.ask(wait)
+        if not is_reading:
+            release.set()
         await open_sequence(draft, "s", PROMPT, **fields)
-        await caller.call("s", 0, len(PROMPT), [], work_ahead=ORDER, has_proposal=True, **PLAIN)
+        while not is_reading and draft.host.reading("s") is not None:
+            await asyncio.sleep(0.001)
+        await caller.tell("s", 0, len(PROMPT), [], work_ahead=ORDER, **PLAIN)
+        if is_reading:
+            await asyncio.sleep(0.05)  # it has come
+            assert draft.host.reading("s") is not None and ("s", 1) not in caller.blocks
+            release.set()
         blocks = await caller.prepared("s", 1, 1 if kind == "stopping" else 3)
         for (accepted, token), block in blocks.items():
             assert accepted == 0 and block.base_length == len(PROMPT)

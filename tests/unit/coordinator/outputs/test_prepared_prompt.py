@@ -39,10 +39,17 @@ async def test_the_first_proposal_is_there_with_the_first_token() -> None:
 
 async def test_a_draft_that_reads_longer_than_the_target_is_waited_for_as_ever() -> None:
     async with bench() as b:
-        b.draft.delay = 0.02
+        b.draft.delay, b.target.delay = 0.03, 0.01
         _, second, *_ = await rounds_of(b.generation(20, 4, **ON))
         assert second in (AheadOutcome.LATE, AheadOutcome.MISS)
         assert b.draft.has_proposal[:2] == [True, False]
+
+
+async def test_a_draft_that_opens_after_the_first_token_is_asked_at_once() -> None:
+    async with bench() as b:
+        b.draft.open_delay = 0.02
+        _, second, *_ = await rounds_of(b.generation(20, 4, **ON))
+        assert second is None and not b.draft.has_proposal[0]
 
 
 @pytest.mark.parametrize("changes", [{"work_ahead": WorkAhead.OFF}, {"work_ahead": WorkAhead.AUTO}, {"count": 0}])
