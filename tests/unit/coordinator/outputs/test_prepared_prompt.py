@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.adaptive import Decision
 from coordinator.adaptive.ahead_outcome import AheadOutcome
 from coordinator.outputs.choices import Choices
 from coordinator.outputs.generation import Generation
@@ -49,7 +50,41 @@ async def test_a_draft_that_opens_after_the_first_token_is_asked_at_once() -> No
     async with bench() as b:
         b.draft.open_delay = 0.02
         _, second, *_ = await rounds_of(b.generation(20, 4, **ON))
-        assert second is None and not b.draft.has_proposal[0]
+        assert second is None and not b.draft.has_proposal[0] and 0 not in b.draft.told_steps
+
+
+async def test_an_opening_that_fails_is_found_by_the_first_call_that_a_round_waits_for() -> None:
+    failures = []
+    for mode in (WorkAhead.OFF, WorkAhead.ON):
+        async with bench() as b:
+            b.target.delay = 0.01
+            b.draft.open_faults.before = {0: AWAY}
+            generation = b.generation(20, 4, work_ahead=mode)
+            await all_parts(generation)
+            failures.append((generation.acceptance.fallback_count, len(b.draft.opened)))
+    assert failures[0] == failures[1] and failures[0][0]
+
+
+@pytest.mark.parametrize("is_probe", [False, True])
+async def test_the_round_of_the_prompt_is_a_plain_one_and_a_probe_is_made_in_the_next(
+    is_probe: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with bench() as b:
+        proposals = b.generation(20, **{**ON, "num_speculative_tokens": None}).proposals
+        proposals.begin(PROMPT, 4)
+        proposals._is_opening = b.pair.draft is not None
+        length = proposals._length
+        assert length is not None
+
+        def decide(longest: int) -> Decision:
+            length.contribution.set_row_count(3)
+            return Decision(2, is_probe=is_probe)
+
+        monkeypatch.setattr(length, "decide", decide)
+        first = proposals.first_round(0, PROMPT, 4)
+        assert length.contribution.row_count == 1 and length._is_due is is_probe
+        assert first.works_ahead is not is_probe
+        proposals.leave(PROMPT)
 
 
 @pytest.mark.parametrize("changes", [{"work_ahead": WorkAhead.OFF}, {"work_ahead": WorkAhead.AUTO}, {"count": 0}])
