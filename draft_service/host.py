@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import uuid
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -60,6 +61,8 @@ class DraftHost:
             None if config.vocabulary is VocabularyChoice.AUTO else VocabularyMethod(config.vocabulary),
             lambda name: model is not None and model.translated.is_in_use(name),
         )
+        self._when_read: dict[HeldSequence[Drafted], Callable[[], object]] = {}
+        """What to call once the prompt of a sequence is read."""
         self._default = config.drafter
         if config.drafter not in self._drafters:
             raise ModelRefusedError(f"--drafter: {why_not(config.drafter)}")
@@ -172,10 +175,19 @@ class DraftHost:
             self.sequences.commit(held, call.base_length, call.appended)
         return drafted
 
-    def reading(self, sequence_id: str) -> "asyncio.Task[None] | None":
-        """The work that reads the prompt, as long as it does. Raises SequenceNotFoundError."""
+    def is_reading(self, sequence_id: str) -> bool:
+        """Whether the prompt is being read. Raises SequenceNotFoundError."""
         prefill = self.sequences.get(sequence_id).prefill
-        return None if prefill is None or prefill.done() else prefill
+        return prefill is not None and not prefill.done()
+
+    def when_read(self, sequence_id: str, then: Callable[[], object]) -> None:
+        """Calls `then` once the prompt, which is being read, has been, or the sequence is closed. Only the last one
+        that was given is called, so that no client fills the memory."""
+        held = self.sequences.get(sequence_id)
+        assert held.prefill is not None
+        if held not in self._when_read:
+            held.prefill.add_done_callback(lambda _: self._when_read.pop(held)())
+        self._when_read[held] = then
 
     def _check(self, call: ProposeCall) -> None:
         check_range("num_speculative_tokens", call.count, 1, self.max_num_speculative_tokens)

@@ -69,8 +69,9 @@ class DraftServicer(DraftServiceServicer):
         with span("propose", "server", **described(request)) as traced:
             try:
                 call, order = self._call(request), self._order(request)
-                if (reading := self._host.reading(call.sequence_id)) is not None:
-                    reading.add_done_callback(lambda _: self._take(request, deliveries))
+                if self._host.is_reading(call.sequence_id):
+                    kept = copy_of(request)  # the request would keep its whole message
+                    self._host.when_read(call.sequence_id, lambda: self._take(kept, deliveries))
                     return True
                 drafted = self._host.take(call, body_of(unchanging(request)))
             except SpecpairError as error:
@@ -168,8 +169,13 @@ def described(request: pb.ProposeTokensRequest) -> dict[str, str | int]:
 
 def unchanging(request: pb.ProposeTokensRequest) -> pb.ProposeTokensRequest:
     """What identifies a repeated call: not what is to be prepared, nor what the caller has already."""
-    body = pb.ProposeTokensRequest()
-    body.CopyFrom(request)
+    body = copy_of(request)
     body.ClearField("work_ahead")
     body.ClearField("has_proposal")
     return body
+
+
+def copy_of(request: pb.ProposeTokensRequest) -> pb.ProposeTokensRequest:
+    copy = pb.ProposeTokensRequest()
+    copy.CopyFrom(request)
+    return copy

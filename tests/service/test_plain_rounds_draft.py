@@ -70,6 +70,18 @@ async def test_what_it_prepares_is_what_it_would_answer(
     await draft.check_clean()
 
 
+def held_device(host: DraftHost) -> threading.Event:
+    """Keeps the device thread busy until the event is set."""
+    assert host.model is not None
+    release = threading.Event()
+
+    def wait() -> None:
+        release.wait(20)
+
+    host.model.engine.ask(wait)
+    return release
+
+
 @pytest.mark.parametrize("is_reading", [False, True])
 @pytest.mark.parametrize("kind", SEQUENCES)
 async def test_it_prepares_for_the_first_token_while_the_target_reads_the_prompt(
@@ -77,23 +89,19 @@ async def test_it_prepares_for_the_first_token_while_the_target_reads_the_prompt
 ) -> None:
     """Told while it reads the prompt itself, it begins when it has read that."""
     fields = SEQUENCES[kind]
-    assert isinstance(draft.host, DraftHost) and draft.host.model is not None
-    release = threading.Event()
-
-    def wait() -> None:
-        release.wait(20)
-
+    assert isinstance(draft.host, DraftHost)
+    release = held_device(draft.host)
     async with ahead_caller(draft) as caller:
-        draft.host.model.engine.ask(wait)
         if not is_reading:
             release.set()
         await open_sequence(draft, "s", PROMPT, **fields)
-        while not is_reading and draft.host.reading("s") is not None:
+        while not is_reading and draft.host.is_reading("s"):
             await asyncio.sleep(0.001)
-        await caller.tell("s", 0, len(PROMPT), [], work_ahead=ORDER, **PLAIN)
+        for _ in range(1 + 2 * is_reading):
+            await caller.tell("s", 0, len(PROMPT), [], work_ahead=ORDER, **PLAIN)
         if is_reading:
-            await asyncio.sleep(0.05)  # it has come
-            assert draft.host.reading("s") is not None and ("s", 1) not in caller.blocks
+            await asyncio.sleep(0.05)  # all have come
+            assert draft.host.is_reading("s") and len(draft.host._when_read) == 1
             release.set()
         blocks = await caller.prepared("s", 1, 1 if kind == "stopping" else 3)
         for (accepted, token), block in blocks.items():
@@ -101,6 +109,7 @@ async def test_it_prepares_for_the_first_token_while_the_target_reads_the_prompt
             assert block.proposal == (await asked(draft, fields, [*PROMPT, token], 1)).proposal
         (_, token), block = next(iter(blocks.items()))
         answer = await caller.call("s", 1, len(PROMPT), [token])
+        assert not draft.host._when_read
         assert answer.was_prepared and answer.proposal == block.proposal
         await close_sequence(draft, "s")
     await draft.check_clean()
@@ -130,4 +139,19 @@ async def test_without_an_order_it_only_takes_the_tokens(draft: RunningModel) ->
     assert not answer.proposal.token_ids and draft.host.sequences.get("s").length == len(PROMPT) + 1
     assert (await draft.hot.ProposeTokens(request)).step == 0
     await close_sequence(draft, "s")
+    await draft.check_clean()
+
+
+async def test_a_sequence_that_is_closed_while_it_is_read_is_forgotten(draft: RunningModel) -> None:
+    assert isinstance(draft.host, DraftHost)
+    release = held_device(draft.host)
+    async with ahead_caller(draft) as caller:
+        await open_sequence(draft, "s", PROMPT, **COUPLED)
+        await caller.tell("s", 0, len(PROMPT), [], work_ahead=ORDER, **PLAIN)
+        await asyncio.sleep(0.05)  # it has come
+        assert len(draft.host._when_read) == 1
+        await close_sequence(draft, "s")
+        release.set()
+        while draft.host._when_read:
+            await asyncio.sleep(0.001)
     await draft.check_clean()
