@@ -162,7 +162,8 @@ class Generation:
         """The first token, from the target's prefill. Its time counts from the request's arrival."""
         step, longest = self._first_step, max(self._longest_block() - 1, 0)
         with span("round", sequence=self.sequence_id, step=step, proposed=0, accepted=0):
-            first = self.proposals.first_round(step, self._history, longest)
+            # Nothing is prepared before forks: the next call would hold the sequence while they wait for it.
+            first = self.proposals.first_round(step, self._history, longest, prepares=not self._forks_due)
             first.verdict = await self._judge(first)
         self.proposals.keep_own(first.verdict)
         self.time_to_first_token = self.total_time

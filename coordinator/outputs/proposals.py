@@ -130,15 +130,16 @@ class Proposals:
         """Starts the time of the first round that may have a proposal."""
         self._latest_end = time.perf_counter()
 
-    def first_round(self, step: int, history: Sequence[int], longest: int) -> Round:
+    def first_round(self, step: int, history: Sequence[int], longest: int, *, prepares: bool = True) -> Round:
         """The round of the first token, which has no proposal; `longest` is that of the next one. Whether that has a
-        proposal is known if the target makes it, or nothing ever does. Else the draft may prepare it meanwhile."""
+        proposal is known if the target makes it, or nothing ever does. Else the draft may prepare it meanwhile, if it
+        `prepares` anything."""
         first = Round(step=step, rule=self._request.rule)
         if self._own is not None and self._length is not None:
             self._own.order(first, longest, self._length.decide(longest))
         elif self._draft is None or self._request.num_speculative_tokens == 0:
             first.following_order = NO_ORDER
-        elif self._is_opening:
+        elif self._is_opening and prepares:
             self._prepare(first, history, longest)
         return first
 

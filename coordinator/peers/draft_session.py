@@ -111,7 +111,7 @@ class DraftSession(ProposalSource):
         if key is None and preparation is None:
             self.blocks.clear()  # the draft no longer works ahead
         if key is None and self._preparing is not None:
-            self._preparing.cancel()  # it was not sent: what is asked for now would wait for its answer
+            self._preparing.cancel()  # it was not sent, and says less than the call that is made now
         call = self._call(step, history, count, min_confidence, preparation, tree_tokens)
         if block is not None:
             if call is not None:

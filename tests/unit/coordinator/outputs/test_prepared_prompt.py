@@ -135,12 +135,13 @@ async def test_a_draft_that_does_not_answer_is_blamed_for_the_first_call_that_a_
         await b.check_closed()
 
 
-async def test_outputs_of_one_prompt_prepare_theirs() -> None:
+async def test_outputs_of_one_prompt_prepare_theirs_once_they_are_forked() -> None:
+    """The first one would go on at once, and the others wait for their sequences until that call is answered."""
     async with bench() as b:
-        b.target.delay = 0.01
+        b.draft.delay, b.target.delay = 0.005, 0.02
         await prompts_of(b.choices(20, 4, n=3, best_of=3, **ON))
-        plain = [flag for flag, count in zip(b.draft.has_proposal, b.draft.counts, strict=True) if count == 1 and flag]
-        assert len(plain) >= 3
+        assert b.draft.steps.count(0) == 2, "those that are forked"
+        assert b.target.steps[:3] == [0, 0, 0] and len(b.target.forked) == 2
         await b.check_closed()
 
 
