@@ -31,7 +31,7 @@ from coordinator.adaptive import (
 from coordinator.adaptive.draft_costs import DraftCosts
 from coordinator.adaptive.load import Load
 from coordinator.adaptive.round_costs import RoundCosts
-from coordinator.adaptive.verify_budget import RoundTimes
+from coordinator.adaptive.round_times import RoundTimes
 from specpair.options import Drafter, Rule
 
 FIXED = (0, 1, 2, 3, 5, 8)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, Protocol
 from bench.simulated_machine import Machine, Text
 from bench.simulated_worker import Worker
 from coordinator.adaptive import Decision, RoundOutcome
+from coordinator.adaptive.ahead_outcome import AheadOutcome
 from specpair.engine.gathering import Gathering
 
 LONGEST = 16
@@ -38,6 +39,7 @@ class SimulatedRound(NamedTuple):
     batch_token_count: int
     is_usual: bool = True
     is_passed_over: bool = False
+    ahead: AheadOutcome | None = None
 
     @property
     def depth(self) -> int:

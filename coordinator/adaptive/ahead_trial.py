@@ -3,7 +3,6 @@
 from collections import deque
 from typing import Protocol
 
-from coordinator.adaptive.ahead_outcome import AheadOutcome
 from coordinator.adaptive.outcome import RoundOutcome
 from coordinator.adaptive.plain_trial import trimmed_mean
 
@@ -32,12 +31,7 @@ MEMORY = 48
 
 
 class AheadRound(RoundOutcome, Protocol):
-    """A finished round, and whether the draft worked ahead of it and beside it."""
-
-    @property
-    def ahead(self) -> AheadOutcome | None:
-        """What working ahead gave; None if the draft was not working ahead."""
-        ...
+    """A finished round, and whether the draft worked ahead beside it."""
 
     @property
     def works_ahead(self) -> bool:

@@ -1,5 +1,7 @@
 """What proposals of one drafter take, at one level of load."""
 
+from collections import deque
+
 from coordinator.adaptive.outcome import RoundOutcome
 from coordinator.adaptive.running_mean import RunningMean, UsualMean
 from specpair.running_slope import RunningSlope
@@ -30,6 +32,8 @@ class DraftCosts:
         self._steps = RunningSlope(STEP_MEMORY, NEIGHBOURS)
         self._growing = UsualMean(MEMORY)
         """What grows with the tokens of a proposal."""
+        self._asked: deque[int] = deque()
+        """Tokens that were asked for in the latest proposals, one of each other output."""
         self.published_step = 0.0
         """Seconds of a step as the draft measured it at its start; 0 if unknown, or without a model."""
 
@@ -50,7 +54,8 @@ class DraftCosts:
             self._rest.value = rest
 
     def add(self, outcome: RoundOutcome, load: int) -> None:
-        """Adds a round with a proposal, while `load` outputs ran."""
+        """Adds a round with a proposal, while `load` outputs ran. The proposals of all are drawn in the same steps, so
+        those of fewer tokens take as long as the longest beside them, and say nothing about a step."""
         self.count += 1
         self._steps.memory, self._steps.mean_memory = STEP_MEMORY * load, NEIGHBOURS * load
         drafted, compute = outcome.depth, outcome.draft_compute or 0.0
@@ -59,5 +64,10 @@ class DraftCosts:
             self._step.add_usual(compute / drafted)
             # A token also makes calls longer, which shows where no output waits for others.
             growing = outcome.elapsed - outcome.verify_compute if load == 1 else compute
-            self._steps.add(drafted, self._growing.add_usual(growing))
+            growing = self._growing.add_usual(growing)
+            if outcome.asked >= max(self._asked, default=0):
+                self._steps.add(drafted, growing)
+        self._asked.append(outcome.asked)
+        while len(self._asked) >= load:
+            self._asked.popleft()
         self._rest.add_usual(max(outcome.draft_elapsed - self.step * drafted, 0.0))

@@ -2,6 +2,8 @@
 
 from typing import Protocol
 
+from coordinator.adaptive.ahead_outcome import AheadOutcome
+
 
 class RoundOutcome(Protocol):
     """A finished round. Times are in seconds.
@@ -30,6 +32,11 @@ class RoundOutcome(Protocol):
     @property
     def is_passed_over(self) -> bool:
         """Whether it has no proposal because none was there in time, though one was wanted."""
+        ...
+
+    @property
+    def ahead(self) -> AheadOutcome | None:
+        """What working ahead gave; None if the draft was not working ahead."""
         ...
 
     @property

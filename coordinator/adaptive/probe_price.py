@@ -3,7 +3,7 @@
 import math
 
 from coordinator.adaptive.load import Load
-from coordinator.adaptive.verify_budget import RoundTimes
+from coordinator.adaptive.round_times import RoundTimes
 
 SHADOW_SECONDS = 0.00005
 """What a shadow proposal takes of a processor: made, compared and learned from."""

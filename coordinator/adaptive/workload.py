@@ -8,9 +8,11 @@ from coordinator.adaptive.draft_costs import DraftCosts
 from coordinator.adaptive.load import Load
 from coordinator.adaptive.outcome import RoundOutcome
 from coordinator.adaptive.pass_costs import PassCosts
+from coordinator.adaptive.plan import Plan
 from coordinator.adaptive.round_costs import RoundCosts
+from coordinator.adaptive.round_times import RoundTimes
 from coordinator.adaptive.slowdown import Slowdown
-from coordinator.adaptive.verify_budget import Plan, RoundTimes, VerifyBudget
+from coordinator.adaptive.verify_budget import VerifyBudget
 
 ROWS_MARGIN = 16
 """A pass with more tokens than twice the outputs' rows and this margin also fed a prompt; the factor leaves room for
@@ -25,7 +27,7 @@ FIRST_PROPOSING = 6
 
 @dataclass(frozen=True, kw_only=True)
 class Level:
-    """At one level of load: a call takes longer where many are made, and so does a step of the draft."""
+    """Under one load: a call takes longer where many are made, and so does a step of the draft."""
 
     costs: RoundCosts = field(default_factory=RoundCosts)
     """Of rounds with a proposal."""
@@ -50,9 +52,12 @@ class Workload:
         self.budget = VerifyBudget(load)
         self._plain = plain
         self._first_step = first_step
-        self._levels: dict[int, Level] = defaultdict(Level)
+        self._levels: dict[tuple[int, bool], Level] = defaultdict(Level)
+        """By level of load, and by whether the draft works ahead: what it has prepared is not waited for."""
+        self._is_ahead = False
+        """Whether it worked ahead of the latest proposal."""
         self._times: RoundTimes | None = None
-        self._times_level = 0
+        self._times_key = (0, False)
         self._fresh = 0
         """Rounds for which the times still hold."""
         self._proposing_rounds = 0
@@ -62,6 +67,14 @@ class Workload:
     def plain(self) -> RoundCosts:
         """Of rounds while no output proposes, at the present load."""
         return self._plain(self.load.level)
+
+    @property
+    def _key(self) -> tuple[int, bool]:
+        return self.load.level, self._is_ahead
+
+    @property
+    def _level(self) -> Level:
+        return self._levels[self._key]
 
     @property
     def is_plain(self) -> bool:
@@ -74,13 +87,13 @@ class Workload:
 
     def times(self) -> RoundTimes:
         """What rounds take at present; made anew once for each round of all outputs."""
-        level = self.load.level
-        if self._times is None or self._fresh <= 0 or level != self._times_level:
-            self._times, self._times_level, self._fresh = self._made(), level, self.load.output_count
+        key = self._key
+        if self._times is None or self._fresh <= 0 or key != self._times_key:
+            self._times, self._times_key, self._fresh = self._made(), key, self.load.output_count
         return self._times
 
     def _made(self) -> RoundTimes:
-        plain, level = self.plain, self._levels[self.load.level]
+        plain, level = self.plain, self._level
         draft, costs, slowdown = level.draft, level.costs, level.slowdown.ratio
         is_slow = not self.is_plain
         # Rounds may be from long ago: their rest grows and shrinks with the machine's speed.
@@ -115,11 +128,15 @@ class Workload:
         return not self.is_plain and load.promised_count > 0 and 2 * load.proposing_count < load.output_count
 
     def _assume(self, draft: DraftCosts, plain_rest: float) -> None:
-        """Before the first proposal at this load: a call as at the nearest load with any, or as the target's."""
+        """Before the first proposal under this load: a call as under the nearest load with any, or as the target's."""
         if draft.count:
             return
-        known = [(abs(level - self.load.level), each.draft) for level, each in self._levels.items() if each.draft.count]
-        nearest = min(known, key=lambda pair: pair[0])[1].rest if known else plain_rest
+        known = [
+            ((abs(level - self.load.level), is_ahead != self._is_ahead), each.draft.rest)
+            for (level, is_ahead), each in self._levels.items()
+            if each.draft.count
+        ]
+        nearest = min(known)[1] if known else plain_rest
         draft.assume(nearest, self._first_step(self.load.output_count))
 
     def add(self, outcome: RoundOutcome, *, is_probe: bool = False) -> None:
@@ -130,7 +147,9 @@ class Workload:
         """
         self._fresh -= 1
         self._proposing_rounds = 0 if self.is_plain or self._is_mixed else self._proposing_rounds + 1
-        load, level = self.load, self._levels[self.load.level]
+        if outcome.asked:
+            self._is_ahead = outcome.ahead is not None
+        load, level = self.load, self._level
         count, rows = load.output_count, load.row_count
         usual_rows = max(rows, count * (1 + outcome.drafted_count))  # a head's trees are not known before
         if not outcome.is_usual or outcome.batch_token_count > ROWS_MARGIN + 2 * usual_rows:
@@ -155,7 +174,7 @@ class Workload:
     def add_guess(self, asked: int, drafted: int) -> None:
         """Learns from a shadow proposal how many of the tokens that a drafter is asked for there are. As after a probe,
         older rounds with proposals count less."""
-        level = self._levels[self.load.level]
+        level = self._level
         level.draft.drafted_share.add(drafted / asked)
         if self.load.output_count > 1:
             level.costs.forget()

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from coordinator.adaptive.acceptance import Rates
+from coordinator.adaptive.round_times import RoundTimes
 from coordinator.adaptive.survivals import survivals
-from coordinator.adaptive.verify_budget import RoundTimes
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,6 +8,10 @@ for a sequence whose usual absence is shorter than the fixed cost.
 Where calls wait for the verdict already, or come soon after it, they need no group to be gathered: who is late joins
 them in the next pass. A wait then delays who is here for the sake of those who are not, and is worth it only if it
 saves these more. The rule goes from the one to the other with the share of calls that come back soon.
+
+Groups that are away for longer than the fixed cost lose nothing by taking turns, and are not gathered. But the calls of
+one group come one after the other, and who misses its pass by a little waits for all of it. So such a sequence is
+waited for as well, when it is about to come, by the second rule.
 """
 
 import math
@@ -42,6 +46,8 @@ HANDING_OVER = 0.0005
 HANDING_MEMORY = 16
 LATE = 2.0
 """After this many usual absences a pass no longer waits for a sequence: it may have ended."""
+ABOUT_TO_COME = 0.1
+"""Share of the fixed cost for which a pass waits beyond the usual absence, if that is longer than the fixed cost."""
 
 
 class Gathering:
@@ -125,8 +131,10 @@ class Gathering:
             sequence.answered_at, sequence.is_followed = now, work.is_followed
             if sequence.is_followed:
                 self._followed[sequence] = now + max(fixed_cost, LEAST_FOLLOWED_WAIT)
-            elif sequence.absence is not None and sequence.absence < fixed_cost:
-                self._expected[sequence] = now + min(LATE * sequence.absence, fixed_cost)
+            elif (absence := sequence.absence) is not None:
+                self._expected[sequence] = now + max(
+                    min(LATE * absence, fixed_cost), absence + ABOUT_TO_COME * fixed_cost
+                )
 
     def forget(self, sequence: Sequence) -> None:
         """Removes a sequence that is here again, or closed."""
@@ -158,15 +166,17 @@ class Gathering:
 
         A wait of t for k of them costs count t. It saves each of them the rest of the pass that would begin without
         them, k (fixed cost - t). Where calls seldom come back soon, groups that are parted stay so and the cost is paid
-        once for many passes, so it counts less.
+        once for many passes, so it counts less; not for those that are away for longer, whose groups may stay parted.
         """
-        weight, fixed_cost = count * math.sqrt(self._share_soon), self.fixed_cost
+        fixed_cost = self.fixed_cost
+        gathered = count * math.sqrt(self._share_soon)
         expected = [
-            (max(sequence.answered_at + (sequence.absence or 0.0) - now, 0.0), until)
+            (max(sequence.answered_at + absence - now, 0.0), until, gathered if absence < fixed_cost else count)
             for sequence, until in self._expected.items()
+            for absence in (sequence.absence or 0.0,)
         ]
         return [
             min(until, now + fixed_cost * place / (weight + place))
-            for place, (wait, until) in enumerate(sorted(expected), start=1)
+            for place, (wait, until, weight) in enumerate(sorted(expected), start=1)
             if weight * wait < place * (fixed_cost - wait)
         ]

@@ -7,7 +7,6 @@ import pytest
 from bench.simulated_pair import SimulatedRound
 from coordinator.adaptive.acceptance import GroupAcceptance, OutputAcceptance, count
 from coordinator.adaptive.controller import LengthController
-from coordinator.adaptive.draft_costs import DraftCosts
 from coordinator.adaptive.probe_budget import FIRST_CREDIT, LEAST_SHARE, MOST_JOINING, MOST_SHARE, ProbeBudget
 from coordinator.adaptive.round_costs import RoundCosts
 from coordinator.adaptive.running_mean import RunningMean
@@ -104,57 +103,6 @@ def test_a_stall_is_no_part_of_the_rest(at: int) -> None:
     for i in range(40):
         costs.add(plain_round(10_000.0 if i == at else 20.0), load=1, row_count=1)
     assert costs.rest == pytest.approx(20.0)
-
-
-def test_what_a_token_adds_to_the_calls_is_part_of_a_step_where_no_output_waits() -> None:
-    """Messages grow with a proposal. With several outputs a round also waits for others, so that it shows nothing."""
-    costs, beside_others, draw = DraftCosts(), DraftCosts(), random.Random(0)
-    for _ in range(300):
-        asked = draw.randint(1, 6)
-        outcome = proposing_round(asked, rest=20.0 + 2.0 * asked, step=3.0, start=8.0)
-        costs.add(outcome, load=1)
-        beside_others.add(outcome._replace(elapsed=outcome.elapsed + draw.uniform(0.0, 80.0)), load=4)
-    assert costs.step == pytest.approx(5.0, rel=0.1)
-    assert beside_others.step == pytest.approx(3.0, rel=0.1)
-
-
-def test_the_start_of_a_draft_call_is_no_part_of_its_steps() -> None:
-    costs, draw = DraftCosts(), random.Random(0)
-    for _ in range(100):
-        costs.add(proposing_round(draw.randint(1, 6), 20.0, step=3.0, start=8.0), load=1)
-    assert costs.step == pytest.approx(3.0, rel=0.1)
-    assert costs.rest == pytest.approx(10.0, rel=0.2)
-
-
-def test_what_the_draft_published_is_believed_while_blocks_are_of_one_length() -> None:
-    told, untold = DraftCosts(), DraftCosts()
-    told.assume(rest=5.0, step=3.0)
-    assert (told.rest, told.step) == (5.0, 3.0)
-    for _ in range(50):
-        for each in (told, untold):
-            each.add(proposing_round(1, 20.0, step=3.0, start=8.0), load=1)
-    assert told.step == pytest.approx(3.0), "one length tells nothing of a step"
-    assert untold.step == pytest.approx(11.0), "then a token takes what the whole call takes"
-
-
-def test_proposals_that_were_prepared_do_not_hide_what_those_after_them_take() -> None:
-    """A prepared proposal is not waited for; when working ahead ends, each is again."""
-    costs = DraftCosts()
-    for _ in range(300):
-        costs.add(proposing_round(4, 20.0, step=3.0)._replace(draft_elapsed=0.0, draft_compute=0.0), load=1)
-    assert (costs.rest, costs.step) == (0.0, 0.0)
-    for _ in range(200):
-        costs.add(proposing_round(4, 20.0, step=3.0), load=1)
-    assert costs.step == pytest.approx(3.0, rel=0.1) and 1.0 < costs.rest < 5.0
-
-
-def test_a_stall_among_prepared_proposals_is_cut_to_the_usual_wait() -> None:
-    costs = DraftCosts()
-    for i in range(200):
-        made = proposing_round(4, 20.0, step=3.0)
-        waited = 10_000.0 if i == 150 else 0.0 if i % 2 else made.draft_elapsed
-        costs.add(made._replace(draft_elapsed=waited, draft_compute=min(waited, 12.0)), load=1)
-    assert costs.rest < 6.0
 
 
 def test_a_draft_on_the_same_processor_is_seen_where_proposals_begin_or_end() -> None:

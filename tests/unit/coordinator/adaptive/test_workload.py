@@ -5,6 +5,7 @@ from collections import defaultdict
 import pytest
 
 from bench.simulated_pair import SimulatedRound
+from coordinator.adaptive.ahead_outcome import AheadOutcome
 from coordinator.adaptive.load import Contribution, Load
 from coordinator.adaptive.pass_costs import PassCosts
 from coordinator.adaptive.round_costs import RoundCosts
@@ -203,3 +204,34 @@ def test_where_most_propose_a_slowdown_is_learned_though_some_wait_for_nobody() 
         for i in range(8):
             workload.add(outcome_of(0.03, asked, asked, 16 + 15 * asked, (0.01 + 0.01 * asked) + i * 1e-9))
     assert workload.times().slowdown > 1.3
+
+
+def test_what_is_not_waited_for_while_the_draft_works_ahead_says_nothing_of_rounds_without() -> None:
+    workload, _ = busy_workload(1)
+
+    def add(asked: int, seconds: float, ahead: AheadOutcome | None) -> None:
+        outcome = outcome_of(0.02 + seconds, asked, asked, asked + 1)
+        workload.add(outcome._replace(draft_elapsed=seconds, draft_compute=seconds, ahead=ahead))
+
+    for i in range(100):
+        add(1 + i % 4, 0.002 * (1 + i % 4), None)
+    alone = workload.times()
+    assert alone.step == pytest.approx(0.002, rel=0.1)
+    for i in range(100):
+        add(1 + i % 4, 0.0, AheadOutcome.HIT)
+    assert workload.times().step < 0.0005
+    add(4, 0.008, None)
+    assert workload.times().step == pytest.approx(alone.step, rel=0.01)
+
+
+def test_before_the_draft_works_ahead_its_calls_are_expected_to_take_what_they_took_under_that_load() -> None:
+    workload, contributions = busy_workload(1)
+    workload.add(outcome_of(0.03, 2, 2, 3)._replace(draft_elapsed=0.009, draft_compute=0.001))
+    contributions += [Contribution(workload.load) for _ in range(3)]
+    assert workload.times().draft_rest == pytest.approx(0.008), "as under the nearest load"
+    for _ in contributions:
+        workload.add(outcome_of(0.03, 2, 2, 6)._replace(draft_elapsed=0.019, draft_compute=0.001))
+    measured = workload.times().draft_rest
+    assert measured > 0.016
+    workload.add(outcome_of(0.03, 2, 2, 6)._replace(ahead=AheadOutcome.HIT, is_usual=False))
+    assert workload.times().draft_rest == pytest.approx(measured), "before any was measured"

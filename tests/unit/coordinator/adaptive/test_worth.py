@@ -6,7 +6,7 @@ from coordinator.adaptive import LengthController
 from coordinator.adaptive.worth import worth_of
 from specpair.model_info import PassCost
 from specpair.options import Drafter, Rule
-from tests.unit.coordinator.adaptive.test_verify_budget import BENT, FLAT, STEEP, times
+from tests.unit.coordinator.adaptive.test_plan import BENT, FLAT, STEEP, times
 
 
 def test_at_the_break_even_one_token_is_as_fast_as_none() -> None:

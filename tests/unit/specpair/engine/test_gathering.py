@@ -210,3 +210,16 @@ def test_where_they_seldom_do_groups_are_gathered() -> None:
     works = [work_on(other, now + 0.011) for other in others]
     gathering.arrive(works)
     assert gathering.patience(works, now + 0.011) >= 0.004
+
+
+@pytest.mark.parametrize(("before", "is_waited_for"), [(0.02, False), (0.012, False), (0.002, True), (-0.001, True)])
+def test_who_is_away_for_long_is_waited_for_when_about_to_come(before: float, is_waited_for: bool) -> None:
+    """Two are away for 30 ms and would miss a pass of 20 by a little: a wait of 2 ms saves each of them 18, and costs
+    each of the four others 2. They take turns with other groups, so that a longer wait is not worth it."""
+    gathering, away = gathering_of(0.02, 0.0), [Sequence([1]), Sequence([1])]
+    now = max([come_back(gathering, sequence, 0.03, 1.0) for sequence in away])
+    gathering.leave([work_on(sequence) for sequence in away], now)
+    works = [work_on(Sequence([1])) for _ in range(4)]
+    patience = gathering.patience(works, now + 0.03 - before)
+    assert (patience > 0.0) is is_waited_for
+    assert gathering.patience(works, now + 0.03 + 0.0021) == 0.0, "it may have ended"
