@@ -139,6 +139,10 @@ class VerifyWork(Work):
         """Whether a call waits for this verdict."""
         return self.error is None and (self.begun is not None or self._call_after() is not None)
 
+    @property
+    def has_missed(self) -> bool:
+        return self.held.has_waiting(self.call.step)
+
     def go_on(self) -> Work | None:
         """The work of the call that waits for this verdict, if it can begin without the event loop."""
         return self._begin(self._call_after())

@@ -25,10 +25,9 @@ from specpair.sequences.sequence import Sequence
 PASS_MEMORY = 512
 PRIOR_WEIGHT = 1.0
 """Weight, in squared rows, of the prior that rows cost nothing. With it, waiting is tried when all passes are alike."""
-ABSENCE_MEMORY = 8
 FIRST_COUNT = 5
 MOST_LATE = 4.0
-"""A pass or an absence counts as at most this many times the expected time."""
+"""A pass, or handing over a call, counts as at most this many times the expected time."""
 LEAST_COST = 1e-5
 LEAST_FOLLOWED_WAIT = 0.002
 """Seconds that a pass waits at least for a call that is here already: the event loop has only to hand it over."""
@@ -118,8 +117,7 @@ class Gathering:
                 absence = min(absence, MOST_LATE * max(self._handing_over, LEAST_COST))
                 self._handing_over += (absence - self._handing_over) / HANDING_MEMORY
             else:
-                known = absence if sequence.absence is None else max(sequence.absence, LEAST_COST)
-                sequence.absence = known + (min(absence, MOST_LATE * known) - known) / ABSENCE_MEMORY
+                sequence.absences.add(absence, SOON * self.fixed_cost)
 
     def leave(self, works: Several[Work], now: float) -> None:
         """Notes that these works were answered."""
@@ -129,9 +127,10 @@ class Gathering:
                 continue
             sequence = work.sequence
             sequence.answered_at, sequence.is_followed = now, work.is_followed
+            sequence.absences.has_missed = not sequence.is_followed and work.has_missed
             if sequence.is_followed:
                 self._followed[sequence] = now + max(fixed_cost, LEAST_FOLLOWED_WAIT)
-            elif (absence := sequence.absence) is not None:
+            elif (absence := sequence.absences.longest) is not None:
                 self._expected[sequence] = now + max(
                     min(LATE * absence, fixed_cost), absence + ABOUT_TO_COME * fixed_cost
                 )
@@ -173,7 +172,7 @@ class Gathering:
         expected = [
             (max(sequence.answered_at + absence - now, 0.0), until, gathered if absence < fixed_cost else count)
             for sequence, until in self._expected.items()
-            for absence in (sequence.absence or 0.0,)
+            for absence in (sequence.absences.expected(now - sequence.answered_at) or 0.0,)
         ]
         return [
             min(until, now + fixed_cost * place / (weight + place))

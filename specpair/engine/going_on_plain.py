@@ -50,7 +50,7 @@ class GoingOnPlain:
         if self._caught_up < lacking:
             self._caught_up += (1.0 - self._caught_up) * len(works) / FORGETTING
             return False
-        absences = [work.sequence.absence for work in works if work.sequence.absence is not None]
+        absences = [usual for work in works if (usual := work.sequence.absences.expected()) is not None]
         if not absences:
             return True
         return (here + len(works)) * fmean(absences) > len(works) * lacking * fixed_cost

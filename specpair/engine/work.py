@@ -73,6 +73,11 @@ class Work:
         such calls come while it runs."""
         return False
 
+    @property
+    def has_missed(self) -> bool:
+        """Whether calls for other answers of it are here. Asked when the pass is over, where none is for this one."""
+        return False
+
     def go_on(self) -> "Work | None":
         """The work of the call that waits for this work's answer, if the device thread can begin with it at once; else
         the event loop will submit it. Asked once, when this work is done without an error."""

@@ -126,6 +126,10 @@ class HeldSequence(Generic[Answer]):
         """The first call that waits for this answer of the step. For the device thread, too."""
         return self._call_after(step, answer, is_last_resort=False)
 
+    def has_waiting(self, step: int) -> bool:
+        """Whether calls wait for some answer of the step. For the device thread, too."""
+        return any(call.condition.step == step and not call.is_last_resort for call in tuple(self.waiting))
+
     def last_resort(self, step: int, answer: Any) -> WaitingCall[Answer] | None:
         """The call that may follow this answer of the step if no other one does. For the device thread, too."""
         return self._call_after(step, answer, is_last_resort=True)

@@ -1,8 +1,9 @@
 """A sequence and its state in the cache."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from specpair.sequences.absences import Absences
 from specpair.sequences.encoder_input import EncoderInput
 
 if TYPE_CHECKING:
@@ -24,9 +25,8 @@ class Sequence:
     forward pass or when it opens the holding."""
     answered_at: float = 0.0
     """When its last work ended, by time.perf_counter; 0 before that. Device thread only."""
-    absence: float | None = None
-    """Usual time from the end of a work to the next one, in seconds, where that one was not here already. Device thread
-    only."""
+    absences: Absences = field(default_factory=Absences)
+    """Times from the end of a work to the next one, where that one was not here already. Device thread only."""
     is_followed: bool = False
     """Whether the call after its last work was here before that ended. Device thread only."""
     is_suspect: bool = False

@@ -176,3 +176,20 @@ async def test_a_step_that_fails_is_tried_again_by_its_call(
     assert decided(await target.hot.VerifyProposal(call_of(1, verdict.length, []))) == decided(expected[1])
     await asyncio.sleep(0)
     await close(target, names=["s"])
+
+
+@pytest.mark.parametrize("early", ["for this answer", "for another one", "none"])
+async def test_a_target_knows_which_sequences_missed(
+    targets: dict[str, RunningModel], monkeypatch: pytest.MonkeyPatch, early: str
+) -> None:
+    """Their next proposal has still to be made, so no pass waits for them as for others."""
+    monkeypatch.setattr(GoingOnPlain, "pays", lambda *_: False)
+    target = targets["none"]
+    token = (await plainly(target, "plain", GREEDY, 1))[0].next_token_id
+    await open_sequence(target, "s", **GREEDY)
+    other = (token + 1) % VOCABULARY
+    condition = ("s", 0, 0, token if early == "for this answer" else other)
+    waiting = [] if early == "none" else [conditional(call_of(1, len(PROMPT) + 1, []), *condition)]
+    await first_verdict(target, call_of(0, len(PROMPT), [], may_go_on_plain=True), *waiting)
+    assert target.host.sequences.get("s").cached.absences.has_missed is (early == "for another one")
+    await close(target, names=["s"])

@@ -96,7 +96,8 @@ def test_one_stall_tilts_nothing() -> None:
     sequence = Sequence([1])
     now = come_back(gathering, sequence, 0.003, 1.0)
     now = come_back(gathering, sequence, 10.0, now)
-    assert sequence.absence is not None and sequence.absence < 0.005
+    absence = sequence.absences.expected()
+    assert absence is not None and absence < 0.005
 
 
 @dataclass(eq=False)
@@ -169,7 +170,7 @@ def test_returns_at_once_do_not_tell_how_long_others_take() -> None:
         gathering.leave([followed(sequence)], now)
         gathering.arrive([work_on(sequence, now + 0.0002)])
         now += 0.02
-    assert sequence.absence == pytest.approx(0.01)
+    assert sequence.absences.expected() == pytest.approx(0.01)
 
 
 @pytest.mark.parametrize(("company", "is_waited_for"), [(1, True), (7, False)])
@@ -223,3 +224,31 @@ def test_who_is_away_for_long_is_waited_for_when_about_to_come(before: float, is
     patience = gathering.patience(works, now + 0.03 - before)
     assert (patience > 0.0) is is_waited_for
     assert gathering.patience(works, now + 0.03 + 0.0021) == 0.0, "it may have ended"
+
+
+@dataclass(eq=False)
+class MissedWork(Work):
+    """A work that says itself whether calls for other answers came."""
+
+    misses: bool = True
+
+    @property
+    def has_missed(self) -> bool:
+        return self.misses
+
+
+@pytest.mark.parametrize("misses", [False, True])
+def test_who_missed_is_not_waited_for_as_if_it_came_soon(misses: bool) -> None:
+    """Where the draft works ahead calls come after 3 ms, or, once a proposal was made, after 25, longer than a pass."""
+    gathering, away, others = gathering_of(0.02, 0.0), Sequence([1]), [Sequence([1]) for _ in range(3)]
+    now = 1.0
+    for _ in range(20):
+        for absence in (0.003, 0.025):
+            work = MissedWork(sequence=away, row_count=1, misses=absence > 0.01)
+            gathering.leave([work], now)
+            gathering.arrive([work_on(away, now + absence)])
+            now += 0.05
+    works = [work_on(other, now) for other in others]
+    gathering.leave([MissedWork(sequence=away, row_count=1, misses=misses)], now)
+    assert (gathering.patience(works, now + 0.001) > 0.0) is not misses
+    assert gathering.patience(works, now + 0.008) == 0.0, "now it is a long absence"

@@ -9,6 +9,7 @@ import pytest
 from specpair.engine.going_on_plain import GoingOnPlain
 from specpair.engine.next_work import following_works
 from specpair.engine.work import Work
+from specpair.sequences.absences import Absences
 from specpair.sequences.sequence import Sequence
 
 PASS = 0.02
@@ -37,7 +38,9 @@ class Judged(Work):
 
 
 def judged(accepted: int = 2, *, away: float | None = 0.008, **fields: Any) -> Judged:
-    work = Judged(sequence=Sequence([1], absence=away), row_count=5, path=list(range(accepted)), **fields)
+    work = Judged(
+        sequence=Sequence([1], absences=Absences(long=away)), row_count=5, path=list(range(accepted)), **fields
+    )
     work.future = asyncio.get_running_loop().create_future()
     return work
 

@@ -1,0 +1,59 @@
+"""How long a sequence is away, from an answer to its next call."""
+
+from dataclasses import dataclass
+
+MEMORY = 8
+"""Absences over which the usual one is averaged."""
+MOST_LATE = 4.0
+"""An absence counts as at most this many times the usual one."""
+LEAST = 1e-5
+"""Seconds of the usual one at least, for that comparison."""
+SHARE = 0.4
+"""Share of short absences from which on a short one is expected."""
+OVERDUE = 1.5
+"""After this many usual short absences a long one is expected."""
+
+
+@dataclass(slots=True)
+class Absences:
+    """Short and long ones, with a mean for each kind. Where the draft works ahead, the next call is on its way already,
+    or its proposal has to be made first: no sequence is ever away for the mean of both."""
+
+    short: float | None = None
+    """Usual seconds of the short ones; None before the first."""
+    long: float | None = None
+    """Usual seconds of the long ones; None before the first."""
+    has_missed: bool = False
+    """Whether calls for other answers came before the last answer, and none for this one: then it will be long."""
+    share_short: float = 0.5
+    """Of the absences that might have been either."""
+
+    @property
+    def longest(self) -> float | None:
+        """The usual seconds of the longest kind; None before the first of any."""
+        return self.short if self.long is None else self.long
+
+    def add(self, seconds: float, limit: float) -> None:
+        """Adds one after the last answer; it is short if it took less than `limit` seconds."""
+        is_short = seconds < limit
+        if not self.has_missed:
+            self.share_short += (is_short - self.share_short) / MEMORY
+        if is_short:
+            self.short = mean(self.short, seconds)
+        else:
+            self.long = mean(self.long, seconds)
+
+    def expected(self, away: float = 0.0) -> float | None:
+        """The usual seconds, from the answer on, of one that has lasted for `away` seconds; None before the first."""
+        if self.short is None or self.long is None:
+            return self.longest
+        is_long = self.has_missed or self.share_short < SHARE or away > OVERDUE * self.short
+        return self.long if is_long else self.short
+
+
+def mean(usual: float | None, seconds: float) -> float:
+    """The usual seconds with one more. A stall is capped."""
+    if usual is None:
+        return seconds
+    usual = max(usual, LEAST)
+    return usual + (min(seconds, MOST_LATE * usual) - usual) / MEMORY
