@@ -17,6 +17,7 @@ from bench.simulated_worker import Worker
 from coordinator.adaptive import Decision, RoundOutcome
 from coordinator.adaptive.ahead_outcome import AheadOutcome
 from specpair.engine.gathering import Gathering
+from specpair.sequences.absences import Absences
 
 LONGEST = 16
 USUAL_BACKLOG = 32
@@ -102,7 +103,7 @@ class Output:
     draft_compute: float = 0.0
     answered_at: float = 0.0
     """When the target last answered it, in seconds, as Gathering has times."""
-    absence: float | None = None
+    absences: Absences = field(default_factory=Absences)
     """What Gathering knows of the time from an answer to the next call."""
     is_followed: bool = False
     """Whether its next call was there when it was answered; never here."""
@@ -117,6 +118,7 @@ class Call:
     started_at: float = 0.0
     is_background: bool = False
     is_followed: bool = False
+    has_missed: bool = False
 
 
 @cache
