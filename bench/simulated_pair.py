@@ -41,6 +41,7 @@ class SimulatedRound(NamedTuple):
     is_usual: bool = True
     is_passed_over: bool = False
     ahead: AheadOutcome | None = None
+    works_ahead: bool = False
 
     @property
     def depth(self) -> int:

@@ -1,7 +1,6 @@
 """Whether working ahead pays: trials compare rounds with it to rounds without."""
 
 from collections import deque
-from typing import Protocol
 
 from coordinator.adaptive.outcome import RoundOutcome
 from coordinator.adaptive.plain_trial import trimmed_mean
@@ -30,15 +29,6 @@ MEMORY = 48
 """Rounds of the usual way that a trial is compared with."""
 
 
-class AheadRound(RoundOutcome, Protocol):
-    """A finished round, and whether the draft worked ahead beside it."""
-
-    @property
-    def works_ahead(self) -> bool:
-        """Whether the draft worked ahead while the target judged it."""
-        ...
-
-
 class AheadTrial:
     """One group of outputs at one level of load. All of them work ahead, or none does."""
 
@@ -60,7 +50,7 @@ class AheadTrial:
         self._ways: deque[float] = deque(maxlen=MEMORY)
         """Share of a round that was the way to the draft and back, without working ahead."""
 
-    def add(self, outcome: AheadRound, tokens: float, load: int, before: float = 0.0) -> None:
+    def add(self, outcome: RoundOutcome, tokens: float, load: int, before: float = 0.0) -> None:
         """Adds a round with a proposal, expected to give `tokens` tokens, while `load` outputs ran. Rounds without one
         that took `before` seconds count as part of it, with their tokens."""
         if not outcome.asked or not outcome.is_usual or outcome.elapsed <= 0.0:
@@ -87,7 +77,7 @@ class AheadTrial:
             return False
         return trimmed_mean(usual) < CLEAR * trimmed_mean(other)
 
-    def _note(self, outcome: AheadRound, seconds: float, tokens: float, load: int) -> None:
+    def _note(self, outcome: RoundOutcome, seconds: float, tokens: float, load: int) -> None:
         is_ahead = outcome.ahead is not None
         if is_ahead != outcome.works_ahead or (self._is_trying and self._count <= SETTLING * load):
             return  # half of one kind

@@ -32,8 +32,10 @@ class DraftCosts:
         self._steps = RunningSlope(STEP_MEMORY, NEIGHBOURS)
         self._growing = UsualMean(MEMORY)
         """What grows with the tokens of a proposal."""
-        self._asked: deque[int] = deque()
-        """Tokens that were asked for in the latest proposals, one of each other output."""
+        self._lengths: deque[int] = deque()
+        """Tokens of the latest proposals, one of each other output."""
+        self._counted = RunningMean(MEMORY)
+        """Share of the proposals that say something of a step."""
         self.published_step = 0.0
         """Seconds of a step as the draft measured it at its start; 0 if unknown, or without a model."""
 
@@ -53,21 +55,23 @@ class DraftCosts:
         if not self.count:
             self._rest.value = rest
 
-    def add(self, outcome: RoundOutcome, load: int) -> None:
-        """Adds a round with a proposal, while `load` outputs ran. The proposals of all are drawn in the same steps, so
-        those of fewer tokens take as long as the longest beside them, and say nothing about a step."""
+    def add(self, outcome: RoundOutcome, load: int, proposing: int) -> None:
+        """Adds a round with a proposal, while `load` outputs ran, of which `proposing` proposed. Their proposals are
+        drawn in the same steps, so those of fewer tokens take as long as the longest beside them, and say nothing about
+        a step."""
         self.count += 1
-        self._steps.memory, self._steps.mean_memory = STEP_MEMORY * load, NEIGHBOURS * load
         drafted, compute = outcome.depth, outcome.draft_compute or 0.0
         self.drafted_share.add(drafted / outcome.asked)
-        if drafted:
+        counts = 0 < drafted >= max(self._lengths, default=0)
+        self._counted.add(float(counts))
+        if counts:
             self._step.add_usual(compute / drafted)
             # A token also makes calls longer, which shows where no output waits for others.
             growing = outcome.elapsed - outcome.verify_compute if load == 1 else compute
-            growing = self._growing.add_usual(growing)
-            if outcome.asked >= max(self._asked, default=0):
-                self._steps.add(drafted, growing)
-        self._asked.append(outcome.asked)
-        while len(self._asked) >= load:
-            self._asked.popleft()
+            self._steps.memory = STEP_MEMORY * load
+            self._steps.mean_memory = max(NEIGHBOURS, round(NEIGHBOURS * load * self._counted.value))
+            self._steps.add(drafted, self._growing.add_usual(growing))
+        self._lengths.append(drafted)
+        while len(self._lengths) >= max(proposing, 1):
+            self._lengths.popleft()
         self._rest.add_usual(max(outcome.draft_elapsed - self.step * drafted, 0.0))

@@ -40,6 +40,11 @@ class RoundOutcome(Protocol):
         ...
 
     @property
+    def works_ahead(self) -> bool:
+        """Whether the draft worked ahead while the target judged it."""
+        ...
+
+    @property
     def accepted_count(self) -> int: ...
 
     @property

@@ -1,7 +1,7 @@
 """Shares the rows of a pass between all outputs with one drafter.
 
-Each further token of each output competes for the pass: the chance that it counts is the product of the acceptance
-rates up to it, known before it is drawn. The most likely are taken, as many as give the most tokens per second.
+Each further token of each output competes for the pass. The plan that gives the most tokens per second is kept for a
+while.
 """
 
 from collections.abc import Callable, Sequence

@@ -21,6 +21,8 @@ IN_STEP = 0.9
 """If rounds with proposals have at least this share of all rows in a pass, a plain round is known to have no longer
 rest than they have: it has a call less, and may have been measured long ago."""
 
+MOST = 0.5
+"""Share of the proposals that decides whether outputs are expected to have them prepared."""
 FIRST_PROPOSING = 6
 """Rounds with a proposal, of each output, after which the present speed is that of their passes."""
 
@@ -31,7 +33,6 @@ class Level:
 
     costs: RoundCosts = field(default_factory=RoundCosts)
     """Of rounds with a proposal."""
-    slowdown: Slowdown = field(default_factory=Slowdown)
     draft: DraftCosts = field(default_factory=DraftCosts)
 
 
@@ -54,8 +55,10 @@ class Workload:
         self._first_step = first_step
         self._levels: dict[tuple[int, bool], Level] = defaultdict(Level)
         """By level of load, and by whether the draft works ahead: what it has prepared is not waited for."""
-        self._is_ahead = False
-        """Whether it worked ahead of the latest proposal."""
+        self._slowdowns: dict[int, Slowdown] = defaultdict(Slowdown)
+        """By level of load."""
+        self._share_ahead = 0.0
+        """Of the latest proposals ahead of which it might have worked, those where it did."""
         self._times: RoundTimes | None = None
         self._times_key = (0, False)
         self._fresh = 0
@@ -70,7 +73,8 @@ class Workload:
 
     @property
     def _key(self) -> tuple[int, bool]:
-        return self.load.level, self._is_ahead
+        """Of what most outputs do next."""
+        return self.load.level, self._share_ahead >= MOST
 
     @property
     def _level(self) -> Level:
@@ -94,7 +98,7 @@ class Workload:
 
     def _made(self) -> RoundTimes:
         plain, level = self.plain, self._level
-        draft, costs, slowdown = level.draft, level.costs, level.slowdown.ratio
+        draft, costs, slowdown = level.draft, level.costs, self._slowdowns[self.load.level].ratio
         is_slow = not self.is_plain
         # Rounds may be from long ago: their rest grows and shrinks with the machine's speed.
         plain_rest = plain.rest * self.passes.time(1) / (slowdown if is_slow else 1.0)
@@ -132,7 +136,7 @@ class Workload:
         if draft.count:
             return
         known = [
-            ((abs(level - self.load.level), is_ahead != self._is_ahead), each.draft.rest)
+            ((abs(level - self.load.level), is_ahead != self._key[1]), each.draft.rest)
             for (level, is_ahead), each in self._levels.items()
             if each.draft.count
         ]
@@ -147,9 +151,8 @@ class Workload:
         """
         self._fresh -= 1
         self._proposing_rounds = 0 if self.is_plain or self._is_mixed else self._proposing_rounds + 1
-        if outcome.asked:
-            self._is_ahead = outcome.ahead is not None
-        load, level = self.load, self._level
+        self._note_kind(outcome, is_probe=is_probe)
+        load, level = self.load, self._levels[self.load.level, outcome.ahead is not None]
         count, rows = load.output_count, load.row_count
         usual_rows = max(rows, count * (1 + outcome.drafted_count))  # a head's trees are not known before
         if not outcome.is_usual or outcome.batch_token_count > ROWS_MARGIN + 2 * usual_rows:
@@ -159,9 +162,9 @@ class Workload:
         cached_count = load.cached_count * (min(outcome.batch_token_count / drafted, 1.0) if count > 1 else 1.0)
         speed = self.passes.add(outcome.batch_token_count, outcome.verify_compute, cached_count, output_count=count)
         unit = self.passes.time(1) or 1.0  # 0 where a target does not say what its passes take
-        self._compare(level.slowdown, speed)
+        self._compare(self._slowdowns[load.level], speed)
         if outcome.asked:
-            level.draft.add(outcome, count)
+            level.draft.add(outcome, count, load.proposing_count)
             drafted = count + (rows - count) * level.draft.drafted_share.value
             if is_probe and count > 1:
                 level.costs.forget()
@@ -170,6 +173,14 @@ class Workload:
                 level.costs.add(outcome, count, rows_in_step, unit)
         elif rows == count:
             self.plain.add(outcome, count, count, unit)
+
+    def _note_kind(self, outcome: RoundOutcome, *, is_probe: bool) -> None:
+        """Notes whether the draft worked ahead of a proposal. Probes and the first proposals after rounds without one
+        cannot tell: nothing was prepared for them."""
+        is_first = outcome.works_ahead and outcome.ahead is None
+        if outcome.asked and not is_probe and not is_first:
+            is_ahead = float(outcome.ahead is not None)
+            self._share_ahead += (is_ahead - self._share_ahead) / max(self.load.proposing_count, 1)
 
     def add_guess(self, asked: int, drafted: int) -> None:
         """Learns from a shadow proposal how many of the tokens that a drafter is asked for there are. As after a probe,

@@ -11,15 +11,17 @@ saves these more. The rule goes from the one to the other with the share of call
 
 Groups that are away for longer than the fixed cost lose nothing by taking turns, and are not gathered. But the calls of
 one group come one after the other, and who misses its pass by a little waits for all of it. So such a sequence is
-waited for as well, when it is about to come, by the second rule.
+waited for as well, when it is about to come, by the second rule, unless its absences differ too much to know when.
 """
 
 import math
 from collections.abc import Sequence as Several
+from typing import NamedTuple
 
 from specpair.engine.pass_times import PassTimes
 from specpair.engine.work import Work
 from specpair.running_slope import RunningSlope
+from specpair.sequences.absences import Absences
 from specpair.sequences.sequence import Sequence
 
 PASS_MEMORY = 512
@@ -47,6 +49,27 @@ LATE = 2.0
 """After this many usual absences a pass no longer waits for a sequence: it may have ended."""
 ABOUT_TO_COME = 0.1
 """Share of the fixed cost for which a pass waits beyond the usual absence, if that is longer than the fixed cost."""
+REGULAR = 0.25
+"""Share of the fixed cost by which such absences differ at most, where it is known when one is about to end."""
+
+
+class Awaited(NamedTuple):
+    """A sequence whose next call is expected."""
+
+    wait: float
+    """Seconds until then."""
+    until: float
+    """When it is no longer waited for, if it has not come."""
+    absence: float
+    """Seconds of its whole absence."""
+
+    @classmethod
+    def at(cls, now: float, sequence: Sequence, until: float) -> "Awaited":
+        absences, away = sequence.absences, now - sequence.answered_at
+        absence = absences.expected(away, has_missed=absences.has_missed) or 0.0
+        if absences.is_short(away, has_missed=absences.has_missed):
+            until = min(until, sequence.answered_at + absences.longest_short)
+        return cls(max(absence - away, 0.0), until, absence)
 
 
 class Gathering:
@@ -130,10 +153,17 @@ class Gathering:
             sequence.absences.has_missed = not sequence.is_followed and work.has_missed
             if sequence.is_followed:
                 self._followed[sequence] = now + max(fixed_cost, LEAST_FOLLOWED_WAIT)
-            elif (absence := sequence.absences.longest) is not None:
+            elif (absence := self._longest(sequence.absences)) is not None:
                 self._expected[sequence] = now + max(
                     min(LATE * absence, fixed_cost), absence + ABOUT_TO_COME * fixed_cost
                 )
+
+    def _longest(self, absences: Absences) -> float | None:
+        """The longest usual absence of which the end can be foreseen; None if there is none."""
+        fixed_cost = self.fixed_cost
+        longest = absences.longest
+        is_foreseen = longest is None or longest < fixed_cost or absences.deviation <= REGULAR * fixed_cost
+        return longest if is_foreseen else absences.short
 
     def forget(self, sequence: Sequence) -> None:
         """Removes a sequence that is here again, or closed."""
@@ -169,13 +199,10 @@ class Gathering:
         """
         fixed_cost = self.fixed_cost
         gathered = count * math.sqrt(self._share_soon)
-        expected = [
-            (max(sequence.answered_at + absence - now, 0.0), until, gathered if absence < fixed_cost else count)
-            for sequence, until in self._expected.items()
-            for absence in (sequence.absences.expected(now - sequence.answered_at) or 0.0,)
-        ]
-        return [
-            min(until, now + fixed_cost * place / (weight + place))
-            for place, (wait, until, weight) in enumerate(sorted(expected), start=1)
-            if weight * wait < place * (fixed_cost - wait)
-        ]
+        expected = sorted(Awaited.at(now, sequence, until) for sequence, until in self._expected.items())
+        ends: list[float] = []
+        for place, (wait, until, absence) in enumerate(expected, start=1):
+            weight = gathered if absence < fixed_cost else count
+            if weight * wait < place * (fixed_cost - wait):
+                ends.append(min(until, now + fixed_cost * place / (weight + place)))
+        return ends

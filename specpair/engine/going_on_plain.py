@@ -50,7 +50,8 @@ class GoingOnPlain:
         if self._caught_up < lacking:
             self._caught_up += (1.0 - self._caught_up) * len(works) / FORGETTING
             return False
-        absences = [usual for work in works if (usual := work.sequence.absences.expected()) is not None]
+        usual = [work.sequence.absences.expected(has_missed=work.has_missed) for work in works]
+        absences = [absence for absence in usual if absence is not None]
         if not absences:
             return True
         return (here + len(works)) * fmean(absences) > len(works) * lacking * fixed_cost

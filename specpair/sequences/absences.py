@@ -1,5 +1,6 @@
 """How long a sequence is away, from an answer to its next call."""
 
+import math
 from dataclasses import dataclass
 
 MEMORY = 8
@@ -23,6 +24,8 @@ class Absences:
     """Usual seconds of the short ones; None before the first."""
     long: float | None = None
     """Usual seconds of the long ones; None before the first."""
+    deviation: float = 0.0
+    """By how many seconds the long ones usually differ from their mean."""
     has_missed: bool = False
     """Whether calls for other answers came before the last answer, and none for this one: then it will be long."""
     share_short: float = 0.5
@@ -40,15 +43,27 @@ class Absences:
             self.share_short += (is_short - self.share_short) / MEMORY
         if is_short:
             self.short = mean(self.short, seconds)
+        elif self.long is None:
+            most = MOST_LATE * max(self.short or 0.0, limit)
+            self.long = min(seconds, most) if most else seconds
         else:
+            self.deviation += (min(abs(seconds - self.long), self.long) - self.deviation) / MEMORY
             self.long = mean(self.long, seconds)
 
-    def expected(self, away: float = 0.0) -> float | None:
-        """The usual seconds, from the answer on, of one that has lasted for `away` seconds; None before the first."""
+    @property
+    def longest_short(self) -> float:
+        """Seconds after which one is no longer expected to be short; without end where all are."""
+        return math.inf if self.short is None or self.long is None else OVERDUE * self.short
+
+    def is_short(self, away: float, *, has_missed: bool) -> bool:
+        """Whether one that has lasted for `away` seconds, after a miss or not, is expected to be short."""
         if self.short is None or self.long is None:
-            return self.longest
-        is_long = self.has_missed or self.share_short < SHARE or away > OVERDUE * self.short
-        return self.long if is_long else self.short
+            return self.long is None
+        return not has_missed and self.share_short >= SHARE and away <= self.longest_short
+
+    def expected(self, away: float = 0.0, *, has_missed: bool) -> float | None:
+        """The usual seconds, from the answer on, of one that has lasted for `away` seconds; None before the first."""
+        return self.short if self.is_short(away, has_missed=has_missed) else self.long
 
 
 def mean(usual: float | None, seconds: float) -> float:

@@ -14,8 +14,8 @@ def test_what_a_token_adds_to_the_calls_is_part_of_a_step_where_no_output_waits(
     for _ in range(1200):
         asked = draw.randint(1, 6)
         outcome = proposing_round(asked, rest=20.0 + 2.0 * asked, step=3.0, start=8.0)
-        costs.add(outcome, load=1)
-        beside_others.add(outcome._replace(elapsed=outcome.elapsed + draw.uniform(0.0, 80.0)), load=4)
+        costs.add(outcome, load=1, proposing=1)
+        beside_others.add(outcome._replace(elapsed=outcome.elapsed + draw.uniform(0.0, 80.0)), load=4, proposing=4)
     assert costs.step == pytest.approx(5.0, rel=0.1)
     assert beside_others.step == pytest.approx(3.0, rel=0.1)
 
@@ -23,7 +23,7 @@ def test_what_a_token_adds_to_the_calls_is_part_of_a_step_where_no_output_waits(
 def test_the_start_of_a_draft_call_is_no_part_of_its_steps() -> None:
     costs, draw = DraftCosts(), random.Random(0)
     for _ in range(100):
-        costs.add(proposing_round(draw.randint(1, 6), 20.0, step=3.0, start=8.0), load=1)
+        costs.add(proposing_round(draw.randint(1, 6), 20.0, step=3.0, start=8.0), load=1, proposing=1)
     assert costs.step == pytest.approx(3.0, rel=0.1)
     assert costs.rest == pytest.approx(10.0, rel=0.2)
 
@@ -34,7 +34,7 @@ def test_what_the_draft_published_is_believed_while_blocks_are_of_one_length() -
     assert (told.rest, told.step) == (5.0, 3.0)
     for _ in range(50):
         for each in (told, untold):
-            each.add(proposing_round(1, 20.0, step=3.0, start=8.0), load=1)
+            each.add(proposing_round(1, 20.0, step=3.0, start=8.0), load=1, proposing=1)
     assert told.step == pytest.approx(3.0), "one length tells nothing of a step"
     assert untold.step == pytest.approx(11.0), "then a token takes what the whole call takes"
 
@@ -43,10 +43,12 @@ def test_proposals_that_were_prepared_do_not_hide_what_those_after_them_take() -
     """A prepared proposal is not waited for; when working ahead ends, each is again."""
     costs = DraftCosts()
     for _ in range(300):
-        costs.add(proposing_round(4, 20.0, step=3.0)._replace(draft_elapsed=0.0, draft_compute=0.0), load=1)
+        costs.add(
+            proposing_round(4, 20.0, step=3.0)._replace(draft_elapsed=0.0, draft_compute=0.0), load=1, proposing=1
+        )
     assert (costs.rest, costs.step) == (0.0, 0.0)
     for _ in range(200):
-        costs.add(proposing_round(4, 20.0, step=3.0), load=1)
+        costs.add(proposing_round(4, 20.0, step=3.0), load=1, proposing=1)
     assert costs.step == pytest.approx(3.0, rel=0.1) and 1.0 < costs.rest < 5.0
 
 
@@ -55,7 +57,7 @@ def test_a_stall_among_prepared_proposals_is_cut_to_the_usual_wait() -> None:
     for i in range(200):
         made = proposing_round(4, 20.0, step=3.0)
         waited = 10_000.0 if i == 150 else 0.0 if i % 2 else made.draft_elapsed
-        costs.add(made._replace(draft_elapsed=waited, draft_compute=min(waited, 12.0)), load=1)
+        costs.add(made._replace(draft_elapsed=waited, draft_compute=min(waited, 12.0)), load=1, proposing=1)
     assert costs.rest < 6.0
 
 
@@ -66,5 +68,23 @@ def test_a_short_proposal_beside_a_long_one_says_nothing_of_a_step() -> None:
         longest = draw.randint(8, 16)
         made = proposing_round(longest, 20.0, step=3.0)
         for asked in (longest, draw.randint(1, 7), draw.randint(1, 7), longest):
-            costs.add(made._replace(asked=asked, drafted_count=asked, accepted_count=0), load=4)
+            costs.add(made._replace(asked=asked, drafted_count=asked, accepted_count=0), load=4, proposing=4)
+    assert costs.step == pytest.approx(3.0, rel=0.1)
+
+
+def test_beside_a_longest_that_never_changes_a_step_is_what_its_tokens_take() -> None:
+    """Not what those of the short ones seem to take."""
+    costs, made = DraftCosts(), proposing_round(16, 20.0, step=3.0, start=8.0)
+    for _ in range(100):
+        for asked in (16, 3, 4, 5):
+            costs.add(made._replace(asked=asked, drafted_count=asked, accepted_count=0), load=4, proposing=4)
+    assert costs.step == pytest.approx(3.5)
+
+
+def test_who_was_asked_for_many_tokens_and_stopped_early_says_nothing_of_a_step() -> None:
+    costs, draw = DraftCosts(), random.Random(0)
+    for _ in range(300):
+        made = proposing_round(draw.randint(8, 16), 20.0, step=3.0)
+        for drafted in (made.drafted_count, draw.randint(0, 7), draw.randint(0, 7), made.drafted_count):
+            costs.add(made._replace(asked=16, drafted_count=drafted, accepted_count=0), load=4, proposing=4)
     assert costs.step == pytest.approx(3.0, rel=0.1)

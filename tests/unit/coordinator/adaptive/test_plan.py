@@ -55,7 +55,7 @@ def planned(plan: Plan, chances: list[list[float]]) -> tuple[int, ...]:
     curve=st.sampled_from((FLAT, STEEP, BENT)),
     step=st.floats(0.05, 4.0),
 )
-def test_with_equal_chances_no_other_lengths_are_faster(
+def test_neither_the_likeliest_tokens_nor_one_length_for_all_is_faster(
     rates: list[tuple[float, float, float]], curve: tuple[tuple[int, float], ...], step: float
 ) -> None:
     """Taking the most likely tokens of all outputs is never better, nor is the same length for all where rows cost

@@ -235,3 +235,41 @@ def test_before_the_draft_works_ahead_its_calls_are_expected_to_take_what_they_t
     assert measured > 0.016
     workload.add(outcome_of(0.03, 2, 2, 6)._replace(ahead=AheadOutcome.HIT, is_usual=False))
     assert workload.times().draft_rest == pytest.approx(measured), "before any was measured"
+
+
+def proposed(ahead: AheadOutcome | None, seconds: float, *, works_ahead: bool = False) -> SimulatedRound:
+    outcome = outcome_of(0.02 + seconds, 4, 4, 20)
+    return outcome._replace(draft_elapsed=seconds, draft_compute=seconds / 2, ahead=ahead, works_ahead=works_ahead)
+
+
+@pytest.mark.parametrize("first", ["a probe", "a first proposal"])
+def test_a_proposal_that_nothing_was_prepared_for_does_not_make_all_others_dear(first: str) -> None:
+    """After a while without proposals the draft has nothing ready; from the next one on it has."""
+    workload, contributions = busy_workload(4)
+    for contribution in contributions:
+        contribution.set_row_count(5)
+    for _ in range(40):
+        workload.add(proposed(AheadOutcome.HIT, 0.0, works_ahead=True))
+    usual = workload.times()
+    if first == "a probe":
+        workload.add(proposed(None, 0.06), is_probe=True)
+    else:
+        workload.add(proposed(None, 0.06, works_ahead=True))
+    assert workload.times().draft(4) == pytest.approx(usual.draft(4))
+    for _ in range(40):
+        workload.add(proposed(None, 0.06))
+    assert workload.times().draft(4) > 0.05
+
+
+def test_where_some_work_ahead_and_some_do_not_the_costs_are_those_of_most() -> None:
+    workload, contributions = busy_workload(8)
+    for contribution in contributions:
+        contribution.set_row_count(5)
+    seen = set[bool]()
+    for turn in range(60):
+        for output in range(8):
+            is_ahead = output > 0
+            workload.add(proposed(AheadOutcome.HIT if is_ahead else None, 0.0 if is_ahead else 0.03))
+            if turn > 5:
+                seen.add(workload.times().draft(4) > 0.01)
+    assert seen == {False}

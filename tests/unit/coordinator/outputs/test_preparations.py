@@ -6,7 +6,7 @@ import pytest
 
 from coordinator.adaptive import Decision, LengthController
 from coordinator.adaptive.ahead_outcome import AheadOutcome
-from coordinator.adaptive.ahead_trial import AheadRound, AheadTrial
+from coordinator.adaptive.ahead_trial import AheadTrial, RoundOutcome
 from coordinator.adaptive.load import Load
 from coordinator.outputs.preparations import Preparations
 from coordinator.outputs.round import Round
@@ -46,7 +46,7 @@ class Heard(AheadTrial):
         super().__init__()
         self.told: list[tuple[float, float]] = []
 
-    def add(self, outcome: AheadRound, tokens: float, load: int, before: float = 0.0) -> None:
+    def add(self, outcome: RoundOutcome, tokens: float, load: int, before: float = 0.0) -> None:
         self.told.append((tokens, before))
 
 

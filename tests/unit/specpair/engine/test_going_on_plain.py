@@ -21,10 +21,15 @@ class Judged(Work):
 
     has_call: bool = False
     allows_plain: bool = True
+    misses: bool = False
 
     @property
     def is_followed(self) -> bool:
         return self.has_call
+
+    @property
+    def has_missed(self) -> bool:
+        return self.misses
 
     @property
     def may_go_on_plain(self) -> bool:
@@ -64,6 +69,14 @@ async def test_one_among_many_does_not_hold_them_up() -> None:
 
 async def test_nobody_waits_for_a_call_that_is_away_for_longer_than_a_pass() -> None:
     assert learnt(caught_up=0.9).pays([judged(away=0.03) for _ in range(7)], 1, PASS)
+
+
+async def test_who_missed_is_away_for_long() -> None:
+    """Its last answer may have been a hit: what counts is this one."""
+    going_on_plain, works = learnt(caught_up=0.9), [judged(misses=True), judged()]
+    for work in works:
+        work.sequence.absences = Absences(short=0.003, long=0.025)
+    assert going_on_plain.pays(works[:1], 1, PASS) and not going_on_plain.pays(works[1:], 1, PASS)
 
 
 async def test_before_an_absence_is_known_others_decide() -> None:
