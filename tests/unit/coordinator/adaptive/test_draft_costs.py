@@ -88,3 +88,22 @@ def test_who_was_asked_for_many_tokens_and_stopped_early_says_nothing_of_a_step(
         for drafted in (made.drafted_count, draw.randint(0, 7), draw.randint(0, 7), made.drafted_count):
             costs.add(made._replace(asked=16, drafted_count=drafted, accepted_count=0), load=4, proposing=4)
     assert costs.step == pytest.approx(3.0, rel=0.1)
+
+
+def test_proposals_without_a_token_say_nothing_of_a_step() -> None:
+    costs, made = DraftCosts(), proposing_round(4, 20.0, step=3.0)
+    costs.add(made._replace(drafted_count=0, accepted_count=0), load=1, proposing=1)
+    assert costs.step == 0.0 and costs.rest > 0.0
+
+
+def test_where_few_count_they_are_still_compared_with_their_neighbours() -> None:
+    """A machine that is slow for a while, in which proposals are shorter: all of them together would say that a token
+    costs nothing."""
+    costs, draw = DraftCosts(), random.Random(0)
+    for turn in range(600):
+        is_slow = turn % 60 < 30
+        longest = draw.randint(6, 10) if is_slow else draw.randint(14, 18)
+        made = proposing_round(longest, 20.0, step=6.0 if is_slow else 3.0)
+        for asked in (longest, *[2] * 15):
+            costs.add(made._replace(asked=asked, drafted_count=asked, accepted_count=0), load=16, proposing=16)
+    assert costs.step > 2.0

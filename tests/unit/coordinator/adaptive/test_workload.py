@@ -251,10 +251,8 @@ def test_a_proposal_that_nothing_was_prepared_for_does_not_make_all_others_dear(
     for _ in range(40):
         workload.add(proposed(AheadOutcome.HIT, 0.0, works_ahead=True))
     usual = workload.times()
-    if first == "a probe":
-        workload.add(proposed(None, 0.06), is_probe=True)
-    else:
-        workload.add(proposed(None, 0.06, works_ahead=True))
+    for _ in contributions:
+        workload.add(proposed(None, 0.06, works_ahead=first != "a probe"), is_probe=first == "a probe")
     assert workload.times().draft(4) == pytest.approx(usual.draft(4))
     for _ in range(40):
         workload.add(proposed(None, 0.06))
