@@ -21,8 +21,11 @@ IN_STEP = 0.9
 """If rounds with proposals have at least this share of all rows in a pass, a plain round is known to have no longer
 rest than they have: it has a call less, and may have been measured long ago."""
 
-MOST = 0.5
-"""Share of the proposals that decides whether outputs are expected to have them prepared."""
+KIND_MEMORY = 2
+"""Proposals of each output over which that share is averaged."""
+FEW, MOST = 0.4, 0.6
+"""Shares of the proposals below which outputs are no longer expected to have them prepared, and above which they are.
+Between them it stays as it is: where some have and some have not, the plan is not to change from round to round."""
 FIRST_PROPOSING = 6
 """Rounds with a proposal, of each output, after which the present speed is that of their passes."""
 
@@ -59,6 +62,8 @@ class Workload:
         """By level of load."""
         self._share_ahead = 0.0
         """Of the latest proposals ahead of which it might have worked, those where it did."""
+        self._is_ahead = False
+        """Whether it is expected to work ahead."""
         self._times: RoundTimes | None = None
         self._times_key = (0, False)
         self._fresh = 0
@@ -74,7 +79,7 @@ class Workload:
     @property
     def _key(self) -> tuple[int, bool]:
         """Of what most outputs do next."""
-        return self.load.level, self._share_ahead >= MOST
+        return self.load.level, self._is_ahead
 
     @property
     def _level(self) -> Level:
@@ -136,7 +141,7 @@ class Workload:
         if draft.count:
             return
         known = [
-            ((abs(level - self.load.level), is_ahead != self._key[1]), each.draft.rest)
+            ((abs(level - self.load.level), is_ahead != self._is_ahead), each.draft.rest)
             for (level, is_ahead), each in self._levels.items()
             if each.draft.count
         ]
@@ -164,6 +169,7 @@ class Workload:
         unit = self.passes.time(1) or 1.0  # 0 where a target does not say what its passes take
         self._compare(self._slowdowns[load.level], speed)
         if outcome.asked:
+            self._assume(level.draft, self.plain.rest * unit)
             level.draft.add(outcome, count, load.proposing_count)
             drafted = count + (rows - count) * level.draft.drafted_share.value
             if is_probe and count > 1:
@@ -180,7 +186,8 @@ class Workload:
         is_first = outcome.works_ahead and outcome.ahead is None
         if outcome.asked and not is_probe and not is_first:
             is_ahead = float(outcome.ahead is not None)
-            self._share_ahead += (is_ahead - self._share_ahead) / max(self.load.proposing_count, 1)
+            self._share_ahead += (is_ahead - self._share_ahead) / (KIND_MEMORY * max(self.load.proposing_count, 1))
+            self._is_ahead = self._share_ahead > (FEW if self._is_ahead else MOST)
 
     def add_guess(self, asked: int, drafted: int) -> None:
         """Learns from a shadow proposal how many of the tokens that a drafter is asked for there are. As after a probe,

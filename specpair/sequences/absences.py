@@ -37,15 +37,17 @@ class Absences:
         return self.short if self.long is None else self.long
 
     def add(self, seconds: float, limit: float) -> None:
-        """Adds one after the last answer; it is short if it took less than `limit` seconds."""
+        """Adds one after the last answer; it is short if it took less than `limit` seconds. While that is 0, unknown,
+        nothing is learnt."""
+        if not limit:
+            return
         is_short = seconds < limit
         if not self.has_missed:
             self.share_short += (is_short - self.share_short) / MEMORY
         if is_short:
             self.short = mean(self.short, seconds)
         elif self.long is None:
-            most = MOST_LATE * max(self.short or 0.0, limit)
-            self.long = min(seconds, most) if most else seconds
+            self.long = min(seconds, MOST_LATE * max(self.short or 0.0, limit))
         else:
             self.deviation += (min(abs(seconds - self.long), self.long) - self.deviation) / MEMORY
             self.long = mean(self.long, seconds)

@@ -1,4 +1,4 @@
-"""The plan for all outputs of a pass is the best of all that two numbers can say."""
+"""The plan for all outputs of a pass."""
 
 from itertools import product
 

@@ -1,6 +1,7 @@
 """What is learnt of a round, and which rounds are left out."""
 
 from collections import defaultdict
+from itertools import pairwise
 
 import pytest
 
@@ -221,6 +222,9 @@ def test_what_is_not_waited_for_while_the_draft_works_ahead_says_nothing_of_roun
         add(1 + i % 4, 0.0, AheadOutcome.HIT)
     assert workload.times().step < 0.0005
     add(4, 0.008, None)
+    assert workload.times().step < 0.0005, "a single one changes nothing"
+    for _ in range(2):
+        add(4, 0.008, None)
     assert workload.times().step == pytest.approx(alone.step, rel=0.01)
 
 
@@ -228,7 +232,7 @@ def test_before_the_draft_works_ahead_its_calls_are_expected_to_take_what_they_t
     workload, contributions = busy_workload(1)
     workload.add(outcome_of(0.03, 2, 2, 3)._replace(draft_elapsed=0.009, draft_compute=0.001))
     contributions += [Contribution(workload.load) for _ in range(3)]
-    assert workload.times().draft_rest == pytest.approx(0.008), "as under the nearest load"
+    assert workload.times().draft_rest == pytest.approx(0.007), "as under the nearest load"
     for _ in contributions:
         workload.add(outcome_of(0.03, 2, 2, 6)._replace(draft_elapsed=0.019, draft_compute=0.001))
     measured = workload.times().draft_rest
@@ -259,15 +263,18 @@ def test_a_proposal_that_nothing_was_prepared_for_does_not_make_all_others_dear(
     assert workload.times().draft(4) > 0.05
 
 
-def test_where_some_work_ahead_and_some_do_not_the_costs_are_those_of_most() -> None:
+@pytest.mark.parametrize(("others", "allowed"), [(1, 0), (4, 1), (7, 1)])
+def test_where_some_work_ahead_and_some_do_not_the_costs_are_those_of_most(others: int, allowed: int) -> None:
     workload, contributions = busy_workload(8)
     for contribution in contributions:
         contribution.set_row_count(5)
-    seen = set[bool]()
+    seen: list[bool] = []
     for turn in range(60):
         for output in range(8):
-            is_ahead = output > 0
+            is_ahead = output >= others
             workload.add(proposed(AheadOutcome.HIT if is_ahead else None, 0.0 if is_ahead else 0.03))
             if turn > 5:
-                seen.add(workload.times().draft(4) > 0.01)
-    assert seen == {False}
+                seen.append(workload.times().draft(4) > 0.01)
+    changes = sum(before != after for before, after in pairwise(seen))
+    assert (changes <= allowed and seen[-1] is (others > 4)) or others == 4
+    assert changes <= allowed

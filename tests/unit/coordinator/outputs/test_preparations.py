@@ -4,9 +4,9 @@ from collections import defaultdict
 
 import pytest
 
-from coordinator.adaptive import Decision, LengthController
+from coordinator.adaptive import Decision, LengthController, RoundOutcome
 from coordinator.adaptive.ahead_outcome import AheadOutcome
-from coordinator.adaptive.ahead_trial import AheadTrial, RoundOutcome
+from coordinator.adaptive.ahead_trial import AheadTrial
 from coordinator.adaptive.load import Load
 from coordinator.outputs.preparations import Preparations
 from coordinator.outputs.round import Round

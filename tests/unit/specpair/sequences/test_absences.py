@@ -74,6 +74,12 @@ def test_the_first_long_one_may_be_a_stall() -> None:
     assert absences_of(10.0).longest == pytest.approx(4 * LIMIT)
 
 
+def test_nothing_is_learnt_before_passes_are_known() -> None:
+    absences = Absences()
+    absences.add(0.5, 0.0)
+    assert absences.longest is None
+
+
 def test_a_short_one_has_an_end_where_there_are_long_ones() -> None:
     assert absences_of(AT_ONCE).longest_short > 1e9
     assert absences_of(AT_ONCE, LATER).longest_short == pytest.approx(1.5 * AT_ONCE)
