@@ -22,7 +22,7 @@ IN_STEP = 0.9
 rest than they have: it has a call less, and may have been measured long ago."""
 
 KIND_MEMORY = 2
-"""Proposals of each output over which that share is averaged."""
+"""Proposals of each output over which the share of those that were prepared is averaged."""
 FEW, MOST = 0.4, 0.6
 """Shares of the proposals below which outputs are no longer expected to have them prepared, and above which they are.
 Between them it stays as it is: where some have and some have not, the plan is not to change from round to round."""
@@ -157,7 +157,8 @@ class Workload:
         self._fresh -= 1
         self._proposing_rounds = 0 if self.is_plain or self._is_mixed else self._proposing_rounds + 1
         self._note_kind(outcome, is_probe=is_probe)
-        load, level = self.load, self._levels[self.load.level, outcome.ahead is not None]
+        load = self.load
+        level = self._levels[load.level, outcome.ahead is not None] if outcome.asked else self._level
         count, rows = load.output_count, load.row_count
         usual_rows = max(rows, count * (1 + outcome.drafted_count))  # a head's trees are not known before
         if not outcome.is_usual or outcome.batch_token_count > ROWS_MARGIN + 2 * usual_rows:
@@ -173,7 +174,7 @@ class Workload:
             level.draft.add(outcome, count, load.proposing_count)
             drafted = count + (rows - count) * level.draft.drafted_share.value
             if is_probe and count > 1:
-                level.costs.forget()
+                self._level.costs.forget()  # those by which it is decided whether to propose
             else:
                 rows_in_step = max(drafted, outcome.batch_token_count)
                 level.costs.add(outcome, count, rows_in_step, unit)

@@ -278,3 +278,16 @@ def test_where_some_work_ahead_and_some_do_not_the_costs_are_those_of_most(other
     changes = sum(before != after for before, after in pairwise(seen))
     assert (changes <= allowed and seen[-1] is (others > 4)) or others == 4
     assert changes <= allowed
+
+
+def test_what_rounds_took_while_the_draft_worked_ahead_is_forgotten_by_probes_too() -> None:
+    """Nothing is prepared for a probe. What it makes older is what decides whether outputs propose again."""
+    workload, contributions = busy_workload(4)
+    for contribution in contributions:
+        contribution.set_row_count(5)
+    for _ in range(24):
+        workload.add(proposed(AheadOutcome.HIT, 0.03)._replace(draft_elapsed=0.0))
+    assert workload.times().rest > 0.01
+    for _ in range(60):
+        workload.add(proposed(None, 0.0), is_probe=True)
+    assert workload.times().rest < 0.01
