@@ -55,6 +55,8 @@ class Drafting(Protocol):
     looks: bool
     """Whether to note the outlooks of rows that are not sent."""
     outlooks: list[Outlook]
+    rank: int
+    """Place in the outlook of the first row of the token that is taken from it; 0: the drawn one."""
     done: bool
     error: Exception | None
 
@@ -145,9 +147,11 @@ def sample_greedy(works: list[Any], adjusted: Tensor) -> None:
         if not is_finite:
             end_early(work)
             continue
+        if (own := ranked(work, token)) is None:
+            continue
         if work.options.rule is not Rule.COUPLED:
-            work.counts.append(CountRow((token,), (TOTAL,)))
-        take(work, token)
+            work.counts.append(CountRow((own,), (TOTAL,)))
+        take(work, own)
 
 
 def sample_sparse(works: list[Any], adjusted: Tensor) -> None:
@@ -172,9 +176,11 @@ def sample_dense(works: list[Any], adjusted: Tensor) -> None:
         if not is_finite:
             end_early(work)
             continue
+        if (taken := ranked(work, token)) is None:
+            continue
         own = row[: work.options.vocab_size].float().cpu()
         work.dense.append(own.clone())  # a view would keep the whole batch alive
-        take(work, token)
+        take(work, taken)
 
 
 def sample_coupled(works: list[Any], adjusted: Tensor) -> None:
@@ -189,10 +195,22 @@ def sample_coupled(works: list[Any], adjusted: Tensor) -> None:
         choices = choose(rows, seeds, positions)
     finite = came_of_finite(native(rows)).tolist()
     for work, token, is_finite in zip(works, choices.tolist(), finite, strict=True):
-        if is_finite:
-            take(work, token)
-        else:
+        if not is_finite:
             end_early(work)
+        elif (own := ranked(work, token)) is not None:
+            take(work, own)
+
+
+def ranked(work: Drafting, token: int) -> int | None:
+    """The token to take from a row: the drawn one, or, if it is the first, the one that has the work's rank in its
+    outlook. None, and the work ends, if there is none."""
+    if not work.rank or work.tokens:
+        return token
+    known = work.outlooks[0].token_ids if work.outlooks else ()
+    if work.rank < len(known):
+        return known[work.rank]
+    end_early(work)
+    return None
 
 
 def note_outlooks(works: list[Any], outlooks: Callable[[list[int]], list[Outlook]]) -> None:

@@ -47,6 +47,7 @@ def chain_of(
         bits=bits_of(work, count)[drawn:] if needs_bits else np.zeros(0, dtype=np.int64),
         looks=work.looks,
         is_awaited=is_awaited,
+        rank=0 if drawn else work.rank,
     )
 
 

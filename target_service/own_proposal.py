@@ -38,6 +38,7 @@ class OwnDraft:
     bits: list[int] = field(default_factory=list)
     looks: bool = False
     outlooks: list[Outlook] = field(default_factory=list)
+    rank: int = 0
     done: bool = False
     error: Exception | None = None
     parents: tuple[int, ...] = ()

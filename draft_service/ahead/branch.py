@@ -16,6 +16,7 @@ class Branch:
     """The work for one outcome, on a sequence of its own."""
 
     outcome: Outcome
+    """Its token is unknown, a negative number, until the work has drawn it, if that does."""
     work: ProposeWork
     future: "asyncio.Future[None]"
     has_drawn_outcome: bool = False

@@ -17,7 +17,7 @@ from specpair.sequences.sequence import Sequence
 from specpair.speculation.outlook import Outlook, of_counts, of_probabilities
 
 UNKNOWN = -1
-"""Stands for the bonus token before the row after the block is known."""
+"""Stands for the likeliest bonus token before the row after the block is known; lower numbers for those after it."""
 
 
 class BranchEngine(Protocol):
@@ -75,12 +75,10 @@ class Generation:
         self._deliver_block = deliver
         self._least_chance = least_chance
         self._peek: ProposeWork | None = None
-        self._likeliest: ProposeWork | None = None
-        """Draws the likeliest token after the whole block, and the proposal after that."""
 
     def begin(self) -> None:
-        """Submits the branches after corrections and those after the whole block; of these first a look at the row
-        after it, if it is not known."""
+        """Submits the branches after corrections and those after the whole block. If the row after it is not known,
+        they begin with it where they can; else a look at it comes first."""
         guesses: list[Guess] = []
         counts = self._odds.counts(self._rows)
         least = min(self._least_chance, max(counts))
@@ -93,10 +91,14 @@ class Generation:
             guesses += self._bonus_guesses(counts[-1])
         chosen = self._best(guesses, self._order.max_outcomes)
         self.row_count = len(chosen)
-        if unknown := [guess for guess in chosen if guess.outcome.next_token_id == UNKNOWN]:
+        unknown = [guess for guess in chosen if guess.outcome.next_token_id <= UNKNOWN]
+        if self._held.options.ignores_proposals and not self._order.min_confidence:
+            for guess in unknown:
+                self._begin_ranked(guess)
+        elif unknown:
             self._begin_peek(len(unknown), sum(guess.probability for guess in unknown), counts[-1])
         for guess in chosen:
-            if guess.outcome.next_token_id != UNKNOWN:
+            if guess.outcome.next_token_id > UNKNOWN:
                 self._begin_branch(guess, self._held.cached)
 
     def outcome_of(self, call: ProposeCall) -> Outcome | None:
@@ -126,7 +128,7 @@ class Generation:
         """Drops all branches, but the `kept` one."""
         self.is_live = False
         dropped = [branch for branch in self.branches.values() if branch is not kept]
-        works = {branch.work for branch in dropped} | {work for work in (self._peek, self._likeliest) if work}
+        works = {branch.work for branch in dropped} | ({self._peek} if self._peek else set())
         if kept is not None:
             works.discard(kept.work)
         for work in works:
@@ -140,7 +142,7 @@ class Generation:
             return
         self._deliver_block = deliver
         for branch in self.branches.values():
-            if branch.is_ready:
+            if branch.is_ready and branch.outcome.next_token_id > UNKNOWN:
                 self._deliver(branch)
 
     def _ends_with(self, token: int | None) -> bool:
@@ -155,7 +157,8 @@ class Generation:
         whole = len(self._proposed)
         if self._bonus is not None:
             return self._odds.guesses(whole, self._bonus, whole_chance)
-        return [Guess(Outcome(whole, UNKNOWN), chance) for chance in self._odds.bonus_chances(whole_chance)]
+        chances = self._odds.bonus_chances(whole_chance)
+        return [Guess(Outcome(whole, UNKNOWN - rank), chance) for rank, chance in enumerate(chances)]
 
     def _begin_peek(self, bonus_count: int, chance: float, whole_chance: float) -> None:
         """Looks at the row after the whole block: a work of one token, of which only the row is used. `chance` is that
@@ -164,31 +167,35 @@ class Generation:
         peek = self._work(self._branch_of(tokens, len(tokens)), self._held.cached, 1, 0.0, chance)
         self._peek = peek
         self._submit(peek, lambda: self._begin_bonus_branches(peek, bonus_count, whole_chance))
-        if not self._proposed and self._held.options.ignores_proposals and not self._order.min_confidence:
-            self._begin_likeliest(tokens, chance)
 
     def _begin_bonus_branches(self, peek: ProposeWork, bonus_count: int, whole_chance: float) -> None:
         self._bonus = Row(None, outlooks_of(peek.drafted())[0])
-        begun = peek.tokens[0] if self._likeliest else None
         for guess in self._best(self._bonus_guesses(whole_chance), bonus_count):
-            if guess.outcome.next_token_id != begun and guess.outcome not in self.branches:
-                self._begin_branch(guess, peek.sequence)
+            self._begin_branch(guess, peek.sequence)
 
-    def _begin_likeliest(self, tokens: list[int], chance: float) -> None:
-        """Draws the likeliest token after the whole block with what follows it: nobody has to see it first. Draws are
+    def _begin_ranked(self, guess: Guess) -> None:
+        """Draws the token of a rank after the whole block with what follows it: nobody has to see it first. Draws are
         keyed by their position here, so it is what the branch of that token would draw."""
+        tokens = list(self._held.cached.tokens)
         count = self._count(len(tokens))
         if count < 1:
             return
-        sequence = self._branch_of(list(tokens), len(tokens))
-        work = self._likeliest = self._work(sequence, self._held.cached, count + 1, 0.0, chance)
-        future = self._submit(work, lambda: self._add_likeliest(work, future))
+        sequence = self._branch_of(tokens, len(tokens))
+        work = self._work(sequence, self._held.cached, count + 1, 0.0, guess.probability)
+        work.rank, work.looks_beyond = UNKNOWN - guess.outcome.next_token_id, True
+        future = self._submit(work, lambda: self._note_ranked(branch))
+        branch = Branch(outcome=guess.outcome, work=work, future=future, has_drawn_outcome=True)
+        self.branches[guess.outcome] = branch
 
-    def _add_likeliest(self, work: ProposeWork, future: "asyncio.Future[None]") -> None:
-        outcome = Outcome(len(self._proposed), work.tokens[0])
-        if self._ends_with(outcome.next_token_id) or outcome in self.branches:
+    def _note_ranked(self, branch: Branch) -> None:
+        """Delivers a branch that has drawn its outcome, unless another one is of the same, or none can follow it."""
+        self._bonus = Row(None, outlooks_of(branch.work.drafted())[0])
+        outcome = branch.outcome._replace(next_token_id=branch.work.tokens[0])
+        if self._ends_with(outcome.next_token_id) or outcome in self.branches or len(branch.work.tokens) < 2:
             return
-        self.branches[outcome] = branch = Branch(outcome=outcome, work=work, future=future, has_drawn_outcome=True)
+        del self.branches[branch.outcome]
+        branch.outcome = outcome
+        self.branches[outcome] = branch
         self._deliver(branch)
 
     def _count(self, length: int) -> int:

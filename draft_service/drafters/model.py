@@ -38,6 +38,8 @@ class ProposeWork(Work):
     looks: bool = False
     """Whether to note the outlooks of rows that are not sent."""
     outlooks: list[Outlook] = field(default_factory=list)
+    rank: int = 0
+    """Place in the outlook of the first row of the token that is taken from it; 0: the drawn one."""
     looks_beyond: bool = False
     """Whether to look at the row after the last token, too, while nobody waits for it, if the runner draws it whole."""
     beyond: list[CountRow] = field(default_factory=list)

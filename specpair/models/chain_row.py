@@ -43,6 +43,9 @@ class ChainRow:
     """Whether the outlooks of its rows are wanted. A row of counts needs none: it says as much itself."""
     is_awaited: bool
     """Whether somebody waits for it."""
+    rank: int = 0
+    """Place in the outlook of the first row of the token that is taken from it; 0: the drawn one. If there is none,
+    nothing is drawn."""
 
     @property
     def is_weighed(self) -> bool:

@@ -104,6 +104,7 @@ def fill(own: Chain, chain: ChainRow, result: _Result) -> None:
     own.entries = None if result.entries is None else result.entries.ctypes.data
     own.is_awaited, own.look_most = chain.is_awaited, result.look_most
     own.look_sizes = result.look_numbers.buffer_info()[0]
+    own.rank = chain.rank
     own.look_tokens, own.look_shares = own.look_sizes + 8 * chain.count, result.look_shares.buffer_info()[0]
 
 

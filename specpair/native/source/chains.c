@@ -22,7 +22,8 @@ struct Run {
     struct Pass pass;
     struct Chain **going;
     int64_t going_count, has_awaited;
-    int64_t due; /* when the step may end; 0 without a pace */
+    int64_t due;   /* when the step may end; 0 without a pace */
+    int64_t ended; /* when it did: the processor wakes up later */
     const float *rows;
     int64_t stride;
     float *logits, *room; /* [chains][width], [threads][CHAIN_ROOM][width] */
@@ -91,12 +92,13 @@ static int64_t draw_place(const struct Draft *draft, struct Chain *chain, const 
 
 void draw_next(const struct Draft *draft, struct Chain *chain, const float *row, float *room) {
     int64_t place, size = draw_place(draft, chain, row, room, &place), index = chain->length;
-    if (!size) {
+    int64_t is_ranked = chain->rank && !index;
+    if (!size || (is_ranked && chain->rank >= chain->look_sizes[0])) {
         chain->is_over = 1;
         return;
     }
     chain->sizes[index] = size;
-    chain->tokens[index] = draft->token_ids ? draft->token_ids[place] : place;
+    chain->tokens[index] = is_ranked ? chain->look_tokens[chain->rank] : draft->token_ids ? draft->token_ids[place] : place;
     chain->length++;
     chain->is_over = chain->length == chain->count;
     if (chain->min_confidence == 0.0) return;
@@ -144,7 +146,7 @@ static void feed(struct Run *run) {
         are_awaited |= chain->is_awaited;
     }
     if (is_to_stop(draft, run->has_awaited, are_awaited, kept)) kept = 0;
-    if (run->due) run->due = now() + draft->pass_time + kept * draft->row_time;
+    if (run->due) run->due = run->ended + draft->pass_time + kept * draft->row_time;
     run->going_count = run->pass.token_count = run->pass.segment_count = run->pass.row_count = kept;
     run->rows = run->logits;
     run->stride = run->draft->width;
@@ -158,8 +160,12 @@ static void run_chains(const void *work, struct Meeting *meeting, int thread, in
         for (int64_t r = thread; r < run->going_count; r += threads)
             draw_next(run->draft, run->going[r], run->rows + r * run->stride, room);
         meet(meeting, threads);
+        int64_t drawn = now();
         sleep_until(due);
-        if (thread == 0) feed(run);
+        if (thread == 0) {
+            run->ended = drawn > due ? drawn : due;
+            feed(run);
+        }
         meet(meeting, threads);
         if (!run->going_count) return;
         run_pass(run->model, &run->pass, meeting, thread, threads);

@@ -1,6 +1,7 @@
 """Work ahead of all sequences, without a model: what is prepared, for whom, and how much."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from draft_service.ahead.ahead import (
 )
 from draft_service.proposal import AheadOrder, Deliver, Drafted, PreparedBlock, ProposeCall
 from specpair.engine.work import Work
-from specpair.options import Drafter, SamplingOptions, SequenceOptions
+from specpair.options import Drafter, Rule, SamplingOptions, SequenceOptions
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.sequences.sequence import Sequence
 from specpair.speculation.count_row import CountRow
@@ -50,9 +51,9 @@ class FakeEngine:
     def discard(self, sequences: list[Sequence]) -> None: ...
 
 
-def held_sequence(length: int = LENGTH) -> HeldSequence[Drafted]:
+def held_sequence(length: int = LENGTH, temperature: float = 0.0) -> HeldSequence[Drafted]:
     """One that was just answered with `BLOCK` in its step 0."""
-    options = SequenceOptions(sampling=SamplingOptions(seed=1, temperature=0.0))
+    options = SequenceOptions(sampling=SamplingOptions(seed=1, temperature=temperature), rule=Rule.TOKEN)
     held: HeldSequence[Drafted] = HeldSequence(options, length, length, Sequence([*range(length), *BLOCK]), length)
     held.last_step = 0
     held.answer = asyncio.ensure_future(answered())
@@ -167,7 +168,7 @@ async def test_who_has_not_asked_lately_makes_room(clock: Clock) -> None:
 async def test_bonus_tokens_that_are_still_to_be_looked_at_have_their_rows_already(clock: Clock) -> None:
     ahead = WorkAhead(engine := FakeEngine())
     ahead.most_rows = 8
-    first, second = held_sequence(), held_sequence()
+    first, second = held_sequence(temperature=1.0), held_sequence(temperature=1.0)
     await begun(ahead, first)
     peek = next(work for work in engine.works if len(work.sequence.tokens) == LENGTH + len(BLOCK) and work.count == 1)
     await begun(ahead, second)
@@ -175,6 +176,36 @@ async def test_bonus_tokens_that_are_still_to_be_looked_at_have_their_rows_alrea
     peek.future.set_result(None)
     await asyncio.sleep(0)
     assert ahead.branch_count == ahead.most_rows
+
+
+async def test_bonus_tokens_are_drawn_with_what_follows_them_where_that_says_what_they_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each of a rank of its own; a second one of the same token, one that ends the output, and one after which nothing
+    was drawn are not sent. The next step is then learnt from."""
+    monkeypatch.setattr(module, "ROW_SECONDS", 0.0)
+    ahead, held = WorkAhead(engine := FakeEngine()), held_sequence()
+    held.options = replace(held.options, sampling=replace(held.options.sampling, stop_token_ids=(602,)))
+    blocks: list[PreparedBlock] = []
+    await begun(ahead, held, deliver=blocks.append)
+    works = [work for work in engine.works if work.count == len(BLOCK) + 1]
+    assert [work.rank for work in works] == [*range(8)] and all(work.looks_beyond for work in works)
+    assert all(work.sequence.tokens == [*range(LENGTH), *BLOCK] for work in works)
+    count = ahead.branch_count
+    for work, tokens in zip(works, [[600, 1, 2], [601, 1, 2], [601, 1, 2], [602, 1, 2], [603]], strict=False):
+        work.parent, work.tokens = None, tokens
+        work.outlooks = [Outlook(list(range(600, 608)), [0.125] * 8)] * 3
+        work.future.set_result(None)
+    await asyncio.sleep(0)
+    assert [(block.accepted_count, block.next_token_id) for block in blocks] == [(4, 600), (4, 601)]
+    assert all(block.drafted.tokens == [1, 2] for block in blocks) and ahead.branch_count == count
+    again: list[PreparedBlock] = []
+    await begun(ahead, held, deliver=again.append)
+    assert len(again) == 2
+    branch = ahead.claim(held, call_of(LENGTH, 1, [*BLOCK, 601]))
+    assert branch is not None and branch.work is works[1]
+    odds = ahead._odds.of(held.options.rule, held.options.sampling)
+    assert odds._ranks[True][1].among(0.0) > 0.0
 
 
 async def test_what_is_unlikely_is_left_out_beside_others(clock: Clock) -> None:

@@ -10,6 +10,7 @@ import torch
 
 from draft_service.drafters.model import ProposeWork
 from specpair.engine_config import Pace
+from specpair.errors import NotFiniteError
 from specpair.models.chains import Turn
 from specpair.models.stop_flag import StopFlag
 from specpair.native.library import native_library
@@ -183,6 +184,31 @@ def test_a_branch_looks_one_row_further_than_it_draws(is_awaited: bool, tmp_path
         assert own.sequence.valid_length == fed
         assert all(torch.equal(*pair) for pair in zip(cached(own, fed), cached(other, fed), strict=True))
     runner.cache.check_integrity()
+
+
+@pytest.mark.parametrize("stops", [False, True])
+@pytest.mark.parametrize("kind", ["greedy", "coupled"])
+def test_a_proposal_may_begin_with_a_token_of_any_rank(
+    kind: str, stops: bool, set_flag: StopFlag, tmp_path: Path
+) -> None:
+    """Of the outlook of its first row, and only there; with a rank that this does not have nothing is drawn."""
+    runner = load(tmp_path)
+
+    def ranked() -> list[ProposeWork]:
+        works = [work for _ in range(WIDTH + 1) for work in works_of([kind], [4])]
+        for rank, work in enumerate(works):
+            work.rank, work.looks = rank, True
+        return works
+
+    actual, expected = ranked(), ranked()
+    run(runner, actual, True, set_flag if stops else None)
+    run(runner, expected, False)
+    check_same(actual[:WIDTH], expected[:WIDTH])
+    for works in (actual, expected):
+        assert [work.tokens[0] for work in works[:WIDTH]] == list(works[0].outlooks[0].token_ids)
+        assert all(len(work.tokens) == 4 for work in works[:WIDTH])
+        assert not works[WIDTH].tokens and isinstance(works[WIDTH].error, NotFiniteError)
+    assert not runner.chain_misses
 
 
 def test_the_steps_of_a_draw_keep_a_pace(tmp_path: Path) -> None:
