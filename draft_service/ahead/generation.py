@@ -84,7 +84,7 @@ class Generation:
         least = min(self._least_chance, max(counts))
         for accepted_count, row in enumerate(self._rows):
             if counts[accepted_count] >= least:  # else none of its guesses is likely enough
-                guesses += self._odds.guesses(accepted_count, row, counts[accepted_count])
+                guesses += self._odds.guesses(accepted_count, row, counts[accepted_count], least)
             if self._ends_with(row.drawn):
                 break
         else:
@@ -156,7 +156,7 @@ class Generation:
         """The guesses at the token after the whole block, which is accepted with this chance."""
         whole = len(self._proposed)
         if self._bonus is not None:
-            return self._odds.guesses(whole, self._bonus, whole_chance)
+            return self._odds.guesses(whole, self._bonus, whole_chance, self._least_chance)
         chances = self._odds.bonus_chances(whole_chance)
         return [Guess(Outcome(whole, UNKNOWN - rank), chance) for rank, chance in enumerate(chances)]
 

@@ -4,6 +4,7 @@ Any estimate is exact: which outcomes are prepared decides what is fast, never w
 """
 
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
@@ -57,15 +58,18 @@ class Row(NamedTuple):
     def guesses(self) -> tuple[list[int], list[float]]:
         """The tokens that may come instead, best first, and their shares among themselves. The drawn one is never
         among them: if it was rejected, the target's own token is another."""
-        pairs = [pair for pair in zip(*self.outlook, strict=True) if pair[0] != self.drawn]
-        total = sum(share for _, share in pairs) or 1.0
-        return [token for token, _ in pairs], [share / total for _, share in pairs]
+        tokens, shares = list(self.outlook.token_ids), list(self.outlook.shares)
+        if self.drawn in tokens:
+            place = tokens.index(self.drawn)
+            del tokens[place], shares[place]
+        total = sum(shares) or 1.0
+        return tokens, [share / total for share in shares]
 
     @property
     def confidence(self) -> float:
         """The share of the drawn token; 0 if it is not among the best."""
-        shares = dict(zip(*self.outlook, strict=True))
-        return 0.0 if self.drawn is None else shares.get(self.drawn, 0.0)
+        tokens, shares = self.outlook
+        return shares[tokens.index(self.drawn)] if self.drawn in tokens else 0.0
 
 
 class Odds:
@@ -73,11 +77,11 @@ class Odds:
 
     def __init__(self) -> None:
         self._accepted = Rate()
-        self._accepted_at = [Rate() for _ in range(len(_EDGES) + 1)]
+        self._accepted_at = _rates()
         """By the drawn token's share: at temperature 0 it says nearly everything."""
-        self._ranks = {True: [Rate() for _ in range(WIDTH)], False: [Rate() for _ in range(WIDTH)]}
+        self._ranks = {is_bonus: [Rate() for _ in range(WIDTH)] for is_bonus in (False, True)}
         """By whether it is the bonus token."""
-        self._ranks_at: dict[tuple[bool, int, int], Rate] = {}
+        self._ranks_at = {is_bonus: [_rates() for _ in range(WIDTH)] for is_bonus in (False, True)}
         """By rank and share too."""
 
     def acceptance(self, row: Row) -> float:
@@ -90,14 +94,16 @@ class Odds:
         reached = list(accumulate(acceptances, lambda all_before, one: all_before * one, initial=1.0))
         return [*(r * (1.0 - a) for r, a in zip(reached, acceptances, strict=False)), reached[-1]]
 
-    def guesses(self, accepted_count: int, row: Row, chance: float) -> list[Guess]:
-        """The guesses at a row that is reached and left with this chance, the likeliest first."""
+    def guesses(self, accepted_count: int, row: Row, chance: float, least: float = 0.0) -> list[Guess]:
+        """The guesses at a row that is reached and left with this chance, the best by its outlook first; of those that
+        are less likely than `least` only the likeliest, if there is no other."""
         tokens, shares = row.guesses
-        is_bonus = row.drawn is None
-        return [
-            Guess(Outcome(accepted_count, token), chance * self._rank(is_bonus, rank, share))
-            for rank, (token, share) in enumerate(zip(tokens, shares, strict=True))
-        ]
+        most = max(int(chance / least), 1) if least else WIDTH  # a rank has at most its part of the chance
+        tokens = tokens[:most]
+        chances = [chance * own for own in self._chances(row.drawn is None, shares[:most])]
+        least = min(least, max(chances, default=0.0))
+        pairs = zip(tokens, chances, strict=True)
+        return [Guess(Outcome(accepted_count, token), own) for token, own in pairs if own >= least]
 
     def bonus_chances(self, chance: float) -> list[float]:
         """The chance of each guess of the bonus token, before its row is known."""
@@ -116,25 +122,30 @@ class Odds:
         for rank, (token, share) in enumerate(zip(*row.guesses, strict=True)):
             hit = token == outcome.next_token_id
             self._ranks[is_bonus][rank].add(hit)
-            self._ranks_at.setdefault((is_bonus, rank, _bin(share)), Rate()).add(hit)
+            self._ranks_at[is_bonus][rank][_bin(share)].add(hit)
 
-    def _rank(self, is_bonus: bool, rank: int, share: float) -> float:
-        prior = (BONUS_PRIOR if is_bonus else CORRECTION_PRIOR)[rank]
-        learnt = self._ranks[is_bonus][rank].among(prior)
-        finer = self._ranks_at.get((is_bonus, rank, _bin(share)))
-        return learnt if finer is None else finer.among(learnt)
+    def _chances(self, is_bonus: bool, shares: Sequence[float]) -> list[float]:
+        """The chance of each rank, by the share that it has."""
+        priors = BONUS_PRIOR if is_bonus else CORRECTION_PRIOR
+        known = zip(shares, self._ranks[is_bonus], self._ranks_at[is_bonus], priors, strict=False)
+        return [finer[_bin(share)].among(rate.among(prior)) for share, rate, finer, prior in known]
 
 
 class AllOdds:
     """The odds of all groups of sequences: outcomes are alike where rule and temperature are."""
 
     def __init__(self) -> None:
-        self._groups: dict[tuple[Rule, int], Odds] = {}
+        self._groups: defaultdict[tuple[Rule, int], Odds] = defaultdict(Odds)
 
     def of(self, rule: Rule, sampling: SamplingOptions) -> Odds:
         """Of the group of a sequence. At temperature 0 all rules are one."""
         group = sum(sampling.temperature > end for end in _TEMPERATURES)
-        return self._groups.setdefault((rule if group else Rule.TOKEN, group), Odds())
+        return self._groups[rule if group else Rule.TOKEN, group]
+
+
+def _rates() -> list[Rate]:
+    """One for each bin of shares."""
+    return [Rate() for _ in range(len(_EDGES) + 1)]
 
 
 def _bin(share: float) -> int:
