@@ -111,11 +111,11 @@ def sampler_of(options: SequenceOptions) -> Sampler:
 
 
 def end_early(work: Drafting) -> None:
-    """The next row cannot be sampled from. What was drawn is sent all the same: to drop a token for what came after
-    it would bias the output (docs/exactness.md, rule 8)."""
+    """The next row cannot be sampled from, or has no token of the work's rank. What was drawn is sent all the same: to
+    drop a token for what came after it would bias the output (docs/exactness.md, rule 8)."""
     work.done = True
     del work.outlooks[len(work.tokens) :]  # of that row
-    if not work.tokens:
+    if not work.tokens and not work.rank:
         work.error = NotFiniteError()
 
 

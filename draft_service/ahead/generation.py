@@ -188,10 +188,13 @@ class Generation:
         self.branches[guess.outcome] = branch
 
     def _note_ranked(self, branch: Branch) -> None:
-        """Delivers a branch that has drawn its outcome, unless another one is of the same, or none can follow it."""
+        """Delivers a branch that has drawn its outcome and a proposal, unless another one is of the same outcome, or
+        nothing can follow it."""
+        if len(branch.work.tokens) < 2:
+            return
         self._bonus = Row(None, outlooks_of(branch.work.drafted())[0])
         outcome = branch.outcome._replace(next_token_id=branch.work.tokens[0])
-        if self._ends_with(outcome.next_token_id) or outcome in self.branches or len(branch.work.tokens) < 2:
+        if self._ends_with(outcome.next_token_id) or outcome in self.branches:
             return
         del self.branches[branch.outcome]
         branch.outcome = outcome

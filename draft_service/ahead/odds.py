@@ -119,10 +119,13 @@ class Odds:
         row = bonus if is_bonus else rows[outcome.accepted_count]
         if row is None:
             return
-        for rank, (token, share) in enumerate(zip(*row.guesses, strict=True)):
+        tokens, shares = row.guesses
+        for rank, (token, share) in enumerate(zip(tokens, shares, strict=True)):
             hit = token == outcome.next_token_id
             self._ranks[is_bonus][rank].add(hit)
             self._ranks_at[is_bonus][rank][_bin(share)].add(hit)
+        for rate in self._ranks[is_bonus][len(tokens) :]:
+            rate.add(False)
 
     def _chances(self, is_bonus: bool, shares: Sequence[float]) -> list[float]:
         """The chance of each rank, by the share that it has."""

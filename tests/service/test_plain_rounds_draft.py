@@ -157,3 +157,33 @@ async def test_a_sequence_that_is_closed_while_it_is_read_is_forgotten(draft: Ru
         while draft.host._when_read:
             await asyncio.sleep(0.001)
     await draft.check_clean()
+
+
+@pytest.mark.parametrize("sampling", [{"temperature": 1.0, "top_k": 2}, {"temperature": 0.0}], ids=["two", "greedy"])
+async def test_tokens_that_the_options_exclude_are_not_prepared_for_and_nothing_fails(
+    draft: RunningModel, sampling: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With top_k = 2 an outlook has two tokens, and no ranks beyond; at temperature 0 it has them all the same."""
+    monkeypatch.setattr("draft_service.ahead.ahead.ROW_SECONDS", 0.0)
+    fields = {"sampling": {"seed": 4, **sampling}, "rule": "ACCEPTANCE_RULE_COUPLED"}
+    count = sampling.get("top_k", 8)
+    async with ahead_caller(draft) as caller:
+        await open_sequence(draft, "s", PROMPT, **fields)
+        await caller.call("s", 0, len(PROMPT), [], work_ahead=ORDER, **PLAIN)
+        blocks = await caller.prepared("s", 1, count)
+        for (accepted, token), block in blocks.items():
+            assert accepted == 0
+            assert block.proposal == (await asked(draft, fields, [*PROMPT, token], 1)).proposal
+        assert isinstance(draft.host, DraftHost) and draft.host.model is not None
+        ahead = draft.host.model.ahead
+        live = next(iter(ahead._live.values()))
+        async with asyncio.timeout(20):
+            while not all(branch.is_ready for branch in live.generation.branches.values()):
+                await asyncio.sleep(0.001)
+        assert len(live.generation.branches) == 8 and len(caller.blocks["s", 1]) == count
+        other = next(token for token in range(64) if (0, token) not in blocks)
+        answer = await caller.call("s", 1, len(PROMPT), [other])
+        assert not answer.was_prepared and answer.proposal == (await asked(draft, fields, [*PROMPT, other], 1)).proposal
+        assert not ahead.counts.blocks["failed"] and ahead.counts.blocks["unused"] == 8
+        await close_sequence(draft, "s")
+    await draft.check_clean()

@@ -192,9 +192,9 @@ async def test_bonus_tokens_are_drawn_with_what_follows_them_where_that_says_wha
     assert [work.rank for work in works] == [*range(8)] and all(work.looks_beyond for work in works)
     assert all(work.sequence.tokens == [*range(LENGTH), *BLOCK] for work in works)
     count = ahead.branch_count
-    for work, tokens in zip(works, [[600, 1, 2], [601, 1, 2], [601, 1, 2], [602, 1, 2], [603]], strict=False):
+    for work, tokens in zip(works, [[600, 1, 2], [601, 1, 2], [601, 1, 2], [602, 1, 2], [603], []], strict=False):
         work.parent, work.tokens = None, tokens
-        work.outlooks = [Outlook(list(range(600, 608)), [0.125] * 8)] * 3
+        work.outlooks = [Outlook(list(range(600, 608)), [0.125] * 8)] * len(tokens)
         work.future.set_result(None)
     await asyncio.sleep(0)
     assert [(block.accepted_count, block.next_token_id) for block in blocks] == [(4, 600), (4, 601)]

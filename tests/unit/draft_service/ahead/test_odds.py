@@ -69,6 +69,26 @@ def test_acceptance_is_learnt_by_how_sure_the_draft_was() -> None:
     assert odds.acceptance(sure) > 0.9 and odds.acceptance(unsure) < 0.1
 
 
+def test_a_rank_that_rows_do_not_have_becomes_unlikely() -> None:
+    odds = Odds()
+    before = odds.bonus_chances(1.0)
+    for _ in range(200):
+        odds.learn([], row(None, 0.6, 0.4), Outcome(0, 0))
+    after = odds.bonus_chances(1.0)
+    assert after[0] > 0.9 and all(new < old / 10 for new, old in zip(after[1:], before[1:], strict=True))
+
+
+@pytest.mark.parametrize("least", [0.0, 0.01, 0.03, 0.1, 0.3])
+def test_only_guesses_that_are_likely_enough_are_returned_or_the_likeliest(least: float) -> None:
+    odds, bonus = Odds(), row(None, 0.4, 0.2, 0.1, 0.1, 0.05, 0.05, 0.05, 0.05)
+    for token in (0, 0, 0, 1, 1, 2):
+        odds.learn([], bonus, Outcome(0, token))
+    every = odds.guesses(0, bonus, 0.2)
+    assert len(every) == 8
+    expected = [guess for guess in every if guess.probability >= least] or every[:1]
+    assert odds.guesses(0, bonus, 0.2, least) == expected
+
+
 def test_groups_learn_apart_and_greedy_is_one_of_all_rules() -> None:
     everything = AllOdds()
     hot, cold = SamplingOptions(temperature=1.0), SamplingOptions(temperature=0.0)
