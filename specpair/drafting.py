@@ -206,9 +206,9 @@ def ranked(work: Drafting, token: int) -> int | None:
     outlook. None, and the work ends, if there is none."""
     if not work.rank or work.tokens:
         return token
-    known = work.outlooks[0].token_ids if work.outlooks else ()
-    if work.rank < len(known):
-        return known[work.rank]
+    tokens, shares = work.outlooks[0] if work.outlooks else ((), ())
+    if work.rank < len(tokens) and shares[work.rank] > 0.0:  # else the options exclude it
+        return tokens[work.rank]
     end_early(work)
     return None
 

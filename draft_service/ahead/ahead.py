@@ -131,7 +131,7 @@ class WorkAhead:
         outcome = None if live is None else live.generation.outcome_of(call)
         if live is not None and outcome is not None:
             live.generation.learn(outcome)
-            self._count(live.generation, outcome, live.generation.branches.get(outcome))
+            self._count(live.generation, outcome, live.generation.branch_of(outcome))
         self.drop(held.cached)
 
     def forget(self, cached: Sequence) -> None:

@@ -40,9 +40,14 @@ class Branch:
         return self.work.sequence
 
     @property
+    def _has_ended(self) -> bool:
+        """Whether the work is done without an error."""
+        return self.future.done() and not self.future.cancelled() and self.future.exception() is None
+
+    @property
     def is_ready(self) -> bool:
         """Whether the proposal is there."""
-        return self.future.done() and not self.future.cancelled() and self.future.exception() is None
+        return self._has_ended and len(self.work.tokens) > self.has_drawn_outcome
 
     @property
     def has_begun(self) -> bool:
@@ -59,7 +64,7 @@ class Branch:
         """What becomes of it, if it is dropped now."""
         if not self.future.done():
             return "dropped"
-        return "unused" if self.is_ready else "failed"
+        return "unused" if self._has_ended else "failed"
 
 
 async def finished(branch: Branch, held: HeldSequence[Drafted]) -> Drafted | None:

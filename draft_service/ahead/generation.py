@@ -79,17 +79,10 @@ class Generation:
     def begin(self) -> None:
         """Submits the branches after corrections and those after the whole block. If the row after it is not known,
         they begin with it where they can; else a look at it comes first."""
-        guesses: list[Guess] = []
         counts = self._odds.counts(self._rows)
         least = min(self._least_chance, max(counts))
-        for accepted_count, row in enumerate(self._rows):
-            if counts[accepted_count] >= least:  # else none of its guesses is likely enough
-                guesses += self._odds.guesses(accepted_count, row, counts[accepted_count], least)
-            if self._ends_with(row.drawn):
-                break
-        else:
-            guesses += self._bonus_guesses(counts[-1])
-        chosen = self._best(guesses, self._order.max_outcomes)
+        most = self._order.max_outcomes
+        chosen = self._best(self._guesses(counts, least), most) or self._best(self._guesses(counts, 0.0), most)
         self.row_count = len(chosen)
         unknown = [guess for guess in chosen if guess.outcome.next_token_id <= UNKNOWN]
         if self._held.options.ignores_proposals and not self._order.min_confidence:
@@ -110,10 +103,18 @@ class Generation:
             return None
         return Outcome(accepted_count, call.appended[-1])
 
+    def branch_of(self, outcome: Outcome) -> Branch | None:
+        """The branch of an outcome, also of one that is under way and has drawn its token alone."""
+        if (branch := self.branches.get(outcome)) is not None or outcome.accepted_count < len(self._proposed):
+            return branch
+        token = [outcome.next_token_id]
+        ranked = (branch for branch in self.branches.values() if branch.has_drawn_outcome)
+        return next((branch for branch in ranked if branch.work.tokens[:1] == token), None)
+
     def match(self, outcome: Outcome, call: ProposeCall) -> Branch | None:
         """The branch of an outcome, unless it failed, has not begun, or prepares something else than the call asks
         for."""
-        branch = self.branches.get(outcome)
+        branch = self.branch_of(outcome)
         if branch is None or branch.has_failed or not branch.has_begun:
             return None
         is_same = call.count == branch.count and call.min_confidence == branch.work.min_confidence
@@ -149,14 +150,26 @@ class Generation:
         """Whether the output ends with the token, so that nothing follows it."""
         return token in self._held.options.sampling.stop_token_ids
 
+    def _guesses(self, counts: list[float], least: float) -> list[Guess]:
+        """The guesses for accepted counts of these chances [K + 1] that are not less likely than `least`."""
+        guesses: list[Guess] = []
+        for accepted_count, row in enumerate(self._rows):
+            if counts[accepted_count] >= least:  # else none of its guesses is likely enough
+                guesses += self._odds.guesses(accepted_count, row, counts[accepted_count], least)
+            if self._ends_with(row.drawn):
+                break
+        else:
+            guesses += self._bonus_guesses(counts[-1], least)
+        return guesses
+
     def _best(self, guesses: list[Guess], count: int) -> list[Guess]:
         return best(guesses, count, self._held.options.sampling.stop_token_ids, self._least_chance)
 
-    def _bonus_guesses(self, whole_chance: float) -> list[Guess]:
+    def _bonus_guesses(self, whole_chance: float, least: float) -> list[Guess]:
         """The guesses at the token after the whole block, which is accepted with this chance."""
         whole = len(self._proposed)
         if self._bonus is not None:
-            return self._odds.guesses(whole, self._bonus, whole_chance, self._least_chance)
+            return self._odds.guesses(whole, self._bonus, whole_chance, least)
         chances = self._odds.bonus_chances(whole_chance)
         return [Guess(Outcome(whole, UNKNOWN - rank), chance) for rank, chance in enumerate(chances)]
 
@@ -170,7 +183,7 @@ class Generation:
 
     def _begin_bonus_branches(self, peek: ProposeWork, bonus_count: int, whole_chance: float) -> None:
         self._bonus = Row(None, outlooks_of(peek.drafted())[0])
-        for guess in self._best(self._bonus_guesses(whole_chance), bonus_count):
+        for guess in self._best(self._bonus_guesses(whole_chance, 0.0), bonus_count):
             self._begin_branch(guess, peek.sequence)
 
     def _begin_ranked(self, guess: Guess) -> None:

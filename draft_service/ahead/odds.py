@@ -98,7 +98,7 @@ class Odds:
         """The guesses at a row that is reached and left with this chance, the best by its outlook first; of those that
         are less likely than `least` only the likeliest, if there is no other."""
         tokens, shares = row.guesses
-        most = max(int(chance / least), 1) if least else WIDTH  # a rank has at most its part of the chance
+        most = max(int(chance / least), 1) if least else WIDTH  # later ranks are hardly the likelier ones
         tokens = tokens[:most]
         chances = [chance * own for own in self._chances(row.drawn is None, shares[:most])]
         least = min(least, max(chances, default=0.0))

@@ -45,7 +45,7 @@ class ChainRow:
     """Whether somebody waits for it."""
     rank: int = 0
     """Place in the outlook of the first row of the token that is taken from it; 0: the drawn one. If there is none,
-    nothing is drawn."""
+    nothing is drawn. Not with a `min_confidence`."""
 
     @property
     def is_weighed(self) -> bool:

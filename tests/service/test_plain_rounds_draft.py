@@ -40,7 +40,7 @@ async def draft(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator
 async def test_what_it_prepares_is_what_it_would_answer(
     draft: RunningModel, kind: str, way: str, min_confidence: float
 ) -> None:
-    """Also the likeliest one, which is drawn in one work with the token that it follows; then the sequence goes on."""
+    """Also where it is drawn in one work with the token that it follows; then the sequence goes on."""
     fields, order = SEQUENCES[kind], {**ORDER, "min_confidence": min_confidence}
     async with ahead_caller(draft) as caller:
         await open_sequence(draft, "s", PROMPT, **fields)
@@ -159,14 +159,21 @@ async def test_a_sequence_that_is_closed_while_it_is_read_is_forgotten(draft: Ru
     await draft.check_clean()
 
 
-@pytest.mark.parametrize("sampling", [{"temperature": 1.0, "top_k": 2}, {"temperature": 0.0}], ids=["two", "greedy"])
+@pytest.mark.parametrize(
+    ("sampling", "count"),
+    [
+        ({"temperature": 1.0, "top_k": 2}, 2),
+        ({"temperature": 0.0, "allowed_token_ids": [3, 9, 40]}, 3),
+        ({"temperature": 0.0}, 8),
+    ],
+    ids=["two", "greedy-three", "greedy"],
+)
 async def test_tokens_that_the_options_exclude_are_not_prepared_for_and_nothing_fails(
-    draft: RunningModel, sampling: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    draft: RunningModel, sampling: dict[str, Any], count: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With top_k = 2 an outlook has two tokens, and no ranks beyond; at temperature 0 it has them all the same."""
+    """There are no ranks beyond those that may come."""
     monkeypatch.setattr("draft_service.ahead.ahead.ROW_SECONDS", 0.0)
     fields = {"sampling": {"seed": 4, **sampling}, "rule": "ACCEPTANCE_RULE_COUPLED"}
-    count = sampling.get("top_k", 8)
     async with ahead_caller(draft) as caller:
         await open_sequence(draft, "s", PROMPT, **fields)
         await caller.call("s", 0, len(PROMPT), [], work_ahead=ORDER, **PLAIN)
@@ -178,9 +185,10 @@ async def test_tokens_that_the_options_exclude_are_not_prepared_for_and_nothing_
         ahead = draft.host.model.ahead
         live = next(iter(ahead._live.values()))
         async with asyncio.timeout(20):
-            while not all(branch.is_ready for branch in live.generation.branches.values()):
+            while not all(branch.future.done() for branch in live.generation.branches.values()):
                 await asyncio.sleep(0.001)
         assert len(live.generation.branches) == 8 and len(caller.blocks["s", 1]) == count
+        assert sum(branch.is_ready for branch in live.generation.branches.values()) == count
         other = next(token for token in range(64) if (0, token) not in blocks)
         answer = await caller.call("s", 1, len(PROMPT), [other])
         assert not answer.was_prepared and answer.proposal == (await asked(draft, fields, [*PROMPT, other], 1)).proposal

@@ -16,6 +16,9 @@ from draft_service.ahead.ahead import (
     USUAL_PERIOD,
     WorkAhead,
 )
+from draft_service.ahead.counts import Result
+from draft_service.ahead.odds import Row
+from draft_service.ahead.outcomes import Outcome
 from draft_service.proposal import AheadOrder, Deliver, Drafted, PreparedBlock, ProposeCall
 from specpair.engine.work import Work
 from specpair.options import Drafter, Rule, SamplingOptions, SequenceOptions
@@ -208,6 +211,30 @@ async def test_bonus_tokens_are_drawn_with_what_follows_them_where_that_says_wha
     assert odds._ranks[True][1].among(0.0) > 0.0
 
 
+@pytest.mark.parametrize("token", [601, 602])
+async def test_a_proposal_under_way_is_found_by_the_token_that_it_has_drawn(token: int) -> None:
+    """Nobody was told of it yet."""
+    ahead, held = WorkAhead(engine := FakeEngine()), held_sequence()
+    await begun(ahead, held)
+    work = next(work for work in engine.works if work.rank == 1)
+    work.parent, work.tokens = None, [601]
+    branch = ahead.claim(held, call_of(LENGTH, 1, [*BLOCK, token]))
+    assert branch is None if token == 602 else branch is not None and branch.work is work
+    assert ahead.counts.calls[Result.MISS if token == 602 else Result.LATE, len(BLOCK)] == 1
+    assert engine.brought == ([] if token == 602 else [work])
+
+
+async def test_what_ends_the_output_leaves_the_likeliest_of_the_others() -> None:
+    """However unlikely it is, if there is nothing else."""
+    ahead, held = WorkAhead(engine := FakeEngine()), held_sequence()
+    held.options = replace(held.options, sampling=replace(held.options.sampling, stop_token_ids=(100, 500)))
+    odds = ahead._odds.of(held.options.rule, held.options.sampling)
+    for _ in range(400):
+        odds.learn([Row(100, Outlook([100, 500, 501], [0.3, 0.6, 0.1]))], None, Outcome(0, 500))
+    await begun(ahead, held)
+    assert len(engine.works) == 1 and engine.works[0].sequence.tokens[LENGTH:][0] in range(501, 507)
+
+
 async def test_what_is_unlikely_is_left_out_beside_others(clock: Clock) -> None:
     """Its row would delay theirs. Those that have not asked lately do not count."""
     ahead = WorkAhead(engine := FakeEngine())
@@ -285,6 +312,7 @@ async def test_a_repeated_call_gets_what_is_ready_on_another_stream_alone() -> N
     await begun(ahead, held, deliver=first.append)
     for work in engine.works:
         if work.sequence.tokens[LENGTH:] == [500]:
+            work.tokens = [1]
             work.future.set_result(None)
     await asyncio.sleep(0)
     assert len(first) == 1
