@@ -93,7 +93,7 @@ static int64_t draw_place(const struct Draft *draft, struct Chain *chain, const 
 void draw_next(const struct Draft *draft, struct Chain *chain, const float *row, float *room) {
     int64_t place, size = draw_place(draft, chain, row, room, &place), index = chain->length;
     int64_t is_ranked = chain->rank && !index;
-    if (!size || (is_ranked && !(chain->rank < chain->look_sizes[0] && chain->look_shares[chain->rank] > 0.0))) {
+    if (!size || (is_ranked && chain->rank >= chain->look_sizes[0])) {
         chain->is_over = 1;
         return;
     }
