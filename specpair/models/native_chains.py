@@ -20,7 +20,8 @@ from specpair.options import SequenceOptions
 class NativeChains:
     """Draws chains with the compiled runner, greedy ones, and others without top-k, top-p and min-p."""
 
-    most_steps = 32
+    most_steps = 33
+    """Of a proposal of 32 tokens, with the one before it where work ahead draws that, too."""
     most_rows = 256
     takes_turns = True
 

@@ -10,6 +10,7 @@ import torch
 
 from draft_service.drafters.model import ProposeWork
 from specpair.engine_config import Pace
+from specpair.models.chain_miss import ChainMiss
 from specpair.models.chains import Turn
 from specpair.models.stop_flag import StopFlag
 from specpair.native.library import native_library
@@ -211,6 +212,13 @@ def test_a_proposal_may_begin_with_a_token_of_any_rank(
         assert all(len(work.tokens) == 4 for work in works[:count])
         assert all(work.done and not work.tokens and not work.outlooks and not work.error for work in works[count:])
     assert not runner.chain_misses
+
+
+def test_a_proposal_of_32_tokens_is_drawn_whole_with_the_token_before_it(tmp_path: Path) -> None:
+    runner = load(tmp_path)
+    works = works_of(["coupled", "coupled"], [33, 34])
+    run(runner, works, True)
+    assert [len(work.tokens) for work in works] == [33, 34] and runner.chain_misses == {ChainMiss.LENGTH: 1}
 
 
 def test_the_steps_of_a_draw_keep_a_pace(tmp_path: Path) -> None:
