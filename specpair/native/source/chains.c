@@ -98,7 +98,8 @@ void draw_next(const struct Draft *draft, struct Chain *chain, const float *row,
         return;
     }
     chain->sizes[index] = size;
-    chain->tokens[index] = is_ranked ? chain->look_tokens[chain->rank] : draft->token_ids ? draft->token_ids[place] : place;
+    int64_t drawn = draft->token_ids ? draft->token_ids[place] : place;
+    chain->tokens[index] = is_ranked ? chain->look_tokens[chain->rank] : drawn;
     chain->length++;
     chain->is_over = chain->length == chain->count;
     if (chain->min_confidence == 0.0) return;

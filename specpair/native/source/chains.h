@@ -28,8 +28,7 @@ struct Chain {
     int64_t is_over;
     int64_t is_awaited;    /* somebody waits for it */
     int64_t look_most;     /* tokens of an outlook; 0 without */
-    int64_t rank;          /* place in the outlook of the first row of the token that is taken from it; 0: the drawn one; not with a
-                              min_confidence */
+    int64_t rank;          /* of the token taken from the first row, in its outlook; 0: the drawn one. Without min_confidence */
     int64_t *look_sizes;   /* [count] */
     int64_t *look_tokens;  /* [count][look_most], and their shares */
     double *look_shares;
