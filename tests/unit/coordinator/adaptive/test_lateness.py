@@ -29,11 +29,31 @@ def test_a_single_output_waits_until_its_proposal_is_there() -> None:
 
 
 def test_several_outputs_wait_for_a_pass_of_the_others() -> None:
+    """It has to be there a tenth of a pass before."""
     lateness = Lateness()
-    lateness.add(-2.5, 6, 0.0, load=2)
-    assert lateness.waits(STEP, 9, PASS) == pytest.approx([0.0] * 9 + [PASS]), "of as much as nothing is known"
+    lateness.add(-4.5, 6, 0.0, load=2)
+    assert lateness.waits(STEP, 9, PASS) == pytest.approx([0.0] * 9 + [PASS]), "before any was late"
     lateness.add(1.0, 6, 12.0, load=2)
     assert lateness.waits(STEP, 9, PASS) == pytest.approx([0.0] * 6 + [6.0] * 3 + [12.0])
+
+
+def test_how_long_before_a_proposal_has_to_be_there_is_known_by_those_that_were() -> None:
+    lateness = Lateness()
+    for spare in (0.5, 4.0):
+        lateness.add(-spare, 6, 0.0, load=2)
+    assert lateness.waits(STEP, 10, PASS) == pytest.approx([0.0] * 7 + [PASS / 2] * 3 + [PASS])
+
+
+def test_what_is_known_is_looked_at_anew_when_enough_of_it_is_new() -> None:
+    lateness = Lateness()
+    for _ in range(MEMORY):
+        lateness.add(-2.5, 6, 0.0, load=1)
+    before = lateness.waits(STEP, 8)
+    lateness.add(2.0, 6, 2.0, load=1)
+    assert lateness.waits(STEP, 8) is before
+    for _ in range(MEMORY):
+        lateness.add(2.0, 6, 2.0, load=1)
+    assert lateness.waits(STEP, 8)[6] == pytest.approx(2.0)
 
 
 def test_what_had_to_be_asked_for_is_late_however_short_it_is() -> None:
@@ -85,9 +105,9 @@ def ahead(
 
 @pytest.mark.parametrize(("outputs", "one_more"), [(1, 0.25), (8, PASS)])
 def test_a_longer_proposal_is_free_until_it_is_late(outputs: int, one_more: float) -> None:
-    workload = workload_of(outputs)
+    workload, lead = workload_of(outputs), 2.0 * (outputs > 1)
     for _ in range(3 * outputs):
-        workload.add(ahead(AheadOutcome.HIT, outputs, spare=2.75))
+        workload.add(ahead(AheadOutcome.HIT, outputs, spare=2.75 + lead))
     times = workload.times()
     assert (times.draft(1), times.draft(8), times.draft(9)) == pytest.approx((0.0, 0.0, one_more))
     assert times.draft(LONGEST + 2) == pytest.approx(times.draft(LONGEST) + 2 * times.step)
