@@ -59,7 +59,8 @@ def test_what_is_known_is_looked_at_anew_when_enough_of_it_is_new() -> None:
 def test_what_had_to_be_asked_for_is_late_however_short_it_is() -> None:
     lateness = Lateness()
     lateness.add(14.0, 6, 30.0, load=2)
-    assert lateness.waits(STEP, 8, PASS) == pytest.approx([30.0] * 9)
+    lateness.add(1.0, 6, 10.0, load=2)
+    assert lateness.waits(STEP, 8, PASS) == pytest.approx([15.0] * 6 + [20.0] * 3)
 
 
 def test_a_stall_counts_as_a_few_usual_waits() -> None:
@@ -116,7 +117,8 @@ def test_a_longer_proposal_is_free_until_it_is_late(outputs: int, one_more: floa
 def test_what_misses_a_pass_is_a_wait_for_a_proposal_and_no_rest_of_every_round() -> None:
     workload = workload_of(8)
     for _ in range(8):
-        workload.add(ahead(AheadOutcome.HIT, 8, spare=2.75, queued=0.5))
+        hit = ahead(AheadOutcome.HIT, 8, spare=2.75, queued=0.5)
+        workload.add(hit._replace(batch_token_count=42))
         for _ in range(2):
             workload.add(ahead(AheadOutcome.MISS, 8, waited=14.0, queued=6.0))
     times = workload.times()

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.adaptive import OutputLength, RoundOutcome
 from coordinator.adaptive.ahead_outcome import AheadOutcome
 from coordinator.outputs.generation import Generation
 from coordinator.outputs.output_part import OutputPart
@@ -52,21 +51,6 @@ async def test_a_prepared_proposal_is_verified_without_waiting_for_the_draft() -
         counts = generation.acceptance.ahead_counts
         assert counts[AheadOutcome.HIT] > 5 and not counts[AheadOutcome.MISS]
         assert sum(b.draft.has_proposal) == counts[AheadOutcome.HIT] + 1, "all hits, and the call beside the prompt"
-
-
-async def test_how_long_a_prepared_proposal_had_been_there_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    add, seen = OutputLength.add, list[tuple[AheadOutcome | None, float]]()
-
-    def noted(length: OutputLength, outcome: RoundOutcome) -> None:
-        seen.append((outcome.ahead, outcome.spare))
-        add(length, outcome)
-
-    monkeypatch.setattr(OutputLength, "add", noted)
-    async with bench() as b:
-        b.target.delay = 0.005
-        await b.run(40, 4, 0.0, **ON)
-    assert any(ahead is AheadOutcome.HIT for ahead, _ in seen)
-    assert all((spare > 0.0) is (ahead is AheadOutcome.HIT) for ahead, spare in seen)
 
 
 async def test_a_draft_that_only_sends_proposals_counts_as_alive() -> None:
