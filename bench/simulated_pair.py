@@ -42,7 +42,6 @@ class SimulatedRound(NamedTuple):
     is_passed_over: bool = False
     ahead: AheadOutcome | None = None
     works_ahead: bool = False
-    spare: float = 0.0
 
     @property
     def depth(self) -> int:

@@ -2,7 +2,6 @@
 
 from collections import deque
 
-from coordinator.adaptive.lateness import Lateness
 from coordinator.adaptive.outcome import RoundOutcome
 from coordinator.adaptive.running_mean import RunningMean, UsualMean
 from specpair.running_slope import RunningSlope
@@ -37,8 +36,6 @@ class DraftCosts:
         """Tokens of the latest proposals, one of each other output."""
         self._counted = RunningMean(MEMORY)
         """Share of the proposals that say something of a step."""
-        self.lateness = Lateness()
-        """Of proposals ahead of which the draft worked."""
         self.published_step = 0.0
         """Seconds of a step as the draft measured it at its start; 0 if unknown, or without a model."""
 
@@ -77,7 +74,4 @@ class DraftCosts:
         self._lengths.append(drafted)
         while len(self._lengths) >= max(proposing, 1):
             self._lengths.popleft()
-        if outcome.ahead is not None:
-            late, waited = outcome.draft_elapsed - outcome.spare, outcome.elapsed - outcome.verify_compute
-            self.lateness.add(late, drafted, waited, load)
         self._rest.add_usual(max(outcome.draft_elapsed - self.step * drafted, 0.0))

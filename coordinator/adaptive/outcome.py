@@ -63,11 +63,6 @@ class RoundOutcome(Protocol):
         ...
 
     @property
-    def spare(self) -> float:
-        """How long its proposal had been there when the round began; 0 unless it was prepared in time."""
-        ...
-
-    @property
     def draft_compute(self) -> float | None:
         """The drafter's computation time; None in a plain round."""
         ...

@@ -1,6 +1,5 @@
 """What a round takes, by the rows of all outputs."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coordinator.adaptive.pass_costs import PassCosts
@@ -34,9 +33,6 @@ class RoundTimes:
     drafted_share: float = 1.0
     """Tokens that the draft proposes, of those that it is asked for."""
 
-    waits: Sequence[float] = ()
-    """Seconds that a round waits for a proposal of each length, if the draft prepares them."""
-
     def plain(self, rows: float) -> float:
         """Seconds of a round in which no output proposes."""
         return self.plain_rest + self._quick * self._passes(rows, self.plain_together)
@@ -54,11 +50,7 @@ class RoundTimes:
         return self._slow * self.row_share * self.passes.row(self.together * rows) * self.drafted_share
 
     def draft(self, length: int) -> float:
-        """Seconds that a round waits for a proposal of so many tokens."""
-        if not self.waits:
-            return self.draft_rest + self.step * length
-        known = min(length, len(self.waits) - 1)
-        return self.waits[known] + self.step * (length - known)
+        return self.draft_rest + self.step * length
 
     def proposing(self, others_rows: float, longest: int, asked: int) -> float:
         """Seconds of a round with proposals of at most `longest` tokens, `asked` together, beside other rows."""

@@ -1,10 +1,9 @@
 """What outputs with the same drafter share, by level of load."""
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from coordinator.adaptive.ahead_outcome import AheadOutcome
 from coordinator.adaptive.draft_costs import DraftCosts
 from coordinator.adaptive.load import Load
 from coordinator.adaptive.outcome import RoundOutcome
@@ -22,8 +21,6 @@ IN_STEP = 0.9
 """If rounds with proposals have at least this share of all rows in a pass, a plain round is known to have no longer
 rest than they have: it has a call less, and may have been measured long ago."""
 
-LONGEST = 16
-"""Tokens of the longest proposals of which it is counted how many would be too late."""
 KIND_MEMORY = 2
 """Proposals of each output over which the share of those that were prepared is averaged."""
 FEW, MOST = 0.4, 0.6
@@ -126,16 +123,7 @@ class Workload:
             plain_rows=float(max(self.load.output_count, 1)),
             row_share=1.0 if self._is_speed_of_proposals else self.passes.single_share,
             drafted_share=draft.drafted_share.value if draft.drafted_share.count else 1.0,
-            waits=self._waits(draft),
         )
-
-    def _waits(self, draft: DraftCosts) -> Sequence[float]:
-        """Seconds that a round waits for a proposal of each length, if the draft works ahead. The others go on without
-        one that is late, so that it waits for their pass."""
-        if not self._is_ahead:
-            return ()
-        missed = self.passes.time(self.load.row_count) if self.load.output_count > 1 else None
-        return draft.lateness.waits(draft.published_step or draft.step, LONGEST, missed)
 
     @property
     def _is_speed_of_proposals(self) -> bool:
@@ -187,8 +175,8 @@ class Workload:
             drafted = count + (rows - count) * level.draft.drafted_share.value
             if is_probe and count > 1:
                 self._level.costs.forget()  # those by which it is decided whether to propose
-            elif outcome.ahead in (None, AheadOutcome.HIT):  # what others wait for is in their waits
-                rows_in_step = outcome.batch_token_count if outcome.ahead else max(drafted, outcome.batch_token_count)
+            else:
+                rows_in_step = max(drafted, outcome.batch_token_count)
                 level.costs.add(outcome, count, rows_in_step, unit)
         elif rows == count:
             self.plain.add(outcome, count, count, unit)

@@ -154,11 +154,6 @@ class Round:
         return 0.0 if self.proposed is None else self.proposed.waiting
 
     @property
-    def spare(self) -> float:
-        """How long its proposal had been there when the round began; 0 unless it was prepared in time."""
-        return 0.0 if self.proposed is None else self.proposed.spare
-
-    @property
     def batch_token_count(self) -> int:
         """Tokens in the target's forward pass, those of other outputs included."""
         return self.judged.batch_token_count

@@ -96,8 +96,6 @@ class Proposed:
     """What working ahead gave; None if the draft was not working ahead."""
     waited: float | None = None
     """Seconds that the round waited for it, if it came ahead of the answer; else that is the time of the call."""
-    spare: float = 0.0
-    """Seconds for which it had been there when it was needed, if it was prepared in time."""
     shares: tuple[DraftShare, ...] = ()
     """Of the drafts whose proposals were merged into it; empty for a draft alone."""
     guesses: GuessCounts | None = None

@@ -118,7 +118,7 @@ class DraftSession(ProposalSource):
                 call.link.hear(time.perf_counter() - block.arrived_at)
                 if self._may_ask(call.link) and (self._calls or not call.tell()):
                     self._spawn(replace(call, history=list(history), has_proposal=True))
-            return replace(_prepared(block, AheadOutcome.HIT, 0.0), spare=time.perf_counter() - block.arrived_at)
+            return _prepared(block, AheadOutcome.HIT, 0.0)
         if call is None:
             return None
         if self._may_ask(call.link):

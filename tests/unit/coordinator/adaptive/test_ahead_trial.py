@@ -29,7 +29,6 @@ class MadeRound:
     is_passed_over: bool = False
     ahead: AheadOutcome | None
     works_ahead: bool
-    spare: float = 0.0
 
     @property
     def depth(self) -> int:

@@ -3,12 +3,8 @@
 import asyncio
 from dataclasses import replace
 
-import pytest
-
-from coordinator.adaptive import OutputLength, RoundOutcome
-from coordinator.adaptive.ahead_outcome import AheadOutcome
 from coordinator.peers import DraftSession
-from specpair.options import SamplingOptions, SequenceOptions, WorkAhead
+from specpair.options import SamplingOptions, SequenceOptions
 from tests.unit.coordinator.fake_language import continuation
 from tests.unit.coordinator.pair_bench import PROMPT, bench
 
@@ -44,18 +40,3 @@ async def test_a_draft_that_knows_no_places_is_not_merged() -> None:
         assert await session.propose(2, list(PROMPT), 2) is not None
         await session.close()
         await b.check_closed()
-
-
-async def test_how_long_a_prepared_proposal_had_been_there_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
-    add, seen = OutputLength.add, list[tuple[AheadOutcome | None, float]]()
-
-    def noted(length: OutputLength, outcome: RoundOutcome) -> None:
-        seen.append((outcome.ahead, outcome.spare))
-        add(length, outcome)
-
-    monkeypatch.setattr(OutputLength, "add", noted)
-    async with bench() as b:
-        b.target.delay = 0.005
-        await b.run(40, 4, 0.0, work_ahead=WorkAhead.ON)
-    assert any(ahead is AheadOutcome.HIT for ahead, _ in seen)
-    assert all((spare > 0.0) is (ahead is AheadOutcome.HIT) for ahead, spare in seen)
