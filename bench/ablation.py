@@ -21,7 +21,7 @@ from bench.simulated_pair import FixedLength
 from coordinator.adaptive import (
     LengthController,
     acceptance,
-    output_length,
+    confidence,
     pass_costs,
     plain_trial,
     probe_budget,
@@ -51,7 +51,8 @@ PIECES: Mapping[str, Sequence[tuple[object, str, Any]]] = {
     "the output's own acceptance: the group's": [(acceptance, "GROUP_WEIGHT", NEVER)],
     "the group's acceptance: a constant": [(acceptance.GroupAcceptance, "add", lambda *_: None)],
     "acceptance by position: one rate": [(acceptance.OutputAcceptance, "rates", lambda self: (self._rate(0),) * 3)],
-    "the draft's confidence": [(output_length, "CONFIDENCE_POWER", NEVER)],
+    "the draft's confidence": [(confidence.Confidence, "limit", lambda *_: 0.0)],
+    "what its confidence is worth, learned: as on one pair": [(confidence.Confidence, "add", lambda *_: None)],
     "the margin to begin": [(verify_budget, "ON_MARGIN", 1.0)],
     "probes": [(probe_budget.ProbeBudget, "affords", lambda *_: False)],
     "a share that shrinks while probes fail": [(probe_budget, "SHARE_FACTOR", 1.0)],

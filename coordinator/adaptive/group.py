@@ -3,6 +3,7 @@
 from collections import defaultdict
 
 from coordinator.adaptive.acceptance import GroupAcceptance
+from coordinator.adaptive.confidence import Confidence
 from coordinator.adaptive.plain_trial import PlainTrial
 from coordinator.adaptive.probe_budget import ProbeBudget
 from coordinator.adaptive.workload import Workload
@@ -20,6 +21,7 @@ class Group:
         """Shared with the other groups that have the same drafter."""
         self.acceptance = GroupAcceptance()
         self.probes = ProbeBudget()
+        self.confidence = Confidence()
         self.count = 0
         """Outputs whose lengths are decided."""
         self.opens_early = True

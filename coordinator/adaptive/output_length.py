@@ -12,10 +12,6 @@ from coordinator.adaptive.survivals import count_above, survivals
 from coordinator.adaptive.verify_budget import ON_MARGIN
 from coordinator.adaptive.worth import best_length_of
 
-CONFIDENCE_POWER = 2.0
-"""A greedy draft stops once the probability of its tokens together is below this power of the acceptance chance at
-which a token pays: their acceptance chance is about the square root of their probability (bundled pair: 0.33 at 0.1,
-0.14 at 0.01). For sampled tokens the two are hardly related."""
 HOPED = (0.95, 0.95, 0.95)
 """The most acceptance that a probe can hope to find. Where proposals would not pay even so, there are no probes: under
 load a row of the target may cost as much as the token that it could save."""
@@ -80,6 +76,8 @@ class OutputLength:
         """Expected tokens of this round; they vary far less than the actual ones."""
         self._plain_time = 0.0
         """Time that a plain round would take."""
+        self._price = 1.0
+        """What a token cost in the latest plan by which it proposed."""
         if fixed is None:
             self._workload.budget.enter(self)
             group.enter()
@@ -145,6 +143,8 @@ class OutputLength:
         self.contribution.add(outcome.accepted_count + 1)
         if self._fixed is not None:
             return
+        if self._is_greedy and outcome.depth == outcome.drafted_count:
+            group.confidence.add(outcome.asked, outcome.depth, outcome.accepted_count, self._price)
         expected = self._expected if outcome.asked else 1.0
         group.trial.add(expected, outcome.elapsed, group.count, was_asked=outcome.asked > 0)
         if self._is_probe and self._plain_time:
@@ -213,9 +213,9 @@ class OutputLength:
             return self._probe(is_ready=is_ready) if is_joining else PLAIN
         if not is_ready:
             return self._opening()
-        self._has_proposed = True
+        self._has_proposed, self._price = True, plan.price
         self._expected = 1.0 + sum(self.survivals[:length])
-        return Decision(length, min_confidence=plan.price**CONFIDENCE_POWER if self._is_greedy else 0.0)
+        return Decision(length, min_confidence=group.confidence.limit(plan.price) if self._is_greedy else 0.0)
 
     def _may_probe(self) -> bool:
         """Whether a probe may change anything, and the budget pays for what it costs all outputs together."""
