@@ -12,7 +12,7 @@ FIRST_POWER = 2.0
 LEAST_POWER, MOST_POWER = 1.0, 16.0
 """At the least, probabilities are taken for acceptance chances; at the most, hardly anything ends early."""
 RATE = 0.05
-"""How fast the power is learned: its relative change at one proposal."""
+"""How fast the power is learned: its greatest relative change at one proposal."""
 RETURN = 1.0 / 1024
 """By how much each proposal draws it back to where it began. Else a draft that never ends early would never show that
 it should again."""
@@ -30,8 +30,8 @@ class Confidence:
         return price**self._power
 
     def add(self, asked: int, drafted: int, accepted: int, price: float) -> None:
-        """Adds a chain of `drafted` tokens of at most `asked`, of which `accepted` were, at the price of then."""
+        """Adds a chain of 1 to `asked` tokens, `drafted`, of which `accepted` were; it was asked for at this price."""
         power = self._power + RETURN * (FIRST_POWER - self._power)
-        if 0 < drafted < asked:
+        if drafted < asked:
             power *= math.exp(RATE * ((accepted == drafted) - price))
         self._power = min(max(power, LEAST_POWER), MOST_POWER)

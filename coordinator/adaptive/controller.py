@@ -15,7 +15,8 @@ from specpair.options import Drafter, Rule
 TEMPERATURES = (0.0, 0.5, 0.8, 1.2)
 """Upper ends of temperature ranges; acceptance is assumed to be similar within each."""
 WITH_MODEL = (None, Drafter.MODEL, Drafter.NGRAM_MODEL)
-"""Drafters of which a step is a pass of the draft's model."""
+"""Drafters of which a step is a pass of the draft's model. Their greedy chains end early for want of confidence; others
+also where they have nothing to say, or no more depth."""
 
 
 def range_of(temperature: float) -> int:
@@ -69,12 +70,14 @@ class LengthController:
             self._groups[key] = Group(self._workload(drafter))
         if fixed != 0:
             self._latest = self._groups[key]
+        is_greedy = temperature == 0.0
         return OutputLength(
             self._groups[key],
             fixed=fixed,
-            is_greedy=temperature == 0.0,
+            is_greedy=is_greedy,
             tree_tokens=tree_tokens,
             has_shadows=has_shadows,
+            ends_by_confidence=is_greedy and drafter in WITH_MODEL and not tree_tokens,
         )
 
     def worth(self, drafter: Drafter | None, longest: int) -> Worth | None:

@@ -34,6 +34,8 @@ class Decision(NamedTuple):
     """Whether it proposes only to learn whether that pays, which says nothing about the next round."""
     shadow_length: int = 0
     """Tokens to draft beside a plain round, only to compare them with those that follow."""
+    price: float = 1.0
+    """The chance from which on a token was worth its time."""
 
 
 PLAIN = Decision(0)
@@ -47,13 +49,22 @@ class OutputLength:
     """
 
     def __init__(
-        self, group: Group, *, fixed: int | None, is_greedy: bool, tree_tokens: int = 0, has_shadows: bool = False
+        self,
+        group: Group,
+        *,
+        fixed: int | None,
+        is_greedy: bool,
+        tree_tokens: int = 0,
+        has_shadows: bool = False,
+        ends_by_confidence: bool = False,
     ):
         """`has_shadows` says whether it probes by shadow proposals: where a token is accepted if it is the one that
-        would be committed without it, and costs hardly anything."""
+        would be committed without it, and costs hardly anything. `ends_by_confidence` says whether a proposal that is
+        shorter than asked for has ended for want of confidence."""
         self._fixed = fixed
         self._has_shadows = has_shadows
         self._tree_tokens = tree_tokens
+        self._ends_by_confidence = ends_by_confidence
         self._is_greedy = is_greedy
         self._group = group
         self._workload = group.workload
@@ -77,7 +88,7 @@ class OutputLength:
         self._plain_time = 0.0
         """Time that a plain round would take."""
         self._price = 1.0
-        """What a token cost in the latest plan by which it proposed."""
+        """What a token cost by the decision for this round."""
         if fixed is None:
             self._workload.budget.enter(self)
             group.enter()
@@ -110,13 +121,14 @@ class OutputLength:
             decision = Decision(min(self._fixed, longest))
         else:
             decision = self._choose(longest, is_ready=is_ready, is_due=is_due)
+        self._price = decision.price
         self._count_rows(decision)
         return decision
 
     def use(self, decision: Decision) -> None:
         """The round follows an earlier decision instead of the last one."""
         self._set_probe(is_probe=decision.is_probe)
-        self._expected = self.expected(decision.length)
+        self._expected, self._price = self.expected(decision.length), decision.price
         self._count_rows(decision)
 
     def postpone_probe(self) -> None:
@@ -143,8 +155,8 @@ class OutputLength:
         self.contribution.add(outcome.accepted_count + 1)
         if self._fixed is not None:
             return
-        if self._is_greedy and outcome.depth == outcome.drafted_count:
-            group.confidence.add(outcome.asked, outcome.depth, outcome.accepted_count, self._price)
+        if self._ends_by_confidence and outcome.drafted_count:
+            group.confidence.add(outcome.asked, outcome.drafted_count, outcome.accepted_count, self._price)
         expected = self._expected if outcome.asked else 1.0
         group.trial.add(expected, outcome.elapsed, group.count, was_asked=outcome.asked > 0)
         if self._is_probe and self._plain_time:
@@ -213,9 +225,10 @@ class OutputLength:
             return self._probe(is_ready=is_ready) if is_joining else PLAIN
         if not is_ready:
             return self._opening()
-        self._has_proposed, self._price = True, plan.price
+        self._has_proposed = True
         self._expected = 1.0 + sum(self.survivals[:length])
-        return Decision(length, min_confidence=group.confidence.limit(plan.price) if self._is_greedy else 0.0)
+        min_confidence = group.confidence.limit(plan.price) if self._is_greedy else 0.0
+        return Decision(length, min_confidence=min_confidence, price=plan.price)
 
     def _may_probe(self) -> bool:
         """Whether a probe may change anything, and the budget pays for what it costs all outputs together."""
