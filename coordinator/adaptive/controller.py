@@ -15,8 +15,8 @@ from specpair.options import Drafter, Rule
 TEMPERATURES = (0.0, 0.5, 0.8, 1.2)
 """Upper ends of temperature ranges; acceptance is assumed to be similar within each."""
 WITH_MODEL = (None, Drafter.MODEL, Drafter.NGRAM_MODEL)
-"""Drafters of which a step is a pass of the draft's model. Their greedy chains end early for want of confidence; others
-also where they have nothing to say, or no more depth."""
+"""Drafters of which a step is a pass of the draft's model. Their greedy chains end early mostly for want of
+confidence; others also where they know nothing more, or are not deeper."""
 
 
 def range_of(temperature: float) -> int:

@@ -60,7 +60,7 @@ class OutputLength:
     ):
         """`has_shadows` says whether it probes by shadow proposals: where a token is accepted if it is the one that
         would be committed without it, and costs hardly anything. `ends_by_confidence` says whether a proposal that is
-        shorter than asked for has ended for want of confidence."""
+        shorter than asked for has most likely ended for want of confidence."""
         self._fixed = fixed
         self._has_shadows = has_shadows
         self._tree_tokens = tree_tokens

@@ -92,6 +92,7 @@ def test_an_output_learns_that_its_draft_is_modest() -> None:
 def test_proposals_that_may_end_for_other_reasons_say_nothing() -> None:
     """Of n-grams that know no more, of a head that is not deeper, of a tree that has another shape."""
     assert after_rounds(greedy(Drafter.NGRAM), most=2) == BEFORE
+    assert after_rounds(greedy(Drafter.MTP), most=2) == BEFORE
     assert after_rounds(greedy(tree_tokens=4), most=2) == BEFORE
 
 
