@@ -3,8 +3,8 @@
 All cases generate from the same prompts, with the same lengths, weights and types, and take turns. specpair runs in
 its three processes and is measured at the client; transformers runs in its own process; llama.cpp, with
 `--llama-server PATH`, in one for each kind of weights and each K. Speeds exclude the first tokens and so the pass over
-the prompt. Ratios compare speeds of neighbouring turns on the same prompt; their 95% interval comes from a bootstrap
-over prompts and repetitions.
+the prompt, which `bench.reading` measures. Ratios compare speeds of neighbouring turns on the same prompt; their 95%
+interval comes from a bootstrap over prompts and repetitions.
 
 Assisted generation runs with each K and with the library's default (up to 20 tokens, stopping where the draft is
 unsure), llama.cpp plain, with each K and with up to 16 tokens while its draft is sure; `best` is the fastest of these.

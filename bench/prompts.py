@@ -11,6 +11,10 @@ sys.path.append(str(Path(__file__).parents[1] / "models"))
 from corpus import read_texts  # pyright: ignore[reportMissingImports] (scripts, not a package)
 
 LEAST_CHARACTERS = 1200
+MOST_CHARACTERS = 600
+"""Of a prompt, unless it has to be longer."""
+CHARACTERS_OF_TOKEN = 4
+"""Characters that are read for each token of a longer prompt."""
 QUESTIONS = (
     "Explain in detail why the sky is blue during the day and red in the evening.",
     "Write a short story about a lighthouse keeper who finds a message in a bottle.",
@@ -26,10 +30,10 @@ QUESTIONS = (
 """Questions with long answers."""
 
 
-def held_out_prompts(count: int | None = None) -> list[str]:
-    """The first third of up to `count` validation files that are long enough, at most 600 characters of each."""
+def held_out_prompts(count: int | None = None, characters: int = MOST_CHARACTERS) -> list[str]:
+    """The first third of up to `count` validation files that are long enough, at most so many characters of each."""
     texts = [text for text in read_texts()[1] if len(text) >= LEAST_CHARACTERS]
-    return [text[: min(len(text) // 3, 600)] for text in texts[:count]]
+    return [text[: min(len(text) // 3, characters)] for text in texts[:count]]
 
 
 def token_prompts(model: str, length: int, count: int | None = None) -> list[list[int]]:
@@ -38,7 +42,8 @@ def token_prompts(model: str, length: int, count: int | None = None) -> list[lis
     Texts with fewer tokens are left out. Raises ValueError if no text has enough.
     """
     tokenizer = read_tokenizer(model)
-    encoded = (tokenizer.encode(text).ids for text in held_out_prompts())
+    characters = max(MOST_CHARACTERS, CHARACTERS_OF_TOKEN * length)
+    encoded = (tokenizer.encode(text).ids for text in held_out_prompts(characters=characters))
     prompts = [ids[:length] for ids in encoded if len(ids) >= length][:count]
     if not prompts:
         raise ValueError(f"no held-out text has {length} tokens")
