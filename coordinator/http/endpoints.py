@@ -41,10 +41,9 @@ async def create_completion(request: Request, parameters: CompletionParameters) 
     """Completes one or several prompts."""
     serving = serving_of(request, parameters)
     has_encoder = serving.pair.target.info.encoder_decoder is not None
+    outputs_each = beam_count(parameters) or parameters.best_of or parameters.n or 1
+    check_prompt_count(len(parameters.prompt), outputs_each, serving.request_limit)  # before anything is copied
     requests = completion_requests(parameters, has_encoder=has_encoder)
-    check_prompt_count(
-        len(requests), beam_count(parameters) or parameters.best_of or parameters.n or 1, serving.request_limit
-    )
     form = CompletionForm(
         tokenizer=serving.pair.target.tokenizer,
         token_text=token_text_of(serving),

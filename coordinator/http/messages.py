@@ -22,11 +22,17 @@ SAMPLING = (
     "logit_bias",
     "min_tokens",
     "stop_token_ids",
+    "allowed_token_ids",
+    "banned_token_ids",
 )
 FIELDS = (
     *("n", "best_of", "max_tokens", "ignore_eos", "prompt_logprobs"),
     *("num_speculative_tokens", "num_tree_tokens", "lenience"),
 )
+
+
+MAX_COPIED_BYTES = 32 * 1024 * 1024
+"""Of the options of a request, of which every prompt has a copy."""
 
 
 def completion_requests(
@@ -36,13 +42,18 @@ def completion_requests(
     InvalidFieldError."""
     if parameters.suffix:
         raise InvalidFieldError("suffix", "is not supported")
-    return [_completion_request(parameters, prompt, has_encoder) for prompt in parameters.prompt]
+    options, count = _request(parameters), len(parameters.prompt)
+    if count > 1 and (size := count * options.ByteSize()) > MAX_COPIED_BYTES:
+        problem = f"has {count} prompts, whose options have {size} bytes together; at most {MAX_COPIED_BYTES} are taken"
+        raise InvalidFieldError("prompt", problem, limit=MAX_COPIED_BYTES)
+    return [_completion_request(parameters, options, prompt, has_encoder) for prompt in parameters.prompt]
 
 
 def _completion_request(
-    parameters: CompletionParameters, prompt: Prompt, has_encoder: bool
+    parameters: CompletionParameters, options: pb.GenerateTokensRequest, prompt: Prompt, has_encoder: bool
 ) -> pb.GenerateTokensRequest:
-    request = _request(parameters)
+    request = pb.GenerateTokensRequest()
+    request.CopyFrom(options)
     if isinstance(prompt, str):
         setattr(request, "encoder_text" if has_encoder else "text", prompt)
     else:

@@ -21,6 +21,7 @@ from coordinator.requests.request import (
 )
 from specpair.options import (
     MAX_BIASES,
+    MAX_LISTED_TOKENS,
     MAX_LOGPROBS,
     MAX_PENALTY,
     MAX_REPETITION_PENALTY,
@@ -99,6 +100,8 @@ def read_stop(value: Any) -> list[str]:
     stops = [value] if isinstance(value, str) else value
     if not isinstance(stops, list) or any(not isinstance(stop, str) for stop in stops):
         raise refusal("stop", "must be a text or a list of texts")
+    if len(stops) > MAX_STOP_STRINGS:
+        raise refusal("stop", f"has {len(stops)} texts; at most {MAX_STOP_STRINGS} are taken")
     return [check_text(stop) for stop in stops]
 
 
@@ -195,7 +198,13 @@ class GenerationParameters(StructureParameters):
     min_p: float | None = described(0, 1)
     repetition_penalty: float | None = described(MIN_REPETITION_PENALTY, MAX_REPETITION_PENALTY)
     min_tokens: Uint32 | None = None
-    stop_token_ids: TokenIds | None = Field(None, json_schema_extra={"maxItems": MAX_REQUESTED_STOP_TOKENS})
+    stop_token_ids: Annotated[TokenIds, Field(max_length=MAX_REQUESTED_STOP_TOKENS)] | None = None
+    allowed_token_ids: Annotated[TokenIds, Field(min_length=1, max_length=MAX_LISTED_TOKENS)] | None = Field(
+        None, description="The only tokens that may be drawn."
+    )
+    banned_token_ids: Annotated[TokenIds, Field(max_length=MAX_LISTED_TOKENS)] | None = Field(
+        None, description="Tokens that are never drawn."
+    )
     ignore_eos: bool | None = None
     prompt_logprobs: Uint32 | None = described(0, MAX_LOGPROBS)
 
@@ -213,11 +222,10 @@ class GenerationParameters(StructureParameters):
     )
     rule: Rule | None = Field(None, description="How proposals are judged. Default block.")
     drafter: Drafter | None = Field(None, description="What proposes tokens. Default: the draft service's own choice.")
-    drafts: list[Text] | None = Field(
+    drafts: Annotated[list[Text], Field(max_length=MAX_DRAFTS, fail_fast=True)] | None = Field(
         None,
         description="The drafts that propose, by name; the proposals of several are merged into one tree. Drafters "
         "such as ngram may be among them. Default: the server decides.",
-        json_schema_extra={"maxItems": MAX_DRAFTS},
     )
     merge: Merge | None = Field(
         None,

@@ -175,6 +175,18 @@ async def test_stop_and_logit_bias(client: AsyncOpenAI) -> None:
     assert biased.choices[0].text == "\n" * 5
 
 
+async def test_allowed_and_banned_tokens(client: AsyncOpenAI) -> None:
+    """Only what is allowed is drawn, and of that not what is banned."""
+    newline, other = 199, 200
+    completion = await client.completions.create(
+        model=MODEL,
+        prompt=PROMPT,
+        max_tokens=5,
+        extra_body={"allowed_token_ids": [newline, other], "banned_token_ids": [other]},
+    )
+    assert completion.choices[0].text == "\n" * 5
+
+
 async def test_negative_seeds_repeat(client: AsyncOpenAI) -> None:
     texts = [
         (await client.completions.create(model=MODEL, prompt=PROMPT, max_tokens=12, seed=seed)).choices[0].text
@@ -239,6 +251,10 @@ async def test_models(pair: RunningPair, client: AsyncOpenAI) -> None:
         ({"prompt": PROMPT, "suffix": "end"}, "suffix", "not supported"),
         ({"logit_bias": {"x": 1}}, "logit_bias", "not a token id"),
         ({"logit_bias": {"1": 101}}, "logit_bias", "between -100"),
+        ({"extra_body": {"allowed_token_ids": []}}, "allowed_token_ids", "at least 1"),
+        ({"extra_body": {"banned_token_ids": [5] * 16385}}, "banned_token_ids", "at most 16384"),
+        ({"extra_body": {"stop_token_ids": [5] * 65}}, "stop_token_ids", "at most 64"),
+        ({"extra_body": {"drafts": ["a"] * 9}}, "drafts", "at most 8"),
         ({"extra_body": {"rule": "guess"}}, "rule", "block"),
         ({"extra_body": {"num_speculative_tokens": 17}}, "num_speculative_tokens", "between 0 and 16"),
         ({"extra_body": {"lenience": 0.5, "rule": "block"}}, "lenience", "requires the token rule"),
