@@ -7,13 +7,18 @@ from coordinator.requests.tokenizer import Tokenizer
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 CONTEXT_LENGTH = 6
 """Tokens of the prompt that are decoded with the output: decoders drop a leading space."""
+MOST_HELD = 8
+"""Tokens that are decoded once more with the next one because they have no whole text yet. More would be decoded again
+and again: an output of broken characters alone would take time with the square of its length."""
+CHARACTER_TOKENS = 4
+"""A character has at most as many bytes, and so tokens."""
 
 
 class TextStream:
     """Decodes a growing list of tokens.
 
     The pieces add up to the text of all tokens as a continuation of `context_ids`, without special tokens. A piece ends
-    where a character ends: incomplete bytes are held back.
+    where a character ends: incomplete bytes are held back, unless many tokens in a row complete none.
     """
 
     def __init__(self, tokenizer: Tokenizer, context_ids: Sequence[int] = ()):
@@ -25,10 +30,12 @@ class TextStream:
 
     def push(self, token_id: int) -> str:
         """Adds a token and returns the text that is now final."""
+        if token_id in self._tokenizer.special_ids:
+            return ""
         self._window.append(token_id)
         text = self._tokenizer.decode(self._window)
         if text.endswith(REPLACEMENT) or text == self._given:
-            return ""
+            return self._relieve(text) if len(self._window) - self._given_count > MOST_HELD else ""
         piece = self._beyond_given(text)
         del self._window[: self._given_count]
         self._given_count = len(self._window)
@@ -45,6 +52,19 @@ class TextStream:
         piece = self._beyond_given(text)
         self._given = text
         self._given_count = len(self._window)
+        return piece
+
+    def _relieve(self, text: str) -> str:
+        """Shortens the window, whose text this is: forgets tokens without a text, or gives out all but the last
+        character, which may still become a whole one."""
+        if not text.endswith(REPLACEMENT):
+            del self._window[self._given_count :]
+            return ""
+        piece = self._beyond_given(text)
+        self._window = self._window[-CHARACTER_TOKENS:]
+        self._given_count, self._given = 0, self._tokenizer.decode(self._window)
+        if self._given.endswith(REPLACEMENT):
+            piece, self._given = piece[:-1], self._given[:-1]
         return piece
 
     def _beyond_given(self, text: str) -> str:

@@ -30,6 +30,8 @@ class Tokenizer:
             raise SpecpairError(f"the tokenizer cannot be read: {error}") from error
         self._special_texts = {"bos_token": files.bos_token, "eos_token": files.eos_token}
         self._template = _compile_template(files.chat_template) if files.chat_template else None
+        self.special_ids = self._find_special_ids()
+        """Tokens that `decode` leaves out."""
         self.reference_ids = self._encode(REFERENCE_TEXT, add_special_tokens=False)
         """Tokens to decode others after, where the preceding ones are not known."""
         self.token_text = lru_cache(TEXT_CACHE_SIZE)(self._token_text)
@@ -78,6 +80,11 @@ class Tokenizer:
     def _ids(self) -> dict[str, int]:
         with panics_caught():
             return self._fast.get_vocab(with_added_tokens=True)
+
+    def _find_special_ids(self) -> frozenset[int]:
+        with panics_caught():
+            added = self._fast.get_added_tokens_decoder()
+        return frozenset(token_id for token_id, token in added.items() if token.special)
 
     def _encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
         with panics_caught():

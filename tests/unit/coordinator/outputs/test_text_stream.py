@@ -6,13 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator.outputs.text_stream import TextStream
+from coordinator.outputs.text_stream import MOST_HELD, TextStream
 from coordinator.requests.tokenizer import Tokenizer
 from tests.unit.coordinator.requests.tokenizers import byte_fallback, byte_level
 
 BUNDLED_IDS = st.lists(st.integers(0, 4095), max_size=40)
 # Ids of bytes above 127 alone make texts that are nothing but broken characters.
-BROKEN_IDS = st.lists(st.sampled_from([i for i in range(1, 257) if "\ufffd" in byte_level().decode([i])]), max_size=40)
+BROKEN = [i for i in range(1, 257) if "\ufffd" in byte_level().decode([i])]
+BROKEN_IDS = st.lists(st.sampled_from(BROKEN), max_size=40)
 UNUSUAL_TEXT = st.text(alphabet=st.sampled_from("ab é€😀\u0301\ufffd\n"), max_size=30)
 
 
@@ -71,6 +72,40 @@ def test_a_character_that_never_ends_shows_at_the_end() -> None:
 
 def test_special_tokens_have_no_text() -> None:
     assert pieces_of(byte_level(), [0, *byte_level().encode("a"), 0]) == ["", "a", "", ""]
+
+
+class CountingTokenizer:
+    """Notes how many tokens are decoded at a time."""
+
+    def __init__(self) -> None:
+        self.special_ids = byte_level().special_ids
+        self.counts: list[int] = []
+
+    def decode(self, token_ids: Sequence[int]) -> str:
+        self.counts.append(len(token_ids))
+        return byte_level().decode(token_ids)
+
+    def first_text(self, token_id: int) -> str:
+        return byte_level().first_text(token_id)
+
+
+@pytest.mark.parametrize(
+    "token_ids",
+    [[0] * 200, [0, BROKEN[0]] * 100, BROKEN * 2, [*byte_level().encode("😀")[:1], *[0] * 50, *BROKEN[:60]]],
+    ids=["special", "special and broken", "broken", "a character that others interrupt"],
+)
+def test_tokens_without_a_whole_text_are_not_decoded_again_and_again(token_ids: list[int]) -> None:
+    tokenizer = CountingTokenizer()
+    pieces = pieces_of(tokenizer, token_ids)  # type: ignore[arg-type]
+    assert "".join(pieces) == byte_level().decode(token_ids)
+    assert max(tokenizer.counts) <= 2 * MOST_HELD
+    broken = sum(token_id in BROKEN for token_id in token_ids)
+    assert len("".join(pieces[:-1])) >= broken - 2 * MOST_HELD, "text comes before the end"
+
+
+def test_a_character_is_whole_after_many_broken_ones() -> None:
+    ids = [*[BROKEN[0]] * 30, *byte_level().encode("😀a")]
+    assert "".join(pieces_of(byte_level(), ids)).endswith("😀a")
 
 
 @pytest.mark.parametrize(("text", "expected"), [("a", "a"), (" def", " def")])
