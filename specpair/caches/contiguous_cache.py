@@ -15,6 +15,7 @@ from specpair.caches.host_copy import copy_positions
 from specpair.caches.out_of_memory import is_out_of_memory
 from specpair.caches.slab import Slab, Stack, Storage, Tail, check_places, slab_of, stretches
 from specpair.errors import CapacityExhaustedError
+from specpair.prefixes import common_length
 
 FEW_PLACES, MANY_PLACES = 64, 256
 """Before its first tail, a slab with fewer places for them than the first is left for one with the second."""
@@ -54,8 +55,9 @@ class ContiguousCache(KeyValueCache):
         return BlockCounts(held, self._shared_blocks, kept, self.block_count - held - kept, self._evicted_blocks)
 
     def open(self, token_ids: list[int]) -> Holding:
-        best = max(self._kept, key=lambda slab: common_length(slab.token_ids, token_ids), default=None)
-        shared = common_length(best.token_ids, token_ids) if best else 0
+        lengths = {slab: common_length(slab.token_ids, token_ids) for slab in self._kept}
+        best = max(lengths, key=lengths.__getitem__, default=None)
+        shared = lengths[best] if best else 0
         if best is None or shared < self.block_size:
             return self._hold(0, Slab([], 0, []))
         if shared == len(best.token_ids):
@@ -314,11 +316,3 @@ def copy_tokens(stacks: list[Stack], storage: Storage, length: int) -> None:
 
 def begins_with(token_ids: list[int], beginning: list[int]) -> bool:
     return token_ids[: len(beginning)] == beginning
-
-
-def common_length(left: list[int], right: list[int]) -> int:
-    """Length of the common prefix."""
-    for i, (a, b) in enumerate(zip(left, right, strict=False)):
-        if a != b:
-            return i
-    return min(len(left), len(right))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from specpair.errors import InvalidGrammarError
+from specpair.prefixes import common_length
 
 NO_TOKEN = "came to a point where no token can continue the text, or where that is too complex to find out"
 TOO_COMPLEX = "is too complex to follow the text further"
@@ -144,20 +145,20 @@ class GrammarState:
         """Moves to the text of these tokens; whether it may come. A token that ends the text is not consumed: it is
         allowed where the text is complete, as the last one alone."""
         eos = self._grammar.eos_token_ids
-        ends = None if eos.isdisjoint(tokens) else next(i for i, token in enumerate(tokens) if token in eos)
         self._has_failed = False
-        wanted = list(tokens if ends is None else tokens[:ends])
-        self._roll_back(common_length(self._consumed, wanted))
-        rest = wanted[len(self._consumed) :]
-        count = self._matcher.try_consume_tokens(rest) if rest else 0
+        tokens = list(tokens)
+        self._roll_back(common_length(self._consumed, tokens))
+        rest = tokens[len(self._consumed) :]  # what was consumed before has no end
+        ends = next((i for i, token in enumerate(rest) if token in eos), len(rest))
+        count = self._matcher.try_consume_tokens(rest[:ends]) if ends else 0
         self._consumed += rest[:count]
         if self._matcher.is_error():
             self._begin_again()
             self._has_failed = True
             return False
-        if count < len(rest):
+        if count < ends:
             return False
-        return ends is None or (ends == len(tokens) - 1 and self._matcher.is_accepting())
+        return ends == len(rest) or (ends == len(rest) - 1 and self._matcher.is_accepting())
 
     def _roll_back(self, length: int) -> None:
         dropped = len(self._consumed) - length
@@ -176,11 +177,3 @@ def only_token(bits: bytes | None) -> int | None:
     """The one token that may come; None if several may, or it does not matter."""
     allowed = 0 if bits is None else int.from_bytes(bits, "little")
     return allowed.bit_length() - 1 if allowed and not allowed & (allowed - 1) else None
-
-
-def common_length(first: list[int], second: list[int]) -> int:
-    """The number of tokens with which both begin."""
-    shorter = min(len(first), len(second))
-    if first[:shorter] == second[:shorter]:
-        return shorter
-    return next(i for i in range(shorter) if first[i] != second[i])

@@ -13,6 +13,7 @@ from specpair.options import SequenceOptions
 from specpair.sequences.conditional_calls import Begun, WaitingCall
 from specpair.sequences.sequence import Sequence
 from specpair.speculation.adjustments import NamedTokens, RowBlock
+from specpair.speculation.output_counts import OutputCounts
 from specpair.speculation.token_index import TokenIndex
 
 
@@ -76,6 +77,7 @@ class HeldSequence(Generic[Answer]):
     """Where its output stands in its structured output; None without one, and where none can be followed."""
 
     _named: NamedTokens | None = field(default=None, repr=False)
+    _counts: OutputCounts = field(default_factory=OutputCounts, repr=False)
     _index: TokenIndex = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -92,13 +94,13 @@ class HeldSequence(Generic[Answer]):
         sampling = self.options.sampling
         if self._named is None:
             self._named = NamedTokens.of(sampling, self.cached.tokens[: self.prompt_length], device)
-        return RowBlock(sampling, self._named, self.cached.tokens, self.prompt_length, row_count)
+        return RowBlock(sampling, self._named, self.cached.tokens, self.prompt_length, row_count, self._counts)
 
     def row_blocks(self, parents: Several[int] | None, row_count: int, device: torch.device) -> list[RowBlock]:
         """The same for the rows of a tree with these parents, each of which has seen its own path alone; None for a
         chain."""
         whole = self.row_block(row_count, device)
-        if parents is None:
+        if parents is None or not self.options.sampling.adjusts_logits:
             return [whole]
         before, tree = whole.tokens[: -len(parents)], whole.tokens[-len(parents) :]
         paths: list[list[int]] = [[]]

@@ -2,7 +2,8 @@
 
 The order is vLLM's: masks, bias, repetition penalty, then frequency and presence penalties. Temperature, min-p, top-k
 and top-p follow in `sampling`. Each row of a proposal uses the history before it, including drafted tokens. The cost
-depends on the number of named or seen tokens, not on the vocabulary. Data that is constant for a sequence is made once.
+depends on the number of named or seen tokens, not on the vocabulary. Data that is constant for a sequence is made once,
+and what it has seen is counted on from row to row.
 """
 
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ import torch
 from torch import Tensor
 
 from specpair.options import SamplingOptions
+from specpair.speculation.output_counts import OutputCounts
 
 
 class NamedTokens(NamedTuple):
@@ -26,6 +28,8 @@ class NamedTokens(NamedTuple):
     """Float32, one for each of `biased`."""
     prompt: Tensor
     """Each token of the prompt once; empty without a repetition penalty."""
+    prompt_ids: np.ndarray
+    """The same on the host, int64."""
 
     @classmethod
     def of(cls, options: SamplingOptions, prompt: Sequence[int], device: torch.device | str = "cpu") -> "NamedTokens":
@@ -40,7 +44,7 @@ class NamedTokens(NamedTuple):
             torch.tensor(list(part), dtype=torch.long, device=device) for part in (*ids, repeated)
         )
         biases = torch.tensor([bias for _, bias in options.logit_bias], device=device)
-        return cls(allowed, banned, stops, biased, biases, seen)
+        return cls(allowed, banned, stops, biased, biases, seen, np.asarray(repeated, dtype=np.int64))
 
 
 class RowBlock(NamedTuple):
@@ -53,6 +57,8 @@ class RowBlock(NamedTuple):
     prompt_length: int
     """At most `first_length`."""
     row_count: int
+    counts: OutputCounts
+    """Of the sequence, as far as it was asked for."""
 
     @property
     def first_length(self) -> int:
@@ -112,26 +118,29 @@ def _apply_named(rows: Tensor, block: RowBlock) -> None:
 
 def _seen_in_output(first: int, block: RowBlock) -> SeenTokens:
     options = block.options
-    output = np.asarray(block.tokens[block.prompt_length :], dtype=np.int64)
-    token_ids, places = np.unique(output, return_inverse=True)
-    rows, columns, counts = _counts_by_row(block, places, len(token_ids))
+    token_ids, counts_of_first = block.counts.of(list(block.tokens[block.prompt_length : block.first_length]))
+    drafted = np.asarray(block.tokens[block.first_length :], dtype=np.int64)
+    new = np.setdiff1d(drafted, token_ids)
+    token_ids = np.concatenate((token_ids, new))
+    rows, columns, counts = _counts_by_row(block, token_ids, counts_of_first, drafted)
     # Tokens that the prompt has too were penalized with the prompt.
-    in_prompt = np.isin(token_ids, block.named.prompt.cpu().numpy())
+    in_prompt = np.isin(token_ids, block.named.prompt_ids)
     repetition = np.where(in_prompt, 1.0, options.repetition_penalty).astype(np.float32)
     deduction = options.frequency_penalty * counts + options.presence_penalty
     return SeenTokens(rows + first, token_ids[columns], repetition[columns], deduction.astype(np.float32))
 
 
-def _counts_by_row(block: RowBlock, places: np.ndarray, width: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Which of `width` tokens each row has seen in the output, and how often: rows, columns and counts [E].
+def _counts_by_row(
+    block: RowBlock, token_ids: np.ndarray, first: np.ndarray, drafted: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Which of the tokens [width] each row has seen in the output, and how often: rows, columns and counts [E].
 
-    `places` [output length] are the columns of the output's tokens.
+    `first` are the counts of the first row, for as many of the tokens as it has seen; each further row has seen one
+    more of the `drafted` ones [row_count - 1].
     """
-    base = block.first_length - block.prompt_length
-    counts = np.zeros((block.row_count, width), dtype=np.int64)
-    counts[0] = np.bincount(places[:base], minlength=width)
-    drafted = np.arange(base, len(places))
-    counts[drafted - base + 1, places[drafted]] = 1
+    counts = np.zeros((block.row_count, len(token_ids)), dtype=np.int64)
+    counts[0, : len(first)] = first
+    counts[1:] = drafted[:, None] == token_ids
     counts = counts.cumsum(0)
     rows, columns = np.nonzero(counts)
     return rows, columns, counts[rows, columns]

@@ -27,6 +27,7 @@ LAYERS = (
         "specpair.flags",
         "specpair.version",
         "specpair.running_slope",
+        "specpair.prefixes",
         "specpair.native",
         "specpair.kernels",
     ),

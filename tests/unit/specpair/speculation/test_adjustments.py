@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from specpair.options import SamplingOptions
 from specpair.speculation.adjustments import NamedTokens, RowBlock, adjust
+from specpair.speculation.output_counts import OutputCounts
 from specpair.speculation.sampling import SamplingRows, probabilities
 from tests.option_strategies import sampling_options
 from tests.reference import plain_distribution
@@ -24,7 +25,8 @@ def row_blocks(draw: st.DrawFn) -> RowBlock:
 
 
 def row_block(options: SamplingOptions, tokens: list[int], prompt_length: int, row_count: int) -> RowBlock:
-    return RowBlock(options, NamedTokens.of(options, tokens[:prompt_length]), tokens, prompt_length, row_count)
+    named = NamedTokens.of(options, tokens[:prompt_length])
+    return RowBlock(options, named, tokens, prompt_length, row_count, OutputCounts())
 
 
 def history(block: RowBlock, row: int) -> tuple[list[int], list[int]]:
