@@ -24,7 +24,7 @@ PROTOS := $(sort $(wildcard proto/specpair/v1/*.proto))
 .PHONY: help setup run smollm2 triton test test-quick test-tools test-gpu test-compose audit check lint types stubs contract proto bench clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(SETUP) ## Make .venv with pinned packages
 
