@@ -78,12 +78,14 @@ def cases_of(options: BenchOptions, temperature: float, batch_size: int) -> Iter
 
 
 def keys_of(options: BenchOptions) -> list[Key]:
-    """The servers to start. A GGUF file of somebody else is served plain: the draft is not known to fit."""
+    """The servers to start, plain ones alone without K. A GGUF file of somebody else is served plain: the draft is not
+    known to fit."""
     if options.llama is None:
         return []
     if options.llama.gguf is not None:
         return [(Weights.FILE, 0)]
-    return list(product(options.llama.weights, (0, *options.ks, None)))
+    speculating = (*options.ks, None) if options.ks else ()
+    return list(product(options.llama.weights, (0, *speculating)))
 
 
 @asynccontextmanager

@@ -37,6 +37,8 @@ CODES = {
     "UNAUTHENTICATED": "invalid_api_key",
 }
 """OpenAI's codes where it has one; the others are our reasons in lower case."""
+ERROR_CODES = {"json_invalid": "invalid_json", "too_long": "invalid_value", "too_short": "invalid_value"}
+"""By the type of pydantic's error; all others are `invalid_type`."""
 PROMPT_FIELDS = ("text", "token_ids", "encoder_text", "encoder_token_ids")
 PARAMETERS = {"stop_strings": "stop", **dict.fromkeys(PROMPT_FIELDS, "prompt")}
 CHAT_PARAMETERS = {"stop_strings": "stop", "prompt": "messages", "logprobs": "top_logprobs"}
@@ -116,11 +118,11 @@ async def handle_http_error(request: Request, error: Exception) -> JSONResponse:
 
 
 async def handle_invalid_body(request: Request, error: Exception) -> JSONResponse:
-    """Answers with the first type error of a body."""
+    """Answers with the first error of a body."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     location = [str(part) for part in first["loc"][1:]]
     parameter = location[0] if location and first["type"] != "json_invalid" else None
     message = first["msg"] if parameter is None else f"{'.'.join(location)}: {first['msg']}"
-    code = "invalid_json" if first["type"] == "json_invalid" else "invalid_type"
+    code = ERROR_CODES.get(first["type"], "invalid_type")
     return JSONResponse(error_body(message, 400, parameter=parameter, code=code), 400)

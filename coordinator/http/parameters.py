@@ -1,7 +1,7 @@
 """The bodies of requests: OpenAI's parameters, vLLM's extensions, and our own.
 
-Types are checked here, values in the checks that all front ends share. Unknown parameters are ignored, and null means
-that a parameter is not given.
+Types and the lengths of lists are checked here, values in the checks that all front ends share. Unknown parameters are
+ignored, and null means that a parameter is not given.
 """
 
 from typing import Annotated, Any, Literal, LiteralString, cast
@@ -54,7 +54,7 @@ def read_prompts(value: Any) -> list[Prompt]:
     if not isinstance(value, list) or not value:
         raise refusal("prompt", PROMPT_KINDS)
     if len(value) > MAX_PROMPTS:
-        raise refusal("prompt", f"has {len(value)} prompts; at most {MAX_PROMPTS} are taken")
+        raise refusal("too_long", f"has {len(value)} prompts; at most {MAX_PROMPTS} are taken")
     return [_read_prompt(prompt) for prompt in value]
 
 
@@ -101,7 +101,7 @@ def read_stop(value: Any) -> list[str]:
     if not isinstance(stops, list) or any(not isinstance(stop, str) for stop in stops):
         raise refusal("stop", "must be a text or a list of texts")
     if len(stops) > MAX_STOP_STRINGS:
-        raise refusal("stop", f"has {len(stops)} texts; at most {MAX_STOP_STRINGS} are taken")
+        raise refusal("too_long", f"has {len(stops)} texts; at most {MAX_STOP_STRINGS} are taken")
     return [check_text(stop) for stop in stops]
 
 

@@ -25,6 +25,9 @@ class TextStream:
         self._tokenizer = tokenizer
         self._window = list(context_ids)[-CONTEXT_LENGTH:]
         """Tokens whose text was returned last, then those whose text is still to come."""
+        self._broken: list[int] = []
+        """The first tokens of a stretch without a whole character, of which text was returned all the same. They stay in
+        the window: some decoders show all bytes of a stretch as broken if one is."""
         self._given_count = len(self._window)
         self._given = tokenizer.decode(self._window)
 
@@ -37,6 +40,7 @@ class TextStream:
         if text.endswith(REPLACEMENT) or text == self._given:
             return self._relieve(text) if len(self._window) - self._given_count > MOST_HELD else ""
         piece = self._beyond_given(text)
+        self._broken = []
         del self._window[: self._given_count]
         self._given_count = len(self._window)
         # Nearly always it is one token, most of them frequent ones, and decoding takes longer than all else here.
@@ -61,8 +65,9 @@ class TextStream:
             del self._window[self._given_count :]
             return ""
         piece = self._beyond_given(text)
-        self._window = self._window[-CHARACTER_TOKENS:]
-        self._given_count, self._given = 0, self._tokenizer.decode(self._window)
+        self._broken = self._broken or self._window[self._given_count :][:CHARACTER_TOKENS]
+        self._window = [*self._broken, *self._window[-CHARACTER_TOKENS:]]
+        self._given_count, self._given = len(self._broken), self._tokenizer.decode(self._window)
         if self._given.endswith(REPLACEMENT):
             piece, self._given = piece[:-1], self._given[:-1]
         return piece

@@ -31,7 +31,7 @@ class Tokenizer:
         self._special_texts = {"bos_token": files.bos_token, "eos_token": files.eos_token}
         self._template = _compile_template(files.chat_template) if files.chat_template else None
         self.special_ids = self._find_special_ids()
-        """Tokens that `decode` leaves out."""
+        """Special tokens, which `decode` leaves out."""
         self.reference_ids = self._encode(REFERENCE_TEXT, add_special_tokens=False)
         """Tokens to decode others after, where the preceding ones are not known."""
         self.token_text = lru_cache(TEXT_CACHE_SIZE)(self._token_text)

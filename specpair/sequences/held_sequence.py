@@ -98,7 +98,7 @@ class HeldSequence(Generic[Answer]):
 
     def row_blocks(self, parents: Several[int] | None, row_count: int, device: torch.device) -> list[RowBlock]:
         """The same for the rows of a tree with these parents, each of which has seen its own path alone; None for a
-        chain."""
+        chain. One block for all where the options change no logit."""
         whole = self.row_block(row_count, device)
         if parents is None or not self.options.sampling.adjusts_logits:
             return [whole]

@@ -1,5 +1,7 @@
 """How often each token is in an output, kept while the output grows and is rolled back."""
 
+from collections import Counter
+
 import numpy as np
 
 from specpair.prefixes import common_length
@@ -11,7 +13,7 @@ class OutputCounts:
 
     def __init__(self) -> None:
         self._tokens: list[int] = []
-        self._counts: dict[int, int] = {}
+        self._counts: Counter[int] = Counter()
 
     def of(self, output: list[int]) -> tuple[np.ndarray, np.ndarray]:
         """The tokens that the output has, each once in no special order, and how often: int64 [seen], [seen]."""
@@ -21,8 +23,7 @@ class OutputCounts:
             if not self._counts[token]:
                 del self._counts[token]
         added = output[common:]
-        for token in added:
-            self._counts[token] = self._counts.get(token, 0) + 1
+        self._counts.update(added)
         self._tokens[common:] = added
         seen = len(self._counts)
         return np.fromiter(self._counts.keys(), np.int64, seen), np.fromiter(self._counts.values(), np.int64, seen)

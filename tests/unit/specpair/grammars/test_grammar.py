@@ -100,8 +100,9 @@ def test_a_text_ends_only_where_it_is_complete() -> None:
     assert 0 in (tokens_of(masks[0]) or ())
     assert 0 not in (tokens_of(masks[1]) or ())
     assert masks[2:] == [ANY, ANY]
-    with pytest.raises(InvalidGrammarError):
-        state().masks((a, b, 0), [()])
+    for tokens in ((a, b, 0), (a, 0, b)):  # not complete; goes on after its end
+        with pytest.raises(InvalidGrammarError):
+            state().masks(tokens, [()])
 
 
 def test_a_text_that_no_token_continues_is_stuck() -> None:

@@ -51,6 +51,17 @@ def test_each_row_is_what_a_plain_loop_makes_of_it(blocks: list[RowBlock], seed:
     assert torch.equal(logits, before)
 
 
+@given(st.lists(row_blocks(), min_size=2, max_size=5), sampling_options(VOCABULARY))
+@settings(deadline=None, max_examples=100)
+def test_counts_that_are_kept_give_the_same_as_new_ones(blocks: list[RowBlock], options: SamplingOptions) -> None:
+    """Whatever the sequence was before: one that grew, was rolled back, or has another beginning."""
+    kept = OutputCounts()
+    for block in blocks:
+        new = row_block(options, list(block.tokens), block.prompt_length, block.row_count)
+        logits = torch.randn(block.row_count, VOCABULARY)
+        assert torch.equal(adjust(logits, [new._replace(counts=kept)]), adjust(logits, [new]))
+
+
 def test_nothing_is_copied_without_need() -> None:
     logits = torch.randn(2, 5)
     assert adjust(logits, [row_block(SamplingOptions(top_k=3, min_p=0.1, min_tokens=3), [1, 2], 1, 2)]) is logits
