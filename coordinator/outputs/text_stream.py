@@ -26,8 +26,8 @@ class TextStream:
         self._window = list(context_ids)[-CONTEXT_LENGTH:]
         """Tokens whose text was returned last, then those whose text is still to come."""
         self._broken: list[int] = []
-        """The first tokens of a stretch without a whole character, of which text was returned all the same. They stay in
-        the window: some decoders show all bytes of a stretch as broken if one is."""
+        """The first tokens of a stretch without a whole character, of which text was returned all the same. They stay
+        in the window: some decoders show all bytes of a stretch as broken if one is."""
         self._given_count = len(self._window)
         self._given = tokenizer.decode(self._window)
 
