@@ -32,6 +32,8 @@ from tests.services import engine_config
 from tests.tiny_models import make_model
 from tests.unit.specpair.models.test_fused_runner import ids
 
+pytestmark = pytest.mark.timeout(600)  # the first test of a worker waits for four builds
+
 ALL = LEVEL_4 | {"avx512_vnni", "avx512_bf16"}
 NAMES = [build.name for build in BUILDS]
 SEEN_IN_CODE = {
