@@ -21,6 +21,7 @@ from bench.options import SEED, BenchOptions
 from bench.progress import Progress
 from bench.ratios import Estimate, ratio
 from bench.report import Section, Table
+from command.failures import CommandError
 
 LENGTHS = (128, 512, 1024, 1900, 4096)
 """Tokens of the prompts, as far as the target takes so many."""
@@ -71,6 +72,8 @@ async def measure_reading(arena: Arena) -> Section:
     """The section of the report."""
     options, target = arena.options, (await arena.pair_info()).target
     lengths, generator = lengths_of(options, target.max_model_len), random.Random(SEED)
+    if not lengths:
+        raise CommandError(f"the target takes {target.max_model_len} tokens, too few for any of these prompts")
 
     async def run(turn: Turn) -> Output:
         prompt = [generator.randrange(target.vocab_size) for _ in range(lengths[turn.prompt])]

@@ -265,7 +265,8 @@ async def test_errors_name_the_parameter(client: AsyncOpenAI, changes: Any, para
         await client.completions.create(**{"model": MODEL, "prompt": PROMPT, "max_tokens": 4, **changes})
     assert caught.value.param == parameter
     assert caught.value.type == "invalid_request_error"
-    assert caught.value.code == ("invalid_value" if "at most" in words else caught.value.code)
+    if "at most" in words:
+        assert caught.value.code == "invalid_value"
 
 
 async def test_long_prompts_are_named_as_openai_does(client: AsyncOpenAI) -> None:
