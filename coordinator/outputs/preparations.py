@@ -58,7 +58,13 @@ class Preparations:
 
     def add(self, judged: Round, lengths: OutputLength) -> None:
         """Compares a round with those of the other kind. One that was passed over, for want of a proposal, counts with
-        the next one that has a proposal."""
+        the next one that has a proposal.
+
+        Only outputs for which measured times decide are compared. Those that always or never work ahead may differ in
+        more than that, in the length of their proposals for one.
+        """
+        if self._mode is not WorkAhead.AUTO:
+            return
         if judged.is_passed_over:
             self._passed_over.append(judged.elapsed)
         elif judged.asked:

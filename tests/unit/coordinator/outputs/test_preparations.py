@@ -50,20 +50,34 @@ class Heard(AheadTrial):
         self.told.append((tokens, before))
 
 
+def asked_round(ahead: AheadOutcome | None = None) -> Round:
+    """A round with a proposal."""
+    asked = Round(step=2, rule=Rule.COUPLED, asked_count=4)
+    asked.take(Proposed(proposal=Proposal(token_ids=[1]), times=CallTimes(0.0, 0.0, 0.0, 0.0), ahead=ahead))
+    return asked
+
+
 @pytest.mark.parametrize("works_ahead", [True, False])
 def test_rounds_that_were_passed_over_count_with_the_next_one(works_ahead: bool) -> None:
     """With their tokens and seconds, or not at all: else a way would seem faster than it is."""
     trial, lengths = Heard(), LengthController().enter(Drafter.MODEL, Rule.COUPLED, 0.0, 4)
-    own = Preparations(request(work_ahead=WorkAhead.ON), defaultdict(lambda: trial), Load())
+    own = Preparations(request(work_ahead=WorkAhead.AUTO), defaultdict(lambda: trial), Load())
     for _ in range(2):
         own.add(Round(step=1, rule=Rule.COUPLED, is_passed_over=True, elapsed=0.25), lengths)
-    asked = Round(step=2, rule=Rule.COUPLED, asked_count=4)
-    ahead = AheadOutcome.HIT if works_ahead else None
-    asked.take(Proposed(proposal=Proposal(token_ids=[1]), times=CallTimes(0.0, 0.0, 0.0, 0.0), ahead=ahead))
+    asked = asked_round(AheadOutcome.HIT if works_ahead else None)
     for _ in range(2):
         own.add(asked, lengths)
     usual = lengths.expected(4)
     assert trial.told == [(usual + 2, 0.5) if works_ahead else (usual, 0.0), (usual, 0.0)]
+
+
+@pytest.mark.parametrize("mode", WorkAhead)
+def test_outputs_for_which_times_do_not_decide_are_not_compared(mode: WorkAhead) -> None:
+    """A client that pins the switch, to measure it for instance, does not settle it for the others."""
+    trial, lengths = Heard(), LengthController().enter(Drafter.MODEL, Rule.COUPLED, 0.0, 4)
+    own = Preparations(request(work_ahead=mode), defaultdict(lambda: trial), Load())
+    own.add(asked_round(), lengths)
+    assert bool(trial.told) == (mode is WorkAhead.AUTO)
 
 
 @pytest.mark.parametrize("takes_forced_text", [False, True])
