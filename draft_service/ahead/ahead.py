@@ -11,6 +11,7 @@ from draft_service.ahead.counts import AheadCounts, Result
 from draft_service.ahead.generation import BranchEngine, Generation
 from draft_service.ahead.odds import AllOdds
 from draft_service.ahead.outcomes import Outcome
+from draft_service.ahead.row_cost import RowCost
 from draft_service.proposal import ANSWER_BYTES, DENSE_BYTES, AheadOrder, Deliver, Drafted, ProposeCall
 from specpair.errors import ShuttingDownError
 from specpair.options import Encoding, Rule
@@ -19,8 +20,6 @@ from specpair.sequences.sequence import Sequence
 from specpair.tracing import OpenSpan, open_span
 
 DEFAULT_ROWS = 64
-ROW_SECONDS = 0.0002
-"""What a prepared proposal costs the processors that draw, send and read it."""
 MOST_LEAST_CHANCE = 0.1
 """An outcome that is likelier is prepared for in any case."""
 USUAL_PERIOD = 0.025
@@ -59,6 +58,7 @@ class WorkAhead:
         """Sequences for which work ahead was asked lately, and when, in this order."""
         self._period = USUAL_PERIOD
         """Usual seconds from one call of a sequence to the next."""
+        self._row_cost = RowCost()
 
     @property
     def branch_count(self) -> int:
@@ -89,7 +89,7 @@ class WorkAhead:
         if outcomes < 1:
             return
         order = replace(order, max_outcomes=outcomes)
-        least_chance = min(ROW_SECONDS * len(self._asking) / self._period, MOST_LEAST_CHANCE)
+        least_chance = min(self._row_cost.seconds() * len(self._asking) / self._period, MOST_LEAST_CHANCE)
         generation = Generation(self._engine, odds, held, call, drafted, order, deliver, least_chance)
         span = open_span("propose_ahead", sequence=call.sequence_id, step=call.step + 1)
         self._live[held.cached] = _Live(generation, span, time.monotonic(), block_bytes)

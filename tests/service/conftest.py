@@ -3,8 +3,19 @@
 import pytest
 import torch
 
+from draft_service.ahead.row_cost import RowCost
+
+ROW_SECONDS = 0.0002
+"""Of a fast processor."""
+
 
 @pytest.fixture(autouse=True, scope="session")
 def one_thread_each() -> None:
     """Tiny products gain nothing from more threads, and the threads of several engines get in each other's way."""
     torch.set_num_threads(1)
+
+
+@pytest.fixture(autouse=True)
+def the_same_row_cost_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    """How many proposals are prepared depends on the speed of the processor, except in tests."""
+    monkeypatch.setattr(RowCost, "seconds", lambda _: ROW_SECONDS)

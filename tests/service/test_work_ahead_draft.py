@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from draft_service.ahead import ahead as ahead_module
 from draft_service.ahead.ahead import WorkAhead
 from draft_service.ahead.counts import Result
+from draft_service.ahead.row_cost import RowCost
 from draft_service.host import DraftHost
 from specpair.v1 import draft_service_pb2 as pb
 from specpair.v1 import sequence_service_pb2
@@ -206,7 +206,7 @@ async def test_an_order_for_nothing_is_refused(draft: RunningModel, field: str) 
 
 
 async def test_blocks_near_the_longest_length_are_shorter(draft: RunningModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ahead_module, "ROW_SECONDS", 0.0)  # so that all lengths are among them
+    monkeypatch.setattr(RowCost, "seconds", lambda _: 0.0)  # so that all lengths are among them
     fields = {"sampling": SAMPLINGS["sampled"]}
     most = len(PROMPT) + 4
     async with ahead_caller(draft) as caller:

@@ -1,0 +1,54 @@
+"""What a prepared proposal costs follows the speed of the interpreter."""
+
+import pytest
+
+from draft_service.ahead import row_cost
+from draft_service.ahead.row_cost import INTERVAL, PART, RowCost
+
+
+class Machine:
+    """A machine whose loop takes a given time."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now, self.used = 100.0, 0.0
+        self.loop_seconds = 0.0001
+        monkeypatch.setattr(row_cost.time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(row_cost.time, "thread_time", self._thread_time)
+
+    def _thread_time(self) -> float:
+        """Asked before and after each run."""
+        self.used += self.loop_seconds / 2
+        self.used, used = self.used + self.loop_seconds / 2, self.used
+        return used
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    return Machine(monkeypatch)
+
+
+@pytest.mark.parametrize("factor", [1.0, 4.0])
+def test_on_a_slower_processor_it_is_more(machine: Machine, factor: float) -> None:
+    machine.loop_seconds *= factor
+    assert RowCost().seconds() == pytest.approx(PART * factor * 0.0001)
+
+
+def test_it_follows_a_processor_that_becomes_slower(machine: Machine) -> None:
+    cost = RowCost()
+    before = cost.seconds()
+    machine.loop_seconds *= 2
+    machine.now += INTERVAL / 2
+    assert cost.seconds() == before, "not yet"
+    seen = []
+    for _ in range(30):
+        machine.now += INTERVAL
+        seen.append(cost.seconds())
+    assert before < seen[0] < seen[1] and seen[-1] == pytest.approx(2 * before, rel=0.01)
+
+
+def test_it_is_measured_as_seldom_as_it_says(machine: Machine) -> None:
+    cost, used = RowCost(), machine.used
+    for _ in range(1000):
+        machine.now += INTERVAL / 100
+        cost.seconds()
+    assert 9 <= (machine.used - used) / (2 * machine.loop_seconds) <= 10
