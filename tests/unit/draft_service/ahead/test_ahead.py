@@ -39,7 +39,7 @@ DENSE_ROW: Tensor = empty(ROW_BYTES // 4)
 
 @pytest.fixture(autouse=True)
 def the_same_row_cost_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RowCost, "seconds", lambda _: ROW_SECONDS)
+    monkeypatch.setattr(RowCost, "seconds", lambda _, count: count * ROW_SECONDS)
 
 
 class FakeEngine:
@@ -192,7 +192,7 @@ async def test_bonus_tokens_are_drawn_with_what_follows_them_where_that_says_wha
 ) -> None:
     """Each of a rank of its own; a second one of the same token, one that ends the output, and one after which nothing
     was drawn are not sent. The next step is then learnt from."""
-    monkeypatch.setattr(RowCost, "seconds", lambda _: 0.0)
+    monkeypatch.setattr(RowCost, "seconds", lambda _, count: 0.0)
     ahead, held = WorkAhead(engine := FakeEngine()), held_sequence()
     held.options = replace(held.options, sampling=replace(held.options.sampling, stop_token_ids=(602,)))
     blocks: list[PreparedBlock] = []
@@ -273,10 +273,10 @@ async def test_what_is_very_unlikely_is_left_out_for_one_sequence_too(
         return [work.chance for work in engine.works if work.looks_beyond]
 
     usual = await chances()
-    monkeypatch.setattr(RowCost, "seconds", lambda _: 0.0)
+    monkeypatch.setattr(RowCost, "seconds", lambda _, count: 0.0)
     every = await chances()
     least = sorted(every)[len(every) // 2]
-    monkeypatch.setattr(RowCost, "seconds", lambda _: least * USUAL_PERIOD)
+    monkeypatch.setattr(RowCost, "seconds", lambda _, count: count * least * USUAL_PERIOD)
     assert await chances() == [chance for chance in every if chance >= least] != every
     assert usual == [chance for chance in every if chance >= LEAST_CHANCE]
 

@@ -3,7 +3,7 @@
 import pytest
 
 from draft_service.ahead import row_cost
-from draft_service.ahead.row_cost import INTERVAL, PART, RowCost
+from draft_service.ahead.row_cost import ALONE_SECONDS, INTERVAL, PART, RowCost
 
 
 class Machine:
@@ -27,22 +27,30 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     return Machine(monkeypatch)
 
 
+def extra(cost: RowCost) -> float:
+    """What another sequence adds."""
+    return cost.seconds(2) - ALONE_SECONDS
+
+
 @pytest.mark.parametrize("factor", [1.0, 4.0])
 def test_on_a_slower_processor_it_is_more(machine: Machine, factor: float) -> None:
     machine.loop_seconds *= factor
-    assert RowCost().seconds() == pytest.approx(PART * factor * 0.0001)
+    cost = RowCost()
+    assert [cost.seconds(count) - ALONE_SECONDS for count in (1, 2, 8)] == pytest.approx(
+        [others * PART * factor * 0.0001 for others in (0, 1, 7)]
+    )
 
 
 def test_it_follows_a_processor_that_becomes_slower(machine: Machine) -> None:
     cost = RowCost()
-    before = cost.seconds()
+    before = extra(cost)
     machine.loop_seconds *= 2
     machine.now += INTERVAL / 2
-    assert cost.seconds() == before, "not yet"
+    assert extra(cost) == before, "not yet"
     seen = []
     for _ in range(30):
         machine.now += INTERVAL
-        seen.append(cost.seconds())
+        seen.append(extra(cost))
     assert before < seen[0] < seen[1] and seen[-1] == pytest.approx(2 * before, rel=0.01)
 
 
@@ -50,5 +58,5 @@ def test_it_is_measured_as_seldom_as_it_says(machine: Machine) -> None:
     cost, used = RowCost(), machine.used
     for _ in range(1000):
         machine.now += INTERVAL / 100
-        cost.seconds()
+        cost.seconds(8)
     assert 9 <= (machine.used - used) / (2 * machine.loop_seconds) <= 10
