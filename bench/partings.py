@@ -13,6 +13,7 @@ from bench.comparison_rows import Row
 from bench.figures import of_case
 from bench.interleaving import group
 from bench.measurement import Measurement
+from specpair.exactness.judgement import parting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +39,7 @@ async def partings_of(arena: Arena, measurements: Sequence[Measurement]) -> list
             continue
         ours = of_case(measurements, case.plain())[turn.prompt, turn.repetition].token_ids[0]
         theirs = one.output.token_ids[0]
-        at = same_count(theirs, ours)
+        at = parting(theirs, ours)
         if case.weights is not None and at < min(len(theirs), len(ours)):
             (prompt,) = group(arena.prompts, turn)
             gap = await gap_of(arena, case.weights, [*prompt, *ours[:at]], theirs[at], ours[at])
@@ -50,12 +51,6 @@ async def gap_of(arena: Arena, weights: Weights, text: list[int], theirs: int, o
     assert arena.llama is not None, "a text of llama.cpp is compared"
     likeliest = await arena.llama.log_probabilities(weights, text)
     return likeliest[theirs] - likeliest[ours] if ours in likeliest else None
-
-
-def same_count(left: Sequence[int], right: Sequence[int]) -> int:
-    """The length of the common beginning."""
-    pairs = enumerate(zip(left, right, strict=False))
-    return next((place for place, (one, other) in pairs if one != other), min(len(left), len(right)))
 
 
 def said(partings: Sequence[Parting], rows: Sequence[Row]) -> list[str]:

@@ -104,7 +104,7 @@ class ModelInfo:
     translations: tuple[VocabularyTranslation, ...] = ()
     """Draft: the targets with another vocabulary that it translates for."""
     drafters: tuple[Drafter, ...] = ()
-    """Draft: the available drafters, the default one first."""
+    """Draft: the available drafters, the default one first. Target: those of its heads."""
     encoder_decoder: EncoderInfo | None = None
     """None for a model that has a decoder alone."""
     takes_draft_index: bool = False

@@ -21,6 +21,7 @@ from specpair.v1 import features_pb2, logprobs_pb2
 from specpair.v1 import target_service_pb2 as pb
 from specpair.v1.target_service_pb2_grpc import TargetServiceServicer
 from specpair.wire.distributions import decode
+from specpair.wire.limits import DRAWS_PER_TOKEN
 from specpair.wire.tensors import encode_tensor
 from specpair.wire.trees import decode_tree
 from target_service.continuation import take_sequel
@@ -36,10 +37,6 @@ MADE_ON_THE_LOOP_BYTES = 1 << 20
 
 MAX_FEATURE_LAYERS = 8
 """Draft heads read the hidden states of three layers. This many layers of the widest models fit into a message."""
-
-DRAWS_PER_TOKEN = 4
-"""Draws of a tree's tokens that are accepted for each token that a proposal may have. Several drafts, and draws with
-replacement, give some tokens more than once."""
 
 Made = TypeVar("Made")
 

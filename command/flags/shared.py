@@ -28,4 +28,3 @@ NoColorOption = Annotated[
 OptionalPromptArgument = Annotated[
     str | None, typer.Argument(help="Text to continue; - reads it from standard input.", show_default=False)
 ]
-PromptArgument = Annotated[str, typer.Argument(help="Text to continue; - reads it from standard input.")]

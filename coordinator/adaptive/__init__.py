@@ -5,7 +5,7 @@ Pure: times come in as numbers; no clock is read and nothing is sent. All output
 """
 
 from coordinator.adaptive.ahead_trials import AheadTrials
-from coordinator.adaptive.beam_lengths import BeamLengths, SearchLength
+from coordinator.adaptive.beam_lengths import BeamLengths
 from coordinator.adaptive.controller import LengthController
 from coordinator.adaptive.outcome import RoundOutcome
 from coordinator.adaptive.output_length import PLAIN, Decision, OutputLength
@@ -19,6 +19,5 @@ __all__ = [
     "LengthController",
     "OutputLength",
     "RoundOutcome",
-    "SearchLength",
     "Worth",
 ]

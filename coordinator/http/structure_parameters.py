@@ -5,9 +5,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from coordinator.requests.prompt import MAX_TOOLS
 from specpair.options import MAX_CHOICES
 
-MAX_TOOLS = 128
 NAME = "^[a-zA-Z0-9_-]{1,64}$"
 
 Schema = dict[str, Any]

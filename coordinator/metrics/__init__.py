@@ -6,14 +6,13 @@ name the trace of a request that has one.
 
 from coordinator.metrics.ahead_metrics import AheadReadings
 from coordinator.metrics.coordinator_metrics import CoordinatorMetrics
-from coordinator.metrics.finished_round import FinishedRound, RoundKind
+from coordinator.metrics.finished_round import RoundKind
 from coordinator.metrics.instance_collector import InstanceReading, ServiceReadings
 from coordinator.metrics.request_metrics import Outcome, OutputSample
 
 __all__ = [
     "AheadReadings",
     "CoordinatorMetrics",
-    "FinishedRound",
     "InstanceReading",
     "Outcome",
     "OutputSample",

@@ -8,7 +8,7 @@ class BeamMetrics:
     """Counts searches, their passes, and the steps that these took."""
 
     def __init__(self, registry: CollectorRegistry):
-        self._searches = Counter("specpair_beam_searches", "Beam searches that have ended.", registry=registry)
+        self._searches = Counter("specpair_beam_searches", "Beam searches that found their beams.", registry=registry)
         self._passes = Counter(
             "specpair_beam_passes", "Rounds of beam searches, each with a pass of the target.", registry=registry
         )

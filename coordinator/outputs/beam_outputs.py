@@ -28,12 +28,8 @@ PIECE = 1024
 class BeamProposals:
     """What continues the beams."""
 
-    drafter: Drafter | None
+    asked_drafter: Drafter | None
     is_adaptive: bool
-
-    @property
-    def asked_drafter(self) -> Drafter | None:
-        return self.drafter
 
 
 @dataclass(kw_only=True)
@@ -103,7 +99,7 @@ class BeamOutputs:
             self._draft = BeamDraftSession(drafts, self._sequence_id, prompt_length, options, *times, deadline=deadline)
         self._passes = BeamPasses(request, pair, self._target, self._draft)
         proposals = BeamProposals(
-            drafter=None if self._draft is None else Drafter.MODEL,
+            asked_drafter=None if self._draft is None else Drafter.MODEL,
             is_adaptive=self._draft is not None and request.num_speculative_tokens is None,
         )
         self._outputs = [

@@ -1,7 +1,6 @@
 """The loop of one output: propose, verify, commit."""
 
 import asyncio
-import logging
 import secrets
 import time
 from collections.abc import AsyncGenerator
@@ -30,8 +29,6 @@ from specpair.errors import (
 from specpair.grammars.grammar import MAX_FORCED_TOKENS
 from specpair.tracing import span
 from specpair.v1.proposal_pb2 import Proposal
-
-logger = logging.getLogger(__name__)
 
 
 class Generation:
@@ -137,10 +134,10 @@ class Generation:
                 step += 1
                 yield await self._next_part(step)
         finally:
-            self.proposals.leave(self._history)
+            self.closing = self._pair.background.spawn(self._close())
             if self._early is not None:
                 self._early.leave()
-            self.closing = self._pair.background.spawn(self._close())
+            self.proposals.leave(self._history)
 
     def _prompt_part(self) -> OutputPart:
         return OutputPart(text=self.request.prompt_text, is_last=self.output.finish_reason is not None)

@@ -8,6 +8,7 @@ from coordinator.pair import Pair
 from coordinator.peers import CallTimes, OwnOrder, Proposed
 from coordinator.requests.request import GenerationRequest
 from specpair.options import ON_THE_TARGET, Drafter
+from specpair.speculation.trees.depths import depths
 from specpair.v1.proposal_pb2 import Proposal
 
 
@@ -68,11 +69,9 @@ def beginning(offered: Proposal, count: int) -> Proposal:
 
 def shallower(offered: Proposal, count: int) -> Proposal:
     """The nodes of a tree that are at most `count` deep."""
-    depths: list[int] = []
     kept: dict[int, int] = {-1: -1}
-    for node, parent in enumerate(offered.parent_indices):
-        depths.append(1 + (depths[parent] if 0 <= parent < node else 0))
-        if depths[node] <= count and parent in kept:
+    for node, (parent, depth) in enumerate(zip(offered.parent_indices, depths(offered.parent_indices), strict=True)):
+        if depth <= count and parent in kept:
             kept[node] = len(kept) - 1
     nodes = [node for node in kept if node >= 0]
     return Proposal(

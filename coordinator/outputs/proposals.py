@@ -328,6 +328,8 @@ def problem_of(answer: Proposed, length: int, tree_tokens: int) -> SpecpairError
     count = max(length, tree_tokens)
     if len(answer.token_ids) > count:
         return InvalidDistributionError("proposal", f"has more than {count} tokens", limit=count)
+    if answer.depth > length:
+        return InvalidDistributionError("proposal", f"has more than {length} tokens on a path", limit=length)
     if (size := answer.proposal.ByteSize()) > MAX_PROPOSAL_BYTES:
         return InvalidDistributionError("proposal", f"has {size} bytes", limit=MAX_PROPOSAL_BYTES)
     return None

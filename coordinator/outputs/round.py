@@ -8,15 +8,6 @@ from coordinator.metrics import RoundKind
 from coordinator.peers import NO_ORDER, CallTimes, DraftShare, OwnOrder, Proposed, Verdict
 from specpair.options import Drafter, Rule
 
-
-def longest_path(parents: Sequence[int]) -> int:
-    """Tokens of a tree's longest path. Parents that make no tree give any number: the target refuses them."""
-    depths: list[int] = []
-    for index, parent in enumerate(parents):
-        depths.append(1 + (depths[parent] if 0 <= parent < index else 0))
-    return max(depths, default=0)
-
-
 LONGEST_PAUSE = 0.001
 """Seconds between two rounds of an output; a longer pause is caused by the client."""
 
@@ -84,7 +75,7 @@ class Round:
         self.token_ids = () if answer is None else answer.token_ids
         self.parents = () if answer is None else answer.parents
         self.drafted_count = len(self.token_ids)
-        self.depth = longest_path(self.parents) if self.parents else self.drafted_count
+        self.depth = 0 if answer is None else answer.depth
 
     def refuse(self) -> None:
         """Drops an invalid proposal: the round has none."""

@@ -5,7 +5,7 @@ with the pair before use, and calls it through a peer. A session is one sequence
 own fails.
 """
 
-from coordinator.peers.answers import CallTimes, DraftShare, Proposed, Scores, Verdict
+from coordinator.peers.answers import CallTimes, DraftShare, Proposed, Verdict
 from coordinator.peers.beam_answers import TreeRows
 from coordinator.peers.beam_draft import BeamDraftSession
 from coordinator.peers.beam_target import BeamTargetSession
@@ -29,7 +29,6 @@ __all__ = [
     "OwnOrder",
     "Pool",
     "Proposed",
-    "Scores",
     "TargetSession",
     "Targets",
     "TreeRows",

@@ -3,11 +3,13 @@
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple, Protocol
 
 from coordinator.adaptive.ahead_outcome import AheadOutcome
 from specpair.errors import SpecpairError
-from specpair.v1 import features_pb2, logprobs_pb2, proposal_pb2, target_service_pb2
+from specpair.speculation.trees.depths import depths
+from specpair.v1 import logprobs_pb2, proposal_pb2, target_service_pb2
 
 
 class CallTimes(NamedTuple):
@@ -110,6 +112,11 @@ class Proposed:
         """Of a tree; empty for a chain."""
         return self.proposal.parent_indices
 
+    @cached_property
+    def depth(self) -> int:
+        """Tokens of its longest path: those that could all be accepted."""
+        return max(depths(self.parents), default=0) if self.parents else len(self.token_ids)
+
     @property
     def waiting(self) -> float:
         """Seconds that the round waited for it."""
@@ -142,8 +149,6 @@ class Verdict:
     """Of the proposed tokens, if requested."""
     draft_probabilities: Sequence[float] = ()
     """Of the proposed tokens; also empty if the draft sent no distributions."""
-    features: features_pb2.Features | None = None
-    """Features from the target's layers, for a drafter that reads them; None if it sent none."""
     proposal: proposal_pb2.Proposal | None = None
     """A proposal for the next round, from a target that drafts itself; else None."""
     forced_ids: Sequence[int] = ()

@@ -7,7 +7,8 @@ from coordinator.peers.backoff import Backoff
 from coordinator.peers.beam_answers import TreeRows
 from coordinator.peers.target_session import TargetSession
 from coordinator.peers.targets import TargetLink
-from specpair.speculation.beams.beam_tree import BeamTree, common_length
+from specpair.prefixes import common_length
+from specpair.speculation.beams.beam_tree import BeamTree
 from specpair.v1.target_service_pb2 import ScoreTreeRequest
 from specpair.wire.beams import encode_beams
 
@@ -27,7 +28,7 @@ class BeamTargetSession(TargetSession):
         """
 
         def ask(link: TargetLink, within: float) -> Coroutine[Any, Any, TreeRows]:
-            base = common_length([self._held, history])
+            base = common_length(self._held, list(history))
             request = ScoreTreeRequest(
                 sequence_id=self._name,
                 step=step,

@@ -1,10 +1,9 @@
 """Merges the proposals of several drafts into one: a tree in which chains share their beginnings.
 
-SpecInfer (Miao et al. 2024; Stratos, "Speculative Decoding", section 2.1). It is what
-`specpair.speculation.trees.merging` does with decoded trees; here rows of distributions stay the bytes that they are,
-so nothing is rounded and nothing is decoded. Below one token the first draft's draws come first, then the second's: an
-order that no token decides. Every draw is kept, unless there is no room for a draft's next token; that is decided
-before the token is looked at (docs/exactness.md, rule 8).
+SpecInfer (Miao et al. 2024; Stratos, "Speculative Decoding", section 2.1). Rows of distributions stay the bytes that
+they are, so nothing is rounded and nothing is decoded. Below one token the first draft's draws come first, then the
+second's: an order that no token decides. Every draw is kept, unless there is no room for a draft's next token; that is
+decided before the token is looked at (docs/exactness.md, rule 8).
 """
 
 import struct
@@ -12,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from specpair.errors import InvalidDistributionError
+from specpair.speculation.trees.depths import depths
+from specpair.speculation.trees.token_tree import ROOT
 from specpair.v1.proposal_pb2 import (
     TENSOR_TYPE_FLOAT32,
     DenseDistributions,
@@ -20,11 +21,8 @@ from specpair.v1.proposal_pb2 import (
     SparseDistributions,
     Tensor,
 )
+from specpair.wire.limits import DRAWS_PER_TOKEN, MAX_TOTAL_LOG2
 
-ROOT = -1
-DRAWS_PER_NODE = 4
-"""A target judges no more draws than this, for each token that a proposal may have (Proposal.draw_nodes)."""
-MAX_TOTAL_LOG2 = 30
 _UINT32 = 4
 
 
@@ -104,12 +102,10 @@ class _Tree:
     def add(self, proposal: Proposal, max_nodes: int) -> Iterator[int]:
         """Adds the draws of a proposal, parents first; yields the tokens that they gave, here."""
         tokens, parents = proposal.token_ids, proposal.parent_indices or range(ROOT, len(proposal.token_ids) - 1)
-        depths: list[int] = []
-        for parent in parents:
-            depths.append(1 if parent == ROOT else 1 + depths[parent])
+        depth_of = depths(parents)
         places, rows = {ROOT: ROOT}, dict[int, int]()
-        for node, row in sorted(_draws(proposal), key=lambda draw: depths[draw[0]]):  # stable: siblings stay in order
-            if len(self.tokens) >= max_nodes or len(self.draws) >= DRAWS_PER_NODE * max_nodes:
+        for node, row in sorted(_draws(proposal), key=lambda draw: depth_of[draw[0]]):  # stable: siblings stay in order
+            if len(self.tokens) >= max_nodes or len(self.draws) >= DRAWS_PER_TOKEN * max_nodes:
                 return
             if row not in rows:
                 rows[row] = self._take_row(proposal, row, tokens[node])

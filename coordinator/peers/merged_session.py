@@ -6,7 +6,6 @@ depend on its tokens either (docs/exactness.md, rule 8).
 """
 
 import asyncio
-import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
 
@@ -16,8 +15,6 @@ from coordinator.peers.answers import CallTimes, DraftShare, Proposed
 from coordinator.peers.merged_proposal import check_mergeable, merge_proposals
 from coordinator.peers.proposal_source import ProposalSource
 from specpair.errors import InvalidDistributionError, SpecpairError
-
-logger = logging.getLogger(__name__)
 
 Answer = asyncio.Task[Proposed | None]
 

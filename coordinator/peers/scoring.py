@@ -6,6 +6,7 @@ from coordinator.deadline import Deadline
 from coordinator.peers.answers import Scores
 from coordinator.peers.backoff import Backoff
 from coordinator.peers.failures import AWAY, is_out_of_time
+from coordinator.peers.recovery import Recovery
 from coordinator.peers.target_session import CALL_SECONDS, LEAST_TOKENS_PER_SECOND, MOST_REPEATS
 from coordinator.peers.targets import Targets
 from specpair.errors import (
@@ -40,6 +41,10 @@ async def _score(
     def tries() -> Backoff:
         return Backoff("target", deadline.or_after(patience), targets.news)
 
+    async def pause(error: SpecpairError) -> None:
+        targets.recoveries[Recovery.REPEATED] += 1
+        await backoff.pause(error)
+
     latest = Deadline.after(patience + len(token_ids) / LEAST_TOKENS_PER_SECOND)
     backoff, link, repeat_count = tries(), None, 0
     while True:
@@ -59,20 +64,20 @@ async def _score(
             link = None
         except CapacityExhaustedError as error:
             link = None  # perhaps another has room
-            await backoff.pause(error)
+            await pause(error)
         except ForwardFailedError as error:
             repeat_count += 1
             if repeat_count > MOST_REPEATS:
                 raise
-            await backoff.pause(error)
+            await pause(error)
         except AWAY as error:
             if deadline.is_over:  # the client's deadline passed: no failure of the target
                 backoff.check(error)
             if is_out_of_time(error) and link.is_there and not latest.is_over:
                 backoff = tries()
-                await backoff.pause(error)  # the call may have failed long before its timeout
+                await pause(error)  # the call may have failed long before its timeout
                 continue
             link.fail(error)
             if link.is_released or targets.has_better(link):
                 link = None
-            await backoff.pause(error)
+            await pause(error)

@@ -71,7 +71,6 @@ class TargetPeer(ModelPeer):
             logprobs=[unpinned(entry) for entry in response.logprobs],
             target_probabilities=tuple(response.target_probabilities),
             draft_probabilities=tuple(response.draft_probabilities),
-            features=response.features if response.HasField("features") else None,
             proposal=response.next_proposal if response.HasField("next_proposal") else None,
             forced_ids=forced_tokens(response, max_forced),
             has_gone_on_plain=may_go_on_plain and response.has_gone_on_plain,

@@ -166,7 +166,7 @@ def _speculation_summary(generation: CountedOutput, completion_token_count: int)
         ahead_late_count=acceptance.ahead_counts[AheadOutcome.LATE],
         ahead_miss_count=acceptance.ahead_counts[AheadOutcome.MISS],
         ahead_plain_count=acceptance.ahead_counts[AheadOutcome.PLAIN],
-        drafter=drafter_to_proto(generation.proposals.drafter),
+        drafter=drafter_to_proto(generation.proposals.asked_drafter),
         drafts=[pb.DraftSummary(name=name, **asdict(counts)) for name, counts in acceptance.by_draft.items()],
         forced_token_count=acceptance.forced_token_count,
         own_draft=None if acceptance.guesses is None else pb.OwnDraftSummary(**acceptance.guesses._asdict()),

@@ -189,8 +189,3 @@ class Pass:
         half = x.shape[-1] // 2
         cosines, sines = self.cosines[positions].to(x.dtype), self.sines[positions].to(x.dtype)
         return x * cosines + torch.cat([-x[..., half:], x[..., :half]], dim=-1) * sines
-
-
-def parameters(config: HeadConfig) -> int:
-    with torch.device("meta"):
-        return sum(p.numel() for p in Head(config, torch.empty(1, config.width)).parameters())

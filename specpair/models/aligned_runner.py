@@ -34,11 +34,10 @@ class AlignedRunner:
     description = "run by transformers in fixed shapes"
     no_trees = "trees of tokens are not supported with --deterministic"
 
-    def __init__(self, loaded: LoadedModel, cache: KeyValueCache, chunk_size: int = CHUNK_SIZE):
+    def __init__(self, loaded: LoadedModel, cache: KeyValueCache):
         self.cache = cache
         self.device = loaded.facts.device
         self._packed = PackedModel(loaded.model)
-        self._chunk_size = chunk_size
         self._last_position = loaded.facts.max_model_len - 1
         # Other implementations multiply as many rows as are routed to each expert, which varies.
         loaded.model.set_experts_implementation("batched_mm")
@@ -49,7 +48,7 @@ class AlignedRunner:
             raise NotSupportedError(self.no_trees)
         outputs: list[PassOutput] = []
         first = 0
-        for part in (part for segment in batch.segments for part in aligned_parts(segment, self._chunk_size)):
+        for part in (part for segment in batch.segments for part in aligned_parts(segment, CHUNK_SIZE)):
             end = first + part.token_count
             rows = [row - first for row in batch.rows[bisect_left(batch.rows, first) : bisect_left(batch.rows, end)]]
             told = list(range(part.token_count)) if batch.has_all_features else rows
@@ -65,7 +64,7 @@ class AlignedRunner:
     ) -> PassOutput:
         """Logits of the tokens at the indices `rows`, and features of those at `told`, of a part that lies within one
         chunk."""
-        chunk = part._replace(start=part.start - part.start % self._chunk_size, token_count=self._chunk_size)
+        chunk = part._replace(start=part.start - part.start % CHUNK_SIZE, token_count=CHUNK_SIZE)
         before, after = part.start - chunk.start, chunk.end - part.end
         output = self._packed.run(
             [PADDING_TOKEN] * before + token_ids + [PADDING_TOKEN] * after,

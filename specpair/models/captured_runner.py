@@ -24,7 +24,7 @@ from specpair.caches.paged_cache import PagedCache
 from specpair.errors import ModelRefusedError, NotSupportedError
 from specpair.kernels import availability
 from specpair.models.batch import Batch, PassOutput
-from specpair.models.capture import Capture, Work, capture_for
+from specpair.models.capture import Work, capture_for
 from specpair.models.captured_attention import Gathering, PagedKernel, RowAttentionKind
 from specpair.models.captured_buckets import DETERMINISTIC_ROWS, ROWS, key_bucket, row_bucket
 from specpair.models.captured_chain import CapturedChains
@@ -51,7 +51,7 @@ class CapturedRunner:
 
     description = "captured"
 
-    def __init__(self, loaded: LoadedModel, cache: KeyValueCache, capture: Capture | None = None):
+    def __init__(self, loaded: LoadedModel, cache: KeyValueCache):
         """Raises ModelRefusedError for another cache."""
         if not isinstance(cache, PagedCache) or not cache.has_spare_block:
             raise ModelRefusedError("--runner captured needs a paged cache with a spare block")
@@ -70,7 +70,7 @@ class CapturedRunner:
         self._attention: RowAttentionKind = Gathering(cache.block_size) if why else PagedKernel(cache.block_size)
         self._network = CapturedLlama(loaded.model, facts, operations(has_kernels=not why))
         self._buffers = RowBuffers(self._sizes[-1], self._width, cache)
-        self._capture = capture or capture_for(self.device)
+        self._capture = capture_for(self.device)
         self._captured: dict[tuple[int, int], Work] = {}
         most = MOST_GATHERED_ALWAYS // self._sizes[-1]
         if facts.is_deterministic and self._attention.is_sized and facts.max_model_len > most:

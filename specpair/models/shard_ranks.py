@@ -46,10 +46,6 @@ class ShardRanks:
     def leader(self) -> Membership:
         return self._member(0)
 
-    @property
-    def process_ids(self) -> list[int]:
-        return [child.pid for child in self._children]
-
     def check(self) -> None:
         """Raises GroupLostError if a rank has ended."""
         if self.reason:

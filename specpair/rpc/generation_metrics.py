@@ -6,20 +6,10 @@ from typing import Any
 from specpair.rpc.messages import drafter_from_proto, rule_from_proto
 from specpair.v1 import coordinator_service_pb2 as pb
 
-ADDED = (
-    "round_count",
-    "draft_round_count",
-    "draft_token_count",
-    "accepted_token_count",
-    "draft_time_us",
-    "verify_time_us",
-    "network_time_us",
-    "fallback_count",
-    "ahead_hit_count",
-    "ahead_late_count",
-    "ahead_miss_count",
-    "forced_token_count",
+ADDED = tuple(
+    field.name for field in pb.SpeculationSummary.DESCRIPTOR.fields if field.name.endswith(("_count", "_time_us"))
 )
+"""Fields that add up over several outputs."""
 
 
 def generation_metrics(summary: pb.GenerationSummary) -> dict[str, object]:
@@ -59,6 +49,7 @@ def _speculative_decoding(speculation: pb.SpeculationSummary) -> dict[str, objec
         "num_ahead_hits": speculation.ahead_hit_count,
         "num_ahead_late": speculation.ahead_late_count,
         "num_ahead_misses": speculation.ahead_miss_count,
+        "num_ahead_plain": speculation.ahead_plain_count,
         "num_forced_tokens": speculation.forced_token_count,
         **_by_draft(speculation),
     }

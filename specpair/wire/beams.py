@@ -9,9 +9,8 @@ from specpair.speculation.beams.beam_tree import ROOT, BeamTree
 from specpair.v1 import beams_pb2
 
 
-def encode_beams(tree: BeamTree, first: int = 0) -> beams_pb2.BeamTree:
-    """The nodes of the tree from `first` on."""
-    return beams_pb2.BeamTree(token_ids=tree.tokens[first:], parent_indices=tree.parents[first:])
+def encode_beams(tree: BeamTree) -> beams_pb2.BeamTree:
+    return beams_pb2.BeamTree(token_ids=tree.tokens, parent_indices=tree.parents)
 
 
 def decode_beams(message: beams_pb2.BeamTree, vocab_size: int) -> BeamTree:

@@ -24,9 +24,9 @@ from specpair.v1.proposal_pb2 import (
     SparseDistributions,
 )
 from specpair.v1.proposal_pb2 import Tensor as TensorMessage
+from specpair.wire.limits import MAX_TOTAL_LOG2
 from specpair.wire.tensors import FLOAT32, encode_tensor
 
-MAX_TOTAL_LOG2 = 30
 SUM_TOLERANCE = 1e-4
 """How far the sum of a dense row may be from 1. Decoding normalises the row."""
 

@@ -9,10 +9,10 @@ import grpc
 import pytest
 
 from specpair.security.settings import ChannelSecurity, ServerSecurity
-from specpair.server.identity import calling_as
 from specpair.v1 import sequence_service_pb2 as pb
 from specpair.v1 import target_service_pb2 as target_pb
 from target_service.verifier import Verifier
+from tests.calling_as import calling_as
 from tests.service.conditional import (
     PROMPT,
     Gate,

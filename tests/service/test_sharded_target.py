@@ -80,7 +80,7 @@ def followers(pair: RunningPair) -> list[int]:
     """Process ids of the ranks that the target started."""
     runner: Any = pair.target.host.engine._turns.runner
     assert isinstance(runner, ShardedRunner) and runner._ranks is not None
-    return runner._ranks.process_ids
+    return [child.pid for child in runner._ranks._children]
 
 
 def is_running(process: int) -> bool:

@@ -52,7 +52,7 @@ class BeamGroup:
     def __init__(self, beams: Sequence[Beam]):
         """At least one beam; all have the same length."""
         self.beams = tuple(beams)
-        self.prefix = beams[0].tokens[: common_length([beam.tokens for beam in beams])]
+        self.prefix = beams[0].tokens[: shared_length([beam.tokens for beam in beams])]
         self.tree = BeamTree()
         self.nodes = [self.tree.add_path(beam.tokens[len(self.prefix) :]) for beam in beams]
         """The last node of each beam."""
@@ -93,7 +93,7 @@ def grouped(beams: Sequence[Beam], room: int, max_nodes: int = MAX_TREE_NODES) -
     return [split for part in parts.values() for split in grouped(part, room, max_nodes)]
 
 
-def common_length(paths: Sequence[Sequence[int]]) -> int:
+def shared_length(paths: Sequence[Sequence[int]]) -> int:
     """The number of first tokens that all paths share."""
     length = min(map(len, paths))
     first = paths[0]

@@ -11,6 +11,7 @@ from functools import cached_property
 import numpy as np
 
 from specpair.errors import InvalidFieldError
+from specpair.speculation.trees.depths import depths
 
 ROOT = -1
 """The last committed token, as the parent of a node."""
@@ -58,10 +59,7 @@ class TokenTree:
     @cached_property
     def depths(self) -> tuple[int, ...]:
         """[N] the number of nodes on the path to each node, itself included."""
-        depths: list[int] = []
-        for parent in self.parents:
-            depths.append(1 if parent == ROOT else depths[parent] + 1)
-        return tuple(depths)
+        return tuple(depths(self.parents))
 
     @cached_property
     def _children(self) -> tuple[tuple[int, ...], ...]:
@@ -86,18 +84,6 @@ class TokenTree:
             node = self.parents[node]
         return path[::-1]
 
-    def ancestor_mask(self) -> np.ndarray:
-        """bool [N, N]: entry [i, j] says whether node i attends to node j, which is itself or on the path to it."""
-        mask = np.eye(len(self), dtype=np.bool_)
-        for node, parent in enumerate(self.parents):
-            if parent != ROOT:
-                mask[node] |= mask[parent]
-        return mask
-
     def positions(self, length: int) -> np.ndarray:
         """int64 [N]: the position of each node in the sequence, after `length` committed tokens."""
         return np.array(self.depths, dtype=np.int64) + (length - 1)
-
-    def count_per_depth(self) -> list[int]:
-        """The number of nodes of each depth, from 1 on; a path has one of each."""
-        return np.bincount(self.depths, minlength=1)[1:].tolist() if self.depths else []

@@ -17,7 +17,7 @@ from bench.llama_options import LlamaOptions, add_llama_options, read_llama_opti
 from bench.llama_peer import keys_of, llama_peer
 from bench.measurement import Counts, Measurement, Output, Turn
 from bench.options import BenchOptions
-from bench.partings import Parting, partings_of, said, same_count
+from bench.partings import Parting, partings_of, said
 from bench.progress import Progress
 from tests.tiny_models import load_plain, make_model, make_variation
 
@@ -87,11 +87,6 @@ def test_tables_name_the_weights() -> None:
         "to_llama_Q8_0|x best llama.cpp Q8_0",
     ]
     assert all(row["to_llama_bf16"].value == pytest.approx(1.0) for row in best.rows)
-
-
-def test_the_common_beginning_of_two_texts() -> None:
-    assert same_count([1, 2, 3], [1, 2, 4]) == 2
-    assert same_count([1, 2], [1, 2, 3]) == same_count([1, 2, 3], [1, 2]) == 2
 
 
 async def test_texts_part_where_their_tokens_first_differ_at_the_gap_that_llama_gives() -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from coordinator.config import CoordinatorConfig
+from coordinator.peers.recovery import Recovery
 from coordinator.service import CoordinatorServicer
 from coordinator.serving.serving import Serving
 from specpair.errors import (
@@ -221,6 +222,7 @@ async def test_a_target_that_is_away_is_asked_for_scores_again(service: Service)
     assert prompt.prompt_tokens[2].logprobs.logprob == pytest.approx(logprob(2, 3))
     assert end.summary.finish_reason == pb.FINISH_REASON_LENGTH
     assert not service.target.opened
+    assert service.pair.target.recoveries[Recovery.REPEATED] == 2
 
 
 async def test_scores_are_made_good_as_verdicts_are(service: Service) -> None:

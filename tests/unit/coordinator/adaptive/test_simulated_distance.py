@@ -4,11 +4,11 @@ from collections.abc import Callable
 
 import pytest
 
-from bench.simulated_going_on import GoingOn
 from bench.simulated_machine import Machine, Text
 from bench.simulated_pair import FixedLength, Output, Policy, Simulation
 from coordinator.adaptive import LengthController
 from specpair.options import Drafter, Rule
+from tests.unit.coordinator.adaptive.simulated_going_on import GoingOn
 from tests.unit.coordinator.adaptive.test_simulated_pairs import keep_busy, same
 
 WARM_UP, MEASURED = 800, 3000

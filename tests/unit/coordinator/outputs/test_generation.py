@@ -7,6 +7,7 @@ import pytest
 
 from coordinator.outputs.early_verification import EarlyVerification
 from coordinator.outputs.generation import Generation
+from coordinator.outputs.proposals import Proposals
 from coordinator.peers import TargetSession
 from coordinator.peers.draft_session import DraftSession
 from specpair.errors import (
@@ -122,6 +123,14 @@ async def test_both_sequences_are_closed_when_the_client_goes_away(round_count: 
         await parts.aclose()
         rounds = b.pair.metrics.registry.get_sample_value("specpair_spec_decode_rounds_total", {"kind": "draft"})
         assert rounds == max(round_count - 1, 0), "the last round is counted, too"
+        await b.check_closed()
+
+
+async def test_both_sequences_are_closed_even_if_counting_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Proposals, "_count", lambda proposals: 1 // 0)
+    async with bench() as b:
+        with pytest.raises(ZeroDivisionError):
+            await collect(b.generation())
         await b.check_closed()
 
 

@@ -26,6 +26,8 @@ def test_what_was_asked_for(answer: Proposed, tree_tokens: int) -> None:
         (proposed(5), 0, "proposal"),
         (proposed(7, (-1,) * 7), 6, "proposal"),
         (proposed(2, (-1, -1)), 0, "proposal.parent_indices"),
+        (proposed(5), 6, "proposal"),
+        (proposed(6, (-1, 0, 1, 2, 3, -1)), 6, "proposal"),
     ],
 )
 def test_what_was_not(answer: Proposed, tree_tokens: int, field: str) -> None:

@@ -1,4 +1,4 @@
-"""Proposals are merged as bytes, exactly as `specpair.speculation.trees.merging` merges decoded trees."""
+"""Proposals are merged as bytes, exactly as `tests.decoded_merging` merges decoded trees."""
 
 import random
 
@@ -9,7 +9,6 @@ from coordinator.peers.merged_proposal import check_mergeable, merge_proposals
 from specpair.errors import InvalidDistributionError
 from specpair.speculation.count_row import TOTAL, CountRow
 from specpair.speculation.trees.drawn_tree import Draw, DrawnTree
-from specpair.speculation.trees.merging import merge_drawn, merge_tokens
 from specpair.speculation.trees.token_tree import TokenTree
 from specpair.v1.proposal_pb2 import (
     TENSOR_TYPE_FLOAT32,
@@ -22,6 +21,7 @@ from specpair.v1.proposal_pb2 import (
 )
 from specpair.wire.counts import encode_counts
 from specpair.wire.trees import decode_tree, encode_tree
+from tests.decoded_merging import merge_drawn, merge_tokens
 
 VOCABULARY = 6
 

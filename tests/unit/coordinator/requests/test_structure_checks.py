@@ -16,7 +16,7 @@ from coordinator.requests import structure_checks
 from coordinator.requests.structure_checks import StructureChecks
 from specpair.errors import CapacityExhaustedError, InvalidGrammarError, NotSupportedError
 from specpair.options import StructuredOutput, StructureKind
-from specpair.server.identity import calling_as
+from tests.calling_as import calling_as
 from tests.worded_models import TEXTS, worded_tokenizer
 
 ROOT = Path(__file__).parents[4]

@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from specpair.speculation.trees.drawn_tree import Draw, DrawnTree, Row
-from specpair.speculation.trees.merging import merge_drawn, merge_tokens
 from specpair.speculation.trees.token_tree import ROOT, TokenTree
+from tests.decoded_merging import merge_drawn, merge_tokens
 from tests.unit.specpair.speculation.trees.test_token_tree import trees
 
 

@@ -1,14 +1,13 @@
 from typing import Any, cast
 
-import numpy as np
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from specpair.caches.attention import tree_mask, tree_positions
 from specpair.caches.holding import Segment
 from specpair.errors import InvalidFieldError
+from specpair.speculation.trees.depths import depths
 from specpair.speculation.trees.token_tree import ROOT, TokenTree
 
 #        0 -- 1 -- 4
@@ -29,7 +28,6 @@ def test_depths_children_and_paths() -> None:
     assert [TREE.children(node) for node in range(ROOT, 5)] == [(0, 2), (1,), (4,), (3,), (), ()]
     assert TREE.path(4) == [0, 1, 4]
     assert TREE.path(ROOT) == []
-    assert TREE.count_per_depth() == [2, 2, 1]
     assert (TREE.child(ROOT, 9), TREE.child(2, 7), TREE.child(2, 8)) == (2, 3, None)
     assert TREE.positions(10).tolist() == [10, 11, 10, 11, 12]
 
@@ -39,17 +37,16 @@ def test_a_chain_is_the_tree_where_each_token_follows_the_one_before() -> None:
     assert chain.parents == (ROOT, 0, 1)
     assert chain.is_chain
     assert not TREE.is_chain
-    assert np.array_equal(chain.ancestor_mask(), np.tri(3, dtype=np.bool_))
     assert TokenTree.chain([]).is_chain
-    assert TokenTree.chain([]).count_per_depth() == []
 
 
 @given(trees())
-def test_a_node_attends_to_its_own_path(tree: TokenTree) -> None:
-    mask = tree.ancestor_mask()
-    for node in range(len(tree)):
-        assert mask[node].nonzero()[0].tolist() == tree.path(node)
-        assert len(tree.path(node)) == tree.depths[node]
+def test_the_depth_is_the_length_of_the_path(tree: TokenTree) -> None:
+    assert [len(tree.path(node)) for node in range(len(tree))] == list(tree.depths) == depths(tree.parents)
+
+
+def test_depths_of_what_is_no_tree_are_numbers_all_the_same() -> None:
+    assert depths([3, -5, 1, 3]) == [1, 1, 2, 1]
 
 
 @given(trees(), st.integers(1, 5))
@@ -57,7 +54,8 @@ def test_mask_and_positions_are_those_that_attention_is_given(tree: TokenTree, l
     parents = [None if parent == ROOT else parent for parent in tree.parents]
     assert tree.positions(length).tolist() == tree_positions(length, parents)
     mask = tree_mask(Segment(cast(Any, None), length, len(tree)), parents, None)
-    assert torch.equal(mask[:, length:], torch.from_numpy(tree.ancestor_mask()))
+    for node in range(len(tree)):
+        assert mask[node, length:].nonzero().flatten().tolist() == tree.path(node), "each attends to its own path"
 
 
 @pytest.mark.parametrize(

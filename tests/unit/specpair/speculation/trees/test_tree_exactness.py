@@ -8,10 +8,10 @@ import torch
 
 from specpair.options import Rule
 from specpair.speculation.trees.drawn_tree import DrawnTree, Row
-from specpair.speculation.trees.merging import merge_drawn
 from specpair.speculation.trees.planned_growth import PlannedGrowth
 from specpair.speculation.trees.ranked_growth import GrowthLimits
 from specpair.speculation.trees.token_tree import ROOT, TokenTree
+from tests.decoded_merging import merge_drawn
 from tests.unit.specpair.speculation.enumeration import Model, enumerate_round, random_model
 from tests.unit.specpair.speculation.trees.tree_enumeration import (
     Choose,
