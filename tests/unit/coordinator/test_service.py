@@ -133,6 +133,7 @@ async def test_the_drafter_is_passed_on_and_reported(service: Service) -> None:
     await service.link.check()
     assert await drafter(num_speculative_tokens=2) == DRAFTER_NGRAM
     assert await drafter(num_speculative_tokens=2, drafter=DRAFTER_BIGRAM) == DRAFTER_BIGRAM
+    assert await drafter(num_speculative_tokens=0) == DRAFTER_UNSPECIFIED, "none was asked"
     assert [options.drafter for options in service.draft.options] == [None, None, Drafter.BIGRAM]
     with pytest.raises(InvalidFieldError, match="drafter: is unigram; the draft has ngram, bigram"):
         await drafter(drafter=DRAFTER_UNIGRAM)
