@@ -14,6 +14,8 @@ from specpair.engine import device_thread
 
 pytest_plugins = ["tests.needs"]
 
+os.environ["HF_HUB_OFFLINE"] = "1"  # whoever cannot reach it tries again for half a minute
+
 if not any(Path(device).exists() for device in ("/dev/nvidiactl", "/dev/dxg")):  # before anything imports triton
     os.environ.setdefault("TRITON_INTERPRET", "1")
 

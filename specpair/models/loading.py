@@ -41,6 +41,9 @@ from specpair.models.skeleton import make_skeleton, product_widths
 
 log = logging.getLogger(__name__)
 
+LIBRARIES = ("huggingface_hub", "transformers")
+"""They write lines of their own to standard error."""
+
 
 class LoadedModel(NamedTuple):
     """A model on its device, as transformers has it."""
@@ -51,10 +54,19 @@ class LoadedModel(NamedTuple):
     """Whether its products round their inputs to fewer bits than its type has."""
 
 
+def take_library_logs() -> None:
+    """Has the libraries write to the log of this process, if it has one: in its format, and each line once."""
+    if logging.getLogger().handlers:
+        for library in map(logging.getLogger, LIBRARIES):
+            library.handlers.clear()
+            library.propagate = True
+
+
 def load(config: EngineConfig) -> LoadedModel:
     """The model of `config`, or with several ranks this process's share of it, which all load at once. Raises
     ModelRefusedError with the reason if it cannot be served."""
     register()
+    take_library_logs()
     if not sys.stderr.isatty():  # a progress bar would garble a log
         transformers_logging.disable_progress_bar()
     checkpoint = find_checkpoint(config.model, is_exact=config.dtype == "float32")

@@ -1,5 +1,6 @@
 """What cannot be served correctly is refused at load, by name; the rest is checked against the model's own logits."""
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from specpair.caches import plan
 from specpair.caches.attention import Variant, attend
 from specpair.errors import ModelRefusedError
 from specpair.models.load_runner import load_runner
+from specpair.models.loading import LIBRARIES
 from tests.services import engine_config
 from tests.tiny_models import make_model
 
@@ -104,3 +106,17 @@ def test_loading_draws_nothing_into_a_log(tmp_path: Path, capfd: pytest.CaptureF
     capfd.readouterr()
     load_runner(engine_config(folder))
     assert "it/s" not in "".join(capfd.readouterr())
+
+
+@pytest.mark.parametrize("library", LIBRARIES)
+def test_what_libraries_say_is_in_the_log_of_the_process_alone(
+    library: str, tmp_path: Path, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A line that is not JSON would be one that nobody reads."""
+    logger = logging.getLogger(library)
+    logger.addHandler(logging.StreamHandler())
+    logger.propagate = False
+    load_runner(engine_config(make_model(tmp_path)))
+    logging.getLogger(f"{library}.part").warning("retrying")
+    assert [record.message for record in caplog.records if record.name == f"{library}.part"] == ["retrying"]
+    assert "retrying" not in capsys.readouterr().err
