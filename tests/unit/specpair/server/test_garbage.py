@@ -1,6 +1,8 @@
 """What the collector looks at once a process serves."""
 
 import gc
+import subprocess
+import sys
 import weakref
 from collections.abc import Iterator
 
@@ -34,3 +36,21 @@ def test_only_what_is_made_later_is_looked_at() -> None:
     assert old() is not None
     assert new() is None
     assert gc.get_threshold() == THRESHOLDS
+
+
+def test_nothing_is_left_when_the_process_ends() -> None:
+    """Or a library in it prints dozens of lines about what it calls leaks."""
+    program = """
+from specpair.server.garbage import collect_only_new
+
+class Node:
+    def __init__(self):
+        self.itself = self
+    def __del__(self):
+        print("gone")
+
+kept = Node()
+collect_only_new()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True)
+    assert done.stdout == "gone\n"
