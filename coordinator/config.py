@@ -6,7 +6,7 @@ from typing import Annotated
 from coordinator.draft_names import MAX_DRAFTS, DraftList, read_drafts
 from coordinator.http_config import HttpConfig
 from specpair.errors import InvalidFieldError
-from specpair.flags import SPECULATION, Flag, Range
+from specpair.flags import LISTENING, SPECULATION, Flag, Range
 from specpair.options import Merge, WorkAhead, check_fields, check_range
 from specpair.security.settings import PLAIN, ChannelSecurity
 from specpair.server.config import ServerConfig
@@ -18,6 +18,7 @@ MAX_SPECULATIVE_TOKENS = 64
 MAX_ADDRESSES = 64
 MAX_REQUEST_BYTES = 8 * 1024 * 1024
 """Largest message of a client: more token ids than any model reads. Draft and target send larger ones."""
+MAX_MODEL_NAME = 256
 WAIT = Range(0.001, 86400.0, "none")
 NONE = "none"
 """Instead of addresses: there is no such service."""
@@ -69,6 +70,10 @@ class CoordinatorConfig:
     server: ServerConfig
     http: HttpConfig | None = None
     """The HTTP front end; None for none."""
+    served_model_name: Annotated[
+        str | None,
+        Flag("Name of the model in the HTTP API, beside the target's own, which it has by default.", LISTENING),
+    ] = None
     peer_security: ChannelSecurity = PLAIN
     """How the coordinator reaches draft and target."""
     num_speculative_tokens: Annotated[
@@ -168,6 +173,8 @@ class CoordinatorConfig:
             check_range(f"{name}_addresses length", len(given), fewest, MAX_ADDRESSES)
             for address in given if name == "target" else self._draft_addresses:
                 check_address(name, address)
+        if self.served_model_name is not None:
+            check_range("served_model_name length", len(self.served_model_name), 1, MAX_MODEL_NAME)
         self._check_names()
         check_fields(self)
         if self.num_speculative_tokens is not None:

@@ -18,7 +18,7 @@ from coordinator.http.front_end import FrontEnd
 from coordinator.http.json_pieces import encode
 from coordinator.http.logprobs import TokenText
 from coordinator.http.messages import chat_request, completion_requests
-from coordinator.http.models import check_model
+from coordinator.http.models import check_model, served_name
 from coordinator.http.outputs import Asked, Outputs
 from coordinator.http.parameters import ChatParameters, CompletionParameters, GenerationParameters
 from coordinator.http.request_counter import CLIENT_GONE
@@ -106,7 +106,7 @@ async def answer(
         form=form,
         outputs=Outputs(asked),
         request_id=request.state.request_id,
-        model=serving.pair.target.info.model_name,
+        model=served_name(serving),
         include_usage=bool(options and options.include_usage),
     )
     responses = generate(serving, requests, answer, request.headers.get(TRACEPARENT, ""))

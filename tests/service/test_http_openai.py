@@ -1,6 +1,7 @@
 """The HTTP front end by OpenAI's own client, over the real services of the bundled pair."""
 
 import math
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -226,12 +227,22 @@ async def test_models(pair: RunningPair, client: AsyncOpenAI) -> None:
     models = [model async for model in client.models.list()]
     assert [model.id for model in models] == [MODEL]
     retrieved = await client.models.retrieve(MODEL)
-    assert retrieved.id == MODEL
+    assert retrieved.id == MODEL and 0 <= time.time() - retrieved.created < 3600
     limits, longest = retrieved.model_extra or {}, pair.target.host.info().max_model_len
     assert (limits["max_num_speculative_tokens"], limits["max_model_len"]) == (16, longest)
     with pytest.raises(openai.NotFoundError) as caught:
         await client.completions.create(model="gpt-4", prompt=PROMPT)
     assert (caught.value.param, caught.value.code) == ("model", "model_not_found")
+
+
+async def test_the_model_has_the_name_that_the_coordinator_was_given() -> None:
+    async with running_bundled_pair(served_model_name="gpt-4") as pair, openai_client(pair) as client:
+        assert [model.id async for model in client.models.list()] == ["gpt-4"]
+        for name in ("gpt-4", MODEL):
+            completion = await client.completions.create(model=name, prompt=PROMPT, max_tokens=2)
+            assert completion.model == "gpt-4"
+        with pytest.raises(openai.NotFoundError, match="'gpt-4' is served"):
+            await client.completions.create(model="gpt-3", prompt=PROMPT)
 
 
 @pytest.mark.parametrize(
