@@ -2,8 +2,10 @@
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
+import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -29,10 +31,10 @@ def state(asked: StructuredOutput = CHOICES) -> GrammarState:
     return GrammarState(COMPILER.compile(asked))
 
 
-def tokens_of(mask: RowMask) -> set[int] | None:
+def tokens_of(mask: RowMask, vocab_size: int = len(TEXTS)) -> set[int] | None:
     if mask.bits is None:
         return None
-    return {token for token in range(len(TEXTS)) if mask.bits[token // 8] >> token % 8 & 1}
+    return {token for token in range(vocab_size) if mask.bits[token // 8] >> token % 8 & 1}
 
 
 def may_follow(tokens: Sequence[int]) -> set[int] | None:
@@ -121,7 +123,7 @@ def test_a_text_that_no_token_continues_is_stuck() -> None:
         (StructureKind.JSON_SCHEMA, "{"),
         (StructureKind.JSON_SCHEMA, "[1]"),
         (StructureKind.JSON_SCHEMA, '{"type": "nonsense"}'),
-        (StructureKind.JSON_SCHEMA, '{"type": "string", "format": "nonsense"}'),
+        (StructureKind.JSON_SCHEMA, '{"type": "array", "uniqueItems": true}'),
         (StructureKind.JSON_SCHEMA, '{"$ref": "http://localhost/x"}'),
         (StructureKind.JSON_SCHEMA, '{"items":' * 7_000),
         (StructureKind.JSON_SCHEMA, '{"const": NaN}'),
@@ -133,6 +135,42 @@ def test_a_text_that_no_token_continues_is_stuck() -> None:
 def test_what_cannot_be_compiled_is_refused(kind: StructureKind, source: str) -> None:
     with pytest.raises(InvalidGrammarError):
         COMPILER.compile(structured(kind, source))
+
+
+BUNDLED = Path(__file__).parents[4] / "models" / "bundled" / "target"
+BYTES = GrammarCompiler((BUNDLED / "tokenizer.json").read_bytes(), 4096, [0])
+
+
+def follows(schema: object, text: str) -> bool:
+    """Whether a text is whole under a schema."""
+    tokenizer = tokenizers.Tokenizer.from_file(str(BUNDLED / "tokenizer.json"))
+    state = GrammarState(BYTES.compile(structured(StructureKind.JSON_SCHEMA, schema)))
+    tokens = tuple(tokenizer.encode(text, add_special_tokens=False).ids)
+    for i, token in enumerate(tokens):
+        if token not in (tokens_of(state.masks(tokens[:i], [()])[0], 4096) or ()):
+            return False
+    return 0 in (tokens_of(state.masks(tokens, [()])[0], 4096) or ())
+
+
+def test_what_restricts_nothing_in_a_schema_is_left_out() -> None:
+    """As pydantic writes it for a path, a secret, bytes."""
+    path = {"type": "string", "format": "path"}
+    schema = {
+        "type": "object",
+        "properties": {"format": path, "more": {"anyOf": [{"type": "array", "items": path, "uniqueItems": False}]}},
+        "required": ["format", "more"],
+        "additionalProperties": False,
+    }
+    assert follows(schema, '{"format":"a/b","more":["c"]}')
+    assert follows({"const": {"format": "path"}}, '{"format":"path"}'), "a value is no schema"
+    assert not follows({"const": {"format": "path"}}, "{}")
+
+
+def test_what_restricts_something_is_followed_or_refused() -> None:
+    date = {"type": "string", "format": "date"}
+    assert follows(date, '"2026-01-31"') and not follows(date, '"soon"')
+    with pytest.raises(InvalidGrammarError, match="uniqueItems"):
+        follows({"type": "array", "uniqueItems": True}, "[]")
 
 
 def test_a_grammar_without_any_text_is_refused() -> None:
