@@ -2,6 +2,7 @@
 
 import functools
 import os
+import re
 import sys
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
@@ -15,8 +16,17 @@ WRONG_USE = 2
 INTERRUPTED = 130
 """The status that shells report for a process ended by SIGINT."""
 
-PROMPTS = {"text": "prompt", "chat": "--chat", "encoder_text": "--encoder-input"}
+NAMES = {
+    "text": "prompt",
+    "chat": "--chat",
+    "encoder_text": "--encoder-input",
+    "num_speculative_tokens": "--num-speculative-tokens",
+    "num_tree_tokens": "--num-tree-tokens",
+    "stop_strings": "--stop",
+    "structured_output": "--json-schema, --regex, --grammar or --choice",
+}
 """Fields of a request that are no flag of the same name."""
+FIELD = re.compile(r"(?P<sampling>sampling\.)?(?P<name>\w+)(\[\d+\])?")
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
@@ -53,9 +63,15 @@ def friendly(command: Callable[Parameters, Result]) -> Callable[Parameters, Resu
 
 
 def in_flags(message: str) -> str:
-    """What a coordinator says of a prompt, with the names that it has on a command line."""
+    """What is said of a field, with the name that it has on the command line, if it has one."""
     field, colon, problem = message.partition(":")
-    return (PROMPTS.get(field, field) + colon + problem).replace("encoder_text", PROMPTS["encoder_text"])
+    if colon and (found := FIELD.match(field)):
+        name, rest = found["name"], field[found.end() :]
+        if found["sampling"]:  # lists have a flag for each of their values
+            field = f"--{name.replace('_ids', '_id').replace('_', '-')}{rest}"
+        elif name in NAMES:
+            field = NAMES[name] + rest
+    return (field + colon + problem).replace("encoder_text", NAMES["encoder_text"])
 
 
 def _end(message: str, status: int) -> typer.Exit:

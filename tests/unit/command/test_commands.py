@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from command.failures import in_flags
 from command.main import app
 from coordinator.config import number_or_auto
 from specpair.flags import listed
@@ -63,13 +64,32 @@ def test_the_version() -> None:
         (["generate", "x", "--logit-bias", "-5=1"], "--logit-bias: is -5"),
         (["serve", "draft", "--model", "m", "--port", "99999"], "port: is 99999; it must be between 0 and 65535"),
         (["serve", "coordinator", "--target", "here"], "target: is 'here'; it must be host:port"),
-        (["serve", "coordinator", "--num-speculative-tokens", "17"], "num_speculative_tokens: is 17"),
+        (["serve", "coordinator", "--num-speculative-tokens", "17"], "--num-speculative-tokens: is 17"),
+        (["info", "--address", "127.0.0.1"], "--address: is '127.0.0.1'; it must be host:port"),
+        (["info", "--address", "http://127.0.0.1:8000"], "--address: is 'http://127.0.0.1:8000'; it must be host:port"),
     ],
 )
 def test_a_wrong_value_is_one_line_and_status_2(arguments: list[str], message: str) -> None:
     status, stdout, stderr = run(*arguments)
     assert status == 2 and stdout == ""
     assert stderr.startswith(f"specpair: {message}") and stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        ("sampling.temperature: is -1", "--temperature: is -1"),
+        ("sampling.banned_token_ids[3]: is 9", "--banned-token-id: is 9"),
+        ("stop_strings[0] length: is 0", "--stop length: is 0"),
+        ("num_tree_tokens: is 99", "--num-tree-tokens: is 99"),
+        ("text length: is 0", "prompt length: is 0"),
+        ("encoder_text: is there, but no text", "--encoder-input: is there, but no text"),
+        ("the target has no head", "the target has no head"),
+        ("port: is 0", "port: is 0"),
+    ],
+)
+def test_what_is_said_of_a_field_names_its_flag(message: str, shown: str) -> None:
+    assert in_flags(message) == shown
 
 
 def test_the_number_of_proposed_tokens_is_a_number_or_auto() -> None:
