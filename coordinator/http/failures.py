@@ -39,6 +39,12 @@ CODES = {
 """OpenAI's codes where it has one; the others are our reasons in lower case."""
 ERROR_CODES = {"json_invalid": "invalid_json", "too_long": "invalid_value", "too_short": "invalid_value"}
 """By the type of pydantic's error; all others are `invalid_type`."""
+NOT_JSON = "the body must be JSON, and the header `content-type: application/json` must say so"
+WHOLE_BODY = {
+    "missing": "the body is empty; send a JSON object",
+    "model_attributes_type": "the body must be a JSON object",
+}
+"""By the type of pydantic's error: what is wrong with a body as a whole."""
 PROMPT_FIELDS = ("text", "token_ids", "encoder_text", "encoder_token_ids")
 PARAMETERS = {"stop_strings": "stop", **dict.fromkeys(PROMPT_FIELDS, "prompt")}
 CHAT_PARAMETERS = {"stop_strings": "stop", "prompt": "messages", "logprobs": "top_logprobs"}
@@ -120,9 +126,13 @@ async def handle_http_error(request: Request, error: Exception) -> JSONResponse:
 async def handle_invalid_body(request: Request, error: Exception) -> JSONResponse:
     """Answers with the first error of a body."""
     assert isinstance(error, RequestValidationError)
+    if isinstance(error.body, bytes):  # FastAPI parses only what says that it is JSON
+        return JSONResponse(error_body(NOT_JSON, 400, code="invalid_content_type"), 400)
     first = error.errors()[0]
     location = [str(part) for part in first["loc"][1:]]
-    parameter = location[0] if location and first["type"] != "json_invalid" else None
-    message = first["msg"] if parameter is None else f"{'.'.join(location)}: {first['msg']}"
     code = ERROR_CODES.get(first["type"], "invalid_type")
-    return JSONResponse(error_body(message, 400, parameter=parameter, code=code), 400)
+    if not location or first["type"] == "json_invalid":
+        message = WHOLE_BODY.get(first["type"], first["msg"])
+        return JSONResponse(error_body(message, 400, code=code), 400)
+    message = f"{'.'.join(location)}: {first['msg']}"
+    return JSONResponse(error_body(message, 400, parameter=location[0], code=code), 400)

@@ -81,6 +81,31 @@ async def test_other_sites_cannot_ask(client: httpx.AsyncClient) -> None:
         assert answer.status_code == 400
 
 
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
+@pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "text/plain", None])
+async def test_a_body_of_another_type_is_told_the_header(
+    client: httpx.AsyncClient, path: str, kind: str | None
+) -> None:
+    """curl sends the first of these, unless it is told the header."""
+    headers = {} if kind is None else {"content-type": kind}
+    answer = await client.post(path, content=b'{"prompt": "x", "messages": []}', headers=headers)
+    error = answer.json()["error"]
+    assert (answer.status_code, error["type"]) == (400, "invalid_request_error")
+    assert (error["code"], error["param"]) == ("invalid_content_type", None)
+    assert "content-type: application/json" in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [(b"", "the body is empty"), (b"null", "a JSON object"), (b"[]", "a JSON object"), (b'"x"', "a JSON object")],
+)
+async def test_a_body_that_is_no_object_is_told_so(client: httpx.AsyncClient, body: bytes, words: str) -> None:
+    answer = await client.post("/v1/completions", content=body, headers={"content-type": "application/json"})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["param"]) == (400, None)
+    assert words in error["message"]
+
+
 async def test_metrics_in_both_formats(client: httpx.AsyncClient) -> None:
     plain = await client.get("/metrics")
     assert plain.headers["content-type"].startswith("text/plain")
