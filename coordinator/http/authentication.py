@@ -7,6 +7,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from coordinator.http.failures import failure_response, names_of
+from coordinator.http.page_routes import page_paths
 from specpair.errors import UnauthenticatedError
 from specpair.security.tokens import AUTHORIZATION
 from specpair.server.authentication import Authenticator
@@ -41,5 +42,4 @@ class Authentication:
 
 def open_paths(page: Path) -> set[str]:
     """Paths that need no token: OPEN_PATHS and the files of the page, which contain no data."""
-    files = (file.relative_to(page).as_posix() for file in page.rglob("*") if file.is_file())
-    return {*OPEN_PATHS, "/", *(f"/{file}" for file in files)}
+    return {*OPEN_PATHS, "/", *page_paths(page)}

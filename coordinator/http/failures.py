@@ -11,6 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
+from coordinator.http.head_requests import with_head
 from coordinator.http.models import UnknownModelError
 from specpair.errors import CapacityExhaustedError, SpecpairError
 from specpair.rpc.status import internal_error, outward, status_code
@@ -120,7 +121,10 @@ async def handle_http_error(request: Request, error: Exception) -> JSONResponse:
     body = error_body(str(error.detail), error.status_code)
     if isinstance(error, UnknownModelError):
         body["error"] |= {"param": "model", "code": "model_not_found"}
-    return JSONResponse(body, error.status_code, headers=error.headers)
+    headers = {name.lower(): value for name, value in (error.headers or {}).items()}
+    if "allow" in headers:
+        headers["allow"] = with_head(headers["allow"])
+    return JSONResponse(body, error.status_code, headers=headers)
 
 
 async def handle_invalid_body(request: Request, error: Exception) -> JSONResponse:
@@ -132,7 +136,7 @@ async def handle_invalid_body(request: Request, error: Exception) -> JSONRespons
     location = [str(part) for part in first["loc"][1:]]
     code = ERROR_CODES.get(first["type"], "invalid_type")
     if not location or first["type"] == "json_invalid":
-        message = WHOLE_BODY.get(first["type"], first["msg"])
+        message = WHOLE_BODY.get(first["type"], str(first["msg"]))
         return JSONResponse(error_body(message, 400, code=code), 400)
     message = f"{'.'.join(location)}: {first['msg']}"
     return JSONResponse(error_body(message, 400, parameter=location[0], code=code), 400)

@@ -68,12 +68,6 @@ async def test_bodies_of_unknown_length_are_bounded(client: httpx.AsyncClient) -
     assert answer.status_code == 413
 
 
-async def test_other_paths_and_methods_get_the_same_body(client: httpx.AsyncClient) -> None:
-    for answer in (await client.get("/v1/nothing"), await client.get("/v1/completions")):
-        assert answer.status_code in (404, 405)
-        assert set(answer.json()["error"]) == {"message", "type", "param", "code"}
-
-
 async def test_other_sites_cannot_ask(client: httpx.AsyncClient) -> None:
     """What a browser sends for a stranger's page without asking first is no JSON by its type."""
     for kind in ("text/plain", "application/x-www-form-urlencoded"):
