@@ -24,6 +24,7 @@ from coordinator.http.parameters import ChatParameters, CompletionParameters, Ge
 from coordinator.http.request_counter import CLIENT_GONE
 from coordinator.http.structures import structure_name
 from coordinator.http.tools import tools_in_use
+from coordinator.http.unknown_parameters import log_unknown
 from coordinator.outputs.choices import merge
 from coordinator.serving.call import Call
 from coordinator.serving.serving import Serving
@@ -39,6 +40,7 @@ Responses = AsyncGenerator[tuple[int, pb.GenerateTokensResponse], None]
 @router.post("/completions")
 async def create_completion(request: Request, parameters: CompletionParameters) -> Response:
     """Completes one or several prompts."""
+    await log_unknown(request, type(parameters))
     serving = serving_of(request, parameters)
     has_encoder = serving.pair.target.info.encoder_decoder is not None
     outputs_each = beam_count(parameters) or parameters.best_of or parameters.n or 1
@@ -57,6 +59,7 @@ async def create_completion(request: Request, parameters: CompletionParameters) 
 @router.post("/chat/completions")
 async def create_chat_completion(request: Request, parameters: ChatParameters) -> Response:
     """Answers the last message of a conversation."""
+    await log_unknown(request, type(parameters))
     serving = serving_of(request, parameters)
     form = (ToolForm if tools_in_use(parameters) else ChatForm)(
         token_text=token_text_of(serving),

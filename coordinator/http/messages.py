@@ -1,5 +1,6 @@
 """Turns HTTP parameters into the message that every front end passes to Serving."""
 
+from collections.abc import Iterable
 from typing import Any
 
 from coordinator.http.beams import set_beams
@@ -29,7 +30,8 @@ FIELDS = (
     *("n", "best_of", "max_tokens", "ignore_eos", "prompt_logprobs"),
     *("num_speculative_tokens", "num_tree_tokens", "lenience"),
 )
-
+UNSUPPORTED = ("bad_words", "include_stop_str_in_output", "truncate_prompt_tokens")
+"""Parameters of vLLM's that would change the text: they are refused, unless they ask for what is done anyway."""
 
 MAX_COPIED_BYTES = 32 * 1024 * 1024
 """Of the options of a request, of which every prompt has a copy."""
@@ -40,8 +42,7 @@ def completion_requests(
 ) -> list[pb.GenerateTokensRequest]:
     """A message for each prompt, which is what the encoder of the target reads, if it has one. Raises
     InvalidFieldError."""
-    if parameters.suffix:
-        raise InvalidFieldError("suffix", "is not supported")
+    refuse_given(parameters, ("suffix", *UNSUPPORTED))
     options, count = _request(parameters), len(parameters.prompt)
     if count > 1 and (size := count * options.ByteSize()) > MAX_COPIED_BYTES:
         problem = f"has {count} prompts, whose options have {size} bytes together; at most {MAX_COPIED_BYTES} are taken"
@@ -70,6 +71,7 @@ def _completion_request(
 
 def chat_request(parameters: ChatParameters) -> pb.GenerateTokensRequest:
     """The message. Raises InvalidFieldError."""
+    refuse_given(parameters, ("echo", *UNSUPPORTED))
     request = _request(parameters)
     request.chat.SetInParent()
     for message in parameters.messages:
@@ -105,6 +107,15 @@ def add_tools(request: pb.GenerateTokensRequest, parameters: ChatParameters) -> 
         raise InvalidFieldError("tools", "cannot be combined with response_format, unless tool_choice is none")
     request.structured_output.CopyFrom(form)
     request.chat.tools.extend(described(parameters.tools))
+
+
+def refuse_given(parameters: GenerationParameters, names: Iterable[str]) -> None:
+    """Refuses parameters that are not supported, where they have another value than vLLM's defaults. Raises
+    InvalidFieldError."""
+    for name in names:
+        value = getattr(parameters, name)
+        if value not in (None, "", []) and value is not False:
+            raise InvalidFieldError(name, "is not supported")
 
 
 def _request(parameters: GenerationParameters) -> pb.GenerateTokensRequest:

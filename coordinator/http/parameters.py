@@ -1,7 +1,7 @@
 """The bodies of requests: OpenAI's parameters, vLLM's extensions, and our own.
 
 Types and the lengths of lists are checked here, values in the checks that all front ends share. Unknown parameters are
-ignored, and null means that a parameter is not given.
+ignored (`unknown_parameters` beside this file), and null means that a parameter is not given.
 """
 
 from typing import Annotated, Any, Literal, LiteralString, cast
@@ -208,6 +208,12 @@ class GenerationParameters(StructureParameters):
     ignore_eos: bool | None = None
     prompt_logprobs: Uint32 | None = described(0, MAX_LOGPROBS)
 
+    bad_words: Annotated[list[str], Field(fail_fast=True)] | None = Field(
+        None, description="Not supported; empty or null."
+    )
+    include_stop_str_in_output: bool | None = Field(None, description="Not supported; false or null.")
+    truncate_prompt_tokens: int | None = Field(None, description="Not supported; null.")
+
     num_speculative_tokens: Uint32 | None = described(
         0,
         MAX_SPECULATIVE_TOKENS,
@@ -265,5 +271,6 @@ class ChatParameters(GenerationParameters, ToolParameters):
 
     messages: Annotated[list[ChatMessage], Field(fail_fast=True, max_length=MAX_CHAT_MESSAGES)]
     max_completion_tokens: Uint32 | None = Field(None, description="OpenAI's newer name for max_tokens.")
+    echo: bool | None = Field(None, description="Not supported; false or null.")
     logprobs: bool | None = None
     top_logprobs: Uint32 | None = described(0, MAX_LOGPROBS, "Requires logprobs to be true.")
