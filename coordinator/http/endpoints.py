@@ -16,7 +16,7 @@ from coordinator.http.failures import failure_response, names_of
 from coordinator.http.forms import ChatForm, CompletionForm, Form, ToolForm
 from coordinator.http.front_end import FrontEnd
 from coordinator.http.json_pieces import encode
-from coordinator.http.logprobs import TokenText
+from coordinator.http.logprobs import TokenBytes, TokenText
 from coordinator.http.messages import chat_request, completion_requests
 from coordinator.http.models import check_model, served_name
 from coordinator.http.outputs import Asked, Outputs
@@ -63,6 +63,7 @@ async def create_chat_completion(request: Request, parameters: ChatParameters) -
     serving = serving_of(request, parameters)
     form = (ToolForm if tools_in_use(parameters) else ChatForm)(
         token_text=token_text_of(serving),
+        token_bytes=token_bytes_of(serving),
         has_logprobs=bool(parameters.logprobs),
         has_prompt_logprobs=parameters.prompt_logprobs is not None,
     )
@@ -88,6 +89,11 @@ def serving_of(request: Request, parameters: GenerationParameters) -> Serving:
 def token_text_of(serving: Serving) -> TokenText:
     tokenizer = serving.pair.target.tokenizer
     return (lambda token_id: "") if tokenizer is None else tokenizer.token_text
+
+
+def token_bytes_of(serving: Serving) -> TokenBytes:
+    tokenizer = serving.pair.target.tokenizer
+    return (lambda token_id: None) if tokenizer is None else tokenizer.token_bytes
 
 
 async def answer(

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 from coordinator.http.json_pieces import Rows
-from coordinator.http.logprobs import TokenText, chat_logprobs, completion_logprobs, prompt_logprobs
+from coordinator.http.logprobs import TokenBytes, TokenText, chat_logprobs, completion_logprobs, prompt_logprobs
 from coordinator.http.text_offsets import TextOffsets
 from coordinator.http.tool_calls import ToolCallReader
 from coordinator.requests.tokenizer import Tokenizer
@@ -100,6 +100,7 @@ class ChatForm:
     """/v1/chat/completions"""
 
     token_text: TokenText
+    token_bytes: TokenBytes
     has_logprobs: bool
     has_prompt_logprobs: bool
     echo: bool = False
@@ -120,7 +121,7 @@ class ChatForm:
     def _logprobs(self, piece: Piece) -> dict[str, Any]:
         part: dict[str, Any] = {"logprobs": None}
         if self.has_logprobs and piece.tokens:
-            part["logprobs"] = chat_logprobs(piece.tokens, self.token_text)
+            part["logprobs"] = chat_logprobs(piece.tokens, self.token_text, self.token_bytes)
         if self.has_prompt_logprobs and piece.is_first:
             part["prompt_logprobs"] = _prompt_logprobs(piece, self.token_text)
         return part

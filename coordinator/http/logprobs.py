@@ -12,10 +12,12 @@ LOWEST = -9999.0
 
 TokenText = Callable[[int], str]
 """The text of a token by itself; empty where it holds no complete character."""
+TokenBytes = Callable[[int], bytes | None]
+"""The bytes of a token without a text, such as a part of a character; None where nothing tells them."""
 
 
 class Likely(NamedTuple):
-    """One of the likeliest tokens."""
+    """A token, such as one of the likeliest."""
 
     id: int
     text: str
@@ -34,8 +36,12 @@ def completion_logprobs(
     }
 
 
-def chat_logprobs(tokens: Sequence[pb.GeneratedToken], token_text: TokenText) -> dict[str, Any]:
-    return {"content": rows((_with_likeliest(token, token_text) for token in tokens), tokens), "refusal": None}
+def chat_logprobs(
+    tokens: Sequence[pb.GeneratedToken], token_text: TokenText, token_bytes: TokenBytes
+) -> dict[str, Any]:
+    """The layout of /v1/chat/completions."""
+    entries = (_with_likeliest(token, token_text, token_bytes) for token in tokens)
+    return {"content": rows(entries, tokens), "refusal": None}
 
 
 def prompt_logprobs(tokens: Sequence[pb.GeneratedToken], token_text: TokenText) -> list[dict[str, Any] | None] | Rows:
@@ -66,15 +72,20 @@ def _by_id(token: pb.GeneratedToken, token_text: TokenText) -> dict[str, Any]:
     return {str(token.id): own, **ranked}
 
 
-def _with_likeliest(token: pb.GeneratedToken, token_text: TokenText) -> dict[str, Any]:
-    top = [_chat_entry(*likely) for likely in _likeliest(token.logprobs, token_text)]
-    logprob = max(token.logprobs.logprob, LOWEST)
-    return {**_chat_entry(token.id, token.text, logprob), "top_logprobs": top}
+def _with_likeliest(token: pb.GeneratedToken, token_text: TokenText, token_bytes: TokenBytes) -> dict[str, Any]:
+    top = [_chat_entry(likely, token_bytes) for likely in _likeliest(token.logprobs, token_text)]
+    own = Likely(token.id, token.text, max(token.logprobs.logprob, LOWEST))
+    return {**_chat_entry(own, token_bytes), "top_logprobs": top}
 
 
-def _chat_entry(token_id: int, text: str, logprob: float) -> dict[str, Any]:
-    data = list(text.encode()) if text else None
-    return {"token": token_name(token_id, text), "logprob": logprob, "bytes": data}
+def _chat_entry(entry: Likely, token_bytes: TokenBytes) -> dict[str, Any]:
+    """Joined, the bytes of the tokens of a text are the text."""
+    data = entry.text.encode() if entry.text else token_bytes(entry.id)
+    return {
+        "token": token_name(entry.id, entry.text),
+        "logprob": entry.logprob,
+        "bytes": None if data is None else list(data),
+    }
 
 
 def _likeliest(entry: TokenLogprobs, token_text: TokenText) -> Iterator[Likely]:

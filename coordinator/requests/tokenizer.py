@@ -1,5 +1,7 @@
 """Converts between text and token ids, with the files that a model service provides."""
 
+import json
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from functools import cached_property, lru_cache
@@ -16,6 +18,8 @@ from specpair.model_info import TokenizerFiles
 REFERENCE_TEXT = "a"
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 TEXT_CACHE_SIZE = 65536
+BYTE_TOKEN = re.compile("<0x([0-9A-F]{2})>")
+"""A byte, where the decoder falls back to bytes."""
 PANIC_MODULE = "pyo3_runtime"
 
 
@@ -77,6 +81,26 @@ class Tokenizer:
         """Most characters that one token may stand for."""
         return max(map(len, self._ids()), default=1)
 
+    def token_bytes(self, token_id: int) -> bytes | None:
+        """The bytes of one token, which may be a part of a character; None for special ones and where nothing tells."""
+        with panics_caught():
+            token = self._fast.id_to_token(token_id)
+        if token is None or token_id in self.special_ids:
+            return None
+        if "ByteFallback" in self._decoders and (match := BYTE_TOKEN.fullmatch(token)):
+            return bytes.fromhex(match[1])
+        if "ByteLevel" in self._decoders and all(letter in BYTE_OF_LETTER for letter in token):
+            return bytes(BYTE_OF_LETTER[letter] for letter in token)
+        return None
+
+    @cached_property
+    def _decoders(self) -> frozenset[str]:
+        """The types of the steps that make text of tokens."""
+        with panics_caught():
+            decoder = self._fast.decoder
+            step = {} if decoder is None else json.loads(decoder.__getstate__())
+        return frozenset(part["type"] for part in step.get("decoders", [step]) if part)
+
     def _ids(self) -> dict[str, int]:
         with panics_caught():
             return self._fast.get_vocab(with_added_tokens=True)
@@ -114,6 +138,16 @@ class panics_caught:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if type(error).__module__ == PANIC_MODULE:
             raise SpecpairError("the tokenizer failed") from error
+
+
+def _bytes_of_letters() -> dict[str, int]:
+    """The letters by which byte-level tokenizers write bytes: GPT-2's table, which is that of all of them."""
+    plain = [*range(ord("!"), ord("~") + 1), *range(ord("¡"), ord("¬") + 1), *range(ord("®"), ord("ÿ") + 1)]
+    others = [byte for byte in range(256) if byte not in plain]
+    return {chr(byte): byte for byte in plain} | {chr(256 + place): byte for place, byte in enumerate(others)}
+
+
+BYTE_OF_LETTER = _bytes_of_letters()
 
 
 def _compile_template(source: str) -> Template:

@@ -145,6 +145,27 @@ async def test_offsets_without_echo_begin_at_0(client: httpx.AsyncClient) -> Non
         assert choice["text"].startswith(token, at)
 
 
+@pytest.mark.parametrize("is_stream", [False, True])
+async def test_bytes_join_the_parts_of_characters(client: httpx.AsyncClient, is_stream: bool) -> None:
+    """Which have no text of their own."""
+    text = "é😀 né"
+    body: dict[str, Any] = {"messages": [{"role": "user", "content": "x"}], "structured_outputs": {"choice": [text]}}
+    body |= {"logprobs": True, "top_logprobs": 2, "stream": is_stream}
+    answer = await client.post("/v1/chat/completions", json=body)
+    if is_stream:
+        *events, _ = answer.text.removesuffix("\n\n").split("\n\n")
+        choices = [json.loads(event.removeprefix("data: "))["choices"][0] for event in events]
+    else:
+        choices = answer.json()["choices"]
+    entries = [entry for choice in choices if choice["logprobs"] for entry in choice["logprobs"]["content"]]
+    entries = [entry for entry in entries if entry["bytes"] is not None]  # without the end
+    assert sum(entry["token"].startswith("token_id:") for entry in entries) >= 4, "no character has several tokens"
+    assert bytes(byte for entry in entries for byte in entry["bytes"]).decode() == text
+    for entry in entries:
+        told = {likely["token"]: likely["bytes"] for likely in entry["top_logprobs"]}
+        assert told.get(entry["token"], entry["bytes"]) == entry["bytes"]
+
+
 async def test_usage_counts_what_best_of_did_not_choose(pair: RunningPair, client: httpx.AsyncClient) -> None:
     options: dict[str, Any] = {"prompt": [PROMPT, "import os"], "n": 1, "best_of": 3, "max_tokens": 7, "seed": 3}
     options |= {"ignore_eos": True, "num_speculative_tokens": 3}

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 
 import pytest
 
@@ -9,6 +10,7 @@ from coordinator.peers.vocabulary import check_vocabularies
 from coordinator.requests.tokenizer import Tokenizer
 from specpair.errors import InvalidFieldError, NotSupportedError, SpecpairError, VocabularyMismatchError
 from specpair.model_info import TokenizerFiles
+from tests.tiny_tokenizers import bpe, document, files, word_pieces
 from tests.unit.coordinator.fake_sequences import model_info
 from tests.unit.coordinator.requests.tokenizers import BUNDLED, byte_fallback, byte_level, odd_tokenizer
 
@@ -101,3 +103,30 @@ def test_without_two_tokenizers_the_sizes_must_agree() -> None:
 def test_files_at_which_the_library_panics_are_refused_as_others_are() -> None:
     with pytest.raises(SpecpairError, match="tokenizer"):
         Tokenizer(odd_tokenizer())
+
+
+@pytest.mark.parametrize("make", [byte_level, byte_fallback])
+def test_the_bytes_of_tokens_are_those_of_their_text(make: Callable[[], Tokenizer]) -> None:
+    """Of whole characters as of parts, which have no text by themselves."""
+    tokenizer, text = make(), " the cat é😀€\ufffd\x00."
+    token_ids = tokenizer.encode(text.removeprefix(" ") if make is byte_fallback else text)
+    assert sum(not tokenizer.token_text(token_id) for token_id in token_ids) >= 7
+    pieces = [tokenizer.token_text(token_id).encode() or tokenizer.token_bytes(token_id) for token_id in token_ids]
+    assert b"".join(piece for piece in pieces if piece is not None) == text.encode()
+    assert tokenizer.token_bytes(10**6) is None
+
+
+def test_every_byte_is_some_token_of_byte_level() -> None:
+    tokenizer = byte_level()
+    single = {token_id: piece for token_id, piece in tokenizer.vocabulary().items() if len(piece) == 1}
+    assert sorted(tokenizer.token_bytes(token_id) or b"" for token_id in single) == [bytes([n]) for n in range(256)]
+
+
+def test_bytes_are_not_made_up() -> None:
+    """Neither for special tokens, nor where a tokenizer says nothing of bytes."""
+    special_ids = byte_level().special_ids
+    assert special_ids and {byte_level().token_bytes(token_id) for token_id in special_ids} == {None}
+    words = Tokenizer(files(word_pieces()))
+    assert {words.token_bytes(token_id) for token_id in range(3)} == {None}
+    without_decoder = Tokenizer(files(document(bpe(["Ġ", "<0xF0>"], []))))
+    assert {without_decoder.token_bytes(token_id) for token_id in range(2)} == {None}
