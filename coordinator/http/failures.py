@@ -13,6 +13,7 @@ from starlette.exceptions import HTTPException
 
 from coordinator.http.head_requests import with_head
 from coordinator.http.models import UnknownModelError
+from coordinator.http.refusals import INVALID_TYPE, INVALID_VALUE
 from specpair.errors import CapacityExhaustedError, SpecpairError
 from specpair.rpc.status import internal_error, outward, status_code
 
@@ -34,12 +35,18 @@ TYPES = {
 }
 CODES = {
     "PROMPT_TOO_LONG": "context_length_exceeded",
-    "INVALID_FIELD": "invalid_value",
+    "INVALID_FIELD": INVALID_VALUE,
     "UNAUTHENTICATED": "invalid_api_key",
 }
 """OpenAI's codes where it has one; the others are our reasons in lower case."""
-ERROR_CODES = {"json_invalid": "invalid_json", "too_long": "invalid_value", "too_short": "invalid_value"}
-"""By the type of pydantic's error; all others are `invalid_type`."""
+VALUE_ERRORS = frozenset(
+    {
+        *("greater_than", "greater_than_equal", "less_than", "less_than_equal", "finite_number", "int_parsing_size"),
+        *("enum", "literal_error", "too_long", "too_short", "string_too_long", "string_too_short"),
+        *("string_pattern_mismatch", INVALID_VALUE),
+    }
+)
+"""The types of pydantic's errors, and of our refusals, for a value of the right type outside its limits."""
 NOT_JSON = "the body must be JSON, and the header `content-type: application/json` must say so"
 WHOLE_BODY = {
     "missing": "the body is empty; send a JSON object",
@@ -127,6 +134,13 @@ async def handle_http_error(request: Request, error: Exception) -> JSONResponse:
     return JSONResponse(body, error.status_code, headers=headers)
 
 
+def error_code(kind: str) -> str:
+    """The code for a type of pydantic's errors."""
+    if kind == "json_invalid":
+        return "invalid_json"
+    return INVALID_VALUE if kind in VALUE_ERRORS else INVALID_TYPE
+
+
 async def handle_invalid_body(request: Request, error: Exception) -> JSONResponse:
     """Answers with the first error of a body."""
     assert isinstance(error, RequestValidationError)
@@ -134,7 +148,7 @@ async def handle_invalid_body(request: Request, error: Exception) -> JSONRespons
         return JSONResponse(error_body(NOT_JSON, 400, code="invalid_content_type"), 400)
     first = error.errors()[0]
     location = [str(part) for part in first["loc"][1:]]
-    code = ERROR_CODES.get(first["type"], "invalid_type")
+    code = error_code(first["type"])
     if not location or first["type"] == "json_invalid":
         message = WHOLE_BODY.get(first["type"], str(first["msg"]))
         return JSONResponse(error_body(message, 400, code=code), 400)

@@ -4,13 +4,13 @@ Types and the lengths of lists are checked here, values in the checks that all f
 ignored (`unknown_parameters` beside this file), and null means that a parameter is not given.
 """
 
-from typing import Annotated, Any, Literal, LiteralString, cast
+from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
-from pydantic_core import PydanticCustomError
 
 from coordinator.config import MAX_SPECULATIVE_TOKENS
 from coordinator.draft_names import MAX_DRAFTS
+from coordinator.http.refusals import INVALID_VALUE, one_of, refusal
 from coordinator.http.structure_parameters import MAX_TOOLS, StructureParameters, ToolCall, ToolParameters
 from coordinator.requests.prompt import MAX_CHAT_MESSAGES, ROLES
 from coordinator.requests.request import (
@@ -42,11 +42,6 @@ PROMPT_KINDS = "must be a text, token ids, or a list of either"
 Prompt = str | list[int]
 
 
-def refusal(kind: str, problem: str) -> PydanticCustomError:
-    """The error that a validator raises, with `problem` as its message."""
-    return PydanticCustomError(cast(LiteralString, kind), "{problem}", {"problem": problem})
-
-
 def read_prompts(value: Any) -> list[Prompt]:
     """The prompts of a completion. A list of numbers is one prompt, any other list several."""
     if isinstance(value, str) or (isinstance(value, list) and value and isinstance(value[0], int)):
@@ -54,7 +49,7 @@ def read_prompts(value: Any) -> list[Prompt]:
     if not isinstance(value, list) or not value:
         raise refusal("prompt", PROMPT_KINDS)
     if len(value) > MAX_PROMPTS:
-        raise refusal("too_long", f"has {len(value)} prompts; at most {MAX_PROMPTS} are taken")
+        raise refusal(INVALID_VALUE, f"has {len(value)} prompts; at most {MAX_PROMPTS} are taken")
     return [_read_prompt(prompt) for prompt in value]
 
 
@@ -64,7 +59,7 @@ def _read_prompt(prompt: Any) -> Prompt:
     if not isinstance(prompt, list) or any(type(token_id) is not int for token_id in prompt):
         raise refusal("prompt", PROMPT_KINDS)
     if prompt and not 0 <= min(prompt) <= max(prompt) <= MAX_UINT32:
-        raise refusal("prompt", "holds a number that is not a token id")
+        raise refusal(INVALID_VALUE, "holds a number that is not a token id")
     return prompt
 
 
@@ -73,7 +68,7 @@ def check_text(text: str) -> str:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise refusal("text", "holds an unpaired surrogate, which is not a character") from None
+        raise refusal(INVALID_VALUE, "holds an unpaired surrogate, which is not a character") from None
     return text
 
 
@@ -86,13 +81,13 @@ def read_logit_bias(value: Any) -> dict[int, float]:
 
 def _read_token_id(key: str) -> int:
     if not (key.isascii() and key.isdecimal() and len(key) <= 10 and int(key) <= MAX_UINT32):
-        raise refusal("logit_bias", "has a key that is not a token id")
+        raise refusal(INVALID_VALUE, "has a key that is not a token id")
     return int(key)
 
 
 def _read_bias(bias: Any) -> float:
     if isinstance(bias, bool) or not isinstance(bias, int | float) or abs(bias) > 1e30:
-        raise refusal("logit_bias", "has a value that is not a number in [-100, 100]")
+        raise refusal(INVALID_VALUE, "has a value that is not a number in [-100, 100]")
     return float(bias)
 
 
@@ -101,7 +96,7 @@ def read_stop(value: Any) -> list[str]:
     if not isinstance(stops, list) or any(not isinstance(stop, str) for stop in stops):
         raise refusal("stop", "must be a text or a list of texts")
     if len(stops) > MAX_STOP_STRINGS:
-        raise refusal("too_long", f"has {len(stops)} texts; at most {MAX_STOP_STRINGS} are taken")
+        raise refusal(INVALID_VALUE, f"has {len(stops)} texts; at most {MAX_STOP_STRINGS} are taken")
     return [check_text(stop) for stop in stops]
 
 
@@ -251,8 +246,8 @@ class GenerationParameters(StructureParameters):
     length_penalty: float | None = described(
         MIN_LENGTH_PENALTY, MAX_LENGTH_PENALTY, "A beam's score is divided by its length to this power. Default 1."
     )
-    early_stopping: bool | Literal["never"] | None = Field(
-        None, description="When a beam search ends, as transformers has it. Default false."
+    early_stopping: Annotated[bool | Literal["never"], one_of(INVALID_VALUE, "must be true, false or never")] | None = (
+        Field(None, description="When a beam search ends, as transformers has it. Default false.")
     )
     include_rounds: bool | None = Field(None, description="Reports how each round went.")
 

@@ -1,16 +1,18 @@
 """The parameters of structured outputs and tools: OpenAI's names and vLLM's. Types are checked here, what they say in
 `structures` and `tools` beside this file."""
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from coordinator.http.refusals import INVALID_TYPE, INVALID_VALUE, one_of
 from coordinator.requests.prompt import MAX_TOOLS
 from specpair.options import MAX_CHOICES
 
 NAME = "^[a-zA-Z0-9_-]{1,64}$"
 
 Schema = dict[str, Any]
+JsonSchema = Annotated[str | Schema, one_of(INVALID_TYPE, "must be a JSON Schema, as an object or a text")]
 
 
 class JsonSchemaFormat(BaseModel):
@@ -37,7 +39,7 @@ class StructuredOutputs(BaseModel):
 
     model_config = ConfigDict(protected_namespaces=(), populate_by_name=True)
 
-    json_value: str | Schema | None = Field(None, alias="json", description="A JSON Schema.")
+    json_value: JsonSchema | None = Field(None, alias="json", description="A JSON Schema.")
     json_object: bool | None = None
     regex: str | None = None
     grammar: str | None = Field(None, description="In the Lark form of llguidance.")
@@ -49,7 +51,7 @@ class StructureParameters(BaseModel):
 
     response_format: ResponseFormat | None = None
     structured_outputs: StructuredOutputs | None = Field(None, description="vLLM's.")
-    guided_json: str | Schema | None = Field(None, description="vLLM's older name.")
+    guided_json: JsonSchema | None = Field(None, description="vLLM's older name.")
     guided_regex: str | None = Field(None, description="vLLM's older name.")
     guided_grammar: str | None = Field(None, description="vLLM's older name.")
     guided_choice: list[str] | None = Field(None, max_length=MAX_CHOICES, description="vLLM's older name.")
@@ -84,6 +86,15 @@ class NamedTool(BaseModel):
     function: FunctionName
 
 
+ToolChoice = Annotated[
+    Literal["none", "auto", "required"] | NamedTool,
+    one_of(
+        INVALID_VALUE,
+        'must be none, auto or required, or name a function: {"type": "function", "function": {"name": ...}}',
+    ),
+]
+
+
 class FunctionCall(BaseModel):
     """What a model called earlier in the conversation."""
 
@@ -103,7 +114,5 @@ class ToolParameters(BaseModel):
     """Functions that the model may call, in chat."""
 
     tools: list[Tool] | None = Field(None, max_length=MAX_TOOLS)
-    tool_choice: Literal["none", "auto", "required"] | NamedTool | None = Field(
-        None, description="Default auto if there are tools."
-    )
+    tool_choice: ToolChoice | None = Field(None, description="Default auto if there are tools.")
     parallel_tool_calls: bool | None = Field(None, description="Whether several calls may come at once. Default true.")

@@ -1,4 +1,5 @@
-"""Parameters that are not served: those that would change the text are refused, others ignored and named in the log."""
+"""Parameters that are not served: those that would change the text are refused, others ignored and named in the log.
+And the codes of values that are refused."""
 
 import json
 import logging
@@ -90,3 +91,60 @@ async def test_known_names_are_not_in_the_log(
 ) -> None:
     assert (await client.post(path, json={**BODIES[path], "user": "me", "model": None})).status_code == 200
     assert warnings(caplog) == []
+
+
+@pytest.mark.parametrize(
+    ("path", "name", "value", "code"),
+    [
+        (COMPLETIONS, "top_k", -5, "invalid_value"),
+        (COMPLETIONS, "logprobs", -1, "invalid_value"),
+        (COMPLETIONS, "max_tokens", -1, "invalid_value"),
+        (COMPLETIONS, "max_tokens", 2**32, "invalid_value"),
+        (COMPLETIONS, "max_tokens", 10**30, "invalid_value"),
+        (COMPLETIONS, "seed", -(2**63) - 1, "invalid_value"),
+        (COMPLETIONS, "rule", "x", "invalid_value"),
+        (COMPLETIONS, "early_stopping", "always", "invalid_value"),
+        (COMPLETIONS, "stop_token_ids", [-1], "invalid_value"),
+        (COMPLETIONS, "allowed_token_ids", [], "invalid_value"),
+        (COMPLETIONS, "prompt", [-1], "invalid_value"),
+        (COMPLETIONS, "logit_bias", {"x": 1}, "invalid_value"),
+        (COMPLETIONS, "temperature", -1, "invalid_value"),
+        (CHAT, "tool_choice", "maybe", "invalid_value"),
+        (CHAT, "tool_choice", {"type": "function"}, "invalid_value"),
+        (CHAT, "response_format", {"type": "xml"}, "invalid_value"),
+        (CHAT, "tools", [{"type": "function", "function": {"name": "two words"}}], "invalid_value"),
+        (CHAT, "guided_json", 5, "invalid_type"),
+        (COMPLETIONS, "top_k", "many", "invalid_type"),
+        (COMPLETIONS, "max_tokens", 1.5, "invalid_type"),
+        (COMPLETIONS, "stream", [], "invalid_type"),
+        (COMPLETIONS, "prompt", {}, "invalid_type"),
+        (CHAT, "messages", "x", "invalid_type"),
+    ],
+)
+async def test_a_wrong_value_and_a_wrong_type_have_codes_of_their_own(
+    client: httpx.AsyncClient, path: str, name: str, value: Any, code: str
+) -> None:
+    error = (await refused(client, path, **{name: value}))["error"]
+    assert (error["param"], error["code"]) == (name, code), error
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "words"),
+    [
+        ("tool_choice", "maybe", "tool_choice: must be none, auto or required, or name a function"),
+        ("tool_choice", {"type": "function", "function": {"name": "two words"}}, "tool_choice: must be none, auto"),
+        ("early_stopping", "always", "early_stopping: must be true, false or never"),
+        ("guided_json", 5, "guided_json: must be a JSON Schema"),
+        ("structured_outputs", {"json": 5}, "structured_outputs.json: must be a JSON Schema"),
+    ],
+)
+async def test_a_parameter_of_several_types_is_named_without_them(
+    client: httpx.AsyncClient, name: str, value: Any, words: str
+) -> None:
+    assert (await refused(client, CHAT, **{name: value}))["error"]["message"].startswith(words)
+
+
+async def refused(client: httpx.AsyncClient, path: str, **changes: Any) -> dict[str, Any]:
+    answer = await client.post(path, json={**BODIES[path], **changes})
+    assert answer.status_code == 400, answer.text
+    return answer.json()
