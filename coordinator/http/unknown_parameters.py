@@ -7,6 +7,8 @@ from collections.abc import Collection
 from fastapi import Request
 from pydantic import BaseModel
 
+WITHOUT_EFFECT = frozenset(("metadata", "prompt_cache_key", "safety_identifier", "service_tier", "store"))
+"""OpenAI's parameters that no text depends on. Clients send them always, or never."""
 NAMED_COUNT = 8
 """Most names in a log line."""
 PLAIN = re.compile(r"[A-Za-z0-9_.-]{1,64}")
@@ -17,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 async def log_unknown(request: Request, known: type[BaseModel]) -> None:
     """One line for a request with unknown parameters: their names, never their values."""
-    names = (await request.json()).keys() - known.model_fields  # parsed before, and kept by the request
+    names = (await request.json()).keys() - known.model_fields - WITHOUT_EFFECT  # parsed before, and kept by the request
     if names:
         logger.warning("unknown parameters are ignored: %s", listed(names), extra={"request": request.state.request_id})
 
