@@ -29,6 +29,15 @@ PROTECTING = ("SPECPAIR_TLS_", "SPECPAIR_TOKEN", "SPECPAIR_INSECURE", "SPECPAIR_
 OnLine = Callable[[str, str], None]
 
 
+class ServiceEndedError(CommandError):
+    """A service ended, or could not be started. The message has the end of its log, if there is one."""
+
+    def __init__(self, brief: str, log: str = ""):
+        super().__init__(f"{brief}; the end of its log:\n{log}" if log else brief)
+        self.brief = brief
+        self.log = log
+
+
 class Child:
     """One running service. Made by `start`."""
 
@@ -46,19 +55,25 @@ class Child:
 
     @classmethod
     async def start(cls, name: str, address: str, arguments: list[str], on_line: OnLine) -> "Child":
-        """Starts `specpair <arguments>`. `on_line` gets the name and each line of the log."""
-        process = await asyncio.create_subprocess_exec(
-            sys.executable,
-            "-m",
-            "command.pair.bound_child",
-            str(os.getpid()),
-            *arguments,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            env=_environment(),
-            start_new_session=True,  # Ctrl-C goes to us alone, and we stop the children in order
-        )
+        """Starts `specpair <arguments>`. `on_line` gets the name and each line of the log.
+
+        Raises ServiceEndedError if the system has no room for another process.
+        """
+        try:
+            process = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "command.pair.bound_child",
+                str(os.getpid()),
+                *arguments,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.STDOUT,
+                env=_environment(),
+                start_new_session=True,  # Ctrl-C goes to us alone, and we stop the children in order
+            )
+        except OSError as error:
+            raise ServiceEndedError(f"the {name} cannot be started: {error}") from None
         return cls(name, address, process, on_line)
 
     async def wait_until_ready(self) -> float:
@@ -77,11 +92,11 @@ class Child:
         return time.monotonic() - self._started
 
     async def wait_until_dead(self) -> None:
-        """Raises CommandError with the last lines of the log when the process ends."""
+        """Raises ServiceEndedError with the last lines of the log when the process ends."""
         status = await self._process.wait()
-        await self._reader
+        await asyncio.shield(self._reader)  # who waits may be cancelled; `stop` still reads to the end
         log = "\n".join(f"  {line}" for line in self._last_lines) or "  (it wrote nothing)"
-        raise CommandError(f"the {self.name} ended with status {status}; the end of its log:\n{log}")
+        raise ServiceEndedError(f"the {self.name} ended with status {status}", log)
 
     async def stop(self, grace_seconds: float) -> None:
         """Asks the process to end, and kills it if it does not."""

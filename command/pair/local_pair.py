@@ -48,18 +48,23 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
+async def start_service(plan: ServicePlan, on_line: OnLine) -> Child:
+    return await Child.start(plan.name, plan.address, plan.arguments, on_line)
+
+
 @asynccontextmanager
 async def run_children(
     plans: list[ServicePlan], on_line: OnLine, grace_seconds: float = GRACE_SECONDS
 ) -> AsyncIterator[list[Child]]:
-    """The running services. The coordinator is stopped first, so that it can close its sequences.
+    """The running services, in the order of the plans. The coordinator is stopped first, so that it can close its
+    sequences. What the list holds in the end is stopped, so who starts a service again puts it there.
 
     `grace_seconds` is how long they have to end; another signal during that time kills them.
     """
     children: list[Child] = []
     try:
         for plan in plans:
-            children.append(await Child.start(plan.name, plan.address, plan.arguments, on_line))
+            children.append(await start_service(plan, on_line))
         yield children
     finally:
         with killing_on_signals(children):
@@ -87,18 +92,18 @@ def killing_on_signals(children: list[Child]) -> Iterator[None]:
 
 async def announce(children: list[Child], console: Console) -> None:
     """Prints a line for each service when it is ready."""
-
-    async def wait(child: Child) -> str:
-        seconds = await child.wait_until_ready()
-        return f"[{STYLES[child.name]}]{child.name}[/] ready after {seconds:.1f} s at {child.address}"
-
     with console.status("loading the models"):
-        for line in asyncio.as_completed([wait(child) for child in children]):
-            console.print(await line)
+        await asyncio.gather(*(announce_one(child, console) for child in children))
+
+
+async def announce_one(child: Child, console: Console) -> None:
+    """Prints a line when the service is ready."""
+    seconds = await child.wait_until_ready()
+    console.print(f"[{STYLES[child.name]}]{child.name}[/] ready after {seconds:.1f} s at {child.address}")
 
 
 async def unless_dead(children: list[Child], work: Coroutine[Any, Any, object]) -> None:
-    """Does the work; raises CommandError if a child ends before the work is done."""
+    """Does the work; raises ServiceEndedError if a child ends before the work is done."""
     working = asyncio.create_task(work)
     deaths = [asyncio.create_task(child.wait_until_dead()) for child in children]
     try:

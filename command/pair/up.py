@@ -34,6 +34,7 @@ from command.pair.local_pair import (
     run_children,
     unless_dead,
 )
+from command.pair.restarts import keep_running
 from command.pair.several_drafts import NO_DRAFT, SeveralDrafts, left_to_services, several_drafts
 from command.pair.speedup import measure_speedup
 from command.serve import COORDINATOR_PORT, DRAFT_METRICS_PORT, DRAFT_PORT, HTTP_PORT, TARGET_METRICS_PORT, TARGET_PORT
@@ -176,6 +177,8 @@ def up(
 ) -> None:
     """Start draft, target and coordinator on this machine and keep them running until Ctrl-C.
 
+    Once all were ready, one that ends is started again. With --prompt, or before, it ends everything.
+
     The coordinator listens on --host, draft and target on the loopback interface. For other layouts, start each
     service with `specpair serve`.
     """
@@ -288,7 +291,7 @@ async def _run(
             if url is not None:
                 console.print(f"OpenAI-compatible API at {url}/v1, page at {url}/", soft_wrap=True)
             console.print(f"ready; try: specpair generate --address {address} {await hint(address)}", soft_wrap=True)
-            await unless_dead(children, asyncio.Event().wait())
+            await keep_running(children, plans, on_line, console, is_quiet=is_quiet)
     except asyncio.CancelledError:
         if once is not None:
             raise typer.Exit(INTERRUPTED) from None

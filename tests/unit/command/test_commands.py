@@ -119,11 +119,15 @@ def test_an_absent_coordinator_is_one_line_and_status_1(arguments: list[str]) ->
     assert stderr == f"specpair: the coordinator at {NOWHERE} cannot be reached; `specpair up` starts one\n"
 
 
-def test_up_reports_a_service_that_dies_with_the_end_of_its_log(tmp_path: Path) -> None:
+PORTS = ("port", "draft-port", "target-port", "http-port", "draft-metrics-port", "target-metrics-port")
+
+
+@pytest.mark.parametrize("more", [["--prompt", "x"], [f"--{name}=0" for name in PORTS]], ids=["once", "lasting"])
+def test_up_reports_a_service_that_dies_with_the_end_of_its_log(tmp_path: Path, more: list[str]) -> None:
     """The target's folder is missing, so its process ends; the others are stopped, and nothing stays behind."""
     missing = str(tmp_path / "missing")
     result = subprocess.run(
-        [sys.executable, "-m", "command", "up", "--draft", missing, "--target", missing, "--prompt", "x"],
+        [sys.executable, "-m", "command", "up", "--draft", missing, "--target", missing, *more],
         capture_output=True,
         text=True,
         timeout=100,
