@@ -1,12 +1,19 @@
 """Turns HTTP parameters into the message that every front end passes to Serving."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from coordinator.http.beams import set_beams
-from coordinator.http.parameters import ChatParameters, CompletionParameters, GenerationParameters, Prompt
+from coordinator.http.parameters import (
+    ChatMessage,
+    ChatParameters,
+    CompletionParameters,
+    GenerationParameters,
+    LayoutParameters,
+    Prompt,
+)
 from coordinator.http.structure_parameters import ToolCall
-from coordinator.http.structures import check_text, structured_output_of
+from coordinator.http.structures import check_text, schema_text, structured_output_of
 from coordinator.http.tools import calling_grammar, described
 from specpair.errors import InvalidFieldError
 from specpair.rpc.messages import drafter_to_proto, merge_to_proto, rule_to_proto, work_ahead_to_proto
@@ -32,6 +39,8 @@ FIELDS = (
 )
 UNSUPPORTED = ("bad_words", "include_stop_str_in_output", "truncate_prompt_tokens")
 """Parameters of vLLM's that would change the text: they are refused, unless they ask for what is done anyway."""
+
+KWARGS = "chat_template_kwargs"
 
 MAX_COPIED_BYTES = 32 * 1024 * 1024
 """Of the options of a request, of which every prompt has a copy."""
@@ -73,16 +82,7 @@ def chat_request(parameters: ChatParameters) -> pb.GenerateTokensRequest:
     """The message. Raises InvalidFieldError."""
     refuse_given(parameters, ("echo", *UNSUPPORTED))
     request = _request(parameters)
-    request.chat.SetInParent()
-    for message in parameters.messages:
-        # `developer` is OpenAI's newer name.
-        role = "system" if message.role == "developer" else message.role
-        request.chat.messages.add(
-            role=role,
-            content=message.content,
-            tool_calls=[tool_call(call) for call in message.tool_calls or ()],
-            tool_call_id=message.tool_call_id,
-        )
+    request.chat.CopyFrom(conversation(parameters.messages, parameters))
     add_tools(request, parameters)
     if parameters.max_completion_tokens is not None:
         request.max_tokens = parameters.max_completion_tokens
@@ -91,6 +91,29 @@ def chat_request(parameters: ChatParameters) -> pb.GenerateTokensRequest:
     elif parameters.top_logprobs:
         raise InvalidFieldError("top_logprobs", "requires logprobs to be true")
     return request
+
+
+def conversation(messages: Sequence[ChatMessage], layout: LayoutParameters) -> pb.Chat:
+    """The conversation, without tools. Raises InvalidFieldError."""
+    chat = pb.Chat(
+        continue_final_message=bool(layout.continue_final_message),
+        add_generation_prompt=layout.add_generation_prompt,
+        chat_template_kwargs=_kwargs_text(layout.chat_template_kwargs),
+    )
+    for message in messages:
+        # `developer` is OpenAI's newer name.
+        role = "system" if message.role == "developer" else message.role
+        chat.messages.add(
+            role=role,
+            content=message.content,
+            tool_calls=[tool_call(call) for call in message.tool_calls or ()],
+            tool_call_id=message.tool_call_id,
+        )
+    return chat
+
+
+def _kwargs_text(variables: dict[str, Any] | None) -> str:
+    return check_text(KWARGS, schema_text(KWARGS, variables)) if variables else ""
 
 
 def tool_call(call: ToolCall) -> pb.ToolCall:

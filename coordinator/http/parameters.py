@@ -12,7 +12,7 @@ from coordinator.config import MAX_SPECULATIVE_TOKENS
 from coordinator.draft_names import MAX_DRAFTS
 from coordinator.http.refusals import INVALID_VALUE, one_of, refusal
 from coordinator.http.structure_parameters import MAX_TOOLS, StructureParameters, ToolCall, ToolParameters
-from coordinator.requests.prompt import MAX_CHAT_MESSAGES, ROLES
+from coordinator.requests.chat import MAX_CHAT_MESSAGES, ROLES
 from coordinator.requests.request import (
     MAX_OUTPUTS,
     MAX_REQUESTED_STOP_TOKENS,
@@ -261,10 +261,25 @@ class CompletionParameters(GenerationParameters):
     suffix: str | None = Field(None, description="Not supported; empty or null.")
 
 
-class ChatParameters(GenerationParameters, ToolParameters):
+class LayoutParameters(BaseModel):
+    """How the chat template lays out a conversation: vLLM's names."""
+
+    continue_final_message: bool | None = Field(
+        None, description="Continues the last message, which is the assistant's, instead of beginning another."
+    )
+    add_generation_prompt: bool | None = Field(
+        None, description="The text ends with what begins the next message. Default true, unless one is continued."
+    )
+    chat_template_kwargs: dict[str, Any] | None = Field(None, description="More variables for the chat template.")
+
+
+Messages = Annotated[list[ChatMessage], Field(fail_fast=True, max_length=MAX_CHAT_MESSAGES)]
+
+
+class ChatParameters(GenerationParameters, ToolParameters, LayoutParameters):
     """The body of /v1/chat/completions."""
 
-    messages: Annotated[list[ChatMessage], Field(fail_fast=True, max_length=MAX_CHAT_MESSAGES)]
+    messages: Messages
     max_completion_tokens: Uint32 | None = Field(None, description="OpenAI's newer name for max_tokens.")
     echo: bool | None = Field(None, description="Not supported; false or null.")
     logprobs: bool | None = None

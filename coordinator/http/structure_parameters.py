@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from coordinator.http.refusals import INVALID_TYPE, INVALID_VALUE, one_of
-from coordinator.requests.prompt import MAX_TOOLS
+from coordinator.requests.chat import MAX_TOOLS
 from specpair.options import MAX_CHOICES
 
 NAME = "^[a-zA-Z0-9_-]{1,64}$"

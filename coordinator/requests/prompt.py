@@ -1,20 +1,14 @@
 """The prompt of a request: its token ids, from text, chat or ids, and its text."""
 
 import asyncio
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from coordinator.requests.chat import character_count, read_chat_options, read_messages, read_tools
 from coordinator.requests.tokenizer import Tokenizer
 from specpair.errors import InvalidFieldError, NotSupportedError, PromptTooLongError
 from specpair.model_info import ModelInfo
-from specpair.options import check_range
 from specpair.v1 import coordinator_service_pb2 as pb
-
-MAX_CHAT_MESSAGES = 4096
-MAX_TOOLS = 128
-ROLES = ("system", "user", "assistant", "tool")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,21 +42,38 @@ class PromptReader:
         return "" if self.tokenizer is None else await asyncio.to_thread(self.tokenizer.decode, prompt_ids)
 
     async def _encode(self, message: pb.GenerateTokensRequest) -> tuple[int, ...]:
-        kind = message.WhichOneof("prompt")
+        if message.WhichOneof("prompt") == "text":
+            return tuple(await self.encode_text(message.text))
+        return tuple(await self.encode_chat(message.chat))
+
+    async def encode_text(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
+        """The text's tokens. Raises InvalidFieldError if it cannot fit, NotSupportedError without a tokenizer."""
+        tokenizer = self._tokenizer_for("text")
+        self._check_characters("text", len(text), tokenizer)
+        return await asyncio.to_thread(tokenizer.encode, text, add_special_tokens=add_special_tokens)
+
+    async def encode_chat(self, chat: pb.Chat, *, add_special_tokens: bool = False) -> list[int]:
+        """The conversation's tokens. Raises InvalidFieldError, NotSupportedError."""
+        tokenizer = self._tokenizer_for("chat")
+        messages = read_messages(chat.messages)
+        self._check_characters("chat", character_count(chat), tokenizer)
+        tools, options = read_tools(chat.tools), read_chat_options(chat)
+
+        def encode() -> list[int]:
+            text = tokenizer.chat_text(messages, tools, options)
+            self._check_characters("chat", len(text), tokenizer)
+            return tokenizer.encode(text, add_special_tokens=add_special_tokens)
+
+        return await asyncio.to_thread(encode)
+
+    def _tokenizer_for(self, kind: str) -> Tokenizer:
         if self.tokenizer is None:
             raise NotSupportedError(f"{kind}: the target has no tokenizer; send token_ids")
-        if kind == "text":
-            self._check_characters("text", len(message.text))
-            return tuple(await asyncio.to_thread(self.tokenizer.encode, message.text))
-        messages = _read_chat(message.chat.messages)
-        self._check_characters("chat", sum(map(_characters, message.chat.messages)) + sum(map(len, message.chat.tools)))
-        tools = _read_tools(message.chat.tools)
-        return tuple(await asyncio.to_thread(self.tokenizer.encode_chat, messages, tools))
+        return self.tokenizer
 
-    def _check_characters(self, field: str, length: int) -> None:
+    def _check_characters(self, field: str, length: int, tokenizer: Tokenizer) -> None:
         """Refuses a text that cannot fit, whatever its tokens are, before the work of tokenizing it."""
-        assert self.tokenizer is not None
-        limit = self.target.max_model_len * self.tokenizer.longest_token
+        limit = self.target.max_model_len * tokenizer.longest_token
         if length > limit:
             raise InvalidFieldError(field, f"has {length} characters; at most {limit} can fit the model", limit=limit)
 
@@ -77,41 +88,3 @@ class PromptReader:
                 limit=self.target.vocab_size - 1,
             )
         return tuple(token_ids)
-
-
-def _characters(entry: pb.ChatMessage) -> int:
-    return len(entry.content) + sum(len(call.name) + len(call.arguments) for call in entry.tool_calls)
-
-
-def _read_chat(messages: Sequence[pb.ChatMessage]) -> list[dict[str, Any]]:
-    check_range("chat.messages count", len(messages), 1, MAX_CHAT_MESSAGES)
-    for index, entry in enumerate(messages):
-        if entry.role not in ROLES:
-            raise InvalidFieldError(f"chat.messages[{index}].role", f"is {entry.role!r}; it must be one of {ROLES}")
-    return [_read_message(entry) for entry in messages]
-
-
-def _read_message(entry: pb.ChatMessage) -> dict[str, Any]:
-    """The message as chat templates of Hugging Face models expect it."""
-    read: dict[str, Any] = {"role": entry.role, "content": entry.content}
-    if entry.tool_calls:
-        read["tool_calls"] = [_read_call(call) for call in entry.tool_calls]
-    if entry.tool_call_id:
-        read["tool_call_id"] = entry.tool_call_id
-    return read
-
-
-def _read_call(call: pb.ToolCall) -> dict[str, Any]:
-    try:
-        arguments = json.loads(call.arguments)
-    except (ValueError, RecursionError):
-        arguments = call.arguments
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
-
-
-def _read_tools(tools: Sequence[str]) -> list[Any]:
-    check_range("chat.tools count", len(tools), 0, MAX_TOOLS)
-    try:
-        return [json.loads(tool) for tool in tools]
-    except (ValueError, RecursionError):
-        raise InvalidFieldError("chat.tools", "has an entry that is not JSON") from None

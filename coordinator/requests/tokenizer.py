@@ -3,16 +3,13 @@
 import json
 import re
 from collections.abc import Sequence
-from datetime import datetime
 from functools import cached_property, lru_cache
-from typing import Any, NoReturn
+from typing import Any
 
-from jinja2 import Template, TemplateError
-from jinja2.ext import loopcontrols
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 from tokenizers import Tokenizer as FastTokenizer
 
-from specpair.errors import InvalidFieldError, NotSupportedError, SpecpairError
+from coordinator.requests.chat_template import ChatOptions, ChatTemplate
+from specpair.errors import NotSupportedError, SpecpairError
 from specpair.model_info import TokenizerFiles
 
 REFERENCE_TEXT = "a"
@@ -32,8 +29,8 @@ class Tokenizer:
                 self._fast = FastTokenizer.from_buffer(files.tokenizer_json)
         except Exception as error:  # the library raises bare Exceptions
             raise SpecpairError(f"the tokenizer cannot be read: {error}") from error
-        self._special_texts = {"bos_token": files.bos_token, "eos_token": files.eos_token}
-        self._template = _compile_template(files.chat_template) if files.chat_template else None
+        special_texts = {"bos_token": files.bos_token, "eos_token": files.eos_token}
+        self._template = ChatTemplate(files.chat_template, special_texts) if files.chat_template else None
         self.special_ids = self._find_special_ids()
         """Special tokens, which `decode` leaves out."""
         self.reference_ids = self._encode(REFERENCE_TEXT, add_special_tokens=False)
@@ -43,24 +40,27 @@ class Tokenizer:
         self.first_text = lru_cache(TEXT_CACHE_SIZE)(self._first_text)
         """The text of one token at the beginning of a text, as `decode` gives it."""
 
-    def encode(self, text: str) -> list[int]:
+    def encode(self, text: str, *, add_special_tokens: bool = True) -> list[int]:
         """Token ids of a text, with the special tokens that the model expects around it."""
-        return self._encode(text, add_special_tokens=True)
+        return self._encode(text, add_special_tokens=add_special_tokens)
 
     def encode_chat(self, messages: Sequence[dict[str, Any]], tools: Sequence[Any] = ()) -> list[int]:
         """Token ids of a conversation (role and content) that the assistant continues; it may call the tools.
+
+        Raises what `chat_text` does.
+        """
+        return self._encode(self.chat_text(messages, tools), add_special_tokens=False)
+
+    def chat_text(
+        self, messages: Sequence[dict[str, Any]], tools: Sequence[Any] = (), options: ChatOptions | None = None
+    ) -> str:
+        """The text of a conversation, with its special tokens.
 
         Raises NotSupportedError without a chat template, InvalidFieldError if the template refuses the messages.
         """
         if self._template is None:
             raise NotSupportedError("chat: the model has no chat template; send text or token_ids")
-        try:
-            text = self._template.render(
-                messages=messages, tools=list(tools) or None, add_generation_prompt=True, **self._special_texts
-            )
-        except TemplateError as error:
-            raise InvalidFieldError("chat", f"does not fit the model's chat template: {error}") from error
-        return self._encode(text, add_special_tokens=False)
+        return self._template.text(messages, tools, options or ChatOptions())
 
     def decode(self, token_ids: Sequence[int]) -> str:
         """Text of token ids, special tokens left out."""
@@ -148,22 +148,3 @@ def _bytes_of_letters() -> dict[str, int]:
 
 
 BYTE_OF_LETTER = _bytes_of_letters()
-
-
-def _compile_template(source: str) -> Template:
-    """The chat template in a sandbox, with the functions that templates of Hugging Face models rely on."""
-    environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
-    environment.globals |= {"raise_exception": _raise_exception, "strftime_now": _strftime_now}
-    environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
-    try:
-        return environment.from_string(source)
-    except TemplateError as error:
-        raise SpecpairError(f"the chat template cannot be read: {error}") from error
-
-
-def _raise_exception(message: str) -> NoReturn:
-    raise TemplateError(message)
-
-
-def _strftime_now(layout: str) -> Any:
-    return datetime.now().strftime(layout)

@@ -17,6 +17,12 @@ from tests.hostile.truth import PROMPTS
 from tests.tiny_tokenizers import added, byte_level, files
 
 TEXTS = ("def read(path):", "class Stack:", "x = [1, 2", "naïve ☕ \U0001f600", "")
+LAYOUTS: list[dict[str, Any]] = [
+    {},
+    {"add_generation_prompt": False},
+    {"chat_template_kwargs": '{"enable_thinking": false}'},
+    {"messages": [{"role": "assistant", "content": "def"}], "continue_final_message": True},
+]
 TOTAL_LOG2 = 8
 FEW_TOKENS = 4
 TOKENIZER = files(byte_level(["a", "b", "Ġ", "ab"], [["a", "b"]], [added(4)]))
@@ -93,7 +99,7 @@ def generate_request(random: Random) -> generation.GenerateTokensRequest:
     prompts = [
         {"text": random.choice(TEXTS)},
         {"token_ids": {"ids": tokens(random)}},
-        {"chat": {"messages": [{"role": "user", "content": random.choice(TEXTS)}]}},
+        {"chat": {"messages": [{"role": "user", "content": random.choice(TEXTS)}], **random.choice(LAYOUTS)}},
     ]
     request.MergeFrom(generation.GenerateTokensRequest(**random.choice(prompts)))
     for name, values in {

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from coordinator.http.messages import MAX_COPIED_BYTES, completion_requests
-from coordinator.http.parameters import CompletionParameters
+from coordinator.http.messages import MAX_COPIED_BYTES, chat_request, completion_requests
+from coordinator.http.parameters import ChatParameters, CompletionParameters
 from specpair.errors import InvalidFieldError
+from specpair.v1 import coordinator_service_pb2 as pb
 
 LONG = "x" * (MAX_COPIED_BYTES // 4)
 
@@ -38,3 +39,27 @@ def test_the_options_of_one_prompt_are_left_to_the_checks_of_all_front_ends() ->
 def test_a_list_with_many_errors_is_refused_at_the_first() -> None:
     with pytest.raises(ValueError, match="1 validation error"):
         parameters("a", drafts=[1] * 5)
+
+
+def chat_of(**layout: Any) -> pb.Chat:
+    return chat_request(ChatParameters(messages=[{"role": "user", "content": "a"}], **layout)).chat  # type: ignore[list-item]
+
+
+def test_the_layout_of_a_chat_is_passed_on_as_it_is_given() -> None:
+    plain = chat_of()
+    assert (plain.continue_final_message, plain.HasField("add_generation_prompt")) == (False, False)
+    assert plain.chat_template_kwargs == chat_of(chat_template_kwargs={}).chat_template_kwargs == ""
+    chat = chat_of(continue_final_message=True, add_generation_prompt=False, chat_template_kwargs={"é": [1, None]})
+    assert (chat.continue_final_message, chat.add_generation_prompt) == (True, False)
+    assert chat.HasField("add_generation_prompt")
+    assert chat.chat_template_kwargs == '{"é": [1, null]}'
+
+
+def test_variables_that_are_no_text_or_nested_too_deeply_are_named() -> None:
+    with pytest.raises(InvalidFieldError, match="chat_template_kwargs: holds an unpaired surrogate"):
+        chat_of(chat_template_kwargs={"x": "\ud800"})
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    with pytest.raises(InvalidFieldError, match="chat_template_kwargs: is nested too deeply"):
+        chat_request(ChatParameters.model_construct(messages=[], chat_template_kwargs={"x": deep}))

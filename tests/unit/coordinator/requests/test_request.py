@@ -8,7 +8,7 @@ from coordinator.config import CoordinatorConfig
 from coordinator.requests.request import GenerationRequest, RequestReader
 from coordinator.requests.tokenizer import Tokenizer
 from specpair.errors import InvalidFieldError, NotSupportedError, PromptTooLongError
-from specpair.model_info import ModelInfo
+from specpair.model_info import ModelInfo, TokenizerFiles
 from specpair.options import Drafter, Encoding, Rule, WorkAhead
 from specpair.server.config import ServerConfig
 from specpair.v1 import coordinator_service_pb2 as pb
@@ -161,6 +161,50 @@ async def test_a_pair_that_holds_fewer_sequences_gives_fewer_outputs() -> None:
 async def test_a_chat_becomes_tokens() -> None:
     request = await read(byte_level(), chat={"messages": [{"role": "user", "content": "a"}]})
     assert list(request.prompt_ids) == byte_level().encode_chat([{"role": "user", "content": "a"}])
+
+
+LAST = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
+
+
+async def test_a_chat_may_end_with_its_last_message() -> None:
+    request = await read(byte_level(), chat={"messages": LAST["messages"][1:], "continue_final_message": True})
+    assert request.prompt_ids == tuple(byte_level().encode("# assistant: b"))
+    request = await read(byte_level(), chat={"messages": LAST["messages"][:1], "add_generation_prompt": False})
+    assert request.prompt_ids == tuple(byte_level().encode("# user: a\n"))
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"continue_final_message": True, "add_generation_prompt": True}, "continue_final_message: cannot be combined"),
+        (
+            {"continue_final_message": True, "messages": LAST["messages"][:1]},
+            "continue_final_message: needs a last message of the assistant; its role is 'user'",
+        ),
+        ({"continue_final_message": True, "messages": []}, "messages count: is 0"),
+        ({"chat_template_kwargs": "[1]"}, "chat_template_kwargs: is not a JSON object"),
+        ({"chat_template_kwargs": "{"}, "chat_template_kwargs: is not JSON"),
+        ({"chat_template_kwargs": "[" * 16000}, "chat_template_kwargs: is not JSON"),
+        ({"chat_template_kwargs": '{"tools": []}'}, "chat_template_kwargs: sets tools"),
+        ({"chat_template_kwargs": '{"x": "' + "y" * 16384 + '"}'}, "chat_template_kwargs length: is 16393; it must be"),
+    ],
+)
+async def test_refused_layouts_of_a_chat(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidFieldError) as caught:
+        await read(byte_level(), chat={**LAST, **fields})
+    assert caught.value.message.startswith(f"chat.{message}")
+
+
+async def test_what_a_template_makes_of_a_short_chat_is_bounded_before_it_is_tokenized(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    files = TokenizerFiles(
+        tokenizer_json=byte_level().as_json().encode(), chat_template="{{ x * n }}", bos_token="", eos_token=""
+    )
+    tokenizer = Tokenizer(files)
+    monkeypatch.setattr(tokenizer, "encode", None)
+    with pytest.raises(InvalidFieldError, match="chat: has 100000 characters; at most"):
+        await read(tokenizer, chat={**LAST, "chat_template_kwargs": '{"x": "y", "n": 100000}'})
 
 
 async def test_more_tokens_than_fit_are_cut_to_what_fits() -> None:
