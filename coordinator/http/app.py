@@ -6,7 +6,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp
 
-from coordinator.http import endpoints, operations
+from coordinator.http import endpoints, operations, tokens
 from coordinator.http.authentication import Authentication, open_paths
 from coordinator.http.body_limit import BodyLimit
 from coordinator.http.connection_limit import ConnectionLimit
@@ -36,6 +36,7 @@ def create_app(front_end: FrontEnd) -> ASGIApp:
     app.state.front_end = front_end
     app.include_router(endpoints.router)
     app.include_router(operations.router)
+    app.include_router(tokens.router)
     app.routes.extend(page_routes(PAGE))
     app.add_middleware(HeadRequests)
     app.add_middleware(BodyLimit, max_bytes=front_end.config.max_body_bytes)

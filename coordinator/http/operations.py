@@ -1,4 +1,4 @@
-"""Endpoints for operators and clients: models, health, metrics."""
+"""Endpoints for operators and clients: models, version, health, metrics."""
 
 from typing import Any
 
@@ -10,6 +10,7 @@ from coordinator.http.front_end import FrontEnd
 from coordinator.http.health import health_of
 from coordinator.http.models import check_model, model_document
 from specpair.server.metrics_text import render_in_turns
+from specpair.version import package_version
 
 router = APIRouter()
 
@@ -26,6 +27,12 @@ async def retrieve_model(request: Request, model: str) -> dict[str, Any]:
     serving = _front_end(request).serving
     check_model(model, serving)
     return model_document(serving)
+
+
+@router.get("/version")
+async def show_version() -> dict[str, str]:
+    """The version of specpair."""
+    return {"version": package_version()}
 
 
 @router.get("/health")

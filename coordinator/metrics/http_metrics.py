@@ -3,7 +3,10 @@
 from prometheus_client import Counter
 from prometheus_client.registry import CollectorRegistry
 
-PATHS = ("/v1/completions", "/v1/chat/completions", "/v1/models", "/health", "/metrics", "/openapi.json")
+PATHS = (
+    *("/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"),
+    *("/v1/models", "/version", "/health", "/metrics", "/openapi.json"),
+)
 MODEL, PAGE, OTHER = "/v1/models/{model}", "/", "other"
 GENERATION_STATUSES = (200, 400, 429, 500, 503)
 

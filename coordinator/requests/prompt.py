@@ -8,6 +8,7 @@ from coordinator.requests.chat import character_count, read_chat_options, read_m
 from coordinator.requests.tokenizer import Tokenizer
 from specpair.errors import InvalidFieldError, NotSupportedError, PromptTooLongError
 from specpair.model_info import ModelInfo
+from specpair.options import check_count
 from specpair.v1 import coordinator_service_pb2 as pb
 
 
@@ -66,6 +67,22 @@ class PromptReader:
 
         return await asyncio.to_thread(encode)
 
+    async def strings(self, token_ids: Sequence[int]) -> list[str]:
+        """What the tokenizer calls each token. Raises NotSupportedError."""
+        return await asyncio.to_thread(self._tokenizer_for("tokens").strings, token_ids)
+
+    async def decode(self, token_ids: Sequence[int]) -> str:
+        """The text of `tokens`, with special tokens. Raises InvalidFieldError, NotSupportedError."""
+        check_count("tokens", len(token_ids), self._longest)
+        self._check_vocabulary("tokens", token_ids)
+        return await asyncio.to_thread(self._tokenizer_for("tokens").whole_text, token_ids)
+
+    @property
+    def _longest(self) -> int:
+        """Tokens of the longest text that the target reads."""
+        encoder = self.target.encoder_decoder
+        return max(self.target.max_model_len, 0 if encoder is None else encoder.max_encoder_len)
+
     def _tokenizer_for(self, kind: str) -> Tokenizer:
         if self.tokenizer is None:
             raise NotSupportedError(f"{kind}: the target has no tokenizer; send token_ids")
@@ -73,7 +90,7 @@ class PromptReader:
 
     def _check_characters(self, field: str, length: int, tokenizer: Tokenizer) -> None:
         """Refuses a text that cannot fit, whatever its tokens are, before the work of tokenizing it."""
-        limit = self.target.max_model_len * tokenizer.longest_token
+        limit = self._longest * tokenizer.longest_token
         if length > limit:
             raise InvalidFieldError(field, f"has {length} characters; at most {limit} can fit the model", limit=limit)
 
@@ -81,10 +98,10 @@ class PromptReader:
         """A copy of the tokens, all in the target's vocabulary. Raises InvalidFieldError, PromptTooLongError."""
         if len(token_ids) >= self.target.max_model_len:  # before they are copied
             raise PromptTooLongError(len(token_ids), self.target.max_model_len - 1)
-        if token_ids and (worst := max(token_ids)) >= self.target.vocab_size:
-            raise InvalidFieldError(
-                field,
-                f"holds {worst}; ids are below {self.target.vocab_size}",
-                limit=self.target.vocab_size - 1,
-            )
+        self._check_vocabulary(field, token_ids)
         return tuple(token_ids)
+
+    def _check_vocabulary(self, field: str, token_ids: Sequence[int]) -> None:
+        limit = self.target.vocab_size
+        if token_ids and (worst := max(token_ids)) >= limit:
+            raise InvalidFieldError(field, f"holds {worst}; ids are below {limit}", limit=limit - 1)

@@ -67,6 +67,16 @@ class Tokenizer:
         with panics_caught():
             return self._fast.decode(token_ids, skip_special_tokens=True)
 
+    def whole_text(self, token_ids: Sequence[int]) -> str:
+        """Text of token ids, with special tokens. Other threads run meanwhile, as with `encode`."""
+        with panics_caught():
+            return self._fast.decode_batch([token_ids], skip_special_tokens=False)[0]
+
+    def strings(self, token_ids: Sequence[int]) -> list[str]:
+        """How the vocabulary writes each token, such as `Ġdef`; empty for an id without a string."""
+        with panics_caught():
+            return [self._fast.id_to_token(token_id) or "" for token_id in token_ids]
+
     def as_json(self) -> str:
         """The tokenizer as the text of a tokenizer.json."""
         with panics_caught():

@@ -5,6 +5,7 @@ from random import Random
 from typing import Any
 
 from coordinator.http.parameters import ChatParameters, CompletionParameters
+from coordinator.http.token_parameters import DetokenizeParameters, TokenizeParameters
 from tests.hostile.attack import Attack
 from tests.hostile.extremes import TEXTS
 from tests.hostile.limits import MAX_BODY_BYTES, MAX_LENGTH, VOCABULARY
@@ -13,7 +14,7 @@ from tests.hostile.verdicts import HTTP_ANSWERS, HTTP_CLOSED, HTTP_REFUSALS
 from tests.hostile.web import WebReply, post
 
 REQUESTS_EACH = 4
-PATHS = ("/v1/completions", "/v1/chat/completions")
+PATHS = ("/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize")
 _ANYTHING: list[Any] = [
     None,
     True,
@@ -50,13 +51,18 @@ _ANYTHING: list[Any] = [
     *TEXTS,
 ]
 _SURROGATES = ('"\\ud800"', '"\\udc00\\ud800"', '"a\\udfffb"', '["\\ud834"]')
-_FIELDS = sorted({*CompletionParameters.model_fields, *ChatParameters.model_fields})
+_BODIES = (CompletionParameters, ChatParameters, TokenizeParameters, DetokenizeParameters)
+_FIELDS = sorted({name for body in _BODIES for name in body.model_fields})
 
 
 def valid_body(random: Random, path: str) -> dict[str, Any]:
     body: dict[str, Any] = {"max_tokens": 3}
     if path == PATHS[0]:
         body["prompt"] = random.choice(["def f(", [1, 2, 3], ["a", "b"], [[1], [2, 3]]])
+    elif path == "/detokenize":
+        body["tokens"] = [1, 2, 3]
+    elif path == "/tokenize" and random.random() < 0.5:
+        body["prompt"] = random.choice(["def f(", ""])
     else:
         body["messages"] = [{"role": "user", "content": random.choice(["Hi", [{"type": "text", "text": "x"}]])}]
     for name, values in {

@@ -31,6 +31,8 @@ _PATHS = [
     "/page%00.html",
     "/" + "a/" * 2000,
     "/v1/completions",
+    "/tokenize",
+    "/version",
     "/docs",
     "*",
     "http://evil.example/v1/models",

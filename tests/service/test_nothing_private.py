@@ -25,6 +25,7 @@ GETS = [
     "/",
     "/health",
     "/openapi.json",
+    "/version",
     "/v1/models",
     "/v1/models/x",
     "/v1/models/../../etc/passwd",
