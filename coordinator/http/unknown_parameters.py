@@ -19,7 +19,8 @@ logger = logging.getLogger(__name__)
 
 async def log_unknown(request: Request, known: type[BaseModel]) -> None:
     """One line for a request with unknown parameters: their names, never their values."""
-    names = (await request.json()).keys() - known.model_fields - WITHOUT_EFFECT  # parsed before, and kept by the request
+    body = await request.json()  # parsed before, and kept by the request
+    names = body.keys() - known.model_fields - WITHOUT_EFFECT
     if names:
         logger.warning("unknown parameters are ignored: %s", listed(names), extra={"request": request.state.request_id})
 
