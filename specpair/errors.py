@@ -8,7 +8,6 @@
     +-- SequenceNotFoundError        no such sequence here
     +-- BaseLengthMismatchError      the caller assumes more tokens than the service holds
     +-- StaleStepError               a later step was already taken, or a call is under way
-    +-- ConditionNotMetError         the verdict that a call depends on is another one
     +-- ConflictingBodyError         an id or a step was used before with another body
     +-- LengthNotReachedError        a rollback to a length that was never reached
     +-- CapacityExhaustedError       no capacity at present
@@ -149,15 +148,6 @@ class StartingError(PeerUnavailableError):
 
     def __init__(self) -> None:
         super().__init__("the service is starting")
-
-
-class ConditionNotMetError(SpecpairError):
-    """Nothing changed: the call was sent in case a verdict would be another than it is."""
-
-    reason = "CONDITION_NOT_MET"
-
-    def __init__(self) -> None:
-        super().__init__("the verdict that the call depends on is another one")
 
 
 class ClientStalledError(SpecpairError):

@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from contextvars import ContextVar, Token
 from typing import Any, Literal, Protocol
 
-from specpair.errors import ConditionNotMetError, NotSupportedError, SpecpairError
+from specpair.errors import NotSupportedError, SpecpairError
 
 MAX_TRACE_CONTEXT_LENGTH = 55
 """Characters of a traceparent; longer values are ignored."""
@@ -161,9 +161,6 @@ def _recording(name: str, kind: SpanKind, attributes: dict[str, Attribute]) -> I
     id_token = set_trace_id(format(context.trace_id, "032x") if context.trace_flags.sampled else None)
     try:
         yield recorded
-    except ConditionNotMetError:  # most calls that are sent in case of a verdict end so: no error
-        recorded.set(condition_met=False)
-        raise
     except Exception as error:
         reason = error.reason if isinstance(error, SpecpairError) else type(error).__name__
         made.set_status(trace.Status(trace.StatusCode.ERROR, reason))

@@ -13,6 +13,7 @@ from specpair.errors import InvalidFieldError, NotSupportedError, SpecpairError
 from specpair.grammars.grammar import MAX_FORCED_TOKENS
 from specpair.options import MAX_LOGPROBS, check_count, check_range
 from specpair.rpc.messages import body_of, check_sequence_id
+from specpair.sequences.conditional_calls import ConditionOutcome
 from specpair.sequences.held_sequence import wait_for_answer
 from specpair.server.streams import serve_calls
 from specpair.speculation.logprobs import TokenLogprobs
@@ -33,7 +34,8 @@ from target_service.verify_work import ConditionalRequest, Verdict, VerdictCondi
 logger = logging.getLogger(__name__)
 
 MADE_ON_THE_LOOP_BYTES = 1 << 20
-"""A larger (dense) proposal is decoded in a thread: it would block the event loop for milliseconds."""
+"""A larger (dense) proposal is decoded in a thread: it would block the event loop for milliseconds. A larger call on
+condition is dropped: the ordinary one follows."""
 
 MAX_FEATURE_LAYERS = 8
 """Draft heads read the hidden states of three layers. This many layers of the widest models fit into a message."""
@@ -59,11 +61,14 @@ class TargetServicer(TargetServiceServicer):
         await serve_calls(request_iterator, context, self._verify, make_message, take=self._take)
 
     def _take(self, call: pb.VerificationCall) -> bool:
-        """Takes a call on condition whose caller needs no answer; False for any other, and for one that would hold up
-        the event loop. It is read once its condition is met, and what is wrong with it is said to the ordinary call."""
-        if not call.request.HasField("condition") or call.request.ByteSize() > MADE_ON_THE_LOOP_BYTES:
-            return False
+        """Takes a call on condition; False for any other. It is read once its condition is met, and what is wrong with
+        it is said to the ordinary call. One that would hold up the event loop is dropped."""
         request = call.request
+        if not request.HasField("condition"):
+            return False
+        if request.ByteSize() > MADE_ON_THE_LOOP_BYTES:
+            self._verifier.sequences.conditional_calls.count(ConditionOutcome.FULL)
+            return True
         condition, data = take_condition(request), request.SerializeToString()
 
         @functools.cache
@@ -77,7 +82,6 @@ class TargetServicer(TargetServiceServicer):
             sequence_id=request.sequence_id,
             step=request.step,
             size=len(data),
-            is_large=False,
             body=lambda: body_of(read()),
             decode=lambda: self._decode(read()),
         )
@@ -92,7 +96,6 @@ class TargetServicer(TargetServiceServicer):
             "sequence": request.sequence_id,
             "step": request.step,
             "proposed": len(request.proposal.token_ids),
-            "conditional": request.HasField("condition"),
         }
         with span("verify", "server", **described) as traced:
             response = await self._answer(request, traced)
@@ -106,10 +109,7 @@ class TargetServicer(TargetServiceServicer):
 
     async def _answer(self, request: pb.VerifyProposalRequest, traced: Span) -> pb.VerifyProposalResponse:
         check_call(request, self._verifier)
-        if request.HasField("condition"):
-            verdict = await self._verdict_if(request)
-        else:
-            verdict = await self._verdict(request, traced)
+        verdict = await self._verdict(request, traced)
         return pb.VerifyProposalResponse(
             instance_id=self._verifier.instance_id,
             step=request.step,
@@ -164,22 +164,6 @@ class TargetServicer(TargetServiceServicer):
             return await wait_for_answer(taken.answer, sequence_id)
         call = await beside_the_loop(request, lambda: self._decode(request))
         return await self._verifier.verify(call, body, sequel)
-
-    async def _verdict_if(self, request: pb.VerifyProposalRequest) -> Verdict:
-        condition = take_condition(request)
-        body = functools.cache(lambda: body_of(request))
-        is_large = request.proposal.ByteSize() > MADE_ON_THE_LOOP_BYTES
-        if is_large:
-            await asyncio.to_thread(body)
-        conditional = ConditionalRequest(
-            sequence_id=request.sequence_id,
-            step=request.step,
-            size=request.ByteSize(),
-            is_large=is_large,
-            body=body,
-            decode=lambda: self._decode(request),
-        )
-        return await self._verifier.verify_if(condition, conditional)
 
     def _decode(self, request: pb.VerifyProposalRequest) -> VerifyCall:
         proposal, vocab_size = request.proposal, self._verifier.sequences.limits.vocab_size
@@ -249,6 +233,8 @@ def check_call(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:
     """Raises for requests that are too large or not supported, before they are decoded. That a sequence is not here is
     said before what it may ask a head for: the process that had it may have had another head. The caller then looks at
     this process again."""
+    if request.HasField("condition"):
+        raise InvalidFieldError("condition", "is set; send the call on StreamVerifications, with is_unanswered")
     check_form(request, verifier)
     held = verifier.sequences.get(request.sequence_id)
     if request.may_go_on_plain and not held.options.ignores_proposals:
@@ -257,8 +243,6 @@ def check_call(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:
         )
         raise InvalidFieldError("may_go_on_plain", problem)
     check_abilities(request, verifier)
-    if request.HasField("condition"):
-        check_condition(request, verifier)
 
 
 def check_form(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:
@@ -299,12 +283,3 @@ def not_supported(request: pb.VerifyProposalRequest, verifier: Verifier) -> str 
 
 def most_draws(verifier: Verifier) -> int:
     return DRAWS_PER_TOKEN * verifier.max_num_speculative_tokens
-
-
-def check_condition(request: pb.VerifyProposalRequest, verifier: Verifier) -> None:
-    """Raises InvalidFieldError for a condition that cannot be met."""
-    condition, vocab_size = request.condition, verifier.sequences.limits.vocab_size
-    if condition.step >= request.step:
-        raise InvalidFieldError("condition.step", f"is {condition.step}; it must be below the step, {request.step}")
-    check_range("condition.accepted_count", condition.accepted_count, 0, verifier.max_num_speculative_tokens)
-    check_range("condition.next_token_id", condition.next_token_id, 0, vocab_size - 1)

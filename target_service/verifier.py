@@ -3,7 +3,6 @@
 Only verdicts, and additional results that were requested, leave the device.
 """
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
@@ -101,17 +100,10 @@ class Verifier(ModelHost[Verdict]):
         """Logprobs of all tokens but the first. The cache is kept for sequences with the same prefix."""
         return await self._scorer.score(token_ids, top_count)
 
-    async def verify_if(self, condition: VerdictCondition, request: ConditionalRequest) -> Verdict:
-        """The verdict on a call that depends on another one. Raises ConditionNotMetError if that is not as stated, and
-        has changed nothing then."""
-
-        return await self.sequences.step_if(
-            condition, request.sequence_id, request.step, request.body, partial(self._begin, request), request.size
-        )
-
     def begin_if(self, condition: VerdictCondition, request: ConditionalRequest) -> None:
-        """The same without an answer: if the condition is met, the ordinary call finds its step under way. Raises
-        SequenceNotFoundError, and CapacityExhaustedError if too many calls wait."""
+        """Begins with a call if the verdict that it depends on is as stated: then the ordinary call finds its step
+        under way. Nothing is changed otherwise. Raises SequenceNotFoundError, and CapacityExhaustedError if too many
+        calls wait."""
         self.sequences.step_unanswered(
             condition,
             request.sequence_id,
@@ -124,17 +116,7 @@ class Verifier(ModelHost[Verdict]):
 
     def _begin(self, request: ConditionalRequest, held: HeldSequence[Verdict]) -> Callable[[], Awaitable[Verdict]]:
         """Begins with a call whose condition is met."""
-        if request.is_large:
-            return lambda: self._judge_later(held, request)
         return self.submit(request.decode(), held)
-
-    async def _judge_later(self, held: HeldSequence[Verdict], request: ConditionalRequest) -> Verdict:
-        try:
-            work = self._submit(held, await asyncio.to_thread(request.decode))
-        except Exception:
-            self.engine.expect_nothing(held.cached)
-            raise
-        return await self._verdict(held, work)
 
     def _go_on_to(self, request: ConditionalRequest, before: VerifyWork) -> NextWork | None:
         """The same on the device thread. All others wait meanwhile, so a longer call is left to the event loop."""

@@ -56,8 +56,6 @@ class ConditionalRequest(NamedTuple):
     step: int
     size: int
     """Bytes."""
-    is_large: bool
-    """Whether `decode` takes so long that it belongs in a thread."""
     body: Callable[[], bytes]
     """What identifies a repetition."""
     decode: Callable[[], VerifyCall]

@@ -34,7 +34,6 @@ STATUS_CODES: dict[type[SpecpairError], grpc.StatusCode] = {
     errors.SequenceNotFoundError: grpc.StatusCode.NOT_FOUND,
     errors.BaseLengthMismatchError: grpc.StatusCode.FAILED_PRECONDITION,
     errors.StaleStepError: grpc.StatusCode.ABORTED,
-    errors.ConditionNotMetError: grpc.StatusCode.FAILED_PRECONDITION,
     errors.ConflictingBodyError: grpc.StatusCode.ALREADY_EXISTS,
     errors.LengthNotReachedError: grpc.StatusCode.OUT_OF_RANGE,
     errors.CapacityExhaustedError: grpc.StatusCode.RESOURCE_EXHAUSTED,

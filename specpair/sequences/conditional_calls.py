@@ -1,25 +1,28 @@
 """Calls that depend on the answer of a step that is under way.
 
 Several may wait for one step, each for another answer. They hold no step: a call that waits changes nothing for others,
-and a refused one has changed nothing at all, unless the device thread had begun it (see `Begun`). Most are refused, so
-one whose caller needs no answer costs no task. Runs on the event loop, but for `begin_on_device`.
+and a refused one has changed nothing at all, unless the device thread had begun it (see `Begun`). None gets an answer,
+since the ordinary call follows. Most are refused, so none costs a task. Runs on the event loop, but for
+`begin_on_device`.
 """
 
 import asyncio
+import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Iterable
 from contextvars import Context, copy_context
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
-from specpair.errors import CapacityExhaustedError, ConditionNotMetError, SequenceNotFoundError
+from specpair.errors import CapacityExhaustedError, SpecpairError
+
+logger = logging.getLogger(__name__)
 
 MAX_WAITING_PER_SEQUENCE = 64
 """Likely answers of one step are fewer: each costs the draft a row."""
 MAX_WAITING_PER_CLIENT = 512
-"""Half of the calls that a stream may have under way: the other half is for calls that wait for nothing."""
+"""Half of the calls that a stream may have under way."""
 MAX_WAITING_BYTES_PER_CLIENT = 64 * 1024 * 1024
 """Half of the bytes that a stream may hold."""
 
@@ -35,12 +38,10 @@ class ConditionOutcome(StrEnum):
     """The answer was another one, or the step failed."""
     LATE = "late"
     """The step was neither under way nor the last one."""
-    REPEATED = "repeated"
-    """The step of the call itself was taken already with the same body."""
     FULL = "full"
-    """Too many calls, or bytes, were waiting."""
+    """Too many calls, or bytes, were waiting, or the call was too large."""
     ENDED = "ended"
-    """The sequence was closed, or the caller went away."""
+    """The sequence was closed."""
 
 
 class Condition(Protocol[AnswerIn]):
@@ -64,31 +65,29 @@ class WaitingCall(Generic[Result]):
     """A call that waits for the step of its condition."""
 
     condition: Condition[Result]
-    start: "Callable[[Begun | None], asyncio.Future[Result]]"
+    start: "Callable[[Begun | None], object]"
     """Begins with the call as if it came now, or takes over what the device thread has begun. Raises what an ordinary
     call would."""
-    end: "Callable[[asyncio.Future[Result] | Exception], None]"
-    """Gets the answer that is being computed, or the refusal."""
+    end: Callable[[ConditionOutcome], None]
+    """Is told what became of it."""
     begin_on_device: BeginOnDevice | None = None
-    is_wanted: Callable[[], bool] = lambda: True
-    """Whether its caller is still there."""
     is_last_resort: bool = False
     """Whether it begins only on the device thread, and only if that goes on with no other one."""
     context: Context = field(default_factory=copy_context)
 
     def begin(self, begun: "Begun | None" = None) -> None:
-        if self.is_wanted():
-            self.end(self._started(begun))
+        self.end(self._started(begun))
 
-    def refuse(self, reason: Exception) -> None:
-        if self.is_wanted():
-            self.end(reason)
-
-    def _started(self, begun: "Begun | None") -> "asyncio.Future[Result] | Exception":
+    def _started(self, begun: "Begun | None") -> ConditionOutcome:
         try:
-            return self.context.run(self.start, begun)
-        except Exception as error:
-            return error
+            self.context.run(self.start, begun)
+        except CapacityExhaustedError:
+            return ConditionOutcome.FULL
+        except SpecpairError:
+            pass  # the ordinary call learns of it
+        except Exception:
+            logger.exception("a call that gets no answer failed")
+        return ConditionOutcome.MET
 
 
 @dataclass(eq=False, slots=True)
@@ -118,7 +117,7 @@ def begin_first(calls: Iterable[WaitingCall[Result]], answer: Result, begun: Beg
     if begun is not None:
         begun.call.begin(begun)
         if begun.call.is_last_resort or not begun.is_taken:
-            refuse_all([call for call in waiting if call is not begun.call], ConditionNotMetError)
+            refuse_all([call for call in waiting if call is not begun.call], ConditionOutcome.NOT_MET)
             return
     refused: list[WaitingCall[Result]] = []
     for call in waiting:
@@ -129,13 +128,12 @@ def begin_first(calls: Iterable[WaitingCall[Result]], answer: Result, begun: Beg
         else:
             refused.append(call)
     if refused:
-        asyncio.get_running_loop().call_soon(refuse_all, refused, ConditionNotMetError)
+        asyncio.get_running_loop().call_soon(refuse_all, refused, ConditionOutcome.NOT_MET)
 
 
-def refuse_all(calls: Iterable[WaitingCall[Result]], reason: Callable[[], Exception]) -> None:
-    """Refuses each call with an error of its own."""
+def refuse_all(calls: Iterable[WaitingCall[Result]], outcome: ConditionOutcome) -> None:
     for call in tuple(calls):
-        call.refuse(reason())
+        call.end(outcome)
 
 
 class ConditionalCalls:
@@ -147,26 +145,14 @@ class ConditionalCalls:
         """Waiting calls, by client."""
         self._bytes: Counter[str] = Counter()
 
-    def count(self, ended: object) -> None:
-        """Counts a call that was decided on: begun, or refused with an error."""
-        self.outcomes[_OUTCOMES.get(type(ended), ConditionOutcome.MET)] += 1
-
-    @contextmanager
-    def waiting(
-        self, waiting: list[WaitingCall[Any]], call: WaitingCall[Any], client: str, size: int
-    ) -> Iterator[None]:
-        """Has the call among those `waiting` for the same step. Raises CapacityExhaustedError at a limit."""
-        leave = self.enter(waiting, call, client, size)
-        try:
-            yield
-        finally:
-            leave()
+    def count(self, outcome: ConditionOutcome) -> None:
+        self.outcomes[outcome] += 1
 
     def enter(
         self, waiting: list[WaitingCall[Any]], call: WaitingCall[Any], client: str, size: int
     ) -> Callable[[], None]:
         """Adds the call to those `waiting` for the same step; returns what takes it away again. Raises
-        CapacityExhaustedError at a limit."""
+        CapacityExhaustedError at a limit, and counts that."""
         self._check_room(len(waiting), client, size)
         self._counts[client] += 1
         self._bytes[client] += size
@@ -189,13 +175,5 @@ class ConditionalCalls:
             (self._bytes[client] + size, MAX_WAITING_BYTES_PER_CLIENT, "bytes of conditional calls of a client"),
         ):
             if amount > limit:
+                self.count(ConditionOutcome.FULL)
                 raise CapacityExhaustedError(f"at most {limit} {words} may wait", limit=limit)
-
-
-_OUTCOMES: dict[type[object], ConditionOutcome] = {
-    ConditionNotMetError: ConditionOutcome.NOT_MET,
-    CapacityExhaustedError: ConditionOutcome.FULL,
-    SequenceNotFoundError: ConditionOutcome.ENDED,
-    asyncio.CancelledError: ConditionOutcome.ENDED,
-}
-"""What an error before the call began means; without an error it began."""

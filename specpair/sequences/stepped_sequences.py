@@ -1,7 +1,8 @@
 """The steps of open sequences: each is computed once and then answered from memory.
 
 Runs on the event loop. A sequence takes no other step until the last one has ended and, if the device thread began the
-next, that is taken over. Calls of the step after it may wait for its answer, each in case it is a certain one.
+next, that is taken over. Calls of the step after it may wait for its answer, each in case it is a certain one; they
+get no answer themselves.
 """
 
 import asyncio
@@ -10,14 +11,7 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
-from specpair.errors import (
-    CapacityExhaustedError,
-    ConditionNotMetError,
-    ConflictingBodyError,
-    SequenceNotFoundError,
-    SpecpairError,
-    StaleStepError,
-)
+from specpair.errors import ConflictingBodyError, StaleStepError
 from specpair.sequences.cache_owner import CacheOwner
 from specpair.sequences.conditional_calls import (
     BeginOnDevice,
@@ -89,10 +83,9 @@ class SteppedSequences(OpenSequences[Answer]):
         if sequel is None or any(isinstance(call.condition, Sequel) for call in waiting):
             return
 
-        def end(outcome: "asyncio.Future[Answer] | Exception") -> None:
+        def end(outcome: ConditionOutcome) -> None:
             if call in waiting:
                 waiting.remove(call)
-            log_unexpected(outcome)
 
         start = partial(self._gone_on, held, last, sequel)
         call = WaitingCall(sequel, start, end, sequel.begin_on_device, is_last_resort=sequel.is_last_resort)
@@ -127,34 +120,6 @@ class SteppedSequences(OpenSequences[Answer]):
         self._answers.keep(held, answer.byte_count)
         return answer
 
-    async def step_if(
-        self,
-        condition: Condition[Answer],
-        sequence_id: str,
-        step: int,
-        body: Callable[[], Any],
-        begin: Callable[[HeldSequence[Answer]], Finish[Answer]],
-        size: int = 0,
-    ) -> Answer:
-        """The answer of a step that is taken if another one, under way or the last, has a certain answer.
-
-        Waits for that answer. Raises ConditionNotMetError, and changes nothing, if it is another one, if there is none
-        because its step failed, and at once if its step is neither under way nor the last one. Raises
-        CapacityExhaustedError if too many calls, or more bytes than `size` leaves, are waiting. `body` and `begin` are
-        called once the condition is met; `begin` does all that can be done without waiting, so that the work is on its
-        way before the callers of the other step have their answers.
-        """
-        held = self.get(sequence_id)
-        if step == held.last_step and held.answer is not None and body() == held.last_body:
-            self.conditional_calls.outcomes[ConditionOutcome.REPEATED] += 1
-            return await wait_for_answer(held.answer, sequence_id)
-        if condition.step != held.last_step or held.answer is None:
-            self.conditional_calls.outcomes[ConditionOutcome.LATE] += 1
-            raise ConditionNotMetError
-        start = partial(self._begun, held, sequence_id, step, body, begin)
-        task = await self._met(held, condition, start, size)
-        return await wait_for_answer(task, sequence_id)
-
     def step_unanswered(
         self,
         condition: Condition[Answer],
@@ -165,34 +130,29 @@ class SteppedSequences(OpenSequences[Answer]):
         size: int = 0,
         begin_on_device: BeginOnDevice | None = None,
     ) -> None:
-        """The same for a caller that needs no answer: it makes the ordinary call as well, which finds the step under
-        way if the condition was met. A refusal is counted, and nobody is told.
+        """Takes a step if another one, under way or the last, has a certain answer. Its caller gets none: it makes the
+        ordinary call as well, which finds the step under way if the condition was met.
 
-        Raises SequenceNotFoundError and CapacityExhaustedError.
+        The call waits for that answer, and does nothing if it is another one, if there is none because its step failed,
+        or if its step is neither under way nor the last one. That is counted, and nobody is told. Raises
+        SequenceNotFoundError, and CapacityExhaustedError if too many calls, or more bytes than `size` leaves, are
+        waiting. `body` and `begin` are called once the condition is met; `begin` does all that can be done without
+        waiting, so that the work is on its way before the callers of the other step have their answers.
         """
         held, calls = self.get(sequence_id), self.conditional_calls
         if condition.step != held.last_step or held.answer is None:
-            calls.outcomes[ConditionOutcome.LATE] += 1
+            calls.count(ConditionOutcome.LATE)
             return
         start = partial(self._begun, held, sequence_id, step, body, begin)
         if not held.is_busy:
-            begin_first([WaitingCall(condition, start, self._note)], held.answer.result())
+            begin_first([WaitingCall(condition, start, calls.count)], held.answer.result())
             return
 
-        def end(outcome: "asyncio.Future[Answer] | Exception") -> None:
-            self._note(outcome)
+        def end(outcome: ConditionOutcome) -> None:
+            calls.count(outcome)
             leave()
 
-        try:
-            leave = calls.enter(held.waiting, WaitingCall(condition, start, end, begin_on_device), self._caller(), size)
-        except CapacityExhaustedError as error:
-            calls.count(error)
-            raise
-
-    def _note(self, outcome: "asyncio.Future[Answer] | Exception") -> None:
-        """Counts an unanswered call."""
-        self.conditional_calls.count(outcome)
-        log_unexpected(outcome)
+        leave = calls.enter(held.waiting, WaitingCall(condition, start, end, begin_on_device), self._caller(), size)
 
     def _begun(
         self,
@@ -218,33 +178,6 @@ class SteppedSequences(OpenSequences[Answer]):
         except Exception:
             self._caches.expect_nothing(held.cached)
             raise
-
-    async def _met(
-        self,
-        held: HeldSequence[Answer],
-        condition: Condition[Answer],
-        start: "Callable[[Begun | None], asyncio.Future[Answer]]",
-        size: int,
-    ) -> "asyncio.Future[Answer]":
-        """The answer that a call began to compute, or that it shares, once its condition is met."""
-        calls = self.conditional_calls
-        decided: asyncio.Future[asyncio.Future[Answer] | Exception] = asyncio.get_running_loop().create_future()
-        call = WaitingCall(condition, start, decided.set_result, is_wanted=lambda: not decided.done())
-        assert held.answer is not None
-        try:
-            if not held.is_busy:
-                begin_first([call], held.answer.result())
-                outcome = await decided
-            else:
-                with calls.waiting(held.waiting, call, self._caller(), size):
-                    outcome = await decided
-        except (CapacityExhaustedError, asyncio.CancelledError) as error:
-            calls.count(error)
-            raise
-        calls.count(outcome)
-        if isinstance(outcome, Exception):
-            raise outcome
-        return outcome
 
     def _taken(self, held: HeldSequence[Answer], step: int, body: Any) -> "asyncio.Future[Answer] | None":
         """The answer of a step that was taken with the same body; None if the step can be taken now."""
@@ -301,9 +234,9 @@ class SteppedSequences(OpenSequences[Answer]):
             begun, held.begun = held.begun, None
             has_failed = not task.cancelled() and task.exception() is not None  # nobody else may look at it
             if task.cancelled() or not held.is_open:
-                refuse_all(waiting, lambda: SequenceNotFoundError(sequence_id))
+                refuse_all(waiting, ConditionOutcome.ENDED)
             elif has_failed or (held.last_step == step and held.answer is not task):  # or was rolled back at once
-                refuse_all(waiting, ConditionNotMetError)
+                refuse_all(waiting, ConditionOutcome.NOT_MET)
             else:
                 begin_first(waiting, task.result(), begun)
             if begun is not None and not begun.is_taken:
@@ -321,9 +254,3 @@ class SteppedSequences(OpenSequences[Answer]):
         logger.warning("a step that was begun could not be taken; its sequence is closed")
         held.begun = begun
         self.drop(held)
-
-
-def log_unexpected(outcome: object) -> None:
-    """Logs an error that nobody expects of a call without an answer: its caller does not learn of it."""
-    if isinstance(outcome, Exception) and not isinstance(outcome, SpecpairError):
-        logger.error("a call that gets no answer failed", exc_info=outcome)

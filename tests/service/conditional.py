@@ -70,6 +70,7 @@ class Stream:
     """A hot stream of the target, whose answers are given to those who sent the calls."""
 
     def __init__(self, target: RunningModel):
+        self._target = target
         self._stream = target.hot.StreamVerifications()
         self._answers: dict[int, asyncio.Future[Any]] = {}
         self._reader = asyncio.create_task(self._read())
@@ -86,6 +87,13 @@ class Stream:
     async def tell(self, *requests: Any) -> None:
         """Calls that need no answer."""
         await self.write(*(target_pb.VerificationCall(request=each, is_unanswered=True) for each in requests))
+
+    async def decided(self, *requests: Any) -> dict[str, float]:
+        """Tells calls that are decided on at once, and returns what became of them: outcomes with their numbers."""
+        before = counted(self._target)
+        await self.tell(*requests)
+        await until(lambda: sum(counted(self._target).values()) == sum(before.values()) + len(requests))
+        return {name: count - before[name] for name, count in counted(self._target).items() if count != before[name]}
 
     async def write(self, *calls: target_pb.VerificationCall) -> None:
         """Calls whose answers nobody waits for."""

@@ -1,4 +1,4 @@
-"""Calls that depend on a verdict: no trace of those whose condition is not met, and the others are as any call."""
+"""Calls that depend on a verdict: no trace of those whose condition is not met, and the others begin as any call."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,6 +9,7 @@ import grpc
 import pytest
 
 from specpair.engine import gathering
+from specpair.v1 import error_reason_pb2
 from specpair.v1 import sequence_service_pb2 as pb
 from specpair.v1 import target_service_pb2 as target_pb
 from target_service import servicer
@@ -59,7 +60,7 @@ def following(step: int, accepted: int, token: int, **fields: Any) -> Any:
 
 def unchanging(target: RunningModel) -> Any:
     """Whatever a refused call might have changed: metrics, blocks, the sequence and its stored answer."""
-    own = ("specpair_target_conditional", "grpc_", "process_", "python_", "specpair_device")
+    own = ("specpair_target_conditional", "specpair_streams", "grpc_", "process_", "python_", "specpair_device")
     samples = {
         (sample.name, tuple(sample.labels.items())): sample.value
         for family in target.registry.collect()
@@ -75,41 +76,82 @@ def unchanging(target: RunningModel) -> Any:
 async def test_a_refused_call_leaves_no_trace(target: RunningModel) -> None:
     await open_sequence(target, "s", sampling={"temperature": 0.0, "seed": 1})
     await open_sequence(target, "twin", sampling={"temperature": 0.0, "seed": 1})
-    verdict = await target.hot.VerifyProposal(plain(0))
+    stream, verdict = Stream(target), await target.hot.VerifyProposal(plain(0))
     before = unchanging(target)
-    for call in (
-        following(0, 1, verdict.next_token_id),
-        following(0, 0, (verdict.next_token_id + 1) % VOCABULARY),
-        following(1, 0, verdict.next_token_id),
+    for call, outcome in (
+        (following(0, 1, verdict.next_token_id), "not_met"),
+        (following(0, 0, (verdict.next_token_id + 1) % VOCABULARY), "not_met"),
+        (following(1, 0, verdict.next_token_id), "late"),
     ):
-        await refused(target.hot.VerifyProposal(call), Code.FAILED_PRECONDITION, "CONDITION_NOT_MET")
+        assert await stream.decided(call) == {outcome: 1}
         assert unchanging(target) == before
+    counts = counted(target)
     with Gate(target) as gate:
         under_way = asyncio.ensure_future(target.hot.VerifyProposal(plain(1, len(PROMPT) + 1)))
         await gate.reached()
         before = unchanging(target)
-        calls = [asyncio.ensure_future(target.hot.VerifyProposal(following(1, 3, token))) for token in range(5)]
+        await stream.tell(*(following(1, 3, token) for token in range(5)))
         await waiting_calls(target, 5)
         assert unchanging(target) == before
     expected = (await target.hot.VerifyProposal(renamed(plain(0), "twin"))).next_token_id
     assert expected == verdict.next_token_id
     own, twin = await under_way, await target.hot.VerifyProposal(renamed(plain(1, len(PROMPT) + 1), "twin"))
     assert decided(own) == decided(twin)
-    for call in calls:
-        await refused(call, Code.FAILED_PRECONDITION, "CONDITION_NOT_MET")
+    await until(lambda: counted(target)["not_met"] == counts["not_met"] + 5)
     held = target.host.sequences.get("s")
     assert (held.last_step, held.length) == (1, len(PROMPT) + 2) and not held.waiting
+    await stream.close()
     await close(target, names=["s", "twin"])
 
 
 async def test_the_ordinary_call_gets_the_answer_of_the_conditional_one(target: RunningModel) -> None:
-    """And the other way round: with the condition or without it is one call."""
-    await open_sequence(target, "s", sampling={"temperature": 1.0, "seed": 1})
+    """With the condition or without it is one call."""
+    for name in (names := ["s", "twin"]):
+        await open_sequence(target, name, sampling={"temperature": 1.0, "seed": 1})
     verdict = await target.hot.VerifyProposal(plain(0))
-    call = following(0, 0, verdict.next_token_id)
-    answers = [await target.hot.VerifyProposal(request) for request in (call, plain(1, len(PROMPT) + 1), call)]
-    assert answers[0] == answers[1] == answers[2]
+    await target.hot.VerifyProposal(renamed(plain(0), "twin"))
+    expected = await target.hot.VerifyProposal(renamed(plain(1, len(PROMPT) + 1), "twin"))
+    stream, call = Stream(target), following(0, 0, verdict.next_token_id)
+    assert await stream.decided(call) == {"met": 1}
+    answers = [await target.hot.VerifyProposal(plain(1, len(PROMPT) + 1)) for _ in range(2)]
+    assert answers[0] == answers[1] and decided(answers[0]) == decided(expected)
+    before = unchanging(target)
+    assert await stream.decided(call) == {"late": 1}
+    assert unchanging(target) == before
     await refused(target.hot.VerifyProposal(plain(1)), Code.ALREADY_EXISTS, "CONFLICTING_BODY")
+    await stream.close()
+    await close(target, names=names)
+
+
+async def test_one_that_asks_for_an_answer_is_refused(target: RunningModel) -> None:
+    """On the stream and by itself, whether its condition is met or not; nothing is changed or counted."""
+    await open_sequence(target, "s", sampling={"temperature": 0.0, "seed": 1})
+    token = (await target.hot.VerifyProposal(plain(0))).next_token_id
+    stream, before, counts = Stream(target), unchanging(target), counted(target)
+    for call in (following(0, 0, token), following(0, 1, token), renamed(following(0, 0, token), "unknown")):
+        found = await refused(target.hot.VerifyProposal(call), Code.INVALID_ARGUMENT, "INVALID_FIELD")
+        assert found["field"] == "condition"
+        (answer,) = await stream.send(call)
+        error = (await answer).error
+        assert error.reason == error_reason_pb2.ERROR_REASON_INVALID_FIELD and error.metadata["field"] == "condition"
+        assert "is_unanswered" in error.message
+    assert unchanging(target) == before and counted(target) == counts
+    await stream.close()
+    await close(target, names=["s"])
+
+
+async def test_one_that_is_too_large_to_be_read_on_the_event_loop_is_dropped(
+    target: RunningModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await open_sequence(target, "s", sampling={"temperature": 0.0, "seed": 1})
+    token = (await target.hot.VerifyProposal(plain(0))).next_token_id
+    stream, before, call = Stream(target), unchanging(target), following(0, 0, token)
+    monkeypatch.setattr(servicer, "MADE_ON_THE_LOOP_BYTES", call.ByteSize() - 1)
+    assert await stream.decided(call) == {"full": 1}
+    assert unchanging(target) == before
+    monkeypatch.setattr(servicer, "MADE_ON_THE_LOOP_BYTES", call.ByteSize())
+    assert await stream.decided(call) == {"met": 1}
+    await stream.close()
     await close(target, names=["s"])
 
 
@@ -119,28 +161,28 @@ async def test_the_wait_ends(target: RunningModel, end: str) -> None:
     truth = await target.hot.VerifyProposal(plain(0))
     await close(target, names=["s"])
     await open_sequence(target, "s", sampling={"temperature": 0.0, "seed": 1})
+    stream, before = Stream(target), counted(target)
     with Gate(target) as gate:
         under_way = asyncio.ensure_future(target.hot.VerifyProposal(plain(0)))
         await gate.reached()
-        waiting = target.hot.VerifyProposal(following(0, 0, truth.next_token_id))
-        pending = asyncio.ensure_future(waiting)
+        await stream.tell(following(0, 0, truth.next_token_id))
         await waiting_calls(target, 1)
+        await stream.close()
         if end == "close":
             await target.sequences.CloseSequence(pb.CloseSequenceRequest(sequence_id="s"))
-            await refused(pending, Code.NOT_FOUND, "SEQUENCE_NOT_FOUND")
-        elif end == "leave":
-            waiting.cancel()
-            await waiting_calls(target, 0)
-        else:
+            await until(lambda: counted(target)["ended"] == before["ended"] + 1)
+        elif end == "fail":
             gate.fail()
     if end == "close":
         await refused(under_way, Code.NOT_FOUND, "SEQUENCE_NOT_FOUND")
-    elif end == "leave":
+    elif end == "leave":  # the stream is over; the ordinary call may come on another one
         assert (await under_way).next_token_id == truth.next_token_id
-        assert target.host.sequences.get("s").last_step == 0
+        await until(lambda: target.host.sequences.get("s").last_step == 1)
+        assert (await target.hot.VerifyProposal(plain(1, len(PROMPT) + 1))).step == 1
     else:
         await refused(under_way, Code.INTERNAL, "FORWARD_FAILED")
-        await refused(pending, Code.FAILED_PRECONDITION, "CONDITION_NOT_MET")
+        await until(lambda: counted(target)["not_met"] == before["not_met"] + 1)
+        assert target.host.sequences.get("s").last_step == -1
     await close(target, names=["s"])
 
 
@@ -179,39 +221,33 @@ async def test_one_in_the_same_message_as_what_it_depends_on_is_in_time(target: 
     await close(target, names=["s"])
 
 
-BAD = {
-    "condition.step": {"step": 1},
-    "condition.accepted_count": {"accepted_count": 17},
-    "condition.next_token_id": {"next_token_id": VOCABULARY},
-}
+BAD = {"step": 1, "accepted_count": 17, "next_token_id": VOCABULARY}
 
 
 @pytest.mark.parametrize("field", BAD)
-async def test_conditions_that_cannot_be_met_are_bad_input(target: RunningModel, field: str) -> None:
+async def test_conditions_that_cannot_be_met_change_nothing(target: RunningModel, field: str) -> None:
     await open_sequence(target, "s", sampling={"temperature": 0.0, "seed": 1})
-    call = following(0, 0, 1)
-    call.condition.MergeFrom(target_pb.Condition(**BAD[field]))
-    found = await refused(target.hot.VerifyProposal(call), Code.INVALID_ARGUMENT, "INVALID_FIELD")
-    assert found["field"] == field
+    token = (await target.hot.VerifyProposal(plain(0))).next_token_id
+    stream, before, call = Stream(target), unchanging(target), following(0, 0, token)
+    call.condition.MergeFrom(target_pb.Condition(**{field: BAD[field]}))
+    assert await stream.decided(call) == {"late" if field == "step" else "not_met": 1}
+    assert unchanging(target) == before
+    await stream.close()
     await close(target, names=["s"])
 
 
 async def test_a_call_that_is_met_is_checked_as_any_other(target: RunningModel) -> None:
     """Only then, and its step stays free."""
     await open_sequence(target, "s", sampling={"temperature": 1.0, "seed": 1})
-    verdict = await target.hot.VerifyProposal(plain(0))
-    token = verdict.next_token_id
+    token = (await target.hot.VerifyProposal(plain(0))).next_token_id
     bad: Any = {"proposal": {"token_ids": [VOCABULARY]}}
-    await refused(
-        target.hot.VerifyProposal(following(0, 1, token, **bad)), Code.FAILED_PRECONDITION, "CONDITION_NOT_MET"
-    )
-    await refused(
-        target.hot.VerifyProposal(following(0, 0, token, **bad)), Code.INVALID_ARGUMENT, "INVALID_DISTRIBUTION"
-    )
-    beyond = following(0, 0, token)
+    stream, before, beyond = Stream(target), unchanging(target), following(0, 0, token)
     beyond.base_length += 1
-    await refused(target.hot.VerifyProposal(beyond), Code.FAILED_PRECONDITION, "BASE_LENGTH_MISMATCH")
+    assert await stream.decided(following(0, 1, token, **bad)) == {"not_met": 1}
+    assert await stream.decided(following(0, 0, token, **bad), beyond) == {"met": 2}
+    assert unchanging(target) == before
     assert (await target.hot.VerifyProposal(plain(1, len(PROMPT) + 1))).length == len(PROMPT) + 2
+    await stream.close()
     await close(target, names=["s"])
 
 
@@ -224,6 +260,7 @@ async def test_the_device_thread_knows_which_verdicts_are_waited_for(
     token = (await target.hot.VerifyProposal(plain(0))).next_token_id
     await close(target, names=["s"])
     assert isinstance(target.host, Verifier)
+    stream, before = Stream(target), counted(target)
     gathering, seen = target.host.engine._turns._gathering, []
     leave = gathering.leave
 
@@ -236,23 +273,23 @@ async def test_the_device_thread_knows_which_verdicts_are_waited_for(
         under_way = asyncio.ensure_future(target.hot.VerifyProposal(plain(0)))
         await gate.reached()
         guess = token if is_right else (token + 1) % VOCABULARY
-        waiting = asyncio.ensure_future(target.hot.VerifyProposal(following(0, 0, guess)))
+        await stream.tell(following(0, 0, guess))
         await waiting_calls(target, 1)
         monkeypatch.setattr(gathering, "leave", note)
     await under_way
-    await asyncio.wait([waiting])
-    assert seen[0] is is_right and not any(seen[1:])
-    assert (waiting.exception() is None) is is_right
+    await until(lambda: sum(counted(target).values()) > sum(before.values()))
+    if is_right:
+        await target.hot.VerifyProposal(plain(1, len(PROMPT) + 1))  # its pass is over
+    assert seen[0] is is_right and not any(seen[1:]) and len(seen) == 1 + is_right
+    assert (counted(target)["met"] > before["met"]) is is_right
+    await stream.close()
     await close(target, names=["s"])
 
 
-@pytest.mark.parametrize("is_large", [False, True], ids=["small", "large"])
 @pytest.mark.parametrize("bad", ["position", "token"])
-async def test_no_pass_waits_for_a_bad_call(
-    target: RunningModel, bad: str, is_large: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_no_pass_waits_for_a_bad_call(target: RunningModel, bad: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its condition is met, but the call itself is refused: others go on at once."""
-    monkeypatch.setattr(servicer, "MADE_ON_THE_LOOP_BYTES", -1 if is_large else 1 << 20)
+    stream, before = Stream(target), counted(target)
     for name in (names := ["s", "twin", "other"]):
         await open_sequence(target, name, sampling={"temperature": 0.0, "seed": 1})
     token = (await target.hot.VerifyProposal(renamed(plain(0), "twin"))).next_token_id
@@ -262,11 +299,11 @@ async def test_no_pass_waits_for_a_bad_call(
     with Gate(target) as gate:
         under_way = asyncio.ensure_future(target.hot.VerifyProposal(plain(0)))
         await gate.reached()
-        waiting = asyncio.ensure_future(target.hot.VerifyProposal(call))
+        await stream.tell(call)
         await waiting_calls(target, 1)
     await under_way
     async with asyncio.timeout(10.0):
         await target.hot.VerifyProposal(renamed(plain(0), "other"))
-    with pytest.raises(grpc.aio.AioRpcError):
-        await waiting
+    assert counted(target)["met"] == before["met"] + 1 and target.host.sequences.get("s").last_step == 0
+    await stream.close()
     await close(target, names=names)

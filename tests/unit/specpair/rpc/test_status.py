@@ -43,7 +43,6 @@ SAMPLES: list[SpecpairError] = [
     errors.PeerUnavailableError("the draft did not answer"),
     errors.StartingError(),
     errors.ClientStalledError(60),
-    errors.ConditionNotMetError(),
     errors.InvalidGrammarError("is malformed"),
     errors.ShuttingDownError(),
     errors.UnauthenticatedError(),

@@ -109,25 +109,17 @@ class Target:
     def sequels(self) -> dict[str, int]:
         return {outcome.value: count for outcome, count in self.store.sequel_outcomes.items()}
 
-    def call_if(
+    def tell_if(
         self, expected: str, step: int = 1, body: bytes = b"body", after: int | None = None, size: int = 1, name="s"
-    ) -> "asyncio.Task[Reply]":
-        """A call of `step` in case the step before it ends as `expected`."""
+    ) -> None:
+        """A call of `step` in case the step before it, or the one `after` which it comes, ends as `expected`."""
 
         def begin(held: HeldSequence[Reply]) -> Callable[[], Awaitable[Reply]]:
             return lambda: self.compute(step)
 
         condition = Expected(step - 1 if after is None else after, expected)
-        return asyncio.create_task(self.store.step_if(condition, name, step, lambda: body, begin, size))
-
-    def tell_if(self, expected: str, step: int = 1, body: bytes = b"body", after: int | None = None) -> None:
-        """The same, of a caller that needs no answer."""
-
-        def begin(held: HeldSequence[Reply]) -> Callable[[], Awaitable[Reply]]:
-            return lambda: self.compute(step)
-
-        condition = Expected(step - 1 if after is None else after, expected)
-        self.store.step_unanswered(condition, "s", step, lambda: body, begin, 1, partial(self.begin_on_device, step))
+        on_device = partial(self.begin_on_device, step)
+        self.store.step_unanswered(condition, name, step, lambda: body, begin, size, on_device)
 
     async def answered(self, step: int, outcome: str) -> None:
         """Takes a step to its end."""

@@ -5,70 +5,35 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from specpair.errors import (
-    BaseLengthMismatchError,
-    CapacityExhaustedError,
-    ConditionNotMetError,
-    ConflictingBodyError,
-    SequenceNotFoundError,
-    StaleStepError,
-)
+from specpair.errors import CapacityExhaustedError, ConflictingBodyError, SequenceNotFoundError, StaleStepError
 from specpair.sequences import conditional_calls
 from specpair.sequences.answer_memory import AnswerMemory
 from specpair.sequences.held_sequence import HeldSequence
 from tests.unit.specpair.sequences.stepped_target import Expected, Reply, Target, refusal, turn
 
 
-async def test_of_many_calls_the_one_whose_condition_is_met_begins() -> None:
+async def under_way(*expected: str) -> Target:
+    """A target whose step 0 is under way, with calls of step 1 in case it ends as `expected`."""
     target = Target()
-    first = target.call(0)
-    waiting = {outcome: target.call_if(outcome, body=outcome.encode()) for outcome in ("a", "b", "c")}
+    target.call(0)
     await turn()
-    assert target.started == [0] and not any(call.done() for call in waiting.values())
-    target.end(0, "b")
-    assert (await first).outcome == "b"
-    assert [await refusal(waiting[name]) for name in ("a", "c")] == [ConditionNotMetError] * 2
-    assert target.started == [0, 1] and (target.held.last_step, target.held.last_body) == (1, b"b")
-    target.end(1, "next")
-    assert (await waiting["b"]).outcome == "next"
-    assert target.outcomes() == {"met": 1, "not_met": 2}
-    assert not target.store.conditional_calls._counts and not target.held.waiting
-
-
-async def test_a_call_that_comes_after_the_verdict_is_decided_on_at_once() -> None:
-    target = Target()
-    await target.answered(0, "a")
-    before = target.state()
-    assert await refusal(target.call_if("b")) is ConditionNotMetError
-    assert target.state() == before
-    call = target.call_if("a")
-    target.end(1, "next")
-    assert (await call).outcome == "next"
+    for outcome in expected:
+        target.tell_if(outcome, body=outcome.encode())
+    return target
 
 
 async def test_a_call_may_wait_for_one_that_waited_itself() -> None:
-    target = Target()
-    target.call(0)
-    second = target.call_if("a", step=1)
+    target = await under_way("a")
     target.end(0, "a")
     await turn()
-    third = target.call_if("b", step=2)
+    target.tell_if("b", step=2)
     await turn()
-    assert target.started == [0, 1] and not third.done()
+    assert target.started == [0, 1]
     target.end(1, "b")
+    await turn()
     target.end(2, "c")
-    assert [(await call).outcome for call in (second, third)] == ["b", "c"]
-
-
-async def test_what_is_neither_under_way_nor_last_is_not_waited_for() -> None:
-    target = Target()
-    assert await refusal(target.call_if("a")) is ConditionNotMetError  # nothing was taken yet
-    await target.answered(0, "a")
-    assert await refusal(target.call_if("a", step=3)) is ConditionNotMetError
-    await target.answered(1, "b")
-    before = target.state()
-    assert await refusal(target.call_if("a", body=b"other")) is ConditionNotMetError
-    assert target.state() == before and target.outcomes() == {"late": 3}
+    assert (await target.call(2)).outcome == "c"
+    assert target.started == [0, 1, 2] and target.outcomes() == {"met": 2}
 
 
 @pytest.mark.parametrize("how", ["rolled back", "dropped", "forked"])
@@ -85,64 +50,67 @@ async def test_an_answer_that_is_gone_meets_no_condition(how: str) -> None:
         target.open("other")
         for held in (target.held, target.store.get("other")):
             target.store._answers.keep(held, 1)
-    assert await refusal(target.call_if("a", name=name)) is ConditionNotMetError
+    target.tell_if("a", name=name)
+    await turn()
+    assert target.outcomes() == {"late": 1} and target.started == [0]
 
 
 async def test_whose_sequence_it_is_decides_whether_there_is_one() -> None:
     target = Target()
     await target.answered(0, "a")
-    assert await refusal(target.call_if("a", name="unknown")) is SequenceNotFoundError
+    with pytest.raises(SequenceNotFoundError):
+        target.tell_if("a", name="unknown")
     target.client = "two"
-    assert await refusal(target.call_if("a")) is SequenceNotFoundError
+    with pytest.raises(SequenceNotFoundError):
+        target.tell_if("a")
+    assert target.outcomes() == {} and target.started == [0]
 
 
-async def test_a_repetition_is_answered_as_the_first_call() -> None:
-    """While it is computed and afterwards, with the condition and without; computed once."""
-    target = Target()
-    target.call(0)
-    calls = [target.call_if("a"), target.call_if("a")]
+async def test_a_repetition_is_the_first_call() -> None:
+    """While it waits, while it is computed and afterwards; computed once."""
+    target = await under_way("a", "a")
     target.end(0, "a")
     await turn()
-    calls += [target.call_if("a"), target.call(1)]
+    target.tell_if("a", body=b"a")
+    calls = [target.call(1, b"a")]
     await turn()
     target.end(1, "b")
-    calls += [target.call_if("a"), target.call(1), target.call_if("wrong")]
+    calls += [target.call(1, b"a")]
+    for expected in ("a", "wrong"):
+        target.tell_if(expected, body=b"a")
     assert {(await call).outcome for call in calls} == {"b"}
-    assert target.started == [0, 1]
+    assert target.started == [0, 1] and target.outcomes() == {"met": 2, "late": 3}
 
 
 @pytest.mark.parametrize("turns", range(8))
 async def test_both_calls_of_a_step_at_once_are_one(turns: int) -> None:
     """The ordinary call comes however soon after the verdict: also before those that wait are decided on."""
-    target = Target()
-    target.call(0)
-    waiting = target.call_if("a")
-    await turn()
+    target = await under_way("a")
     target.end(0, "a")
     for _ in range(turns):
         await asyncio.sleep(0)
-    ordinary = target.call(1)
+    ordinary = target.call(1, b"a")
     await turn()
     target.end(1, "b")
-    assert [(await call).outcome for call in (waiting, ordinary)] == ["b", "b"]
-    assert target.started == [0, 1]
+    assert (await ordinary).outcome == "b"
+    assert target.started == [0, 1] and target.outcomes() == {"met": 1}
 
 
-async def test_two_that_are_met_with_different_bodies_are_a_conflict() -> None:
-    target = Target()
-    target.call(0)
-    first, second = target.call_if("a", body=b"first"), target.call_if("a", body=b"second")
-    await turn()
+async def test_of_two_that_are_met_with_different_bodies_the_first_begins() -> None:
+    target = await under_way()
+    target.tell_if("a", body=b"first")
+    target.tell_if("a", body=b"second")
     target.end(0, "a")
-    assert await refusal(second) is ConflictingBodyError
-    assert target.held.last_body == b"first" and not first.done()
+    await turn()
+    assert target.held.last_body == b"first" and target.started == [0, 1]
+    assert await refusal(target.call(1, b"second")) is ConflictingBodyError
+    target.end(1, "b")
+    assert (await target.call(1, b"first")).outcome == "b"
 
 
 async def test_waiting_calls_keep_no_ordinary_call_from_what_it_gets() -> None:
-    target = Target()
+    target = await under_way("a")
     first = target.call(0)
-    waiting = target.call_if("a")
-    await turn()
     assert await refusal(target.call(1)) is StaleStepError  # as ever: step 0 is under way
     assert await refusal(target.call(0, body=b"other")) is ConflictingBodyError
     again = target.call(0)
@@ -151,57 +119,38 @@ async def test_waiting_calls_keep_no_ordinary_call_from_what_it_gets() -> None:
     ordinary = target.call(1)
     target.end(1, "c")
     assert (await ordinary).outcome == "c"
-    assert await refusal(waiting) is ConditionNotMetError
+    assert target.started == [0, 1] and target.outcomes() == {"not_met": 1}
 
 
 async def test_a_step_that_fails_meets_no_condition() -> None:
     target = Target()
     await target.answered(0, "a")
     before = target.state()
-    failing, waiting = target.call(1), target.call_if("a", step=2)
+    failing = target.call(1)
     await turn()
+    target.tell_if("a", step=2)
     target.end_of(1).set_exception(ZeroDivisionError())
     assert await refusal(failing) is ZeroDivisionError
-    assert await refusal(waiting) is ConditionNotMetError
-    assert target.state() == before and target.started == [0, 1]
+    assert target.state() == before and target.started == [0, 1] and target.outcomes() == {"not_met": 1}
     target.ends.clear()
-    again = target.call_if("a", step=1)  # its condition is the last answer once more
+    target.tell_if("a", step=1)  # its condition is the last answer once more
     target.end(1, "b")
-    assert (await again).outcome == "b"
-
-
-async def test_a_call_that_is_met_and_refused_leaves_its_step_free() -> None:
-    target = Target()
-    target.call(0)
-
-    def begin(held: HeldSequence[Reply]) -> Callable[[], Awaitable[Reply]]:
-        raise BaseLengthMismatchError(9, 3)
-
-    call = asyncio.create_task(target.store.step_if(Expected(0, "a"), "s", 1, lambda: b"body", begin))
-    await turn()
-    target.end(0, "a")
-    assert await refusal(call) is BaseLengthMismatchError
-    assert target.held.last_step == 0
-    await target.answered(1, "b")
-    assert target.outcomes() == {"met": 1}
+    assert (await target.call(1)).outcome == "b" and target.outcomes() == {"not_met": 1, "met": 1}
 
 
 async def test_a_closed_sequence_ends_the_wait_at_once() -> None:
-    target = Target()
-    first, waiting = target.call(0), target.call_if("a")
-    await turn()
+    target = await under_way("a")
+    first = target.call(0)
     target.store.close("s")
-    assert [await refusal(call) for call in (first, waiting)] == [SequenceNotFoundError] * 2
+    assert await refusal(first) is SequenceNotFoundError
+    assert target.outcomes() == {"ended": 1}
+    assert not target.store.conditional_calls._counts and not target.store.conditional_calls._bytes
     target.open("s")
     assert target.held.last_step == -1 and target.started == [0]
-    assert target.outcomes() == {"ended": 1} and not target.store.conditional_calls._bytes
 
 
 async def test_a_sequence_that_is_closed_with_the_verdict_begins_nothing() -> None:
-    target = Target()
-    target.call(0)
-    waiting = target.call_if("a")
-    await turn()
+    target = await under_way("a")
     answer = target.held.answer
     assert answer is not None
     answer.add_done_callback(lambda _: None)
@@ -209,8 +158,8 @@ async def test_a_sequence_that_is_closed_with_the_verdict_begins_nothing() -> No
     while not answer.done():
         await asyncio.sleep(0)
     target.store.close("s")
-    assert await refusal(waiting) is SequenceNotFoundError
-    assert target.started == [0]
+    await turn()
+    assert target.outcomes() == {"ended": 1} and target.started == [0]
 
 
 async def test_work_of_a_call_that_has_just_begun_ends_with_the_sequence() -> None:
@@ -224,75 +173,29 @@ async def test_work_of_a_call_that_has_just_begun_ends_with_the_sequence() -> No
         asyncio.get_running_loop().call_soon(target.store.close, "s")
         return lambda: target.compute(1)
 
-    call = asyncio.create_task(target.store.step_if(Expected(0, "a"), "s", 1, lambda: b"body", begin))
-    assert await refusal(call) is SequenceNotFoundError
-    assert work.cancelled() and target.started == [0]
-
-
-async def test_a_caller_that_leaves_is_not_begun_for() -> None:
-    target = Target()
-    first = target.call(0)
-    leaving, staying = target.call_if("a", body=b"leaving"), target.call_if("b", body=b"staying")
+    target.store.step_unanswered(Expected(0, "a"), "s", 1, lambda: b"body", begin)
     await turn()
-    leaving.cancel()
-    assert await refusal(leaving) is asyncio.CancelledError
-    assert len(target.held.waiting) == 1
-    target.end(0, "a")
-    await first
-    assert await refusal(staying) is ConditionNotMetError
-    assert target.started == [0] and target.held.last_step == 0
-    assert target.outcomes() == {"ended": 1, "not_met": 1}
-
-
-async def test_nor_for_one_that_leaves_with_the_verdict() -> None:
-    """It has not even noticed yet."""
-    target, loop = Target(), asyncio.get_running_loop()
-    leaving: list[asyncio.Task[Reply]] = []
-    target.end_of(0).add_done_callback(lambda _: loop.call_soon(leaving[0].cancel))
-    first = target.call(0)
-    leaving.append(target.call_if("a"))
-    await turn()
-    target.end(0, "a")
-    assert (await first).outcome == "a"
-    assert await refusal(leaving[0]) is asyncio.CancelledError
-    assert target.started == [0] and target.held.last_step == 0
-
-
-async def test_what_has_begun_goes_on_without_its_caller() -> None:
-    target = Target()
-    target.call(0)
-    leaving = target.call_if("a")
-    await turn()
-    target.end(0, "a")
-    await turn()
-    leaving.cancel()
-    assert await refusal(leaving) is asyncio.CancelledError
-    target.end(1, "b")
-    await turn()
-    assert (await target.call(1)).outcome == "b" and target.started == [0, 1]
+    assert work.cancelled() and target.started == [0] and target.outcomes() == {"met": 1}
 
 
 async def test_the_next_step_begins_before_the_answers_are_given() -> None:
-    target, order = Target(), []
-    first, repeated = target.call(0), target.call(0)
-    for call in (first, repeated):
+    target, order = await under_way(), []
+    for call in (target.call(0), target.call(0)):
         call.add_done_callback(lambda _: order.append("answered"))
 
     def begin(held: HeldSequence[Reply]) -> Callable[[], Awaitable[Reply]]:
         order.append("begun")
         return lambda: target.compute(1)
 
-    following = asyncio.create_task(target.store.step_if(Expected(0, "a"), "s", 1, lambda: b"body", begin))
+    target.store.step_unanswered(Expected(0, "a"), "s", 1, lambda: b"body", begin)
     await turn()
     target.end(0, "a")
     await turn()
-    assert not following.done()
     assert order == ["begun", "answered", "answered"]
 
 
 async def test_nothing_is_made_of_calls_whose_condition_is_not_met() -> None:
-    target, made = Target(), []
-    target.call(0)
+    target, made = await under_way(), []
 
     def body() -> bytes:
         made.append("body")
@@ -302,47 +205,46 @@ async def test_nothing_is_made_of_calls_whose_condition_is_not_met() -> None:
         made.append("call")
         return lambda: target.compute(1)
 
-    call = asyncio.create_task(target.store.step_if(Expected(0, "a"), "s", 1, body, begin))
-    await turn()
+    target.store.step_unanswered(Expected(0, "a"), "s", 1, body, begin)
     target.end(0, "b")
-    assert await refusal(call) is ConditionNotMetError and made == []
+    await turn()
+    assert target.outcomes() == {"not_met": 1} and made == []
 
 
 @pytest.mark.parametrize("limit", ["SEQUENCE", "CLIENT", "BYTES_PER_CLIENT"])
 async def test_the_calls_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
     name = f"MAX_WAITING_PER_{limit}" if limit != "BYTES_PER_CLIENT" else f"MAX_WAITING_{limit}"
     monkeypatch.setattr(conditional_calls, name, 20 if limit == "BYTES_PER_CLIENT" else 2)
-    target = Target()
+    target = await under_way()
     target.open("t")
-    for sequence in ("s", "t"):
-        target.call(0, name=sequence)
-    waiting = [target.call_if("a", size=10), target.call_if("b", size=10)]
+    target.call(5, name="t")
     await turn()
-    refused = target.call_if("c", size=10)
-    assert await refusal(refused) is CapacityExhaustedError
-    assert "at most 2" in str(refused.exception())
-    other = target.call_if("c", name="t", size=10)
-    assert (await refusal(other) is None) is (limit == "SEQUENCE")
-    waiting[0].cancel()
+    for outcome in ("a", "b"):
+        target.tell_if(outcome, size=10)
+    with pytest.raises(CapacityExhaustedError, match="at most 2"):
+        target.tell_if("c", size=10)
+    if limit == "SEQUENCE":
+        target.tell_if("c", step=6, name="t", size=10)
+    else:
+        with pytest.raises(CapacityExhaustedError, match="at most 2"):
+            target.tell_if("c", step=6, name="t", size=10)
+    assert len(target.held.waiting) == 2
+    target.store.close("s")
     await turn()
-    again = target.call_if("c", size=10)
-    await turn()
-    assert not again.done() and not waiting[1].done()
-    target.end(0, "c")
+    target.tell_if("a", step=6, name="t", size=10)  # there is room again
+    target.end_of(5).set_result("a")
     await turn()
     assert not target.store.conditional_calls._counts and not target.store.conditional_calls._bytes
-    assert target.outcomes()["full"] == (1 if limit == "SEQUENCE" else 2)
+    met_not = {"not_met": 1} if limit == "SEQUENCE" else {}
+    assert target.outcomes() == {"full": 1 if limit == "SEQUENCE" else 2, "ended": 2, "met": 1, **met_not}
 
 
 async def test_another_client_has_its_own_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(conditional_calls, "MAX_WAITING_PER_CLIENT", 1)
-    target = Target()
-    target.call(0)
-    target.call_if("a")
-    await turn()
+    target = await under_way("a")
     target.client = "two"
     target.open("s")
     target.call(0)
-    waiting = target.call_if("a")
     await turn()
-    assert not waiting.done()
+    target.tell_if("a")
+    assert len(target.held.waiting) == 1 and target.outcomes() == {}

@@ -1,4 +1,4 @@
-"""Conditional calls that get no answer: the ordinary call of the step finds it under way, and nothing else is seen."""
+"""Calls on condition get no answer: the ordinary call of the step finds it under way, and nothing else is seen."""
 
 import asyncio
 import gc
@@ -102,6 +102,7 @@ async def test_a_bad_one_is_counted_and_no_pass_waits_for_it() -> None:
     await turn()
     assert given_up == [target.held.cached] and target.held.last_step == 0
     assert target.outcomes() == {"met": 1} and not target.store.conditional_calls._bytes
+    await target.answered(1, "b")
 
 
 async def test_what_nobody_expects_is_logged(caplog: pytest.LogCaptureFixture) -> None:
