@@ -1,5 +1,6 @@
 """Hot calls that are repeated, reordered, late, or meant for another sequence."""
 
+import asyncio
 from typing import Any
 
 from specpair.v1 import draft_service_pb2 as drafting
@@ -14,19 +15,19 @@ from tests.hostile.valid import condition
 from tests.hostile.verdicts import (
     BAD_FIELD,
     NOT_FOUND,
-    NOT_MET,
     OK,
     OTHER_BODY,
     OUT_OF_RANGE,
     STALE,
     WRONG_BASE,
 )
+from tests.hostile.wire import PATIENCE
 
 HOT = {"target": "VerifyProposal", "draft": "ProposeTokens"}
 STREAM = {"target": "StreamVerifications", "draft": "StreamProposals"}
 CALLS_EACH = 20
 ON_A_STREAM = 24
-REORDERED = frozenset({OK, STALE, WRONG_BASE, OTHER_BODY, NOT_MET})
+REORDERED = frozenset({OK, STALE, WRONG_BASE, OTHER_BODY})
 
 
 def hot_request(endpoint: str, name: str, step: int, base_length: int, **fields: Any) -> Any:
@@ -103,13 +104,18 @@ class Position:
         await self.send(hot_request(self.endpoint, name, self.step, self.length), NOT_FOUND)
 
     async def guess(self) -> None:
-        """A call in case a verdict is another than it is, or of a step that is not the last one."""
+        """A call in case a verdict is another than it is, or of a step that is not the last one: told without an
+        answer, it does nothing; else it is refused."""
         if self.endpoint != "target":
             return await self.be_late()
         step, accepted, token, *_ = self.answer
         wrong = self.attack.random.choice([(step, accepted + 1, token), (step, accepted, token ^ 1), (0, 0, token)])
         condition = dict(zip(("step", "accepted_count", "next_token_id"), wrong, strict=True))
-        await self.send(hot_request("target", self.name, 2**64 - 1, self.length, condition=condition), NOT_MET)
+        request = hot_request("target", self.name, 2**64 - 1, self.length, condition=condition)
+        await self.send(request, BAD_FIELD)
+        told = verifying.StreamVerificationsRequest(calls=[{"request": request, "is_unanswered": True}])
+        reply = await self.attack.send(method_of("target", STREAM["target"]), told, frozenset({OK}))
+        self.attack.check(not reply.messages, "a call that is told has an answer")
 
     async def roll_back_too_far(self) -> None:
         length = self.attack.random.choice([0, self.length + MAX_PROPOSED + 2, 2**32 - 1])
@@ -160,7 +166,8 @@ async def check_unharmed(attack: Attack, endpoint: str, prompt: int, name: str, 
 
 
 async def send_reordered(attack: Attack) -> None:
-    """Steps of several sequences on one stream, shuffled, some twice, some with another body."""
+    """Steps of several sequences on one stream, shuffled, some twice, some with another body, some told before the
+    verdict that they depend on."""
     random = attack.random
     endpoint = random.choice(MODELS)
     prompts = [random.randrange(len(PROMPTS)) for _ in range(3)]
@@ -170,9 +177,12 @@ async def send_reordered(attack: Attack) -> None:
         which = random.randrange(len(names))
         base = len(PROMPTS[prompts[which]]) + random.choice([0, 0, 0, 1, 2])
         request = hot_request(endpoint, names[which], random.randrange(8), base)
-        if endpoint == "target" and request.step and random.random() < 0.5:
-            request.condition.CopyFrom(condition(random, request.step))
-        calls.append({"call_id": call_id, "request": request})
+        is_told = endpoint == "target" and request.step > 0 and random.random() < 0.5
+        if is_told:
+            request.condition.CopyFrom(guessed(attack, request.step, prompts[which]))
+        calls.append(
+            {"request": request, "is_unanswered": True} if is_told else {"call_id": call_id, "request": request}
+        )
     random.shuffle(calls)
     method = method_of(endpoint, STREAM[endpoint])
     messages = []
@@ -181,10 +191,28 @@ async def send_reordered(attack: Attack) -> None:
         messages.append(method.request_class(calls=together).SerializeToString())
     reply = await attack.send(method, messages, frozenset({OK}))
     answers = judge_answers(attack, method, reply.messages, REORDERED)
-    sent = [call.call_id for data in messages for call in method.request_class.FromString(data).calls]  # type: ignore[attr-defined]
+    made = [call for data in messages for call in method.request_class.FromString(data).calls]  # type: ignore[attr-defined]
+    sent = [call.call_id for call in made if not call.is_unanswered]
     attack.check(sorted(answer.call_id for answer in answers) == sorted(sent), "calls without an answer, or with two")
     for name, prompt in zip(names, prompts, strict=True):
+        await come_to_rest(attack, endpoint, name, prompt)
         await check_unharmed(attack, endpoint, prompt, name, 100)
+
+
+def guessed(attack: Attack, step: int, prompt: int) -> verifying.Condition:
+    """A verdict of an earlier step, often that of a plain one after the prompt."""
+    if attack.random.random() < 0.5:
+        return condition(attack.random, step)
+    return verifying.Condition(step=step - 1, next_token_id=attack.truth.outputs[prompt][0])
+
+
+async def come_to_rest(attack: Attack, endpoint: str, name: str, prompt: int) -> None:
+    """Waits for a step that began for a call that was told: nobody got an answer when it ended."""
+    method = method_of(endpoint, "RollbackSequence")
+    request = sequences.RollbackSequenceRequest(sequence_id=name, length=len(PROMPTS[prompt])).SerializeToString()
+    async with asyncio.timeout(PATIENCE):
+        while (await attack.wire.call(method, [request])).verdict == STALE:
+            await asyncio.sleep(0.01)
 
 
 async def send_closed(attack: Attack) -> None:

@@ -142,6 +142,17 @@ def condition(random: Random, step: int) -> verifying.Condition:
     )
 
 
+def verification_stream(
+    random: Random, call: dict[str, Any], verify: verifying.VerifyProposalRequest
+) -> verifying.StreamVerificationsRequest:
+    """With one call, often before the verdict that it depends on."""
+    made = verifying.VerificationCall(**call, request=verify)
+    if verify.step and random.random() < 0.3:
+        made.request.condition.CopyFrom(condition(random, verify.step))
+        made.is_unanswered = True
+    return verifying.StreamVerificationsRequest(calls=[made])
+
+
 def beams(random: Random) -> beams_pb2.BeamTree:
     """A few branches, each of which begins with another token."""
     first = random.sample(range(VOCABULARY), random.randint(1, 4))
@@ -180,8 +191,6 @@ def message_for(random: Random, name: str, sequence_id: str, other_id: str, prom
     if random.random() < 0.3:
         verify.next_proposal_count = random.randint(1, MAX_PROPOSED)
         verify.next_proposal_min_confidence = random.random()
-    if verify.step and random.random() < 0.3:
-        verify.condition.CopyFrom(condition(random, verify.step))
     trace = "00-" + "ab" * 16 + "-" + "cd" * 8 + "-01"
     call = {"call_id": random.getrandbits(64), "trace_context": trace}
     messages = {
@@ -193,7 +202,7 @@ def message_for(random: Random, name: str, sequence_id: str, other_id: str, prom
         ),
         "VerifyProposal": lambda _: verify,
         "StreamProposals": lambda _: drafting.StreamProposalsRequest(calls=[{**call, "request": propose}]),
-        "StreamVerifications": lambda _: verifying.StreamVerificationsRequest(calls=[{**call, "request": verify}]),
+        "StreamVerifications": lambda _: verification_stream(random, call, verify),
         "ScoreTokens": lambda _: verifying.ScoreTokensRequest(token_ids=tokens(random), logprobs=random.randint(0, 20)),
         "ScoreTree": lambda _: score_tree(random, step),
         "GrowBeams": lambda _: grow_beams(random, step),
