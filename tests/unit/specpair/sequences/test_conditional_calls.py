@@ -211,32 +211,49 @@ async def test_nothing_is_made_of_calls_whose_condition_is_not_met() -> None:
     assert target.outcomes() == {"not_met": 1} and made == []
 
 
-@pytest.mark.parametrize("limit", ["SEQUENCE", "CLIENT", "BYTES_PER_CLIENT"])
-async def test_the_calls_that_wait_are_bounded(monkeypatch: pytest.MonkeyPatch, limit: str) -> None:
-    name = f"MAX_WAITING_PER_{limit}" if limit != "BYTES_PER_CLIENT" else f"MAX_WAITING_{limit}"
-    monkeypatch.setattr(conditional_calls, name, 20 if limit == "BYTES_PER_CLIENT" else 2)
+async def two_under_way() -> Target:
+    """The same target with step 5 of another sequence under way, too."""
     target = await under_way()
     target.open("t")
     target.call(5, name="t")
     await turn()
-    for outcome in ("a", "b"):
-        target.tell_if(outcome, size=10)
+    return target
+
+
+async def test_the_calls_that_wait_for_one_step_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conditional_calls, "MAX_WAITING_PER_SEQUENCE", 2)
+    target = await two_under_way()
+    target.tell_if("a")
+    target.tell_if("b")
     with pytest.raises(CapacityExhaustedError, match="at most 2"):
-        target.tell_if("c", size=10)
-    if limit == "SEQUENCE":
-        target.tell_if("c", step=6, name="t", size=10)
-    else:
-        with pytest.raises(CapacityExhaustedError, match="at most 2"):
-            target.tell_if("c", step=6, name="t", size=10)
-    assert len(target.held.waiting) == 2
+        target.tell_if("c")
+    target.tell_if("c", step=6, name="t")
+    assert len(target.held.waiting) == 2 and target.outcomes() == {"full": 1}
+    target.end(0, "c")
+    await turn()
+    await target.answered(1, "d")
+    assert target.outcomes() == {"full": 1, "not_met": 2}
+
+
+@pytest.mark.parametrize(("limit", "value"), [("MAX_WAITING_PER_CLIENT", 2), ("MAX_WAITING_BYTES_PER_CLIENT", 20)])
+async def test_the_calls_of_a_client_that_wait_are_bounded(
+    monkeypatch: pytest.MonkeyPatch, limit: str, value: int
+) -> None:
+    monkeypatch.setattr(conditional_calls, limit, value)
+    target = await two_under_way()
+    target.tell_if("a", size=10)
+    target.tell_if("a", step=6, name="t", size=10)
+    for step, name in ((1, "s"), (6, "t")):
+        with pytest.raises(CapacityExhaustedError, match=f"at most {value}"):
+            target.tell_if("b", step=step, name=name, size=10)
     target.store.close("s")
     await turn()
-    target.tell_if("a", step=6, name="t", size=10)  # there is room again
-    target.end_of(5).set_result("a")
+    target.tell_if("b", step=6, name="t", size=10)  # there is room again
+    assert target.outcomes() == {"full": 2, "ended": 1}
+    target.end_of(5).set_result("b")
     await turn()
     assert not target.store.conditional_calls._counts and not target.store.conditional_calls._bytes
-    met_not = {"not_met": 1} if limit == "SEQUENCE" else {}
-    assert target.outcomes() == {"full": 1 if limit == "SEQUENCE" else 2, "ended": 2, "met": 1, **met_not}
+    assert target.outcomes() == {"full": 2, "ended": 1, "not_met": 1, "met": 1}
 
 
 async def test_another_client_has_its_own_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
