@@ -83,7 +83,10 @@ async def test_a_step_that_fails_stays_free_and_nobody_is_told() -> None:
     await target.answered(1, "b")
 
 
-async def test_a_bad_one_is_counted_and_no_pass_waits_for_it() -> None:
+@pytest.mark.parametrize(
+    ("error", "outcome"), [(BaseLengthMismatchError(9, 3), "met"), (CapacityExhaustedError("no blocks"), "full")]
+)
+async def test_one_that_cannot_begin_is_counted_and_no_pass_waits_for_it(error: Exception, outcome: str) -> None:
     target, given_up = Target(), list[Sequence]()
 
     class Caches(NoCaches):
@@ -95,13 +98,13 @@ async def test_a_bad_one_is_counted_and_no_pass_waits_for_it() -> None:
     await turn()
 
     def begin(held: HeldSequence[Reply]) -> Callable[[], Awaitable[Reply]]:
-        raise BaseLengthMismatchError(9, 3)
+        raise error
 
     target.store.step_unanswered(Expected(0, "a"), "s", 1, lambda: b"body", begin, 1)
     target.end(0, "a")
     await turn()
     assert given_up == [target.held.cached] and target.held.last_step == 0
-    assert target.outcomes() == {"met": 1} and not target.store.conditional_calls._bytes
+    assert target.outcomes() == {outcome: 1} and not target.store.conditional_calls._bytes
     await target.answered(1, "b")
 
 
