@@ -44,7 +44,8 @@ async def coordinator_at(address: str) -> AsyncIterator[CoordinatorServiceStub]:
 def check_address(address: str) -> None:
     """Raises CommandError unless it is `host:port`."""
     host, _, port = address.rpartition(":")
-    if not host or "//" in host or not port.isdecimal():
+    is_port = port.isascii() and port.isdecimal() and len(port) <= 5 and 1 <= int(port) <= 65535
+    if not host or "//" in host or not is_port:
         raise CommandError(f"--address: is {address!r}; it must be host:port, the port being that of gRPC", WRONG_USE)
 
 

@@ -67,7 +67,9 @@ def in_flags(message: str) -> str:
     field, colon, problem = message.partition(":")
     if colon and (found := FIELD.match(field)):
         name, rest = found["name"], field[found.end() :]
-        if found["sampling"]:  # lists have a flag for each of their values
+        if rest.startswith("."):
+            pass  # a part of it is meant
+        elif found["sampling"]:  # lists have a flag for each of their values
             field = f"--{name.replace('_ids', '_id').replace('_', '-')}{rest}"
         elif name in NAMES:
             field = NAMES[name] + rest

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 
 from command.pair.child import Child, OnLine
 from specpair.rpc.addresses import join_address
@@ -99,7 +100,7 @@ async def announce(children: list[Child], console: Console) -> None:
 async def announce_one(child: Child, console: Console) -> None:
     """Prints a line when the service is ready."""
     seconds = await child.wait_until_ready()
-    console.print(f"[{STYLES[child.name]}]{child.name}[/] ready after {seconds:.1f} s at {child.address}")
+    console.print(f"[{STYLES[child.name]}]{child.name}[/] ready after {seconds:.1f} s at {escape(child.address)}")
 
 
 async def unless_dead(children: list[Child], work: Coroutine[Any, Any, object]) -> None:

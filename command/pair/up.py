@@ -289,8 +289,9 @@ async def _run(
             if once is not None:
                 return await unless_dead(children, once.run(address, console))
             if url is not None:
-                console.print(f"OpenAI-compatible API at {url}/v1, page at {url}/", soft_wrap=True)
-            console.print(f"ready; try: specpair generate --address {address} {await hint(address)}", soft_wrap=True)
+                console.print(f"OpenAI-compatible API at {url}/v1, page at {url}/", markup=False, soft_wrap=True)
+            ready = f"ready; try: specpair generate --address {address} {await hint(address)}"
+            console.print(ready, markup=False, soft_wrap=True)
             await keep_running(children, plans, on_line, console, is_quiet=is_quiet)
     except asyncio.CancelledError:
         if once is not None:

@@ -3,6 +3,7 @@
 import logging
 import re
 from collections.abc import Collection
+from itertools import islice
 
 from fastapi import Request
 from pydantic import BaseModel
@@ -11,6 +12,8 @@ WITHOUT_EFFECT = frozenset(("metadata", "prompt_cache_key", "safety_identifier",
 """OpenAI's parameters that no text depends on. Clients send them always, or never."""
 NAMED_COUNT = 8
 """Most names in a log line."""
+LOOKED_AT = 1000
+"""Most names that are looked at for it."""
 PLAIN = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 """Names that look like one. Others are counted: anything may be in them, a text or a line of a log."""
 
@@ -27,6 +30,6 @@ async def log_unknown(request: Request, known: type[BaseModel]) -> None:
 
 def listed(names: Collection[str]) -> str:
     """The plain ones of these names, at most NAMED_COUNT, and the number of the others."""
-    shown = sorted(name for name in names if PLAIN.fullmatch(name))[:NAMED_COUNT]
+    shown = sorted(name for name in islice(names, LOOKED_AT) if PLAIN.fullmatch(name))[:NAMED_COUNT]
     left = len(names) - len(shown)
     return ", ".join([*shown, f"{left} not named"] if left else shown)

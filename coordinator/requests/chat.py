@@ -1,7 +1,7 @@
 """A conversation, as a request has it, for the chat template."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from coordinator.requests.chat_template import ChatOptions
@@ -13,6 +13,8 @@ MAX_CHAT_MESSAGES = 4096
 MAX_TOOLS = 128
 MAX_TEMPLATE_KWARGS_LENGTH = 16384
 """Characters of the JSON text."""
+MAX_DEPTH = 64
+"""Levels of JSON in tools, calls and kwargs: a template may lay each level out with more white space."""
 ROLES = ("system", "user", "assistant", "tool")
 
 
@@ -31,23 +33,24 @@ def read_messages(messages: Sequence[pb.ChatMessage]) -> list[dict[str, Any]]:
     for index, entry in enumerate(messages):
         if entry.role not in ROLES:
             raise InvalidFieldError(f"chat.messages[{index}].role", f"is {entry.role!r}; it must be one of {ROLES}")
-    return [_read_message(entry) for entry in messages]
+    return [_read_message(f"chat.messages[{index}]", entry) for index, entry in enumerate(messages)]
 
 
-def _read_message(entry: pb.ChatMessage) -> dict[str, Any]:
+def _read_message(field: str, entry: pb.ChatMessage) -> dict[str, Any]:
     read: dict[str, Any] = {"role": entry.role, "content": entry.content}
     if entry.tool_calls:
-        read["tool_calls"] = [_read_call(call) for call in entry.tool_calls]
+        read["tool_calls"] = [_read_call(f"{field}.tool_calls[{i}]", call) for i, call in enumerate(entry.tool_calls)]
     if entry.tool_call_id:
         read["tool_call_id"] = entry.tool_call_id
     return read
 
 
-def _read_call(call: pb.ToolCall) -> dict[str, Any]:
+def _read_call(field: str, call: pb.ToolCall) -> dict[str, Any]:
     try:
         arguments = json.loads(call.arguments)
     except (ValueError, RecursionError):
         arguments = call.arguments
+    check_depth(f"{field}.arguments", arguments)
     return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments}}
 
 
@@ -55,9 +58,28 @@ def read_tools(tools: Sequence[str]) -> list[Any]:
     """The tools. Raises InvalidFieldError."""
     check_range("chat.tools count", len(tools), 0, MAX_TOOLS)
     try:
-        return [json.loads(tool) for tool in tools]
+        read = [json.loads(tool) for tool in tools]
     except (ValueError, RecursionError):
         raise InvalidFieldError("chat.tools", "has an entry that is not JSON") from None
+    for index, tool in enumerate(read):
+        check_depth(f"chat.tools[{index}]", tool)
+    return read
+
+
+def check_depth(field: str, value: object) -> None:
+    """Raises InvalidFieldError for JSON of more than MAX_DEPTH levels."""
+    level = [value]
+    for _ in range(MAX_DEPTH):
+        level = [part for whole in level for part in _parts(whole)]
+        if not level:
+            return
+    raise InvalidFieldError(field, f"has more than {MAX_DEPTH} levels of JSON", limit=MAX_DEPTH)
+
+
+def _parts(whole: object) -> Iterable[object]:
+    if isinstance(whole, dict):
+        return whole.values()
+    return whole if isinstance(whole, list) else ()
 
 
 def read_chat_options(chat: pb.Chat) -> ChatOptions:
@@ -84,4 +106,5 @@ def _read_kwargs(text: str) -> dict[str, Any]:
         raise InvalidFieldError(field, "is not JSON") from None
     if not isinstance(variables, dict):
         raise InvalidFieldError(field, "is not a JSON object")
+    check_depth(field, variables)
     return variables

@@ -1,19 +1,24 @@
 """A model's chat template: turns a conversation into text, in a sandbox."""
 
+import json
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 from jinja2 import TemplateError
-from jinja2.ext import loopcontrols
+from jinja2.ext import Extension, loopcontrols
+from jinja2.nodes import Node
+from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from specpair.errors import InvalidFieldError, SpecpairError
 
 OWN_NAMES = ("messages", "tools", "add_generation_prompt", "continue_final_message", "chat_template", "tokenize")
 """What is set by fields of its own, and what transformers takes for the same."""
+MAX_INDENTED = 1 << 20
+"""Characters of a value that a template lays out as indented JSON."""
 TAIL = " \t "
 """White space behind the mark at a message's end, by which a template that strips messages is known."""
 
@@ -30,15 +35,28 @@ class ChatOptions:
     """More variables for the template."""
 
 
+class GenerationTag(Extension):
+    """`{% generation %}` marks what the assistant wrote, for those who train models. Its content is laid out as it
+    is."""
+
+    tags: ClassVar = {"generation"}
+
+    def parse(self, parser: Parser) -> list[Node]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
+
+
 class ChatTemplate:
     """A compiled template. Raises SpecpairError if it cannot be read."""
 
     def __init__(self, source: str, special_texts: Mapping[str, str]):
         self._special_texts = special_texts
-        environment = ImmutableSandboxedEnvironment(trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols])
+        environment = ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, GenerationTag]
+        )
         # What templates of Hugging Face models rely on.
         environment.globals |= {"raise_exception": _raise_exception, "strftime_now": _strftime_now}
-        environment.policies["json.dumps_kwargs"] = {"ensure_ascii": False}
+        environment.filters["tojson"] = _to_json
         self._reserved = {*OWN_NAMES, *special_texts, *environment.globals}
         try:
             self._template = environment.from_string(source)
@@ -84,11 +102,34 @@ def _cut(marked: str, content: str, mark: str) -> str:
     at the message's end if the template strips it. Raises InvalidFieldError if the message is not in the text."""
     before, found, after = marked.rpartition(mark)
     stripped = content.strip()
-    if not found or stripped not in before:
+    if not found or not before.rstrip().endswith(stripped):
         problem = "is not possible: the model's chat template leaves out or changes the last message"
         raise InvalidFieldError("chat.continue_final_message", problem)
     space = content[len(content.rstrip()) :]
     return before if after.startswith(TAIL) or not stripped else before.removesuffix(space)
+
+
+def _to_json(
+    value: Any,
+    ensure_ascii: bool = False,
+    indent: int | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """The filter as transformers has it: unlike jinja's it escapes nothing for HTML. Raises TemplateError for more than
+    MAX_INDENTED characters, of which most may be white space."""
+    encoder = json.JSONEncoder(
+        ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys, check_circular=False
+    )
+    if indent is None:
+        return encoder.encode(value)
+    pieces, length = list[str](), 0
+    for piece in encoder.iterencode(value):
+        pieces.append(piece)
+        length += len(piece)
+        if length > MAX_INDENTED:
+            raise TemplateError(f"a value has more than {MAX_INDENTED} characters as indented JSON")
+    return "".join(pieces)
 
 
 def _raise_exception(message: str) -> NoReturn:

@@ -1,8 +1,8 @@
 """What the encoder of an encoder-decoder target reads for a request."""
 
-import asyncio
 from dataclasses import dataclass
 
+from coordinator.requests.threads import in_thread
 from coordinator.requests.tokenizer import Tokenizer
 from specpair.errors import InvalidFieldError, NotSupportedError
 from specpair.model_info import EncoderInfo, ModelInfo
@@ -50,7 +50,7 @@ class EncoderReader:
         limit = encoder.max_encoder_len * self.tokenizer.longest_token
         if len(text) > limit:  # before the work of tokenizing it
             raise InvalidFieldError(TEXT, f"has {len(text)} characters; at most {limit} can fit", limit=limit)
-        return tuple(await asyncio.to_thread(self.tokenizer.encode, text))
+        return tuple(await in_thread(self.tokenizer.encode, text))
 
     def _checked(self, message: pb.GenerateTokensRequest, encoder: EncoderInfo) -> tuple[int, ...]:
         ids = message.encoder_token_ids.ids

@@ -1,10 +1,10 @@
 """The prompt of a request: its token ids, from text, chat or ids, and its text."""
 
-import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coordinator.requests.chat import character_count, read_chat_options, read_messages, read_tools
+from coordinator.requests.threads import in_thread
 from coordinator.requests.tokenizer import Tokenizer
 from specpair.errors import InvalidFieldError, NotSupportedError, PromptTooLongError
 from specpair.model_info import ModelInfo
@@ -40,7 +40,7 @@ class PromptReader:
         """The prompt as text: as given, or decoded from its tokens; empty without a tokenizer."""
         if message.WhichOneof("prompt") == "text":
             return message.text
-        return "" if self.tokenizer is None else await asyncio.to_thread(self.tokenizer.decode, prompt_ids)
+        return "" if self.tokenizer is None else await in_thread(self.tokenizer.decode, prompt_ids)
 
     async def _encode(self, message: pb.GenerateTokensRequest) -> tuple[int, ...]:
         if message.WhichOneof("prompt") == "text":
@@ -51,7 +51,7 @@ class PromptReader:
         """The text's tokens. Raises InvalidFieldError if it cannot fit, NotSupportedError without a tokenizer."""
         tokenizer = self._tokenizer_for("text")
         self._check_characters("text", len(text), tokenizer)
-        return await asyncio.to_thread(tokenizer.encode, text, add_special_tokens=add_special_tokens)
+        return await in_thread(tokenizer.encode, text, add_special_tokens=add_special_tokens)
 
     async def encode_chat(self, chat: pb.Chat, *, add_special_tokens: bool = False) -> list[int]:
         """The conversation's tokens. Raises InvalidFieldError, NotSupportedError."""
@@ -65,17 +65,17 @@ class PromptReader:
             self._check_characters("chat", len(text), tokenizer)
             return tokenizer.encode(text, add_special_tokens=add_special_tokens)
 
-        return await asyncio.to_thread(encode)
+        return await in_thread(encode)
 
     async def strings(self, token_ids: Sequence[int]) -> list[str]:
         """What the tokenizer calls each token. Raises NotSupportedError."""
-        return await asyncio.to_thread(self._tokenizer_for("tokens").strings, token_ids)
+        return await in_thread(self._tokenizer_for("tokens").strings, token_ids)
 
     async def decode(self, token_ids: Sequence[int]) -> str:
         """The text of `tokens`, with special tokens. Raises InvalidFieldError, NotSupportedError."""
         check_count("tokens", len(token_ids), self._longest)
         self._check_vocabulary("tokens", token_ids)
-        return await asyncio.to_thread(self._tokenizer_for("tokens").whole_text, token_ids)
+        return await in_thread(self._tokenizer_for("tokens").whole_text, token_ids)
 
     @property
     def _longest(self) -> int:
@@ -85,7 +85,8 @@ class PromptReader:
 
     def _tokenizer_for(self, kind: str) -> Tokenizer:
         if self.tokenizer is None:
-            raise NotSupportedError(f"{kind}: the target has no tokenizer; send token_ids")
+            advice = "" if kind == "tokens" else "; send token_ids"
+            raise NotSupportedError(f"{kind}: the target has no tokenizer{advice}")
         return self.tokenizer
 
     def _check_characters(self, field: str, length: int, tokenizer: Tokenizer) -> None:

@@ -1,6 +1,7 @@
 """Converts between text and token ids, with the files that a model service provides."""
 
 import json
+import logging
 import re
 from collections.abc import Sequence
 from functools import cached_property, lru_cache
@@ -19,6 +20,8 @@ BYTE_TOKEN = re.compile("<0x([0-9A-F]{2})>")
 """A byte, where the decoder falls back to bytes."""
 PANIC_MODULE = "pyo3_runtime"
 
+logger = logging.getLogger(__name__)
+
 
 class Tokenizer:
     """A model's tokenizer and chat template. Raises SpecpairError for files that cannot be read."""
@@ -30,7 +33,7 @@ class Tokenizer:
         except Exception as error:  # the library raises bare Exceptions
             raise SpecpairError(f"the tokenizer cannot be read: {error}") from error
         special_texts = {"bos_token": files.bos_token, "eos_token": files.eos_token}
-        self._template = ChatTemplate(files.chat_template, special_texts) if files.chat_template else None
+        self._template = _read_template(files.chat_template, special_texts)
         self.special_ids = self._find_special_ids()
         """Special tokens, which `decode` leaves out."""
         self.reference_ids = self._encode(REFERENCE_TEXT, add_special_tokens=False)
@@ -148,6 +151,15 @@ class panics_caught:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if type(error).__module__ == PANIC_MODULE:
             raise SpecpairError("the tokenizer failed") from error
+
+
+def _read_template(source: str, special_texts: dict[str, str]) -> ChatTemplate | None:
+    """The chat template; None, with a line in the log, for one that cannot be read: completions need none."""
+    try:
+        return ChatTemplate(source, special_texts) if source else None
+    except SpecpairError as error:
+        logger.warning("%s; chat is refused", error.message)
+        return None
 
 
 def _bytes_of_letters() -> dict[str, int]:

@@ -27,6 +27,8 @@ FORMATS = frozenset(("date", "date-time", "duration", "email", "hostname", "ipv4
 """The formats of strings that outputs follow. JSON Schema has any others as notes for whoever reads the value."""
 VALUES = frozenset(("const", "default", "enum", "examples"))
 """Keywords of a schema that hold values, not schemas."""
+NAMED = frozenset(("$defs", "definitions", "dependentSchemas", "patternProperties", "properties"))
+"""Keywords that hold schemas by names, which may be those of keywords."""
 LIMITS = {
     "initial_lexer_fuel": 500_000,
     "step_lexer_fuel": 100_000,
@@ -110,9 +112,15 @@ def _without_notes(schema: object) -> object:
         return [_without_notes(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    return {
-        key: part if key in VALUES else _without_notes(part) for key, part in schema.items() if not _is_note(key, part)
-    }
+    return {key: _kept(key, part) for key, part in schema.items() if not _is_note(key, part)}
+
+
+def _kept(key: str, part: object) -> object:
+    if key in VALUES:
+        return part
+    if key in NAMED and isinstance(part, dict):
+        return {name: _without_notes(schema) for name, schema in part.items()}
+    return _without_notes(part)
 
 
 def _is_note(key: str, part: object) -> bool:

@@ -86,6 +86,7 @@ def test_a_wrong_value_is_one_line_and_status_2(arguments: list[str], message: s
         ("encoder_text: is there, but no text", "--encoder-input: is there, but no text"),
         ("the target has no head", "the target has no head"),
         ("port: is 0", "port: is 0"),
+        ("chat.messages[0].role: is 'x'", "chat.messages[0].role: is 'x'"),
     ],
 )
 def test_what_is_said_of_a_field_names_its_flag(message: str, shown: str) -> None:

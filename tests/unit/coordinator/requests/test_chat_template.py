@@ -41,11 +41,10 @@ def test_a_continued_message_ends_the_text(template: str, content: str, end: str
     assert laid_out(template, "a", content) == before + "[assistant]" + end
 
 
-def laid_out_by_transformers(template: str, messages: list[dict[str, str]]) -> str:
+def rendered_by_transformers(template: str, messages: list[dict[str, str]], **options: Any) -> str:
     from transformers.utils.chat_template_utils import render_jinja_template
 
-    special: Any = SPECIAL
-    texts: Any = render_jinja_template([messages], chat_template=template, continue_final_message=True, **special)
+    texts: Any = render_jinja_template([messages], chat_template=template, **options, **SPECIAL)
     return texts[0][0]
 
 
@@ -53,13 +52,46 @@ def laid_out_by_transformers(template: str, messages: list[dict[str, str]]) -> s
 @pytest.mark.parametrize("content", ["Once upon", " Once \n", "a</s>b", "a  b\t"])
 def test_it_is_cut_as_transformers_cuts_it(template: str, content: str) -> None:
     messages = [{"role": "user", "content": content}, {"role": "assistant", "content": content}]
-    assert ChatTemplate(template, SPECIAL).text(messages, (), CONTINUED) == laid_out_by_transformers(template, messages)
+    assert ChatTemplate(template, SPECIAL).text(messages, (), CONTINUED) == rendered_by_transformers(
+        template, messages, continue_final_message=True
+    )
 
 
 @pytest.mark.parametrize("template", ["{{ messages[0].content }}", "{{ messages[1].content | replace('x', 'y') }}"])
 def test_a_message_that_the_template_leaves_out_or_changes_is_not_continued(template: str) -> None:
     with pytest.raises(InvalidFieldError, match=r"chat.continue_final_message: is not possible"):
         laid_out(template, "a", "x")
+
+
+def test_what_others_said_is_no_sign_of_the_last_message() -> None:
+    """Here the template cuts it short, and the same text is in an earlier message."""
+    with pytest.raises(InvalidFieldError, match=r"chat.continue_final_message: is not possible"):
+        laid_out(
+            "{{ messages[0].content }}|{{ messages[1].content | replace('long ', '') }}", "a long way", "a long way"
+        )
+
+
+@pytest.mark.parametrize(
+    "filters",
+    ["tojson", "tojson(indent=4)", "tojson(ensure_ascii=True)", "tojson(separators=(',', ':'), sort_keys=True)"],
+)
+def test_json_is_that_of_transformers(filters: str) -> None:
+    template = f"{{{{ {{'d': \"a<b & it's \" ~ messages[0].content, 'b': [1, none]}} | {filters} }}}}"
+    messages = [{"role": "user", "content": "é"}]
+    assert laid_out(template, "é", options=ChatOptions()) == rendered_by_transformers(template, messages)
+
+
+def test_what_is_marked_as_generated_is_laid_out_as_it_is() -> None:
+    template = "{% for m in messages %}{% generation %}{% set x = m.content %}[{{ x }}]{% endgeneration %}{% endfor %}."
+    assert laid_out(template, "a", "b", options=ChatOptions()) == "[a][b]."
+
+
+def test_indented_json_has_a_limit() -> None:
+    deep: list[Any] = []
+    for _ in range(800):
+        deep = [deep]
+    with pytest.raises(InvalidFieldError, match="1048576 characters as indented JSON"):
+        laid_out("{{ x | tojson(indent=4) }}", "a", options=ChatOptions(variables={"x": deep}))
 
 
 def test_a_text_without_what_begins_the_next_message() -> None:

@@ -186,6 +186,11 @@ async def test_a_chat_may_end_with_its_last_message() -> None:
         ({"chat_template_kwargs": "{"}, "chat_template_kwargs: is not JSON"),
         ({"chat_template_kwargs": "[" * 16000}, "chat_template_kwargs: is not JSON"),
         ({"chat_template_kwargs": '{"tools": []}'}, "chat_template_kwargs: sets tools"),
+        (
+            {"chat_template_kwargs": '{"x": ' + "[" * 64 + "]" * 64 + "}"},
+            "chat_template_kwargs: has more than 64 levels",
+        ),
+        ({"tools": ["[" * 65 + "]" * 65]}, "tools[0]: has more than 64 levels"),
         ({"chat_template_kwargs": '{"x": "' + "y" * 16384 + '"}'}, "chat_template_kwargs length: is 16393; it must be"),
     ],
 )

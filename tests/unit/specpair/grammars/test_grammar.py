@@ -164,6 +164,9 @@ def test_what_restricts_nothing_in_a_schema_is_left_out() -> None:
     assert follows(schema, '{"format":"a/b","more":["c"]}')
     assert follows({"const": {"format": "path"}}, '{"format":"path"}'), "a value is no schema"
     assert not follows({"const": {"format": "path"}}, "{}")
+    named = {"properties": {"default": path, "uniqueItems": False}, "required": ["default"]}
+    assert follows(named, '{"default":"a"}'), "a property may be called like a keyword"
+    assert not follows(named, '{"default":"a","uniqueItems":1}'), "and be forbidden"
 
 
 def test_what_restricts_something_is_followed_or_refused() -> None:
