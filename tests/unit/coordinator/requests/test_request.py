@@ -191,6 +191,10 @@ async def test_a_chat_may_end_with_its_last_message() -> None:
             "chat_template_kwargs: has more than 64 levels",
         ),
         ({"tools": ["[" * 65 + "]" * 65]}, "tools[0]: has more than 64 levels"),
+        (
+            {"messages": [{"role": "assistant", "tool_calls": [{"name": "f", "arguments": "[" * 65 + "]" * 65}]}]},
+            "messages[0].tool_calls[0].arguments: has more than 64 levels",
+        ),
         ({"chat_template_kwargs": '{"x": "' + "y" * 16384 + '"}'}, "chat_template_kwargs length: is 16393; it must be"),
     ],
 )
