@@ -93,10 +93,10 @@ async def test_health_is_open_and_reflection_is_not(tokens: Path) -> None:
             answer = await health.Check(health_pb2.HealthCheckRequest(), timeout=TIMEOUT)
             assert answer.status == health_pb2.HealthCheckResponse.SERVING
             with pytest.raises(grpc.aio.AioRpcError) as caught:
-                await reflected(channel)
+                await reflected(channel, no_message())
             assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
         async with channel_to(port, ChannelSecurity(token=ALICE)) as channel:
-            listed = await reflected(channel)
+            listed = await reflected(channel, iter([reflection_pb2.ServerReflectionRequest(list_services="")]))
             assert "specpair.v1.DraftService" in {service.name for service in listed.list_services_response.service}
 
 
@@ -187,10 +187,15 @@ async def test_without_tokens_everybody_is_anonymous(tokens: Path) -> None:
     assert answer.instance_id == ""
 
 
-async def reflected(channel: Any) -> Any:
+async def no_message() -> AsyncIterator[Any]:
+    """If a call is refused while a message is on its way, gRPC reports that instead of the refusal."""
+    await asyncio.Event().wait()
+    yield
+
+
+async def reflected(channel: Any, requests: Any) -> Any:
     """What reflection says of the services."""
     stub: Any = ServerReflectionStub(channel)
-    request = reflection_pb2.ServerReflectionRequest(list_services="")
-    async for response in stub.ServerReflectionInfo(iter([request]), timeout=TIMEOUT):
+    async for response in stub.ServerReflectionInfo(requests, timeout=TIMEOUT):
         return response
     raise AssertionError("the answer is empty")
