@@ -44,7 +44,8 @@ def test_a_continued_message_ends_the_text(template: str, content: str, end: str
 def rendered_by_transformers(template: str, messages: list[dict[str, str]], **options: Any) -> str:
     from transformers.utils.chat_template_utils import render_jinja_template
 
-    texts: Any = render_jinja_template([messages], chat_template=template, **options, **SPECIAL)
+    every: dict[str, Any] = {**options, **SPECIAL}
+    texts: Any = render_jinja_template([messages], chat_template=template, **every)
     return texts[0][0]
 
 
