@@ -10,9 +10,8 @@ from fastapi import APIRouter, Request, Response
 
 from coordinator.http.answer import Answer
 from coordinator.http.beams import beam_count
-from coordinator.http.disconnects import ClientGoneError, unless_gone
 from coordinator.http.event_stream import EventStream
-from coordinator.http.failures import failure_response, names_of
+from coordinator.http.failures import names_of
 from coordinator.http.forms import ChatForm, CompletionForm, Form, ToolForm
 from coordinator.http.front_end import FrontEnd
 from coordinator.http.json_pieces import encode
@@ -21,10 +20,10 @@ from coordinator.http.messages import chat_request, completion_requests
 from coordinator.http.models import check_model, served_name
 from coordinator.http.outputs import Asked, Outputs
 from coordinator.http.parameters import ChatParameters, CompletionParameters, GenerationParameters
-from coordinator.http.request_counter import CLIENT_GONE
 from coordinator.http.structures import structure_name
 from coordinator.http.tools import tools_in_use
 from coordinator.http.unknown_parameters import log_unknown
+from coordinator.http.whole_answer import whole_answer
 from coordinator.outputs.choices import merge
 from coordinator.serving.call import Call
 from coordinator.serving.serving import Serving
@@ -122,13 +121,7 @@ async def answer(
     names = names_of(is_chat=isinstance(form, ChatForm), structure=structure_name(parameters))
     if parameters.stream:
         return EventStream(chunks(answer, responses), stop, names)
-    try:
-        body = await unless_gone(request.receive, stop, whole_body(answer, responses))
-    except ClientGoneError:
-        return Response(status_code=CLIENT_GONE)
-    except Exception as error:
-        return failure_response(error, names)
-    return Response(body, media_type="application/json")
+    return await whole_answer(request, whole_body(answer, responses), names)
 
 
 async def generate(

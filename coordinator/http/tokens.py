@@ -8,13 +8,12 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from coordinator.http.disconnects import ClientGoneError, unless_gone
-from coordinator.http.failures import Names, failure_response, names_of
+from coordinator.http.failures import Names, names_of
 from coordinator.http.front_end import FrontEnd
 from coordinator.http.json_pieces import encode, rows
 from coordinator.http.models import check_model
-from coordinator.http.request_counter import CLIENT_GONE
 from coordinator.http.token_parameters import DetokenizeParameters, TokenizeParameters, tokenized_request
+from coordinator.http.whole_answer import whole_answer
 from coordinator.requests.prompt import PromptReader
 from coordinator.serving.serving import Serving
 from specpair.v1 import coordinator_service_pb2 as pb
@@ -81,10 +80,4 @@ async def _answer(
             target = serving.pair.target
             return await encode(await work(PromptReader(target=target.info, tokenizer=target.tokenizer)))
 
-    try:
-        made = await unless_gone(request.receive, request.app.state.front_end.grace_is_over, body())
-    except ClientGoneError:
-        return Response(status_code=CLIENT_GONE)
-    except Exception as error:
-        return failure_response(error, names)
-    return Response(made, media_type="application/json")
+    return await whole_answer(request, body(), names)

@@ -9,7 +9,7 @@ from fastapi import Request
 from pydantic import BaseModel
 
 WITHOUT_EFFECT = frozenset(("metadata", "prompt_cache_key", "safety_identifier", "service_tier", "store"))
-"""OpenAI's parameters that no text depends on. Clients send them always, or never."""
+"""OpenAI's parameters that no text depends on. A client that has them sends them with each request."""
 NAMED_COUNT = 8
 """Most names in a log line."""
 LOOKED_AT = 1000

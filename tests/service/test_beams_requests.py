@@ -11,7 +11,7 @@ from specpair.v1 import beams_pb2, sequence_service_pb2
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import draft_service_pb2 as draft_pb
 from specpair.v1 import target_service_pb2 as target_pb
-from tests.http_service import PROMPT, http_client, openai_client, running_bundled_pair
+from tests.http_service import PROMPT, openai_client, running_bundled_pair
 from tests.rpc_errors import refused
 from tests.services import RunningPair
 
@@ -23,12 +23,6 @@ async def pair() -> AsyncIterator[RunningPair]:
     async with running_bundled_pair(512, draft_timeout=60.0) as pair:
         yield pair
         await pair.check_clean()
-
-
-@pytest.fixture(scope="module")
-async def client(pair: RunningPair) -> AsyncIterator[httpx.AsyncClient]:
-    async with http_client(pair) as client:
-        yield client
 
 
 async def over_grpc(pair: RunningPair, **fields: Any) -> list[pb.GenerateTokensResponse]:

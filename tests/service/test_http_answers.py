@@ -24,12 +24,6 @@ async def pair() -> AsyncIterator[RunningPair]:
         yield pair
 
 
-@pytest.fixture(scope="module")
-async def client(pair: RunningPair) -> AsyncIterator[httpx.AsyncClient]:
-    async with http_client(pair) as client:
-        yield client
-
-
 async def complete(client: httpx.AsyncClient, **body: Any) -> dict[str, Any]:
     answer = await client.post("/v1/completions", json={"max_tokens": 4, **body})
     assert answer.status_code == 200, answer.text

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 import httpx
 import pytest
 
-from tests.http_service import PROMPT, http_client, running_bundled_pair
+from tests.http_service import PROMPT, running_bundled_pair
 from tests.services import RunningPair
 
 
@@ -15,12 +15,6 @@ from tests.services import RunningPair
 async def pair() -> AsyncIterator[RunningPair]:
     async with running_bundled_pair(max_requests=4, max_queued_requests=0) as pair:
         yield pair
-
-
-@pytest.fixture(scope="module")
-async def client(pair: RunningPair) -> AsyncIterator[httpx.AsyncClient]:
-    async with http_client(pair) as client:
-        yield client
 
 
 @pytest.mark.parametrize(

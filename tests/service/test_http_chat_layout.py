@@ -11,7 +11,7 @@ import httpx
 import pytest
 
 from specpair.v1 import coordinator_service_pb2 as pb
-from tests.http_service import BUNDLED, http_client
+from tests.http_service import BUNDLED
 from tests.services import RunningPair, engine_config, running_pair
 
 TEMPLATE = (
@@ -52,12 +52,6 @@ async def pair(folder: Path) -> AsyncIterator[RunningPair]:
     async with running_pair(engine_config(folder, block_size=16), num_speculative_tokens=0) as pair:
         yield pair
         await pair.check_clean()
-
-
-@pytest.fixture(scope="module")
-async def client(pair: RunningPair) -> AsyncIterator[httpx.AsyncClient]:
-    async with http_client(pair) as client:
-        yield client
 
 
 @pytest.mark.parametrize(("layout", "text"), LAYOUTS)

@@ -65,6 +65,7 @@ async def test_unknown_names_are_in_the_log_without_their_values(
     client: httpx.AsyncClient, caplog: pytest.LogCaptureFixture, path: str
 ) -> None:
     unknown = {"temprature": "a-secret", "max-tokens": ["a-secret"], "a text\nof a client": 1, "": 2, "x" * 65: 3}
+    unknown |= {"store": True, "metadata": {"a": "b"}}  # they change no text
     for is_stream in (False, True):
         caplog.clear()
         body = json.dumps({**BODIES[path], "stream": is_stream, "n": 2, **unknown})

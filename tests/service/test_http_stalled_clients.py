@@ -22,12 +22,6 @@ async def pair() -> AsyncIterator[RunningPair]:
         yield pair
 
 
-@pytest.fixture(scope="module")
-async def client(pair: RunningPair) -> AsyncIterator[httpx.AsyncClient]:
-    async with http_client(pair) as client:
-        yield client
-
-
 async def test_client_that_does_not_read_holds_its_outputs_up(pair: RunningPair) -> None:
     """Of what it does not take, no more than a few rounds are made ahead."""
     takes = asyncio.Semaphore(2)

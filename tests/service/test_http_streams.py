@@ -28,12 +28,6 @@ async def pair() -> AsyncIterator[RunningPair]:
         yield pair
 
 
-@pytest.fixture(scope="module")
-async def client(pair: RunningPair) -> AsyncIterator[httpx.AsyncClient]:
-    async with http_client(pair) as client:
-        yield client
-
-
 async def events_of(client: httpx.AsyncClient, body: dict[str, Any]) -> list[Any]:
     """The data of each event of a stream."""
     async with client.stream("POST", "/v1/completions", json={**body, "stream": True}) as response:

@@ -29,12 +29,6 @@ async def pair() -> AsyncIterator[RunningPair]:
         await pair.check_clean()
 
 
-@pytest.fixture(scope="module")
-async def client(pair: RunningPair) -> AsyncIterator[httpx.AsyncClient]:
-    async with http_client(pair) as client:
-        yield client
-
-
 async def post(client: httpx.AsyncClient, path: str, **body: Any) -> dict[str, Any]:
     answer = await client.post(path, json=body)
     assert answer.status_code == 200, answer.text

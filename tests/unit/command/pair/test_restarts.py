@@ -9,6 +9,7 @@ import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from io import StringIO
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -19,6 +20,7 @@ from command.pair.local_pair import (
     LOOPBACK,
     ServicePlan,
     announce,
+    announce_one,
     free_port,
     plan_service,
     run_children,
@@ -186,3 +188,24 @@ async def test_a_stop_during_a_restart_is_quick_and_leaves_no_process(
         begin = time.monotonic()
     assert time.monotonic() - begin < 10
     assert not is_running(first) and not is_running(last)
+
+
+class Ready:
+    """A service that is ready at once."""
+
+    name = "target"
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+
+    async def wait_until_ready(self) -> float:
+        return 1.25
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1:50052", "[fd00::1]:50052"])
+async def test_an_address_is_printed_as_it_is(address: str) -> None:
+    """Brackets are markup to the console."""
+    printed = StringIO()
+    ready: Any = Ready(address)
+    await announce_one(ready, Console(file=printed, width=200))
+    assert printed.getvalue() == f"target ready after 1.2 s at {address}\n"
