@@ -1,16 +1,19 @@
 """What holds for every test."""
 
+import asyncio
 import logging
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import uvloop
 from hypothesis import settings
 
 import specpair  # noqa: F401 - before gRPC
 from specpair.engine import device_thread
+from specpair.server.garbage import collect_only_new
 
 pytest_plugins = ["tests.needs"]
 
@@ -26,6 +29,16 @@ device_thread.SWITCH_SECONDS = sys.getswitchinterval()
 # Times on a busy machine say nothing about the code; pytest-timeout catches what hangs.
 settings.register_profile("specpair", deadline=None)
 settings.load_profile("specpair")
+
+
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """The event loop is the one that serves."""
+    return {"uvloop": uvloop.new_event_loop}
+
+
+def pytest_collection_finish() -> None:
+    """The collector is set up as in a service, since it would look at thousands of tests again and again."""
+    collect_only_new()
 
 
 @pytest.fixture(scope="module", params=["compiled", "numpy"])

@@ -23,7 +23,6 @@ def collector_as_before() -> Iterator[None]:
     thresholds = gc.get_threshold()
     yield
     gc.set_threshold(*thresholds)
-    gc.unfreeze()
 
 
 def test_only_what_is_made_later_is_looked_at() -> None:
