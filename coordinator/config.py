@@ -7,7 +7,7 @@ from coordinator.draft_names import MAX_DRAFTS, DraftList, read_drafts
 from coordinator.http_config import HttpConfig
 from specpair.errors import InvalidFieldError
 from specpair.flags import LISTENING, SPECULATION, Flag, Range
-from specpair.options import Merge, WorkAhead, check_fields, check_range
+from specpair.options import Merge, Rule, WorkAhead, check_fields, check_range
 from specpair.security.settings import PLAIN, ChannelSecurity
 from specpair.server.config import ServerConfig
 
@@ -90,6 +90,14 @@ class CoordinatorConfig:
     max_num_speculative_tokens: Annotated[
         int, Range(0, MAX_SPECULATIVE_TOKENS), Flag("Most tokens that may be proposed per round.", SPECULATION)
     ] = 16
+    rule: Annotated[
+        Rule,
+        Flag(
+            "How proposals are judged, unless a request says so itself: token, block, or coupled, under which a seed "
+            "repeats an output whatever is proposed, and a draft that is far away works ahead best. All are exact.",
+            SPECULATION,
+        ),
+    ] = Rule.BLOCK
     num_tree_tokens: Annotated[
         int,
         Range(0, MAX_SPECULATIVE_TOKENS),

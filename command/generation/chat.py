@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -27,7 +28,9 @@ from specpair.v1 import coordinator_service_pb2 as pb
 
 MAX_TOKENS = 512
 PROMPT = "> "
-NEW = "/new"
+NEW, HELP, EXIT = "/new", "/help", "/exit"
+COMMANDS = {NEW: "begins a new conversation", HELP: "shows this", EXIT: "ends, as Ctrl-D does"}
+LIKE_A_COMMAND = re.compile(r"/[a-z]+\s*")
 INFO_TIMEOUT = 10.0
 
 MakePrinter = Callable[[], PlainPrinter | ColorPrinter]
@@ -59,9 +62,9 @@ def chat(
     """Talk with the pair.
 
     Each line is a message. It is sent with the whole conversation before it, and the answer is streamed. Ctrl-C stops
-    the answer, /new begins a new conversation, Ctrl-D exits. On a terminal, accepted proposals are green and the
-    target's own tokens after proposals blue. A summary of each answer goes to standard error. Lines may also come
-    from a pipe or a file.
+    the answer, /new begins a new conversation, /help lists the commands, Ctrl-D exits. On a terminal, accepted
+    proposals are green and the target's own tokens after proposals blue. A summary of each answer goes to standard
+    error. Lines may also come from a pipe or a file.
     """
     options = completion_request("", **request_fields(values))
     if system is not None:
@@ -71,9 +74,12 @@ def chat(
     with asyncio.Runner() as runner:
         model_name = runner.run(_target_name(address))
         if sys.stdin.isatty():
-            _note(f"{model_name}: a line is a message; Ctrl-C stops an answer, {NEW} starts again, Ctrl-D exits")
+            keys = f"Ctrl-C stops an answer, {NEW} starts again, {HELP} lists the commands, Ctrl-D exits"
+            _note(f"{model_name}: a line is a message; {keys}")
         talk = Talk(runner, address, options, Conversation(system, is_plain=plain), lambda: printer(console))
         for line in _lines():
+            if line.strip() == EXIT:
+                break
             talk.say(line)
 
 
@@ -98,10 +104,15 @@ class Talk:
     def say(self, line: str) -> None:
         """Sends a line and prints the answer. The printed part of a stopped answer stays in the conversation.
 
-        A failed answer ends the talk. On a terminal the line is dropped instead, and the person can try another one.
+        A failed answer ends the talk. On a terminal the line is dropped instead, and the person can try another one; so
+        is a word that looks like a command and is none.
         """
         if line.strip() == NEW:
             return self._conversation.clear()
+        if line.strip() == HELP:
+            return _note(help_text())
+        if sys.stdin.isatty() and LIKE_A_COMMAND.fullmatch(line):
+            return _note(f"{line.strip()} is no command: {HELP} lists them; with a space before it, it is a message")
         try:
             answer = self._answer(line)
         except (NotSupportedError, SpecpairError, CommandError) as error:
@@ -128,6 +139,11 @@ class Talk:
         except PromptTooLongError as error:
             raise CommandError(f"{error.message}; {NEW} begins a new conversation") from None
         return "".join(pieces)
+
+
+def help_text() -> str:
+    """The commands, a line each."""
+    return "\n".join(f"{name:6}{meaning}" for name, meaning in COMMANDS.items())
 
 
 async def _stream(

@@ -93,7 +93,7 @@ class RequestOptions:
     grammar: Annotated[
         str | None,
         Flag(
-            "The output is a text of this grammar, in llguidance's form of Lark: a file, or itself.",
+            "The output is a text of this grammar, in llguidance's form of Lark or in GBNF: a file, or itself.",
             OUTPUT,
             metavar=FILE,
         ),
@@ -134,7 +134,7 @@ class RequestOptions:
         Rule | None,
         Flag(
             "How proposals are judged; all rules are exact. block accepts the most; coupled gives the same tokens for "
-            "the same seed, whatever the draft does. Default: block, or token with --lenience.",
+            "the same seed, whatever the draft does. Default: the server's, usually block; token with --lenience.",
             SPECULATION,
         ),
     ] = None

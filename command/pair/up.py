@@ -71,7 +71,10 @@ target's."""
 COORDINATOR = {
     **options(
         CoordinatorConfig,
-        only=("num_speculative_tokens", "num_tree_tokens", "merge", "merge_wait", "work_ahead", "served_model_name"),
+        only=(
+            *("num_speculative_tokens", "rule", "num_tree_tokens", "merge", "merge_wait", "work_ahead"),
+            "served_model_name",
+        ),
     ),
     **options(ServerConfig, only=("host", "allowed_hosts")),
     **options(ServerSecurity, only=("tokens_file", "is_insecure")),

@@ -17,6 +17,7 @@ from specpair.security.tokens import AUTHORIZATION, bearer, token_of
 MAX_BYTES = 16 * 1024 * 1024
 TIMEOUT = 2.0
 UNAUTHENTICATED = 401
+NOT_REACHED = "not reached"
 
 
 class Scrape(NamedTuple):
@@ -88,4 +89,4 @@ def problem_of(error: Exception) -> str:
     if isinstance(error, urllib.error.HTTPError) and error.code == UNAUTHENTICATED:
         return "needs a bearer token: see --token-file"
     reason = getattr(error, "reason", error)
-    return f"TLS: {reason.reason or reason}" if isinstance(reason, ssl.SSLError) else "not reached"
+    return f"TLS: {reason.reason or reason}" if isinstance(reason, ssl.SSLError) else NOT_REACHED

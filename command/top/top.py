@@ -13,7 +13,7 @@ from command.failures import CommandError, friendly
 from command.flags.access import current_access
 from command.flags.shared import NoColorOption
 from command.top.figures import Traffic, model_figures, state, traffic, uptime
-from command.top.scrape import Endpoint
+from command.top.scrape import NOT_REACHED, Endpoint
 from command.top.view import ModelColumn, top_view
 from specpair.options import check_range
 
@@ -54,7 +54,8 @@ def top(
     if once or not console.is_terminal:
         asyncio.run(ask_all(coordinator, models))
         if coordinator.problem is not None:
-            raise CommandError(f"{coordinator.url}: {coordinator.problem}; `specpair up` starts a coordinator")
+            hint = "; `specpair up` starts a coordinator" if coordinator.problem == NOT_REACHED else ""
+            raise CommandError(f"{coordinator.url}: {coordinator.problem}{hint}")
         return console.print(view(coordinator, models))
     try:
         asyncio.run(_watch(coordinator, models, interval, console))

@@ -10,6 +10,7 @@ from fastapi import APIRouter, Request, Response
 
 from coordinator.http.answer import Answer
 from coordinator.http.beams import beam_count
+from coordinator.http.descriptions import GENERATED
 from coordinator.http.event_stream import EventStream
 from coordinator.http.failures import names_of
 from coordinator.http.forms import ChatForm, CompletionForm, Form, ToolForm
@@ -31,7 +32,7 @@ from specpair.errors import InvalidFieldError
 from specpair.tracing import TRACEPARENT
 from specpair.v1 import coordinator_service_pb2 as pb
 
-router = APIRouter(prefix="/v1")
+router = APIRouter(prefix="/v1", responses=GENERATED)
 
 Responses = AsyncGenerator[tuple[int, pb.GenerateTokensResponse], None]
 

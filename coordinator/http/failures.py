@@ -47,6 +47,7 @@ VALUE_ERRORS = frozenset(
     }
 )
 """The types of pydantic's errors, and of our refusals, for a value of the right type outside its limits."""
+KIND_CODES = {"json_invalid": "invalid_json", "missing": "missing_required_parameter"}
 NOT_JSON = "the body must be JSON, and the header `content-type: application/json` must say so"
 WHOLE_BODY = {
     "missing": "the body is empty; send a JSON object",
@@ -136,8 +137,8 @@ async def handle_http_error(request: Request, error: Exception) -> JSONResponse:
 
 def error_code(kind: str) -> str:
     """The code for a type of pydantic's errors."""
-    if kind == "json_invalid":
-        return "invalid_json"
+    if kind in KIND_CODES:
+        return KIND_CODES[kind]
     return INVALID_VALUE if kind in VALUE_ERRORS else INVALID_TYPE
 
 

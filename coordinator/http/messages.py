@@ -101,10 +101,8 @@ def conversation(messages: Sequence[ChatMessage], layout: LayoutParameters) -> p
         chat_template_kwargs=_kwargs_text(layout.chat_template_kwargs),
     )
     for message in messages:
-        # `developer` is OpenAI's newer name.
-        role = "system" if message.role == "developer" else message.role
         chat.messages.add(
-            role=role,
+            role=message.role,
             content=message.content,
             tool_calls=[tool_call(call) for call in message.tool_calls or ()],
             tool_call_id=message.tool_call_id,

@@ -3,8 +3,9 @@
 from typing import Any
 
 from fastapi import APIRouter, Request, Response
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, PlainTextResponse
 
+from coordinator.http.descriptions import EXPOSED, HEALTH
 from coordinator.http.failures import retry_headers
 from coordinator.http.front_end import FrontEnd
 from coordinator.http.health import health_of
@@ -35,7 +36,7 @@ async def show_version() -> dict[str, str]:
     return {"version": package_version()}
 
 
-@router.get("/health")
+@router.get("/health", responses=HEALTH)
 async def check_health(request: Request) -> Response:
     """200 while requests are served; 503 before that, while no target is connected, and while the process stops."""
     report = health_of(_front_end(request))
@@ -43,7 +44,7 @@ async def check_health(request: Request) -> Response:
     return JSONResponse(report.document(), status, headers=retry_headers(status))
 
 
-@router.get("/metrics")
+@router.get("/metrics", response_class=PlainTextResponse, responses=EXPOSED)
 async def show_metrics(request: Request) -> Response:
     """The metrics for Prometheus; OpenMetrics, with exemplars, for clients that accept it."""
     text, content_type = await render_in_turns(_front_end(request).registry, request.headers.get("accept", ""))

@@ -149,7 +149,7 @@ class TextPart(BaseModel):
 class ChatMessage(BaseModel):
     """One message of a conversation."""
 
-    role: Text = Field(json_schema_extra={"enum": [*ROLES, "developer"]})
+    role: Text = Field(json_schema_extra={"enum": [*ROLES]})
     content: Annotated[Text, BeforeValidator(join_parts, json_schema_input_type=str | list[TextPart] | None)] = ""
     tool_calls: Annotated[list[ToolCall], Field(max_length=MAX_TOOLS)] | None = None
     tool_call_id: Text | None = None
@@ -221,7 +221,9 @@ class GenerationParameters(StructureParameters):
         "Proposals are trees of so many tokens at most, on paths of num_speculative_tokens; 0 for chains. Default: the "
         "server decides.",
     )
-    rule: Rule | None = Field(None, description="How proposals are judged. Default block.")
+    rule: Rule | None = Field(
+        None, description="How proposals are judged. Default: the server's, which is block unless set."
+    )
     drafter: Drafter | None = Field(None, description="What proposes tokens. Default: the draft service's own choice.")
     drafts: Annotated[list[Text], Field(max_length=MAX_DRAFTS, fail_fast=True)] | None = Field(
         None,

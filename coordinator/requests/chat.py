@@ -15,7 +15,8 @@ MAX_TEMPLATE_KWARGS_LENGTH = 16384
 """Characters of the JSON text."""
 MAX_DEPTH = 64
 """Levels of JSON in tools, calls and kwargs: a template may lay each level out with more white space."""
-ROLES = ("system", "user", "assistant", "tool")
+ROLES = ("system", "developer", "user", "assistant", "tool")
+"""`developer` is OpenAI's newer name of `system`, which chat templates know."""
 
 
 def character_count(chat: pb.Chat) -> int:
@@ -32,12 +33,15 @@ def read_messages(messages: Sequence[pb.ChatMessage]) -> list[dict[str, Any]]:
     check_range("chat.messages count", len(messages), 1, MAX_CHAT_MESSAGES)
     for index, entry in enumerate(messages):
         if entry.role not in ROLES:
-            raise InvalidFieldError(f"chat.messages[{index}].role", f"is {entry.role!r}; it must be one of {ROLES}")
+            raise InvalidFieldError(
+                f"chat.messages[{index}].role", f"is {entry.role!r}; it must be one of {', '.join(ROLES)}"
+            )
     return [_read_message(f"chat.messages[{index}]", entry) for index, entry in enumerate(messages)]
 
 
 def _read_message(field: str, entry: pb.ChatMessage) -> dict[str, Any]:
-    read: dict[str, Any] = {"role": entry.role, "content": entry.content}
+    role = "system" if entry.role == "developer" else entry.role
+    read: dict[str, Any] = {"role": role, "content": entry.content}
     if entry.tool_calls:
         read["tool_calls"] = [_read_call(f"{field}.tool_calls[{i}]", call) for i, call in enumerate(entry.tool_calls)]
     if entry.tool_call_id:

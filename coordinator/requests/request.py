@@ -190,7 +190,7 @@ class RequestReader:
         sampling = self._read_sampling(message)
         num_speculative_tokens = self._read_speculation(message)
         lenience = message.lenience if message.HasField("lenience") else 1.0
-        rule, encoding = _read_rule(message, lenience), encoding_from_proto(message.encoding)
+        rule, encoding = self._read_rule(message, lenience), encoding_from_proto(message.encoding)
         check_lenience(lenience, rule)
         drafts = read_draft_names(message, self.config, self.target, self.drafts, lenience)
         drafter = self._read_drafter(message, drafts)
@@ -262,6 +262,12 @@ class RequestReader:
         check_range("num_speculative_tokens", message.num_speculative_tokens, 0, self.config.max_num_speculative_tokens)
         return message.num_speculative_tokens
 
+    def _read_rule(self, message: pb.GenerateTokensRequest, lenience: float) -> Rule:
+        """The rule; if none is given, the one that the lenience requires, or the server's."""
+        if message.rule == sampling_pb2.ACCEPTANCE_RULE_UNSPECIFIED:
+            return Rule.TOKEN if lenience < 1.0 else self.config.rule
+        return rule_from_proto(message.rule)
+
     def _read_tree(self, message: pb.GenerateTokensRequest) -> int:
         is_own = drafter_from_proto(message.drafter) in ON_THE_TARGET
         if not message.HasField("num_tree_tokens"):
@@ -300,13 +306,6 @@ class RequestReader:
         for index, stop in enumerate(stop_strings):
             check_range(f"stop_strings[{index}] length", len(stop), 1, MAX_STOP_STRING_LENGTH)
         return tuple(stop_strings)
-
-
-def _read_rule(message: pb.GenerateTokensRequest, lenience: float) -> Rule:
-    """The rule; if none is given, the one that the lenience requires."""
-    if message.rule == sampling_pb2.ACCEPTANCE_RULE_UNSPECIFIED and lenience < 1.0:
-        return Rule.TOKEN
-    return rule_from_proto(message.rule)
 
 
 def _read_logprobs(message: pb.GenerateTokensRequest, field: str) -> int | None:

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import llguidance
+from llguidance.gbnf_to_lark import any_to_lark
 
 from specpair.errors import InvalidGrammarError
 from specpair.grammars.grammar import Grammar
@@ -85,7 +86,18 @@ def grammar_text(structured: StructuredOutput) -> str:
             texts = sorted(set(json.loads(structured.source)))
             return llguidance.LLMatcher.grammar_from_lark("start: " + " | ".join(map(_quoted, texts)))
         case StructureKind.GRAMMAR:
-            return llguidance.LLMatcher.grammar_from_lark(structured.source)
+            return llguidance.LLMatcher.grammar_from_lark(_as_lark(structured.source))
+
+
+def _as_lark(grammar: str) -> str:
+    """A grammar without a rule `start` is taken for llama.cpp's GBNF. Raises InvalidGrammarError."""
+    try:
+        return any_to_lark(grammar)
+    except RecursionError:
+        raise
+    except Exception as error:  # of several kinds, plain ones among them
+        problem = f"is no Lark, without a rule start, and no GBNF: {first_line(str(error))}"
+        raise InvalidGrammarError(problem) from None
 
 
 def first_line(explanation: str) -> str:

@@ -59,7 +59,7 @@ async def test_lines_of_a_pipe_are_one_conversation(pair: RunningPair) -> None:
     status, out, err = await talk(pair, "def add(a, b):\n\nclass Stack:\n", *flags)
     assert (status, out) == (0, f"{first}\n{second}\n")
     assert err.count("tokens per round") == 2 and "acceptance rate" in err
-    again = await talk(pair, "def add(a, b):\n/new\ndef add(a, b):\n", *flags)
+    again = await talk(pair, "def add(a, b):\n/new\ndef add(a, b):\n/exit\nclass Stack:\n", *flags)
     assert again[:2] == (0, f"{first}\n{first}\n")
 
 
@@ -150,6 +150,11 @@ async def test_ctrl_c_stops_an_answer_and_ctrl_d_ends(pair: RunningPair) -> None
         await terminal.type("class\x03")
         await terminal.wait_for("> ")
         await terminal.type("/new\n")
+        await terminal.wait_for("> ")
+        await terminal.type("/help\n")
+        await terminal.wait_for("/exit ends, as Ctrl-D does")
+        await terminal.type("/newer\n")
+        await terminal.wait_for("/newer is no command")
         await terminal.wait_for("> ")
         await terminal.type("\x04")
         assert await terminal.status() == 0

@@ -1,4 +1,5 @@
-"""Requests made from the OpenAPI description, such as fit it and such as do not: no answer is a 5xx."""
+"""Requests made from the OpenAPI description, such as fit it and such as do not: no answer is a 5xx, and each is as
+described."""
 
 import asyncio
 from collections import Counter
@@ -8,11 +9,17 @@ import schemathesis
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
 
 from tests.http_service import http_client, running_bundled_pair
 
 EXAMPLES = 120
 GENERATING = ("/v1/completions", "/v1/chat/completions")
+DESCRIBED = [status_code_conformance, content_type_conformance, response_schema_conformance]
 PATHS = (*GENERATING, "/tokenize", "/detokenize", "/v1/models", "/v1/models/{model}", "/health")
 
 
@@ -52,6 +59,7 @@ def fuzz(description: dict[str, Any], url: str, statuses: Counter[tuple[str, int
         response = case.call(base_url=url)
         statuses[case.path, response.status_code] += 1
         assert response.status_code < 500, (case.method, case.path, case.body, response.text)
+        case.validate_response(response, checks=DESCRIBED)
 
     send()
 

@@ -120,6 +120,8 @@ async def test_known_names_are_not_in_the_log(
         (COMPLETIONS, "stream", [], "invalid_type"),
         (COMPLETIONS, "prompt", {}, "invalid_type"),
         (CHAT, "messages", "x", "invalid_type"),
+        (CHAT, "messages", [{}], "missing_required_parameter"),
+        (CHAT, "messages", [{"role": "narrator"}], "invalid_value"),
     ],
 )
 async def test_a_wrong_value_and_a_wrong_type_have_codes_of_their_own(

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 
 from coordinator.config import CoordinatorConfig
+from coordinator.requests.chat import ROLES, read_messages
 from coordinator.requests.request import GenerationRequest, RequestReader
 from coordinator.requests.tokenizer import Tokenizer
 from specpair.errors import InvalidFieldError, NotSupportedError, PromptTooLongError
@@ -51,6 +52,20 @@ async def test_whether_to_work_ahead_is_the_requests_or_else_the_servers(mode: W
     assert (await read(work_ahead=f"WORK_AHEAD_MODE_{mode.name}")).work_ahead is mode
     reader = RequestReader(config=replace(CONFIG, work_ahead=mode), target=model_info(), tokenizer=None)
     assert (await reader.read(pb.GenerateTokensRequest(token_ids={"ids": [1]}))).work_ahead is mode
+
+
+@pytest.mark.parametrize("rule", Rule)
+async def test_the_rule_is_the_requests_or_else_the_servers(rule: Rule) -> None:
+    named = f"ACCEPTANCE_RULE_{rule.name}"
+    assert (await read(rule=named)).rule is rule
+    reader = RequestReader(config=replace(CONFIG, rule=rule), target=model_info(), tokenizer=None)
+
+    async def rule_of(**fields: object) -> Rule:
+        return (await reader.read(pb.GenerateTokensRequest(token_ids={"ids": [1]}, **fields))).rule  # type: ignore[arg-type]
+
+    assert await rule_of() is rule
+    assert [await rule_of(rule=f"ACCEPTANCE_RULE_{other.name}") for other in Rule] == [*Rule]
+    assert await rule_of(lenience=0.5) is Rule.TOKEN
 
 
 async def test_an_unknown_mode_of_working_ahead_is_refused() -> None:
@@ -161,6 +176,13 @@ async def test_a_pair_that_holds_fewer_sequences_gives_fewer_outputs() -> None:
 async def test_a_chat_becomes_tokens() -> None:
     request = await read(byte_level(), chat={"messages": [{"role": "user", "content": "a"}]})
     assert list(request.prompt_ids) == byte_level().encode_chat([{"role": "user", "content": "a"}])
+
+
+def test_a_message_of_the_developer_is_one_of_the_system() -> None:
+    messages = read_messages([pb.ChatMessage(role=role) for role in ROLES])
+    assert [message["role"] for message in messages] == ["system", "system", "user", "assistant", "tool"]
+    with pytest.raises(InvalidFieldError, match="'narrator'; it must be one of system, developer, user"):
+        read_messages([pb.ChatMessage(role="narrator")])
 
 
 LAST = {"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]}
