@@ -94,7 +94,7 @@ class CoordinatorConfig:
         Rule,
         Flag(
             "How proposals are judged, unless a request says so itself: token, block, or coupled, under which a seed "
-            "repeats an output whatever is proposed, and a draft that is far away works ahead best. All are exact.",
+            "repeats an output whatever is proposed, and more of what is worked out ahead is of use. All are exact.",
             SPECULATION,
         ),
     ] = Rule.BLOCK

@@ -93,7 +93,7 @@ class RequestOptions:
     grammar: Annotated[
         str | None,
         Flag(
-            "The output is a text of this grammar, in llguidance's form of Lark or in GBNF: a file, or itself.",
+            "The output is a text of this grammar, in llguidance's form of Lark: a file, or itself.",
             OUTPUT,
             metavar=FILE,
         ),

@@ -10,7 +10,7 @@ from coordinator.http import endpoints, operations, tokens
 from coordinator.http.authentication import Authentication, open_paths
 from coordinator.http.body_limit import BodyLimit
 from coordinator.http.connection_limit import ConnectionLimit
-from coordinator.http.descriptions import REFUSED
+from coordinator.http.descriptions import FAILED, REFUSED
 from coordinator.http.failures import error_body, handle_failure, handle_http_error, handle_invalid_body
 from coordinator.http.front_end import FrontEnd
 from coordinator.http.head_requests import HeadRequests
@@ -32,7 +32,7 @@ def create_app(front_end: FrontEnd) -> ASGIApp:
         version=package_version(),
         docs_url=None,  # FastAPI's page loads scripts from other hosts
         redoc_url=None,
-        responses=REFUSED,
+        responses=REFUSED | FAILED,
         redirect_slashes=False,  # a path with one slash more is unknown
     )
     app.state.front_end = front_end

@@ -18,7 +18,7 @@ class Problem(BaseModel):
 
 
 class ErrorDocument(BaseModel):
-    """The body of every answer that is an error."""
+    """The body of an answer that is an error."""
 
     error: Problem
 
@@ -26,13 +26,11 @@ class ErrorDocument(BaseModel):
 REFUSED: Answers = {"4XX": {"model": ErrorDocument, "description": "The request is refused, and `error` says why."}}
 FAILED: Answers = {"5XX": {"model": ErrorDocument, "description": "The request failed; 503 may be tried again."}}
 
-
 GENERATED: Answers = {
     200: {
         "content": {"text/event-stream": {"schema": {"type": "string"}}},
         "description": "The whole answer as JSON; with `stream` its chunks as events.",
     },
-    **FAILED,
 }
 EXPOSED: Answers = {200: {"description": "Metrics in the text format of Prometheus or OpenMetrics."}}
-HEALTH: Answers = {503: {"description": "No requests are served; the body is that of 200."}}
+HEALTH: Answers = {503: {"description": "No requests are served; the body is that of 200, or `error` says why."}}

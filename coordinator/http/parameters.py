@@ -222,7 +222,7 @@ class GenerationParameters(StructureParameters):
         "server decides.",
     )
     rule: Rule | None = Field(
-        None, description="How proposals are judged. Default: the server's, which is block unless set."
+        None, description="How proposals are judged. Default: the server's, usually block; token with lenience."
     )
     drafter: Drafter | None = Field(None, description="What proposes tokens. Default: the draft service's own choice.")
     drafts: Annotated[list[Text], Field(max_length=MAX_DRAFTS, fail_fast=True)] | None = Field(

@@ -42,7 +42,7 @@ class StructuredOutputs(BaseModel):
     json_value: JsonSchema | None = Field(None, alias="json", description="A JSON Schema.")
     json_object: bool | None = None
     regex: str | None = None
-    grammar: str | None = Field(None, description="In the Lark form of llguidance, or in GBNF.")
+    grammar: str | None = Field(None, description="In the Lark form of llguidance.")
     choice: list[str] | None = Field(None, max_length=MAX_CHOICES)
 
 

@@ -8,7 +8,6 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from coordinator.http.descriptions import FAILED
 from coordinator.http.failures import Names, names_of
 from coordinator.http.front_end import FrontEnd
 from coordinator.http.json_pieces import encode, rows
@@ -19,7 +18,7 @@ from coordinator.requests.prompt import PromptReader
 from coordinator.serving.serving import Serving
 from specpair.v1 import coordinator_service_pb2 as pb
 
-router = APIRouter(responses=FAILED)
+router = APIRouter()
 
 
 @router.post("/tokenize")

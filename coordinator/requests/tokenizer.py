@@ -24,7 +24,8 @@ logger = logging.getLogger(__name__)
 
 
 class Tokenizer:
-    """A model's tokenizer and chat template. Raises SpecpairError for files that cannot be read."""
+    """A model's tokenizer and chat template. Raises SpecpairError if the tokenizer cannot be read; a template that cannot
+    is left out, and the log says why."""
 
     def __init__(self, files: TokenizerFiles):
         try:
@@ -62,7 +63,7 @@ class Tokenizer:
         Raises NotSupportedError without a chat template, InvalidFieldError if the template refuses the messages.
         """
         if self._template is None:
-            raise NotSupportedError("chat: the model has no chat template; send text or token_ids")
+            raise NotSupportedError("chat: the model has no chat template that can be read; send text or token_ids")
         return self._template.text(messages, tools, options or ChatOptions())
 
     def decode(self, token_ids: Sequence[int]) -> str:

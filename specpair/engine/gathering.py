@@ -5,9 +5,9 @@ so the groups alternate for ever. But every pass has a fixed cost, reading the w
 for the group that was answered last costs its absence, and saves one fixed cost for every two passes. So a pass waits
 for a sequence whose usual absence is shorter than the fixed cost.
 
-Where calls wait for the verdict already, or come soon after it, they need no group to be gathered: who is late joins
-them in the next pass. A wait then delays who is here for the sake of those who are not, and is worth it only if it
-saves these more. The rule goes from the one to the other with the share of calls that come back soon.
+Whose calls wait for the verdict already, or come soon after it, needs no group to be gathered: who is late joins it in
+the next pass. A wait then delays who is here for the sake of those who are not, and is worth it only if it saves these
+more. The rule goes from the one to the other with the share of the calls of those here that came soon.
 
 Groups that are away for longer than the fixed cost lose nothing by taking turns, and are not gathered. But the calls of
 one group come one after the other, and who misses its pass by a little waits for all of it. So such a sequence is
@@ -41,7 +41,6 @@ MOST_SPARE = 256
 """Most of either where they seem to cost nothing."""
 SOON = 0.5
 """A call that comes within this part of a pass's fixed cost after the answer before it is back soon."""
-SOON_MEMORY = 64
 HANDING_OVER = 0.0005
 """Seconds that the event loop is expected to take for a call that is here already, before any was seen."""
 HANDING_MEMORY = 16
@@ -82,8 +81,6 @@ class Gathering:
         """Sequences expected soon, and until when a pass waits for each."""
         self._followed: dict[Sequence, float] = {}
         """The same of those whose next call is here already."""
-        self._share_soon = 0.0
-        """Of the calls that came lately."""
         self._handing_over = HANDING_OVER
         """Usual seconds from an answer to the next work, where the event loop had only to hand that over."""
 
@@ -122,7 +119,7 @@ class Gathering:
         """Notes works with which the device thread goes on by itself."""
         for work in works:
             self.forget(work.sequence)
-            self._share_soon += (1.0 - self._share_soon) / SOON_MEMORY
+            work.sequence.absences.note_return(is_soon=True)
 
     def arrive(self, works: Several[Work]) -> None:
         """Notes works that the event loop handed over."""
@@ -135,7 +132,7 @@ class Gathering:
                 continue
             absence = max(work.submitted_at - sequence.answered_at, 0.0)
             is_soon = sequence.is_followed or absence < SOON * self.fixed_cost
-            self._share_soon += (is_soon - self._share_soon) / SOON_MEMORY
+            sequence.absences.note_return(is_soon=is_soon)
             if sequence.is_followed:
                 absence = min(absence, MOST_LATE * max(self._handing_over, LEAST_COST))
                 self._handing_over += (absence - self._handing_over) / HANDING_MEMORY
@@ -181,7 +178,7 @@ class Gathering:
             return 0.0
         ends = [*self._followed.values()] if self._saves_for_followed(len(works)) else []
         if not any(work.started_at for work in works):
-            ends += self._worthwhile(len(works), now)
+            ends += self._worthwhile(works, now)
         return max(ends, default=now) - now
 
     def _saves_for_followed(self, count: int) -> bool:
@@ -190,15 +187,16 @@ class Gathering:
         fixed_cost = max(self.fixed_cost, LEAST_FOLLOWED_WAIT)
         return count * self._handing_over < len(self._followed) * (fixed_cost - self._handing_over)
 
-    def _worthwhile(self, count: int, now: float) -> list[float]:
-        """Until when a wait of `count` works for expected sequences pays, for as many of these as it does.
+    def _worthwhile(self, works: Several[Work], now: float) -> list[float]:
+        """Until when a wait of these works for expected sequences pays, for as many of these as it does.
 
-        A wait of t for k of them costs count t. It saves each of them the rest of the pass that would begin without
-        them, k (fixed cost - t). Where calls seldom come back soon, groups that are parted stay so and the cost is paid
-        once for many passes, so it counts less; not for those that are away for longer, whose groups may stay parted.
+        A wait of t for k of them costs t for each work. It saves each of them the rest of the pass that would begin
+        without them, k (fixed cost - t). Groups of sequences that seldom come back soon stay parted once they are, and
+        the cost is paid once for many passes, so it counts less; not for those that are away for longer, whose groups
+        may stay parted.
         """
-        fixed_cost = self.fixed_cost
-        gathered = count * math.sqrt(self._share_soon)
+        fixed_cost, count = self.fixed_cost, len(works)
+        gathered = sum(math.sqrt(work.sequence.absences.share_soon) for work in works)
         expected = sorted(Awaited.at(now, sequence, until) for sequence, until in self._expected.items())
         ends: list[float] = []
         for place, (wait, until, absence) in enumerate(expected, start=1):

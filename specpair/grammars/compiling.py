@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import llguidance
-from llguidance.gbnf_to_lark import any_to_lark
 
 from specpair.errors import InvalidGrammarError
 from specpair.grammars.grammar import Grammar
@@ -20,6 +19,9 @@ from specpair.options import StructuredOutput, StructureKind
 MOST_COMPILED = 64
 """Compiled grammars that are kept for the next sequence with the same structured output."""
 REASON = "error: "
+GBNF = "::="
+OTHER_GRAMMAR = "; a grammar must be in the Lark form of llguidance, with a rule start, and this looks like GBNF"
+"""llama.cpp's form is not converted: the library's converter changes what some grammars mean."""
 MOST_WORDS = 300
 """Characters of a compiler's explanation that are passed on."""
 SPACE = r"[ \t\n]{0,16}"
@@ -64,7 +66,8 @@ class GrammarCompiler:
         except (ValueError, RecursionError) as error:  # a number that is none in JSON, half a character, great depth
             raise InvalidGrammarError(f"cannot be used: {first_line(str(error))}") from None
         if matcher.is_error():
-            raise InvalidGrammarError(f"cannot be used: {first_line(matcher.get_error())}")
+            hint = OTHER_GRAMMAR if structured.kind is StructureKind.GRAMMAR and GBNF in structured.source else ""
+            raise InvalidGrammarError(f"cannot be used: {first_line(matcher.get_error())}{hint}")
         made = Grammar(matcher, self.vocab_size, self._eos)
         with self._lock:
             self._compiled[structured] = made
@@ -86,18 +89,7 @@ def grammar_text(structured: StructuredOutput) -> str:
             texts = sorted(set(json.loads(structured.source)))
             return llguidance.LLMatcher.grammar_from_lark("start: " + " | ".join(map(_quoted, texts)))
         case StructureKind.GRAMMAR:
-            return llguidance.LLMatcher.grammar_from_lark(_as_lark(structured.source))
-
-
-def _as_lark(grammar: str) -> str:
-    """A grammar without a rule `start` is taken for llama.cpp's GBNF. Raises InvalidGrammarError."""
-    try:
-        return any_to_lark(grammar)
-    except RecursionError:
-        raise
-    except Exception as error:  # of several kinds, plain ones among them
-        problem = f"is no Lark, without a rule start, and no GBNF: {first_line(str(error))}"
-        raise InvalidGrammarError(problem) from None
+            return llguidance.LLMatcher.grammar_from_lark(structured.source)
 
 
 def first_line(explanation: str) -> str:

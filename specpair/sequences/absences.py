@@ -7,6 +7,9 @@ MEMORY = 8
 """Absences over which the usual one is averaged."""
 MOST_LATE = 4.0
 """An absence counts as at most this many times the usual one."""
+RETURN_MEMORY = 4
+"""Returns over which the share of those that came soon is averaged: few, since a sequence that went on by itself without
+proposals may begin to ask for them."""
 LEAST = 1e-5
 """Seconds of the usual one at least, for that comparison."""
 SHARE = 0.4
@@ -30,6 +33,13 @@ class Absences:
     """Whether calls for other answers came before the last answer, and none for this one: then it will be long."""
     share_short: float = 0.5
     """Of the absences that might have been either."""
+
+    share_soon: float = 0.0
+    """Of the latest returns those that came soon, or were no absence at all."""
+
+    def note_return(self, *, is_soon: bool) -> None:
+        """Notes that the sequence is back, or never went."""
+        self.share_soon += (is_soon - self.share_soon) / RETURN_MEMORY
 
     @property
     def longest(self) -> float | None:

@@ -146,6 +146,9 @@ test("the form becomes the body of a request", () => {
     [body.prompt, body.max_tokens, body.temperature, body.seed, body.num_speculative_tokens, "drafter" in body],
     ["a\nb", 5, 0, 7, 0, false],
   );
+  assert.equal(body.rule, "token");
+  fields.set("rule", "");
+  assert.ok(!("rule" in bodyOf(fields)), "the server's own");
   fields.set("num_tree_tokens", "8");
   assert.equal(bodyOf(fields).num_tree_tokens, 8);
   fields.set("num_tree_tokens", "");

@@ -47,13 +47,12 @@ export function bodyOf(fields) {
     prompt: fields.get("prompt").replace(/\r\n/g, "\n"),
     max_tokens: Number(fields.get("max_tokens")),
     temperature: Number(fields.get("temperature")),
-    rule: fields.get("rule"),
     seed: fields.get("seed") ? Number(fields.get("seed")) : Math.floor(Math.random() * 2 ** 31),
     stream: true,
     stream_options: { include_usage: true },
     include_rounds: true,
   };
-  for (const name of ["drafter", "work_ahead"]) if (fields.get(name)) body[name] = fields.get(name);
+  for (const name of ["rule", "drafter", "work_ahead"]) if (fields.get(name)) body[name] = fields.get(name);
   if (fields.get("num_tree_tokens")) body.num_tree_tokens = Number(fields.get("num_tree_tokens"));
   if (fields.get("num_speculative_tokens")) body.num_speculative_tokens = Number(fields.get("num_speculative_tokens"));
   return body;

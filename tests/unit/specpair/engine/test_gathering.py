@@ -197,8 +197,10 @@ def test_a_wait_is_not_given_up_before_who_is_waited_for_comes(share: float, cou
         gathering, away = gathering_of(0.02, 0.0), Sequence([1])
         now = come_back(gathering, away, milliseconds / 1000, 1.0)
         gathering.leave([work_on(away)], now)
-        gathering._share_soon = share
-        patience = gathering.patience([work_on(Sequence([1])) for _ in range(count)], now)
+        works = [work_on(Sequence([1])) for _ in range(count)]
+        for work in works:
+            work.sequence.absences.share_soon = share
+        patience = gathering.patience(works, now)
         assert patience == 0.0 or patience >= milliseconds / 1000
 
 
