@@ -14,7 +14,7 @@ from command.failures import FAILED, friendly
 from command.flags.shared import DEFAULT_ADDRESS, AddressOption, JsonOption, NoColorOption
 from specpair.model_info import NOT_QUANTISED, VocabularyMethod
 from specpair.options import FROM_TEXT
-from specpair.rpc.messages import model_info_from_proto, translation_from_proto
+from specpair.rpc.messages import model_info_from_proto, rule_from_proto, translation_from_proto
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1.sequence_service_pb2 import Divergence, GetModelInfoResponse, VocabularyTranslation
 
@@ -30,7 +30,7 @@ def info(
 ) -> None:
     """Show the running pair, its limits and its state.
 
-    Exits with status 0 only if the coordinator, the draft and the target are all ready.
+    Exits with status 0 only if the coordinator, the target and, if the pair has one, the draft service are all ready.
     """
     pair = asyncio.run(_ask(address))
     if json:
@@ -42,12 +42,7 @@ def info(
 
 
 def is_ready(pair: pb.GetPairInfoResponse) -> bool:
-    return pair.HasField("target") and (pair.HasField("draft") or needs_no_service(pair))
-
-
-def needs_no_service(pair: pb.GetPairInfoResponse) -> bool:
-    """Whether nothing proposes but drafters that the coordinator runs."""
-    return bool(pair.drafts) and all(draft.name in FROM_TEXT for draft in pair.drafts)
+    return pair.HasField("target") and (pair.HasField("draft") or not pair.has_draft_service)
 
 
 async def _ask(address: str) -> pb.GetPairInfoResponse:
@@ -69,14 +64,17 @@ def info_table(pair: pb.GetPairInfoResponse, address: str) -> Table:
     table = Table("", "draft", "target", title=f"specpair {pair.version} at {address}", title_justify="left")
     models = [getattr(pair, name) if pair.HasField(name) else None for name in ("draft", "target")]
     draft, target = map(_state, models)
-    table.add_row("state", "none" if needs_no_service(pair) else draft, target)
+    table.add_row("state", draft if pair.has_draft_service or pair.HasField("draft") else "none", target)
     facts = [{} if model is None else _facts(model) for model in models]
     for label in dict.fromkeys(label for known in facts for label in known):
         table.add_row(label, *(known.get(label, "") for known in facts))
     own = f"{pair.num_speculative_tokens}" if pair.HasField("num_speculative_tokens") else "an adaptive number of"
     most = pair.max_num_speculative_tokens
+    rule = f"rule {rule_from_proto(pair.rule)}"
     beams = f"at most {pair.max_num_beams} beams" if pair.max_num_beams else "no beam search"
-    caption = f"{pair.request_count} requests running · {own} tokens proposed per round, at most {most} · {beams}"
+    caption = (
+        f"{pair.request_count} requests running · {own} tokens proposed per round, at most {most} · {rule} · {beams}"
+    )
     if pair.drafts:
         is_merged = pair.merge == pb.MERGE_MODE_TREE
         use = "merged into one tree" if is_merged else "the first proposes alone"

@@ -13,7 +13,7 @@ from coordinator.serving.call import Call
 from coordinator.serving.serving import Serving
 from specpair.errors import SpecpairError
 from specpair.options import FROM_TEXT
-from specpair.rpc.messages import merge_to_proto, model_info_to_proto
+from specpair.rpc.messages import merge_to_proto, model_info_to_proto, rule_to_proto
 from specpair.speculation.beams.beam_options import MAX_BEAMS
 from specpair.tracing import trace_context_of
 from specpair.v1 import coordinator_service_pb2 as pb
@@ -72,6 +72,8 @@ async def pair_info(serving: Serving) -> pb.GetPairInfoResponse:
             *(pb.NamedDraft(name=name) for name in pair.config.drafts.names if name in FROM_TEXT),
         ],
         merge=merge_to_proto(pair.config.merge if pair.config.drafts.is_named else None),
+        has_draft_service=pair.draft is not None,
+        rule=rule_to_proto(pair.config.rule),
         max_num_beams=min(MAX_BEAMS, serving.request_limit) if pair.target.info.runs_beams else 0,
     )
 

@@ -1,14 +1,12 @@
 """What holds for every test."""
 
-import asyncio
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import uvloop
 from hypothesis import settings
 
 import specpair  # noqa: F401 - before gRPC
@@ -29,11 +27,6 @@ device_thread.SWITCH_SECONDS = sys.getswitchinterval()
 # Times on a busy machine say nothing about the code; pytest-timeout catches what hangs.
 settings.register_profile("specpair", deadline=None)
 settings.load_profile("specpair")
-
-
-def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """The event loop is the one that serves."""
-    return {"uvloop": uvloop.new_event_loop}
 
 
 def pytest_collection_finish() -> None:

@@ -12,7 +12,7 @@ from coordinator.http.answer import Answer
 from coordinator.http.beams import beam_count
 from coordinator.http.descriptions import GENERATED
 from coordinator.http.event_stream import EventStream
-from coordinator.http.failures import names_of
+from coordinator.http.failures import Names, names_of
 from coordinator.http.forms import ChatForm, CompletionForm, Form, ToolForm
 from coordinator.http.front_end import FrontEnd
 from coordinator.http.json_pieces import encode
@@ -119,10 +119,23 @@ async def answer(
         include_usage=bool(options and options.include_usage),
     )
     responses = generate(serving, requests, answer, request.headers.get(TRACEPARENT, ""))
-    names = names_of(is_chat=isinstance(form, ChatForm), structure=structure_name(parameters))
+    names = sent_names(parameters, is_chat=isinstance(form, ChatForm))
     if parameters.stream:
         return EventStream(chunks(answer, responses), stop, names)
     return await whole_answer(request, whole_body(answer, responses), names)
+
+
+def sent_names(parameters: GenerationParameters, *, is_chat: bool) -> Names:
+    """By which names this request sent what the fields of a message say."""
+    names = {**names_of(is_chat=is_chat, structure=structure_name(parameters))}
+    if isinstance(parameters, ChatParameters):
+        if parameters.max_completion_tokens is not None:
+            names["max_tokens"] = "max_completion_tokens"
+        if parameters.top_logprobs:
+            names["logprobs"] = "top_logprobs"
+    if parameters.use_beam_search and parameters.num_beams is None:
+        names["num_beams"] = "n"
+    return names
 
 
 async def generate(

@@ -56,7 +56,7 @@ WHOLE_BODY = {
 """By the type of pydantic's error: what is wrong with a body as a whole."""
 PROMPT_FIELDS = ("text", "token_ids", "encoder_text", "encoder_token_ids")
 PARAMETERS = {"stop_strings": "stop", **dict.fromkeys(PROMPT_FIELDS, "prompt")}
-CHAT_PARAMETERS = {"stop_strings": "stop", "prompt": "messages", "logprobs": "top_logprobs"}
+CHAT_PARAMETERS = {"stop_strings": "stop", "prompt": "messages"}
 UNAVAILABLE_RETRY_SECONDS = 1
 
 Names = Mapping[str, str]

@@ -28,10 +28,11 @@ class JsonSchemaFormat(BaseModel):
 class ResponseFormat(BaseModel):
     """OpenAI's `response_format`."""
 
-    model_config = ConfigDict(protected_namespaces=())
+    model_config = ConfigDict(protected_namespaces=(), populate_by_name=True)
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: JsonSchemaFormat | None = None
+    content: Schema | None = Field(None, alias="schema", description="llama.cpp's: of a json_object.")
 
 
 class StructuredOutputs(BaseModel):
@@ -55,6 +56,10 @@ class StructureParameters(BaseModel):
     guided_regex: str | None = Field(None, description="vLLM's older name.")
     guided_grammar: str | None = Field(None, description="vLLM's older name.")
     guided_choice: list[str] | None = Field(None, max_length=MAX_CHOICES, description="vLLM's older name.")
+    regex: Any = Field(None, description="SGLang's; not supported: use structured_outputs.")
+    ebnf: Any = Field(None, description="SGLang's; not supported: use structured_outputs.")
+    json_schema: Any = Field(None, description="Of SGLang and llama.cpp; not supported: use structured_outputs.")
+    grammar: Any = Field(None, description="llama.cpp's; not supported: use structured_outputs.")
 
 
 class FunctionDefinition(BaseModel):

@@ -7,9 +7,15 @@ from coordinator.http.structure_parameters import StructuredOutputs, StructurePa
 from specpair.errors import InvalidFieldError
 from specpair.v1 import structured_output_pb2 as pb
 
+OTHER_NAMES = ("regex", "ebnf", "json_schema", "grammar")
+"""Parameters of SGLang and llama.cpp. Without them the text would be another one, so they are not ignored."""
+
 
 def structured_output_of(parameters: StructureParameters) -> pb.StructuredOutput | None:
     """The message; None if nothing is asked for. Raises InvalidFieldError if several parameters ask."""
+    for name in OTHER_NAMES:
+        if getattr(parameters, name) is not None:
+            raise InvalidFieldError(name, "is not supported; use structured_outputs")
     found = {
         "response_format": _of_response_format(parameters),
         "structured_outputs": _of_structured_outputs(parameters.structured_outputs),
@@ -50,7 +56,8 @@ def _of_response_format(parameters: StructureParameters) -> pb.StructuredOutput 
     if asked is None or asked.type == "text":
         return None
     if asked.type == "json_object":
-        return pb.StructuredOutput(json_object=True)
+        found = _of_schema("response_format", asked.content)
+        return pb.StructuredOutput(json_object=True) if found is None else found
     schema = None if asked.json_schema is None else asked.json_schema.content
     if schema is None:
         raise InvalidFieldError("response_format", "of type json_schema must have json_schema.schema")

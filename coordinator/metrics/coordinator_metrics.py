@@ -61,5 +61,5 @@ class CoordinatorMetrics:
 
     def watch_draft(self, is_up: Callable[[], bool]) -> None:
         """Adds the gauge of the draft; not called without a draft."""
-        help_text = "1 if the draft is connected and has the target's vocabulary, else 0; absent without a draft."
+        help_text = "1 if a draft is connected whose tokens the target can judge, else 0; absent without a draft."
         Gauge("specpair_draft_up", help_text, registry=self.registry).set_function(is_up)

@@ -24,8 +24,8 @@ logger = logging.getLogger(__name__)
 
 
 class Tokenizer:
-    """A model's tokenizer and chat template. Raises SpecpairError if the tokenizer cannot be read; a template that cannot
-    is left out, and the log says why."""
+    """A model's tokenizer and chat template. Raises SpecpairError if the tokenizer cannot be read. A template that
+    cannot be read is left out, and the log says why."""
 
     def __init__(self, files: TokenizerFiles):
         try:

@@ -33,9 +33,9 @@ async def generate_tokens(
 
     If the coordinator becomes unreachable after the first answer, the request is sent again with the tokens received so
     far, for up to `patience` seconds. A request without an answer is retried as long while the coordinator stops or
-    starts. No token is repeated or lost. Greedy and coupled outputs are the same as without the interruption, others
-    have the same distribution. The summary covers only the last call. Requests for several outputs, or for beams, are
-    not resumed. Raises SpecpairError.
+    starts. No token is repeated or lost. Greedy outputs, and coupled ones whose request names the rule, are the same as
+    without the interruption, others have the same distribution. The summary covers only the last call. Requests for
+    several outputs, or for beams, are not resumed. Raises SpecpairError.
     """
     request = _with_seed(request)
     can_resume = max(request.n, request.best_of, 1) == 1 and not request.num_beams

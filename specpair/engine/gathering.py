@@ -25,6 +25,11 @@ from specpair.sequences.absences import Absences
 from specpair.sequences.sequence import Sequence
 
 PASS_MEMORY = 512
+PARTS_MEMORY = 6
+"""Passes of a size over which the time is averaged that decides whether groups are gathered: few, since passes of a
+group take longer while a draft on the same processors works for the other one."""
+ROWS_MEMORY = 16
+"""Passes over which the tokens of a sequence are averaged."""
 PRIOR_WEIGHT = 1.0
 """Weight, in squared rows, of the prior that rows cost nothing. With it, waiting is tried when all passes are alike."""
 FIRST_COUNT = 5
@@ -76,7 +81,16 @@ class Gathering:
 
     def __init__(self) -> None:
         self.times = PassTimes()
+        self.fixed_cost = 0.0
+        """Seconds that one pass saves, instead of one for those here and one for those expected: what of a pass does
+        not depend on its number of rows. On a CPU that differs by size, as rows are computed in groups."""
         self._costs = RunningSlope(PASS_MEMORY)
+        self._whole_times = PassTimes(PARTS_MEMORY)
+        """Of passes until others could join, which may be of several steps."""
+        self._rows_each = 1.0
+        """Tokens of each sequence in a pass."""
+        self._parts = (1, 1)
+        """Sequences here and expected, when that was last looked at and there were some of both."""
         self._expected: dict[Sequence, float] = {}
         """Sequences expected soon, and until when a pass waits for each."""
         self._followed: dict[Sequence, float] = {}
@@ -84,19 +98,32 @@ class Gathering:
         self._handing_over = HANDING_OVER
         """Usual seconds from an answer to the next work, where the event loop had only to hand that over."""
 
-    @property
-    def fixed_cost(self) -> float:
-        """Seconds of a pass that do not depend on its number of rows."""
+    def _estimated_cost(self) -> float:
+        """The fixed cost, by the line through all passes while those of these sizes have not been seen."""
+        here, expected = (self._rows_each * count for count in self._parts)
+        first, second, both = map(self._whole_times.between, (here, expected, here + expected))
+        if first is not None and second is not None and both is not None:
+            return min(max(first + second - both, 0.0), first, second)
         return max(self._costs.intercept(self._costs.slope(0.0, PRIOR_WEIGHT)), 0.0)
 
-    def add_pass(self, token_count: int, seconds: float, step_seconds: float | None = None) -> None:
+    def add_pass(
+        self, token_count: int, seconds: float, step_seconds: float | None = None, sequence_count: int = 1
+    ) -> None:
         """Notes a pass that fed `token_count` tokens, all with logits: the seconds until others could join, and those
         of one step, if it took several. A stall is capped so as not to tilt the line."""
         self.times.add(token_count, seconds if step_seconds is None else step_seconds)
+        self._whole_times.add(token_count, seconds)
+        self._rows_each += (token_count / sequence_count - self._rows_each) / ROWS_MEMORY
         if self._costs.count >= FIRST_COUNT:
             slope = self._costs.slope(0.0, PRIOR_WEIGHT)
             seconds = min(seconds, MOST_LATE * max(self._costs.intercept(slope) + slope * token_count, LEAST_COST))
         self._costs.add(token_count, seconds)
+        self.fixed_cost = self._estimated_cost()
+
+    def _note_parts(self, here: int, expected: int) -> None:
+        if here and expected and (here, expected) != self._parts:
+            self._parts = here, expected
+            self.fixed_cost = self._estimated_cost()
 
     def spare_rows(self, token_count: int) -> int:
         """Rows that lengthen a pass of `token_count` tokens by at most `SPARE`; 0 while the costs are unknown."""
@@ -174,6 +201,7 @@ class Gathering:
             return 0.0
         self._expected = {sequence: until for sequence, until in self._expected.items() if until > now}
         self._followed = {sequence: until for sequence, until in self._followed.items() if until > now}
+        self._note_parts(len(works), len(self._expected) + len(self._followed))
         if any(work.is_background for work in works):
             return 0.0
         ends = [*self._followed.values()] if self._saves_for_followed(len(works)) else []

@@ -7,7 +7,7 @@ first.
 from bisect import bisect_left
 
 MEMORY = 32
-"""Passes of a size over which their time is averaged."""
+"""Passes of a size over which their time is averaged, unless said otherwise."""
 MOST_LATE = 4.0
 """A pass counts as at most this many times the usual one of its size: anything may stall on a shared machine."""
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
@@ -17,8 +17,12 @@ SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256)
 class PassTimes:
     """Written by the device thread, may be read by any."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: int = MEMORY) -> None:
+        """`memory` is the number of passes of a size over which their time is averaged."""
+        self._memory = memory
         self._counts = [0] * len(SIZES)
+        self._tokens = [0.0] * len(SIZES)
+        """Mean tokens of the passes of each size."""
         self._seconds = [0.0] * len(SIZES)
 
     def add(self, token_count: int, seconds: float) -> None:
@@ -29,12 +33,26 @@ class PassTimes:
         if self._counts[size]:
             seconds = min(seconds, MOST_LATE * self._seconds[size])
         self._counts[size] += 1
-        self._seconds[size] += (seconds - self._seconds[size]) / min(self._counts[size], MEMORY)
+        weight = 1.0 / min(self._counts[size], self._memory)
+        self._tokens[size] += (token_count - self._tokens[size]) * weight
+        self._seconds[size] += (seconds - self._seconds[size]) * weight
 
     def seconds(self, token_count: int) -> float:
         """The time of a pass of this size; 0 if none was seen."""
         size = bisect_left(SIZES, token_count)
         return self._seconds[size] if size < len(SIZES) else 0.0
+
+    def between(self, token_count: float) -> float | None:
+        """The time of a pass of so many tokens, by the nearest sizes seen with as many or fewer and with as many or
+        more; None if either is missing."""
+        seen = [size for size, count in enumerate(self._counts) if count]
+        fewer = next((size for size in reversed(seen) if self._tokens[size] <= token_count), None)
+        more = next((size for size in seen if self._tokens[size] >= token_count), None)
+        if fewer is None or more is None:
+            return None
+        low, high = self._tokens[fewer], self._tokens[more]
+        share = (token_count - low) / (high - low) if high > low else 0.0
+        return self._seconds[fewer] + share * (self._seconds[more] - self._seconds[fewer])
 
     def within(self, token_count: int, factor: float) -> int:
         """Tokens of the largest pass that takes at most `factor` times one of `token_count`; 0 if none was seen of its

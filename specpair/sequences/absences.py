@@ -8,8 +8,8 @@ MEMORY = 8
 MOST_LATE = 4.0
 """An absence counts as at most this many times the usual one."""
 RETURN_MEMORY = 4
-"""Returns over which the share of those that came soon is averaged: few, since a sequence that went on by itself without
-proposals may begin to ask for them."""
+"""Returns over which the share of those that came soon is averaged: few, since a sequence that went on by itself
+without proposals may begin to ask for them."""
 LEAST = 1e-5
 """Seconds of the usual one at least, for that comparison."""
 SHARE = 0.4

@@ -373,7 +373,7 @@ class GetPairInfoRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetPairInfoResponse(_message.Message):
-    __slots__ = ("draft", "target", "version", "num_speculative_tokens", "max_num_speculative_tokens", "request_count", "proposal_worth", "max_num_beams", "drafts", "merge")
+    __slots__ = ("draft", "target", "version", "num_speculative_tokens", "max_num_speculative_tokens", "request_count", "proposal_worth", "max_num_beams", "drafts", "merge", "has_draft_service", "rule")
     DRAFT_FIELD_NUMBER: _ClassVar[int]
     TARGET_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -384,6 +384,8 @@ class GetPairInfoResponse(_message.Message):
     MAX_NUM_BEAMS_FIELD_NUMBER: _ClassVar[int]
     DRAFTS_FIELD_NUMBER: _ClassVar[int]
     MERGE_FIELD_NUMBER: _ClassVar[int]
+    HAS_DRAFT_SERVICE_FIELD_NUMBER: _ClassVar[int]
+    RULE_FIELD_NUMBER: _ClassVar[int]
     draft: _sequence_service_pb2.GetModelInfoResponse
     target: _sequence_service_pb2.GetModelInfoResponse
     version: str
@@ -394,7 +396,9 @@ class GetPairInfoResponse(_message.Message):
     max_num_beams: int
     drafts: _containers.RepeatedCompositeFieldContainer[NamedDraft]
     merge: MergeMode
-    def __init__(self, draft: _Optional[_Union[_sequence_service_pb2.GetModelInfoResponse, _Mapping]] = ..., target: _Optional[_Union[_sequence_service_pb2.GetModelInfoResponse, _Mapping]] = ..., version: _Optional[str] = ..., num_speculative_tokens: _Optional[int] = ..., max_num_speculative_tokens: _Optional[int] = ..., request_count: _Optional[int] = ..., proposal_worth: _Optional[_Union[ProposalWorth, _Mapping]] = ..., max_num_beams: _Optional[int] = ..., drafts: _Optional[_Iterable[_Union[NamedDraft, _Mapping]]] = ..., merge: _Optional[_Union[MergeMode, str]] = ...) -> None: ...
+    has_draft_service: bool
+    rule: _sampling_pb2.AcceptanceRule
+    def __init__(self, draft: _Optional[_Union[_sequence_service_pb2.GetModelInfoResponse, _Mapping]] = ..., target: _Optional[_Union[_sequence_service_pb2.GetModelInfoResponse, _Mapping]] = ..., version: _Optional[str] = ..., num_speculative_tokens: _Optional[int] = ..., max_num_speculative_tokens: _Optional[int] = ..., request_count: _Optional[int] = ..., proposal_worth: _Optional[_Union[ProposalWorth, _Mapping]] = ..., max_num_beams: _Optional[int] = ..., drafts: _Optional[_Iterable[_Union[NamedDraft, _Mapping]]] = ..., merge: _Optional[_Union[MergeMode, str]] = ..., has_draft_service: _Optional[bool] = ..., rule: _Optional[_Union[_sampling_pb2.AcceptanceRule, str]] = ...) -> None: ...
 
 class NamedDraft(_message.Message):
     __slots__ = ("name", "draft")

@@ -27,6 +27,12 @@ UNSUPPORTED = [
         ("truncate_prompt_tokens", -1),
     )
 ]
+OF_OTHER_SERVERS: dict[str, Any] = {
+    "regex": "a+",
+    "ebnf": 'root ::= "a"',
+    "grammar": 'root ::= "a"',
+    "json_schema": {"type": "object"},
+}
 DEFAULTS: dict[str, Any] = {"bad_words": [], "include_stop_str_in_output": False, "truncate_prompt_tokens": None}
 
 
@@ -47,6 +53,34 @@ async def test_what_would_change_the_text_is_refused(
         error = answer.json()["error"]
         assert (answer.status_code, error["param"], error["code"]) == (400, name, "invalid_value")
         assert error["message"] == f"{name}: is not supported"
+
+
+@pytest.mark.parametrize("path", BODIES)
+@pytest.mark.parametrize("name", OF_OTHER_SERVERS)
+async def test_structures_by_the_names_of_other_servers_are_not_ignored(
+    client: httpx.AsyncClient, path: str, name: str
+) -> None:
+    error = (await refused(client, path, **{name: OF_OTHER_SERVERS[name]}))["error"]
+    assert error["message"] == f"{name}: is not supported; use structured_outputs" and error["param"] == name
+    assert (await client.post(path, json={**BODIES[path], name: None})).status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "sent", "name"),
+    [
+        (CHAT, {"max_completion_tokens": 0}, "max_completion_tokens"),
+        (CHAT, {"max_tokens": 0}, "max_tokens"),
+        (CHAT, {"logprobs": True, "num_beams": 2}, "logprobs"),
+        (CHAT, {"logprobs": True, "top_logprobs": 99}, "top_logprobs"),
+        (COMPLETIONS, {"use_beam_search": True, "n": 200}, "n"),
+        (COMPLETIONS, {"num_beams": 200}, "num_beams"),
+    ],
+)
+async def test_a_parameter_is_named_as_it_was_sent(
+    client: httpx.AsyncClient, path: str, sent: dict[str, Any], name: str
+) -> None:
+    error = (await refused(client, path, **sent))["error"]
+    assert (error["param"], error["message"].split(":")[0]) == (name, name)
 
 
 @pytest.mark.parametrize("path", BODIES)

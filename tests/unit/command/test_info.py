@@ -4,6 +4,7 @@ from rich.console import Console
 
 from command.info import info_table, is_ready
 from specpair.v1 import coordinator_service_pb2 as pb
+from specpair.v1 import sampling_pb2
 from specpair.v1.drafter_pb2 import DRAFTER_NGRAM, DRAFTER_UNIFORM
 
 NOWHERE = "127.0.0.1:1"
@@ -60,7 +61,7 @@ def test_the_caption_says_which_number_of_tokens_is_right() -> None:
 
 
 def test_a_pair_is_ready_only_with_both_models() -> None:
-    pair = pb.GetPairInfoResponse(draft={}, target={})
+    pair = pb.GetPairInfoResponse(draft={}, target={}, has_draft_service=True)
     assert is_ready(pair)
     pair.ClearField("draft")
     assert not is_ready(pair)
@@ -89,10 +90,18 @@ def test_the_table_says_what_becomes_of_the_proposals_of_several_drafts() -> Non
     assert "tree" not in shown(pb.GetPairInfoResponse())
 
 
+def test_a_target_alone_or_with_a_head_is_ready() -> None:
+    pair = pb.GetPairInfoResponse(target={"model_name": "tiny"})  # type: ignore[arg-type]
+    assert is_ready(pair) and "not reached" not in shown(pair) and "rule block" in shown(pair)
+    pair.has_draft_service, pair.rule = True, sampling_pb2.ACCEPTANCE_RULE_COUPLED
+    assert not is_ready(pair) and "not reached" in shown(pair) and "rule coupled" in shown(pair)
+
+
 def test_a_pair_whose_coordinator_proposes_by_itself_is_ready_without_a_draft() -> None:
     model = {"model_name": "tiny", "architecture": "LlamaForCausalLM", "vocab_size": 64}
     pair = pb.GetPairInfoResponse(drafts=[{"name": "ngram"}], target=model, merge=pb.MERGE_MODE_NONE)  # type: ignore[arg-type]
     assert is_ready(pair) and "not reached" not in shown(pair)
     assert "ngram: in the coordinator · the first proposes alone" in " ".join(shown(pair).split())
     pair.drafts.add(name="far")
+    pair.has_draft_service = True
     assert not is_ready(pair) and "draft far: not reached" in " ".join(shown(pair).split())

@@ -63,3 +63,14 @@ def test_a_pass_that_somebody_waits_for_takes_the_rows_that_were_seen_to_be_free
             gathering.add_pass(size, level(size))
     assert gathering.spare_rows(tokens) >= spare
     assert level(tokens + gathering.spare_rows(tokens)) <= (1.0 + 3 * SPARE) * level(tokens)
+
+
+def test_between_two_sizes_the_time_is_on_the_line_between_them() -> None:
+    times = PassTimes()
+    for tokens, seconds in ((4, 0.011), (15, 0.012), (16, 0.014)):  # the last two are of one size
+        for _ in range(64):
+            times.add(tokens, seconds)
+    assert times.between(4) == pytest.approx(0.011)
+    middle = times.between(9.75)
+    assert middle is not None and 0.011 < middle < 0.0135
+    assert times.between(3) is None and times.between(17) is None and PassTimes().between(1) is None
