@@ -298,7 +298,7 @@ class Simulation:
     def _end_pass(self, batch: list[Output], prompts: list[Output], rows: int, start: float) -> None:
         compute = self.now - start
         if not prompts:
-            self._gathering.add_pass(rows, compute * 1e-6)
+            self._gathering.add_pass(len(batch), rows, compute * 1e-6)
         self._gathering.leave([Call(output, 0.0) for output in batch], self.now * 1e-6)
         for output in batch:
             self.after(self._half_a_call(), lambda output=output: self._commit(output, rows, compute))

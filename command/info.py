@@ -13,12 +13,13 @@ from command.connection import coordinator_at
 from command.failures import FAILED, friendly
 from command.flags.shared import DEFAULT_ADDRESS, AddressOption, JsonOption, NoColorOption
 from specpair.model_info import NOT_QUANTISED, VocabularyMethod
-from specpair.options import FROM_TEXT
-from specpair.rpc.messages import model_info_from_proto, rule_from_proto, translation_from_proto
+from specpair.options import FROM_TEXT, Rule
+from specpair.rpc.messages import model_info_from_proto, rule_to_proto, translation_from_proto
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1.sequence_service_pb2 import Divergence, GetModelInfoResponse, VocabularyTranslation
 
 TIMEOUT = 10.0
+RULES = {rule_to_proto(rule): rule.value for rule in Rule}
 METHODS = {VocabularyMethod.TLI: "common tokens (TLI)", VocabularyMethod.SLEM: "text (SLEM)"}
 
 
@@ -42,7 +43,14 @@ def info(
 
 
 def is_ready(pair: pb.GetPairInfoResponse) -> bool:
-    return pair.HasField("target") and (pair.HasField("draft") or not pair.has_draft_service)
+    return pair.HasField("target") and (pair.HasField("draft") or needs_no_service(pair))
+
+
+def needs_no_service(pair: pb.GetPairInfoResponse) -> bool:
+    """Whether the pair has no draft service. An older coordinator names only drafters that it runs itself."""
+    if pair.HasField("has_draft_service"):
+        return not pair.has_draft_service
+    return bool(pair.drafts) and all(draft.name in FROM_TEXT for draft in pair.drafts)
 
 
 async def _ask(address: str) -> pb.GetPairInfoResponse:
@@ -64,17 +72,15 @@ def info_table(pair: pb.GetPairInfoResponse, address: str) -> Table:
     table = Table("", "draft", "target", title=f"specpair {pair.version} at {address}", title_justify="left")
     models = [getattr(pair, name) if pair.HasField(name) else None for name in ("draft", "target")]
     draft, target = map(_state, models)
-    table.add_row("state", draft if pair.has_draft_service or pair.HasField("draft") else "none", target)
+    table.add_row("state", "none" if needs_no_service(pair) else draft, target)
     facts = [{} if model is None else _facts(model) for model in models]
     for label in dict.fromkeys(label for known in facts for label in known):
         table.add_row(label, *(known.get(label, "") for known in facts))
     own = f"{pair.num_speculative_tokens}" if pair.HasField("num_speculative_tokens") else "an adaptive number of"
     most = pair.max_num_speculative_tokens
-    rule = f"rule {rule_from_proto(pair.rule)}"
     beams = f"at most {pair.max_num_beams} beams" if pair.max_num_beams else "no beam search"
-    caption = (
-        f"{pair.request_count} requests running · {own} tokens proposed per round, at most {most} · {rule} · {beams}"
-    )
+    running = f"{pair.request_count} requests running"
+    caption = f"{running} · {own} tokens proposed per round, at most {most}{_rule(pair)} · {beams}"
     if pair.drafts:
         is_merged = pair.merge == pb.MERGE_MODE_TREE
         use = "merged into one tree" if is_merged else "the first proposes alone"
@@ -83,6 +89,11 @@ def info_table(pair: pb.GetPairInfoResponse, address: str) -> Table:
     table.caption = "\n".join([caption, *worth])
     table.caption_justify = "left"
     return table
+
+
+def _rule(pair: pb.GetPairInfoResponse) -> str:
+    """The rule; nothing if the coordinator does not say, or has one that is unknown here."""
+    return f" · rule {RULES[pair.rule]}" if pair.rule in RULES else ""
 
 
 def _named(draft: pb.NamedDraft) -> str:

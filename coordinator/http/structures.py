@@ -14,7 +14,7 @@ OTHER_NAMES = ("regex", "ebnf", "json_schema", "grammar")
 def structured_output_of(parameters: StructureParameters) -> pb.StructuredOutput | None:
     """The message; None if nothing is asked for. Raises InvalidFieldError if several parameters ask."""
     for name in OTHER_NAMES:
-        if getattr(parameters, name) is not None:
+        if getattr(parameters, name) not in (None, "", {}):
             raise InvalidFieldError(name, "is not supported; use structured_outputs")
     found = {
         "response_format": _of_response_format(parameters),

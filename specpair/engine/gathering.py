@@ -2,8 +2,8 @@
 
 Outputs that are verified repeatedly split into groups: the calls of one group arrive while another group is in a pass,
 so the groups alternate for ever. But every pass has a fixed cost, reading the weights, however few rows it has. Waiting
-for the group that was answered last costs its absence, and saves one fixed cost for every two passes. So a pass waits
-for a sequence whose usual absence is shorter than the fixed cost.
+for the group that was answered last costs its absence, and saves about one fixed cost for every two passes. So a pass
+waits for a sequence whose usual absence is shorter than what one pass for all saves.
 
 Whose calls wait for the verdict already, or come soon after it, needs no group to be gathered: who is late joins it in
 the next pass. A wait then delays who is here for the sake of those who are not, and is worth it only if it saves these
@@ -26,10 +26,12 @@ from specpair.sequences.sequence import Sequence
 
 PASS_MEMORY = 512
 PARTS_MEMORY = 6
-"""Passes of a size over which the time is averaged that decides whether groups are gathered: few, since passes of a
-group take longer while a draft on the same processors works for the other one."""
+"""Passes of a size over which the time is averaged that decides whether groups are gathered. Few, so that the passes of
+groups that are parted count soon: they take longer if a draft on the same processors works for another group."""
 ROWS_MEMORY = 16
 """Passes over which the tokens of a sequence are averaged."""
+MOST_ROWS = 4.0
+"""A sequence counts with at most this many times the mean: the rows of a text that is scored are no proposal's."""
 PRIOR_WEIGHT = 1.0
 """Weight, in squared rows, of the prior that rows cost nothing. With it, waiting is tried when all passes are alike."""
 FIRST_COUNT = 5
@@ -81,16 +83,11 @@ class Gathering:
 
     def __init__(self) -> None:
         self.times = PassTimes()
-        self.fixed_cost = 0.0
-        """Seconds that one pass saves, instead of one for those here and one for those expected: what of a pass does
-        not depend on its number of rows. On a CPU that differs by size, as rows are computed in groups."""
         self._costs = RunningSlope(PASS_MEMORY)
         self._whole_times = PassTimes(PARTS_MEMORY)
         """Of passes until others could join, which may be of several steps."""
         self._rows_each = 1.0
         """Tokens of each sequence in a pass."""
-        self._parts = (1, 1)
-        """Sequences here and expected, when that was last looked at and there were some of both."""
         self._expected: dict[Sequence, float] = {}
         """Sequences expected soon, and until when a pass waits for each."""
         self._followed: dict[Sequence, float] = {}
@@ -98,32 +95,34 @@ class Gathering:
         self._handing_over = HANDING_OVER
         """Usual seconds from an answer to the next work, where the event loop had only to hand that over."""
 
-    def _estimated_cost(self) -> float:
-        """The fixed cost, by the line through all passes while those of these sizes have not been seen."""
-        here, expected = (self._rows_each * count for count in self._parts)
-        first, second, both = map(self._whole_times.between, (here, expected, here + expected))
-        if first is not None and second is not None and both is not None:
-            return min(max(first + second - both, 0.0), first, second)
+    @property
+    def fixed_cost(self) -> float:
+        """Seconds of a pass that do not depend on its number of rows, by a line through all passes."""
         return max(self._costs.intercept(self._costs.slope(0.0, PRIOR_WEIGHT)), 0.0)
 
+    def saving(self, here: int, expected: int) -> float:
+        """Seconds that one pass for so many sequences saves, instead of one for those here and one for those expected.
+        That is the fixed cost where the line is true; on a CPU rows are computed in groups, and it is not. The line
+        serves where such passes were not seen lately. One pass spares no more than the shorter one of two."""
+        rows, more = round(self._rows_each * here), round(self._rows_each * expected)
+        first, second, both = map(self._whole_times.between, (rows, more, rows + more))
+        if first is None or second is None or both is None:
+            return self.fixed_cost
+        return min(max(first + second - both, 0.0), first, second)
+
     def add_pass(
-        self, token_count: int, seconds: float, step_seconds: float | None = None, sequence_count: int = 1
+        self, sequence_count: int, token_count: int, seconds: float, step_seconds: float | None = None
     ) -> None:
-        """Notes a pass that fed `token_count` tokens, all with logits: the seconds until others could join, and those
-        of one step, if it took several. A stall is capped so as not to tilt the line."""
+        """Notes a pass that fed `token_count` tokens of so many sequences, all with logits: the seconds until others
+        could join, and those of one step, if it took several. A stall is capped so as not to tilt the line."""
         self.times.add(token_count, seconds if step_seconds is None else step_seconds)
         self._whole_times.add(token_count, seconds)
-        self._rows_each += (token_count / sequence_count - self._rows_each) / ROWS_MEMORY
+        rows = min(token_count / sequence_count, MOST_ROWS * self._rows_each)
+        self._rows_each += (rows - self._rows_each) / ROWS_MEMORY
         if self._costs.count >= FIRST_COUNT:
             slope = self._costs.slope(0.0, PRIOR_WEIGHT)
             seconds = min(seconds, MOST_LATE * max(self._costs.intercept(slope) + slope * token_count, LEAST_COST))
         self._costs.add(token_count, seconds)
-        self.fixed_cost = self._estimated_cost()
-
-    def _note_parts(self, here: int, expected: int) -> None:
-        if here and expected and (here, expected) != self._parts:
-            self._parts = here, expected
-            self.fixed_cost = self._estimated_cost()
 
     def spare_rows(self, token_count: int) -> int:
         """Rows that lengthen a pass of `token_count` tokens by at most `SPARE`; 0 while the costs are unknown."""
@@ -201,7 +200,6 @@ class Gathering:
             return 0.0
         self._expected = {sequence: until for sequence, until in self._expected.items() if until > now}
         self._followed = {sequence: until for sequence, until in self._followed.items() if until > now}
-        self._note_parts(len(works), len(self._expected) + len(self._followed))
         if any(work.is_background for work in works):
             return 0.0
         ends = [*self._followed.values()] if self._saves_for_followed(len(works)) else []
@@ -218,17 +216,23 @@ class Gathering:
     def _worthwhile(self, works: Several[Work], now: float) -> list[float]:
         """Until when a wait of these works for expected sequences pays, for as many of these as it does.
 
-        A wait of t for k of them costs t for each work. It saves each of them the rest of the pass that would begin
-        without them, k (fixed cost - t). Groups of sequences that seldom come back soon stay parted once they are, and
-        the cost is paid once for many passes, so it counts less; not for those that are away for longer, whose groups
-        may stay parted.
+        A wait of t for k of them costs t for each work. It saves each of them the rest of what a pass that begins
+        without them would cost them, k (saving - t). Groups of sequences that seldom come back soon stay parted once
+        they are, and the cost is paid once for many passes, so it counts less; not for those that are away for longer,
+        whose groups may stay parted.
         """
-        fixed_cost, count = self.fixed_cost, len(works)
-        gathered = sum(math.sqrt(work.sequence.absences.share_soon) for work in works)
+        count = len(works)
+        saved = self.saving(count, len(self._expected))
+        gathered = sum(map(_weight, works))
         expected = sorted(Awaited.at(now, sequence, until) for sequence, until in self._expected.items())
         ends: list[float] = []
         for place, (wait, until, absence) in enumerate(expected, start=1):
-            weight = gathered if absence < fixed_cost else count
-            if weight * wait < place * (fixed_cost - wait):
-                ends.append(min(until, now + fixed_cost * place / (weight + place)))
+            weight = gathered if absence < saved else count
+            if weight * wait < place * (saved - wait):
+                ends.append(min(until, now + saved * place / (weight + place)))
         return ends
+
+
+def _weight(work: Work) -> float:
+    """How much a wait counts for a work. One for whose first answer somebody waits has no returns to tell."""
+    return math.sqrt(work.sequence.absences.share_soon) if work.sequence.answered_at else 1.0

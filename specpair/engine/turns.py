@@ -219,7 +219,7 @@ class Turns:
         a step is what they have to wait for."""
         self._statistics.add_pass(sequence_count, token_count, row_count, seconds)
         if row_count == token_count:
-            self._gathering.add_pass(token_count, seconds / steps.joinable, seconds / steps.all, sequence_count)
+            self._gathering.add_pass(sequence_count, token_count, seconds / steps.joinable, seconds / steps.all)
 
     def _advance_or_fail(self, complete: list[Work], logits: Tensor) -> None:
         """Has the service process the logits of fed works. If that fails, it is unknown how far it came, so all of the

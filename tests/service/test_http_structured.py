@@ -67,6 +67,23 @@ async def test_json_object(client: AsyncOpenAI) -> None:
         assert isinstance(json.loads(content), dict)
 
 
+async def test_json_object_with_llama_cpps_schema(client: AsyncOpenAI) -> None:
+    schema = {
+        "type": "object",
+        "properties": {"on": {"type": "boolean"}},
+        "required": ["on"],
+        "additionalProperties": False,
+    }
+    answer = await client.chat.completions.create(
+        model=MODEL,
+        messages=MESSAGES,
+        response_format={"type": "json_object", "schema": schema},  # type: ignore[typeddict-unknown-key, call-overload]
+        max_tokens=300,
+    )
+    content = answer.choices[0].message.content
+    assert content is not None and list(json.loads(content)) == ["on"]
+
+
 @pytest.mark.parametrize(
     ("body", "expected"),
     [

@@ -91,10 +91,17 @@ def test_the_table_says_what_becomes_of_the_proposals_of_several_drafts() -> Non
 
 
 def test_a_target_alone_or_with_a_head_is_ready() -> None:
-    pair = pb.GetPairInfoResponse(target={"model_name": "tiny"})  # type: ignore[arg-type]
-    assert is_ready(pair) and "not reached" not in shown(pair) and "rule block" in shown(pair)
+    pair = pb.GetPairInfoResponse(target={"model_name": "tiny"}, has_draft_service=False)  # type: ignore[arg-type]
+    assert is_ready(pair) and "not reached" not in shown(pair)
     pair.has_draft_service, pair.rule = True, sampling_pb2.ACCEPTANCE_RULE_COUPLED
     assert not is_ready(pair) and "not reached" in shown(pair) and "rule coupled" in shown(pair)
+
+
+def test_an_older_or_newer_coordinator_is_not_misread() -> None:
+    pair = pb.GetPairInfoResponse(target={"model_name": "tiny"})  # type: ignore[arg-type]
+    assert not is_ready(pair) and "not reached" in shown(pair) and "rule" not in shown(pair)
+    pair.rule = 99  # type: ignore[assignment]
+    assert "rule" not in shown(pair)
 
 
 def test_a_pair_whose_coordinator_proposes_by_itself_is_ready_without_a_draft() -> None:

@@ -70,7 +70,7 @@ class GoingOn(Simulation):
     def _end_pass(self, batch: list[Output], prompts: list[Output], rows: int, start: float) -> None:
         compute = self.now - start
         if not prompts:
-            self._gathering.add_pass(rows, compute * 1e-6)
+            self._gathering.add_pass(len(batch), rows, compute * 1e-6)
         ended = [Call(output, 0.0, is_followed=self._called.get(output, False)) for output in batch]
         self._gathering.leave(ended, self.now * 1e-6)
         for output in batch:

@@ -19,9 +19,10 @@ WARM_UP, MEASURED = 1500, 4000
 LEAST = {1: 0.97, 4: 0.97, 16: 0.88}
 """Share of the speed without proposals, by load. The goal is 0.97; with 16 outputs it is missed where proposals gain
 nothing, since each of them has to find out."""
-MISSED = {("a shared processor", 0.9, 4): 0.88}
+MISSED = {("a shared processor", 0.9, 4): 0.88, ("a shared processor", 0.9, 16): 0.85}
 """Where the goal is missed by more. There K = 3 is 1.3 times as fast and K = 5 slower than K = 0: from a length on the
-target no longer waits for the draft, and the two slow each other down."""
+target no longer waits for the draft, and the two slow each other down. With 16 outputs seeds differ: eight of them have
+0.86 to 1.01."""
 MACHINES = {
     "a large target": Machine(),
     "a small target": Machine(pass_time=1500.0, row_time=150.0, step_time=600.0),

@@ -74,7 +74,7 @@ def in_time(setting: Setting, rows: int, quick: Gathering | None) -> float:
         batch = waiting if quick is None else waiting[: quick.quick_rows()]
         now += setting.cost(len(batch))
         if quick is not None:
-            quick.add_pass(len(batch), setting.cost(len(batch)) / 1000)
+            quick.add_pass(len(batch), len(batch), setting.cost(len(batch)) / 1000)
         if now > setting.deadline:
             break
         for branch in list(batch):
@@ -91,7 +91,7 @@ def measured(setting: Setting) -> Gathering:
     """What passes cost, seen in earlier rounds."""
     gathering = Gathering()
     for rows in (1, 2, setting.sequences, 24, 64) * FIRST_COUNT:
-        gathering.add_pass(rows, setting.cost(rows) / 1000)
+        gathering.add_pass(rows, rows, setting.cost(rows) / 1000)
     return gathering
 
 

@@ -40,7 +40,7 @@ def test_rows_are_spare_as_long_as_they_lengthen_a_pass_by_a_tenth() -> None:
     flat = Gathering()
     for _ in range(FIRST_COUNT):
         assert flat.spare_rows(1) == 0
-        flat.add_pass(1, 0.02)
+        flat.add_pass(1, 1, 0.02)
     assert flat.spare_rows(1) == MOST_SPARE
 
 
@@ -54,7 +54,7 @@ def test_rows_that_cost_nothing_up_to_some_number_are_quick_up_to_there() -> Non
     paced = Gathering()
     for _ in range(30):
         for rows in (1, 8, 24, 64):
-            paced.add_pass(rows, max(0.001, 0.0001 * rows))
+            paced.add_pass(rows, rows, max(0.001, 0.0001 * rows))
     assert paced.quick_rows() == 8, "24 take 2.4 ms"
 
 
@@ -303,7 +303,7 @@ async def test_forks_take_a_millisecond_of_a_turn_or_a_tenth_of_a_pass(
     turns.turn()
     turns._gathering = Gathering()
     for rows in (1, 2, 1, 2, 1) if pass_seconds else ():
-        turns._gathering.add_pass(rows, pass_seconds or 0.0)
+        turns._gathering.add_pass(rows, rows, pass_seconds or 0.0)
     now, fork = [0.0], Holdings.fork
 
     def slow_fork(holdings: Holdings, source: Sequence, forked: Sequence, room: int = 0) -> None:

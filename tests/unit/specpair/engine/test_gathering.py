@@ -18,7 +18,7 @@ def gathering_of(fixed: float, per_row: float) -> Gathering:
     gathering = Gathering()
     for _ in range(20):
         for rows in range(1, 9):
-            gathering.add_pass(rows, fixed + per_row * rows)
+            gathering.add_pass(rows, rows, fixed + per_row * rows)
     return gathering
 
 
@@ -36,15 +36,46 @@ def test_the_fixed_cost_is_what_rows_do_not_explain(fixed: float, per_row: float
 
 def test_where_rows_are_computed_in_groups_the_fixed_cost_is_what_one_pass_for_both_saves() -> None:
     """Passes of 1 to 8 rows take 9 to 12 ms, up to 16 they take 13, as on a processor with wide vectors: a line through
-    them would say that two passes of 4 and 12 rows take 8 ms more than one."""
+    them would say that two passes of 4 and 12 rows take 5 ms more than one."""
     gathering, here, away = Gathering(), Sequence([1]), [Sequence([1]) for _ in range(3)]
     for _ in range(20):
         for rows, milliseconds in ((1, 9), (4, 11), (8, 12), (12, 12.5), (16, 13), (24, 26), (32, 38)):
-            gathering.add_pass(rows, milliseconds / 1000, sequence_count=max(rows // 4, 1))
-    now = max(come_back(gathering, sequence, 0.0095, 1.0) for sequence in away)
+            gathering.add_pass(max(rows // 4, 1), rows, milliseconds / 1000)
+    now = max(come_back(gathering, sequence, 0.0095, 1.0) for sequence in (here, *away))
     gathering.leave([work_on(sequence) for sequence in away], now)
+    assert gathering.saving(1, 3) == pytest.approx(0.0105, rel=0.02)
+    assert gathering.fixed_cost == pytest.approx(0.005, rel=0.1)
     assert gathering.patience([work_on(here)], now) > 0.0, "they are away for less than that saves"
-    assert gathering.fixed_cost == pytest.approx(0.0105, rel=0.02)
+    assert gathering.saving(4, 4) == 0.0, "32 rows take longer than twice 16"
+
+
+def test_a_stalled_pass_does_not_part_sequences_for_ever() -> None:
+    gathering = Gathering()
+    for rows in (4, 12, 16) * 10:
+        gathering.add_pass(rows // 4, rows, 0.01)
+    gathering.add_pass(4, 16, 0.3)
+    assert gathering.saving(1, 3) < 0.01
+    for rows in (4, 12) * 40:
+        gathering.add_pass(rows // 4, rows, 0.01)
+    assert gathering.saving(1, 3) == pytest.approx(0.01, rel=0.1)
+
+
+def test_a_text_that_is_scored_does_not_change_what_a_sequence_brings() -> None:
+    gathering = Gathering()
+    for rows in (4, 12, 16) * 10:
+        gathering.add_pass(rows // 4, rows, 0.01)
+    gathering.add_pass(1, 512, 0.2)
+    assert gathering._rows_each < 5.0
+
+
+def test_who_asks_for_a_first_answer_does_not_wait_for_many() -> None:
+    """Its own returns are not known, and it may be one of those that come back soon."""
+    gathering, new, away = gathering_of(0.02, 0.0), Sequence([1]), Sequence([1])
+    now = come_back(gathering, away, 0.015, 1.0)
+    gathering.leave([work_on(away)], now)
+    assert gathering.patience([work_on(new, now)], now) == 0.0
+    new.answered_at = now - 0.001
+    assert gathering.patience([work_on(new, now)], now) > 0.0
 
 
 @pytest.mark.parametrize("rounds", [2, 6])
@@ -67,7 +98,7 @@ def test_sequences_that_begin_to_be_away_are_gathered_after_a_few_rounds(rounds:
 def test_where_passes_are_all_alike_rows_are_taken_to_cost_nothing() -> None:
     gathering = Gathering()
     for _ in range(10):
-        gathering.add_pass(4, 0.02)
+        gathering.add_pass(4, 4, 0.02)
     assert gathering.fixed_cost == pytest.approx(0.02)
     assert Gathering().fixed_cost == 0.0
 
@@ -121,7 +152,7 @@ def test_a_new_sequence_is_not_waited_for() -> None:
 
 def test_one_stall_tilts_nothing() -> None:
     gathering = gathering_of(0.004, 0.001)
-    gathering.add_pass(4, 5.0)
+    gathering.add_pass(4, 4, 5.0)
     assert gathering.fixed_cost < 0.006
     sequence = Sequence([1])
     now = come_back(gathering, sequence, 0.003, 1.0)

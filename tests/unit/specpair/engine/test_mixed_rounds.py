@@ -68,7 +68,7 @@ class Device:
         self.left_behind += bool(self.at_once - {work.sequence for work in works})
         seconds = FIXED + PER_SEQUENCE * len(works)
         self.now += seconds
-        self.gathering.add_pass(5 * len(works), seconds)
+        self.gathering.add_pass(len(works), 5 * len(works), seconds)
         self.judged += len(works)
         self.at_once = set()
         for work in works:

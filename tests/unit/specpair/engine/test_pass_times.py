@@ -3,7 +3,7 @@
 import pytest
 
 from specpair.engine.gathering import SPARE, Gathering
-from specpair.engine.pass_times import SIZES, PassTimes
+from specpair.engine.pass_times import LATELY, SIZES, PassTimes
 
 
 def level(tokens: int) -> float:
@@ -60,17 +60,21 @@ def test_a_pass_that_somebody_waits_for_takes_the_rows_that_were_seen_to_be_free
     gathering = Gathering()
     for _ in range(50):
         for size in (1, 8, 24, 48, 64):
-            gathering.add_pass(size, level(size))
+            gathering.add_pass(size, size, level(size))
     assert gathering.spare_rows(tokens) >= spare
     assert level(tokens + gathering.spare_rows(tokens)) <= (1.0 + 3 * SPARE) * level(tokens)
 
 
 def test_between_two_sizes_the_time_is_on_the_line_between_them() -> None:
     times = PassTimes()
-    for tokens, seconds in ((4, 0.011), (15, 0.012), (16, 0.014)):  # the last two are of one size
-        for _ in range(64):
+    for _ in range(64):
+        for tokens, seconds in ((4, 0.011), (15, 0.012), (16, 0.014)):  # the last two are of one size
             times.add(tokens, seconds)
     assert times.between(4) == pytest.approx(0.011)
-    middle = times.between(9.75)
+    middle = times.between(9)
     assert middle is not None and 0.011 < middle < 0.0135
+    assert times.between(16) == times.seconds(16), "beyond the mean of the largest size"
     assert times.between(3) is None and times.between(17) is None and PassTimes().between(1) is None
+    for _ in range(LATELY):
+        times.add(4, 0.011)
+    assert times.between(4) == pytest.approx(0.011) and times.between(16) is None, "not seen lately"
