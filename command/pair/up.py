@@ -82,7 +82,7 @@ COORDINATOR = {
 }
 SHARE = options(EngineConfig, only=("gpu_memory_utilization",))
 PORT = options(ServerConfig, only=("port",))
-HTTP = options(HttpConfig, only=("port",))
+HTTP = options(HttpConfig, only=("port", "allowed_origins"))
 
 
 def own_options(name: str) -> Options:

@@ -15,6 +15,7 @@ from coordinator.http.failures import error_body, handle_failure, handle_http_er
 from coordinator.http.front_end import FrontEnd
 from coordinator.http.head_requests import HeadRequests
 from coordinator.http.headers import AnswerHeaders
+from coordinator.http.origins import open_to
 from coordinator.http.page_routes import PAGE, page_routes
 from coordinator.http.request_counter import RequestCounter
 from coordinator.http.stalled_clients import StalledClients
@@ -50,4 +51,5 @@ def create_app(front_end: FrontEnd) -> ASGIApp:
     authenticated = Authentication(app, Authenticator(config.security), open_paths(PAGE))
     refusal = JSONResponse(error_body(MESSAGE, MISDIRECTED, code="unknown_host"), MISDIRECTED)
     checked = host_checked(authenticated, config.host, config.allowed_hosts, config.security.tls, refusal)
-    return RequestCounter(StalledClients(AnswerHeaders(ConnectionLimit(checked))), front_end.metrics)
+    opened = open_to(ConnectionLimit(checked), config.allowed_origins)
+    return RequestCounter(StalledClients(AnswerHeaders(opened)), front_end.metrics)

@@ -49,6 +49,7 @@ GIVEN = {
     **{"host": ("localhost", "localhost"), "device": ("cuda:1", "cuda:1"), "model": ("m", "m"), "table": ("t", "t")},
     **{"target": ("a:1,dns:b:2", ("a:1", "dns:b:2")), "draft": ("c:3", ("c:3",)), "drafter": ("ngram-model",) * 2},
     **{"http_allowed_hosts": (" a ,b,", ("a", "b")), "num_speculative_tokens": ("5", 5)},
+    "http_allowed_origins": ("https://a ,*", ("https://a", "*")),
     "pace": ("20,0.5", (0.02, 0.0005)),
 }
 """What is given on the command line and what the field gets, where the type does not say enough."""
