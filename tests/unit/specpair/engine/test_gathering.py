@@ -49,6 +49,23 @@ def test_where_rows_are_computed_in_groups_the_fixed_cost_is_what_one_pass_for_b
     assert gathering.saving(4, 4) == 0.0, "32 rows take longer than twice 16"
 
 
+def test_one_pass_saves_no_more_than_the_shorter_of_two() -> None:
+    """Though noise may say so."""
+    gathering = Gathering()
+    for rows, seconds in ((4, 0.012), (12, 0.013), (16, 0.01)) * 10:
+        gathering.add_pass(rows // 4, rows, seconds)
+    assert gathering.saving(1, 3) == pytest.approx(0.012)
+
+
+def test_what_passes_took_in_parted_groups_counts_soon() -> None:
+    gathering = Gathering()
+    for rows, seconds in ((4, 0.009), (12, 0.0125), (16, 0.013)) * 40:
+        gathering.add_pass(rows // 4, rows, seconds)
+    for rows, seconds in ((4, 0.012), (12, 0.014)) * 12:
+        gathering.add_pass(rows // 4, rows, seconds)
+    assert gathering.saving(1, 3) > 0.012
+
+
 def test_a_stalled_pass_does_not_part_sequences_for_ever() -> None:
     gathering = Gathering()
     for rows in (4, 12, 16) * 10:
