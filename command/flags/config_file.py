@@ -16,7 +16,6 @@ import difflib
 import functools
 import tomllib
 from collections.abc import Iterable, Mapping
-from contextvars import ContextVar
 from inspect import Parameter
 from pathlib import Path
 from typing import Annotated, Any
@@ -30,27 +29,18 @@ Values = dict[str, Any]
 """Values by parameter of a command or, for a group, by command."""
 
 CONFIG = "config"
-VARIABLE = "SPECPAIR_CONFIG"
 _NO_KEYS = {CONFIG, "help", "version", "install-completion", "show-completion"}
-
-_file: ContextVar[Path | None] = ContextVar("file", default=None)
-
-
-def current_file() -> Path | None:
-    """The file of the running command, for the services that it starts."""
-    return _file.get()
 
 
 @friendly
-def use_config(context: typer.Context, file: Path | None) -> Path | None:
-    """Makes the file's values the defaults of the command that will run. Returns the file."""
+def use_config(context: typer.Context, file: Path | None) -> None:
+    """Makes the file's values the defaults of the command that will run."""
     if file is None or context.resilient_parsing:  # the latter while a shell completes words
-        return file
+        return
     values = defaults_of(context.find_root().command, read_toml(file), str(file))
     for name in _path(context):
         values = values.get(name, {})
     context.default_map = values
-    return file
 
 
 ConfigOption = Annotated[
@@ -58,7 +48,7 @@ ConfigOption = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        envvar=VARIABLE,
+        envvar="SPECPAIR_CONFIG",
         is_eager=True,  # before the others, whose defaults it sets
         callback=use_config,
         help="TOML file with values for flags: a section for each command, such as serve.draft, and a key for "
@@ -180,7 +170,6 @@ def _configurable(command: Command) -> Command:
 
     @functools.wraps(command)
     def run(*args: Any, config: Path | None = None, **kwargs: Any) -> None:
-        _file.set(None if config is None else config.absolute())
         command(*args, **kwargs)
 
     add_parameters(run, [Parameter(CONFIG, Parameter.KEYWORD_ONLY, default=None, annotation=ConfigOption)])

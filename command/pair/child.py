@@ -16,7 +16,6 @@ from grpc_health.v1 import health_pb2, health_pb2_grpc
 
 import specpair
 from command.failures import CommandError
-from command.flags import config_file
 from specpair.client.channel import connect
 from specpair.server.server import WATCHDOG_MARGIN_SECONDS, process_service
 
@@ -70,7 +69,7 @@ class Child:
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=asyncio.subprocess.PIPE,
                 stderr=asyncio.subprocess.STDOUT,
-                env=child_environment(),
+                env=_environment(),
                 start_new_session=True,  # Ctrl-C goes to us alone, and we stop the children in order
             )
         except OSError as error:
@@ -140,12 +139,9 @@ async def _is_serving(stub: Any, service: str) -> bool:
     return response.status == health_pb2.HealthCheckResponse.SERVING
 
 
-def child_environment() -> dict[str, str]:
-    """Ours, with this package on the path, and the file of our flags, which may have some for the child. It gets its
-    protection only from its own flags."""
+def _environment() -> dict[str, str]:
+    """Ours, with this package on the path. The child gets its protection only from its flags."""
     root = str(Path(specpair.__file__).resolve().parents[1])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(PROTECTING)}
-    file = config_file.current_file()
-    own = {} if file is None else {config_file.VARIABLE: str(file)}
-    return {**inherited, **own, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}
+    return {**inherited, "PYTHONPATH": os.pathsep.join(paths), "PYTHONUNBUFFERED": "1"}

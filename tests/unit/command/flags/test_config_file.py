@@ -9,7 +9,6 @@ from typer.testing import CliRunner
 
 from command.flags.config_file import make_configurable
 from command.main import app
-from command.pair.child import child_environment
 
 
 def small_app(seen: list[dict[str, Any]]) -> typer.Typer:
@@ -138,15 +137,3 @@ def test_shells_complete_commands_and_values(typed: str, expected: str) -> None:
     for environment in environments:
         result = CliRunner().invoke(app, [], prog_name="specpair", env=environment)
         assert expected in result.stdout, (result.stdout, result.stderr)
-
-
-def test_services_that_a_command_starts_read_its_file(file: Path) -> None:
-    """So `specpair up --config` takes flags that only its services have."""
-    app, seen = typer.Typer(), list[str | None]()
-    app.callback()(lambda: None)  # a group, as ours is
-    app.command("start")(lambda: seen.append(child_environment().get("SPECPAIR_CONFIG")))
-    make_configurable(app)
-    file.write_text("")
-    for arguments, env in ((["--config", str(file)], {}), ([], {"SPECPAIR_CONFIG": str(file)}), ([], {})):
-        assert CliRunner().invoke(app, ["start", *arguments], env=env).exit_code == 0
-    assert seen == [str(file), str(file), None]

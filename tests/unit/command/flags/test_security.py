@@ -104,5 +104,5 @@ def test_the_services_of_up_inherit_no_protection(monkeypatch: pytest.MonkeyPatc
     ):
         monkeypatch.setenv(name, "x")
     monkeypatch.setenv("SPECPAIR_DTYPE", "float32")
-    inherited = {name for name in child.child_environment() if name.startswith("SPECPAIR_")}
+    inherited = {name for name in child._environment() if name.startswith("SPECPAIR_")}
     assert "SPECPAIR_DTYPE" in inherited and not {name for name in inherited if name.startswith(child.PROTECTING)}
