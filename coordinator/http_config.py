@@ -54,6 +54,6 @@ class HttpConfig:
         check_fields(self, "http.")
         check_exposure(self.host, self.security)
         for origin in self.allowed_origins:
-            if origin != ANY and not ORIGIN.fullmatch(origin):
+            if origin != ANY and (not ORIGIN.fullmatch(origin) or origin.endswith((":80", ":443"))):
                 problem = f"{origin!r} is no origin; it must be like https://app.example or http://localhost:3000"
                 raise InvalidFieldError("http_allowed_origins", problem)

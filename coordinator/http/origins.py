@@ -16,5 +16,10 @@ def open_to(app: ASGIApp, origins: Sequence[str]) -> ASGIApp:
     if not origins:
         return app
     return CORSMiddleware(
-        app, allow_origins=origins, allow_methods=METHODS, allow_headers=["*"], expose_headers=SHOWN_HEADERS
+        app,
+        allow_origins=origins,
+        allow_methods=METHODS,
+        allow_headers=["*"],
+        allow_private_network=True,  # browsers ask so before a public page calls this machine or its network
+        expose_headers=SHOWN_HEADERS,
     )

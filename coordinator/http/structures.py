@@ -14,7 +14,7 @@ OTHER_NAMES = ("regex", "ebnf", "json_schema", "grammar")
 def structured_output_of(parameters: StructureParameters) -> pb.StructuredOutput | None:
     """The message; None if nothing is asked for. Raises InvalidFieldError if several parameters ask."""
     for name in OTHER_NAMES:
-        if getattr(parameters, name) not in (None, "", {}):
+        if getattr(parameters, name) not in (None, ""):
             raise InvalidFieldError(name, "is not supported; use structured_outputs")
     found = {
         "response_format": _of_response_format(parameters),
@@ -33,7 +33,7 @@ def structured_output_of(parameters: StructureParameters) -> pb.StructuredOutput
 
 def structure_name(parameters: StructureParameters) -> str:
     """The parameter that says what the output has to look like; of tools without another one it is `tools`."""
-    given = [name for name in StructureParameters.model_fields if getattr(parameters, name) is not None]
+    given = [name for name in StructureParameters.model_fields if getattr(parameters, name) not in (None, "")]
     asked = parameters.response_format
     if asked is not None and asked.type == "text":
         given.remove("response_format")

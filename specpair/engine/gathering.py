@@ -30,6 +30,8 @@ PARTS_MEMORY = 6
 groups that are parted count soon: they take longer if a draft on the same processors works for another group."""
 ROWS_MEMORY = 16
 """Passes over which the tokens of a sequence are averaged."""
+MOST_EACH = 16
+"""Most expected sequences for which it is asked what each further one saves. It takes some microseconds each time."""
 MOST_ROWS = 4.0
 """A sequence counts with at most this many times the mean: the rows of a text that is scored are no proposal's."""
 PRIOR_WEIGHT = 1.0
@@ -86,6 +88,8 @@ class Gathering:
         self._costs = RunningSlope(PASS_MEMORY)
         self._whole_times = PassTimes(PARTS_MEMORY)
         """Of passes until others could join, which may be of several steps."""
+        self._saved = 0.0
+        """What one pass for all would have saved, when that was last asked."""
         self._rows_each = 1.0
         """Tokens of each sequence in a pass."""
         self._expected: dict[Sequence, float] = {}
@@ -167,7 +171,7 @@ class Gathering:
 
     def leave(self, works: Several[Work], now: float) -> None:
         """Notes that these works were answered."""
-        fixed_cost = self.fixed_cost
+        fixed_cost = max(self.fixed_cost, self._saved)
         for work in works:
             if work.is_background:
                 continue
@@ -176,14 +180,14 @@ class Gathering:
             sequence.absences.has_missed = not sequence.is_followed and work.has_missed
             if sequence.is_followed:
                 self._followed[sequence] = now + max(fixed_cost, LEAST_FOLLOWED_WAIT)
-            elif (absence := self._longest(sequence.absences)) is not None:
+            elif (absence := self._longest(sequence.absences, fixed_cost)) is not None:
                 self._expected[sequence] = now + max(
                     min(LATE * absence, fixed_cost), absence + ABOUT_TO_COME * fixed_cost
                 )
 
-    def _longest(self, absences: Absences) -> float | None:
+    @staticmethod
+    def _longest(absences: Absences, fixed_cost: float) -> float | None:
         """The longest usual absence of which the end can be foreseen; None if there is none."""
-        fixed_cost = self.fixed_cost
         longest = absences.longest
         is_foreseen = longest is None or longest < fixed_cost or absences.deviation <= REGULAR * fixed_cost
         return longest if is_foreseen else absences.short
@@ -222,11 +226,13 @@ class Gathering:
         whose groups may stay parted.
         """
         count = len(works)
-        saved = self.saving(count, len(self._expected))
+        saved = self._saved = self.saving(count, len(self._expected))
+        each = len(self._expected) <= MOST_EACH
         gathered = sum(map(_weight, works))
         expected = sorted(Awaited.at(now, sequence, until) for sequence, until in self._expected.items())
         ends: list[float] = []
         for place, (wait, until, absence) in enumerate(expected, start=1):
+            saved = self.saving(count, place) if each else saved
             weight = gathered if absence < saved else count
             if weight * wait < place * (saved - wait):
                 ends.append(min(until, now + saved * place / (weight + place)))

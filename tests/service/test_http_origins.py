@@ -57,6 +57,13 @@ async def test_pages_that_are_named_may(tmp_path: Path) -> None:
         assert (await ask(client, OTHER)).status_code == 400
         assert ALLOWED not in (await client.get("/health", headers={"origin": OTHER})).headers
         assert ALLOWED not in (await client.get("/health")).headers
+        private = {"origin": APP, "access-control-request-private-network": "true", **QUESTION}
+        assert (await client.options("/v1/completions", headers=private)).status_code == 200
+        token = {"origin": APP, "authorization": "Bearer a-token-of-enough-characters"}
+        plain = await client.post("/v1/completions", headers={**token, "content-type": "text/plain"}, content="{}")
+        assert plain.json()["error"]["code"] == "invalid_content_type", "as from any page"
+        foreign = await client.get("/v1/models", headers={**token, "host": "other.example"})
+        assert foreign.status_code == 421
 
 
 async def test_all_may_if_so_asked() -> None:
@@ -66,7 +73,8 @@ async def test_all_may_if_so_asked() -> None:
 
 
 @pytest.mark.parametrize(
-    "origin", ["app.example", "https://app.example/", "https://a b", "ftp://a", "null", "https://*.example"]
+    "origin",
+    ["app.example", "https://app.example/", "https://a b", "ftp://a", "null", "https://*.example", "https://a:443"],
 )
 def test_what_is_no_origin_is_refused(origin: str) -> None:
     with pytest.raises(InvalidFieldError, match=r"http_allowed_origins: .* is no origin; it must be like"):

@@ -62,6 +62,7 @@ async def test_structures_by_the_names_of_other_servers_are_not_ignored(
 ) -> None:
     error = (await refused(client, path, **{name: OF_OTHER_SERVERS[name]}))["error"]
     assert error["message"] == f"{name}: is not supported; use structured_outputs" and error["param"] == name
+    assert (await client.post(path, json={**BODIES[path], name: {}})).status_code == 400, "{} is any JSON for llama.cpp"
     for nothing in (None, ""):
         assert (await client.post(path, json={**BODIES[path], name: nothing})).status_code == 200
 

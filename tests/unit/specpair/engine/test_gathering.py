@@ -47,6 +47,27 @@ def test_where_rows_are_computed_in_groups_the_fixed_cost_is_what_one_pass_for_b
     assert gathering.fixed_cost == pytest.approx(0.005, rel=0.1)
     assert gathering.patience([work_on(here)], now) > 0.0, "they are away for less than that saves"
     assert gathering.saving(4, 4) == 0.0, "32 rows take longer than twice 16"
+    two, six = [Sequence([1]) for _ in range(2)], [Sequence([1]) for _ in range(6)]
+    for number, sequence in enumerate((*two, *six)):
+        come_back(gathering, sequence, 0.004 if number < 4 else 0.009, 1.0)
+    gathering.leave([work_on(sequence) for sequence in six], 2.0)
+    patience = gathering.patience([work_on(sequence) for sequence in two], 2.0)
+    assert 0.004 <= patience < 0.009, "the next two are worth it, all six are not"
+
+
+def test_also_those_whose_absences_differ_are_expected_if_one_pass_saves_more() -> None:
+    gathering, here, away = Gathering(), Sequence([1]), [Sequence([1]) for _ in range(3)]
+    for _ in range(20):
+        for rows, milliseconds in ((1, 9), (4, 11), (8, 12), (12, 12.5), (16, 13), (24, 26), (32, 38)):
+            gathering.add_pass(max(rows // 4, 1), rows, milliseconds / 1000)
+    now = come_back(gathering, here, 0.001, 1.0)
+    for absence in (0.008, 0.01) * 10:
+        now += 0.02
+        gathering.leave([work_on(sequence) for sequence in away], now)
+        gathering.patience([work_on(here)], now)
+        gathering.arrive([work_on(sequence, now + absence) for sequence in away])
+    gathering.leave([work_on(sequence) for sequence in away], now + 0.02)
+    assert gathering.patience([work_on(here)], now + 0.02) > 0.0
 
 
 def test_one_pass_saves_no_more_than_the_shorter_of_two() -> None:
