@@ -317,18 +317,6 @@ async def test_forks_take_a_millisecond_of_a_turn_or_a_tenth_of_a_pass(
     assert sum(branch.parent is None for branch in branches) == count
 
 
-async def test_a_pass_tells_how_many_sequences_its_tokens_are_of() -> None:
-    runner: Any = ChecksumRunner(make_cache("contiguous", 64))
-    turns = Turns(runner, advance, EngineStatistics(), lambda call: None, token_budget=64, short=4)
-    for _ in range(40):
-        works = [StepWork(sequence=Sequence([token] * 2), row_count=2) for token in (1, 2, 3)]
-        for work in works:
-            work.future = asyncio.get_running_loop().create_future()
-        turns.add(list(works))
-        turns.turn()
-    assert turns._gathering._rows_each == pytest.approx(2.0, rel=0.1)
-
-
 async def test_a_pass_of_several_steps_hears_of_new_works() -> None:
     """And of works that come forward, but not of what only gives back memory."""
     engine = await started(Recorder(make_cache("paged", 64)))
