@@ -13,7 +13,7 @@ KEPT_SCORES = 1024
 KEPT_TOKENS = 128
 """Memory of passes of at most so many tokens is kept for the next one. Making it anew takes as long as the rest of the
 Python around a small pass; a long prompt's is given back."""
-QUERIES = 4
+QUERIES = 6
 """At most so many queries are attended to together."""
 
 

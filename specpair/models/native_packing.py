@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from specpair.models.large_pages import LargePages
 from specpair.models.native_coarse import packed_bytes, packed_nibbles
 from specpair.models.native_memory import padded
 from specpair.models.native_structures import Product
@@ -22,6 +23,7 @@ class NativePacker:
 
     def __init__(self, dtype: torch.dtype):
         self._dtype = dtype
+        self._pages = LargePages()
         self._held: list[Any] = []
 
     def norm(self, weight: Tensor | None) -> int | None:
@@ -63,7 +65,7 @@ class NativePacker:
 
     def pointer(self, tensor: Tensor) -> int:
         """The address of its numbers, one after the other."""
-        held = tensor.contiguous()
+        held = self._pages.copy(tensor)
         self.hold(held)
         return held.data_ptr()
 

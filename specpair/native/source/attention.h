@@ -9,7 +9,7 @@
 #include "vectors.h"
 
 #if defined(__AVX512F__)
-#define QUERIES 4 /* at once; as many as have their sums in registers */
+#define QUERIES 6 /* at once; as many as have their sums in registers */
 #else
 #define QUERIES 2
 #endif
@@ -23,6 +23,7 @@ struct Queries {
     int64_t base;               /* a multiple of WIDTH */
     const int64_t *path;        /* of a token of a tree or a tail: where its keys from `start` on are; or null */
     int64_t start;
+    const char *next;           /* keys of the next head, which are asked for while values are read */
 };
 
 /* Where the key of a position is stored; `is_tree` if there is a path. What is on it is read as if it were stored as a
@@ -46,14 +47,14 @@ INLINE void score_four(const int queries, const struct Queries *asked, const int
         floats loaded[4];
 #pragma GCC unroll 4
         for (int k = 0; k < 4; k++) loaded[k] = load(offset(own[k], is_bf16, i), is_bf16, size - i);
-#pragma GCC unroll 4
+#pragma GCC unroll 6
         for (int q = 0; q < queries; q++) {
             floats part = load(asked->rows[q] + i, 0, size - i);
 #pragma GCC unroll 4
             for (int k = 0; k < 4; k++) sums[q][k] += part * loaded[k];
         }
     }
-#pragma GCC unroll 4
+#pragma GCC unroll 6
     for (int q = 0; q < queries; q++) {
         four found = four_sums(sums[q][0], sums[q][1], sums[q][2], sums[q][3]);
         memcpy(asked->scores[q] + key - asked->base, &found, sizeof found);
@@ -102,12 +103,15 @@ INLINE void add_values(floats sums[QUERIES][4], const int first, const int last,
                        int64_t from, int64_t to) {
     for (int64_t key = from; key < to; key++) {
         int64_t row = place_of(asked, is_tree, key) * size;
+        if (i == 0)
+            for (int64_t place = 0; place < size * (is_bf16 ? 2 : 4); place += 64)
+                __builtin_prefetch(offset(asked->next, is_bf16, key * size) + place, 0, 2);
 #pragma GCC unroll 4
         for (int part = 0; part < 4; part++) {
             if (!HAS(part, size, i)) continue;
             int64_t place = i + part * WIDTH;
             floats loaded = load(offset(values, is_bf16, row + place), is_bf16, size - place);
-#pragma GCC unroll 4
+#pragma GCC unroll 6
             for (int q = first; q < last; q++) sums[q][part] += asked->scores[q][key - asked->base] * loaded;
         }
     }
@@ -118,14 +122,14 @@ INLINE void mix(const int queries, const struct Queries *asked, const int is_tre
                 const void *values, const int is_bf16, const int64_t size, int64_t from, int64_t to) {
     for (int64_t i = 0; i < size; i += 4 * WIDTH) {
         floats sums[QUERIES][4] = {};
-#pragma GCC unroll 4
+#pragma GCC unroll 6
         for (int q = 0; q < queries; q++)
             add_values(sums, q, q + 1, asked, is_tree, values, is_bf16, size, i, asked->from[q], from);
         add_values(sums, 0, queries, asked, is_tree, values, is_bf16, size, i, from, to);
-#pragma GCC unroll 4
+#pragma GCC unroll 6
         for (int q = 0; q < queries; q++)
             add_values(sums, q, q + 1, asked, is_tree, values, is_bf16, size, i, to, asked->to[q]);
-#pragma GCC unroll 4
+#pragma GCC unroll 6
         for (int q = 0; q < queries; q++)
 #pragma GCC unroll 4
             for (int part = 0; part < 4; part++) {
@@ -165,7 +169,8 @@ static __attribute__((noinline)) void attend_any(int queries, const struct Queri
     }
 #if QUERIES > 2
 #define EACH(tree, type, length) \
-    FOR(1, tree, type, length) FOR(2, tree, type, length) FOR(3, tree, type, length) FOR(4, tree, type, length)
+    FOR(1, tree, type, length) FOR(2, tree, type, length) FOR(3, tree, type, length) FOR(4, tree, type, length) \
+    FOR(5, tree, type, length) FOR(6, tree, type, length)
 #else
 #define EACH(tree, type, length) FOR(1, tree, type, length) FOR(2, tree, type, length)
 #endif

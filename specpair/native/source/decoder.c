@@ -27,10 +27,12 @@ INLINE void turn(const struct Model *model, float *head, const float *norm, int6
     int64_t half = model->head_size / 2;
     const float *cosine = model->cosine + position * half, *sine = model->sine + position * half;
     if (norm) normalise(head, norm, model->head_size, model->eps, head, 0);
-    for (int64_t i = 0; i < half; i++) {
-        float left = head[i], right = head[i + half];
-        head[i] = (left * cosine[i] - right * sine[i]) * scale;
-        head[i + half] = (right * cosine[i] + left * sine[i]) * scale;
+    for (int64_t i = 0; i < half; i += WIDTH) {
+        int64_t count = half - i;
+        floats left = load(head + i, 0, count), right = load(head + half + i, 0, count);
+        floats across = load(cosine + i, 0, count), along = load(sine + i, 0, count);
+        store(head + i, 0, count, (left * across - right * along) * scale);
+        store(head + half + i, 0, count, (right * across + left * along) * scale);
     }
 }
 
@@ -88,26 +90,49 @@ static void ask(const struct Model *model, const struct Pass *pass, const struct
     }
 }
 
-static void attend_all(const struct Model *model, const struct Pass *pass, int64_t index, int thread, int threads) {
-    int64_t group = model->heads / model->key_heads, number = 0;
+/* About what a group takes: to read a key and its value takes as long as to use them for three queries. */
+INLINE int64_t effort_of(const struct Segment *segment, int64_t window, int64_t queries) {
+    int64_t keys = segment->start + segment->count;
+    return (window && window < keys ? window : keys) * (3 + queries);
+}
+
+static void attend_group(const struct Model *model, const struct Pass *pass, int64_t index,
+                         const struct Segment *segment, int64_t key_head, int64_t j, int64_t queries, int thread) {
+    struct Queries asked = {};
+    for (int q = 0; q < queries; q++) {
+        ask(model, pass, segment, key_head, j + q, model->layers[index].window, &asked, q);
+        asked.scores[q] = pass->scores + (thread * QUERIES + q) * pass->score_count;
+    }
+    asked.base = asked.from[0] / WIDTH * WIDTH; /* the earliest token sees furthest back */
+    asked.next = cached(model, segment->keys, segment, index, key_head + 1, 0);
+    attend_any((int)queries, &asked, cached(model, segment->keys, segment, index, key_head, 0),
+               cached(model, segment->values, segment, index, key_head, 0), model->is_bf16, model->head_size);
+}
+
+/* Attends for this thread's groups of queries: those whose middle is in its part of the effort of all, `whole`. Returns
+   that; with a `whole` of 0 it does no more. */
+static int64_t attend_share(const struct Model *model, const struct Pass *pass, int64_t index, int64_t whole,
+                            int thread, int threads) {
+    int64_t group = model->heads / model->key_heads, before = 0;
     for (int64_t s = 0; s < pass->segment_count; s++) {
         const struct Segment *segment = pass->segments + s;
         int64_t count = segment->count * group, queries;
         for (int64_t h = 0; h < model->key_heads; h++)
-            for (int64_t j = 0; j < count; j += queries, number++) {
+            for (int64_t j = 0; j < count; j += queries) {
                 int64_t end = segment->paths ? j / group * group + group : count; /* each token has its own path */
                 queries = end - j < QUERIES ? end - j : QUERIES;
-                if (number % threads != thread) continue;
-                struct Queries asked = {};
-                for (int q = 0; q < queries; q++) {
-                    ask(model, pass, segment, h, j + q, model->layers[index].window, &asked, q);
-                    asked.scores[q] = pass->scores + (thread * QUERIES + q) * pass->score_count;
-                }
-                asked.base = asked.from[0] / WIDTH * WIDTH; /* the earliest token sees furthest back */
-                attend_any((int)queries, &asked, cached(model, segment->keys, segment, index, h, 0),
-                           cached(model, segment->values, segment, index, h, 0), model->is_bf16, model->head_size);
+                int64_t effort = effort_of(segment, model->layers[index].window, queries);
+                if (whole && (2 * before + effort) * threads / (2 * whole) == thread)
+                    attend_group(model, pass, index, segment, h, j, queries, thread);
+                before += effort;
             }
     }
+    return before;
+}
+
+static void attend_all(const struct Model *model, const struct Pass *pass, int64_t index, int thread, int threads) {
+    int64_t whole = attend_share(model, pass, index, 0, thread, threads);
+    attend_share(model, pass, index, whole, thread, threads);
 }
 
 static void keep_features(const struct Model *model, const struct Pass *pass, int64_t index, int thread, int threads) {

@@ -57,7 +57,7 @@ INLINE byte_sums dot(byte_sums sum, byte_words weights, const int8_t *numbers) {
 INLINE void add_dots(const int is_bytes, const int rows, const char *weights, const int8_t *numbers, int64_t stride,
                      byte_sums sums[BYTE_ROWS][AT_ONCE], struct Fetching fetching) {
     for (int64_t i = 0; i < (is_bytes ? BYTE_STEPS : NIBBLE_STEPS); i++) {
-        fetch(fetching, i);
+        if (asks(is_bytes ? 8 : 4, rows)) fetch(fetching, i);
         byte_words loaded[AT_ONCE];
         memcpy(loaded, weights + i * STEP, sizeof loaded);
 #pragma GCC unroll 8

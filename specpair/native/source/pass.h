@@ -26,7 +26,7 @@ struct Pass {
     float *projected;             /* [tokens][(heads + 2 key heads) head size], padded to whole panels */
     void *inputs;                 /* [tokens or rows, whichever are more][widest input] of the type of rows */
     void *gated;                  /* [tokens][intermediate] of the type of rows */
-    float *scores;                /* [threads][4][score_count], enough for QUERIES */
+    float *scores;                /* [threads][6][score_count], enough for QUERIES */
     int64_t score_count, input_stride, projected_stride;
     const int64_t *feature_rows; /* [feature_row_count]: the tokens whose features are kept */
     int64_t feature_row_count;

@@ -45,7 +45,7 @@ INLINE void add_steps(const int kind, const int rows, const char *weights, const
     x += from * size;
     for (int64_t i = 0; i < to - from; i++) {
         const words_at *loaded = (const words_at *)(weights + i * PANEL * 4);
-        fetch(fetching, i);
+        if (asks(kind == FLOAT_WEIGHTS ? 32 : 16, rows)) fetch(fetching, i);
         words first = loaded[0], second = loaded[1];
 #if defined(__AVX__) && !defined(__AVX512F__)
         if (kind == FLOAT_WEIGHTS) __asm__("" : "+x"(first), "+x"(second)); /* or GCC loads them anew for each row */

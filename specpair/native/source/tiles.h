@@ -55,9 +55,12 @@ INLINE int64_t units_of_block(const int kind, int64_t units) {
     return kind == BYTE_WEIGHTS ? 1 : kind == NIBBLE_WEIGHTS ? 4 : 64;
 }
 
-/* How far the weights that are asked for are behind those that are multiplied. */
-INLINE int64_t bytes_ahead(const int kind, int64_t bytes_of_block) {
-    if (WHOLE_PANELS) return bytes_of_block;
+#define AHEAD_OF_ONE 8192 /* bytes: some hundreds of processor cycles, in which memory answers */
+
+/* How far the weights that `tiles` tiles ask for are behind those that they multiply. One tile goes on to them by itself;
+   several each ask for a part of the panel that follows when the last one is done. */
+INLINE int64_t bytes_ahead(const int kind, int64_t bytes_of_block, int64_t tiles) {
+    if (WHOLE_PANELS) return tiles == 1 ? AHEAD_OF_ONE : bytes_of_block;
     return kind >= BYTE_WEIGHTS ? 4096 : 2 * bytes_of_block;
 }
 
@@ -105,7 +108,7 @@ INLINE void multiply_tiles(const int kind, int action, const struct Product *pro
     int64_t start = count * first / tiles, stop = count * last / tiles;
     for (int64_t from = 0; from < units; from += block) {
         int64_t to = from + block < units ? from + block : units, steps = (to - from) * steps_of_unit(kind);
-        const char *at = weights + from * size, *next = at + bytes_ahead(kind, block * size);
+        const char *at = weights + from * size, *next = at + bytes_ahead(kind, block * size, last - first);
         struct Fetching fetching = fetching_of(next < end ? next : at, (to - from) * size, steps, last - first);
         for (int64_t tile = first; tile < last; tile++, fetching = after(fetching, steps)) {
             int64_t row = count * tile / tiles;

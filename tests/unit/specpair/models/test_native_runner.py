@@ -36,6 +36,11 @@ needs_bf16 = pytest.mark.skipif(
 )
 WIDE: dict[str, Any] = {"hidden_size": 96, "intermediate_size": 200, "num_attention_heads": 3, "num_key_value_heads": 1}
 """Several panels, a head of 32, and sizes that are no multiples of a panel."""
+COMPILED_FOR: dict[str, dict[str, Any]] = {
+    "heads_of_64": {"hidden_size": 128, "num_attention_heads": 2, "num_key_value_heads": 2, "initializer_range": 0.05},
+    "heads_of_128": {"hidden_size": 256, "num_attention_heads": 2, "num_key_value_heads": 1, "initializer_range": 0.05},
+}
+"""Attention has code for these sizes of heads."""
 
 
 def narrow(folder: Path, kind: str, **changes: Any) -> Path:
@@ -86,19 +91,22 @@ def test_in_bf16_it_is_closer_to_the_model_than_transformers_in_bf16(kind: str, 
 
 
 @needs_compiler
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(("threads", "others"), [(1, 2), (2, 1), (2, 5)])
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=needs_bf16)])
-@pytest.mark.parametrize("kind", ["llama", "qwen2_sliding", "qwen3", "wide"])
-def test_a_row_has_the_same_bits_in_any_company(kind: str, dtype: str, threads: int, tmp_path: Path) -> None:
-    """Token by token, a few at a time, all at once, and beside another sequence; by one thread and by two."""
-    folder = narrow(tmp_path, "llama", **WIDE) if kind == "wide" else narrow(tmp_path, kind)
+@pytest.mark.parametrize("kind", ["llama", "qwen2_sliding", "qwen3", "wide", *COMPILED_FOR])
+def test_a_row_has_the_same_bits_in_any_company(
+    kind: str, dtype: str, threads: int, others: int, tmp_path: Path
+) -> None:
+    """Token by token, a few at a time, all at once, and beside another sequence; by `threads` and by `others`."""
+    sizes = {"wide": WIDE, **COMPILED_FOR}
+    folder = narrow(tmp_path, "llama", **sizes[kind]) if kind in sizes else narrow(tmp_path, kind)
     before = torch.get_num_threads()
     try:
         _, runner = load_runner(engine_config(folder, dtype=dtype, threads=threads))
         assert isinstance(runner, NativeRunner)
         row = ids(40)[0].tolist()
         alone = one_by_one(runner, row)
-        torch.set_num_threads(3 - threads)
+        torch.set_num_threads(others)
         assert torch.equal(fed_in_steps(runner, row), alone)
         assert torch.equal(fed(runner, runner.cache.open([]), row), alone)
         other = ids(40)[1].tolist()
@@ -225,6 +233,11 @@ def test_structures_are_those_of_the_source(name: str) -> None:
     renamed = {"in": "ins", "out": "outs"}
     assert [renamed.get(field, field) for field in declared] == [field for field, *_ in structure._fields_]
     assert not re.search(r"\bint\b|int32_t [^*]|\bfloat [^*]", body)
+
+
+def test_each_thread_has_room_for_the_scores_of_all_queries() -> None:
+    most = re.findall(r"#define QUERIES (\d+)", (SOURCE / "attention.h").read_text())
+    assert native_memory.QUERIES == max(map(int, most))
 
 
 @needs_compiler
