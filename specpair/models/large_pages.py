@@ -18,7 +18,8 @@ LINE = 64
 
 
 class LargePages:
-    """Grows by chunks. A chunk is given back once no tensor in it is left."""
+    """Grows by chunks. A chunk is given back once no tensor in it is left, the newest one with this object at the
+    earliest."""
 
     def __init__(self) -> None:
         self._chunk = torch.empty(0, dtype=torch.uint8)

@@ -164,7 +164,8 @@ class NativeEagle:
             scaling=settings.head_size**-0.5,
         )
         packer.hold(layer)
-        embedding = weights.embedding.contiguous()
+        embedding = weights.embedding.contiguous()  # the target's own, where it lends it
+        packer.hold(embedding)
         decoder = Model(
             layer_count=1,
             hidden=settings.width,
@@ -175,7 +176,7 @@ class NativeEagle:
             is_bf16=self.dtype == torch.bfloat16,
             eps=settings.eps,
             is_embedding_bf16=embedding.dtype == torch.bfloat16,
-            embedding=packer.pointer(embedding),
+            embedding=embedding.data_ptr(),
             cosine=packer.pointer(rotation[0]),
             sine=packer.pointer(rotation[1]),
             norm=norms["norm.weight"],

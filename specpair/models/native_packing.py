@@ -64,7 +64,7 @@ class NativePacker:
         return None if bias is None else self.pointer(F.pad(bias.detach().float(), (0, -len(bias) % PANEL)))
 
     def pointer(self, tensor: Tensor) -> int:
-        """The address of its numbers, one after the other."""
+        """The address of a copy of its numbers, one after the other, in large pages."""
         held = self._pages.copy(tensor)
         self.hold(held)
         return held.data_ptr()

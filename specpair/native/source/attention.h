@@ -23,7 +23,7 @@ struct Queries {
     int64_t base;               /* a multiple of WIDTH */
     const int64_t *path;        /* of a token of a tree or a tail: where its keys from `start` on are; or null */
     int64_t start;
-    const char *next;           /* keys of the next head, which are asked for while values are read */
+    const void *next;           /* keys that are read after these; memory is asked for them while values are read */
 };
 
 /* Where the key of a position is stored; `is_tree` if there is a path. What is on it is read as if it were stored as a
@@ -105,7 +105,7 @@ INLINE void add_values(floats sums[QUERIES][4], const int first, const int last,
         int64_t row = place_of(asked, is_tree, key) * size;
         if (i == 0)
             for (int64_t place = 0; place < size * (is_bf16 ? 2 : 4); place += 64)
-                __builtin_prefetch(offset(asked->next, is_bf16, key * size) + place, 0, 2);
+                __builtin_prefetch(offset(asked->next, is_bf16, row) + place, 0, 2);
 #pragma GCC unroll 4
         for (int part = 0; part < 4; part++) {
             if (!HAS(part, size, i)) continue;

@@ -90,49 +90,60 @@ static void ask(const struct Model *model, const struct Pass *pass, const struct
     }
 }
 
-/* About what a group takes: to read a key and its value takes as long as to use them for three queries. */
-INLINE int64_t effort_of(const struct Segment *segment, int64_t window, int64_t queries) {
-    int64_t keys = segment->start + segment->count;
-    return (window && window < keys ? window : keys) * (3 + queries);
+/* Queries of one key head of a segment that are attended to together: `count` of them, from number `first` on. */
+struct Group {
+    int64_t segment, key_head, first, count;
+};
+
+/* Goes on to the next one of the pass; returns 0 after the last. Each token of a tree has a path, and groups, of its own. */
+static int next_group(const struct Model *model, const struct Pass *pass, struct Group *group) {
+    int64_t heads = model->heads / model->key_heads;
+    group->first += group->count;
+    for (; group->segment < pass->segment_count; group->segment++, group->key_head = 0)
+        for (; group->key_head < model->key_heads; group->key_head++, group->first = 0) {
+            const struct Segment *segment = pass->segments + group->segment;
+            int64_t end = segment->count * heads, left = end - group->first;
+            if (left <= 0) continue;
+            if (segment->paths) left = heads - group->first % heads;
+            int64_t groups = (left + QUERIES - 1) / QUERIES; /* all of about the same size */
+            group->count = (left + groups - 1) / groups;
+            return 1;
+        }
+    return 0;
 }
 
-static void attend_group(const struct Model *model, const struct Pass *pass, int64_t index,
-                         const struct Segment *segment, int64_t key_head, int64_t j, int64_t queries, int thread) {
+/* About what a group takes: to read a key and its value takes as long as to use them for three queries. */
+static int64_t effort_of(const struct Model *model, const struct Pass *pass, int64_t index, const struct Group *group) {
+    int64_t last = (group->first + group->count - 1) / (model->heads / model->key_heads);
+    int64_t keys = pass->positions[pass->segments[group->segment].first + last] + 1, window = model->layers[index].window;
+    return (window && window < keys ? window : keys) * (3 + group->count);
+}
+
+static void attend_to(const struct Model *model, const struct Pass *pass, int64_t index, const struct Group *group,
+                      int thread) {
+    const struct Segment *segment = pass->segments + group->segment;
     struct Queries asked = {};
-    for (int q = 0; q < queries; q++) {
-        ask(model, pass, segment, key_head, j + q, model->layers[index].window, &asked, q);
+    for (int q = 0; q < group->count; q++) {
+        ask(model, pass, segment, group->key_head, group->first + q, model->layers[index].window, &asked, q);
         asked.scores[q] = pass->scores + (thread * QUERIES + q) * pass->score_count;
     }
     asked.base = asked.from[0] / WIDTH * WIDTH; /* the earliest token sees furthest back */
-    asked.next = cached(model, segment->keys, segment, index, key_head + 1, 0);
-    attend_any((int)queries, &asked, cached(model, segment->keys, segment, index, key_head, 0),
-               cached(model, segment->values, segment, index, key_head, 0), model->is_bf16, model->head_size);
+    int is_last = group->first + group->count == segment->count * (model->heads / model->key_heads);
+    asked.next = cached(model, segment->keys, segment, index, group->key_head + is_last, 0);
+    attend_any((int)group->count, &asked, cached(model, segment->keys, segment, index, group->key_head, 0),
+               cached(model, segment->values, segment, index, group->key_head, 0), model->is_bf16, model->head_size);
 }
 
-/* Attends for this thread's groups of queries: those whose middle is in its part of the effort of all, `whole`. Returns
-   that; with a `whole` of 0 it does no more. */
-static int64_t attend_share(const struct Model *model, const struct Pass *pass, int64_t index, int64_t whole,
-                            int thread, int threads) {
-    int64_t group = model->heads / model->key_heads, before = 0;
-    for (int64_t s = 0; s < pass->segment_count; s++) {
-        const struct Segment *segment = pass->segments + s;
-        int64_t count = segment->count * group, queries;
-        for (int64_t h = 0; h < model->key_heads; h++)
-            for (int64_t j = 0; j < count; j += queries) {
-                int64_t end = segment->paths ? j / group * group + group : count; /* each token has its own path */
-                queries = end - j < QUERIES ? end - j : QUERIES;
-                int64_t effort = effort_of(segment, model->layers[index].window, queries);
-                if (whole && (2 * before + effort) * threads / (2 * whole) == thread)
-                    attend_group(model, pass, index, segment, h, j, queries, thread);
-                before += effort;
-            }
-    }
-    return before;
-}
-
+/* A group is attended to by the thread in whose part of the effort of all its middle is. So threads take about the same
+   time, and keys are read by one of them. */
 static void attend_all(const struct Model *model, const struct Pass *pass, int64_t index, int thread, int threads) {
-    int64_t whole = attend_share(model, pass, index, 0, thread, threads);
-    attend_share(model, pass, index, whole, thread, threads);
+    int64_t whole = 0, before = 0;
+    for (struct Group group = {}; next_group(model, pass, &group);) whole += effort_of(model, pass, index, &group);
+    for (struct Group group = {}; next_group(model, pass, &group);) {
+        int64_t effort = effort_of(model, pass, index, &group);
+        if ((2 * before + effort) * threads / (2 * whole) == thread) attend_to(model, pass, index, &group, thread);
+        before += effort;
+    }
 }
 
 static void keep_features(const struct Model *model, const struct Pass *pass, int64_t index, int thread, int threads) {

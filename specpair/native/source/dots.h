@@ -83,7 +83,7 @@ INLINE void add_byte_dots(const int rows, const char *weights, const int8_t *num
                           byte_sums sums[BYTE_ROWS][AT_ONCE], struct Fetching fetching) {
     const __m256i ones = _mm256_set1_epi16(1), middle = _mm256_set1_epi8((char)0x80);
     for (int64_t i = 0; i < BYTE_STEPS; i++) {
-        fetch(fetching, i);
+        if (asks(8, rows)) fetch(fetching, i);
         __m256i loaded = _mm256_xor_si256(_mm256_loadu_si256((const void *)(weights + i * STEP)), middle);
         __m256i sizes = _mm256_abs_epi8(loaded);
 #pragma GCC unroll 8
@@ -101,7 +101,7 @@ INLINE void add_nibble_dots(const int rows, const char *weights, const int8_t *n
 #pragma GCC unroll 8
     for (int r = 0; r < rows; r++) narrow[r] = _mm256_setzero_si256();
     for (int64_t i = 0; i < NIBBLE_STEPS; i++) {
-        fetch(fetching, i);
+        if (asks(4, rows)) fetch(fetching, i);
         __m256i loaded = _mm256_loadu_si256((const void *)(weights + i * STEP));
         __m256i first = _mm256_and_si256(loaded, low), second = _mm256_and_si256(_mm256_srli_epi16(loaded, 4), low);
 #pragma GCC unroll 8

@@ -108,7 +108,7 @@ INLINE void multiply_tiles(const int kind, int action, const struct Product *pro
     int64_t start = count * first / tiles, stop = count * last / tiles;
     for (int64_t from = 0; from < units; from += block) {
         int64_t to = from + block < units ? from + block : units, steps = (to - from) * steps_of_unit(kind);
-        const char *at = weights + from * size, *next = at + bytes_ahead(kind, block * size, last - first);
+        const char *at = weights + from * size, *next = at + bytes_ahead(kind, block * size, tiles);
         struct Fetching fetching = fetching_of(next < end ? next : at, (to - from) * size, steps, last - first);
         for (int64_t tile = first; tile < last; tile++, fetching = after(fetching, steps)) {
             int64_t row = count * tile / tiles;

@@ -210,9 +210,13 @@ def test_only_wanted_rows_are_computed(tmp_path: Path) -> None:
 
 @needs_compiler
 @pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=needs_bf16)])
-def test_rows_of_a_tree_have_the_bits_of_a_chain(tmp_path: Path, dtype: str) -> None:
-    """Three queries share each key head: those of a token are attended to together."""
-    make_model(tmp_path, num_attention_heads=6, num_key_value_heads=2, hidden_size=48)
+@pytest.mark.parametrize(("heads", "key_heads", "head_size"), [(6, 2, 8), (6, 1, 64), (10, 2, 128), (9, 1, 8)])
+def test_rows_of_a_tree_have_the_bits_of_a_chain(
+    tmp_path: Path, dtype: str, heads: int, key_heads: int, head_size: int
+) -> None:
+    """Three to nine queries share each key head: those of a token are attended to together, up to six at a time."""
+    sizes = {"num_attention_heads": heads, "num_key_value_heads": key_heads, "head_dim": head_size}
+    make_model(tmp_path, hidden_size=heads * head_size, initializer_range=0.05, **sizes)
     _, runner = load_runner(engine_config(tmp_path, runner="native", dtype=dtype))
     holding, start = runner.cache.open([]), 30
     fed(runner, holding, list(range(1, start + 1)))
