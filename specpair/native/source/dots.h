@@ -40,6 +40,8 @@ their signs are given to the inputs: a pair is at most 2 * 127 * 127. */
 
 typedef int32_t byte_sums __attribute__((vector_size(4 * BYTE_LANES)));
 typedef uint32_t byte_words __attribute__((vector_size(4 * BYTE_LANES)));
+/* In memory: by memcpy GCC puts what it has loaded on the stack, and loads it from there. */
+typedef uint32_t byte_words_at __attribute__((vector_size(4 * BYTE_LANES), aligned(1), may_alias));
 
 INLINE int32_t four_of(const int8_t *numbers) {
     int32_t four;
@@ -58,8 +60,8 @@ INLINE void add_dots(const int is_bytes, const int rows, const char *weights, co
                      byte_sums sums[BYTE_ROWS][AT_ONCE], struct Fetching fetching) {
     for (int64_t i = 0; i < (is_bytes ? BYTE_STEPS : NIBBLE_STEPS); i++) {
         if (asks(is_bytes ? 8 : 4, rows)) fetch(fetching, i);
-        byte_words loaded[AT_ONCE];
-        memcpy(loaded, weights + i * STEP, sizeof loaded);
+        const byte_words_at *at = (const byte_words_at *)(weights + i * STEP);
+        byte_words loaded[AT_ONCE] = {at[0], at[1]};
 #pragma GCC unroll 8
         for (int r = 0; r < rows; r++) {
             const int8_t *own = numbers + r * stride;
