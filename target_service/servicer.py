@@ -128,6 +128,7 @@ class TargetServicer(TargetServiceServicer):
             next_proposal=None if verdict.proposal is None else encode_proposal(verdict.proposal),
             forced_token_ids=verdict.forced,
             has_gone_on_plain=verdict.has_gone_on_plain,
+            cached_token_count=verdict.cached_token_count,
         )
 
     async def ScoreTokens(

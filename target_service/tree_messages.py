@@ -36,4 +36,5 @@ def score_tree_response(instance_id: str, step: int, scores: TreeScores) -> pb.S
         compute_time_us=round(scores.compute_time * 1e6),
         rollback_time_ns=round(scores.rollback_time * 1e9),
         batch_token_count=scores.batch_token_count,
+        cached_token_count=scores.cached_token_count,
     )

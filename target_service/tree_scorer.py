@@ -53,4 +53,5 @@ class TreeScorer:
             compute_time=work.compute_time,
             rollback_time=work.rollback_time,
             batch_token_count=work.largest_batch.token_count if work.largest_batch else 0,
+            cached_token_count=work.sequence.kept_length or 0,
         )

@@ -44,6 +44,8 @@ class TreeScores:
     """Seconds from the first forward pass to the scores."""
     rollback_time: float
     batch_token_count: int
+    cached_token_count: int = 0
+    """Tokens with which the sequence's cache began."""
     path: tuple[int, ...] = ()
     """No token was accepted, and none was chosen: a verification on condition of this answer finds it not met."""
     next_token: int = -1

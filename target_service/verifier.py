@@ -167,6 +167,7 @@ class Verifier(ModelHost[Verdict]):
             proposal=held.own_proposal,
             forced=await self._forced(held, call.max_forced),
             has_gone_on_plain=work.has_gone_on_plain,
+            cached_token_count=work.sequence.kept_length or 0,
         )
 
     async def _forced(self, held: HeldSequence[Verdict], most: int) -> list[int]:

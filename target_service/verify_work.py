@@ -105,6 +105,8 @@ class Verdict:
     """The only tokens that the structured output allows after them, if requested. They are not committed."""
     has_gone_on_plain: bool = False
     """Whether the next step has begun, without a proposal, though its call was not here."""
+    cached_token_count: int = 0
+    """Tokens with which the sequence's cache began."""
 
     @property
     def byte_count(self) -> int:

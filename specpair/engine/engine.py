@@ -111,7 +111,8 @@ class Engine:
 
     def fork(self, source: Sequence, length: int) -> Sequence:
         """A sequence of the first `length` tokens that shares or copies the cache. `source` must be idle."""
-        forked = Sequence(source.tokens[:length], valid_length=length, encoder_input=source.encoder_input)
+        tokens, encoder_input = source.tokens[:length], source.encoder_input
+        forked = Sequence(tokens, valid_length=length, encoder_input=encoder_input, kept_length=0)
         self._inbox.put(lambda: self._turns.fork(source, forked))
         return forked
 

@@ -25,12 +25,15 @@ class Holdings:
         """Opens the holding if needed, and rolls it back to what agrees with the tokens."""
         sequence = work.sequence
         self._idle.pop(sequence, None)
+        # Rows with wanted logits are fed again if needed, and no pass is empty.
+        most = len(sequence.tokens) - max(1, work.row_count)
         if sequence.holding is None:
             # With another input of the encoder, the same tokens have other keys.
             sequence.holding = self._cache.open([] if sequence.encoder_input else sequence.tokens)
             sequence.valid_length = sequence.holding.length
-        # Rows with wanted logits are fed again if needed, and no pass is empty.
-        fed = min(sequence.valid_length, len(sequence.tokens) - max(1, work.row_count))
+            if sequence.kept_length is None:
+                sequence.kept_length = min(sequence.holding.length, most)
+        fed = min(sequence.valid_length, most)
         if sequence.holding.length > fed:
             started = time.perf_counter()
             self._cache.truncate_to(sequence.holding, fed)

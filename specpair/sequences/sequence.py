@@ -35,6 +35,9 @@ class Sequence:
     """Whether it was made ahead of a call that may not come: it is the first to lose its cache."""
     encoder_input: EncoderInput | None = None
     """What the encoder reads for it; None for a model without one."""
+    kept_length: int | None = None
+    """Its first tokens that the cache had kept of others when its holding was first opened: they were not fed. None
+    before that, 0 for a fork. The device thread sets it."""
     holding: "Holding | None" = None
     """Device thread only. None before the first work and after the cache was taken for others."""
 

@@ -60,7 +60,7 @@ class Condition(_message.Message):
     def __init__(self, step: _Optional[int] = ..., accepted_count: _Optional[int] = ..., next_token_id: _Optional[int] = ...) -> None: ...
 
 class VerifyProposalResponse(_message.Message):
-    __slots__ = ("instance_id", "step", "accepted_count", "next_token_id", "length", "queue_time_us", "compute_time_us", "logprobs", "batch_token_count", "target_probabilities", "draft_probabilities", "rollback_time_ns", "accepted_path", "features", "next_proposal", "forced_token_ids", "has_gone_on_plain")
+    __slots__ = ("instance_id", "step", "accepted_count", "next_token_id", "length", "queue_time_us", "compute_time_us", "logprobs", "batch_token_count", "target_probabilities", "draft_probabilities", "rollback_time_ns", "accepted_path", "features", "next_proposal", "forced_token_ids", "has_gone_on_plain", "cached_token_count")
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     ACCEPTED_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -78,6 +78,7 @@ class VerifyProposalResponse(_message.Message):
     NEXT_PROPOSAL_FIELD_NUMBER: _ClassVar[int]
     FORCED_TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
     HAS_GONE_ON_PLAIN_FIELD_NUMBER: _ClassVar[int]
+    CACHED_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
     instance_id: str
     step: int
     accepted_count: int
@@ -95,7 +96,8 @@ class VerifyProposalResponse(_message.Message):
     next_proposal: _proposal_pb2.Proposal
     forced_token_ids: _containers.RepeatedScalarFieldContainer[int]
     has_gone_on_plain: bool
-    def __init__(self, instance_id: _Optional[str] = ..., step: _Optional[int] = ..., accepted_count: _Optional[int] = ..., next_token_id: _Optional[int] = ..., length: _Optional[int] = ..., queue_time_us: _Optional[int] = ..., compute_time_us: _Optional[int] = ..., logprobs: _Optional[_Iterable[_Union[_logprobs_pb2.TokenLogprobs, _Mapping]]] = ..., batch_token_count: _Optional[int] = ..., target_probabilities: _Optional[_Iterable[float]] = ..., draft_probabilities: _Optional[_Iterable[float]] = ..., rollback_time_ns: _Optional[int] = ..., accepted_path: _Optional[_Iterable[int]] = ..., features: _Optional[_Union[_features_pb2.Features, _Mapping]] = ..., next_proposal: _Optional[_Union[_proposal_pb2.Proposal, _Mapping]] = ..., forced_token_ids: _Optional[_Iterable[int]] = ..., has_gone_on_plain: _Optional[bool] = ...) -> None: ...
+    cached_token_count: int
+    def __init__(self, instance_id: _Optional[str] = ..., step: _Optional[int] = ..., accepted_count: _Optional[int] = ..., next_token_id: _Optional[int] = ..., length: _Optional[int] = ..., queue_time_us: _Optional[int] = ..., compute_time_us: _Optional[int] = ..., logprobs: _Optional[_Iterable[_Union[_logprobs_pb2.TokenLogprobs, _Mapping]]] = ..., batch_token_count: _Optional[int] = ..., target_probabilities: _Optional[_Iterable[float]] = ..., draft_probabilities: _Optional[_Iterable[float]] = ..., rollback_time_ns: _Optional[int] = ..., accepted_path: _Optional[_Iterable[int]] = ..., features: _Optional[_Union[_features_pb2.Features, _Mapping]] = ..., next_proposal: _Optional[_Union[_proposal_pb2.Proposal, _Mapping]] = ..., forced_token_ids: _Optional[_Iterable[int]] = ..., has_gone_on_plain: _Optional[bool] = ..., cached_token_count: _Optional[int] = ...) -> None: ...
 
 class StreamVerificationsRequest(_message.Message):
     __slots__ = ("calls",)
@@ -166,7 +168,7 @@ class ScoreTreeRequest(_message.Message):
     def __init__(self, sequence_id: _Optional[str] = ..., step: _Optional[int] = ..., base_length: _Optional[int] = ..., appended_token_ids: _Optional[_Iterable[int]] = ..., tree: _Optional[_Union[_beams_pb2.BeamTree, _Mapping]] = ..., asked_nodes: _Optional[_Iterable[int]] = ..., logprobs: _Optional[int] = ...) -> None: ...
 
 class ScoreTreeResponse(_message.Message):
-    __slots__ = ("instance_id", "step", "token_ids", "logprobs", "queue_time_us", "compute_time_us", "rollback_time_ns", "batch_token_count")
+    __slots__ = ("instance_id", "step", "token_ids", "logprobs", "queue_time_us", "compute_time_us", "rollback_time_ns", "batch_token_count", "cached_token_count")
     INSTANCE_ID_FIELD_NUMBER: _ClassVar[int]
     STEP_FIELD_NUMBER: _ClassVar[int]
     TOKEN_IDS_FIELD_NUMBER: _ClassVar[int]
@@ -175,6 +177,7 @@ class ScoreTreeResponse(_message.Message):
     COMPUTE_TIME_US_FIELD_NUMBER: _ClassVar[int]
     ROLLBACK_TIME_NS_FIELD_NUMBER: _ClassVar[int]
     BATCH_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    CACHED_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
     instance_id: str
     step: int
     token_ids: _containers.RepeatedScalarFieldContainer[int]
@@ -183,4 +186,5 @@ class ScoreTreeResponse(_message.Message):
     compute_time_us: int
     rollback_time_ns: int
     batch_token_count: int
-    def __init__(self, instance_id: _Optional[str] = ..., step: _Optional[int] = ..., token_ids: _Optional[_Iterable[int]] = ..., logprobs: _Optional[_Iterable[float]] = ..., queue_time_us: _Optional[int] = ..., compute_time_us: _Optional[int] = ..., rollback_time_ns: _Optional[int] = ..., batch_token_count: _Optional[int] = ...) -> None: ...
+    cached_token_count: int
+    def __init__(self, instance_id: _Optional[str] = ..., step: _Optional[int] = ..., token_ids: _Optional[_Iterable[int]] = ..., logprobs: _Optional[_Iterable[float]] = ..., queue_time_us: _Optional[int] = ..., compute_time_us: _Optional[int] = ..., rollback_time_ns: _Optional[int] = ..., batch_token_count: _Optional[int] = ..., cached_token_count: _Optional[int] = ...) -> None: ...
