@@ -109,7 +109,7 @@ class Outputs:
         """Summaries of all finished outputs, chosen or not."""
         return [*(output.summary for output in self.all if output.summary is not None), *self.passed_over]
 
-    def usage(self) -> dict[str, int]:
+    def usage(self) -> dict[str, Any]:
         """Total token counts. A prompt counts once, whatever the number of its outputs."""
         firsts = [output.summary for output in self.all if output.is_first_of_prompt and output.summary is not None]
         prompt_count = sum(summary.encoder_token_count + summary.prompt_token_count for summary in firsts)
@@ -118,6 +118,7 @@ class Outputs:
             "prompt_tokens": prompt_count,
             "completion_tokens": completion_count,
             "total_tokens": prompt_count + completion_count,
+            "prompt_tokens_details": {"cached_tokens": sum(summary.cached_prompt_token_count for summary in firsts)},
         }
 
     def metrics(self) -> dict[str, object]:

@@ -74,7 +74,8 @@ class RequestMetrics:
         self._success = {reason: success.labels(reason.value) for reason in FinishReason}
         self._structured = structure_counters(registry)
         self._running = Gauge("specpair_num_requests_running", "Requests that are running.", registry=registry)
-        self._prompt_tokens, self._generation_tokens, self._forced_tokens = token_counters(registry)
+        counters = token_counters(registry)
+        self._prompt_tokens, self._cached_tokens, self._generation_tokens, self._forced_tokens = counters
         self._first_token = Histogram(
             "specpair_time_to_first_token_seconds",
             "Time from the arrival of a request to the first token of each of its outputs.",
@@ -117,6 +118,10 @@ class RequestMetrics:
         """Counts the prompt of an admitted request."""
         self._prompt_tokens.inc(token_count)
 
+    def add_cached_prompt(self, token_count: int) -> None:
+        """Counts the tokens of a prompt that the target had in its cache."""
+        self._cached_tokens.inc(token_count)
+
     def add_first_token(self, elapsed: float, forced_count: int = 0) -> None:
         """Counts an output's first token, `elapsed` after the arrival of its request, and those that it forces."""
         self._generation_tokens.inc(1 + forced_count)
@@ -147,16 +152,17 @@ class RequestMetrics:
             observe(self._latency, elapsed)
 
 
-def token_counters(registry: CollectorRegistry) -> tuple[Counter, Counter, Counter]:
-    """Counters of prompt tokens, of generated ones, and of those that were forced."""
+def token_counters(registry: CollectorRegistry) -> tuple[Counter, Counter, Counter, Counter]:
+    """Counters of prompt tokens, of those that were cached, of generated ones, and of those that were forced."""
     texts = {
         "specpair_prompt_tokens": "Tokens of prompts, once for each admitted request.",
+        "specpair_cached_prompt_tokens": "Tokens of prompts that the target had in its cache, and did not read.",
         "specpair_generation_tokens": "Generated tokens that belong to an output.",
         "specpair_forced_tokens": "Generated tokens that were the only ones that a structured output allows at their "
         "places: no model was asked for them.",
     }
-    prompt, generated, forced = (Counter(name, text, registry=registry) for name, text in texts.items())
-    return prompt, generated, forced
+    prompt, cached, generated, forced = (Counter(name, text, registry=registry) for name, text in texts.items())
+    return prompt, cached, generated, forced
 
 
 def structure_counters(registry: CollectorRegistry) -> dict[StructureKind, Counter]:

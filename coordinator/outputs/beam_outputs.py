@@ -44,6 +44,7 @@ class BeamOutput:
     arrival: float
     beam_score: float | None = None
     """None before the search has ended."""
+    cached_prompt_token_count: int = 0
     time_to_first_token: float = 0.0
     has_logprobs: bool = False
     cumulative_logprob: float = 0.0
@@ -132,6 +133,7 @@ class BeamOutputs:
         self._pair.metrics.beams.add_search()
         for index, (output, beam) in enumerate(zip(self._outputs, self._passes.search.finished, strict=False)):
             output.time_to_first_token = output.total_time
+            output.cached_prompt_token_count = self._passes.cached_prompt_token_count
             self._pair.metrics.requests.add_first_token(output.total_time)
             self._pair.metrics.requests.add_tokens(len(beam.tokens) - 1, output.total_time)
             for part in output.parts(beam):

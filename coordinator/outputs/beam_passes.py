@@ -36,6 +36,9 @@ class BeamPasses:
         """Calls to the target."""
         self.step_count = 0
         """Tokens of the longest beam."""
+        self.cached_prompt_token_count = 0
+        """Tokens of the prompt that the target had in its cache."""
+        self._request = request
         self._options = request.beams
         self._prompt = list(request.prompt_ids)
         self._target = target
@@ -104,6 +107,9 @@ class BeamPasses:
         if step:
             self.acceptance.verify_time += scored.times.compute
             self.acceptance.network_time += scored.times.outside
+        else:
+            self.cached_prompt_token_count = self._request.cached_prompt_tokens(scored.cached_token_count)
+            self._pair.metrics.requests.add_cached_prompt(self.cached_prompt_token_count)
         return scored
 
     def _length_after(self, group: BeamGroup) -> int:

@@ -70,6 +70,7 @@ class Generation:
         if original is not None:
             original._forks_due += 1
         self._has_fed_prompt = asyncio.Event()
+        self._cached_prompt_token_count = 0
         self._pair = pair
         self._history = [*request.prompt_ids, *request.resumed_ids]
         self._round_start = self._arrival
@@ -101,6 +102,12 @@ class Generation:
     def acceptance(self) -> Acceptance:
         """The statistics so far."""
         return self.proposals.acceptance
+
+    @property
+    def cached_prompt_token_count(self) -> int:
+        """Tokens of the prompt that the target had in its cache, for all outputs of the prompt."""
+        original = self._original
+        return self._cached_prompt_token_count if original is None else original.cached_prompt_token_count
 
     @property
     def total_time(self) -> float:
@@ -162,6 +169,8 @@ class Generation:
             # Nothing is prepared before forks: the next call would hold the sequence while they wait for it.
             first = self.proposals.first_round(step, self._history, longest, prepares=not self._forks_due)
             first.verdict = await self._judge(first)
+        if self._original is None:
+            self._count_cached(first.verdict.cached_token_count)
         self.proposals.keep_own(first.verdict)
         self.time_to_first_token = self.total_time
         self._has_fed_prompt.set()
@@ -280,6 +289,10 @@ class Generation:
             rejected_ids=rejected if kept > verdict.accepted_count else (),
             report=RoundReport.of(judged, self._arrival) if self.request.include_rounds else None,
         )
+
+    def _count_cached(self, count: int) -> None:
+        self._cached_prompt_token_count = self.request.cached_prompt_tokens(count)
+        self._pair.metrics.requests.add_cached_prompt(self._cached_prompt_token_count)
 
     def _count_tokens(self, count: int, forced_count: int) -> None:
         self.acceptance.forced_token_count += forced_count

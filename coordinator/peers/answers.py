@@ -155,6 +155,8 @@ class Verdict:
     """The only tokens that the structured output allows after the next token, if requested."""
     has_gone_on_plain: bool = False
     """Whether the target has begun with the next round, without a proposal."""
+    cached_token_count: int = 0
+    """Tokens of the sequence that the target had in its cache when it opened it."""
 
     @property
     def accepted_count(self) -> int:

@@ -17,6 +17,8 @@ class TreeRows:
     rows: Sequence[Sequence[Continuation]]
     """For each asked node the likeliest tokens after it, most likely first."""
     times: CallTimes
+    cached_token_count: int = 0
+    """Tokens of the sequence that the target had in its cache when it opened it."""
 
 
 def tree_rows(
@@ -29,4 +31,5 @@ def tree_rows(
     if any(math.isnan(logprob) for logprob in response.logprobs):
         raise SpecpairError("the target sent a logprob that is no number")
     pairs = list(map(Continuation, response.token_ids, response.logprobs))
-    return TreeRows(rows=[pairs[first : first + count] for first in range(0, len(pairs), count)], times=times)
+    rows = [pairs[first : first + count] for first in range(0, len(pairs), count)]
+    return TreeRows(rows=rows, times=times, cached_token_count=response.cached_token_count)

@@ -74,6 +74,7 @@ class TargetPeer(ModelPeer):
             proposal=response.next_proposal if response.HasField("next_proposal") else None,
             forced_ids=forced_tokens(response, max_forced),
             has_gone_on_plain=may_go_on_plain and response.has_gone_on_plain,
+            cached_token_count=response.cached_token_count,
         )
 
     def verify_early(

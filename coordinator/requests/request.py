@@ -123,6 +123,11 @@ class GenerationRequest:
         """Tokens of a tree at most whose longest path has `length` tokens; 0 for a chain. Merged chains have room."""
         return self.num_tree_tokens or (length * len(self.drafts) if self.merges else 0)
 
+    def cached_prompt_tokens(self, cached_token_count: int) -> int:
+        """How many tokens of the prompt the target did not read for this request, by how many it had in its cache
+        when it opened the sequence: none if it had just read them all, for their logprobs."""
+        return min(cached_token_count, len(self.prompt_ids)) if self.prompt_logprobs is None else 0
+
     def output(self, index: int) -> "GenerationRequest":
         """The request for one of its outputs, with the seed of that output."""
         seed = (self.sampling.seed + index) % (MAX_SEED + 1)

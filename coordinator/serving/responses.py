@@ -131,6 +131,7 @@ def generation_summary(generation: CountedOutput) -> pb.GenerationSummary:
     return pb.GenerationSummary(
         finish_reason=_FINISH_REASONS[generation.output.finish_reason],
         prompt_token_count=len(generation.request.prompt_ids),
+        cached_prompt_token_count=generation.cached_prompt_token_count,
         completion_token_count=completion_token_count,
         seed=generation.request.sampling.seed,
         speculation=_speculation_summary(generation, completion_token_count),

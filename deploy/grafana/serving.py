@@ -14,9 +14,10 @@ def _requests() -> Panels:
         row("Requests"),
         lines(
             "Tokens per second",
-            "Generated tokens, and prompt tokens read.",
+            "Generated tokens, prompt tokens, and those of them that the target had in its cache.",
             Query("sum(rate(specpair_generation_tokens_total[$__rate_interval]))", "generated"),
             Query("sum(rate(specpair_prompt_tokens_total[$__rate_interval]))", "prompts"),
+            Query("sum(rate(specpair_cached_prompt_tokens_total[$__rate_interval]))", "prompts, cached"),
             unit=PER_SECOND,
         ),
         lines(

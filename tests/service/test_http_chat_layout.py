@@ -62,7 +62,7 @@ async def test_an_answer_goes_on_after_the_text_that_is_asked_for(
     assert answer.status_code == 200, answer.text
     expected = (await client.post("/v1/completions", json={"prompt": text, **SAMPLING})).json()
     assert answer.json()["choices"][0]["message"]["content"] == expected["choices"][0]["text"]
-    assert answer.json()["usage"] == expected["usage"]
+    assert answer.json()["usage"]["total_tokens"] == expected["usage"]["total_tokens"]
 
 
 @pytest.mark.parametrize(("changes", "parameter", "words"), REFUSED)

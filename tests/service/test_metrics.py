@@ -219,6 +219,8 @@ async def test_requests_and_tokens_add_up(load: Load) -> None:
     assert load.coordinator("specpair_generation_tokens_total") == sum(lengths)
     prompts = sum(len(choices.generations[0].request.prompt_ids) for choices in load.choices)
     assert load.coordinator("specpair_prompt_tokens_total") == prompts
+    cached = sum(choices.generations[0].cached_prompt_token_count for choices in load.choices)
+    assert 0 < cached < prompts and load.coordinator("specpair_cached_prompt_tokens_total") == cached
     begun = sum(length > 0 for length in lengths)
     assert load.coordinator("specpair_time_to_first_token_seconds_count") == begun
     assert load.coordinator("specpair_inter_token_latency_seconds_count") == sum(lengths) - begun
