@@ -58,6 +58,8 @@ def summary_line(summary: pb.GenerationSummary) -> str:
         f"{tokens_per_second(summary):.1f} tokens/s",
         f"first token after {summary.time_to_first_token_us / 1000:.1f} ms",
     ]
+    if summary.cached_prompt_token_count:
+        parts.append(f"{summary.cached_prompt_token_count} of {summary.prompt_token_count} prompt tokens cached")
     if speculation.draft_token_count:
         accepted = f"{speculation.accepted_token_count} of {speculation.draft_token_count}"
         parts.append(f"acceptance rate {speculation.acceptance_rate:.1%} ({accepted})")
@@ -91,6 +93,7 @@ def json_document(completion: Completion) -> str:
             "prompt_tokens": prompt,
             "completion_tokens": generated,
             "total_tokens": prompt + generated,
+            "prompt_tokens_details": {"cached_tokens": summaries[0].cached_prompt_token_count},
         },
     }
     if completion.prompt_tokens:

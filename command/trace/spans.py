@@ -201,6 +201,7 @@ def _summary_args(summary: pb.GenerationSummary) -> dict[str, Any]:
     speculation = summary.speculation
     return {
         "prompt_tokens": summary.prompt_token_count,
+        "cached_prompt_tokens": summary.cached_prompt_token_count,
         "completion_tokens": summary.completion_token_count,
         "seed": str(summary.seed),  # too large for the exact integers of JavaScript
         "proposed": speculation.draft_token_count,

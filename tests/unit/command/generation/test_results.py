@@ -27,6 +27,7 @@ def finished() -> pb.GenerationSummary:
     return pb.GenerationSummary(
         finish_reason=pb.FINISH_REASON_STOP,
         prompt_token_count=7,
+        cached_prompt_token_count=6,
         completion_token_count=18,
         seed=2**64 - 1,
         speculation=speculation,
@@ -49,7 +50,8 @@ def test_the_json_document() -> None:
         pb.GenerateTokensResponse(text="xt", tokens=[{"id": 2}], summary=finished()),  # type: ignore[list-item]
     ]
     document = json.loads(json_document(completed(*rounds)))
-    assert document["usage"] == {"prompt_tokens": 7, "completion_tokens": 18, "total_tokens": 25}
+    details = {"prompt_tokens_details": {"cached_tokens": 6}}
+    assert document["usage"] == {"prompt_tokens": 7, "completion_tokens": 18, "total_tokens": 25, **details}
     (choice,) = document["choices"]
     assert (choice["index"], choice["text"], choice["token_ids"]) == (0, "täxt", [1, 2])
     assert choice["finish_reason"] == "stop" and choice["seed"] == 2**64 - 1
@@ -79,7 +81,8 @@ def test_the_json_document_of_several_outputs_with_logprobs() -> None:
     )
     document = json.loads(json_document(completion))
     assert [choice["token_ids"] for choice in document["choices"]] == [[1], [2]]
-    assert document["usage"] == {"prompt_tokens": 7, "completion_tokens": 36, "total_tokens": 43}
+    details = {"prompt_tokens_details": {"cached_tokens": 6}}
+    assert document["usage"] == {"prompt_tokens": 7, "completion_tokens": 36, "total_tokens": 43, **details}
     top = [{"token_id": 9, "logprob": -0.5}]
     assert document["choices"][1]["logprobs"] == [
         {"token": "t", "token_id": 2, "logprob": -2.0, "top_logprobs": top},
@@ -98,6 +101,7 @@ def test_the_summary_line() -> None:
         "18 tokens in 0.50 s",
         "36.0 tokens/s",
         "12.3 ms",
+        "6 of 7 prompt tokens cached",
         "75.0% (12 of 16)",
         "3.40 tokens",
         "drafter ngram",
