@@ -7,6 +7,7 @@ from typing import Any
 import httpx
 import pytest
 
+from specpair.errors import CapacityExhaustedError
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1 import sequence_service_pb2 as sequences_pb
 from specpair.v1 import target_service_pb2 as target_pb
@@ -140,18 +141,39 @@ async def test_resumed_tokens_are_none_of_the_prompt(pair: RunningPair, again: i
     assert (whole.summary.cached_prompt_token_count, rest.summary.cached_prompt_token_count) == (0, LENGTH)
 
 
+async def test_an_output_that_could_not_be_forked_does_not_count_again(
+    pair: RunningPair, client: httpx.AsyncClient, again: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It opens a sequence of its own, for which the cache has the prompt as well."""
+
+    async def refuse(*_: Any) -> int:
+        raise CapacityExhaustedError("no fork today")
+
+    await complete(pair, client, prompt=prompt(9))
+    before = counted(pair)
+    monkeypatch.setattr(pair.target.host, "fork", refuse)
+    assert await complete(pair, client, prompt=prompt(9), n=2) == usage(LENGTH, again, 16)
+    assert [now - old for now, old in zip(counted(pair), before, strict=True)] == [LENGTH, again]
+
+
 async def test_all_verdicts_of_a_sequence_say_it_but_none_of_a_fork(pair: RunningPair, again: int) -> None:
-    target = pair.target
-    for name, cached in (("first", 0), ("second", again)):
-        opening = sequences_pb.OpenSequenceRequest(sequence_id=name, token_ids=prompt(8), sampling={"seed": 1})  # type: ignore[arg-type]
-        await target.sequences.OpenSequence(opening)
-        for step in range(2):
-            call = target_pb.VerifyProposalRequest(sequence_id=name, step=step, base_length=LENGTH + step)
-            assert (await target.hot.VerifyProposal(call)).cached_token_count == cached
-        fork = sequences_pb.ForkSequenceRequest(sequence_id=name, forked_sequence_id="fork")
-        length = (await target.sequences.ForkSequence(fork)).length
-        call = target_pb.VerifyProposalRequest(sequence_id="fork", step=9, base_length=length)
-        assert (await target.hot.VerifyProposal(call)).cached_token_count == 0
-        for each in (name, "fork"):
-            await target.sequences.CloseSequence(sequences_pb.CloseSequenceRequest(sequence_id=each))
-        await pair.check_clean()
+    said = [await verdicts_say(pair, name) for name in ("first", "second")]
+    assert said == [[0, 0, 0], [again, again, 0]]
+
+
+async def verdicts_say(pair: RunningPair, name: str) -> list[int]:
+    """Cached tokens by two verdicts of a sequence at the target, and by one of its fork."""
+    target, ids, said = pair.target, (name, f"fork of {name}"), list[int]()
+    opening = sequences_pb.OpenSequenceRequest(sequence_id=name, token_ids=prompt(8), sampling={"seed": 1})  # type: ignore[arg-type]
+    await target.sequences.OpenSequence(opening)
+    for step, index in ((0, 0), (1, 0), (2, 1)):
+        if index:
+            await target.sequences.ForkSequence(
+                sequences_pb.ForkSequenceRequest(sequence_id=name, forked_sequence_id=ids[1])
+            )
+        call = target_pb.VerifyProposalRequest(sequence_id=ids[index], step=step, base_length=LENGTH + step)
+        said.append((await target.hot.VerifyProposal(call)).cached_token_count)
+    for each in ids:
+        await target.sequences.CloseSequence(sequences_pb.CloseSequenceRequest(sequence_id=each))
+    await pair.check_clean()
+    return said
