@@ -159,24 +159,23 @@ INLINE void attend(const int queries, const struct Queries *asked, const int is_
     mix(queries, asked, is_tree, scales, values, is_bf16, size, from, to);
 }
 
+/* Compiled for each number of queries and the usual sizes of heads. */
 static __attribute__((noinline)) void attend_any(int queries, const struct Queries *asked, const void *keys,
                                                  const void *values, int is_bf16, int64_t size) {
     const int is_tree = asked->path != 0;
-#define FOR(count, tree, type, length) \
-    if (queries == count && is_tree == tree && is_bf16 == type && size == length) { \
-        attend(count, asked, tree, keys, values, type, length); \
+#define FOR(count, type, length) \
+    if (queries == count && is_bf16 == type && size == length) { \
+        attend(count, asked, is_tree, keys, values, type, length); \
         return; \
     }
 #if QUERIES > 2
-#define EACH(tree, type, length) \
-    FOR(1, tree, type, length) FOR(2, tree, type, length) FOR(3, tree, type, length) FOR(4, tree, type, length) \
-    FOR(5, tree, type, length) FOR(6, tree, type, length)
+#define EACH(type, length) \
+    FOR(1, type, length) FOR(2, type, length) FOR(3, type, length) FOR(4, type, length) \
+    FOR(5, type, length) FOR(6, type, length)
 #else
-#define EACH(tree, type, length) FOR(1, tree, type, length) FOR(2, tree, type, length)
+#define EACH(type, length) FOR(1, type, length) FOR(2, type, length)
 #endif
-#define ALL(type, length) EACH(0, type, length) EACH(1, type, length)
-    ALL(0, 64) ALL(1, 64) ALL(0, 128) ALL(1, 128)
-#undef ALL
+    EACH(0, 64) EACH(1, 64) EACH(0, 128) EACH(1, 128)
 #undef EACH
 #undef FOR
     attend(queries, asked, is_tree, keys, values, is_bf16, size);
