@@ -215,7 +215,7 @@ def test_rows_of_a_tree_have_the_bits_of_a_chain(
     tmp_path: Path, dtype: str, heads: int, key_heads: int, head_size: int
 ) -> None:
     """Three to nine queries share each key head: those of a token are attended to together, up to six at a time."""
-    sizes = {"num_attention_heads": heads, "num_key_value_heads": key_heads, "head_dim": head_size}
+    sizes: dict[str, Any] = {"num_attention_heads": heads, "num_key_value_heads": key_heads, "head_dim": head_size}
     make_model(tmp_path, hidden_size=heads * head_size, initializer_range=0.05, **sizes)
     _, runner = load_runner(engine_config(tmp_path, runner="native", dtype=dtype))
     holding, start = runner.cache.open([]), 30
