@@ -33,11 +33,10 @@ def test_tensors_are_copied_each_from_a_line_on() -> None:
 
 def test_what_does_not_fit_into_a_chunk_has_one_of_its_own() -> None:
     pages = LargePages()
-    small, large, more = (
-        pages.copy(torch.full((size,), 3, dtype=torch.uint8)) for size in (PAGE, CHUNK + 1, CHUNK // 2 + 1)
-    )
-    assert all(bool((one == 3).all()) for one in (small, large, more))
-    assert large.data_ptr() % PAGE == 0, "a chunk begins with a page"
+    sizes = (PAGE, CHUNK + 1, CHUNK // 2 + 1)
+    copies = [pages.copy(torch.full((size,), 1 + i, dtype=torch.uint8)) for i, size in enumerate(sizes)]
+    assert all(bool((copied == 1 + i).all()) for i, copied in enumerate(copies)), "none lies over another"
+    assert copies[1].data_ptr() % PAGE == 0, "a chunk begins with a page"
 
 
 def test_chunks_are_given_back_with_their_tensors() -> None:
