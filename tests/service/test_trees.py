@@ -20,6 +20,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "plain": {},
     "penalties": {"frequency_penalty": 0.8, "presence_penalty": 0.5, "repetition_penalty": 1.3},
 }
+SAMPLED = {**OPTIONS, "cut": {"temperature": 0.7, "top_k": 20, "top_p": 0.8, "presence_penalty": 0.5}}
 
 
 @pytest.fixture(scope="module")
@@ -60,9 +61,9 @@ async def test_greedy(pair: RunningPair, folder: Path, options: str, depth: int,
     await pair.check_clean()
 
 
-@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("options", SAMPLED)
 async def test_coupled(pair: RunningPair, folder: Path, options: str) -> None:
-    chosen, model = OPTIONS[options], load_plain(folder)
+    chosen, model = SAMPLED[options], load_plain(folder)
     seeds = range(6)
     expected = [
         plain_loop(model, PROMPT, SamplingOptions(seed=seed, **chosen), COUNT, coupled_choice(seed)) for seed in seeds
