@@ -1,13 +1,14 @@
 """The configuration of a coordinator: its peers, limits and timeouts."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
 from coordinator.draft_names import MAX_DRAFTS, DraftList, read_drafts
 from coordinator.http_config import HttpConfig
 from specpair.errors import InvalidFieldError
-from specpair.flags import LISTENING, SPECULATION, Flag, Range
-from specpair.options import Merge, Rule, WorkAhead, check_fields, check_range
+from specpair.flags import LISTENING, SPECULATION, Flag, Range, listed
+from specpair.options import Merge, Rule, WorkAhead, check_count, check_fields, check_range
 from specpair.security.settings import PLAIN, ChannelSecurity
 from specpair.server.config import ServerConfig
 
@@ -19,6 +20,7 @@ MAX_ADDRESSES = 64
 MAX_REQUEST_BYTES = 8 * 1024 * 1024
 """Largest message of a client: more token ids than any model reads. Draft and target send larger ones."""
 MAX_MODEL_NAME = 256
+MAX_MODEL_NAMES = 16
 WAIT = Range(0.001, 86400.0, "none")
 NONE = "none"
 """Instead of addresses: there is no such service."""
@@ -70,10 +72,18 @@ class CoordinatorConfig:
     server: ServerConfig
     http: HttpConfig | None = None
     """The HTTP front end; None for none."""
-    served_model_name: Annotated[
-        str | None,
-        Flag("Name of the model in the HTTP API, beside the target's own, which it has by default.", LISTENING),
-    ] = None
+    served_model_names: Annotated[
+        tuple[str, ...],
+        Flag(
+            "Names of the model in the HTTP API, beside the target's own, which it has by default. Answers have the "
+            "first, requests may have any.",
+            LISTENING,
+            "served_model_name",
+            "NAME,...",
+            kind=str,
+            convert=listed,
+        ),
+    ] = ()
     peer_security: ChannelSecurity = PLAIN
     """How the coordinator reaches draft and target."""
     num_speculative_tokens: Annotated[
@@ -181,8 +191,7 @@ class CoordinatorConfig:
             check_range(f"{name}_addresses length", len(given), fewest, MAX_ADDRESSES)
             for address in given if name == "target" else self._draft_addresses:
                 check_address(name, address)
-        if self.served_model_name is not None:
-            check_range("served_model_name length", len(self.served_model_name), 1, MAX_MODEL_NAME)
+        check_model_names(self.served_model_names)
         self._check_names()
         check_fields(self)
         if self.num_speculative_tokens is not None:
@@ -214,3 +223,12 @@ def check_address(field: str, address: str) -> None:
     host, _, port = address.removeprefix(DNS_PREFIX).rpartition(":")
     if not host or not port.isdecimal() or not 1 <= int(port) <= 65535:
         raise InvalidFieldError(field, f"is {address!r}; it must be host:port, the port from 1 to 65535")
+
+
+def check_model_names(names: Sequence[str]) -> None:
+    """Raises InvalidFieldError for too many names, one that is too long or empty, or one that is given twice."""
+    check_count("served_model_name", len(names), MAX_MODEL_NAMES)
+    for place, name in enumerate(names):
+        check_range("served_model_name length", len(name), 1, MAX_MODEL_NAME)
+        if name in names[:place]:
+            raise InvalidFieldError("served_model_name", f"has {name!r} twice")

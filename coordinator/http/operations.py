@@ -9,7 +9,7 @@ from coordinator.http.descriptions import EXPOSED, HEALTH
 from coordinator.http.failures import retry_headers
 from coordinator.http.front_end import FrontEnd
 from coordinator.http.health import health_of
-from coordinator.http.models import check_model, model_document
+from coordinator.http.models import model_document, model_documents
 from specpair.server.metrics_text import render_in_turns
 from specpair.version import package_version
 
@@ -18,16 +18,14 @@ router = APIRouter()
 
 @router.get("/v1/models")
 async def list_models(request: Request) -> dict[str, Any]:
-    """The one model that is served: the target."""
-    return {"object": "list", "data": [model_document(_front_end(request).serving)]}
+    """The one model that is served, the target, by each of its names."""
+    return {"object": "list", "data": model_documents(_front_end(request).serving)}
 
 
 @router.get("/v1/models/{model:path}")
 async def retrieve_model(request: Request, model: str) -> dict[str, Any]:
-    """The served model, by its name."""
-    serving = _front_end(request).serving
-    check_model(model, serving)
-    return model_document(serving)
+    """The served model, by one of its names."""
+    return model_document(model, _front_end(request).serving)
 
 
 @router.get("/version")

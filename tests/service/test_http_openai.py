@@ -236,14 +236,18 @@ async def test_models(pair: RunningPair, client: AsyncOpenAI) -> None:
     assert (caught.value.param, caught.value.code) == ("model", "model_not_found")
 
 
-async def test_the_model_has_the_name_that_the_coordinator_was_given() -> None:
-    async with running_bundled_pair(served_model_name="gpt-4") as pair, openai_client(pair) as client:
-        assert [model.id async for model in client.models.list()] == ["gpt-4"]
-        for name in ("gpt-4", MODEL):
+async def test_the_model_has_the_names_that_the_coordinator_was_given() -> None:
+    names = ("gpt-4", "team/code")
+    async with running_bundled_pair(served_model_names=names) as pair, openai_client(pair) as client:
+        assert [model.id async for model in client.models.list()] == [*names]
+        for name in (*names, MODEL):
             completion = await client.completions.create(model=name, prompt=PROMPT, max_tokens=2)
             assert completion.model == "gpt-4"
-        with pytest.raises(openai.NotFoundError, match="'gpt-4' is served"):
+            assert (await client.models.retrieve(name)).id == ("gpt-4" if name == MODEL else name)
+        with pytest.raises(openai.NotFoundError, match="'gpt-4' or 'team/code' is served"):
             await client.completions.create(model="gpt-3", prompt=PROMPT)
+        with pytest.raises(openai.NotFoundError, match="'gpt-4' or 'team/code' is served"):
+            await client.models.retrieve("team")
 
 
 @pytest.mark.parametrize(

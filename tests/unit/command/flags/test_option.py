@@ -50,6 +50,7 @@ GIVEN = {
     **{"target": ("a:1,dns:b:2", ("a:1", "dns:b:2")), "draft": ("c:3", ("c:3",)), "drafter": ("ngram-model",) * 2},
     **{"http_allowed_hosts": (" a ,b,", ("a", "b")), "num_speculative_tokens": ("5", 5)},
     "http_allowed_origins": ("https://a ,*", ("https://a", "*")),
+    "served_model_name": ("gpt-4, gpt-4o", ("gpt-4", "gpt-4o")),
     "pace": ("20,0.5", (0.02, 0.0005)),
 }
 """What is given on the command line and what the field gets, where the type does not say enough."""
