@@ -7,7 +7,7 @@ from typing import Annotated
 from coordinator.draft_names import MAX_DRAFTS, DraftList, read_drafts
 from coordinator.http_config import HttpConfig
 from specpair.errors import InvalidFieldError
-from specpair.flags import LISTENING, SPECULATION, Flag, Range, listed
+from specpair.flags import LISTENING, MODEL, SPECULATION, Flag, Range, listed
 from specpair.options import Merge, Rule, WorkAhead, check_count, check_fields, check_range
 from specpair.security.settings import PLAIN, ChannelSecurity
 from specpair.server.config import ServerConfig
@@ -84,6 +84,10 @@ class CoordinatorConfig:
             convert=listed,
         ),
     ] = ()
+    chat_template: Annotated[
+        str | None,
+        Flag("Jinja file that replaces the chat template of the target's model.", MODEL, metavar="FILE"),
+    ] = None
     peer_security: ChannelSecurity = PLAIN
     """How the coordinator reaches draft and target."""
     num_speculative_tokens: Annotated[

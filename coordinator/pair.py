@@ -62,8 +62,8 @@ async def connect_pair(config: CoordinatorConfig, registry: CollectorRegistry | 
     """Waits for a target, then for a draft (with a timeout of its own), and compares their vocabularies.
 
     Raises PeerUnavailableError without a target, VocabularyMismatchError if the two cannot be a pair, InvalidFieldError
-    for certificates and tokens that cannot be used. On leaving, sequences that are still open are closed. Metrics go to
-    `registry`, if given.
+    for certificates, tokens and a chat template that cannot be used. On leaving, sequences that are still open are
+    closed. Metrics go to `registry`, if given.
     """
     config.check_merge()
     check_channel_security(config.peer_security)

@@ -73,7 +73,7 @@ COORDINATOR = {
         CoordinatorConfig,
         only=(
             *("num_speculative_tokens", "rule", "num_tree_tokens", "merge", "merge_wait", "work_ahead"),
-            *("max_requests", "served_model_names"),
+            *("max_requests", "served_model_names", "chat_template"),
         ),
     ),
     **options(ServerConfig, only=("host", "allowed_hosts")),
@@ -186,6 +186,7 @@ def up(
     service with `specpair serve`.
     """
     check_exposure(values["host"], configured(ServerSecurity, values))
+    _check_template(values["chat_template"])
     drafts = several_drafts(_draft_or_default(draft, values))
     once = None
     if prompt is not None or encoder_input is not None:
@@ -227,6 +228,14 @@ def _draft_or_default(draft: str | None, values: dict[str, Any]) -> str | None:
         return values["drafter"]
     is_alone = draft is None and values["head"] is not None and values["drafter"] is Drafter.MODEL
     return NO_DRAFT if is_alone else draft
+
+
+def _check_template(path: str | None) -> None:
+    """Raises InvalidFieldError for a chat template that cannot be used, before anything is started."""
+    if path is not None:
+        from coordinator.requests.chat_template_file import read_chat_template  # jinja takes its time
+
+        read_chat_template(path)
 
 
 def _check_drafter(drafter: str, drafts: SeveralDrafts) -> None:

@@ -14,6 +14,7 @@ from coordinator.peers.news import News
 from coordinator.peers.target_model import TargetModel
 from coordinator.peers.target_peer import TargetPeer
 from coordinator.peers.targets import TargetLink, Targets
+from coordinator.requests.chat_template_file import read_chat_template
 from specpair.errors import PeerUnavailableError
 
 TARGET_COOLDOWN = 1.0
@@ -25,7 +26,7 @@ logger = logging.getLogger(__name__)
 @asynccontextmanager
 async def connect_targets(config: CoordinatorConfig) -> AsyncIterator[Targets]:
     """The targets, once one is available. Raises what Pool.wait_until_there does, and InvalidFieldError for
-    certificates and tokens that cannot be used."""
+    certificates, tokens and a chat template that cannot be used."""
     async with _targets(config).watched() as targets:
         await targets.wait_until_there(config.startup_timeout)
         yield targets
@@ -55,7 +56,7 @@ async def _wait_for(drafts: Drafts, within: float) -> None:
 
 
 def _targets(config: CoordinatorConfig) -> Targets:
-    model = TargetModel()
+    model = TargetModel(None if config.chat_template is None else read_chat_template(config.chat_template))
 
     def make(address: str, news: News) -> TargetLink:
         breaker = Breaker(TARGET_COOLDOWN, config.target_timeout)

@@ -1,6 +1,7 @@
 """The one model that all targets of a pair serve."""
 
 import asyncio
+from dataclasses import replace
 
 from coordinator.requests.tokenizer import Tokenizer
 from specpair.errors import VocabularyMismatchError
@@ -10,7 +11,9 @@ from specpair.model_info import ModelInfo, TokenizerFiles
 class TargetModel:
     """The model of the first target that answered. Requests may move only to targets with the same model."""
 
-    def __init__(self) -> None:
+    def __init__(self, chat_template: str | None = None):
+        """`chat_template` is Jinja source that replaces the model's; None keeps it."""
+        self._chat_template = chat_template
         self.info: ModelInfo | None = None
         self.tokenizer: Tokenizer | None = None
         self.files: TokenizerFiles | None = None
@@ -24,9 +27,12 @@ class TargetModel:
 
     async def _compare(self, info: ModelInfo, files: TokenizerFiles | None) -> None:
         if self.info is None:
-            self.tokenizer = None if files is None else await asyncio.to_thread(Tokenizer, files)
+            self.tokenizer = None if files is None else await asyncio.to_thread(Tokenizer, self._with_template(files))
             self.files, self.info = files, info
         elif info.vocab_size != self.info.vocab_size or files != self.files:
             raise VocabularyMismatchError("the target has a different vocabulary than before; restart the coordinator")
         elif (info.architecture, info.parameter_count) != (self.info.architecture, self.info.parameter_count):
             raise VocabularyMismatchError("the target has a different model than before; restart the coordinator")
+
+    def _with_template(self, files: TokenizerFiles) -> TokenizerFiles:
+        return files if self._chat_template is None else replace(files, chat_template=self._chat_template)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, NoReturn
 
-from jinja2 import TemplateError
+from jinja2 import TemplateError, TemplateSyntaxError
 from jinja2.ext import Extension, loopcontrols
 from jinja2.nodes import Node
 from jinja2.parser import Parser
@@ -60,8 +60,10 @@ class ChatTemplate:
         self._reserved = {*OWN_NAMES, *special_texts, *environment.globals}
         try:
             self._template = environment.from_string(source)
-        except TemplateError as error:
-            raise SpecpairError(f"the chat template cannot be read: {error}") from error
+        except TemplateSyntaxError as error:
+            raise SpecpairError(f"the chat template cannot be read: line {error.lineno}: {error.message}") from error
+        except Exception as error:  # of Python, for what jinja makes of it: nested too deeply, for example
+            raise SpecpairError(f"the chat template cannot be read: {type(error).__name__}: {error}") from error
 
     def text(self, messages: Sequence[dict[str, Any]], tools: Sequence[Any], options: ChatOptions) -> str:
         """The conversation as text. Raises InvalidFieldError."""
