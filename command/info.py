@@ -14,7 +14,12 @@ from command.failures import FAILED, friendly
 from command.flags.shared import DEFAULT_ADDRESS, AddressOption, JsonOption, NoColorOption
 from specpair.model_info import NOT_QUANTISED, VocabularyMethod
 from specpair.options import FROM_TEXT, Rule
-from specpair.rpc.messages import model_info_from_proto, rule_to_proto, translation_from_proto
+from specpair.rpc.messages import (
+    model_info_from_proto,
+    rule_to_proto,
+    sampling_defaults_from_proto,
+    translation_from_proto,
+)
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1.sequence_service_pb2 import Divergence, GetModelInfoResponse, VocabularyTranslation
 
@@ -81,6 +86,8 @@ def info_table(pair: pb.GetPairInfoResponse, address: str) -> Table:
     beams = f"at most {pair.max_num_beams} beams" if pair.max_num_beams else "no beam search"
     running = f"{pair.request_count} requests running"
     caption = f"{running} · {own} tokens proposed per round, at most {most}{_rule(pair)} · {beams}"
+    if pair.HasField("sampling_defaults"):
+        caption += f"\nthe model's for requests that set none: {sampling_defaults_from_proto(pair.sampling_defaults)}"
     if pair.drafts:
         is_merged = pair.merge == pb.MERGE_MODE_TREE
         use = "merged into one tree" if is_merged else "the first proposes alone"

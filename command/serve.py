@@ -45,6 +45,8 @@ OF_THE_COORDINATOR = (
     | options(CoordinatorConfig)
     | options(ServerSecurity)
 )
+OF_TARGETS = ("generation_config", "head", "head_quantization", "head_tree_tokens", "tensor_parallel_size")
+"""Fields of an engine that only a target has."""
 DRAFT_MODEL_HELP = f"The model: {MODEL_KINDS}. Default: bundled if the drafter needs a model, else none."
 
 app = typer.Typer(no_args_is_help=True, help="Run one of the three services in this process.")
@@ -59,7 +61,7 @@ app = typer.Typer(no_args_is_help=True, help="Run one of the three services in t
         | options(
             DraftConfig, only=("table", "vocabulary", "max_ahead_rows", "own_draft", "own_num_speculative_tokens")
         )
-        | options(EngineConfig, without=("head", "head_quantization", "head_tree_tokens", "tensor_parallel_size")),
+        | options(EngineConfig, without=OF_TARGETS),
         help={"model": DRAFT_MODEL_HELP},
         model=None,
     ),

@@ -13,7 +13,7 @@ from coordinator.serving.call import Call
 from coordinator.serving.serving import Serving
 from specpair.errors import SpecpairError
 from specpair.options import FROM_TEXT
-from specpair.rpc.messages import merge_to_proto, model_info_to_proto, rule_to_proto
+from specpair.rpc.messages import merge_to_proto, model_info_to_proto, rule_to_proto, sampling_defaults_to_proto
 from specpair.speculation.beams.beam_options import MAX_BEAMS
 from specpair.tracing import trace_context_of
 from specpair.v1 import coordinator_service_pb2 as pb
@@ -74,6 +74,7 @@ async def pair_info(serving: Serving) -> pb.GetPairInfoResponse:
         merge=merge_to_proto(pair.config.merge if pair.config.drafts.is_named else None),
         has_draft_service=pair.draft is not None,
         rule=rule_to_proto(pair.config.rule),
+        sampling_defaults=sampling_defaults_to_proto(pair.target.sampling_defaults),
         max_num_beams=min(MAX_BEAMS, serving.request_limit) if pair.target.info.runs_beams else 0,
     )
 

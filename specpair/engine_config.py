@@ -162,6 +162,15 @@ class EngineConfig:
             MODEL,
         ),
     ] = False
+    generation_config: Annotated[
+        Literal["auto", "none"],
+        Flag(
+            "Sampling options of requests that do not set them. auto: temperature, top_k, top_p, min_p and "
+            "repetition_penalty of the model's generation_config.json, where that has them. none: temperature 1 and no "
+            "other option.",
+            MODEL,
+        ),
+    ] = "auto"
     head: Annotated[
         str | None,
         Flag(

@@ -1,9 +1,10 @@
 """What a model process reports about itself. Plain data: the engine fills it, gRPC carries it."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from enum import StrEnum
+from typing import Any
 
-from specpair.options import Drafter
+from specpair.options import Drafter, SamplingOptions
 
 NOT_QUANTISED = "none"
 
@@ -62,6 +63,34 @@ class EncoderInfo:
 
 
 @dataclass(frozen=True, kw_only=True)
+class SamplingDefaults:
+    """What a model says of how to draw from it, for requests that do not. None leaves an option to SamplingOptions.
+
+    Raises InvalidFieldError for a value outside its limits.
+    """
+
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    repetition_penalty: float | None = None
+
+    def __post_init__(self) -> None:
+        SamplingOptions(**self.given)
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The options that the model says, by name."""
+        return {name: value for name, value in asdict(self).items() if value is not None}
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} {value:.6g}" for name, value in self.given.items())
+
+
+NO_DEFAULTS = SamplingDefaults()
+
+
+@dataclass(frozen=True, kw_only=True)
 class ModelInfo:
     """The facts and limits of a model process: the fields of `specpair.v1.GetModelInfoResponse`."""
 
@@ -111,6 +140,8 @@ class ModelInfo:
     """Draft: whether its draws may be merged with those of others."""
     goes_on_plain: bool = False
     """Target: whether it goes on without a proposal, where it may and none is there."""
+    sampling_defaults: SamplingDefaults = NO_DEFAULTS
+    """Target: for requests that do not set these options."""
     own_draft: str = ""
     """Draft: what guesses the tokens of its model; empty if nothing does."""
     own_num_speculative_tokens: int = 0

@@ -3,10 +3,12 @@
 Only verdicts, and additional results that were requested, leave the device.
 """
 
+import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias
+from typing import Self, TypeAlias
 
 import torch
 from torch import Tensor
@@ -16,10 +18,11 @@ from specpair.engine.host import ModelHost
 from specpair.engine.work import Work
 from specpair.engine_config import EngineConfig
 from specpair.errors import ModelRefusedError, NotSupportedError, SpecpairError
-from specpair.model_info import ModelInfo
+from specpair.model_info import NO_DEFAULTS, ModelInfo
 from specpair.models.drafting_runner import DraftingRunner, TreeDraftingRunner
 from specpair.models.model_facts import ModelFacts
 from specpair.models.runner import Runner
+from specpair.models.sampling_defaults import read_sampling_defaults
 from specpair.sequences.held_sequence import HeldSequence
 from specpair.sequences.sequel import Sequel
 from specpair.server.identity import client_name
@@ -38,6 +41,8 @@ DECODED_BETWEEN_PASSES_BYTES = 64 * 1024
 """Largest conditional call that the device thread decodes itself, while all others wait; the event loop decodes longer
 ones. A sparse proposal of eight tokens has 20 KB, and takes a tenth of a millisecond."""
 
+log = logging.getLogger(__name__)
+
 NextWork: TypeAlias = tuple[VerifyWork, Callable[[], Awaitable[Verdict]]]
 
 
@@ -53,6 +58,20 @@ class Verifier(ModelHost[Verdict]):
         no_beams = "the target drafts by itself" if self.has_head else self.no_trees
         self.trees = TreeScorer(self.engine, self.sequences, no_beams)
         """For beam search."""
+        self.sampling_defaults = NO_DEFAULTS
+        """What coordinators are told; calls to this service say themselves how to draw."""
+
+    @classmethod
+    async def start(cls, config: EngineConfig) -> Self:
+        """The same, with the model's sampling defaults: they are read first, since a mistake there needs no weights."""
+        defaults = NO_DEFAULTS
+        if config.generation_config == "auto":
+            defaults = await asyncio.to_thread(read_sampling_defaults, config.model)
+        verifier = await super().start(config)
+        verifier.sampling_defaults = defaults
+        if defaults.given:
+            log.info("requests that do not set them get the model's %s (--generation-config)", defaults)
+        return verifier
 
     @property
     def has_head(self) -> bool:
@@ -61,7 +80,13 @@ class Verifier(ModelHost[Verdict]):
 
     def info(self) -> ModelInfo:
         beams = not self.trees.why_not
-        return replace(super().info(), drafters=self._drafters, runs_beams=beams, goes_on_plain=True)
+        return replace(
+            super().info(),
+            drafters=self._drafters,
+            runs_beams=beams,
+            goes_on_plain=True,
+            sampling_defaults=self.sampling_defaults,
+        )
 
     async def verify(self, call: VerifyCall, body: object, sequel: Sequel[Verdict] | None = None) -> Verdict:
         """The verdict on one call, computed once for each step. Commits the accepted tokens and the next token.

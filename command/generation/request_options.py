@@ -19,8 +19,12 @@ FILE = "FILE|TEXT"
 class RequestOptions:
     """Fields of a request and of its sampling; None means the server's default."""
 
-    temperature: Annotated[float | None, Flag("Divides the logits; 0 is greedy. Default: 1.", SAMPLING)] = None
-    top_k: Annotated[int | None, Flag("Keeps the k most likely tokens; 0 keeps all.", SAMPLING)] = None
+    temperature: Annotated[
+        float | None, Flag("Divides the logits; 0 is greedy. Default: the model's, else 1.", SAMPLING)
+    ] = None
+    top_k: Annotated[
+        int | None, Flag("Keeps the k most likely tokens; 0 keeps all. Default: the model's, else 0.", SAMPLING)
+    ] = None
     top_p: Annotated[
         float | None, Flag("Keeps the smallest set of tokens that reaches this probability.", SAMPLING)
     ] = None

@@ -65,8 +65,10 @@ ALL = options(ServerConfig, only=("grace_seconds", "log_level"))
 BOTH = options(EngineConfig, only=("dtype", "max_model_len", "max_num_seqs"))
 """The options that draft and target get."""
 DRAFT = options(DraftConfig, only=("drafter", "table", "own_draft", "own_num_speculative_tokens"))
-TARGET = options(EngineConfig, only=("deterministic", "head", "head_quantization", "head_tree_tokens"))
-"""Only the target: the draft's logits change what is accepted, never a greedy or coupled output, and a head is the
+TARGET = options(
+    EngineConfig, only=("deterministic", "generation_config", "head", "head_quantization", "head_tree_tokens")
+)
+"""Only the target: the draft's logits change what is accepted, never a greedy or coupled output, and the rest is the
 target's."""
 COORDINATOR = {
     **options(

@@ -13,12 +13,8 @@ from coordinator.draft_names import MAX_DRAFTS
 from coordinator.http.refusals import INVALID_VALUE, one_of, refusal
 from coordinator.http.structure_parameters import MAX_TOOLS, StructureParameters, ToolCall, ToolParameters
 from coordinator.requests.chat import MAX_CHAT_MESSAGES, ROLES
-from coordinator.requests.request import (
-    MAX_OUTPUTS,
-    MAX_REQUESTED_STOP_TOKENS,
-    MAX_STOP_STRING_LENGTH,
-    MAX_STOP_STRINGS,
-)
+from coordinator.requests.request import MAX_OUTPUTS, MAX_STOP_STRING_LENGTH, MAX_STOP_STRINGS
+from coordinator.requests.sampling import MAX_REQUESTED_STOP_TOKENS
 from specpair.options import (
     MAX_BIASES,
     MAX_LISTED_TOKENS,
@@ -37,6 +33,7 @@ from specpair.options import (
 from specpair.speculation.beams.beam_options import MAX_BEAMS, MAX_LENGTH_PENALTY, MIN_LENGTH_PENALTY
 
 MAX_PROMPTS = 128
+MODELS_ELSE = "Default: that of the model's generation config, else"
 PROMPT_KINDS = "must be a text, token ids, or a list of either"
 
 Prompt = str | list[int]
@@ -183,15 +180,17 @@ class GenerationParameters(StructureParameters):
     seed: Annotated[int, Field(ge=-(2**63), le=MAX_SEED)] | None = Field(
         None, description="Choice i uses seed + i. A negative seed stands for seed + 2^64."
     )
-    temperature: float | None = described(0, MAX_TEMPERATURE, "0 is greedy. Default 1.")
-    top_p: float | None = described(0, 1, "Must be above 0.")
+    temperature: float | None = described(0, MAX_TEMPERATURE, f"0 is greedy. {MODELS_ELSE} 1.")
+    top_p: float | None = described(0, 1, f"Must be above 0. {MODELS_ELSE} 1.")
     presence_penalty: float | None = described(-MAX_PENALTY, MAX_PENALTY)
     frequency_penalty: float | None = described(-MAX_PENALTY, MAX_PENALTY)
     logit_bias: LogitBias | None = None
 
-    top_k: Annotated[int, Field(ge=-1, le=MAX_UINT32)] | None = Field(None, description="0 or -1 keeps all tokens.")
-    min_p: float | None = described(0, 1)
-    repetition_penalty: float | None = described(MIN_REPETITION_PENALTY, MAX_REPETITION_PENALTY)
+    top_k: Annotated[int, Field(ge=-1, le=MAX_UINT32)] | None = Field(
+        None, description=f"0 or -1 keeps all tokens. {MODELS_ELSE} 0."
+    )
+    min_p: float | None = described(0, 1, f"{MODELS_ELSE} 0.")
+    repetition_penalty: float | None = described(MIN_REPETITION_PENALTY, MAX_REPETITION_PENALTY, f"{MODELS_ELSE} 1.")
     min_tokens: Uint32 | None = None
     stop_token_ids: Annotated[TokenIds, Field(max_length=MAX_REQUESTED_STOP_TOKENS)] | None = None
     allowed_token_ids: Annotated[TokenIds, Field(min_length=1, max_length=MAX_LISTED_TOKENS)] | None = Field(

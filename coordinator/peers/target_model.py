@@ -1,11 +1,14 @@
 """The one model that all targets of a pair serve."""
 
 import asyncio
+import logging
 from dataclasses import replace
 
 from coordinator.requests.tokenizer import Tokenizer
 from specpair.errors import VocabularyMismatchError
 from specpair.model_info import ModelInfo, TokenizerFiles
+
+logger = logging.getLogger(__name__)
 
 
 class TargetModel:
@@ -33,6 +36,13 @@ class TargetModel:
             raise VocabularyMismatchError("the target has a different vocabulary than before; restart the coordinator")
         elif (info.architecture, info.parameter_count) != (self.info.architecture, self.info.parameter_count):
             raise VocabularyMismatchError("the target has a different model than before; restart the coordinator")
+        elif info.sampling_defaults != self.info.sampling_defaults:
+            logger.warning(
+                "a target has other sampling defaults than the first (%s): %s; those of the first are used until the "
+                "coordinator is started again",
+                str(self.info.sampling_defaults) or "none",
+                str(info.sampling_defaults) or "none",
+            )
 
     def _with_template(self, files: TokenizerFiles) -> TokenizerFiles:
         return files if self._chat_template is None else replace(files, chat_template=self._chat_template)

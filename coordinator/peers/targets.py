@@ -14,7 +14,7 @@ from coordinator.peers.target_model import TargetModel
 from coordinator.peers.target_peer import TargetPeer
 from coordinator.requests.tokenizer import Tokenizer
 from specpair.errors import PeerUnavailableError
-from specpair.model_info import EncoderInfo, ModelInfo
+from specpair.model_info import NO_DEFAULTS, EncoderInfo, ModelInfo, SamplingDefaults
 
 
 class TargetLink(Link[TargetPeer]):
@@ -76,6 +76,12 @@ class Targets(Pool[TargetLink]):
     @property
     def tokenizer(self) -> Tokenizer | None:
         return self.model.tokenizer
+
+    @property
+    def sampling_defaults(self) -> SamplingDefaults:
+        """Of the first target that answered, as its tokenizer is: what a request means does not depend on which targets
+        are there."""
+        return NO_DEFAULTS if self.model.info is None else self.model.info.sampling_defaults
 
     @property
     def info(self) -> ModelInfo:

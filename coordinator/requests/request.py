@@ -10,11 +10,12 @@ from coordinator.requests.beams import check_beams, read_beams
 from coordinator.requests.encoder import EncoderReader
 from coordinator.requests.named_drafts import read_draft_names
 from coordinator.requests.prompt import PromptReader
+from coordinator.requests.sampling import read_sampling
 from coordinator.requests.structure_checks import StructureChecks
 from coordinator.requests.structures import read_structured_output
 from coordinator.requests.tokenizer import Tokenizer
 from specpair.errors import InvalidFieldError, NotSupportedError
-from specpair.model_info import ModelInfo
+from specpair.model_info import NO_DEFAULTS, ModelInfo, SamplingDefaults
 from specpair.options import (
     FROM_TEXT,
     MAX_LOGPROBS,
@@ -36,7 +37,6 @@ from specpair.rpc.messages import (
     drafter_from_proto,
     encoding_from_proto,
     rule_from_proto,
-    sampling_from_proto,
     work_ahead_from_proto,
 )
 from specpair.speculation.beams.beam_options import BeamOptions
@@ -45,12 +45,9 @@ from specpair.v1 import sampling_pb2
 
 MAX_STOP_STRINGS = 16
 MAX_STOP_STRING_LENGTH = 256
-MAX_REQUESTED_STOP_TOKENS = 64
 MAX_OUTPUTS = 32
 USUAL_LENGTH = 4
 """Tokens of a chain where their number is decided anew for each round."""
-DRAWN_SEED_BITS = 53
-"""Size of seeds drawn here: every JSON reader can represent such a number exactly."""
 
 
 class OutputCount(NamedTuple):
@@ -172,6 +169,8 @@ class RequestReader:
     """Finds whether a structured output can be used; None leaves that to the target."""
     drafts: Mapping[str, ModelInfo | None] = field(default_factory=dict)
     """All drafts, by name."""
+    defaults: SamplingDefaults = NO_DEFAULTS
+    """What the model says of sampling, for requests that do not."""
 
     def output_count(self, message: pb.GenerateTokensRequest) -> OutputCount:
         """Read on its own, because admission comes before any other work. Raises InvalidFieldError."""
@@ -192,7 +191,7 @@ class RequestReader:
         Raises InvalidFieldError, PromptTooLongError, or NotSupportedError (text without a tokenizer).
         """
         n, best_of = self.output_count(message)
-        sampling = self._read_sampling(message)
+        sampling = read_sampling(message, self.target, self.defaults)
         num_speculative_tokens = self._read_speculation(message)
         lenience = message.lenience if message.HasField("lenience") else 1.0
         rule, encoding = self._read_rule(message, lenience), encoding_from_proto(message.encoding)
@@ -236,18 +235,6 @@ class RequestReader:
             prompt_text=await prompts.text(message, prompt_ids) if echo else "",
             beams=read_beams(message, sampling, max_tokens, self.target),
         )
-
-    def _read_sampling(self, message: pb.GenerateTokensRequest) -> SamplingOptions:
-        """The options, with a seed drawn here if none is given; it is reported, so that any output can be repeated."""
-        check_count("sampling.stop_token_ids", len(message.sampling.stop_token_ids), MAX_REQUESTED_STOP_TOKENS)
-        sampling = sampling_from_proto(message.sampling)
-        if message.HasField("num_beams") and not message.sampling.HasField("temperature"):
-            sampling = replace(sampling, temperature=0.0)
-        own = () if message.ignore_eos else [i for i in self.target.eos_token_ids if i < self.target.vocab_size]
-        seed = sampling.seed if message.sampling.HasField("seed") else secrets.randbits(DRAWN_SEED_BITS)
-        sampling = replace(sampling, stop_token_ids=(*sampling.stop_token_ids, *own), seed=seed)
-        sampling.check_vocabulary(self.target.vocab_size)
-        return sampling
 
     def _read_max_tokens(self, message: pb.GenerateTokensRequest, prompt_length: int, min_tokens: int) -> int:
         room = self.target.max_model_len - prompt_length

@@ -13,7 +13,7 @@ from coordinator.peers import CallTimes
 from coordinator.requests.finish_reason import FinishReason
 from coordinator.requests.request import GenerationRequest
 from coordinator.requests.tokenizer import Tokenizer
-from specpair.rpc.messages import drafter_to_proto, rule_to_proto
+from specpair.rpc.messages import drafter_to_proto, drawing_to_proto, rule_to_proto
 from specpair.v1 import coordinator_service_pb2 as pb
 from specpair.v1.logprobs_pb2 import TokenLogprobs
 
@@ -134,6 +134,7 @@ def generation_summary(generation: CountedOutput) -> pb.GenerationSummary:
         cached_prompt_token_count=generation.cached_prompt_token_count,
         completion_token_count=completion_token_count,
         seed=generation.request.sampling.seed,
+        sampling=drawing_to_proto(generation.request.sampling),
         speculation=_speculation_summary(generation, completion_token_count),
         time_to_first_token_us=microseconds(generation.time_to_first_token),
         total_time_us=microseconds(generation.total_time),

@@ -140,6 +140,7 @@ class Serving:
             draft=draft,
             structures=self.pair.structures,
             drafts={name: own.info for name, own in self.pair.drafts.items()},
+            defaults=target.sampling_defaults,
         )
 
     @asynccontextmanager

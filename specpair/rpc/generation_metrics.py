@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from google.protobuf.json_format import MessageToDict
+
 from specpair.rpc.messages import drafter_from_proto, rule_from_proto
 from specpair.v1 import coordinator_service_pb2 as pb
 
@@ -18,8 +20,16 @@ def generation_metrics(summary: pb.GenerationSummary) -> dict[str, object]:
         "time_to_first_token_us": summary.time_to_first_token_us,
         "total_time_us": summary.total_time_us,
         "tokens_per_second": tokens_per_second(summary),
+        **_sampling(summary),
         "speculative_decoding": _speculative_decoding(summary.speculation),
     }
+
+
+def _sampling(summary: pb.GenerationSummary) -> dict[str, object]:
+    """How tokens were drawn; nothing from coordinators that do not say."""
+    if not summary.HasField("sampling"):
+        return {}
+    return {"sampling": MessageToDict(summary.sampling, preserving_proto_field_name=True)}
 
 
 def tokens_per_second(summary: pb.GenerationSummary) -> float:

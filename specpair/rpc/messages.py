@@ -18,6 +18,7 @@ from specpair.model_info import (
     EncoderInfo,
     ModelInfo,
     PassCost,
+    SamplingDefaults,
     VocabularyMethod,
     VocabularyTranslation,
 )
@@ -106,6 +107,24 @@ def sampling_to_proto(options: SamplingOptions) -> sampling_pb2.SamplingOptions:
     """The message with every field set."""
     values: dict[str, Any] = {field.name: getattr(options, field.name) for field in fields(SamplingOptions)}
     return sampling_pb2.SamplingOptions(**{**values, "logit_bias": dict(options.logit_bias)})
+
+
+def sampling_defaults_from_proto(message: sampling_pb2.SamplingOptions) -> SamplingDefaults:
+    """The options that a model has defaults for, as far as they are set. Raises InvalidFieldError."""
+    names = [field.name for field in fields(SamplingDefaults)]
+    return SamplingDefaults(**{name: getattr(message, name) for name in names if message.HasField(name)})
+
+
+def sampling_defaults_to_proto(defaults: SamplingDefaults) -> sampling_pb2.SamplingOptions | None:
+    """The message; None if nothing is set."""
+    return sampling_pb2.SamplingOptions(**defaults.given) if defaults.given else None
+
+
+def drawing_to_proto(options: SamplingOptions) -> sampling_pb2.SamplingOptions:
+    """The options that a model may have defaults for, all set."""
+    return sampling_pb2.SamplingOptions(
+        **{field.name: getattr(options, field.name) for field in fields(SamplingDefaults)}
+    )
 
 
 def sequence_options_from_proto(message: sequence_service_pb2.OpenSequenceRequest) -> SequenceOptions:
@@ -215,6 +234,7 @@ def merge_to_proto(mode: Merge | None) -> coordinator_service_pb2.MergeMode:
 
 
 def model_info_from_proto(message: sequence_service_pb2.GetModelInfoResponse) -> ModelInfo:
+    """The facts of a service. Raises InvalidFieldError for sampling defaults outside their limits."""
     values: dict[str, Any] = {field.name: getattr(message, field.name) for field in fields(ModelInfo)}
     values["eos_token_ids"] = tuple(message.eos_token_ids)
     values["drafters"] = tuple(_DRAFTERS[number] for number in message.drafters if number in _DRAFTERS)
@@ -226,6 +246,7 @@ def model_info_from_proto(message: sequence_service_pb2.GetModelInfoResponse) ->
         PassCost(token_count=cost.token_count, seconds=cost.seconds) for cost in message.pass_costs
     )
     values["translations"] = tuple(map(translation_from_proto, message.translations))
+    values["sampling_defaults"] = sampling_defaults_from_proto(message.sampling_defaults)
     return ModelInfo(**values)
 
 
@@ -254,6 +275,7 @@ def model_info_to_proto(info: ModelInfo) -> sequence_service_pb2.GetModelInfoRes
     values = asdict(info)
     values["drafters"] = [drafter_to_proto(drafter) for drafter in info.drafters]
     values["translations"] = [translation_to_proto(translation) for translation in info.translations]
+    values["sampling_defaults"] = sampling_defaults_to_proto(info.sampling_defaults)
     return sequence_service_pb2.GetModelInfoResponse(**values)
 
 

@@ -267,7 +267,7 @@ class GeneratedToken(_message.Message):
     def __init__(self, id: _Optional[int] = ..., text: _Optional[str] = ..., origin: _Optional[_Union[TokenOrigin, str]] = ..., logprobs: _Optional[_Union[_logprobs_pb2.TokenLogprobs, _Mapping]] = ...) -> None: ...
 
 class GenerationSummary(_message.Message):
-    __slots__ = ("finish_reason", "prompt_token_count", "completion_token_count", "seed", "speculation", "time_to_first_token_us", "total_time_us", "cumulative_logprob", "resumed_token_count", "encoder_token_count", "beam_score", "cached_prompt_token_count")
+    __slots__ = ("finish_reason", "prompt_token_count", "completion_token_count", "seed", "speculation", "time_to_first_token_us", "total_time_us", "cumulative_logprob", "resumed_token_count", "encoder_token_count", "beam_score", "cached_prompt_token_count", "sampling")
     FINISH_REASON_FIELD_NUMBER: _ClassVar[int]
     PROMPT_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
     COMPLETION_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
@@ -280,6 +280,7 @@ class GenerationSummary(_message.Message):
     ENCODER_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
     BEAM_SCORE_FIELD_NUMBER: _ClassVar[int]
     CACHED_PROMPT_TOKEN_COUNT_FIELD_NUMBER: _ClassVar[int]
+    SAMPLING_FIELD_NUMBER: _ClassVar[int]
     finish_reason: FinishReason
     prompt_token_count: int
     completion_token_count: int
@@ -292,7 +293,8 @@ class GenerationSummary(_message.Message):
     encoder_token_count: int
     beam_score: float
     cached_prompt_token_count: int
-    def __init__(self, finish_reason: _Optional[_Union[FinishReason, str]] = ..., prompt_token_count: _Optional[int] = ..., completion_token_count: _Optional[int] = ..., seed: _Optional[int] = ..., speculation: _Optional[_Union[SpeculationSummary, _Mapping]] = ..., time_to_first_token_us: _Optional[int] = ..., total_time_us: _Optional[int] = ..., cumulative_logprob: _Optional[float] = ..., resumed_token_count: _Optional[int] = ..., encoder_token_count: _Optional[int] = ..., beam_score: _Optional[float] = ..., cached_prompt_token_count: _Optional[int] = ...) -> None: ...
+    sampling: _sampling_pb2.SamplingOptions
+    def __init__(self, finish_reason: _Optional[_Union[FinishReason, str]] = ..., prompt_token_count: _Optional[int] = ..., completion_token_count: _Optional[int] = ..., seed: _Optional[int] = ..., speculation: _Optional[_Union[SpeculationSummary, _Mapping]] = ..., time_to_first_token_us: _Optional[int] = ..., total_time_us: _Optional[int] = ..., cumulative_logprob: _Optional[float] = ..., resumed_token_count: _Optional[int] = ..., encoder_token_count: _Optional[int] = ..., beam_score: _Optional[float] = ..., cached_prompt_token_count: _Optional[int] = ..., sampling: _Optional[_Union[_sampling_pb2.SamplingOptions, _Mapping]] = ...) -> None: ...
 
 class SpeculationSummary(_message.Message):
     __slots__ = ("round_count", "draft_round_count", "draft_token_count", "accepted_token_count", "drafted_per_position", "accepted_per_position", "acceptance_rate", "tokens_per_round", "draft_time_us", "verify_time_us", "network_time_us", "fallback_count", "rule", "lenience", "lossy", "drafter", "adaptive", "ahead_hit_count", "ahead_late_count", "ahead_miss_count", "drafts", "own_draft", "forced_token_count", "ahead_plain_count")
@@ -375,7 +377,7 @@ class GetPairInfoRequest(_message.Message):
     def __init__(self) -> None: ...
 
 class GetPairInfoResponse(_message.Message):
-    __slots__ = ("draft", "target", "version", "num_speculative_tokens", "max_num_speculative_tokens", "request_count", "proposal_worth", "max_num_beams", "drafts", "merge", "has_draft_service", "rule")
+    __slots__ = ("draft", "target", "version", "num_speculative_tokens", "max_num_speculative_tokens", "request_count", "proposal_worth", "max_num_beams", "drafts", "merge", "has_draft_service", "rule", "sampling_defaults")
     DRAFT_FIELD_NUMBER: _ClassVar[int]
     TARGET_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
@@ -388,6 +390,7 @@ class GetPairInfoResponse(_message.Message):
     MERGE_FIELD_NUMBER: _ClassVar[int]
     HAS_DRAFT_SERVICE_FIELD_NUMBER: _ClassVar[int]
     RULE_FIELD_NUMBER: _ClassVar[int]
+    SAMPLING_DEFAULTS_FIELD_NUMBER: _ClassVar[int]
     draft: _sequence_service_pb2.GetModelInfoResponse
     target: _sequence_service_pb2.GetModelInfoResponse
     version: str
@@ -400,7 +403,8 @@ class GetPairInfoResponse(_message.Message):
     merge: MergeMode
     has_draft_service: bool
     rule: _sampling_pb2.AcceptanceRule
-    def __init__(self, draft: _Optional[_Union[_sequence_service_pb2.GetModelInfoResponse, _Mapping]] = ..., target: _Optional[_Union[_sequence_service_pb2.GetModelInfoResponse, _Mapping]] = ..., version: _Optional[str] = ..., num_speculative_tokens: _Optional[int] = ..., max_num_speculative_tokens: _Optional[int] = ..., request_count: _Optional[int] = ..., proposal_worth: _Optional[_Union[ProposalWorth, _Mapping]] = ..., max_num_beams: _Optional[int] = ..., drafts: _Optional[_Iterable[_Union[NamedDraft, _Mapping]]] = ..., merge: _Optional[_Union[MergeMode, str]] = ..., has_draft_service: _Optional[bool] = ..., rule: _Optional[_Union[_sampling_pb2.AcceptanceRule, str]] = ...) -> None: ...
+    sampling_defaults: _sampling_pb2.SamplingOptions
+    def __init__(self, draft: _Optional[_Union[_sequence_service_pb2.GetModelInfoResponse, _Mapping]] = ..., target: _Optional[_Union[_sequence_service_pb2.GetModelInfoResponse, _Mapping]] = ..., version: _Optional[str] = ..., num_speculative_tokens: _Optional[int] = ..., max_num_speculative_tokens: _Optional[int] = ..., request_count: _Optional[int] = ..., proposal_worth: _Optional[_Union[ProposalWorth, _Mapping]] = ..., max_num_beams: _Optional[int] = ..., drafts: _Optional[_Iterable[_Union[NamedDraft, _Mapping]]] = ..., merge: _Optional[_Union[MergeMode, str]] = ..., has_draft_service: _Optional[bool] = ..., rule: _Optional[_Union[_sampling_pb2.AcceptanceRule, str]] = ..., sampling_defaults: _Optional[_Union[_sampling_pb2.SamplingOptions, _Mapping]] = ...) -> None: ...
 
 class NamedDraft(_message.Message):
     __slots__ = ("name", "draft")

@@ -60,6 +60,13 @@ def test_the_caption_says_which_number_of_tokens_is_right() -> None:
     assert "best K 3, 1.42 times the tokens/s of K = 0" in " ".join(shown(pair).split())
 
 
+def test_the_caption_says_what_requests_get_that_set_no_options() -> None:
+    pair = pb.GetPairInfoResponse(draft={}, target={})
+    assert "the model's" not in shown(pair)
+    pair.sampling_defaults.temperature, pair.sampling_defaults.top_k = 0.6, 20
+    assert "the model's for requests that set none: temperature 0.6, top_k 20" in shown(pair)
+
+
 def test_a_pair_is_ready_only_with_both_models() -> None:
     pair = pb.GetPairInfoResponse(draft={}, target={}, has_draft_service=True)
     assert is_ready(pair)

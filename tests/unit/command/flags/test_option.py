@@ -43,7 +43,7 @@ SERVED: dict[str, dict[type, str]] = {
 """The configurations that a service gets, with the prefix of their flags."""
 NOT_THE_COORDINATORS = {"metrics_port", "max_streams_per_client", "allowed_hosts"}
 """Fields of the server: it shows metrics by HTTP, whose hosts they are, and counts requests instead of streams."""
-NOT_THE_DRAFTS = {"head", "head_quantization", "head_tree_tokens", "tensor_parallel_size"}
+NOT_THE_DRAFTS = {"generation_config", "head", "head_quantization", "head_tree_tokens", "tensor_parallel_size"}
 GIVEN = {
     **{"port": ("7001", 7001), "http_port": ("7002", 7002), "metrics_port": ("7003", 7003), "threads": ("3", 3)},
     **{"host": ("localhost", "localhost"), "device": ("cuda:1", "cuda:1"), "model": ("m", "m"), "table": ("t", "t")},

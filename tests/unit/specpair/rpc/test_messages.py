@@ -1,10 +1,10 @@
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any
 
 import pytest
 
 from specpair.errors import InvalidFieldError
-from specpair.model_info import EncoderInfo, ModelInfo
+from specpair.model_info import NO_DEFAULTS, EncoderInfo, ModelInfo, SamplingDefaults
 from specpair.options import Encoding, Rule, SamplingOptions
 from specpair.rpc.messages import (
     encoding_from_proto,
@@ -37,6 +37,7 @@ INFO = ModelInfo(
     eos_token_ids=(2, 7),
     deterministic=True,
     encoder_decoder=EncoderInfo(max_encoder_len=128, decoder_start_token_id=3),
+    sampling_defaults=SamplingDefaults(temperature=0.5, top_k=0),
 )
 
 
@@ -129,6 +130,12 @@ def test_model_info_has_the_fields_of_the_contract() -> None:
 def test_model_info_travels() -> None:
     data = model_info_to_proto(INFO).SerializeToString()
     assert model_info_from_proto(sequence_service_pb2.GetModelInfoResponse.FromString(data)) == INFO
+    older = sequence_service_pb2.GetModelInfoResponse()
+    assert model_info_from_proto(older).sampling_defaults == NO_DEFAULTS
+    older.sampling_defaults.top_p = 2.0
+    with pytest.raises(InvalidFieldError, match="top_p"):
+        model_info_from_proto(older)
+    assert not model_info_to_proto(replace(INFO, sampling_defaults=NO_DEFAULTS)).HasField("sampling_defaults")
 
 
 @pytest.mark.parametrize(
