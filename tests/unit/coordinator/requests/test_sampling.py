@@ -52,4 +52,4 @@ def test_a_refused_value_names_the_requests_field() -> None:
 @pytest.mark.parametrize(("name", "value"), [("temperature", 101.0), ("top_p", 0.0), ("top_k", -1), ("min_p", 1.5)])
 def test_defaults_have_the_limits_of_a_request(name: str, value: float) -> None:
     with pytest.raises(InvalidFieldError, match=f"sampling.{name}: is"):
-        SamplingDefaults(**{name: value})
+        SamplingDefaults(**{name: value})  # type: ignore[arg-type]
