@@ -5,6 +5,7 @@ from typing import Annotated
 
 from coordinator.draft_names import MAX_DRAFTS, DraftList, read_drafts
 from coordinator.http_config import HttpConfig
+from coordinator.reasoning_form import ReasoningParser
 from specpair.errors import InvalidFieldError
 from specpair.flags import LISTENING, SPECULATION, Flag, Range
 from specpair.options import Merge, Rule, WorkAhead, check_fields, check_range
@@ -73,6 +74,15 @@ class CoordinatorConfig:
     served_model_name: Annotated[
         str | None,
         Flag("Name of the model in the HTTP API, beside the target's own, which it has by default.", LISTENING),
+    ] = None
+    reasoning_parser: Annotated[
+        ReasoningParser | None,
+        Flag(
+            "The form in which the target writes its reasoning before the answer, which chat over HTTP then gives by "
+            "itself: qwen3, or deepseek_r1, where the text may begin with reasoning that no tag opens. By default all "
+            "text is the answer.",
+            LISTENING,
+        ),
     ] = None
     peer_security: ChannelSecurity = PLAIN
     """How the coordinator reaches draft and target."""

@@ -10,10 +10,10 @@ from fastapi import APIRouter, Request, Response
 
 from coordinator.http.answer import Answer
 from coordinator.http.beams import beam_count
-from coordinator.http.descriptions import GENERATED
+from coordinator.http.descriptions import CHATTED, GENERATED
 from coordinator.http.event_stream import EventStream
 from coordinator.http.failures import Names, names_of
-from coordinator.http.forms import ChatForm, CompletionForm, Form, ToolForm
+from coordinator.http.forms import ChatForm, CompletionForm, Form
 from coordinator.http.front_end import FrontEnd
 from coordinator.http.json_pieces import encode
 from coordinator.http.logprobs import TokenBytes, TokenText
@@ -22,10 +22,12 @@ from coordinator.http.models import check_model, served_name
 from coordinator.http.outputs import Asked, Outputs
 from coordinator.http.parameters import ChatParameters, CompletionParameters, GenerationParameters
 from coordinator.http.structures import structure_name
-from coordinator.http.tools import tools_in_use
+from coordinator.http.tools import may_call, tools_in_use
 from coordinator.http.unknown_parameters import log_unknown
 from coordinator.http.whole_answer import whole_answer
 from coordinator.outputs.choices import merge
+from coordinator.reasoning_form import REASONING_FORMS
+from coordinator.requests.reasoning import Reasoning
 from coordinator.serving.call import Call
 from coordinator.serving.serving import Serving
 from specpair.errors import InvalidFieldError
@@ -56,18 +58,28 @@ async def create_completion(request: Request, parameters: CompletionParameters) 
     return await answer(request, serving, parameters, requests, form)
 
 
-@router.post("/chat/completions")
+@router.post("/chat/completions", responses=CHATTED)
 async def create_chat_completion(request: Request, parameters: ChatParameters) -> Response:
     """Answers the last message of a conversation."""
     await log_unknown(request, type(parameters))
     serving = serving_of(request, parameters)
-    form = (ToolForm if tools_in_use(parameters) else ChatForm)(
+    form = ChatForm(
         token_text=token_text_of(serving),
         token_bytes=token_bytes_of(serving),
         has_logprobs=bool(parameters.logprobs),
         has_prompt_logprobs=parameters.prompt_logprobs is not None,
+        has_tools=bool(tools_in_use(parameters)),
+        reasoning=reasoning_of(serving, parameters),
     )
     return await answer(request, serving, parameters, [chat_request(parameters)], form)
+
+
+def reasoning_of(serving: Serving, parameters: ChatParameters) -> Reasoning | None:
+    """What comes before the answers; None if all text is the answer."""
+    parser = serving.pair.config.reasoning_parser
+    if parser is None:
+        return None
+    return Reasoning(form=REASONING_FORMS[parser], may_lack_answer=may_call(parameters))
 
 
 def check_prompt_count(prompt_count: int, outputs_each: int, limit: int) -> None:
@@ -152,6 +164,7 @@ async def generate(
             shares=len(requests),
             is_admitted=len(requests) > 1,
             passed_over=answer.outputs.passed_over,
+            reasoning=answer.form.reasoning,
         )
         for request in requests
     ]

@@ -106,6 +106,7 @@ def conversation(messages: Sequence[ChatMessage], layout: LayoutParameters) -> p
             content=message.content,
             tool_calls=[tool_call(call) for call in message.tool_calls or ()],
             tool_call_id=message.tool_call_id,
+            reasoning_content=message.reasoning_content or message.reasoning,
         )
     return chat
 

@@ -4,6 +4,7 @@ import secrets
 from dataclasses import dataclass, field
 from typing import Any
 
+from coordinator.http.marks import begun_length, split_end
 from coordinator.http.tools import ARGUMENTS_KEY, BEGIN, END, NAME_KEY
 
 
@@ -57,8 +58,7 @@ class ToolCallReader:
             found.text += before.strip() if self.count else before.rstrip()
             self._held, self._state = after, self._in_head
             return True
-        kept = 0 if is_last else self._tail_length(BEGIN)
-        text, self._held = self._split(kept)
+        text, self._held = split_end(self._held, 0 if is_last else begun_length(self._held, BEGIN))
         if not self.count:  # white space before a call, and around calls, is no content
             stripped = text if is_last else text.rstrip()
             self._held = text[len(stripped) :] + self._held
@@ -82,8 +82,7 @@ class ToolCallReader:
             self._add(found, arguments)
             self._held, self._state = after, self._in_text
             return True
-        kept = 0 if is_last else self._tail_length(END)
-        arguments, self._held = self._split(kept)
+        arguments, self._held = split_end(self._held, 0 if is_last else begun_length(self._held, END))
         self._add(found, arguments)
         return False
 
@@ -93,15 +92,6 @@ class ToolCallReader:
                 return
             found.calls.append(FoundCall(index=self.count - 1))
         found.calls[-1].arguments += arguments
-
-    def _tail_length(self, mark: str) -> int:
-        """Length of the longest end of the held text with which `mark` may begin."""
-        longest = min(len(mark) - 1, len(self._held))
-        return next((n for n in range(longest, 0, -1) if self._held.endswith(mark[:n])), 0)
-
-    def _split(self, kept: int) -> tuple[str, str]:
-        end = len(self._held) - kept
-        return self._held[:end], self._held[end:]
 
 
 def vars_of(call: FoundCall) -> dict[str, Any]:

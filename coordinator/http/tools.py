@@ -34,6 +34,12 @@ def tools_in_use(parameters: ToolParameters) -> list[Tool]:
     return [] if choice == "none" else tools
 
 
+def may_call(parameters: ToolParameters) -> bool:
+    """Whether the model may call tools, but need not."""
+    choice = parameters.tool_choice
+    return bool(tools_in_use(parameters)) and choice != "required" and not isinstance(choice, NamedTool)
+
+
 def described(tools: list[Tool] | None) -> list[str]:
     """The tools for the chat template, each as JSON."""
     documents = [tool.model_dump(exclude_none=True, exclude={"function": {"strict"}}) for tool in tools or ()]
@@ -45,10 +51,8 @@ def calling_grammar(parameters: ToolParameters) -> pb.StructuredOutput | None:
     tools = tools_in_use(parameters)
     if not tools:
         return None
-    choice = parameters.tool_choice
-    must_call = choice == "required" or isinstance(choice, NamedTool)
-    is_single = isinstance(choice, NamedTool) or parameters.parallel_tool_calls is False
-    rules = _forced(is_single) if must_call else _free(is_single)
+    is_single = isinstance(parameters.tool_choice, NamedTool) or parameters.parallel_tool_calls is False
+    rules = _free(is_single) if may_call(parameters) else _forced(is_single)
     rules.append("body: " + " | ".join(f"body_{index}" for index in range(len(tools))))
     rules += [_body(index, tool) for index, tool in enumerate(tools)]
     return pb.StructuredOutput(grammar="\n".join(rules))

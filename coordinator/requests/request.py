@@ -10,6 +10,7 @@ from coordinator.requests.beams import check_beams, read_beams
 from coordinator.requests.encoder import EncoderReader
 from coordinator.requests.named_drafts import read_draft_names
 from coordinator.requests.prompt import PromptReader
+from coordinator.requests.reasoning import Reasoning
 from coordinator.requests.structure_checks import StructureChecks
 from coordinator.requests.structures import read_structured_output
 from coordinator.requests.tokenizer import Tokenizer
@@ -186,8 +187,8 @@ class RequestReader:
         check_range("best_of", best_of, n, limit)
         return OutputCount(n, best_of)
 
-    async def read(self, message: pb.GenerateTokensRequest) -> GenerationRequest:
-        """The checked request.
+    async def read(self, message: pb.GenerateTokensRequest, reasoning: Reasoning | None = None) -> GenerationRequest:
+        """The checked request. `reasoning` receives where its outputs begin.
 
         Raises InvalidFieldError, PromptTooLongError, or NotSupportedError (text without a tokenizer).
         """
@@ -201,13 +202,13 @@ class RequestReader:
         drafter = self._read_drafter(message, drafts)
         stop_strings = self._read_stop_strings(message.stop_strings)
         logprobs, prompt_logprobs = _read_logprobs(message, "logprobs"), _read_logprobs(message, "prompt_logprobs")
-        prompts = PromptReader(target=self.target, tokenizer=self.tokenizer)
+        prompts = PromptReader(target=self.target, tokenizer=self.tokenizer, reasoning=reasoning)
         encoder_ids = await EncoderReader(target=self.target, tokenizer=self.tokenizer).read(message)
         prompt_ids = await prompts.read(message)
         max_tokens = self._read_max_tokens(message, len(prompt_ids), sampling.min_tokens)
         resumed_ids = _read_resumed(message, prompts, max_tokens, best_of)
         echo = message.echo and not resumed_ids
-        structure = await read_structured_output(message, sampling, self.target, self.structures)
+        structure = await read_structured_output(message, sampling, self.target, self.structures, reasoning)
         has_rows = logprobs is not None or best_of > n  # a logprob is due for each token, which takes a row of its own
         return GenerationRequest(
             prompt_ids=prompt_ids,

@@ -4,6 +4,7 @@ import time
 from dataclasses import dataclass, field
 
 from coordinator.deadline import NEVER, Deadline
+from coordinator.requests.reasoning import Reasoning
 from specpair.v1 import coordinator_service_pb2 as pb
 
 
@@ -26,3 +27,6 @@ class Call:
     """Whether it already has its places, from Serving.admit."""
     passed_over: list[pb.GenerationSummary] = field(default_factory=list)
     """Receives the summaries of outputs that best_of did not choose."""
+    reasoning: Reasoning | None = None
+    """What comes before the answers to a conversation: a structured output is that of the answer alone. Receives where
+    the outputs begin. None if all text is the answer."""

@@ -87,7 +87,7 @@ def grammar_text(structured: StructuredOutput) -> str:
             return llguidance.LLMatcher.grammar_from_regex(structured.source)
         case StructureKind.CHOICES:
             texts = sorted(set(json.loads(structured.source)))
-            return llguidance.LLMatcher.grammar_from_lark("start: " + " | ".join(map(_quoted, texts)))
+            return llguidance.LLMatcher.grammar_from_lark("start: " + " | ".join(map(quoted, texts)))
         case StructureKind.GRAMMAR:
             return llguidance.LLMatcher.grammar_from_lark(structured.source)
 
@@ -142,5 +142,6 @@ def _read_schema(source: str) -> object:
     return schema
 
 
-def _quoted(text: str) -> str:
+def quoted(text: str) -> str:
+    """The text in the quotes of a Lark grammar."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
