@@ -3,14 +3,20 @@
 import json
 
 from specpair.grammars.compiling import grammar_text
-from specpair.options import StructuredOutput
+from specpair.options import StructuredOutput, StructureKind
 
 
 def nested(structured: StructuredOutput) -> str:
     """What may stand on the right of a rule for this structured output. Its own rules stay its own. Raises
     InvalidGrammarError."""
-    (grammar,) = json.loads(grammar_text(structured))["grammars"]
-    schema = grammar["json_schema"]
-    if schema is None:
-        return f"%lark {{\n{grammar['lark_grammar']}\n}}"
-    return f"%json {json.dumps(schema, ensure_ascii=False)}"
+    text = grammar_text(structured)
+    if structured.kind in (StructureKind.CHOICES, StructureKind.GRAMMAR):
+        return _lark(text)
+    (grammar,) = json.loads(text)["grammars"]
+    if structured.kind is StructureKind.REGEX:
+        return _lark(grammar["lark_grammar"])
+    return f"%json {json.dumps(grammar['json_schema'], ensure_ascii=False)}"
+
+
+def _lark(rules: str) -> str:
+    return f"%lark {{\n{rules}\n}}"
