@@ -6,6 +6,7 @@ from typing import Annotated
 from coordinator.draft_names import MAX_DRAFTS, DraftList, read_drafts
 from coordinator.http_config import HttpConfig
 from coordinator.reasoning_form import ReasoningParser
+from coordinator.tool_call_form import ToolCallParser
 from specpair.errors import InvalidFieldError
 from specpair.flags import LISTENING, SPECULATION, Flag, Range
 from specpair.options import Merge, Rule, WorkAhead, check_fields, check_range
@@ -84,6 +85,14 @@ class CoordinatorConfig:
             LISTENING,
         ),
     ] = None
+    tool_call_parser: Annotated[
+        ToolCallParser,
+        Flag(
+            "The form in which the target calls tools, in chat over HTTP: hermes for Hermes and Qwen, llama3_json, or "
+            "mistral for its models before tokenizer 11.",
+            LISTENING,
+        ),
+    ] = ToolCallParser.HERMES
     peer_security: ChannelSecurity = PLAIN
     """How the coordinator reaches draft and target."""
     num_speculative_tokens: Annotated[

@@ -62,7 +62,7 @@ def _save_model(folder: Path, after: Mapping[int, int], count: int) -> None:
     """Its one layer adds nothing, so that the next token depends on the last one alone."""
     shape = {"hidden_size": WIDTH, "intermediate_size": 16, "num_hidden_layers": 1, "num_attention_heads": 8}
     config = hf.LlamaConfig(**{**NO_TOKENS, **shape, "vocab_size": count, "eos_token_id": 0})
-    config.max_position_embeddings = 1024
+    config.max_position_embeddings = 2048
     model = hf.LlamaForCausalLM(config)
     with torch.no_grad():
         model.model.embed_tokens.weight.copy_(torch.eye(count, WIDTH))

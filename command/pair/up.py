@@ -73,7 +73,7 @@ COORDINATOR = {
         CoordinatorConfig,
         only=(
             *("num_speculative_tokens", "rule", "num_tree_tokens", "merge", "merge_wait", "work_ahead"),
-            *("max_requests", "served_model_name", "reasoning_parser"),
+            *("max_requests", "served_model_name", "reasoning_parser", "tool_call_parser"),
         ),
     ),
     **options(ServerConfig, only=("host", "allowed_hosts")),

@@ -9,6 +9,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from coordinator.http.answer import Answer
+from coordinator.http.answer_parts import answer_parts
 from coordinator.http.beams import beam_count
 from coordinator.http.descriptions import CHATTED, GENERATED
 from coordinator.http.event_stream import EventStream
@@ -22,12 +23,9 @@ from coordinator.http.models import check_model, served_name
 from coordinator.http.outputs import Asked, Outputs
 from coordinator.http.parameters import ChatParameters, CompletionParameters, GenerationParameters
 from coordinator.http.structures import structure_name
-from coordinator.http.tools import may_call, tools_in_use
 from coordinator.http.unknown_parameters import log_unknown
 from coordinator.http.whole_answer import whole_answer
 from coordinator.outputs.choices import merge
-from coordinator.reasoning_form import REASONING_FORMS
-from coordinator.requests.reasoning import Reasoning
 from coordinator.serving.call import Call
 from coordinator.serving.serving import Serving
 from specpair.errors import InvalidFieldError
@@ -63,23 +61,17 @@ async def create_chat_completion(request: Request, parameters: ChatParameters) -
     """Answers the last message of a conversation."""
     await log_unknown(request, type(parameters))
     serving = serving_of(request, parameters)
+    parts = answer_parts(parameters, serving.pair.config, serving.pair.target.tokenizer)
     form = ChatForm(
         token_text=token_text_of(serving),
         token_bytes=token_bytes_of(serving),
         has_logprobs=bool(parameters.logprobs),
         has_prompt_logprobs=parameters.prompt_logprobs is not None,
-        has_tools=bool(tools_in_use(parameters)),
-        reasoning=reasoning_of(serving, parameters),
+        calling=parts.calling,
+        reasoning=parts.reasoning,
+        shown={token_id: mark for mark, token_id in parts.special_ids.items()},
     )
-    return await answer(request, serving, parameters, [chat_request(parameters)], form)
-
-
-def reasoning_of(serving: Serving, parameters: ChatParameters) -> Reasoning | None:
-    """What comes before the answers; None if all text is the answer."""
-    parser = serving.pair.config.reasoning_parser
-    if parser is None:
-        return None
-    return Reasoning(form=REASONING_FORMS[parser], may_lack_answer=may_call(parameters))
+    return await answer(request, serving, parameters, [chat_request(parameters, parts)], form)
 
 
 def check_prompt_count(prompt_count: int, outputs_each: int, limit: int) -> None:
@@ -165,6 +157,7 @@ async def generate(
             is_admitted=len(requests) > 1,
             passed_over=answer.outputs.passed_over,
             reasoning=answer.form.reasoning,
+            shown=answer.form.shown,
         )
         for request in requests
     ]

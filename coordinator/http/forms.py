@@ -1,7 +1,8 @@
 """The two forms of an answer: completions and chat completions, each whole or in chunks."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from coordinator.http.json_pieces import Rows
@@ -12,6 +13,7 @@ from coordinator.http.text_offsets import TextOffsets
 from coordinator.http.tool_calls import ToolCallReader
 from coordinator.requests.reasoning import Reasoning
 from coordinator.requests.tokenizer import Tokenizer
+from coordinator.tool_call_form import ToolCallForm
 from specpair.v1 import coordinator_service_pb2 as pb
 
 
@@ -57,6 +59,11 @@ class Form(Protocol):
         """What comes before the answers; None if all text is the answer."""
         ...
 
+    @property
+    def shown(self) -> Mapping[int, str]:
+        """Special tokens that the outputs show, with their texts."""
+        ...
+
     def body(self, piece: Piece) -> dict[str, Any]:
         """A whole output, as part of a choice."""
         ...
@@ -80,6 +87,7 @@ class CompletionForm:
     has_prompt_logprobs: bool
     echo: bool
     reasoning = None
+    shown = MappingProxyType[int, str]({})
     names = Names("cmpl", "text_completion", "text_completion")
 
     def body(self, piece: Piece) -> dict[str, Any]:
@@ -111,10 +119,11 @@ class ChatForm:
     token_bytes: TokenBytes
     has_logprobs: bool
     has_prompt_logprobs: bool
-    has_tools: bool = False
-    """Whether calls of tools are taken out of the text."""
+    calling: ToolCallForm | None = None
+    """The form of the calls that are taken out of the text; None without tools."""
     reasoning: Reasoning | None = None
     """What comes before the answers; None if all text is the answer."""
+    shown: Mapping[int, str] = field(default_factory=dict)
     readers: dict[int, OutputReader] = field(default_factory=dict)
     """By output."""
     echo: bool = False
@@ -148,14 +157,15 @@ class ChatForm:
     @property
     def _no_content(self) -> str | None:
         """The content of an answer that has none: null where something else may stand in its place."""
-        return None if self.has_tools or self.reasoning is not None else ""
+        return None if self.calling is not None or self.reasoning is not None else ""
 
     def _reader(self, index: int) -> OutputReader:
         """The reader of an output; made with its first piece, when it is known where the outputs begin."""
         if index not in self.readers:
             asked = self.reasoning
             reasoning = None if asked is None else ReasoningReader(asked.form, asked.beginning)
-            self.readers[index] = OutputReader(reasoning, ToolCallReader() if self.has_tools else None)
+            calls = None if self.calling is None else ToolCallReader(self.calling)
+            self.readers[index] = OutputReader(reasoning, calls)
         return self.readers[index]
 
     def _logprobs(self, piece: Piece) -> dict[str, Any]:

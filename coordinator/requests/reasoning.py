@@ -1,16 +1,16 @@
 """Reasoning that comes before an answer: where an answer to a conversation begins, and what its structured output
 becomes there."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from coordinator.reasoning_form import ReasoningForm
-from specpair.grammars.compiling import quoted
+from specpair.grammars.lark import TEXT, up_to
 from specpair.grammars.nested import nested
 from specpair.options import StructuredOutput, StructureKind
 
 SPACE = r"SPACE: /[ \t\r\n]{0,16}/"
-TEXT = r"TEXT: /(.|\n)*/"
 
 
 class Beginning(Enum):
@@ -31,6 +31,8 @@ class Reasoning:
     """The reasoning of the outputs of one request."""
 
     form: ReasoningForm
+    special_ids: Mapping[str, int] = field(default_factory=dict)
+    """The special tokens that stand for the form's tags, if there are any."""
     may_lack_answer: bool = False
     """Whether an output with a structured output may end before its answer, which is free to be empty."""
     beginning: Beginning = Beginning.BEFORE
@@ -56,7 +58,7 @@ def with_reasoning(structured: StructuredOutput, reasoning: Reasoning) -> Struct
     InvalidGrammarError, and InvalidFieldError if it becomes too large."""
     if reasoning.beginning is Beginning.AFTER:
         return structured
-    begin, end = quoted(reasoning.form.begin), quoted(reasoning.form.end)
+    begin, end = ((tag, reasoning.special_ids.get(tag)) for tag in (reasoning.form.begin, reasoning.form.end))
     opens = reasoning.beginning is Beginning.BEFORE
     thought = "open thought" if opens else "thought"
     ways = [f"{thought} SPACE answer"]
@@ -64,8 +66,7 @@ def with_reasoning(structured: StructuredOutput, reasoning: Reasoning) -> Struct
         ways.append("answer")
     if reasoning.may_lack_answer:
         ways.append("open TEXT" if opens else "TEXT")
-    # Lazy rules end where they are first complete, though TEXT could go on.
-    rules = [f"start: {' | '.join(ways)}", f"thought[lazy]: TEXT {end}", SPACE, TEXT, f"answer: {nested(structured)}"]
+    rules = [f"start: {' | '.join(ways)}", *up_to("thought", *end), SPACE, TEXT, f"answer: {nested(structured)}"]
     if opens:
-        rules.append(f"open[lazy]: SPACE {begin}")
+        rules += up_to("open", *begin, before="SPACE")
     return StructuredOutput(kind=StructureKind.GRAMMAR, source="\n".join(rules))

@@ -77,6 +77,8 @@ class GenerationRequest:
     max_tokens: int
     """At least 1, or 0 if only the prompt is needed; prompt and output fit the model."""
     stop_strings: tuple[str, ...] = ()
+    shown: Mapping[int, str] = field(default_factory=dict)
+    """Special tokens that are part of the text, with what they are there."""
     num_speculative_tokens: int | None
     """Tokens proposed per round; None for adaptive K."""
     num_tree_tokens: int = 0
@@ -187,8 +189,15 @@ class RequestReader:
         check_range("best_of", best_of, n, limit)
         return OutputCount(n, best_of)
 
-    async def read(self, message: pb.GenerateTokensRequest, reasoning: Reasoning | None = None) -> GenerationRequest:
-        """The checked request. `reasoning` receives where its outputs begin.
+    async def read(
+        self,
+        message: pb.GenerateTokensRequest,
+        *,
+        reasoning: Reasoning | None = None,
+        shown: Mapping[int, str] | None = None,
+    ) -> GenerationRequest:
+        """The checked request. `reasoning` receives where its outputs begin; `shown` are special tokens with texts that
+        the outputs show.
 
         Raises InvalidFieldError, PromptTooLongError, or NotSupportedError (text without a tokenizer).
         """
@@ -217,6 +226,7 @@ class RequestReader:
             resumed_ids=resumed_ids,
             max_tokens=max_tokens,
             stop_strings=stop_strings,
+            shown=shown or {},
             num_speculative_tokens=num_speculative_tokens,
             num_tree_tokens=self._read_tree(message),
             rule=rule,

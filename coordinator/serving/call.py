@@ -1,6 +1,7 @@
 """One call of a client, as a front end passes it on."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from coordinator.deadline import NEVER, Deadline
@@ -30,3 +31,5 @@ class Call:
     reasoning: Reasoning | None = None
     """What comes before the answers to a conversation: a structured output is that of the answer alone. Receives where
     the outputs begin. None if all text is the answer."""
+    shown: Mapping[int, str] = field(default_factory=dict)
+    """Special tokens that the outputs show, with their texts: by them the front end finds the parts of an answer."""

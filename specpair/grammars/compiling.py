@@ -14,6 +14,7 @@ import llguidance
 
 from specpair.errors import InvalidGrammarError
 from specpair.grammars.grammar import Grammar
+from specpair.grammars.lark import quoted
 from specpair.options import StructuredOutput, StructureKind
 
 MOST_COMPILED = 64
@@ -140,8 +141,3 @@ def _read_schema(source: str) -> object:
     if not isinstance(schema, dict | bool):
         raise InvalidGrammarError("json_schema must be an object")
     return schema
-
-
-def quoted(text: str) -> str:
-    """The text in the quotes of a Lark grammar."""
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -1,4 +1,4 @@
-"""Structured outputs as parts of a grammar, in the Lark form of llguidance."""
+"""Structured outputs as parts of a grammar."""
 
 import json
 
@@ -11,12 +11,12 @@ def nested(structured: StructuredOutput) -> str:
     InvalidGrammarError."""
     text = grammar_text(structured)
     if structured.kind in (StructureKind.CHOICES, StructureKind.GRAMMAR):
-        return _lark(text)
+        return _braced(text)
     (grammar,) = json.loads(text)["grammars"]
     if structured.kind is StructureKind.REGEX:
-        return _lark(grammar["lark_grammar"])
+        return _braced(grammar["lark_grammar"])
     return f"%json {json.dumps(grammar['json_schema'], ensure_ascii=False)}"
 
 
-def _lark(rules: str) -> str:
+def _braced(rules: str) -> str:
     return f"%lark {{\n{rules}\n}}"

@@ -51,6 +51,7 @@ GIVEN = {
     **{"http_allowed_hosts": (" a ,b,", ("a", "b")), "num_speculative_tokens": ("5", 5)},
     "http_allowed_origins": ("https://a ,*", ("https://a", "*")),
     "pace": ("20,0.5", (0.02, 0.0005)),
+    "reasoning_parser": ("qwen3",) * 2,
 }
 """What is given on the command line and what the field gets, where the type does not say enough."""
 PROTECTION = {"tls_cert": "c", "tls_key": "k", "tls_ca": "a", "tokens_file": "t"}

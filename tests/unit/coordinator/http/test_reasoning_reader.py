@@ -11,6 +11,7 @@ from coordinator.http.reasoning_reader import ReasoningReader
 from coordinator.http.tool_calls import ToolCallReader
 from coordinator.reasoning_form import ReasoningForm
 from coordinator.requests.reasoning import Beginning
+from coordinator.tool_call_form import TOOL_CALL_FORMS, ToolCallParser
 
 FORM = ReasoningForm()
 PARTS = ["<think>", "</think>", "<thi", "nk>", "</", "<", "think", ">", " ", "\n", "a", "b c", "<tool_call>"]
@@ -75,7 +76,7 @@ def test_what_is_certain_is_told_at_once() -> None:
 
 
 def test_calls_are_looked_for_after_the_reasoning_alone() -> None:
-    output = OutputReader(reader(Beginning.INSIDE), ToolCallReader())
+    output = OutputReader(reader(Beginning.INSIDE), ToolCallReader(TOOL_CALL_FORMS[ToolCallParser.HERMES]))
     said = output.push(f"{CALL}</think>b\n{CALL}", is_last=True)
     assert (said.reasoning, said.text, len(said.calls), output.call_count) == (CALL, "b", 1, 1)
     plain = OutputReader(None, None)
