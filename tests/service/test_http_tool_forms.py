@@ -132,6 +132,14 @@ async def test_ids_have_the_length_that_templates_ask_for(pairs: dict[str, Runni
         assert len(call_id) == length
 
 
+async def test_a_model_may_write_the_space_that_its_tokens_begin_with(pairs: dict[str, RunningPair]) -> None:
+    async with http_client(pairs["mistral"]) as client:
+        body = chat_body("#", tools=[TOOL], logprobs=True, parallel_tool_calls=False, max_tokens=400)
+        (choice,) = (await client.post("/v1/chat/completions", json=body)).json()["choices"]
+    assert choice["logprobs"]["content"][2]["token"] == " [{"
+    assert choice["finish_reason"] == "tool_calls"
+
+
 async def test_special_tokens_are_shown_only_where_a_part_of_the_answer_begins(pairs: dict[str, RunningPair]) -> None:
     assert await whole(pairs["mistral"], chat_body("#", tools=[TOOL], tool_choice="none")) == (
         'Sure.\n [{"name": "',
