@@ -3,11 +3,13 @@
 import pytest
 
 from coordinator.reasoning_form import REASONING_FORMS, ReasoningParser
+from coordinator.requests.chat import character_count
 from coordinator.requests.reasoning import Beginning, Reasoning, beginning_of, with_reasoning
 from specpair.errors import InvalidFieldError
 from specpair.grammars.compiling import GrammarCompiler
 from specpair.grammars.grammar import Grammar
 from specpair.options import MAX_STRUCTURE_BYTES, StructuredOutput, StructureKind
+from specpair.v1 import coordinator_service_pb2 as pb
 from tests.scripted_models import scripted_tokenizer
 
 QWEN3, DEEPSEEK_R1 = REASONING_FORMS[ReasoningParser.QWEN3], REASONING_FORMS[ReasoningParser.DEEPSEEK_R1]
@@ -95,3 +97,9 @@ def test_a_structure_that_becomes_too_large_is_refused_with_the_limit() -> None:
     structured = StructuredOutput(kind=StructureKind.REGEX, source="a" * MAX_STRUCTURE_BYTES)
     with pytest.raises(InvalidFieldError, match=f"between 1 and {MAX_STRUCTURE_BYTES}"):
         with_reasoning(structured, Reasoning(form=QWEN3))
+
+
+def test_what_was_thought_counts_for_the_length_of_a_conversation() -> None:
+    """A prompt that is too long is refused before the work of laying it out."""
+    message = pb.ChatMessage(role="assistant", content="ab", reasoning_content="cde")
+    assert character_count(pb.Chat(messages=[message, message])) == 10
