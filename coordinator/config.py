@@ -6,6 +6,8 @@ from typing import Annotated
 
 from coordinator.draft_names import MAX_DRAFTS, DraftList, read_drafts
 from coordinator.http_config import HttpConfig
+from coordinator.reasoning_form import ReasoningParser
+from coordinator.tool_call_form import ToolCallParser
 from specpair.errors import InvalidFieldError
 from specpair.flags import LISTENING, MODEL, SPECULATION, Flag, Range, listed
 from specpair.options import Merge, Rule, WorkAhead, check_count, check_fields, check_range
@@ -88,6 +90,23 @@ class CoordinatorConfig:
         str | None,
         Flag("Jinja file that replaces the chat template of the target's model.", MODEL, metavar="FILE"),
     ] = None
+    reasoning_parser: Annotated[
+        ReasoningParser | None,
+        Flag(
+            "The form in which the target writes its reasoning before the answer, which chat over HTTP then gives by "
+            "itself: qwen3, or deepseek_r1, where the text may begin with reasoning that no tag opens. By default all "
+            "text is the answer.",
+            LISTENING,
+        ),
+    ] = None
+    tool_call_parser: Annotated[
+        ToolCallParser,
+        Flag(
+            "The form in which the target calls tools, in chat over HTTP: hermes for Hermes and Qwen, llama3_json, or "
+            "mistral for its models before tokenizer 11.",
+            LISTENING,
+        ),
+    ] = ToolCallParser.HERMES
     peer_security: ChannelSecurity = PLAIN
     """How the coordinator reaches draft and target."""
     num_speculative_tokens: Annotated[

@@ -75,7 +75,7 @@ COORDINATOR = {
         CoordinatorConfig,
         only=(
             *("num_speculative_tokens", "rule", "num_tree_tokens", "merge", "merge_wait", "work_ahead"),
-            *("max_requests", "served_model_names", "chat_template"),
+            *("max_requests", "served_model_names", "chat_template", "reasoning_parser", "tool_call_parser"),
         ),
     ),
     **options(ServerConfig, only=("host", "allowed_hosts")),

@@ -1,6 +1,6 @@
 """What `/openapi.json` says of answers; parameters describe themselves."""
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, Field
 
@@ -23,6 +23,54 @@ class ErrorDocument(BaseModel):
     error: Problem
 
 
+class AnsweredFunction(BaseModel):
+    """What the model calls."""
+
+    name: str
+    arguments: str = Field(description="JSON.")
+
+
+class AnsweredCall(BaseModel):
+    """A call of a tool."""
+
+    id: str
+    type: Literal["function"]
+    function: AnsweredFunction
+
+
+class AnsweredMessage(BaseModel):
+    """What the model says. A stream's `delta` has parts of the same."""
+
+    role: Literal["assistant"]
+    content: str | None = Field(description="Null where calls or reasoning are all that there is.")
+    refusal: None
+    reasoning_content: str | None = Field(
+        None, description="With --reasoning-parser: what the model thought before the content; null for nothing."
+    )
+    reasoning: str | None = Field(None, description="The same text, by vLLM's newer name.")
+    tool_calls: list[AnsweredCall] | None = Field(None, description="Calls of the request's tools; left out for none.")
+
+
+class ChatChoice(BaseModel):
+    """One output."""
+
+    index: int
+    message: AnsweredMessage
+    finish_reason: Literal["stop", "length", "tool_calls"]
+    seed: int
+
+
+class ChatAnswer(BaseModel):
+    """The whole answer to a conversation; docs/http.md has the rest of it."""
+
+    id: str
+    object: Literal["chat.completion"]
+    created: int
+    model: str
+    choices: list[ChatChoice]
+    usage: dict[str, Any]
+
+
 REFUSED: Answers = {"4XX": {"model": ErrorDocument, "description": "The request is refused, and `error` says why."}}
 FAILED: Answers = {"5XX": {"model": ErrorDocument, "description": "The request failed; 503 may be tried again."}}
 
@@ -32,5 +80,6 @@ GENERATED: Answers = {
         "description": "The whole answer as JSON; with `stream` its chunks as events.",
     },
 }
+CHATTED: Answers = {200: {**GENERATED[200], "model": ChatAnswer}}
 EXPOSED: Answers = {200: {"description": "Metrics in the text format of Prometheus or OpenMetrics."}}
 HEALTH: Answers = {503: {"description": "No requests are served; the body is that of 200, or `error` says why."}}

@@ -9,11 +9,12 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 
 from coordinator.http.answer import Answer
+from coordinator.http.answer_parts import answer_parts
 from coordinator.http.beams import beam_count
-from coordinator.http.descriptions import GENERATED
+from coordinator.http.descriptions import CHATTED, GENERATED
 from coordinator.http.event_stream import EventStream
 from coordinator.http.failures import Names, names_of
-from coordinator.http.forms import ChatForm, CompletionForm, Form, ToolForm
+from coordinator.http.forms import ChatForm, CompletionForm, Form
 from coordinator.http.front_end import FrontEnd
 from coordinator.http.json_pieces import encode
 from coordinator.http.logprobs import TokenBytes, TokenText
@@ -22,7 +23,6 @@ from coordinator.http.models import check_model, served_name
 from coordinator.http.outputs import Asked, Outputs
 from coordinator.http.parameters import ChatParameters, CompletionParameters, GenerationParameters
 from coordinator.http.structures import structure_name
-from coordinator.http.tools import tools_in_use
 from coordinator.http.unknown_parameters import log_unknown
 from coordinator.http.whole_answer import whole_answer
 from coordinator.outputs.choices import merge
@@ -56,18 +56,22 @@ async def create_completion(request: Request, parameters: CompletionParameters) 
     return await answer(request, serving, parameters, requests, form)
 
 
-@router.post("/chat/completions")
+@router.post("/chat/completions", responses=CHATTED)
 async def create_chat_completion(request: Request, parameters: ChatParameters) -> Response:
     """Answers the last message of a conversation."""
     await log_unknown(request, type(parameters))
     serving = serving_of(request, parameters)
-    form = (ToolForm if tools_in_use(parameters) else ChatForm)(
+    parts = answer_parts(parameters, serving.pair.config, serving.pair.target.tokenizer)
+    form = ChatForm(
         token_text=token_text_of(serving),
         token_bytes=token_bytes_of(serving),
         has_logprobs=bool(parameters.logprobs),
         has_prompt_logprobs=parameters.prompt_logprobs is not None,
+        calling=parts.calling,
+        reasoning=parts.reasoning,
+        shown={token_id: mark for mark, token_id in parts.special_ids.items()},
     )
-    return await answer(request, serving, parameters, [chat_request(parameters)], form)
+    return await answer(request, serving, parameters, [chat_request(parameters, parts)], form)
 
 
 def check_prompt_count(prompt_count: int, outputs_each: int, limit: int) -> None:
@@ -152,6 +156,8 @@ async def generate(
             shares=len(requests),
             is_admitted=len(requests) > 1,
             passed_over=answer.outputs.passed_over,
+            reasoning=answer.form.reasoning,
+            shown=answer.form.shown,
         )
         for request in requests
     ]

@@ -1,15 +1,19 @@
 """The two forms of an answer: completions and chat completions, each whole or in chunks."""
 
-from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from coordinator.http.json_pieces import Rows
 from coordinator.http.logprobs import TokenBytes, TokenText, chat_logprobs, completion_logprobs, prompt_logprobs
+from coordinator.http.output_reader import OutputReader
+from coordinator.http.reasoning_reader import ReasoningReader
 from coordinator.http.text_offsets import TextOffsets
 from coordinator.http.tool_calls import ToolCallReader
+from coordinator.requests.reasoning import Reasoning
 from coordinator.requests.tokenizer import Tokenizer
+from coordinator.tool_call_form import ToolCallForm
 from specpair.v1 import coordinator_service_pb2 as pb
 
 
@@ -50,6 +54,16 @@ class Form(Protocol):
         """Whether each output begins with its prompt."""
         ...
 
+    @property
+    def reasoning(self) -> Reasoning | None:
+        """What comes before the answers; None if all text is the answer."""
+        ...
+
+    @property
+    def shown(self) -> Mapping[int, str]:
+        """Special tokens that the outputs show, with their texts."""
+        ...
+
     def body(self, piece: Piece) -> dict[str, Any]:
         """A whole output, as part of a choice."""
         ...
@@ -72,6 +86,8 @@ class CompletionForm:
     has_logprobs: bool
     has_prompt_logprobs: bool
     echo: bool
+    reasoning = None
+    shown = MappingProxyType[int, str]({})
     names = Names("cmpl", "text_completion", "text_completion")
 
     def body(self, piece: Piece) -> dict[str, Any]:
@@ -103,20 +119,54 @@ class ChatForm:
     token_bytes: TokenBytes
     has_logprobs: bool
     has_prompt_logprobs: bool
+    calling: ToolCallForm | None = None
+    """The form of the calls that are taken out of the text; None without tools."""
+    reasoning: Reasoning | None = None
+    """What comes before the answers; None if all text is the answer."""
+    shown: Mapping[int, str] = field(default_factory=dict)
+    readers: dict[int, OutputReader] = field(default_factory=dict)
+    """By output."""
     echo: bool = False
     names = Names("chatcmpl", "chat.completion", "chat.completion.chunk")
 
     def body(self, piece: Piece) -> dict[str, Any]:
-        return {"message": {"role": "assistant", "content": piece.text, "refusal": None}, **self._logprobs(piece)}
+        said = self._reader(piece.index).push(piece.text, is_last=True)
+        message: dict[str, Any] = {"role": "assistant", "content": said.text or self._no_content, "refusal": None}
+        if self.reasoning is not None:
+            message |= _reasoning(said.reasoning or None)
+        if said.calls:
+            message["tool_calls"] = [call.document(is_delta=False) for call in said.calls]
+        return {"message": message, **self._logprobs(piece)}
 
     def chunk(self, piece: Piece) -> dict[str, Any]:
-        delta: dict[str, Any] = {"role": "assistant", "content": piece.text} if piece.is_first else {}
-        if piece.text:
-            delta["content"] = piece.text
+        said = self._reader(piece.index).push(piece.text, is_last=piece.is_last)
+        delta: dict[str, Any] = (
+            {"role": "assistant", "content": said.text or self._no_content} if piece.is_first else {}
+        )
+        if said.reasoning:
+            delta |= _reasoning(said.reasoning)
+        if said.text:
+            delta["content"] = said.text
+        if said.calls:
+            delta["tool_calls"] = [call.document(is_delta=True) for call in said.calls]
         return {"delta": delta, **self._logprobs(piece)}
 
     def finish_reason(self, index: int, reason: str) -> str:
-        return reason
+        return "tool_calls" if reason == "stop" and self._reader(index).call_count else reason
+
+    @property
+    def _no_content(self) -> str | None:
+        """The content of an answer that has none: null where something else may stand in its place."""
+        return None if self.calling is not None or self.reasoning is not None else ""
+
+    def _reader(self, index: int) -> OutputReader:
+        """The reader of an output; made with its first piece, when it is known where the outputs begin."""
+        if index not in self.readers:
+            asked = self.reasoning
+            reasoning = None if asked is None else ReasoningReader(asked.form, asked.beginning)
+            calls = None if self.calling is None else ToolCallReader(self.calling)
+            self.readers[index] = OutputReader(reasoning, calls)
+        return self.readers[index]
 
     def _logprobs(self, piece: Piece) -> dict[str, Any]:
         part: dict[str, Any] = {"logprobs": None}
@@ -127,31 +177,10 @@ class ChatForm:
         return part
 
 
-@dataclass(frozen=True, kw_only=True)
-class ToolForm(ChatForm):
-    """/v1/chat/completions with tools: calls of them are taken out of the text."""
-
-    readers: dict[int, ToolCallReader] = field(default_factory=lambda: defaultdict(ToolCallReader))
-    """By output."""
-
-    def body(self, piece: Piece) -> dict[str, Any]:
-        found = self.readers[piece.index].push(piece.text, is_last=True)
-        message: dict[str, Any] = {"role": "assistant", "content": found.text or None, "refusal": None}
-        if found.calls:
-            message["tool_calls"] = [call.document(is_delta=False) for call in found.calls]
-        return {"message": message, **self._logprobs(piece)}
-
-    def chunk(self, piece: Piece) -> dict[str, Any]:
-        found = self.readers[piece.index].push(piece.text, is_last=piece.is_last)
-        delta: dict[str, Any] = {"role": "assistant", "content": found.text or None} if piece.is_first else {}
-        if found.text:
-            delta["content"] = found.text
-        if found.calls:
-            delta["tool_calls"] = [call.document(is_delta=True) for call in found.calls]
-        return {"delta": delta, **self._logprobs(piece)}
-
-    def finish_reason(self, index: int, reason: str) -> str:
-        return "tool_calls" if reason == "stop" and self.readers[index].count else reason
+def _reasoning(text: str | None) -> dict[str, str | None]:
+    """The reasoning by both of its names: clients of DeepSeek, SGLang and the older vLLM know one, those of the newer
+    vLLM and of OpenRouter the other."""
+    return {"reasoning_content": text, "reasoning": text}
 
 
 def _prompt_logprobs(piece: Piece, token_text: TokenText) -> list[dict[str, Any] | None] | Rows | None:

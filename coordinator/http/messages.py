@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from coordinator.http.answer_parts import AnswerParts
 from coordinator.http.beams import set_beams
 from coordinator.http.parameters import (
     ChatMessage,
@@ -78,12 +79,12 @@ def _completion_request(
     return request
 
 
-def chat_request(parameters: ChatParameters) -> pb.GenerateTokensRequest:
-    """The message. Raises InvalidFieldError."""
+def chat_request(parameters: ChatParameters, parts: AnswerParts) -> pb.GenerateTokensRequest:
+    """The message; `parts` are those of the answers to it. Raises InvalidFieldError."""
     refuse_given(parameters, ("echo", *UNSUPPORTED))
     request = _request(parameters)
     request.chat.CopyFrom(conversation(parameters.messages, parameters))
-    add_tools(request, parameters)
+    add_tools(request, parameters, parts)
     if parameters.max_completion_tokens is not None:
         request.max_tokens = parameters.max_completion_tokens
     if parameters.logprobs:
@@ -106,6 +107,7 @@ def conversation(messages: Sequence[ChatMessage], layout: LayoutParameters) -> p
             content=message.content,
             tool_calls=[tool_call(call) for call in message.tool_calls or ()],
             tool_call_id=message.tool_call_id,
+            reasoning_content=message.reasoning_content or message.reasoning,
         )
     return chat
 
@@ -119,14 +121,14 @@ def tool_call(call: ToolCall) -> pb.ToolCall:
     return pb.ToolCall(**{name: check_text(f"tool_calls.{name}", text) for name, text in values.items()})
 
 
-def add_tools(request: pb.GenerateTokensRequest, parameters: ChatParameters) -> None:
-    """Adds the tools, and the form in which they are called. Raises InvalidFieldError."""
-    form = calling_grammar(parameters)
-    if form is None:
+def add_tools(request: pb.GenerateTokensRequest, parameters: ChatParameters, parts: AnswerParts) -> None:
+    """Adds the tools, and the grammar in which they are called. Raises InvalidFieldError."""
+    if parts.calling is None:
         return
     if request.HasField("structured_output"):
         raise InvalidFieldError("tools", "cannot be combined with response_format, unless tool_choice is none")
-    request.structured_output.CopyFrom(form)
+    special_id = parts.special_ids.get(parts.calling.begin)
+    request.structured_output.CopyFrom(calling_grammar(parameters, parts.calling, special_id))
     request.chat.tools.extend(described(parameters.tools))
 
 

@@ -150,6 +150,8 @@ class ChatMessage(BaseModel):
     content: Annotated[Text, BeforeValidator(join_parts, json_schema_input_type=str | list[TextPart] | None)] = ""
     tool_calls: Annotated[list[ToolCall], Field(max_length=MAX_TOOLS)] | None = None
     tool_call_id: Text | None = None
+    reasoning_content: Text | None = Field(None, description="What the assistant thought before, for the template.")
+    reasoning: Text | None = Field(None, description="vLLM's newer name for reasoning_content.")
 
 
 class StreamOptions(BaseModel):

@@ -4,7 +4,9 @@ import secrets
 from dataclasses import dataclass, field
 from typing import Any
 
-from coordinator.http.tools import ARGUMENTS_KEY, BEGIN, END, NAME_KEY
+from coordinator.http.json_end import JsonEnd
+from coordinator.http.marks import begun_length, split_end
+from coordinator.tool_call_form import ToolCallForm
 
 
 @dataclass(kw_only=True)
@@ -35,13 +37,16 @@ class Found:
 
 
 class ToolCallReader:
-    """Reads one output. What may be the beginning of a call is held back until that is known."""
+    """Reads one output, whose calls have the form that a grammar forced. What may be the beginning of a call is held
+    back until that is known."""
 
-    def __init__(self) -> None:
+    def __init__(self, form: ToolCallForm):
         self.count = 0
         """Calls that have begun."""
+        self._form = form
         self._held = ""
-        self._state = self._in_text
+        self._arguments = JsonEnd()
+        self._state = self._at_start if form.is_whole else self._in_text
 
     def push(self, text: str, *, is_last: bool = False) -> Found:
         """Adds text, and returns what is certain now; with the last text, all of it."""
@@ -51,14 +56,29 @@ class ToolCallReader:
             pass
         return found
 
+    def _at_start(self, found: Found, is_last: bool) -> bool:
+        begun, begin = self._held.lstrip(), self._form.begin
+        if begun.startswith(begin):
+            self._held, self._state = begun.removeprefix(begin), self._before_name
+            return True
+        if begin.startswith(begun) and not is_last:
+            return False
+        self._state = self._in_words
+        return True
+
+    def _in_words(self, found: Found, is_last: bool) -> bool:
+        """In text without calls."""
+        found.text += self._held
+        self._held = ""
+        return False
+
     def _in_text(self, found: Found, is_last: bool) -> bool:
-        before, begin, after = self._held.partition(BEGIN)
+        before, begin, after = self._held.partition(self._form.begin)
         if begin:
             found.text += before.strip() if self.count else before.rstrip()
-            self._held, self._state = after, self._in_head
+            self._held, self._state = after, self._before_name
             return True
-        kept = 0 if is_last else self._tail_length(BEGIN)
-        text, self._held = self._split(kept)
+        text, self._held = split_end(self._held, 0 if is_last else begun_length(self._held, self._form.begin))
         if not self.count:  # white space before a call, and around calls, is no content
             stripped = text if is_last else text.rstrip()
             self._held = text[len(stripped) :] + self._held
@@ -67,25 +87,41 @@ class ToolCallReader:
             found.text += text
         return False
 
-    def _in_head(self, found: Found, is_last: bool) -> bool:
-        name, key, after = self._held.removeprefix(NAME_KEY).partition(ARGUMENTS_KEY)
-        if not key or not self._held.startswith(NAME_KEY):
+    def _before_name(self, found: Found, is_last: bool) -> bool:
+        held = self._held.removeprefix(" ") if self._form.may_space else self._held
+        if not held.startswith(self._form.opening):
+            return False
+        self._held, self._state = held.removeprefix(self._form.opening), self._in_name
+        return True
+
+    def _in_name(self, found: Found, is_last: bool) -> bool:
+        name, key, after = self._held.partition(self._form.key)
+        if not key:
             return False  # an output that was cut off here has begun no call
-        found.calls.append(FoundCall(index=self.count, id=f"call_{secrets.token_hex(12)}", name=name))
+        call_id = self._form.id_prefix + secrets.token_hex(self._form.id_digits)[: self._form.id_digits]
+        found.calls.append(FoundCall(index=self.count, id=call_id, name=name))
         self.count += 1
-        self._held, self._state = after, self._in_arguments
+        self._held, self._state, self._arguments = after, self._in_arguments, JsonEnd()
         return True
 
     def _in_arguments(self, found: Found, is_last: bool) -> bool:
-        arguments, end, after = self._held.partition(END)
-        if end:
-            self._add(found, arguments)
-            self._held, self._state = after, self._in_text
+        end = self._arguments.find(self._held)
+        self._add(found, self._held[:end])
+        self._held = "" if end is None else self._held[end:]
+        if end is not None:
+            self._state = self._after_arguments
+        return end is not None
+
+    def _after_arguments(self, found: Found, is_last: bool) -> bool:
+        following, closing = self._form.following, self._form.closing
+        if following is not None and self._held.startswith(following):
+            self._held, self._state = self._held.removeprefix(following), self._in_name
             return True
-        kept = 0 if is_last else self._tail_length(END)
-        arguments, self._held = self._split(kept)
-        self._add(found, arguments)
-        return False
+        if not self._held.startswith(closing):
+            return False
+        self._held = self._held.removeprefix(closing)
+        self._state = self._in_text if self._form.repeats else self._in_words
+        return True
 
     def _add(self, found: Found, arguments: str) -> None:
         if not found.calls or found.calls[-1].index != self.count - 1:
@@ -93,15 +129,6 @@ class ToolCallReader:
                 return
             found.calls.append(FoundCall(index=self.count - 1))
         found.calls[-1].arguments += arguments
-
-    def _tail_length(self, mark: str) -> int:
-        """Length of the longest end of the held text with which `mark` may begin."""
-        longest = min(len(mark) - 1, len(self._held))
-        return next((n for n in range(longest, 0, -1) if self._held.endswith(mark[:n])), 0)
-
-    def _split(self, kept: int) -> tuple[str, str]:
-        end = len(self._held) - kept
-        return self._held[:end], self._held[end:]
 
 
 def vars_of(call: FoundCall) -> dict[str, Any]:

@@ -42,7 +42,9 @@ class Output:
         """Raises InvalidFieldError if the resumed tokens continue after the output's end."""
         resumed, tail = request.resumed_ids, resumed_tail(request.stop_strings)
         known, latest = resumed[:-tail], resumed[-tail:]
-        self._stream = None if tokenizer is None else TextStream(tokenizer, [*request.prompt_ids, *known])
+        self._stream = (
+            None if tokenizer is None else TextStream(tokenizer, [*request.prompt_ids, *known], request.shown)
+        )
         self._stops = StopStrings(request.stop_strings)
         self._stop_token_ids = frozenset(request.sampling.stop_token_ids)
         self.token_ids = list(known)

@@ -1,6 +1,6 @@
 """Decodes token ids to text piece by piece, in whole characters."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from coordinator.requests.tokenizer import Tokenizer
 
@@ -17,12 +17,14 @@ CHARACTER_TOKENS = 4
 class TextStream:
     """Decodes a growing list of tokens.
 
-    The pieces add up to the text of all tokens as a continuation of `context_ids`, without special tokens. A piece ends
-    where a character ends: incomplete bytes are held back, unless many tokens in a row complete none.
+    The pieces add up to the text of all tokens as a continuation of `context_ids`, without special tokens, but those in
+    `shown` with the text there. A piece ends where a character ends: incomplete bytes are held back, unless many tokens
+    in a row complete none.
     """
 
-    def __init__(self, tokenizer: Tokenizer, context_ids: Sequence[int] = ()):
+    def __init__(self, tokenizer: Tokenizer, context_ids: Sequence[int] = (), shown: Mapping[int, str] | None = None):
         self._tokenizer = tokenizer
+        self._shown = shown or {}
         self._window = list(context_ids)[-CONTEXT_LENGTH:]
         """Tokens whose text was returned last, then those whose text is still to come."""
         self._broken: list[int] = []
@@ -34,7 +36,7 @@ class TextStream:
     def push(self, token_id: int) -> str:
         """Adds a token and returns the text that is now final."""
         if token_id in self._tokenizer.special_ids:
-            return ""
+            return self.flush() + self._shown[token_id] if token_id in self._shown else ""
         self._window.append(token_id)
         text = self._tokenizer.decode(self._window)
         if text.endswith(REPLACEMENT) or text == self._given:

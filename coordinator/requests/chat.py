@@ -25,7 +25,8 @@ def character_count(chat: pb.Chat) -> int:
 
 
 def _characters(entry: pb.ChatMessage) -> int:
-    return len(entry.content) + sum(len(call.name) + len(call.arguments) for call in entry.tool_calls)
+    texts = len(entry.content) + len(entry.reasoning_content)
+    return texts + sum(len(call.name) + len(call.arguments) for call in entry.tool_calls)
 
 
 def read_messages(messages: Sequence[pb.ChatMessage]) -> list[dict[str, Any]]:
@@ -42,6 +43,9 @@ def read_messages(messages: Sequence[pb.ChatMessage]) -> list[dict[str, Any]]:
 def _read_message(field: str, entry: pb.ChatMessage) -> dict[str, Any]:
     role = "system" if entry.role == "developer" else entry.role
     read: dict[str, Any] = {"role": role, "content": entry.content}
+    if entry.reasoning_content:
+        # Most templates know it by the older name, some by the newer one.
+        read |= {"reasoning_content": entry.reasoning_content, "reasoning": entry.reasoning_content}
     if entry.tool_calls:
         read["tool_calls"] = [_read_call(f"{field}.tool_calls[{i}]", call) for i, call in enumerate(entry.tool_calls)]
     if entry.tool_call_id:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from coordinator.requests.chat import character_count, read_chat_options, read_messages, read_tools
+from coordinator.requests.reasoning import Reasoning, beginning_of
 from coordinator.requests.threads import in_thread
 from coordinator.requests.tokenizer import Tokenizer
 from specpair.errors import InvalidFieldError, NotSupportedError, PromptTooLongError
@@ -18,6 +19,8 @@ class PromptReader:
 
     target: ModelInfo
     tokenizer: Tokenizer | None
+    reasoning: Reasoning | None = None
+    """Receives where the answer to a conversation begins."""
 
     async def read(self, message: pb.GenerateTokensRequest) -> tuple[int, ...]:
         """The prompt's tokens. Raises InvalidFieldError, PromptTooLongError, NotSupportedError."""
@@ -63,6 +66,9 @@ class PromptReader:
         def encode() -> list[int]:
             text = tokenizer.chat_text(messages, tools, options)
             self._check_characters("chat", len(text), tokenizer)
+            if self.reasoning is not None:
+                continued = chat.messages[-1].content if options.continues_last else ""
+                self.reasoning.beginning = beginning_of(self.reasoning.form, text, continued)
             return tokenizer.encode(text, add_special_tokens=add_special_tokens)
 
         return await in_thread(encode)

@@ -10,6 +10,7 @@ from coordinator.requests.beams import check_beams, read_beams
 from coordinator.requests.encoder import EncoderReader
 from coordinator.requests.named_drafts import read_draft_names
 from coordinator.requests.prompt import PromptReader
+from coordinator.requests.reasoning import Reasoning
 from coordinator.requests.sampling import read_sampling
 from coordinator.requests.structure_checks import StructureChecks
 from coordinator.requests.structures import read_structured_output
@@ -73,6 +74,8 @@ class GenerationRequest:
     max_tokens: int
     """At least 1, or 0 if only the prompt is needed; prompt and output fit the model."""
     stop_strings: tuple[str, ...] = ()
+    shown: Mapping[int, str] = field(default_factory=dict)
+    """Special tokens that are part of the text, with what they are there."""
     num_speculative_tokens: int | None
     """Tokens proposed per round; None for adaptive K."""
     num_tree_tokens: int = 0
@@ -185,8 +188,15 @@ class RequestReader:
         check_range("best_of", best_of, n, limit)
         return OutputCount(n, best_of)
 
-    async def read(self, message: pb.GenerateTokensRequest) -> GenerationRequest:
-        """The checked request.
+    async def read(
+        self,
+        message: pb.GenerateTokensRequest,
+        *,
+        reasoning: Reasoning | None = None,
+        shown: Mapping[int, str] | None = None,
+    ) -> GenerationRequest:
+        """The checked request. `reasoning` receives where its outputs begin; `shown` are special tokens with texts that
+        the outputs show.
 
         Raises InvalidFieldError, PromptTooLongError, or NotSupportedError (text without a tokenizer).
         """
@@ -200,13 +210,13 @@ class RequestReader:
         drafter = self._read_drafter(message, drafts)
         stop_strings = self._read_stop_strings(message.stop_strings)
         logprobs, prompt_logprobs = _read_logprobs(message, "logprobs"), _read_logprobs(message, "prompt_logprobs")
-        prompts = PromptReader(target=self.target, tokenizer=self.tokenizer)
+        prompts = PromptReader(target=self.target, tokenizer=self.tokenizer, reasoning=reasoning)
         encoder_ids = await EncoderReader(target=self.target, tokenizer=self.tokenizer).read(message)
         prompt_ids = await prompts.read(message)
         max_tokens = self._read_max_tokens(message, len(prompt_ids), sampling.min_tokens)
         resumed_ids = _read_resumed(message, prompts, max_tokens, best_of)
         echo = message.echo and not resumed_ids
-        structure = await read_structured_output(message, sampling, self.target, self.structures)
+        structure = await read_structured_output(message, sampling, self.target, self.structures, reasoning)
         has_rows = logprobs is not None or best_of > n  # a logprob is due for each token, which takes a row of its own
         return GenerationRequest(
             prompt_ids=prompt_ids,
@@ -215,6 +225,7 @@ class RequestReader:
             resumed_ids=resumed_ids,
             max_tokens=max_tokens,
             stop_strings=stop_strings,
+            shown=shown or {},
             num_speculative_tokens=num_speculative_tokens,
             num_tree_tokens=self._read_tree(message),
             rule=rule,

@@ -1,5 +1,6 @@
 """The structured output of a request, checked."""
 
+from coordinator.requests.reasoning import Reasoning, with_reasoning
 from coordinator.requests.structure_checks import StructureChecks
 from specpair.errors import InvalidFieldError, NotSupportedError
 from specpair.model_info import ModelInfo
@@ -9,10 +10,14 @@ from specpair.v1 import coordinator_service_pb2 as pb
 
 
 async def read_structured_output(
-    message: pb.GenerateTokensRequest, sampling: SamplingOptions, target: ModelInfo, checks: StructureChecks | None
+    message: pb.GenerateTokensRequest,
+    sampling: SamplingOptions,
+    target: ModelInfo,
+    checks: StructureChecks | None,
+    reasoning: Reasoning | None = None,
 ) -> StructuredOutput | None:
-    """What the outputs have to look like; None for anything. Raises InvalidFieldError, InvalidGrammarError and
-    NotSupportedError."""
+    """What the outputs have to look like, after their reasoning; None for anything. Raises InvalidFieldError,
+    InvalidGrammarError and NotSupportedError."""
     structured = structured_output_from_proto(message.structured_output)
     if structured is None:
         return None
@@ -21,7 +26,13 @@ async def read_structured_output(
     _check_options(message, sampling)
     if checks is not None:
         await checks.check(structured)
-    return structured
+    if reasoning is None:
+        return structured
+    # Checked by itself before, so that a refusal is about what the client sent.
+    whole = with_reasoning(structured, reasoning)
+    if checks is not None:
+        await checks.check(whole)
+    return whole
 
 
 def _check_options(message: pb.GenerateTokensRequest, sampling: SamplingOptions) -> None:

@@ -86,6 +86,12 @@ class Tokenizer:
         with panics_caught():
             return self._fast.to_str()
 
+    def special_id(self, text: str) -> int | None:
+        """The special token that is written like this text; None if there is none."""
+        with panics_caught():
+            token_id = self._fast.token_to_id(text)
+        return token_id if token_id in self.special_ids else None
+
     def vocabulary(self) -> dict[int, str]:
         """Each id that has a string, added tokens included."""
         return {token_id: token for token, token_id in self._ids().items()}

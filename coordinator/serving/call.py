@@ -1,9 +1,11 @@
 """One call of a client, as a front end passes it on."""
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from coordinator.deadline import NEVER, Deadline
+from coordinator.requests.reasoning import Reasoning
 from specpair.v1 import coordinator_service_pb2 as pb
 
 
@@ -26,3 +28,8 @@ class Call:
     """Whether it already has its places, from Serving.admit."""
     passed_over: list[pb.GenerationSummary] = field(default_factory=list)
     """Receives the summaries of outputs that best_of did not choose."""
+    reasoning: Reasoning | None = None
+    """What comes before the answers to a conversation: a structured output is that of the answer alone. Receives where
+    the outputs begin. None if all text is the answer."""
+    shown: Mapping[int, str] = field(default_factory=dict)
+    """Special tokens that the outputs show, with their texts: by them the front end finds the parts of an answer."""

@@ -90,7 +90,7 @@ class Serving:
         ):
             async with self._running(call, outputs):
                 checked = within_logprob_limit(
-                    await self._reader().read(request),
+                    await self._reader().read(request, reasoning=call.reasoning, shown=call.shown),
                     has_max_tokens=request.HasField("max_tokens"),
                     shares=call.shares,
                 )

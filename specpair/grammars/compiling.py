@@ -14,6 +14,7 @@ import llguidance
 
 from specpair.errors import InvalidGrammarError
 from specpair.grammars.grammar import Grammar
+from specpair.grammars.lark import quoted
 from specpair.options import StructuredOutput, StructureKind
 
 MOST_COMPILED = 64
@@ -87,7 +88,7 @@ def grammar_text(structured: StructuredOutput) -> str:
             return llguidance.LLMatcher.grammar_from_regex(structured.source)
         case StructureKind.CHOICES:
             texts = sorted(set(json.loads(structured.source)))
-            return llguidance.LLMatcher.grammar_from_lark("start: " + " | ".join(map(_quoted, texts)))
+            return llguidance.LLMatcher.grammar_from_lark("start: " + " | ".join(map(quoted, texts)))
         case StructureKind.GRAMMAR:
             return llguidance.LLMatcher.grammar_from_lark(structured.source)
 
@@ -140,7 +141,3 @@ def _read_schema(source: str) -> object:
     if not isinstance(schema, dict | bool):
         raise InvalidGrammarError("json_schema must be an object")
     return schema
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

@@ -50,6 +50,8 @@ LAYERS = (
         "coordinator.background",
         "coordinator.http_config",
         "coordinator.draft_names",
+        "coordinator.reasoning_form",
+        "coordinator.tool_call_form",
         "coordinator.adaptive",
         "draft_service.translation",
     ),

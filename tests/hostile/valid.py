@@ -22,6 +22,7 @@ LAYOUTS: list[dict[str, Any]] = [
     {"add_generation_prompt": False},
     {"chat_template_kwargs": '{"enable_thinking": false}'},
     {"messages": [{"role": "assistant", "content": "def"}], "continue_final_message": True},
+    {"messages": [{"role": "assistant", "content": "a", "reasoning_content": "def"}]},
 ]
 TOTAL_LOG2 = 8
 FEW_TOKENS = 4

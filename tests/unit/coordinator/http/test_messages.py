@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from coordinator.http.answer_parts import AnswerParts
 from coordinator.http.messages import MAX_COPIED_BYTES, chat_request, completion_requests
 from coordinator.http.parameters import ChatParameters, CompletionParameters
 from specpair.errors import InvalidFieldError
@@ -42,7 +43,7 @@ def test_a_list_with_many_errors_is_refused_at_the_first() -> None:
 
 
 def chat_of(**layout: Any) -> pb.Chat:
-    return chat_request(ChatParameters(messages=[{"role": "user", "content": "a"}], **layout)).chat  # type: ignore[list-item]
+    return chat_request(ChatParameters(messages=[{"role": "user", "content": "a"}], **layout), AnswerParts()).chat  # type: ignore[list-item]
 
 
 def test_the_layout_of_a_chat_is_passed_on_as_it_is_given() -> None:
@@ -62,4 +63,4 @@ def test_variables_that_are_no_text_or_nested_too_deeply_are_named() -> None:
     for _ in range(100_000):
         deep = [deep]
     with pytest.raises(InvalidFieldError, match="chat_template_kwargs: is nested too deeply"):
-        chat_request(ChatParameters.model_construct(messages=[], chat_template_kwargs={"x": deep}))
+        chat_request(ChatParameters.model_construct(messages=[], chat_template_kwargs={"x": deep}), AnswerParts())

@@ -140,3 +140,22 @@ def test_a_token_by_itself_keeps_its_space(text: str, expected: str) -> None:
 def test_half_a_character_by_itself_has_no_text() -> None:
     assert [byte_level().token_text(token_id) for token_id in byte_level().encode("€")] == ["", "", ""]
     assert byte_fallback().token_text(257) == " cat"
+
+
+@given(
+    st.text(alphabet=st.sampled_from("ab é€😀"), max_size=12), st.text(alphabet=st.sampled_from("ab é€😀"), max_size=12)
+)
+def test_special_tokens_that_are_shown_stand_where_they_came(before: str, after: str) -> None:
+    tokenizer = byte_level()
+    (mark,) = tokenizer.special_ids
+    token_ids = [*tokenizer.encode(before), mark, *tokenizer.encode(after)]
+    shown = TextStream(tokenizer, shown={mark: "[M]"})
+    text = "".join([*(shown.push(token_id) for token_id in token_ids), shown.flush()])
+    assert text == f"{before}[M]{after}"
+    assert "".join(pieces_of(tokenizer, token_ids)) == before + after
+
+
+def test_a_special_token_that_is_shown_comes_after_what_was_held_back() -> None:
+    (mark,) = byte_level().special_ids
+    shown = TextStream(byte_level(), shown={mark: "[M]"})
+    assert [shown.push(token_id) for token_id in (BROKEN[-1], mark)] == ["", "\ufffd[M]"]

@@ -1,0 +1,38 @@
+"""The parts of an answer to a conversation beside its text, as the server is told to find them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from coordinator.config import CoordinatorConfig
+from coordinator.http.structure_parameters import ToolParameters
+from coordinator.http.tools import may_call, tools_in_use
+from coordinator.reasoning_form import REASONING_FORMS
+from coordinator.requests.reasoning import Reasoning
+from coordinator.requests.tokenizer import Tokenizer
+from coordinator.tool_call_form import TOOL_CALL_FORMS, ToolCallForm
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerParts:
+    """What is looked for in the answers to one request."""
+
+    calling: ToolCallForm | None = None
+    """The form of the calls; None without tools."""
+    reasoning: Reasoning | None = None
+    """What comes before the answers; None if all text is the answer."""
+    special_ids: Mapping[str, int] = field(default_factory=dict)
+    """The special tokens that stand for marks of these forms, by mark. Other texts leave special tokens out."""
+
+
+def answer_parts(parameters: ToolParameters, config: CoordinatorConfig, tokenizer: Tokenizer | None) -> AnswerParts:
+    """The parts of the answers with these tools. Raises InvalidFieldError."""
+    calling = TOOL_CALL_FORMS[config.tool_call_parser] if tools_in_use(parameters) else None
+    thinking = None if config.reasoning_parser is None else REASONING_FORMS[config.reasoning_parser]
+    marks = [] if calling is None else [calling.begin]
+    marks += [] if thinking is None else [thinking.begin, thinking.end]
+    found = {} if tokenizer is None else {mark: tokenizer.special_id(mark) for mark in marks}
+    special_ids = {mark: token_id for mark, token_id in found.items() if token_id is not None}
+    reasoning = None
+    if thinking is not None:
+        reasoning = Reasoning(form=thinking, special_ids=special_ids, may_lack_answer=may_call(parameters))
+    return AnswerParts(calling=calling, reasoning=reasoning, special_ids=special_ids)

@@ -1,0 +1,72 @@
+"""Calls of each form are read the same, however their text is cut into pieces."""
+
+import json
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator.http.json_end import JsonEnd
+from coordinator.http.tool_calls import ToolCallReader
+from coordinator.tool_call_form import TOOL_CALL_FORMS, ToolCallForm, ToolCallParser
+
+VALUES = st.recursive(
+    st.none() | st.integers(-9, 9) | st.sampled_from(["", "}", '"', "\\", '}, {"name": "', "}]", "</tool_call>"]),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["name", "}", '\\"']), inner),
+    max_leaves=6,
+)
+ARGUMENTS = st.dictionaries(st.sampled_from(["name", "a"]), VALUES).map(json.dumps)
+CUTS = st.lists(st.integers(0, 200), max_size=10)
+FORMS = st.sampled_from(list(TOOL_CALL_FORMS.values()))
+
+
+def written(form: ToolCallForm, calls: list[tuple[str, str]]) -> str:
+    """The calls as a model writes them."""
+    texts = [f"{name}{form.key}{arguments}" for name, arguments in calls]
+    if form.repeats:
+        return "\n".join(f"{form.begin}{form.opening}{text}{form.closing}" for text in texts)
+    return f"{form.begin}{form.opening}{(form.following or '').join(texts)}{form.closing}"
+
+
+@given(form=FORMS, arguments=st.lists(ARGUMENTS, min_size=1, max_size=3), before=st.sampled_from(["", "Hi"]), cuts=CUTS)
+def test_what_is_written_is_read(form: ToolCallForm, arguments: list[str], before: str, cuts: list[int]) -> None:
+    count = 1 if form.following is None and not form.repeats else len(arguments)
+    calls = [(f"f{index}", text) for index, text in enumerate(arguments[:count])]
+    text = ("" if form.is_whole else before) + written(form, calls)
+    ends = sorted({0, len(text), *(place for place in cuts if place < len(text))})
+    reader = ToolCallReader(form)
+    found = [*(reader.push(text[a:b]) for a, b in pairwise(ends)), reader.push("", is_last=True)]
+    names, pieces = dict[int, str](), dict[int, str]()
+    for call in (call for part in found for call in part.calls):
+        names[call.index] = call.name or names[call.index]
+        pieces[call.index] = pieces.get(call.index, "") + call.arguments
+    assert [(names[index], pieces[index]) for index in range(reader.count)] == calls
+    assert "".join(part.text for part in found) == ("" if form.is_whole else before)
+
+
+@given(value=VALUES, rest=st.sampled_from(["}", "}]", "}\n</tool_call>"]), cuts=CUTS)
+def test_a_value_ends_at_the_brace_around_it(value: object, rest: str, cuts: list[int]) -> None:
+    text = json.dumps(value)
+    ends = sorted({0, len(text + rest), *(place for place in cuts if place < len(text + rest))})
+    end, passed = JsonEnd(), 0
+    for a, b in pairwise(ends):
+        if (place := end.find((text + rest)[a:b])) is not None:
+            assert passed + place == len(text)
+            return
+        passed += b - a
+    pytest.fail("no end was found")
+
+
+@pytest.mark.parametrize("parser", ToolCallParser)
+def test_a_call_that_is_cut_off_has_what_is_there(parser: ToolCallParser) -> None:
+    form = TOOL_CALL_FORMS[parser]
+    text = written(form, [("f", '{"a": 1')]).removesuffix(form.closing)
+    found = ToolCallReader(form).push(text, is_last=True)
+    assert [(call.name, call.arguments) for call in found.calls] == [("f", '{"a": 1')]
+
+
+@pytest.mark.parametrize("text", ["{", ' {"nam', '{"name":"x"}', 'a {"name": "f", "parameters": {}}'])
+def test_what_is_no_call_is_text(text: str) -> None:
+    reader = ToolCallReader(TOOL_CALL_FORMS[ToolCallParser.LLAMA3_JSON])
+    assert reader.push(text, is_last=True).text == text and reader.count == 0
