@@ -24,8 +24,8 @@ PATHS = (*GENERATING, "/tokenize", "/detokenize", "/v1/models", "/v1/models/{mod
 
 
 async def test_no_request_is_answered_with_5xx() -> None:
-    """The pair has room for few tokens, so that requests for any number of them are soon served. It tells reasoning from
-    answers, which then have all parts that are described."""
+    """The pair has room for few tokens, so that requests for any number of them are soon served. It tells reasoning
+    from answers, which then have all parts that are described."""
     async with (
         running_bundled_pair(max_model_len=32, reasoning_parser="deepseek_r1") as pair,
         http_client(pair) as client,
