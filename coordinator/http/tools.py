@@ -4,13 +4,12 @@ The grammar forces the form of the calls, with arguments that follow the functio
 a model may write any text, and is held to the form from where calls begin.
 """
 
-from typing import Any
-
 from coordinator.http.structure_parameters import NamedTool, Tool, ToolParameters
 from coordinator.http.structures import schema_text
 from coordinator.tool_call_form import ToolCallForm
 from specpair.errors import InvalidFieldError
 from specpair.grammars.lark import TEXT, quoted, up_to
+from specpair.grammars.schema_notes import without_notes
 from specpair.v1 import structured_output_pb2 as pb
 
 MOST_CALLS = 16
@@ -87,6 +86,9 @@ def _calls(form: ToolCallForm, is_single: bool) -> str:
 
 def _call(index: int, tool: Tool, form: ToolCallForm) -> str:
     function = tool.function
-    schema: dict[str, Any] = function.parameters or {"type": "object"}
+    try:
+        schema = without_notes(function.parameters or {"type": "object"})
+    except RecursionError:
+        raise InvalidFieldError("tools", "is nested too deeply") from None
     arguments = schema_text("tools", {"x-guidance": SPACE, **schema})
     return f"call_{index}: {quoted(function.name + form.key)} %json {arguments}"

@@ -15,6 +15,7 @@ import llguidance
 from specpair.errors import InvalidGrammarError
 from specpair.grammars.grammar import Grammar
 from specpair.grammars.lark import quoted
+from specpair.grammars.schema_notes import without_notes
 from specpair.options import StructuredOutput, StructureKind
 
 MOST_COMPILED = 64
@@ -27,12 +28,6 @@ MOST_WORDS = 300
 """Characters of a compiler's explanation that are passed on."""
 SPACE = r"[ \t\n]{0,16}"
 """White space in JSON, wherever it is allowed. Without a limit a model could go on with it for ever."""
-FORMATS = frozenset(("date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uri", "uuid"))
-"""The formats of strings that outputs follow. JSON Schema has any others as notes for whoever reads the value."""
-VALUES = frozenset(("const", "default", "enum", "examples"))
-"""Keywords of a schema that hold values, not schemas."""
-NAMED = frozenset(("$defs", "definitions", "dependentSchemas", "patternProperties", "properties"))
-"""Keywords that hold schemas by names, which may be those of keywords."""
 LIMITS = {
     "initial_lexer_fuel": 500_000,
     "step_lexer_fuel": 100_000,
@@ -107,30 +102,7 @@ def _of_schema(schema: object) -> str:
     own = schema.get("x-guidance") if isinstance(schema, dict) else None
     allows_none = isinstance(own, dict) and own.get("whitespace_flexible") is False
     defaults: Any = {} if allows_none else {"whitespace_pattern": SPACE}
-    return llguidance.LLMatcher.grammar_from_json_schema(json.dumps(_without_notes(schema)), defaults=defaults)
-
-
-def _without_notes(schema: object) -> object:
-    """The schema without what restricts nothing, and would be refused: other formats, and `uniqueItems` that is
-    false."""
-    if isinstance(schema, list):
-        return [_without_notes(part) for part in schema]
-    if not isinstance(schema, dict):
-        return schema
-    return {key: _kept(key, part) for key, part in schema.items() if not _is_note(key, part)}
-
-
-def _kept(key: str, part: object) -> object:
-    if key in VALUES:
-        return part
-    if key in NAMED and isinstance(part, dict):
-        return {name: _without_notes(schema) for name, schema in part.items()}
-    return _without_notes(part)
-
-
-def _is_note(key: str, part: object) -> bool:
-    is_other_format = key == "format" and isinstance(part, str) and part not in FORMATS
-    return is_other_format or (key == "uniqueItems" and part is False)
+    return llguidance.LLMatcher.grammar_from_json_schema(json.dumps(without_notes(schema)), defaults=defaults)
 
 
 def _read_schema(source: str) -> object:

@@ -184,6 +184,18 @@ async def test_a_named_tool_is_called_once(client: AsyncOpenAI) -> None:
     assert (call.function.name, json.loads(call.function.arguments)) == ("clock", {})
 
 
+async def test_a_format_that_is_no_restriction_is_a_note_in_a_tool_too(client: AsyncOpenAI) -> None:
+    """As pydantic writes it for a path."""
+    path = {"type": "string", "format": "path", "maxLength": 8}
+    schema = {"type": "object", "properties": {"format": path}, "required": ["format"], "additionalProperties": False}
+    tool: Any = {"type": "function", "function": {"name": "open", "parameters": schema}}
+    options: Any = {"tools": [tool], "tool_choice": "required", "parallel_tool_calls": False, "max_tokens": 400}
+    answer = await client.chat.completions.create(model=MODEL, messages=MESSAGES, seed=1, **options)
+    (call,) = answer.choices[0].message.tool_calls or ()
+    assert call.type == "function"
+    assert list(json.loads(call.function.arguments)) == ["format"]
+
+
 async def test_calls_in_a_stream_are_those_of_the_whole_answer(client: AsyncOpenAI) -> None:
     options: Any = {
         **{"model": MODEL, "messages": MESSAGES, "tools": [WEATHER, CLOCK], "tool_choice": "required"},
