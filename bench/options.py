@@ -74,12 +74,12 @@ class BenchOptions:
         return {name: value for name, value in asdict(self).items() if name not in left_out}
 
     def model_flags(self, role: Role) -> dict[str, object]:
-        """Flags of `specpair serve <role>`."""
+        """Flags of `specpair serve <role>`. Tokens are drawn without the model's own options, as by peers."""
         model = self.draft if role == "draft" else self.target
         bits = self.draft_quantization if role == "draft" else self.quantization
         own = {"--model": model, "--dtype": self.dtype, "--device": self.device}
         flags = {**own, **({"--quantization": bits} if bits else {}), **self.service_flags}
-        return {**flags, **self.draft_flags} if role == "draft" else flags
+        return {**flags, **(self.draft_flags if role == "draft" else {"--generation-config": "none"})}
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:

@@ -15,7 +15,7 @@ class ToolCallParser(StrEnum):
 @dataclass(frozen=True, kw_only=True)
 class ToolCallForm:
     """Calls are `begin`, `opening`, a call, `following` and a call for each further one, `closing`. A call is the
-    function's name, `key`, and its arguments as JSON."""
+    function's name, `key`, and its arguments as JSON. After `closing` comes `end`, if there is one."""
 
     begin: str
     """From here on a text is calls."""
@@ -29,6 +29,7 @@ class ToolCallForm:
     """None if there is one call only."""
     closing: str
     """It begins with the brace that ends the call, and `following` too."""
+    end: str = ""
     repeats: bool = False
     """Whether text and calls may follow."""
     id_prefix: str = "call_"
@@ -38,7 +39,7 @@ class ToolCallForm:
 
 TOOL_CALL_FORMS = {
     ToolCallParser.HERMES: ToolCallForm(
-        begin="<tool_call>", opening='\n{"name": "', closing="}\n</tool_call>", repeats=True
+        begin="<tool_call>", opening='\n{"name": "', closing="}\n", end="</tool_call>", repeats=True
     ),
     ToolCallParser.LLAMA3_JSON: ToolCallForm(begin='{"name": "', is_whole=True, key='", "parameters": ', closing="}"),
     ToolCallParser.MISTRAL: ToolCallForm(

@@ -25,32 +25,40 @@ TEMPLATE = (
 
 
 def make_scripted_model(
-    folder: Path, scripts: Mapping[str, Sequence[str]], special: Sequence[str] = (), template: str = TEMPLATE
+    folder: Path,
+    scripts: Mapping[str, Sequence[str]],
+    special: Sequence[str] = (),
+    added: Sequence[str] = (),
+    template: str = TEMPLATE,
 ) -> Path:
     """Saves a model that writes a script after a prompt that ends with its key, a single character, and returns its
-    folder. No two scripts may share a token, except for END. The `special` tokens are special ones. What no script says
-    is equally likely, so that END, the first token, is taken where it may be."""
-    tokenizer = scripted_tokenizer(scripts, special)
+    folder. No two scripts may share a token, except for END. The `special` tokens are special ones, the `added` ones
+    are added tokens that are not. What no script says is equally likely, so that END, the first token, is taken where
+    it may be, and then one of these."""
+    tokenizer = scripted_tokenizer(scripts, special, added)
     PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token=END).save_pretrained(folder)
     (folder / "chat_template.jinja").write_text(template)
     ids, after = tokenizer.get_vocab(), dict[int, int]()
     for key, script in scripts.items():
-        path = [ids[text] if text in (END, *special) else ids[_spelled(text)] for text in (key, *script)]
+        path = [ids[text] if text in (END, *special, *added) else ids[_spelled(text)] for text in (key, *script)]
         for token, following, text in zip(path, path[1:], script, strict=False):
             assert after.setdefault(token, following) == following, f"two scripts share the token before {text!r}"
     _save_model(folder, after, len(ids))
     return folder
 
 
-def scripted_tokenizer(scripts: Mapping[str, Sequence[str]], special: Sequence[str]) -> Tokenizer:
-    """A token for END, for each special text, for each byte, and for each text of the scripts, which no other text is
-    encoded with."""
-    texts = [END, *special, *LETTERS.values()]
+def scripted_tokenizer(
+    scripts: Mapping[str, Sequence[str]], special: Sequence[str] = (), added: Sequence[str] = ()
+) -> Tokenizer:
+    """A token for END, for each special and added text, for each byte, and for each text of the scripts, which no other
+    text is encoded with."""
+    texts = [END, *special, *added, *LETTERS.values()]
     texts += sorted({_spelled(text) for script in scripts.values() for text in script} - set(texts))
     tokenizer = Tokenizer(BPE(vocab={text: token for token, text in enumerate(texts)}, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([AddedToken(text, special=True) for text in (END, *special)])
+    tokenizer.add_tokens([AddedToken(text, special=False) for text in added])
     return tokenizer
 
 

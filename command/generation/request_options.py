@@ -26,14 +26,23 @@ class RequestOptions:
         int | None, Flag("Keeps the k most likely tokens; 0 keeps all. Default: the model's, else 0.", SAMPLING)
     ] = None
     top_p: Annotated[
-        float | None, Flag("Keeps the smallest set of tokens that reaches this probability.", SAMPLING)
+        float | None,
+        Flag("Keeps the smallest set of tokens that reaches this probability. Default: the model's, else 1.", SAMPLING),
     ] = None
     min_p: Annotated[
-        float | None, Flag("Drops tokens below this share of the most likely token's probability.", SAMPLING)
+        float | None,
+        Flag(
+            "Drops tokens below this share of the likeliest token's probability. Default: the model's, else 0.",
+            SAMPLING,
+        ),
     ] = None
     repetition_penalty: Annotated[
         float | None,
-        Flag("Above 1, tokens seen in prompt or output become less likely; below 1, more likely.", SAMPLING),
+        Flag(
+            "Above 1, tokens seen in prompt or output become less likely; below 1, more likely. Default: the model's, "
+            "else 1.",
+            SAMPLING,
+        ),
     ] = None
     presence_penalty: Annotated[
         float | None, Flag("Subtracted from the logit of every token seen in the output. From -2 to 2.", SAMPLING)

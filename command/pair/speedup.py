@@ -113,7 +113,7 @@ async def measure_speedup(address: str, request: pb.GenerateTokensRequest, conso
             speculative.append(await run(stub, request))
         has_proposals = any(one.summary.speculation.draft_token_count for one in speculative)
         fixed = None if has_proposals else await run(stub, request, FIXED_K)
-    is_greedy = request.sampling.HasField("temperature") and request.sampling.temperature == 0
+    is_greedy = plain[0].summary.sampling.temperature == 0  # the model's, where the request says none
     return Speedup(plain=plain, speculative=speculative, fixed=fixed, is_greedy=is_greedy)
 
 

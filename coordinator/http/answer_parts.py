@@ -20,19 +20,19 @@ class AnswerParts:
     """The form of the calls; None without tools."""
     reasoning: Reasoning | None = None
     """What comes before the answers; None if all text is the answer."""
-    special_ids: Mapping[str, int] = field(default_factory=dict)
-    """The special tokens that stand for marks of these forms, by mark. Other texts leave special tokens out."""
+    mark_ids: Mapping[str, int] = field(default_factory=dict)
+    """The added tokens that stand for marks of these forms, by mark. Other texts leave out those that are special."""
 
 
 def answer_parts(parameters: ToolParameters, config: CoordinatorConfig, tokenizer: Tokenizer | None) -> AnswerParts:
     """The parts of the answers with these tools. Raises InvalidFieldError."""
     calling = TOOL_CALL_FORMS[config.tool_call_parser] if tools_in_use(parameters) else None
     thinking = None if config.reasoning_parser is None else REASONING_FORMS[config.reasoning_parser]
-    marks = [] if calling is None else [calling.begin]
+    marks = [] if calling is None else [calling.begin, calling.end]
     marks += [] if thinking is None else [thinking.begin, thinking.end]
-    found = {} if tokenizer is None else {mark: tokenizer.special_id(mark) for mark in marks}
-    special_ids = {mark: token_id for mark, token_id in found.items() if token_id is not None}
+    found = {} if tokenizer is None else {mark: tokenizer.added_id(mark) for mark in marks}
+    mark_ids = {mark: token_id for mark, token_id in found.items() if token_id is not None}
     reasoning = None
     if thinking is not None:
-        reasoning = Reasoning(form=thinking, special_ids=special_ids, may_lack_answer=may_call(parameters))
-    return AnswerParts(calling=calling, reasoning=reasoning, special_ids=special_ids)
+        reasoning = Reasoning(form=thinking, mark_ids=mark_ids, may_lack_answer=may_call(parameters))
+    return AnswerParts(calling=calling, reasoning=reasoning, mark_ids=mark_ids)

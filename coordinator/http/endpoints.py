@@ -69,7 +69,7 @@ async def create_chat_completion(request: Request, parameters: ChatParameters) -
         has_prompt_logprobs=parameters.prompt_logprobs is not None,
         calling=parts.calling,
         reasoning=parts.reasoning,
-        shown={token_id: mark for mark, token_id in parts.special_ids.items()},
+        shown={token_id: mark for mark, token_id in parts.mark_ids.items()},
     )
     return await answer(request, serving, parameters, [chat_request(parameters, parts)], form)
 

@@ -1,5 +1,10 @@
 """Where a JSON value ends that stands inside of an object."""
 
+import re
+
+IN_STRING = re.compile(r'["\\]')
+OUTSIDE = re.compile(r'["{}\[\]]')
+
 
 class JsonEnd:
     """Follows the text of one value, which comes piece by piece, to the brace that ends the object around it."""
@@ -10,23 +15,25 @@ class JsonEnd:
 
     def find(self, piece: str) -> int | None:
         """Where in this piece, the next of the text, the object's brace is; None if it is not there yet."""
-        for place, letter in enumerate(piece):
-            if self._is_in_string:
-                self._follow_string(letter)
-            elif letter == '"':
-                self._is_in_string = True
-            elif letter in "{[":
-                self._depth += 1
-            elif letter in "}]":
-                self._depth -= 1
-                if self._depth < 0:
-                    return place
+        place = 0
+        while place < len(piece):
+            if self._is_escaped:
+                self._is_escaped, place = False, place + 1
+                continue
+            found = (IN_STRING if self._is_in_string else OUTSIDE).search(piece, place)
+            if found is None:
+                return None
+            place = found.end()
+            if self._follow(found[0]):
+                return found.start()
         return None
 
-    def _follow_string(self, letter: str) -> None:
-        if self._is_escaped:
-            self._is_escaped = False
-        elif letter == "\\":
-            self._is_escaped = True
+    def _follow(self, letter: str) -> bool:
+        """Takes a letter that means something; returns whether it is the brace."""
+        if self._is_in_string:
+            self._is_in_string, self._is_escaped = letter != '"', letter == "\\"
         elif letter == '"':
-            self._is_in_string = False
+            self._is_in_string = True
+        else:
+            self._depth += 1 if letter in "{[" else -1
+        return self._depth < 0

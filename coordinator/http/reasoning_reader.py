@@ -2,9 +2,10 @@
 
 from typing import NamedTuple
 
-from coordinator.http.marks import begun_length, split_end
+from coordinator.http.marks import TrailingSpace, begun_length, split_end, without_few_spaces
 from coordinator.reasoning_form import ReasoningForm
 from coordinator.requests.reasoning import Beginning
+from specpair.grammars.lark import WHITE
 
 
 class Told(NamedTuple):
@@ -22,6 +23,7 @@ class ReasoningReader:
         self._form = form
         self._beginning = beginning
         self._held = ""
+        self._space = TrailingSpace()
         self._reasoning = self._answer = ""
         """What the piece that is being read brought."""
         self._has_begun = beginning is Beginning.CONTINUED
@@ -42,7 +44,7 @@ class ReasoningReader:
         return Told(self._reasoning, self._answer)
 
     def _at_start(self, is_last: bool) -> bool:
-        begun, tag = self._held.lstrip(), self._form.begin
+        begun, tag = without_few_spaces(self._held), self._form.begin
         if begun.startswith(tag):
             self._held, self._state = begun.removeprefix(tag), self._in_reasoning
             return True
@@ -54,22 +56,23 @@ class ReasoningReader:
     def _in_reasoning(self, is_last: bool) -> bool:
         thought, tag, answer = self._held.partition(self._form.end)
         if tag:
-            self._add_reasoning(thought.rstrip())
+            self._add_reasoning(thought)
+            self._space.take()
             self._held, self._state = answer, self._before_answer
             return True
-        if not is_last:
-            thought, _ = split_end(self._held, begun_length(self._held, self._form.end))
-            thought = thought.rstrip()
-        self._held = self._held[len(thought) :]
+        thought, self._held = split_end(self._held, 0 if is_last else begun_length(self._held, self._form.end))
         self._add_reasoning(thought)
+        if is_last:
+            self._reasoning += self._space.take()
         return False
 
     def _add_reasoning(self, thought: str) -> None:
-        self._reasoning += thought if self._has_begun else thought.lstrip()
-        self._has_begun |= bool(thought.strip())
+        thought = self._space.push(thought if self._has_begun else thought.lstrip(WHITE))
+        self._reasoning += thought
+        self._has_begun |= bool(thought)
 
     def _before_answer(self, is_last: bool) -> bool:
-        self._held = self._held.lstrip()
+        self._held = self._held.lstrip(WHITE)
         self._state = self._in_answer if self._held else self._before_answer
         return bool(self._held)
 

@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from coordinator.http.json_end import JsonEnd
-from coordinator.http.marks import begun_length, split_end
+from coordinator.http.marks import TrailingSpace, begun_length, split_end, without_few_spaces
 from coordinator.tool_call_form import ToolCallForm
+from specpair.grammars.lark import WHITE
 
 
 @dataclass(kw_only=True)
@@ -45,6 +46,9 @@ class ToolCallReader:
         """Calls that have begun."""
         self._form = form
         self._held = ""
+        self._space = TrailingSpace()
+        self._has_text = False
+        """Whether there was text since the last call."""
         self._arguments = JsonEnd()
         self._state = self._at_start if form.is_whole else self._in_text
 
@@ -57,7 +61,7 @@ class ToolCallReader:
         return found
 
     def _at_start(self, found: Found, is_last: bool) -> bool:
-        begun, begin = self._held.lstrip(), self._form.begin
+        begun, begin = without_few_spaces(self._held), self._form.begin
         if begun.startswith(begin):
             self._held, self._state = begun.removeprefix(begin), self._before_name
             return True
@@ -75,17 +79,20 @@ class ToolCallReader:
     def _in_text(self, found: Found, is_last: bool) -> bool:
         before, begin, after = self._held.partition(self._form.begin)
         if begin:
-            found.text += before.strip() if self.count else before.rstrip()
-            self._held, self._state = after, self._before_name
+            self._add_text(found, before)
+            self._space.take()  # white space before a call is no content, and none after one
+            self._held, self._state, self._has_text = after, self._before_name, False
             return True
         text, self._held = split_end(self._held, 0 if is_last else begun_length(self._held, self._form.begin))
-        if not self.count:  # white space before a call, and around calls, is no content
-            stripped = text if is_last else text.rstrip()
-            self._held = text[len(stripped) :] + self._held
-            found.text += stripped
-        elif text.strip():
-            found.text += text
+        self._add_text(found, text)
+        if is_last:
+            found.text += self._space.take()
         return False
+
+    def _add_text(self, found: Found, text: str) -> None:
+        text = self._space.push(text.lstrip(WHITE) if self.count and not self._has_text else text)
+        self._has_text |= bool(text)
+        found.text += text
 
     def _before_name(self, found: Found, is_last: bool) -> bool:
         held = self._held.removeprefix(" ") if self._form.may_space else self._held
@@ -113,7 +120,7 @@ class ToolCallReader:
         return end is not None
 
     def _after_arguments(self, found: Found, is_last: bool) -> bool:
-        following, closing = self._form.following, self._form.closing
+        following, closing = self._form.following, self._form.closing + self._form.end
         if following is not None and self._held.startswith(following):
             self._held, self._state = self._held.removeprefix(following), self._in_name
             return True

@@ -4,18 +4,19 @@ The grammar forces the form of the calls, with arguments that follow the functio
 a model may write any text, and is held to the form from where calls begin.
 """
 
+from collections.abc import Mapping
+
 from coordinator.http.structure_parameters import NamedTool, Tool, ToolParameters
 from coordinator.http.structures import schema_text
 from coordinator.tool_call_form import ToolCallForm
 from specpair.errors import InvalidFieldError
-from specpair.grammars.lark import TEXT, quoted, up_to
+from specpair.grammars.lark import FEW_SPACES, SPACE, TEXT, quoted, spelled_or_token, up_to
 from specpair.grammars.schema_notes import without_notes
 from specpair.v1 import structured_output_pb2 as pb
 
 MOST_CALLS = 16
 """Calls in one answer that must call, and in a list of calls."""
-SPACE = {"whitespace_pattern": r"[ \t\n]{0,16}"}
-SPACE_BEFORE = r"SPACE: /[ \t\n]{0,16}/"
+SPACED_JSON = {"whitespace_pattern": FEW_SPACES}
 
 
 def tools_in_use(parameters: ToolParameters) -> list[Tool]:
@@ -46,34 +47,34 @@ def described(tools: list[Tool] | None) -> list[str]:
 
 
 def calling_grammar(
-    parameters: ToolParameters, form: ToolCallForm, special_id: int | None = None
+    parameters: ToolParameters, form: ToolCallForm, mark_ids: Mapping[str, int] | None = None
 ) -> pb.StructuredOutput:
-    """What an answer with these tools, at least one, looks like. `special_id` is the special token that stands for the
-    beginning of calls, if there is one."""
-    tools = tools_in_use(parameters)
+    """What an answer with these tools, at least one, looks like. `mark_ids` are the added tokens that stand for marks
+    of the form."""
+    tools, ids = tools_in_use(parameters), mark_ids or {}
     is_single = isinstance(parameters.tool_choice, NamedTool) or parameters.parallel_tool_calls is False
-    rules = (_free if may_call(parameters) else _forced)(form, is_single, special_id)
-    rules += [TEXT, SPACE_BEFORE, f"calls: {_calls(form, is_single)}"]
+    repeats = form.repeats and not is_single
+    rules = (_free if may_call(parameters) else _forced)(form, repeats, ids.get(form.begin))
+    rules.append(f"calls: {_calls(form, is_single, ids.get(form.end))}")
     rules.append("call: " + " | ".join(f"call_{index}" for index in range(len(tools))))
     rules += [_call(index, tool, form) for index, tool in enumerate(tools)]
     return pb.StructuredOutput(grammar="\n".join(rules))
 
 
-def _forced(form: ToolCallForm, is_single: bool, special_id: int | None) -> list[str]:
-    begin = quoted(form.begin) if special_id is None else f"<[{special_id}]>"
-    more = f' ("\\n" {begin} calls){{0,{MOST_CALLS - 1}}}' if form.repeats and not is_single else ""
+def _forced(form: ToolCallForm, repeats: bool, begin_id: int | None) -> list[str]:
+    begin = quoted(form.begin) if begin_id is None else f"<[{begin_id}]>"
+    more = f' ("\\n" {begin} calls){{0,{MOST_CALLS - 1}}}' if repeats else ""
     return [f"start: {begin} calls{more}"]
 
 
-def _free(form: ToolCallForm, is_single: bool, special_id: int | None) -> list[str]:
+def _free(form: ToolCallForm, repeats: bool, begin_id: int | None) -> list[str]:
     """Text, and calls after it, or in its place."""
-    before = "SPACE" if form.is_whole else "TEXT"
-    groups = "begun calls" if not form.repeats else "(begun calls)?" if is_single else "(begun calls)*"
-    start = f"start: {groups} text" if form.repeats else f"start: {groups} | text"
-    return [start, "text: TEXT", *up_to("begun", form.begin, special_id, before=before)]
+    start = "start: (begun calls)* text" if repeats else "start: begun calls | text"
+    before = ["SPACE", SPACE] if form.is_whole else ["TEXT"]
+    return [start, "text: TEXT", TEXT, *before[1:], *up_to("begun", form.begin, begin_id, before=before[0])]
 
 
-def _calls(form: ToolCallForm, is_single: bool) -> str:
+def _calls(form: ToolCallForm, is_single: bool, end_id: int | None) -> str:
     """What comes after the beginning."""
     parts = [quoted(form.opening)] if form.opening else []
     if form.may_space:
@@ -81,7 +82,10 @@ def _calls(form: ToolCallForm, is_single: bool) -> str:
     parts.append("call")
     if form.following is not None and not is_single:
         parts.append(f"({quoted(form.following)} call){{0,{MOST_CALLS - 1}}}")
-    return " ".join([*parts, quoted(form.closing)])
+    parts.append(quoted(form.closing))
+    if form.end:
+        parts.append(spelled_or_token(form.end, end_id))
+    return " ".join(parts)
 
 
 def _call(index: int, tool: Tool, form: ToolCallForm) -> str:
@@ -90,5 +94,5 @@ def _call(index: int, tool: Tool, form: ToolCallForm) -> str:
         schema = without_notes(function.parameters or {"type": "object"})
     except RecursionError:
         raise InvalidFieldError("tools", "is nested too deeply") from None
-    arguments = schema_text("tools", {"x-guidance": SPACE, **schema})
+    arguments = schema_text("tools", {"x-guidance": SPACED_JSON, **schema})
     return f"call_{index}: {quoted(function.name + form.key)} %json {arguments}"

@@ -14,14 +14,16 @@ def read_chat_template(path: str) -> str:
     try:
         with open(path, "rb") as file:
             content = file.read(MAX_TEMPLATE_BYTES + 1)
-        source = content.decode()
-    except OSError as error:
-        raise InvalidFieldError(FLAG, f"{path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:
-        raise InvalidFieldError(FLAG, f"{path} is not UTF-8 text") from None
+    except (OSError, ValueError) as error:  # the latter for a path that can be none
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise InvalidFieldError(FLAG, f"{path!r} cannot be read: {reason}") from None
     if len(content) > MAX_TEMPLATE_BYTES:
         problem = f"{path} has more than {MAX_TEMPLATE_BYTES} bytes"
         raise InvalidFieldError(FLAG, problem, limit=MAX_TEMPLATE_BYTES)
+    try:
+        source = content.decode("utf-8-sig")  # a mark of the byte order is none of the prompt's
+    except UnicodeDecodeError:
+        raise InvalidFieldError(FLAG, f"{path} is not UTF-8 text") from None
     if not source.strip():
         raise InvalidFieldError(FLAG, f"{path} is empty")
     try:

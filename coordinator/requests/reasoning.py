@@ -6,11 +6,10 @@ from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from coordinator.reasoning_form import ReasoningForm
-from specpair.grammars.lark import TEXT, up_to
+from specpair.errors import InvalidFieldError
+from specpair.grammars.lark import SPACE, TEXT, up_to
 from specpair.grammars.nested import nested
-from specpair.options import StructuredOutput, StructureKind
-
-SPACE = r"SPACE: /[ \t\r\n]{0,16}/"
+from specpair.options import MAX_STRUCTURE_BYTES, StructuredOutput, StructureKind
 
 
 class Beginning(Enum):
@@ -31,8 +30,8 @@ class Reasoning:
     """The reasoning of the outputs of one request."""
 
     form: ReasoningForm
-    special_ids: Mapping[str, int] = field(default_factory=dict)
-    """The special tokens that stand for the form's tags, if there are any."""
+    mark_ids: Mapping[str, int] = field(default_factory=dict)
+    """The added tokens that stand for the form's tags, if there are any."""
     may_lack_answer: bool = False
     """Whether an output with a structured output may end before its answer, which is free to be empty."""
     beginning: Beginning = Beginning.BEFORE
@@ -58,15 +57,27 @@ def with_reasoning(structured: StructuredOutput, reasoning: Reasoning) -> Struct
     InvalidGrammarError, and InvalidFieldError if it becomes too large."""
     if reasoning.beginning is Beginning.AFTER:
         return structured
-    begin, end = ((tag, reasoning.special_ids.get(tag)) for tag in (reasoning.form.begin, reasoning.form.end))
-    opens = reasoning.beginning is Beginning.BEFORE
-    thought = "open thought" if opens else "thought"
-    ways = [f"{thought} SPACE answer"]
-    if opens:
+    form, ids = reasoning.form, reasoning.mark_ids
+    before, rules = _opening(reasoning)
+    ways = [f"{before}thought SPACE answer"]
+    if reasoning.beginning is Beginning.BEFORE:
         ways.append("answer")
     if reasoning.may_lack_answer:
-        ways.append("open TEXT" if opens else "TEXT")
-    rules = [f"start: {' | '.join(ways)}", *up_to("thought", *end), SPACE, TEXT, f"answer: {nested(structured)}"]
-    if opens:
-        rules += up_to("open", *begin, before="SPACE")
-    return StructuredOutput(kind=StructureKind.GRAMMAR, source="\n".join(rules))
+        ways.append(f"{before}TEXT")
+    rules += up_to("thought", form.end, ids.get(form.end))
+    source = "\n".join([f"start: {' | '.join(ways)}", *rules, SPACE, TEXT, f"answer: {nested(structured)}"])
+    if (size := len(source.encode(errors="replace"))) > MAX_STRUCTURE_BYTES:
+        problem = f"takes {size} bytes with the reasoning before it; it must take at most {MAX_STRUCTURE_BYTES}"
+        raise InvalidFieldError(f"structured_output.{structured.kind}", problem)
+    return StructuredOutput(kind=StructureKind.GRAMMAR, source=source)
+
+
+def _opening(reasoning: Reasoning) -> tuple[str, list[str]]:
+    """What comes before a thought, as the beginning of a rule's right side, and the rules for it."""
+    begin = reasoning.form.begin
+    begin_id = reasoning.mark_ids.get(begin)
+    if reasoning.beginning is Beginning.BEFORE:
+        return "open ", up_to("open", begin, begin_id, before="SPACE")
+    if reasoning.beginning is Beginning.INSIDE and begin_id is not None:  # where it is spelled it is any text
+        return "opened? ", [f"opened: SPACE <[{begin_id}]>"]
+    return "", []

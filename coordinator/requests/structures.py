@@ -2,6 +2,7 @@
 
 from coordinator.requests.reasoning import Reasoning, with_reasoning
 from coordinator.requests.structure_checks import StructureChecks
+from coordinator.requests.threads import in_thread
 from specpair.errors import InvalidFieldError, NotSupportedError
 from specpair.model_info import ModelInfo
 from specpair.options import SamplingOptions, StructuredOutput
@@ -29,7 +30,7 @@ async def read_structured_output(
     if reasoning is None:
         return structured
     # Checked by itself before, so that a refusal is about what the client sent.
-    whole = with_reasoning(structured, reasoning)
+    whole = await in_thread(with_reasoning, structured, reasoning)
     if checks is not None:
         await checks.check(whole)
     return whole

@@ -35,7 +35,10 @@ class Tokenizer:
             raise SpecpairError(f"the tokenizer cannot be read: {error}") from error
         special_texts = {"bos_token": files.bos_token, "eos_token": files.eos_token}
         self._template = _read_template(files.chat_template, special_texts)
-        self.special_ids = self._find_special_ids()
+        with panics_caught():
+            added = self._fast.get_added_tokens_decoder()
+        self._added_ids = {token.content: token_id for token_id, token in added.items()}
+        self.special_ids = frozenset(token_id for token_id, token in added.items() if token.special)
         """Special tokens, which `decode` leaves out."""
         self.reference_ids = self._encode(REFERENCE_TEXT, add_special_tokens=False)
         """Tokens to decode others after, where the preceding ones are not known."""
@@ -86,11 +89,9 @@ class Tokenizer:
         with panics_caught():
             return self._fast.to_str()
 
-    def special_id(self, text: str) -> int | None:
-        """The special token that is written like this text; None if there is none."""
-        with panics_caught():
-            token_id = self._fast.token_to_id(text)
-        return token_id if token_id in self.special_ids else None
+    def added_id(self, text: str) -> int | None:
+        """The added token that is written like this text, special or not; None if there is none."""
+        return self._added_ids.get(text)
 
     def vocabulary(self) -> dict[int, str]:
         """Each id that has a string, added tokens included."""
@@ -124,11 +125,6 @@ class Tokenizer:
     def _ids(self) -> dict[str, int]:
         with panics_caught():
             return self._fast.get_vocab(with_added_tokens=True)
-
-    def _find_special_ids(self) -> frozenset[int]:
-        with panics_caught():
-            added = self._fast.get_added_tokens_decoder()
-        return frozenset(token_id for token_id, token in added.items() if token.special)
 
     def _encode(self, text: str, *, add_special_tokens: bool) -> list[int]:
         with panics_caught():

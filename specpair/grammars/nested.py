@@ -15,7 +15,7 @@ def nested(structured: StructuredOutput) -> str:
     (grammar,) = json.loads(text)["grammars"]
     if structured.kind is StructureKind.REGEX:
         return _braced(grammar["lark_grammar"])
-    return f"%json {json.dumps(grammar['json_schema'], ensure_ascii=False)}"
+    return "%json " + json.dumps(grammar["json_schema"], ensure_ascii=False, separators=(",", ":"))
 
 
 def _braced(rules: str) -> str:

@@ -1,6 +1,8 @@
 """What a model's `generation_config.json` says of sampling."""
 
 import json
+import logging
+import struct
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,10 @@ from transformers.utils.hub import cached_file
 from specpair.errors import InvalidFieldError, ModelRefusedError
 from specpair.model_info import SamplingDefaults
 
+log = logging.getLogger(__name__)
+
 FILE = "generation_config.json"
+GGUF = ".gguf"
 MAX_FILE_BYTES = 1024 * 1024
 NAMES = tuple(field.name for field in fields(SamplingDefaults))
 IN_EVERY_MODE = "repetition_penalty"
@@ -40,9 +45,12 @@ def _find(model: str) -> Path | None:
     local = Path(model)
     if local.exists():
         return local / FILE if (local / FILE).is_file() else None
+    if local.suffix == GGUF:
+        return None
     try:
         found = cached_file(model, FILE, _raise_exceptions_for_missing_entries=False)
-    except (OSError, ValueError):  # not there, or out of reach: whoever loads the model says so
+    except (OSError, ValueError):  # if the model is not there, or out of reach, whoever loads it says so
+        log.warning("%s of %s cannot be looked for, so requests get no sampling options from it", FILE, model)
         return None
     return None if found is None else Path(found)
 
@@ -64,13 +72,14 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _number(path: Path, name: str, value: Any) -> Any:
-    """The value, as a request could have it. transformers and vLLM have -1 for a top_k that keeps all tokens."""
+    """The value, as a request could have it: of 32 bits. transformers and vLLM have -1 for a top_k that keeps all
+    tokens."""
     kinds = (int,) if name == "top_k" else (int, float)
     if type(value) not in kinds:
         raise ModelRefusedError(f"{path}: {name} is not a{' whole' if name == 'top_k' else ''} number{HINT}")
     if name == "top_k":
         return 0 if value == -1 else value
     try:
-        return float(value)
+        return struct.unpack("f", struct.pack("f", value))[0]
     except OverflowError:
         return float("inf")

@@ -18,6 +18,7 @@ VALUES = st.recursive(
 )
 ARGUMENTS = st.dictionaries(st.sampled_from(["name", "a"]), VALUES).map(json.dumps)
 CUTS = st.lists(st.integers(0, 200), max_size=10)
+WORDS = st.lists(st.sampled_from(["a", " ", "\n", "<tool_", "b c", "\u00a0"]), max_size=5).map("".join)
 FORMS = st.sampled_from(list(TOOL_CALL_FORMS.values()))
 
 
@@ -25,7 +26,7 @@ def written(form: ToolCallForm, calls: list[tuple[str, str]]) -> str:
     """The calls as a model writes them."""
     texts = [f"{name}{form.key}{arguments}" for name, arguments in calls]
     if form.repeats:
-        return "\n".join(f"{form.begin}{form.opening}{text}{form.closing}" for text in texts)
+        return "\n".join(f"{form.begin}{form.opening}{text}{form.closing}{form.end}" for text in texts)
     return f"{form.begin}{form.opening}{(form.following or '').join(texts)}{form.closing}"
 
 
@@ -45,6 +46,20 @@ def test_what_is_written_is_read(form: ToolCallForm, arguments: list[str], befor
     assert "".join(part.text for part in found) == ("" if form.is_whole else before)
 
 
+@given(words=st.lists(WORDS, min_size=1, max_size=3), cuts=CUTS)
+def test_text_beside_calls_is_read_the_same_in_pieces(words: list[str], cuts: list[int]) -> None:
+    form = TOOL_CALL_FORMS[ToolCallParser.HERMES]
+    text = written(form, [("f", "{}")]).join(words)
+    ends = sorted({0, len(text), *(place for place in cuts if place < len(text))})
+    reader = ToolCallReader(form)
+    found = [*(reader.push(text[a:b]) for a, b in pairwise(ends)), reader.push("", is_last=True)]
+    first, *others = words
+    texts = [first.rstrip(" \n") if others else first, *(part.strip(" \n") for part in others[:-1])]
+    texts += [part.lstrip(" \n") for part in others[-1:]]
+    assert "".join(part.text for part in found) == "".join(texts)
+    assert reader.count == len(others)
+
+
 @given(value=VALUES, rest=st.sampled_from(["}", "}]", "}\n</tool_call>"]), cuts=CUTS)
 def test_a_value_ends_at_the_brace_around_it(value: object, rest: str, cuts: list[int]) -> None:
     text = json.dumps(value)
@@ -61,9 +76,17 @@ def test_a_value_ends_at_the_brace_around_it(value: object, rest: str, cuts: lis
 @pytest.mark.parametrize("parser", ToolCallParser)
 def test_a_call_that_is_cut_off_has_what_is_there(parser: ToolCallParser) -> None:
     form = TOOL_CALL_FORMS[parser]
-    text = written(form, [("f", '{"a": 1')]).removesuffix(form.closing)
+    text = written(form, [("f", '{"a": 1')]).removesuffix(form.closing + form.end)
     found = ToolCallReader(form).push(text, is_last=True)
     assert [(call.name, call.arguments) for call in found.calls] == [("f", '{"a": 1')]
+
+
+@pytest.mark.parametrize("space", [" " * 17, "\u00a0", "\f"])
+def test_a_call_comes_after_no_other_space_than_the_grammar_has(space: str) -> None:
+    """The grammar took it for text, and checked nothing."""
+    text = space + '{"name": "Bob", "age": 3}'
+    reader = ToolCallReader(TOOL_CALL_FORMS[ToolCallParser.LLAMA3_JSON])
+    assert reader.push(text, is_last=True).text == text and reader.count == 0
 
 
 @pytest.mark.parametrize("text", ["{", ' {"nam', '{"name":"x"}', 'a {"name": "f", "parameters": {}}'])

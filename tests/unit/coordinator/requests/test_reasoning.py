@@ -1,6 +1,9 @@
 """Where a text begins after a prompt, and what its structured output becomes there."""
 
+import json
+
 import pytest
+from tokenizers import Tokenizer
 
 from coordinator.reasoning_form import REASONING_FORMS, ReasoningParser
 from coordinator.requests.chat import character_count
@@ -47,13 +50,13 @@ ANSWER = '"a/b"'
 
 @pytest.fixture(scope="module")
 def compiler() -> GrammarCompiler:
-    tokenizer = scripted_tokenizer({}, ())
+    tokenizer = scripted_tokenizer({})
     return GrammarCompiler(tokenizer.to_str().encode(), tokenizer.get_vocab_size(), [0])
 
 
-def allows(grammar: Grammar, text: str) -> bool:
+def allows(grammar: Grammar, text: str, tokenizer: Tokenizer | None = None) -> bool:
     """Whether the grammar allows this text as a whole."""
-    tokens = scripted_tokenizer({}, ()).encode(text).ids
+    tokens = (tokenizer or scripted_tokenizer({})).encode(text).ids
     matcher = grammar.matcher()
     return matcher.try_consume_tokens(tokens) == len(tokens) and matcher.is_accepting()
 
@@ -90,13 +93,41 @@ def test_reasoning_without_an_answer_is_allowed_on_request(compiler: GrammarComp
     reasoning = Reasoning(form=QWEN3, beginning=beginning, may_lack_answer=True)
     grammar = compiler.compile(with_reasoning(STRUCTURES[1], reasoning))
     assert allows(grammar, "<think>x") and allows(grammar, f"<think>x</think>{ANSWER}")
-    assert not allows(grammar, "<think>x</think>") or beginning is Beginning.BEFORE
+    assert not allows(grammar, "<think>x</think>")
 
 
-def test_a_structure_that_becomes_too_large_is_refused_with_the_limit() -> None:
-    structured = StructuredOutput(kind=StructureKind.REGEX, source="a" * MAX_STRUCTURE_BYTES)
-    with pytest.raises(InvalidFieldError, match=f"between 1 and {MAX_STRUCTURE_BYTES}"):
-        with_reasoning(structured, Reasoning(form=QWEN3))
+@pytest.mark.parametrize("is_special", [True, False])
+@pytest.mark.parametrize("beginning", [Beginning.BEFORE, Beginning.INSIDE])
+@pytest.mark.parametrize("may_lack_answer", [True, False])
+def test_reasoning_opens_and_ends_with_tokens_of_its_own(
+    is_special: bool, beginning: Beginning, may_lack_answer: bool
+) -> None:
+    tags = (QWEN3.begin, QWEN3.end)
+    tokenizer = scripted_tokenizer({}, *((tags, ()) if is_special else ((), tags)))
+    mark_ids = {tag: tokenizer.token_to_id(tag) for tag in tags}
+    compiler = GrammarCompiler(tokenizer.to_str().encode(), tokenizer.get_vocab_size(), [0])
+    reasoning = Reasoning(form=QWEN3, beginning=beginning, mark_ids=mark_ids, may_lack_answer=may_lack_answer)
+    grammar = compiler.compile(with_reasoning(STRUCTURES[1], reasoning))
+    assert len(tokenizer.encode(f"<think>x</think>{ANSWER}").ids) == 3 + len(ANSWER)
+    assert allows(grammar, f"<think>x</think>{ANSWER}", tokenizer)
+    assert allows(grammar, f"\n<think></think>\n{ANSWER}", tokenizer)
+    assert allows(grammar, f"x</think>{ANSWER}", tokenizer) is (beginning is Beginning.INSIDE)
+    assert allows(grammar, "<think>x", tokenizer) is may_lack_answer
+    assert not allows(grammar, "<think>x</think>", tokenizer)
+
+
+@pytest.mark.parametrize("structured", [STRUCTURES[1], STRUCTURES[0]], ids=lambda structured: structured.kind)
+def test_a_structure_that_becomes_too_large_is_refused_with_the_limit(structured: StructuredOutput) -> None:
+    """In the words of what the client sent: its own size was not above the limit."""
+    source = "/" * MAX_STRUCTURE_BYTES
+    if structured.kind is StructureKind.JSON_SCHEMA:
+        source = json.dumps({"const": source[:-12]}, separators=(",", ":"))
+    sent = StructuredOutput(kind=structured.kind, source=source)
+    with pytest.raises(
+        InvalidFieldError, match=f"with the reasoning before it; .* at most {MAX_STRUCTURE_BYTES}"
+    ) as caught:
+        with_reasoning(sent, Reasoning(form=QWEN3))
+    assert caught.value.field == f"structured_output.{structured.kind}"
 
 
 def test_what_was_thought_counts_for_the_length_of_a_conversation() -> None:
