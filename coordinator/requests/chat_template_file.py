@@ -16,7 +16,7 @@ def read_chat_template(path: str) -> str:
             content = file.read(MAX_TEMPLATE_BYTES + 1)
     except (OSError, ValueError) as error:  # the latter for a path that can be none
         reason = error.strerror if isinstance(error, OSError) else error
-        raise InvalidFieldError(FLAG, f"{path!r} cannot be read: {reason}") from None
+        raise InvalidFieldError(FLAG, f"{path} cannot be read: {reason}") from None
     if len(content) > MAX_TEMPLATE_BYTES:
         problem = f"{path} has more than {MAX_TEMPLATE_BYTES} bytes"
         raise InvalidFieldError(FLAG, problem, limit=MAX_TEMPLATE_BYTES)

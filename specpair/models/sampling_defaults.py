@@ -36,7 +36,9 @@ def read_sampling_defaults(model: str) -> SamplingDefaults:
     names = NAMES if document.get("do_sample") is not False else (IN_EVERY_MODE,)
     values = {name: _number(path, name, document[name]) for name in names if document.get(name) is not None}
     try:
-        return SamplingDefaults(**values)
+        defaults = SamplingDefaults(**values)
+        SamplingDefaults(**{name: _as_sent(value) for name, value in values.items()})
+        return defaults
     except InvalidFieldError as error:
         raise ModelRefusedError(f"{path}: {error.message.removeprefix('sampling.')}{HINT}") from None
 
@@ -72,14 +74,21 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _number(path: Path, name: str, value: Any) -> Any:
-    """The value, as a request could have it: of 32 bits. transformers and vLLM have -1 for a top_k that keeps all
-    tokens."""
+    """The value, as a request could have it. transformers and vLLM have -1 for a top_k that keeps all tokens."""
     kinds = (int,) if name == "top_k" else (int, float)
     if type(value) not in kinds:
         raise ModelRefusedError(f"{path}: {name} is not a{' whole' if name == 'top_k' else ''} number{HINT}")
     if name == "top_k":
         return 0 if value == -1 else value
     try:
-        return struct.unpack("f", struct.pack("f", value))[0]
+        return float(value)
+    except OverflowError:
+        return float("inf")
+
+
+def _as_sent(value: Any) -> Any:
+    """The value that coordinators get: a number with a point has 32 bits there."""
+    try:
+        return struct.unpack("f", struct.pack("f", value))[0] if isinstance(value, float) else value
     except OverflowError:
         return float("inf")

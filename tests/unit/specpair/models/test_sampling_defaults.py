@@ -56,6 +56,8 @@ def test_there_are_none_without_the_file_and_beside_a_gguf_file(tmp_path: Path) 
         ({"temperature": "0.6"}, "temperature is not a number"),
         ({"temperature": True}, "temperature is not a number"),
         ({"top_p": 0}, "top_p: is 0; it must be above 0"),
+        ({"top_p": 1e-46}, "top_p: is 0; it must be above 0"),  # as 32 bits have it
+        ({"repetition_penalty": 0.01}, "repetition_penalty: is 0.00999"),
         ({"top_p": float("nan")}, "top_p: is nan"),
         ({"top_k": -2}, "top_k: is -2; it must be between 0"),
         ({"top_k": 20.5}, "top_k is not a whole number"),
