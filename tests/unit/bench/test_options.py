@@ -21,6 +21,7 @@ def test_each_service_gets_its_own_quantization() -> None:
 
 
 def test_without_quantization_the_services_choose() -> None:
+    assert read().model_flags("target")["--generation-config"] == "none", "peers have no such options"
     assert "--quantization" not in {**read().model_flags("target"), **read().model_flags("draft")}
 
 

@@ -128,6 +128,13 @@ def test_a_structure_that_becomes_too_large_is_refused_with_the_limit(structured
         with_reasoning(sent, Reasoning(form=QWEN3))
 
 
+def test_a_schema_takes_no_more_room_than_as_it_was_sent() -> None:
+    source = json.dumps({"enum": list(range(12_000))}, separators=(",", ":"))
+    structured = StructuredOutput(kind=StructureKind.JSON_SCHEMA, source=source)
+    whole = with_reasoning(structured, Reasoning(form=QWEN3))
+    assert len(whole.source) < len(source) + 400 < MAX_STRUCTURE_BYTES
+
+
 def test_what_was_thought_counts_for_the_length_of_a_conversation() -> None:
     """A prompt that is too long is refused before the work of laying it out."""
     message = pb.ChatMessage(role="assistant", content="ab", reasoning_content="cde")
