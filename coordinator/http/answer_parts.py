@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from coordinator.config import CoordinatorConfig
 from coordinator.http.structure_parameters import ToolParameters
 from coordinator.http.tools import may_call, tools_in_use
+from coordinator.pair import Pair
 from coordinator.reasoning_form import REASONING_FORMS
 from coordinator.requests.reasoning import Reasoning
-from coordinator.requests.tokenizer import Tokenizer
 from coordinator.tool_call_form import TOOL_CALL_FORMS, ToolCallForm
 
 
@@ -22,10 +21,13 @@ class AnswerParts:
     """What comes before the answers; None if all text is the answer."""
     mark_ids: Mapping[str, int] = field(default_factory=dict)
     """The added tokens that stand for marks of these forms, by mark. Other texts leave out those that are special."""
+    tag_ids: frozenset[int] = frozenset()
+    """Other added tokens that a text beside calls may have."""
 
 
-def answer_parts(parameters: ToolParameters, config: CoordinatorConfig, tokenizer: Tokenizer | None) -> AnswerParts:
+def answer_parts(parameters: ToolParameters, pair: Pair) -> AnswerParts:
     """The parts of the answers with these tools. Raises InvalidFieldError."""
+    config, tokenizer = pair.config, pair.target.tokenizer
     calling = TOOL_CALL_FORMS[config.tool_call_parser] if tools_in_use(parameters) else None
     thinking = None if config.reasoning_parser is None else REASONING_FORMS[config.reasoning_parser]
     marks = [] if calling is None else [calling.begin, calling.end]
@@ -35,4 +37,6 @@ def answer_parts(parameters: ToolParameters, config: CoordinatorConfig, tokenize
     reasoning = None
     if thinking is not None:
         reasoning = Reasoning(form=thinking, mark_ids=mark_ids, may_lack_answer=may_call(parameters))
-    return AnswerParts(calling=calling, reasoning=reasoning, mark_ids=mark_ids)
+    tag_ids = frozenset() if tokenizer is None else tokenizer.tag_ids
+    tag_ids -= {*mark_ids.values(), *pair.target.info.eos_token_ids}
+    return AnswerParts(calling=calling, reasoning=reasoning, mark_ids=mark_ids, tag_ids=tag_ids)

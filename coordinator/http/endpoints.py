@@ -61,7 +61,7 @@ async def create_chat_completion(request: Request, parameters: ChatParameters) -
     """Answers the last message of a conversation."""
     await log_unknown(request, type(parameters))
     serving = serving_of(request, parameters)
-    parts = answer_parts(parameters, serving.pair.config, serving.pair.target.tokenizer)
+    parts = answer_parts(parameters, serving.pair)
     form = ChatForm(
         token_text=token_text_of(serving),
         token_bytes=token_bytes_of(serving),

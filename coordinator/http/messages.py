@@ -127,7 +127,7 @@ def add_tools(request: pb.GenerateTokensRequest, parameters: ChatParameters, par
         return
     if request.HasField("structured_output"):
         raise InvalidFieldError("tools", "cannot be combined with response_format, unless tool_choice is none")
-    request.structured_output.CopyFrom(calling_grammar(parameters, parts.calling, parts.mark_ids))
+    request.structured_output.CopyFrom(calling_grammar(parameters, parts.calling, parts.mark_ids, parts.tag_ids))
     request.chat.tools.extend(described(parameters.tools))
 
 

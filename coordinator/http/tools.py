@@ -4,13 +4,13 @@ The grammar forces the form of the calls, with arguments that follow the functio
 a model may write any text, and is held to the form from where calls begin.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from coordinator.http.structure_parameters import NamedTool, Tool, ToolParameters
 from coordinator.http.structures import schema_text
 from coordinator.tool_call_form import ToolCallForm
 from specpair.errors import InvalidFieldError
-from specpair.grammars.lark import FEW_SPACES, SPACE, TEXT, quoted, spelled_or_token, up_to
+from specpair.grammars.lark import FEW_SPACES, SPACE, TEXT, one_of_tokens, quoted, spelled_or_token, up_to
 from specpair.grammars.schema_notes import without_notes
 from specpair.v1 import structured_output_pb2 as pb
 
@@ -47,14 +47,15 @@ def described(tools: list[Tool] | None) -> list[str]:
 
 
 def calling_grammar(
-    parameters: ToolParameters, form: ToolCallForm, mark_ids: Mapping[str, int] | None = None
+    parameters: ToolParameters, form: ToolCallForm, ids: Mapping[str, int], tag_ids: Collection[int]
 ) -> pb.StructuredOutput:
-    """What an answer with these tools, at least one, looks like. `mark_ids` are the added tokens that stand for marks
-    of the form."""
-    tools, ids = tools_in_use(parameters), mark_ids or {}
+    """What an answer with these tools, at least one, looks like. `ids` are the added tokens that stand for marks of the
+    form, `tag_ids` others that text may have."""
+    tools = tools_in_use(parameters)
     is_single = isinstance(parameters.tool_choice, NamedTool) or parameters.parallel_tool_calls is False
     repeats = form.repeats and not is_single
-    rules = (_free if may_call(parameters) else _forced)(form, repeats, ids.get(form.begin))
+    begin_id = ids.get(form.begin)
+    rules = _free(form, repeats, begin_id, tag_ids) if may_call(parameters) else _forced(form, repeats, begin_id)
     rules.append(f"calls: {_calls(form, is_single, ids.get(form.end))}")
     rules.append("call: " + " | ".join(f"call_{index}" for index in range(len(tools))))
     rules += [_call(index, tool, form) for index, tool in enumerate(tools)]
@@ -67,11 +68,14 @@ def _forced(form: ToolCallForm, repeats: bool, begin_id: int | None) -> list[str
     return [f"start: {begin} calls{more}"]
 
 
-def _free(form: ToolCallForm, repeats: bool, begin_id: int | None) -> list[str]:
+def _free(form: ToolCallForm, repeats: bool, begin_id: int | None, tag_ids: Collection[int]) -> list[str]:
     """Text, and calls after it, or in its place."""
-    start = "start: (begun calls)* text" if repeats else "start: begun calls | text"
-    before = ["SPACE", SPACE] if form.is_whole else ["TEXT"]
-    return [start, "text: TEXT", TEXT, *before[1:], *up_to("begun", form.begin, begin_id, before=before[0])]
+    tagged = "tagged* " if tag_ids else ""
+    rules = [TEXT, f"text: {tagged}TEXT", *([f"tagged: TEXT {one_of_tokens(tag_ids)}"] if tag_ids else [])]
+    if form.is_whole:
+        return ["start: begun calls | text", SPACE, *rules, *up_to("begun", form.begin, begin_id, before="SPACE")]
+    start = f"start: ({tagged}begun calls)* text" if repeats else f"start: {tagged}begun calls | text"
+    return [start, *rules, *up_to("begun", form.begin, begin_id)]
 
 
 def _calls(form: ToolCallForm, is_single: bool, end_id: int | None) -> str:

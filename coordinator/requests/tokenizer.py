@@ -16,6 +16,7 @@ from specpair.model_info import TokenizerFiles
 REFERENCE_TEXT = "a"
 REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
 TEXT_CACHE_SIZE = 65536
+TAG = re.compile("<.*>", re.DOTALL)
 BYTE_TOKEN = re.compile("<0x([0-9A-F]{2})>")
 """A byte, where the decoder falls back to bytes."""
 PANIC_MODULE = "pyo3_runtime"
@@ -40,6 +41,10 @@ class Tokenizer:
         self._added_ids = {token.content: token_id for token_id, token in added.items()}
         self.special_ids = frozenset(token_id for token_id, token in added.items() if token.special)
         """Special tokens, which `decode` leaves out."""
+        self.tag_ids = (
+            frozenset(self._added_ids[text] for text in self._added_ids if TAG.fullmatch(text)) - self.special_ids
+        )
+        """Other added tokens such as <think>, which stand for a part of the text."""
         self.reference_ids = self._encode(REFERENCE_TEXT, add_special_tokens=False)
         """Tokens to decode others after, where the preceding ones are not known."""
         self.token_text = lru_cache(TEXT_CACHE_SIZE)(self._token_text)

@@ -1,6 +1,12 @@
-"""Parts of grammars in the Lark form of llguidance."""
+"""Parts of grammars in the Lark form of llguidance.
+
+Its texts, TEXT among them, never match an added token of the form <...>, whether it is special or not. Where a model
+may write one, the grammar has to name it.
+"""
 
 import json
+from collections.abc import Iterable
+from itertools import groupby
 
 TEXT = r"TEXT: /(.|\n)*/"
 """A rule for any text."""
@@ -17,9 +23,14 @@ def quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
+def one_of_tokens(token_ids: Iterable[int]) -> str:
+    """Any of these tokens, at least one, on the right of a rule."""
+    runs = (list(run) for _, run in groupby(enumerate(sorted(token_ids)), key=lambda entry: entry[1] - entry[0]))
+    return f"<[{','.join(f'{run[0][1]}-{run[-1][1]}' for run in runs)}]>"
+
+
 def spelled_or_token(mark: str, token_id: int | None) -> str:
-    """The mark on the right of a rule. `token_id` is the added token that stands for it, if there is one: a text of the
-    grammar never matches such a token if the mark has the form <...>."""
+    """The mark on the right of a rule. `token_id` is the added token that stands for it, if there is one."""
     return quoted(mark) if token_id is None else f"({quoted(mark)} | <[{token_id}]>)"
 
 

@@ -15,6 +15,7 @@ MARKS = ("<think>", "</think>", "<tool_call>", "</tool_call>")
 SCRIPTS = {
     "%": ["<think>", "hm", "</think>", "Aha", END],
     "$": ["Look:", "<tool_call>", END],
+    "+": ["Oh ", "<note>", "dear", END],
     "&": ["</tool_call>", "and", "<tool_call>", END],
 }
 TOOL: Any = {"type": "function", "function": {"name": "clock", "parameters": {"type": "object", "maxProperties": 0}}}
@@ -22,7 +23,7 @@ TOOL: Any = {"type": "function", "function": {"name": "clock", "parameters": {"t
 
 @pytest.fixture(scope="module")
 async def client(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[httpx.AsyncClient]:
-    folder = make_scripted_model(tmp_path_factory.mktemp("added"), SCRIPTS, added=MARKS)
+    folder = make_scripted_model(tmp_path_factory.mktemp("added"), SCRIPTS, added=(*MARKS, "<note>"))
     config = engine_config(folder)
     async with (
         running_pair(config, config, num_speculative_tokens=3, reasoning_parser="qwen3") as pair,
@@ -45,6 +46,12 @@ async def test_reasoning_has_its_own_tokens(client: httpx.AsyncClient, others: d
     message, tokens = await ask(client, chat_body("%", **others))
     assert (message["reasoning_content"], message["content"]) == ("hm", "Aha")
     assert tokens[:4] == ["<think>", "hm", "</think>", "Aha"]
+
+
+@pytest.mark.parametrize("is_parallel", [True, False])
+async def test_a_text_beside_calls_may_have_other_added_tokens(client: httpx.AsyncClient, is_parallel: bool) -> None:
+    message, tokens = await ask(client, chat_body("+", tools=[TOOL], parallel_tool_calls=is_parallel))
+    assert (message["content"], tokens[:3]) == ("Oh <note>dear", ["Oh ", "<note>", "dear"])
 
 
 async def test_calls_have_their_own_tokens(client: httpx.AsyncClient) -> None:
