@@ -16,6 +16,7 @@ SCRIPTS = {
     "%": ["<think>", "hm", "</think>", "Aha", END],
     "$": ["Look:", "<tool_call>", END],
     "+": ["Oh ", "<note>", "dear", END],
+    "^": ["Hm", "<aside>", "so", "<tool_call>", END],
     "&": ["</tool_call>", "and", "<tool_call>", END],
 }
 TOOL: Any = {"type": "function", "function": {"name": "clock", "parameters": {"type": "object", "maxProperties": 0}}}
@@ -23,7 +24,7 @@ TOOL: Any = {"type": "function", "function": {"name": "clock", "parameters": {"t
 
 @pytest.fixture(scope="module")
 async def client(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[httpx.AsyncClient]:
-    folder = make_scripted_model(tmp_path_factory.mktemp("added"), SCRIPTS, added=(*MARKS, "<note>"))
+    folder = make_scripted_model(tmp_path_factory.mktemp("added"), SCRIPTS, added=(*MARKS, "<note>", "<aside>"))
     config = engine_config(folder)
     async with (
         running_pair(config, config, num_speculative_tokens=3, reasoning_parser="qwen3") as pair,
@@ -52,6 +53,14 @@ async def test_reasoning_has_its_own_tokens(client: httpx.AsyncClient, others: d
 async def test_a_text_beside_calls_may_have_other_added_tokens(client: httpx.AsyncClient, is_parallel: bool) -> None:
     message, tokens = await ask(client, chat_body("+", tools=[TOOL], parallel_tool_calls=is_parallel))
     assert (message["content"], tokens[:3]) == ("Oh <note>dear", ["Oh ", "<note>", "dear"])
+
+
+@pytest.mark.parametrize("is_parallel", [True, False])
+async def test_a_call_may_come_after_them(client: httpx.AsyncClient, is_parallel: bool) -> None:
+    body = chat_body("^", tools=[TOOL], parallel_tool_calls=is_parallel, max_tokens=60)
+    message, _ = await ask(client, body)
+    assert message["content"].startswith("Hm<aside>so")
+    assert message["tool_calls"][0]["function"] == {"name": "clock", "arguments": "{}"}
 
 
 async def test_calls_have_their_own_tokens(client: httpx.AsyncClient) -> None:
