@@ -104,7 +104,8 @@ def test_reasoning_opens_and_ends_with_tokens_of_its_own(
 ) -> None:
     tags = (QWEN3.begin, QWEN3.end)
     tokenizer = scripted_tokenizer({}, *((tags, ()) if is_special else ((), tags)))
-    mark_ids = {tag: tokenizer.token_to_id(tag) for tag in tags}
+    ids = tokenizer.get_vocab()
+    mark_ids = {tag: ids[tag] for tag in tags}
     compiler = GrammarCompiler(tokenizer.to_str().encode(), tokenizer.get_vocab_size(), [0])
     reasoning = Reasoning(form=QWEN3, beginning=beginning, mark_ids=mark_ids, may_lack_answer=may_lack_answer)
     grammar = compiler.compile(with_reasoning(STRUCTURES[1], reasoning))
