@@ -32,8 +32,20 @@ class FoundCall:
 class Found:
     """What a piece of text brought."""
 
-    text: str = ""
-    calls: list[FoundCall] = field(default_factory=list)
+    parts: list[str | FoundCall] = field(default_factory=list)
+    """Text and calls, in the order in which they came."""
+
+    @property
+    def text(self) -> str:
+        return "".join(part for part in self.parts if isinstance(part, str))
+
+    @property
+    def calls(self) -> list[FoundCall]:
+        return [part for part in self.parts if isinstance(part, FoundCall)]
+
+    def add_text(self, text: str) -> None:
+        if text:
+            self.parts.append(text)
 
 
 class ToolCallReader:
@@ -46,6 +58,8 @@ class ToolCallReader:
         self._form = form
         self._held = ""
         self._arguments = JsonEnd()
+        self._follows_call = False
+        """Whether no text but white space came since the last call."""
         self._state = self._at_start if form.is_whole else self._in_text
 
     def push(self, text: str, *, is_last: bool = False) -> Found:
@@ -68,23 +82,22 @@ class ToolCallReader:
 
     def _in_words(self, found: Found, is_last: bool) -> bool:
         """In text without calls."""
-        found.text += self._held
+        found.add_text(self._held)
         self._held = ""
         return False
 
     def _in_text(self, found: Found, is_last: bool) -> bool:
         before, begin, after = self._held.partition(self._form.begin)
         if begin:
-            found.text += before.strip() if self.count else before.rstrip()
+            found.add_text(before.rstrip())
             self._held, self._state = after, self._before_name
             return True
         text, self._held = split_end(self._held, 0 if is_last else begun_length(self._held, self._form.begin))
-        if not self.count:  # white space before a call, and around calls, is no content
-            stripped = text if is_last else text.rstrip()
-            self._held = text[len(stripped) :] + self._held
-            found.text += stripped
-        elif text.strip():
-            found.text += text
+        stripped = text if is_last else text.rstrip()  # white space before a call, and around calls, is no content
+        self._held = text[len(stripped) :] + self._held
+        if not self._follows_call or stripped.strip():
+            found.add_text(stripped)
+            self._follows_call &= not stripped
         return False
 
     def _before_name(self, found: Found, is_last: bool) -> bool:
@@ -99,7 +112,7 @@ class ToolCallReader:
         if not key:
             return False  # an output that was cut off here has begun no call
         call_id = self._form.id_prefix + secrets.token_hex(self._form.id_digits)[: self._form.id_digits]
-        found.calls.append(FoundCall(index=self.count, id=call_id, name=name))
+        found.parts.append(FoundCall(index=self.count, id=call_id, name=name))
         self.count += 1
         self._held, self._state, self._arguments = after, self._in_arguments, JsonEnd()
         return True
@@ -120,15 +133,18 @@ class ToolCallReader:
         if not self._held.startswith(closing):
             return False
         self._held = self._held.removeprefix(closing)
+        self._follows_call = True
         self._state = self._in_text if self._form.repeats else self._in_words
         return True
 
     def _add(self, found: Found, arguments: str) -> None:
-        if not found.calls or found.calls[-1].index != self.count - 1:
+        last = found.parts[-1] if found.parts else None
+        if not isinstance(last, FoundCall):  # the call began in an earlier piece
             if not arguments:
                 return
-            found.calls.append(FoundCall(index=self.count - 1))
-        found.calls[-1].arguments += arguments
+            last = FoundCall(index=self.count - 1)
+            found.parts.append(last)
+        last.arguments += arguments
 
 
 def vars_of(call: FoundCall) -> dict[str, Any]:
