@@ -8,15 +8,20 @@ from coordinator.http.answer_parts import answer_parts
 from coordinator.http.answering import answered
 from coordinator.http.beams import beam_count
 from coordinator.http.choices_answer import ChoicesAnswer
-from coordinator.http.descriptions import CHATTED, GENERATED
+from coordinator.http.descriptions import CHATTED, GENERATED, RESPONDED
 from coordinator.http.forms import ChatForm, CompletionForm, Form
 from coordinator.http.front_end import FrontEnd
 from coordinator.http.logprobs import TokenBytes, TokenText
 from coordinator.http.messages import chat_request, completion_requests
 from coordinator.http.models import check_model, served_name
+from coordinator.http.output_items import OutputItems
 from coordinator.http.outputs import Asked, Outputs
-from coordinator.http.parameter_names import sent_names
+from coordinator.http.parameter_names import response_names, sent_names
 from coordinator.http.parameters import ChatParameters, CompletionParameters, GenerationParameters
+from coordinator.http.response_answer import ResponseAnswer
+from coordinator.http.response_logprobs import ResponseLogprobs
+from coordinator.http.response_parameters import ResponseParameters
+from coordinator.http.response_request import chat_parameters, echoed
 from coordinator.http.unknown_parameters import log_unknown
 from coordinator.serving.serving import Serving
 from specpair.errors import InvalidFieldError
@@ -58,6 +63,27 @@ async def create_chat_completion(request: Request, parameters: ChatParameters) -
         parts=parts,
     )
     return await choices(request, serving, parameters, [chat_request(parameters, parts)], form)
+
+
+@router.post("/responses", responses=RESPONDED)
+async def create_response(request: Request, parameters: ResponseParameters) -> Response:
+    """Answers a conversation that comes in items, in items. Nothing of it is stored."""
+    await log_unknown(request, type(parameters))
+    serving = serving_of(request, parameters)
+    as_chat = chat_parameters(parameters)
+    parts = answer_parts(as_chat, serving.pair.config, serving.pair.target.tokenizer)
+    logprobs = ResponseLogprobs(token_text_of(serving), token_bytes_of(serving)) if as_chat.logprobs else None
+    answer = ResponseAnswer(
+        echo=echoed(parameters),
+        items=OutputItems(parts, logprobs),
+        outputs=Outputs(Asked()),
+        parts=parts,
+        request_id=request.state.request_id,
+        model=served_name(serving),
+    )
+    messages = [chat_request(as_chat, parts)]
+    names = response_names(as_chat)
+    return await answered(request, serving, messages, answer, names, is_stream=bool(parameters.stream))
 
 
 def check_prompt_count(prompt_count: int, outputs_each: int, limit: int) -> None:

@@ -19,7 +19,17 @@ CHAT_PARAMETERS: Names = {
     "prompt": "messages",
     "chat": "messages",
 }
-BY_PATH = {"/v1/chat/completions": CHAT_PARAMETERS}
+RESPONSE_PARAMETERS: Names = {
+    "stop_strings": "stop",
+    "structured_output": "structured_outputs",
+    "prompt": "input",
+    "chat": "input",
+    "messages": "input",
+    "max_tokens": "max_output_tokens",
+    "response_format": "text.format",
+    "logprobs": "top_logprobs",
+}
+BY_PATH = {"/v1/chat/completions": CHAT_PARAMETERS, "/v1/responses": RESPONSE_PARAMETERS}
 
 
 def names_at(path: str) -> Names:
@@ -39,6 +49,18 @@ def sent_names(parameters: GenerationParameters) -> Names:
     if parameters.use_beam_search and parameters.num_beams is None:
         names["num_beams"] = "n"
     return names
+
+
+def response_names(as_chat: ChatParameters) -> Names:
+    """The same for a response, whose parameters are given as those of chat."""
+    sent = sent_names(as_chat)
+    structure = sent["structured_output"]
+    return {
+        **sent,
+        **RESPONSE_PARAMETERS,
+        "structured_output": RESPONSE_PARAMETERS.get(structure, structure),
+        "logprobs": "top_logprobs" if as_chat.top_logprobs else "include",
+    }
 
 
 def parameter_name(field: str, names: Names) -> str:
