@@ -3,7 +3,10 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from coordinator.http.output_reader import OutputReader
+from coordinator.http.reasoning_reader import ReasoningReader
 from coordinator.http.structure_parameters import ToolParameters
+from coordinator.http.tool_calls import ToolCallReader
 from coordinator.http.tools import may_call, tools_in_use
 from coordinator.pair import Pair
 from coordinator.reasoning_form import REASONING_FORMS
@@ -23,6 +26,16 @@ class AnswerParts:
     """The added tokens that stand for marks of these forms, by mark. Other texts leave out those that are special."""
     tag_ids: frozenset[int] = frozenset()
     """Other added tokens that a text beside calls may have."""
+
+    @property
+    def shown(self) -> Mapping[int, str]:
+        """The special tokens that the outputs show, with their texts."""
+        return {token_id: mark for mark, token_id in self.mark_ids.items()}
+
+    def reader(self) -> OutputReader:
+        """A reader of one output. Made with the first piece, when it is known where the outputs begin."""
+        thinking = None if self.reasoning is None else ReasoningReader(self.reasoning.form, self.reasoning.beginning)
+        return OutputReader(thinking, None if self.calling is None else ToolCallReader(self.calling))
 
 
 def answer_parts(parameters: ToolParameters, pair: Pair) -> AnswerParts:

@@ -6,8 +6,9 @@ from pathlib import Path
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from coordinator.http.failures import failure_response, names_of
+from coordinator.http.failures import failure_response
 from coordinator.http.page_routes import page_paths
+from coordinator.http.parameter_names import names_at
 from specpair.errors import UnauthenticatedError
 from specpair.security.tokens import AUTHORIZATION
 from specpair.server.authentication import Authenticator
@@ -31,8 +32,7 @@ class Authentication:
             try:
                 name_client(self._client_of(scope))
             except UnauthenticatedError as error:
-                is_chat = scope["path"].endswith("/chat/completions")
-                return await failure_response(error, names_of(is_chat=is_chat))(scope, receive, send)
+                return await failure_response(error, names_at(scope["path"]))(scope, receive, send)
         await self._app(scope, receive, send)
 
     def _client_of(self, scope: Scope) -> str:

@@ -71,6 +71,75 @@ class ChatAnswer(BaseModel):
     usage: dict[str, Any]
 
 
+class ReasoningText(BaseModel):
+    """A part of what the model thought."""
+
+    type: Literal["reasoning_text"]
+    text: str
+
+
+class AnsweredReasoning(BaseModel):
+    """What the model thought, with --reasoning-parser."""
+
+    type: Literal["reasoning"]
+    id: str
+    status: Literal["completed", "incomplete"]
+    summary: list[Any]
+    content: list[ReasoningText]
+
+
+class OutputText(BaseModel):
+    """A part of what the model says."""
+
+    type: Literal["output_text"]
+    text: str
+    annotations: list[Any]
+    logprobs: list[dict[str, Any]] = Field(description="Empty unless asked for.")
+
+
+class AnsweredText(BaseModel):
+    """What the model says."""
+
+    type: Literal["message"]
+    id: str
+    role: Literal["assistant"]
+    status: Literal["completed", "incomplete"]
+    content: list[OutputText]
+
+
+class AnsweredFunctionCall(BaseModel):
+    """A call of a function."""
+
+    type: Literal["function_call"]
+    id: str
+    call_id: str
+    name: str
+    arguments: str = Field(description="JSON.")
+    status: Literal["completed", "incomplete"]
+
+
+class IncompleteDetails(BaseModel):
+    """Why the output is not complete."""
+
+    reason: Literal["max_output_tokens"]
+
+
+class ResponseDocument(BaseModel):
+    """A whole response; docs/http.md has the rest of it."""
+
+    id: str
+    object: Literal["response"]
+    created_at: int
+    model: str
+    status: Literal["completed", "incomplete"]
+    incomplete_details: IncompleteDetails | None
+    error: None
+    output: list[AnsweredReasoning | AnsweredText | AnsweredFunctionCall]
+    usage: dict[str, Any]
+    seed: int
+    store: Literal[False]
+
+
 REFUSED: Answers = {"4XX": {"model": ErrorDocument, "description": "The request is refused, and `error` says why."}}
 FAILED: Answers = {"5XX": {"model": ErrorDocument, "description": "The request failed; 503 may be tried again."}}
 
@@ -81,5 +150,6 @@ GENERATED: Answers = {
     },
 }
 CHATTED: Answers = {200: {**GENERATED[200], "model": ChatAnswer}}
+RESPONDED: Answers = {200: {**GENERATED[200], "model": ResponseDocument}}
 EXPOSED: Answers = {200: {"description": "Metrics in the text format of Prometheus or OpenMetrics."}}
 HEALTH: Answers = {503: {"description": "No requests are served; the body is that of 200, or `error` says why."}}

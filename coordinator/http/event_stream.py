@@ -1,4 +1,4 @@
-"""Server-sent events: each chunk as it comes, then [DONE]."""
+"""Server-sent events: each chunk as it comes."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -8,12 +8,13 @@ from typing import Any
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from coordinator.http.answer import Answer
 from coordinator.http.disconnects import ClientGoneError, unless_gone
-from coordinator.http.failures import Names, failure_body, failure_response
+from coordinator.http.failures import failure_body, failure_response
 from coordinator.http.json_pieces import encode
+from coordinator.http.parameter_names import Names
 
 HEADERS = {"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-store", "x-accel-buffering": "no"}
-DONE = b"data: [DONE]\n\n"
 
 Chunks = AsyncGenerator[dict[str, Any], None]
 
@@ -25,11 +26,12 @@ class EventStream(Response):
     chunk is generated after the previous one is sent, so a client that does not read blocks the work.
     """
 
-    def __init__(self, chunks: Chunks, stop: asyncio.Event, names: Names):
-        """`stop` ends the stream with an error, which names parameters by `names`."""
+    def __init__(self, chunks: Chunks, answer: Answer, stop: asyncio.Event, names: Names):
+        """The chunks are those of `answer`. `stop` ends the stream with an error, which names parameters by `names`."""
         super().__init__(headers=HEADERS)
         del self.headers["content-length"]  # unknown
         self._chunks = chunks
+        self._answer = answer
         self._stop = stop
         self._names = names
         self._has_started = False
@@ -42,9 +44,9 @@ class EventStream(Response):
         except Exception as error:
             if not self._has_started:
                 return await failure_response(error, self._names)(scope, receive, send)
-            _, body = failure_body(error, self._names)
-            await send({"type": "http.response.body", "body": await event_of(body), "more_body": True})
-        await send({"type": "http.response.body", "body": DONE, "more_body": False})
+            chunk = self._answer.failed(*failure_body(error, self._names))
+            await send({"type": "http.response.body", "body": await event_of(chunk), "more_body": True})
+        await send({"type": "http.response.body", "body": self._answer.stream_end, "more_body": False})
 
     async def _send_chunks(self, send: Send) -> None:
         async with aclosing(self._chunks) as chunks:
@@ -56,4 +58,6 @@ class EventStream(Response):
 
 
 async def event_of(chunk: dict[str, Any]) -> bytes:
-    return b"data: " + await encode(chunk) + b"\n\n"
+    """A chunk as an event. One with a type, as those of responses, says it in a line of its own too."""
+    kind = f"event: {chunk['type']}\n".encode() if "type" in chunk else b""
+    return kind + b"data: " + await encode(chunk) + b"\n\n"

@@ -2,7 +2,6 @@
 
 import logging
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import grpc
@@ -13,6 +12,7 @@ from starlette.exceptions import HTTPException
 
 from coordinator.http.head_requests import with_head
 from coordinator.http.models import UnknownModelError
+from coordinator.http.parameter_names import Names, names_at, parameter_name
 from coordinator.http.refusals import INVALID_TYPE, INVALID_VALUE
 from specpair.errors import CapacityExhaustedError, SpecpairError
 from specpair.rpc.status import internal_error, outward, status_code
@@ -54,13 +54,7 @@ WHOLE_BODY = {
     "model_attributes_type": "the body must be a JSON object",
 }
 """By the type of pydantic's error: what is wrong with a body as a whole."""
-PROMPT_FIELDS = ("text", "token_ids", "encoder_text", "encoder_token_ids")
-PARAMETERS = {"stop_strings": "stop", **dict.fromkeys(PROMPT_FIELDS, "prompt")}
-CHAT_PARAMETERS = {"stop_strings": "stop", "prompt": "messages"}
 UNAVAILABLE_RETRY_SECONDS = 1
-
-Names = Mapping[str, str]
-"""The HTTP parameters of message fields that have other names."""
 
 logger = logging.getLogger(__name__)
 
@@ -72,11 +66,6 @@ def error_body(message: str, status: int, *, parameter: str | None = None, code:
 
 def http_status(error: SpecpairError) -> int:
     return STATUSES.get(status_code(error), 500)
-
-
-def names_of(*, is_chat: bool, structure: str = "structured_outputs") -> Names:
-    """The names in one request. `structure` is the parameter that says what its output has to look like."""
-    return {"structured_output": structure, **(CHAT_PARAMETERS if is_chat else PARAMETERS)}
 
 
 def failure_body(error: Exception, names: Names) -> tuple[int, dict[str, Any]]:
@@ -95,15 +84,6 @@ def failure_body(error: Exception, names: Names) -> tuple[int, dict[str, Any]]:
     return status, error_body(message, status, parameter=parameter, code=code)
 
 
-def parameter_name(field: str, names: Names) -> str:
-    """The HTTP parameter of a message field: `sampling.top_k` is top_k."""
-    name = field.removeprefix("sampling.").removeprefix("chat.")
-    for theirs, ours in names.items():
-        if name == theirs or name.startswith((f"{theirs}[", f"{theirs} ", f"{theirs}.")):
-            return ours + name[len(theirs) :]
-    return "messages" if name == "chat" else name
-
-
 def failure_response(error: Exception, names: Names) -> JSONResponse:
     """The whole answer to a request that failed."""
     status, body = failure_body(error, names)
@@ -120,7 +100,7 @@ def retry_headers(status: int, error: Exception | None = None) -> dict[str, str]
 
 
 async def handle_failure(request: Request, error: Exception) -> JSONResponse:
-    return failure_response(error, names_of(is_chat=request.url.path.endswith("/chat/completions")))
+    return failure_response(error, names_at(request.url.path))
 
 
 async def handle_http_error(request: Request, error: Exception) -> JSONResponse:

@@ -5,15 +5,13 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
+from coordinator.http.answer_parts import AnswerParts
 from coordinator.http.json_pieces import Rows
 from coordinator.http.logprobs import TokenBytes, TokenText, chat_logprobs, completion_logprobs, prompt_logprobs
 from coordinator.http.output_reader import OutputReader
-from coordinator.http.reasoning_reader import ReasoningReader
 from coordinator.http.text_offsets import TextOffsets
-from coordinator.http.tool_calls import ToolCallReader
 from coordinator.requests.reasoning import Reasoning
 from coordinator.requests.tokenizer import Tokenizer
-from coordinator.tool_call_form import ToolCallForm
 from specpair.v1 import coordinator_service_pb2 as pb
 
 
@@ -119,15 +117,20 @@ class ChatForm:
     token_bytes: TokenBytes
     has_logprobs: bool
     has_prompt_logprobs: bool
-    calling: ToolCallForm | None = None
-    """The form of the calls that are taken out of the text; None without tools."""
-    reasoning: Reasoning | None = None
-    """What comes before the answers; None if all text is the answer."""
-    shown: Mapping[int, str] = field(default_factory=dict)
+    parts: AnswerParts
+    """What is taken out of the text."""
     readers: dict[int, OutputReader] = field(default_factory=dict)
     """By output."""
     echo: bool = False
     names = Names("chatcmpl", "chat.completion", "chat.completion.chunk")
+
+    @property
+    def reasoning(self) -> Reasoning | None:
+        return self.parts.reasoning
+
+    @property
+    def shown(self) -> Mapping[int, str]:
+        return self.parts.shown
 
     def body(self, piece: Piece) -> dict[str, Any]:
         said = self._reader(piece.index).push(piece.text, is_last=True)
@@ -157,15 +160,11 @@ class ChatForm:
     @property
     def _no_content(self) -> str | None:
         """The content of an answer that has none: null where something else may stand in its place."""
-        return None if self.calling is not None or self.reasoning is not None else ""
+        return None if self.parts.calling is not None or self.reasoning is not None else ""
 
     def _reader(self, index: int) -> OutputReader:
-        """The reader of an output; made with its first piece, when it is known where the outputs begin."""
         if index not in self.readers:
-            asked = self.reasoning
-            reasoning = None if asked is None else ReasoningReader(asked.form, asked.beginning)
-            calls = None if self.calling is None else ToolCallReader(self.calling)
-            self.readers[index] = OutputReader(reasoning, calls)
+            self.readers[index] = self.parts.reader()
         return self.readers[index]
 
     def _logprobs(self, piece: Piece) -> dict[str, Any]:

@@ -40,8 +40,14 @@ def chat_logprobs(
     tokens: Sequence[pb.GeneratedToken], token_text: TokenText, token_bytes: TokenBytes
 ) -> dict[str, Any]:
     """The layout of /v1/chat/completions."""
-    entries = (_with_likeliest(token, token_text, token_bytes) for token in tokens)
-    return {"content": rows(entries, tokens), "refusal": None}
+    return {"content": token_logprobs(tokens, token_text, token_bytes), "refusal": None}
+
+
+def token_logprobs(
+    tokens: Sequence[pb.GeneratedToken], token_text: TokenText, token_bytes: TokenBytes
+) -> list[dict[str, Any]] | Rows:
+    """An entry for each token, with the likeliest ones."""
+    return rows((_with_likeliest(token, token_text, token_bytes) for token in tokens), tokens)
 
 
 def prompt_logprobs(tokens: Sequence[pb.GeneratedToken], token_text: TokenText) -> list[dict[str, Any] | None] | Rows:

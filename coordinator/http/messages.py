@@ -13,6 +13,7 @@ from coordinator.http.parameters import (
     LayoutParameters,
     Prompt,
 )
+from coordinator.http.refusals import is_given
 from coordinator.http.structure_parameters import ToolCall
 from coordinator.http.structures import check_text, schema_text, structured_output_of
 from coordinator.http.tools import calling_grammar, described
@@ -126,7 +127,7 @@ def add_tools(request: pb.GenerateTokensRequest, parameters: ChatParameters, par
     if parts.calling is None:
         return
     if request.HasField("structured_output"):
-        raise InvalidFieldError("tools", "cannot be combined with response_format, unless tool_choice is none")
+        raise InvalidFieldError("tools", "cannot be combined with a structured output, unless tool_choice is none")
     request.structured_output.CopyFrom(calling_grammar(parameters, parts.calling, parts.mark_ids, parts.tag_ids))
     request.chat.tools.extend(described(parameters.tools))
 
@@ -135,8 +136,7 @@ def refuse_given(parameters: GenerationParameters, names: Iterable[str]) -> None
     """Refuses parameters that are not supported, where they have another value than vLLM's defaults. Raises
     InvalidFieldError."""
     for name in names:
-        value = getattr(parameters, name)
-        if value not in (None, "", []) and value is not False:
+        if is_given(getattr(parameters, name)):
             raise InvalidFieldError(name, "is not supported")
 
 

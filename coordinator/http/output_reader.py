@@ -11,8 +11,16 @@ class Said:
     """What a piece of the output's text brought."""
 
     reasoning: str = ""
-    text: str = ""
-    calls: list[FoundCall] = field(default_factory=list)
+    found: Found = field(default_factory=Found)
+    """After the reasoning."""
+
+    @property
+    def text(self) -> str:
+        return self.found.text
+
+    @property
+    def calls(self) -> list[FoundCall]:
+        return self.found.calls
 
 
 class OutputReader:
@@ -31,7 +39,9 @@ class OutputReader:
     def push(self, text: str, *, is_last: bool = False) -> Said:
         """Adds text, and returns what is certain now; with the last text, all of it."""
         told = Told("", text) if self._reasoning is None else self._reasoning.push(text, is_last=is_last)
-        found = Found(text=told.answer)
-        if self._calls is not None:
+        found = Found()
+        if self._calls is None:
+            found.add_text(told.answer)
+        else:
             found = self._calls.push(told.answer, is_last=is_last)
-        return Said(reasoning=told.reasoning, text=found.text, calls=found.calls)
+        return Said(reasoning=told.reasoning, found=found)

@@ -4,6 +4,7 @@ Types and the lengths of lists are checked here, values in the checks that all f
 ignored (`unknown_parameters` beside this file), and null means that a parameter is not given.
 """
 
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator
@@ -99,17 +100,22 @@ def read_stop(value: Any) -> list[str]:
 
 def join_parts(value: Any) -> Any:
     """The text of a message that comes in parts. Only text parts are allowed."""
+    return joined(value, ("text",))
+
+
+def joined(value: Any, kinds: Sequence[str]) -> Any:
+    """The text of a content that is a text, or a list of parts of these types."""
     if value is None:
         return ""
     if not isinstance(value, list):
         return value
-    return "".join(_read_part(part) for part in value)
+    return "".join(_read_part(part, kinds) for part in value)
 
 
-def _read_part(part: Any) -> str:
-    if isinstance(part, dict) and part.get("type") == "text" and isinstance(text := part.get("text"), str):
+def _read_part(part: Any, kinds: Sequence[str]) -> str:
+    if isinstance(part, dict) and part.get("type") in kinds and isinstance(text := part.get("text"), str):
         return text
-    raise refusal("content", "must be a text or a list of parts of type text")
+    raise refusal("content", f"must be a text or a list of parts of type {' or '.join(kinds)}")
 
 
 Uint32 = Annotated[int, Field(ge=0, le=MAX_UINT32)]

@@ -2,7 +2,7 @@
 
 from typing import Any, LiteralString, cast
 
-from pydantic import ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import BeforeValidator, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 from pydantic_core import PydanticCustomError
 
 INVALID_VALUE, INVALID_TYPE = "invalid_value", "invalid_type"
@@ -12,6 +12,22 @@ INVALID_VALUE, INVALID_TYPE = "invalid_value", "invalid_type"
 def refusal(kind: str, problem: str) -> PydanticCustomError:
     """The error that a validator raises, with `problem` as its message."""
     return PydanticCustomError(cast(LiteralString, kind), "{problem}", {"problem": problem})
+
+
+def is_given(value: object) -> bool:
+    """Whether a parameter asks for anything."""
+    return value not in (None, "", []) and value is not False
+
+
+def not_here(instead: str = "") -> BeforeValidator:
+    """For a parameter that is refused if it asks for anything. The message ends with what to do `instead`."""
+
+    def validate(value: Any) -> Any:
+        if is_given(value):
+            raise refusal(INVALID_VALUE, f"is not supported{instead}")
+        return value
+
+    return BeforeValidator(validate)
 
 
 def one_of(kind: str, problem: str) -> WrapValidator:

@@ -8,10 +8,10 @@ from typing import Any
 
 from fastapi import APIRouter, Request, Response
 
-from coordinator.http.failures import Names, names_of
 from coordinator.http.front_end import FrontEnd
 from coordinator.http.json_pieces import encode, rows
 from coordinator.http.models import check_model
+from coordinator.http.parameter_names import CHAT_PARAMETERS, PARAMETERS, Names
 from coordinator.http.token_parameters import DetokenizeParameters, TokenizeParameters, tokenized_request
 from coordinator.http.whole_answer import whole_answer
 from coordinator.requests.prompt import PromptReader
@@ -37,7 +37,7 @@ async def tokenize(request: Request, parameters: TokenizeParameters) -> Response
             "token_strs": None if strings is None else rows(strings, strings),
         }
 
-    return await _answer(request, serving, message, work, names_of(is_chat=message.HasField("chat")))
+    return await _answer(request, serving, message, work, CHAT_PARAMETERS if message.HasField("chat") else PARAMETERS)
 
 
 @router.post("/detokenize")
@@ -49,7 +49,7 @@ async def detokenize(request: Request, parameters: DetokenizeParameters) -> Resp
     async def work(reader: PromptReader) -> dict[str, Any]:
         return {"prompt": await reader.decode(parameters.tokens)}
 
-    return await _answer(request, serving, message, work, names_of(is_chat=False))
+    return await _answer(request, serving, message, work, PARAMETERS)
 
 
 async def _tokenize(

@@ -33,8 +33,20 @@ class FoundCall:
 class Found:
     """What a piece of text brought."""
 
-    text: str = ""
-    calls: list[FoundCall] = field(default_factory=list)
+    parts: list[str | FoundCall] = field(default_factory=list)
+    """Text and calls, in the order in which they came."""
+
+    @property
+    def text(self) -> str:
+        return "".join(part for part in self.parts if isinstance(part, str))
+
+    @property
+    def calls(self) -> list[FoundCall]:
+        return [part for part in self.parts if isinstance(part, FoundCall)]
+
+    def add_text(self, text: str) -> None:
+        if text:
+            self.parts.append(text)
 
 
 class ToolCallReader:
@@ -72,7 +84,7 @@ class ToolCallReader:
 
     def _in_words(self, found: Found, is_last: bool) -> bool:
         """In text without calls."""
-        found.text += self._held
+        found.add_text(self._held)
         self._held = ""
         return False
 
@@ -86,13 +98,13 @@ class ToolCallReader:
         text, self._held = split_end(self._held, 0 if is_last else begun_length(self._held, self._form.begin))
         self._add_text(found, text)
         if is_last:
-            found.text += self._space.take()
+            found.add_text(self._space.take())
         return False
 
     def _add_text(self, found: Found, text: str) -> None:
         text = self._space.push(text.lstrip(WHITE) if self.count and not self._has_text else text)
         self._has_text |= bool(text)
-        found.text += text
+        found.add_text(text)
 
     def _before_name(self, found: Found, is_last: bool) -> bool:
         held = self._held.removeprefix(" ") if self._form.may_space else self._held
@@ -106,7 +118,7 @@ class ToolCallReader:
         if not key:
             return False  # an output that was cut off here has begun no call
         call_id = self._form.id_prefix + secrets.token_hex(self._form.id_digits)[: self._form.id_digits]
-        found.calls.append(FoundCall(index=self.count, id=call_id, name=name))
+        found.parts.append(FoundCall(index=self.count, id=call_id, name=name))
         self.count += 1
         self._held, self._state, self._arguments = after, self._in_arguments, JsonEnd()
         return True
@@ -131,11 +143,13 @@ class ToolCallReader:
         return True
 
     def _add(self, found: Found, arguments: str) -> None:
-        if not found.calls or found.calls[-1].index != self.count - 1:
+        last = found.parts[-1] if found.parts else None
+        if not isinstance(last, FoundCall):  # the call began in an earlier piece
             if not arguments:
                 return
-            found.calls.append(FoundCall(index=self.count - 1))
-        found.calls[-1].arguments += arguments
+            last = FoundCall(index=self.count - 1)
+            found.parts.append(last)
+        last.arguments += arguments
 
 
 def vars_of(call: FoundCall) -> dict[str, Any]:

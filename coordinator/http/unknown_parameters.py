@@ -8,7 +8,12 @@ from itertools import islice
 from fastapi import Request
 from pydantic import BaseModel
 
-WITHOUT_EFFECT = frozenset(("metadata", "prompt_cache_key", "safety_identifier", "service_tier", "store"))
+WITHOUT_EFFECT = frozenset(
+    (
+        *("metadata", "prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"),
+        *("safety_identifier", "service_tier", "store"),
+    )
+)
 """OpenAI's parameters that no text depends on. A client that has them sends them with each request."""
 NAMED_COUNT = 8
 """Most names in a log line."""

@@ -6,7 +6,8 @@ from typing import Any
 from fastapi import Request, Response
 
 from coordinator.http.disconnects import ClientGoneError, unless_gone
-from coordinator.http.failures import Names, failure_response
+from coordinator.http.failures import failure_response
+from coordinator.http.parameter_names import Names
 from coordinator.http.request_counter import CLIENT_GONE
 
 

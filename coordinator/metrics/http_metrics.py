@@ -3,8 +3,9 @@
 from prometheus_client import Counter
 from prometheus_client.registry import CollectorRegistry
 
+GENERATING = ("/v1/completions", "/v1/chat/completions", "/v1/responses")
 PATHS = (
-    *("/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize"),
+    *(*GENERATING, "/tokenize", "/detokenize"),
     *("/v1/models", "/version", "/health", "/metrics", "/openapi.json"),
 )
 MODEL, PAGE, OTHER = "/v1/models/{model}", "/", "other"
@@ -21,7 +22,7 @@ class HttpMetrics:
             ["path", "status"],
             registry=registry,
         )
-        for path in PATHS[:2]:  # a series that starts at its first count hides that count from `rate`
+        for path in GENERATING:  # a series that starts at its first count hides that count from `rate`
             for status in GENERATION_STATUSES:
                 self._requests.labels(path, str(status))
 

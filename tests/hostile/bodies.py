@@ -5,6 +5,7 @@ from random import Random
 from typing import Any
 
 from coordinator.http.parameters import ChatParameters, CompletionParameters
+from coordinator.http.response_parameters import ResponseParameters
 from coordinator.http.token_parameters import DetokenizeParameters, TokenizeParameters
 from tests.hostile.attack import Attack
 from tests.hostile.extremes import TEXTS
@@ -14,7 +15,7 @@ from tests.hostile.verdicts import HTTP_ANSWERS, HTTP_CLOSED, HTTP_REFUSALS
 from tests.hostile.web import WebReply, post
 
 REQUESTS_EACH = 4
-PATHS = ("/v1/completions", "/v1/chat/completions", "/tokenize", "/detokenize")
+PATHS = ("/v1/completions", "/v1/chat/completions", "/v1/responses", "/tokenize", "/detokenize")
 _ANYTHING: list[Any] = [
     None,
     True,
@@ -51,7 +52,7 @@ _ANYTHING: list[Any] = [
     *TEXTS,
 ]
 _SURROGATES = ('"\\ud800"', '"\\udc00\\ud800"', '"a\\udfffb"', '["\\ud834"]')
-_BODIES = (CompletionParameters, ChatParameters, TokenizeParameters, DetokenizeParameters)
+_BODIES = (CompletionParameters, ChatParameters, ResponseParameters, TokenizeParameters, DetokenizeParameters)
 _FIELDS = sorted({name for body in _BODIES for name in body.model_fields})
 
 
@@ -59,6 +60,11 @@ def valid_body(random: Random, path: str) -> dict[str, Any]:
     body: dict[str, Any] = {"max_tokens": 3}
     if path == PATHS[0]:
         body["prompt"] = random.choice(["def f(", [1, 2, 3], ["a", "b"], [[1], [2, 3]]])
+    elif path == "/v1/responses":
+        del body["max_tokens"]
+        call = {"type": "function_call", "call_id": "1", "name": "f", "arguments": "{}"}
+        body["max_output_tokens"] = 3
+        body["input"] = random.choice(["def f(", [{"role": "user", "content": "Hi"}], [call]])
     elif path == "/detokenize":
         body["tokens"] = [1, 2, 3]
     elif path == "/tokenize" and random.random() < 0.5:
@@ -69,7 +75,7 @@ def valid_body(random: Random, path: str) -> dict[str, Any]:
         "stream": [True],
         "temperature": [0, 1.0],
         "logprobs": [1 if path == PATHS[0] else True],
-        "n": [2],
+        "n": [1 if path == "/v1/responses" else 2],
         "num_speculative_tokens": [0, 3],
         "stream_options": [{"include_usage": True}],
     }.items():

@@ -193,6 +193,8 @@ async def test_usage_is_null_until_it_is_known(client: httpx.AsyncClient) -> Non
         ("POST", "/v1/completions", "{", 400, "/v1/completions"),
         ("POST", "/v1/completions", '{"prompt": "x", "model": "other"}', 404, "/v1/completions"),
         ("POST", "/v1/chat/completions", '{"messages": []}', 400, "/v1/chat/completions"),
+        ("POST", "/v1/responses", '{"input": "x", "max_output_tokens": 1}', 200, "/v1/responses"),
+        ("GET", "/v1/responses/resp_1", "", 404, "other"),
         ("GET", "/v1/completions", "", 405, "/v1/completions"),
         ("GET", "/v1/models/no/such", "", 404, "/v1/models/{model}"),
         ("GET", "/v1/nothing", "", 404, "other"),

@@ -69,7 +69,7 @@ async def test_other_sites_cannot_ask(client: httpx.AsyncClient) -> None:
         assert answer.status_code == 400
 
 
-@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions", "/v1/responses"])
 @pytest.mark.parametrize("kind", ["application/x-www-form-urlencoded", "text/plain", None])
 async def test_a_body_of_another_type_is_told_the_header(
     client: httpx.AsyncClient, path: str, kind: str | None

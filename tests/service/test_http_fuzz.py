@@ -17,8 +17,8 @@ from schemathesis.specs.openapi.checks import (
 
 from tests.http_service import http_client, running_bundled_pair
 
-EXAMPLES = 120
-GENERATING = ("/v1/completions", "/v1/chat/completions")
+EXAMPLES = 240
+GENERATING = ("/v1/completions", "/v1/chat/completions", "/v1/responses")
 DESCRIBED = [status_code_conformance, content_type_conformance, response_schema_conformance]
 PATHS = (*GENERATING, "/tokenize", "/detokenize", "/v1/models", "/v1/models/{model}", "/health")
 
@@ -71,5 +71,6 @@ def fuzz(description: dict[str, Any], url: str, statuses: Counter[tuple[str, int
 def tamed(body: dict[str, Any], kept: set[int]) -> dict[str, Any]:
     """A request that is in order but for the parameters at these places: one by one they come further than together."""
     others = {name: body[name] for place, name in enumerate(sorted(body)) if place in kept}
-    prompt = {"messages": [{"role": "user", "content": "a"}]} if "messages" in body else {"prompt": "a"}
+    prompts = {"messages": [{"role": "user", "content": "a"}], "input": "a"}
+    prompt = {name: value for name, value in prompts.items() if name in body} or {"prompt": "a"}
     return {"model": "target", **prompt, **others}

@@ -16,11 +16,21 @@ from specpair.security.settings import ServerSecurity
 from tests.http_service import http_client, running_bundled_pair
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "MADE-UP")
-UNKNOWN = ("/v1/embeddings", "/v1/completions/", "/health/", "/v1", "/nothing.mjs", "/%2e%2e/app.py", "/page/")
+UNKNOWN = (
+    "/v1/embeddings",
+    "/v1/responses/resp_1",
+    "/v1/completions/",
+    "/health/",
+    "/v1",
+    "/nothing.mjs",
+    "/%2e%2e/app.py",
+    "/page/",
+)
 READ, WRITTEN = "GET, HEAD", "POST"
 KNOWN = {
     "/v1/completions": WRITTEN,
     "/v1/chat/completions": WRITTEN,
+    "/v1/responses": WRITTEN,
     "/health": READ,
     "/metrics": READ,
     "/v1/models": READ,

@@ -69,8 +69,9 @@ def held_tokens(pair: RunningPair) -> int:
     [
         {**LONG, "n": 4, "stream": True, "include_rounds": True, "logprobs": 20},
         {"prompt": [[7] * 1500] * 4, "max_tokens": 1, "prompt_logprobs": 20},  # more than the kernel keeps of its own
+        {"input": PROMPT, "max_output_tokens": 1500, "ignore_eos": True, "stream": True, "top_logprobs": 20},
     ],
-    ids=["stream", "body"],
+    ids=["stream", "body", "response"],
 )
 async def test_a_client_that_takes_nothing_gives_its_place_back(
     pair: RunningPair, monkeypatch: pytest.MonkeyPatch, wanted: dict[str, Any]
@@ -90,7 +91,7 @@ async def test_a_client_that_takes_nothing_gives_its_place_back(
     with socket.socket() as stalled:
         stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         stalled.connect((host, int(port)))
-        stalled.sendall(head_of(body) + body)
+        stalled.sendall(head_of(body, path="/v1/responses" if "input" in wanted else "/v1/completions") + body)
         async with asyncio.timeout(60):
             while not len(pair.target.host.sequences):
                 await asyncio.sleep(0.05)
@@ -100,10 +101,10 @@ async def test_a_client_that_takes_nothing_gives_its_place_back(
     await pair.check_clean()
 
 
-def head_of(body: bytes, declared: int | None = None) -> bytes:
-    """Of a request for a completion; `declared` is what it says of the length of its body, if not the truth."""
+def head_of(body: bytes, declared: int | None = None, path: str = "/v1/completions") -> bytes:
+    """Of a request; `declared` is what it says of the length of its body, if not the truth."""
     lines = (
-        "POST /v1/completions HTTP/1.1",
+        f"POST {path} HTTP/1.1",
         "host: localhost",
         "content-type: application/json",
         f"content-length: {len(body) if declared is None else declared}",

@@ -70,6 +70,7 @@ async def everything(pair: RunningPair, calls: list[Any]) -> AsyncIterator[str]:
         for body in BODIES:
             yield shown(await client.post("/v1/completions", json=body))
         yield shown(await client.post("/v1/chat/completions", json={"messages": [{"role": "user", "content": "x"}]}))
+        yield shown(await client.post("/v1/responses", json={"input": "x"}))
         yield shown(await client.post("/v1/completions", content=b"{", headers={"content-type": "application/json"}))
     for call in (*of_coordinator(pair), *calls):
         try:

@@ -1,14 +1,14 @@
 """Calls of each form are read the same, however their text is cut into pieces."""
 
 import json
-from itertools import pairwise
+from itertools import groupby, pairwise
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator.http.json_end import JsonEnd
-from coordinator.http.tool_calls import ToolCallReader
+from coordinator.http.tool_calls import FoundCall, ToolCallReader
 from coordinator.tool_call_form import TOOL_CALL_FORMS, ToolCallForm, ToolCallParser
 
 VALUES = st.recursive(
@@ -19,6 +19,8 @@ VALUES = st.recursive(
 ARGUMENTS = st.dictionaries(st.sampled_from(["name", "a"]), VALUES).map(json.dumps)
 CUTS = st.lists(st.integers(0, 200), max_size=10)
 WORDS = st.lists(st.sampled_from(["a", " ", "\n", "<tool_", "b c", "\u00a0"]), max_size=5).map("".join)
+HERMES = TOOL_CALL_FORMS[ToolCallParser.HERMES]
+CALL = '<tool_call>\n{"name": "f", "arguments": {}}\n</tool_call>'
 FORMS = st.sampled_from(list(TOOL_CALL_FORMS.values()))
 
 
@@ -58,6 +60,23 @@ def test_text_beside_calls_is_read_the_same_in_pieces(words: list[str], cuts: li
     texts += [part.lstrip(" \n") for part in others[-1:]]
     assert "".join(part.text for part in found) == "".join(texts)
     assert reader.count == len(others)
+
+
+@given(text=st.lists(st.sampled_from(["Hi", " ", "\n", CALL]), max_size=6).map("".join), cuts=CUTS)
+def test_text_around_calls_is_kept(text: str, cuts: list[int]) -> None:
+    """But for white space beside them, however it is cut into pieces."""
+    whole = ToolCallReader(HERMES).push(text, is_last=True).parts
+    reader, ends = ToolCallReader(HERMES), sorted({0, len(text), *(place for place in cuts if place < len(text))})
+    found = [part for a, b in pairwise(ends) for part in reader.push(text[a:b]).parts]
+    found += reader.push("", is_last=True).parts
+    assert texts_of(found) == texts_of(whole)
+    assert "".join(texts_of(whole)).split() == text.replace(CALL, " ").split()
+
+
+def texts_of(parts: list[str | FoundCall]) -> list[str]:
+    """The texts, with a space for the calls between them."""
+    groups = groupby(parts, key=lambda part: isinstance(part, FoundCall))
+    return [" " if are_calls else "".join(map(str, group)) for are_calls, group in groups]
 
 
 @given(value=VALUES, rest=st.sampled_from(["}", "}]", "}\n</tool_call>"]), cuts=CUTS)

@@ -11,6 +11,8 @@ from coordinator.metrics.http_metrics import GENERATION_STATUSES, HttpMetrics, p
     [
         ("/v1/completions", 200, "/v1/completions"),
         ("/v1/completions", 421, "/v1/completions"),
+        ("/v1/responses", 200, "/v1/responses"),
+        ("/v1/responses/resp_1", 404, "other"),
         ("/v1/models", 200, "/v1/models"),
         ("/v1/models/some/long/name", 404, "/v1/models/{model}"),
         ("/", 200, "/"),
