@@ -25,7 +25,7 @@ class AnswerParts:
     mark_ids: Mapping[str, int] = field(default_factory=dict)
     """The added tokens that stand for marks of these forms, by mark. Other texts leave out those that are special."""
     tag_ids: frozenset[int] = frozenset()
-    """Other added tokens that a text beside calls may have."""
+    """Other added tokens that reasoning, and a text beside calls, may have."""
 
     @property
     def shown(self) -> Mapping[int, str]:
@@ -47,9 +47,9 @@ def answer_parts(parameters: ToolParameters, pair: Pair) -> AnswerParts:
     marks += [] if thinking is None else [thinking.begin, thinking.end]
     found = {} if tokenizer is None else {mark: tokenizer.added_id(mark) for mark in marks}
     mark_ids = {mark: token_id for mark, token_id in found.items() if token_id is not None}
-    reasoning = None
-    if thinking is not None:
-        reasoning = Reasoning(form=thinking, mark_ids=mark_ids, may_lack_answer=may_call(parameters))
     tag_ids = frozenset() if tokenizer is None else tokenizer.tag_ids
     tag_ids -= {*mark_ids.values(), *pair.target.info.eos_token_ids}
+    reasoning = None
+    if thinking is not None:
+        reasoning = Reasoning(form=thinking, mark_ids=mark_ids, tag_ids=tag_ids, may_lack_answer=may_call(parameters))
     return AnswerParts(calling=calling, reasoning=reasoning, mark_ids=mark_ids, tag_ids=tag_ids)

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from fastapi import APIRouter, Request, Response
 
-from coordinator.http.answer_parts import answer_parts
+from coordinator.http.answer_parts import AnswerParts, answer_parts
 from coordinator.http.answering import answered
 from coordinator.http.beams import beam_count
 from coordinator.http.choices_answer import ChoicesAnswer
@@ -23,6 +23,7 @@ from coordinator.http.response_logprobs import ResponseLogprobs
 from coordinator.http.response_parameters import ResponseParameters
 from coordinator.http.response_request import chat_parameters, echoed
 from coordinator.http.unknown_parameters import log_unknown
+from coordinator.requests.threads import in_thread
 from coordinator.serving.serving import Serving
 from specpair.errors import InvalidFieldError
 from specpair.v1 import coordinator_service_pb2 as pb
@@ -70,11 +71,12 @@ async def create_response(request: Request, parameters: ResponseParameters) -> R
     """Answers a conversation that comes in items, in items. Nothing of it is stored."""
     await log_unknown(request, type(parameters))
     serving = serving_of(request, parameters)
-    as_chat = chat_parameters(parameters)
+    as_chat = await in_thread(chat_parameters, parameters)
     parts = answer_parts(as_chat, serving.pair)
+    check_stops(as_chat, parts)
     logprobs = ResponseLogprobs(token_text_of(serving), token_bytes_of(serving)) if as_chat.logprobs else None
     answer = ResponseAnswer(
-        echo=echoed(parameters),
+        echo=await in_thread(echoed, parameters),
         items=OutputItems(parts, logprobs),
         outputs=Outputs(Asked()),
         parts=parts,
@@ -84,6 +86,14 @@ async def create_response(request: Request, parameters: ResponseParameters) -> R
     messages = [chat_request(as_chat, parts)]
     names = response_names(as_chat)
     return await answered(request, serving, messages, answer, names, is_stream=bool(parameters.stream))
+
+
+def check_stops(parameters: ChatParameters, parts: AnswerParts) -> None:
+    """Refuses texts and tokens that could end an answer within a call: a response has no way to say that its arguments
+    are not whole. Raises InvalidFieldError."""
+    for name in ("stop", "stop_token_ids"):
+        if parts.calling is not None and getattr(parameters, name):
+            raise InvalidFieldError(name, "cannot be combined with tools here, unless tool_choice is none")
 
 
 def check_prompt_count(prompt_count: int, outputs_each: int, limit: int) -> None:

@@ -82,12 +82,18 @@ class SummaryPart(BaseModel):
     text: Text
 
 
+FEW_PARTS = Field(max_length=MAX_CHAT_MESSAGES, fail_fast=True)
+"""A long list of what is no part would be as many errors, made on the event loop."""
+
+
 class InputReasoning(BaseModel):
     """What the model thought before what it said or called. `encrypted_content` of another server is ignored."""
 
     type: Literal["reasoning"]
-    content: list[ReasoningPart] | None = None
-    summary: list[SummaryPart] | None = Field(None, description="Taken where there is no content.")
+    content: Annotated[list[ReasoningPart], FEW_PARTS] | None = None
+    summary: Annotated[list[SummaryPart], FEW_PARTS] | None = Field(
+        None, description="Taken where there is no content."
+    )
 
     @property
     def text(self) -> str:

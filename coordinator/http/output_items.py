@@ -6,9 +6,10 @@ from typing import Any
 
 from coordinator.http.answer_parts import AnswerParts
 from coordinator.http.output_reader import OutputReader
-from coordinator.http.response_items import COMPLETED, CallItem, Event, Item, MessageItem, ReasoningItem
+from coordinator.http.response_items import COMPLETED, IN_PROGRESS, CallItem, Event, Item, MessageItem, ReasoningItem
 from coordinator.http.response_logprobs import ResponseLogprobs
 from coordinator.http.tool_calls import FoundCall
+from specpair.grammars.lark import WHITE
 from specpair.v1 import coordinator_service_pb2 as pb
 
 ID_BYTES = 12
@@ -49,11 +50,15 @@ class OutputItems:
         """Ends the last item as COMPLETED or INCOMPLETE, all others being complete. An output that says nothing is a
         message without text."""
         events = [] if self._items or status != COMPLETED else self._begin(self._new_message())
+        last = self._last
+        if isinstance(last, MessageItem) and self._tokens:
+            tokens, self._tokens = self._tokens, []
+            events += last.add("", tokens)
         return events + self._end_last(status)
 
     def break_off(self, status: str) -> None:
         """The same for an output that failed, of which nothing more is told."""
-        if self._items:
+        if self._items and self._items[-1].status == IN_PROGRESS:
             self._items[-1].status = status
 
     def _add_reasoning(self, text: str) -> list[Event]:
@@ -66,7 +71,7 @@ class OutputItems:
     def _add_text(self, text: str) -> list[Event]:
         last, events = self._last, list[Event]()
         if not isinstance(last, MessageItem):
-            text = text.lstrip() if isinstance(last, CallItem) else text  # white space after a call is no content
+            text = text.lstrip(WHITE) if isinstance(last, CallItem) else text  # white space after a call is no content
             if not text:
                 return []
             last = self._new_message()
@@ -96,13 +101,7 @@ class OutputItems:
         return events + item.begin()
 
     def _end_last(self, status: str) -> list[Event]:
-        last, events = self._last, list[Event]()
-        if last is None:
-            return []
-        if isinstance(last, MessageItem) and self._tokens:
-            tokens, self._tokens = self._tokens, []
-            events = last.add("", tokens)
-        return events + last.end(status)
+        return [] if self._last is None else self._last.end(status)
 
 
 def _new_id(prefix: str) -> str:

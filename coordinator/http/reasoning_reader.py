@@ -72,9 +72,14 @@ class ReasoningReader:
         self._has_begun |= bool(thought)
 
     def _before_answer(self, is_last: bool) -> bool:
-        self._held = self._held.lstrip(WHITE)
-        self._state = self._in_answer if self._held else self._before_answer
-        return bool(self._held)
+        """More white space than grammars have beside a tag is text to them, so it is here."""
+        answer = without_few_spaces(self._held)
+        if not answer and not is_last:
+            return False
+        self._state = self._in_answer
+        if not answer.startswith(tuple(WHITE)):
+            self._held = answer
+        return True
 
     def _in_answer(self, is_last: bool) -> bool:
         self._answer += self._held

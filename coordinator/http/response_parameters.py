@@ -2,11 +2,11 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PlainValidator
 
 from coordinator.http.input_items import Input
-from coordinator.http.parameters import GenerationParameters, LayoutParameters, Text, Uint32, described
-from coordinator.http.refusals import INVALID_VALUE, not_here, one_of
+from coordinator.http.parameters import GenerationParameters, LayoutParameters, Text, Uint32, check_text, described
+from coordinator.http.refusals import INVALID_VALUE, not_here, one_of, refusal
 from coordinator.http.structure_parameters import (
     MAX_TOOLS,
     NAME,
@@ -67,8 +67,19 @@ Include = Annotated[
     one_of(INVALID_VALUE, f"must be {LOGPROBS} or {ENCRYPTED}"),
 ]
 NOT_SUPPORTED: Any = Field(None, description="Not supported; null.")
-Key = Annotated[Text, Field(max_length=MAX_KEY_LENGTH)]
-Value = Annotated[Text, Field(max_length=MAX_VALUE_LENGTH)]
+
+
+def read_metadata(value: Any) -> dict[str, str]:
+    """Counted before it is looked at, and no key is in the message: they may be many, and long."""
+    if not isinstance(value, dict) or len(value) > MAX_PAIRS:
+        raise refusal("metadata", f"must be an object of at most {MAX_PAIRS} texts by their names")
+    for limit, what, texts in ((MAX_KEY_LENGTH, "name", value), (MAX_VALUE_LENGTH, "text", value.values())):
+        if not all(isinstance(text, str) and len(check_text(text)) <= limit for text in texts):
+            raise refusal(INVALID_VALUE, f"has a {what} that is no text of at most {limit} characters")
+    return value
+
+
+Metadata = Annotated[dict[str, str], PlainValidator(read_metadata, json_schema_input_type=dict[str, str])]
 
 
 class ResponseParameters(GenerationParameters, LayoutParameters):
@@ -89,14 +100,15 @@ class ResponseParameters(GenerationParameters, LayoutParameters):
         Annotated[Literal["disabled"], one_of(INVALID_VALUE, "must be disabled; an input that is too long is refused")]
         | None
     ) = None
-    metadata: Annotated[dict[Key, Value], Field(max_length=MAX_PAIRS)] | None = Field(
-        None, description="Comes back with the response."
-    )
+    metadata: Metadata | None = Field(None, description="Comes back with the response.")
     user: Text | None = Field(None, description="Comes back with the response.")
     store: bool | None = Field(None, description="Nothing is stored, whatever it says.")
 
     n: Annotated[int, Field(ge=1, le=1)] | None = Field(None, description="A response has one output.")
     max_tokens: Annotated[Uint32, not_here("; use max_output_tokens")] | None = NOT_SUPPORTED
+    max_completion_tokens: Annotated[Uint32, not_here("; use max_output_tokens")] | None = NOT_SUPPORTED
+    logprobs: Annotated[Any, not_here(f"; use include with {LOGPROBS}, or top_logprobs")] = NOT_SUPPORTED
+    echo: Annotated[Any, not_here()] = NOT_SUPPORTED
     response_format: Annotated[ResponseFormat, not_here("; use text.format")] | None = NOT_SUPPORTED
     prompt_logprobs: Annotated[Uint32, not_here()] | None = NOT_SUPPORTED
     background: Annotated[bool, not_here()] | None = NOT_SUPPORTED

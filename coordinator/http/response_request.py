@@ -25,7 +25,7 @@ SHARED = GenerationParameters.model_fields | LayoutParameters.model_fields
 def chat_parameters(parameters: ResponseParameters) -> ChatParameters:
     """The same request for a chat completion. Raises InvalidFieldError."""
     messages = item_messages(parameters.input)
-    if parameters.instructions is not None:
+    if parameters.instructions:
         messages.insert(0, ChatMessage.model_construct(role="system", content=parameters.instructions))
     own: dict[str, Any] = {
         "messages": messages,

@@ -59,8 +59,8 @@ class ToolCallReader:
         self._form = form
         self._held = ""
         self._space = TrailingSpace()
-        self._has_text = False
-        """Whether there was text since the last call."""
+        self._has_text = self._has_said = False
+        """Whether there was text since the last call, and at all."""
         self._arguments = JsonEnd()
         self._state = self._at_start if form.is_whole else self._in_text
 
@@ -97,13 +97,15 @@ class ToolCallReader:
             return True
         text, self._held = split_end(self._held, 0 if is_last else begun_length(self._held, self._form.begin))
         self._add_text(found, text)
-        if is_last:
+        if is_last and (self._has_text or not self.count):
             found.add_text(self._space.take())
         return False
 
     def _add_text(self, found: Found, text: str) -> None:
-        text = self._space.push(text.lstrip(WHITE) if self.count and not self._has_text else text)
+        """White space after calls is content only between two texts."""
+        text = self._space.push(text.lstrip(WHITE) if self.count and not self._has_said else text)
         self._has_text |= bool(text)
+        self._has_said |= bool(text)
         found.add_text(text)
 
     def _before_name(self, found: Found, is_last: bool) -> bool:

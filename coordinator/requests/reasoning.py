@@ -1,13 +1,13 @@
 """Reasoning that comes before an answer: where an answer to a conversation begins, and what its structured output
 becomes there."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
 from coordinator.reasoning_form import ReasoningForm
 from specpair.errors import InvalidFieldError
-from specpair.grammars.lark import SPACE, TEXT, up_to
+from specpair.grammars.lark import SPACE, TEXT, one_of_tokens, up_to
 from specpair.grammars.nested import nested
 from specpair.options import MAX_STRUCTURE_BYTES, StructuredOutput, StructureKind
 
@@ -32,6 +32,8 @@ class Reasoning:
     form: ReasoningForm
     mark_ids: Mapping[str, int] = field(default_factory=dict)
     """The added tokens that stand for the form's tags, if there are any."""
+    tag_ids: Collection[int] = ()
+    """Other added tokens that the reasoning may have."""
     may_lack_answer: bool = False
     """Whether an output with a structured output may end before its answer, which is free to be empty."""
     beginning: Beginning = Beginning.BEFORE
@@ -59,11 +61,14 @@ def with_reasoning(structured: StructuredOutput, reasoning: Reasoning) -> Struct
         return structured
     form, ids = reasoning.form, reasoning.mark_ids
     before, rules = _opening(reasoning)
-    ways = [f"{before}thought SPACE answer"]
+    tagged = "tagged* " if reasoning.tag_ids else ""
+    ways = [f"{before}{tagged}thought SPACE answer"]
     if reasoning.beginning is Beginning.BEFORE:
         ways.append("answer")
     if reasoning.may_lack_answer:
-        ways.append(f"{before}TEXT")
+        ways.append(f"{before}{tagged}TEXT")
+    if tagged:
+        rules.append(f"tagged: TEXT {one_of_tokens(reasoning.tag_ids)}")
     rules += up_to("thought", form.end, ids.get(form.end))
     source = "\n".join([f"start: {' | '.join(ways)}", *rules, SPACE, TEXT, f"answer: {nested(structured)}"])
     if (size := len(source.encode(errors="replace"))) > MAX_STRUCTURE_BYTES:

@@ -17,7 +17,9 @@ from specpair.v1 import coordinator_service_pb2 as pb
 
 CALL = '<tool_call>\n{"name": "f", "arguments": {"a": "}"}}\n</tool_call>'
 HERMES = TOOL_CALL_FORMS[ToolCallParser.HERMES]
-texts = st.lists(st.sampled_from([CALL, "\n", " ", "a", "b c", "<", "<tool", "{"]), max_size=8).map("".join)
+texts = st.lists(st.sampled_from([CALL, "\n", " ", "a", "b c", "<", "<tool", "{", "\u3000", "\u00a0"]), max_size=8).map(
+    "".join
+)
 cuts = st.lists(st.integers(0, 300), max_size=10)
 
 
@@ -97,6 +99,26 @@ def test_an_output_that_says_nothing_is_a_message_without_text() -> None:
     assert kinds(read_events(events)) == [("message", "")]
 
 
+def test_where_tokens_stand_does_not_depend_on_the_pieces_of_a_call() -> None:
+    """Which follow the rounds, and so what was accepted."""
+    for pieces in ([CALL], [CALL[:20], CALL[20:]], list(CALL)):
+        items = output_items(ResponseLogprobs(str, lambda token_id: None))
+        for piece in ["a", *pieces, "b"]:
+            items.push(piece, [pb.GeneratedToken(id=1, text=piece)])
+        items.push("", [pb.GeneratedToken(id=1, text="e")], is_last=True)
+        items.end(COMPLETED)
+        told = [part["logprobs"] for item in items.documents() if "content" in item for part in item["content"]]
+        assert [[token["token"] for token in tokens] for tokens in told] == [["a"], [*pieces, "b", "e"]]
+
+
+def test_an_item_that_was_told_to_be_whole_stays_so() -> None:
+    items = output_items()
+    items.push("a", is_last=True)
+    items.end(COMPLETED)
+    items.break_off(INCOMPLETE)
+    assert items.documents()[0]["status"] == COMPLETED
+
+
 def test_tokens_stand_with_the_next_text() -> None:
     items = output_items(ResponseLogprobs(str, lambda token_id: None))
     events: list[Event] = []
@@ -107,8 +129,7 @@ def test_tokens_stand_with_the_next_text() -> None:
     assert [(event["delta"], [token["token"] for token in event["logprobs"]]) for event in deltas] == [
         ("b", ["t0", "t1", "t2"]),
         ("<c", ["t3", "t4"]),
-        ("", ["t5"]),
     ]
     (part,) = items.documents()[1]["content"]
-    assert [token["token"] for token in part["logprobs"]] == ["t0", "t1", "t2", "t3", "t4", "t5"]
+    assert [token["token"] for token in part["logprobs"]] == ["t0", "t1", "t2", "t3", "t4"]
     assert all(token["bytes"] is not None for token in part["logprobs"])

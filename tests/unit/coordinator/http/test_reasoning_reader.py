@@ -75,6 +75,16 @@ def test_what_is_certain_is_told_at_once() -> None:
     assert [part.answer for part in told] == [*[""] * 7, "c"]
 
 
+@pytest.mark.parametrize(("space", "calls"), [(16, 1), (17, 0), (33, 0)])
+def test_a_whole_answer_is_a_call_after_as_much_space_as_the_grammar_has(space: int, calls: int) -> None:
+    """More is text to the grammar, which then checked nothing."""
+    text = "\n" * space + '{"name": "Bob", "age": 3}'
+    for pieces in ([f"x</think>{text}"], ["x</think>", *text]):
+        output = OutputReader(reader(Beginning.INSIDE), ToolCallReader(TOOL_CALL_FORMS[ToolCallParser.LLAMA3_JSON]))
+        said = [*(output.push(piece) for piece in pieces), output.push("", is_last=True)]
+        assert "".join(part.text for part in said) == ("" if calls else text)
+
+
 def test_calls_are_looked_for_after_the_reasoning_alone() -> None:
     output = OutputReader(reader(Beginning.INSIDE), ToolCallReader(TOOL_CALL_FORMS[ToolCallParser.HERMES]))
     said = output.push(f"{CALL}</think>b\n{CALL}", is_last=True)

@@ -56,9 +56,11 @@ def test_text_beside_calls_is_read_the_same_in_pieces(words: list[str], cuts: li
     reader = ToolCallReader(form)
     found = [*(reader.push(text[a:b]) for a, b in pairwise(ends)), reader.push("", is_last=True)]
     first, *others = words
-    texts = [first.rstrip(" \n") if others else first, *(part.strip(" \n") for part in others[:-1])]
-    texts += [part.lstrip(" \n") for part in others[-1:]]
-    assert "".join(part.text for part in found) == "".join(texts)
+    expected = first.rstrip(" \n") if others else first
+    for place, part in enumerate(others):
+        after = part if expected else part.lstrip(" \n")  # white space is content between two texts
+        expected += after.rstrip(" \n") if place < len(others) - 1 or not after.strip(" \n") else after
+    assert "".join(part.text for part in found) == expected
     assert reader.count == len(others)
 
 

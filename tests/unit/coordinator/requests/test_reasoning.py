@@ -117,6 +117,20 @@ def test_reasoning_opens_and_ends_with_tokens_of_its_own(
     assert not allows(grammar, "<think>x</think>", tokenizer)
 
 
+@pytest.mark.parametrize("beginning", [Beginning.BEFORE, Beginning.INSIDE, Beginning.CONTINUED])
+def test_reasoning_may_have_other_added_tokens(beginning: Beginning) -> None:
+    tokenizer = scripted_tokenizer({}, (), ("<note>", "<other>"))
+    ids = tokenizer.get_vocab()
+    compiler = GrammarCompiler(tokenizer.to_str().encode(), tokenizer.get_vocab_size(), [0])
+    reasoning = Reasoning(form=QWEN3, beginning=beginning, tag_ids=[ids["<note>"]], may_lack_answer=True)
+    grammar = compiler.compile(with_reasoning(STRUCTURES[1], reasoning))
+    begin = "<think>" if beginning is Beginning.BEFORE else ""
+    assert allows(grammar, f"{begin}x<note>y</think>{ANSWER}", tokenizer)
+    assert allows(grammar, f"{begin}<note>", tokenizer)
+    assert not allows(grammar, f"{begin}x<other>y</think>{ANSWER}", tokenizer)
+    assert not allows(grammar, f"{begin}x</think><note>{ANSWER}", tokenizer)
+
+
 @pytest.mark.parametrize("structured", [STRUCTURES[1], STRUCTURES[0]], ids=lambda structured: structured.kind)
 def test_a_structure_that_becomes_too_large_is_refused_with_the_limit(structured: StructuredOutput) -> None:
     """In the words of what the client sent: its own size was not above the limit."""
