@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import logging
 from collections.abc import AsyncIterator
 from typing import Any, Literal
 
@@ -212,7 +213,10 @@ async def test_logprobs_come_with_their_texts(pair: RunningPair) -> None:
         assert [entry["token"] for entry in told] == [entry["token"] for entry in part["logprobs"]]
 
 
-async def test_leaving_cancels_the_work(pair: RunningPair, client: httpx.AsyncClient) -> None:
+async def test_leaving_cancels_the_work(
+    pair: RunningPair, client: httpx.AsyncClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "coordinator.serving.accounts")
     async with client.stream("POST", RESPONSES, json={**LONG, "stream": True}) as answer:
         await anext(answer.aiter_lines())
         assert len(pair.target.host.sequences) == 1
@@ -223,6 +227,8 @@ async def test_leaving_cancels_the_work(pair: RunningPair, client: httpx.AsyncCl
     with pytest.raises(asyncio.CancelledError):
         await asking
     await pair.check_clean()
+    told = [record for record in caplog.records if record.name == "coordinator.serving.accounts"]
+    assert [record.getMessage() for record in told] == ["request cancelled"] * 2
 
 
 async def test_a_full_house_refuses_responses_before_their_first_event(

@@ -20,7 +20,7 @@ HERMES = TOOL_CALL_FORMS[ToolCallParser.HERMES]
 texts = st.lists(st.sampled_from([CALL, "\n", " ", "a", "b c", "<", "<tool", "{", "\u3000", "\u00a0"]), max_size=8).map(
     "".join
 )
-cuts = st.lists(st.integers(0, 300), max_size=10)
+cuts = st.lists(st.integers(0, 300), max_size=10) | st.just(list(range(600)))
 
 
 def output_items(logprobs: ResponseLogprobs | None = None) -> OutputItems:
@@ -123,13 +123,13 @@ def test_tokens_stand_with_the_next_text() -> None:
     items = output_items(ResponseLogprobs(str, lambda token_id: None))
     events: list[Event] = []
     for number, piece in enumerate(["<think>a", "</think>", "b", "<", "c", CALL]):
-        events += items.push(piece, [pb.GeneratedToken(id=number, text=f"t{number}")])
+        events += items.push(piece, [pb.GeneratedToken(id=number, text="" if number == 3 else f"t{number}")])
     events += items.push("", [pb.GeneratedToken(id=6, text="t6")], is_last=True) + items.end(COMPLETED)
     deltas = [event for event in events if event["type"] == "response.output_text.delta"]
     assert [(event["delta"], [token["token"] for token in event["logprobs"]]) for event in deltas] == [
         ("b", ["t0", "t1", "t2"]),
-        ("<c", ["t3", "t4"]),
+        ("<c", ["token_id:3", "t4"]),
     ]
     (part,) = items.documents()[1]["content"]
-    assert [token["token"] for token in part["logprobs"]] == ["t0", "t1", "t2", "t3", "t4"]
-    assert all(token["bytes"] is not None for token in part["logprobs"])
+    assert [token["token"] for token in part["logprobs"]] == ["t0", "t1", "t2", "token_id:3", "t4"]
+    assert [token["bytes"] for token in part["logprobs"][2:4]] == [[*b"t2"], []]

@@ -64,7 +64,10 @@ def test_text_beside_calls_is_read_the_same_in_pieces(words: list[str], cuts: li
     assert reader.count == len(others)
 
 
-@given(text=st.lists(st.sampled_from(["Hi", " ", "\n", CALL]), max_size=6).map("".join), cuts=CUTS)
+@given(
+    text=st.lists(st.sampled_from(["Hi", " ", "\n", CALL]), max_size=8).map("".join),
+    cuts=CUTS | st.just(list(range(500))),
+)
 def test_text_around_calls_is_kept(text: str, cuts: list[int]) -> None:
     """But for white space beside them, however it is cut into pieces."""
     whole = ToolCallReader(HERMES).push(text, is_last=True).parts
