@@ -114,7 +114,7 @@ def conversation(messages: Sequence[ChatMessage], layout: LayoutParameters) -> p
 
 
 def _kwargs_text(variables: dict[str, Any] | None) -> str:
-    return check_text(KWARGS, schema_text(KWARGS, variables)) if variables else ""
+    return schema_text(KWARGS, variables) if variables else ""
 
 
 def tool_call(call: ToolCall) -> pb.ToolCall:

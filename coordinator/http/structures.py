@@ -42,13 +42,12 @@ def structure_name(parameters: StructureParameters) -> str:
 
 
 def schema_text(field: str, schema: str | dict[str, Any]) -> str:
-    """The schema as JSON. Raises InvalidFieldError if it is nested too deeply."""
-    if isinstance(schema, str):
-        return schema
+    """The schema as JSON. Raises InvalidFieldError if it is nested too deeply or holds what is not text."""
     try:
-        return json.dumps(schema, ensure_ascii=False)
+        text = schema if isinstance(schema, str) else json.dumps(schema, ensure_ascii=False)
     except RecursionError:
         raise InvalidFieldError(field, "is nested too deeply") from None
+    return check_text(field, text)
 
 
 def _of_response_format(parameters: StructureParameters) -> pb.StructuredOutput | None:

@@ -132,3 +132,19 @@ async def test_half_a_surrogate_is_no_text(client: httpx.AsyncClient, message: d
     response = await client.post("/v1/chat/completions", content=body, headers={"content-type": "application/json"})
     assert response.status_code == 400
     assert response.json()["error"]["param"].startswith("messages")
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("tools", [{"type": "function", "function": {"name": "x", "description": "\ud800"}}]),
+        ("tools", [{"type": "function", "function": {"name": "x", "parameters": {"default": "\ud800"}}}]),
+        ("guided_json", {"description": "\ud800"}),
+        ("guided_json", '{"description": "\ud800"}'),
+        ("chat_template_kwargs", {"x": "\ud800"}),
+    ],
+)
+async def test_half_a_surrogate_is_no_text_in_a_schema_either(client: httpx.AsyncClient, name: str, value: Any) -> None:
+    body = json.dumps({"messages": [{"role": "user", "content": "x"}], "max_tokens": 4, name: value})
+    response = await client.post("/v1/chat/completions", content=body, headers={"content-type": "application/json"})
+    assert (response.status_code, response.json()["error"]["param"]) == (400, name)
