@@ -101,7 +101,7 @@ def test_an_output_that_says_nothing_is_a_message_without_text() -> None:
 
 def test_where_tokens_stand_does_not_depend_on_the_pieces_of_a_call() -> None:
     """Which follow the rounds, and so what was accepted."""
-    for pieces in ([CALL], [CALL[:20], CALL[20:]], list(CALL)):
+    for pieces in ([CALL], [CALL[:20], CALL[20:]], [CALL[:9], CALL[9:40], CALL[40:]]):
         items = output_items(ResponseLogprobs(str, lambda token_id: None))
         for piece in ["a", *pieces, "b"]:
             items.push(piece, [pb.GeneratedToken(id=1, text=piece)])
