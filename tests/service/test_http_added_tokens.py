@@ -13,7 +13,7 @@ from tests.services import engine_config, running_pair
 
 MARKS = ("<think>", "</think>", "<tool_call>", "</tool_call>")
 SCRIPTS = {
-    "%": ["<think>", "hm", "</think>", "Aha", END],
+    "%": ["<think>", "hm", "<musing>", "so", "</think>", "Aha", END],
     "$": ["Look:", "<tool_call>", END],
     "+": ["Oh ", "<note>", "dear", END],
     "^": ["Hm", "<aside>", "so", "<tool_call>", END],
@@ -24,7 +24,9 @@ TOOL: Any = {"type": "function", "function": {"name": "clock", "parameters": {"t
 
 @pytest.fixture(scope="module")
 async def client(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[httpx.AsyncClient]:
-    folder = make_scripted_model(tmp_path_factory.mktemp("added"), SCRIPTS, added=(*MARKS, "<note>", "<aside>"))
+    folder = make_scripted_model(
+        tmp_path_factory.mktemp("added"), SCRIPTS, added=(*MARKS, "<note>", "<aside>", "<musing>")
+    )
     config = engine_config(folder)
     async with (
         running_pair(config, config, num_speculative_tokens=3, reasoning_parser="qwen3") as pair,
@@ -45,8 +47,8 @@ async def ask(client: httpx.AsyncClient, body: dict[str, Any]) -> tuple[dict[str
 @pytest.mark.parametrize("others", [{}, {"guided_regex": "A[a-z]*"}, {"tools": [TOOL]}])
 async def test_reasoning_has_its_own_tokens(client: httpx.AsyncClient, others: dict[str, Any]) -> None:
     message, tokens = await ask(client, chat_body("%", **others))
-    assert (message["reasoning_content"], message["content"]) == ("hm", "Aha")
-    assert tokens[:4] == ["<think>", "hm", "</think>", "Aha"]
+    assert (message["reasoning_content"], message["content"]) == ("hm<musing>so", "Aha")
+    assert tokens[:6] == ["<think>", "hm", "<musing>", "so", "</think>", "Aha"]
 
 
 @pytest.mark.parametrize("is_parallel", [True, False])

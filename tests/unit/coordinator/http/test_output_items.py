@@ -74,10 +74,17 @@ def test_pieces_make_the_items_of_the_whole(thought: str, text: str, places: lis
 
 def test_items_come_in_the_order_of_the_text() -> None:
     items = output_items()
-    items.push(f"<think>a</think>b\n{CALL}\n{CALL}\nc d\n{CALL}", is_last=True)
+    items.push(f"<think>a</think>b\n{CALL}\n{CALL}\n\u3000c d\n{CALL}", is_last=True)
     items.end(COMPLETED)
     call = ("function_call", '{"a": "}"}')
-    assert kinds(items.documents()) == [("reasoning", "a"), ("message", "b"), call, call, ("message", "c d"), call]
+    assert kinds(items.documents()) == [
+        ("reasoning", "a"),
+        ("message", "b"),
+        call,
+        call,
+        ("message", "\u3000c d"),
+        call,
+    ]
 
 
 def test_an_output_that_is_cut_off_has_an_incomplete_item() -> None:

@@ -4,7 +4,7 @@ import json
 from itertools import groupby, pairwise
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from coordinator.http.json_end import JsonEnd
@@ -49,6 +49,9 @@ def test_what_is_written_is_read(form: ToolCallForm, arguments: list[str], befor
 
 
 @given(words=st.lists(WORDS, min_size=1, max_size=3), cuts=CUTS)
+@example(words=["a", " a"], cuts=[])
+@example(words=["a", " "], cuts=[])
+@example(words=["", " a"], cuts=[])
 def test_text_beside_calls_is_read_the_same_in_pieces(words: list[str], cuts: list[int]) -> None:
     form = TOOL_CALL_FORMS[ToolCallParser.HERMES]
     text = written(form, [("f", "{}")]).join(words)
