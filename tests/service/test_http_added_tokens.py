@@ -13,7 +13,7 @@ from tests.services import engine_config, running_pair
 
 MARKS = ("<think>", "</think>", "<tool_call>", "</tool_call>")
 SCRIPTS = {
-    "%": ["<think>", "hm", "<musing>", "so", "</think>", "Aha", END],
+    "%": ["<think>", "hm", "<musing>", "ok", "</think>", "Aha", END],
     "$": ["Look:", "<tool_call>", END],
     "+": ["Oh ", "<note>", "dear", END],
     "^": ["Hm", "<aside>", "so", "<tool_call>", END],
@@ -47,8 +47,8 @@ async def ask(client: httpx.AsyncClient, body: dict[str, Any]) -> tuple[dict[str
 @pytest.mark.parametrize("others", [{}, {"guided_regex": "A[a-z]*"}, {"tools": [TOOL]}])
 async def test_reasoning_has_its_own_tokens(client: httpx.AsyncClient, others: dict[str, Any]) -> None:
     message, tokens = await ask(client, chat_body("%", **others))
-    assert (message["reasoning_content"], message["content"]) == ("hm<musing>so", "Aha")
-    assert tokens[:6] == ["<think>", "hm", "<musing>", "so", "</think>", "Aha"]
+    assert (message["reasoning_content"], message["content"]) == ("hm<musing>ok", "Aha")
+    assert tokens[:6] == ["<think>", "hm", "<musing>", "ok", "</think>", "Aha"]
 
 
 @pytest.mark.parametrize("is_parallel", [True, False])
