@@ -145,6 +145,8 @@ async def test_http_names_its_own_parameters(served: Served) -> None:
         messages = [{"role": "user", "content": "a"}]
         status, error = await status_and_error(client, "chat/completions", messages=messages)
         assert (status, error["param"]) == (400, "messages") and "encoder" in error["message"]
+        status, error = await status_and_error(client, "responses", input="a")
+        assert (status, error["param"]) == (400, "input") and "encoder" in error["message"]
         status, error = await status_and_error(client, "completions", prompt=TEXT, echo=True)
         assert status == 400 and "echo" in error["message"]
 
