@@ -191,7 +191,7 @@ async def test_a_format_that_is_no_restriction_is_a_note_in_a_tool_too(client: A
     tool: Any = {"type": "function", "function": {"name": "open", "parameters": schema}}
     options: Any = {"tools": [tool], "tool_choice": "required", "parallel_tool_calls": False, "max_tokens": 400}
     answer = await client.chat.completions.create(model=MODEL, messages=MESSAGES, seed=1, **options)
-    (call,) = answer.choices[0].message.tool_calls or ()
+    (call,) = list[Any](answer.choices[0].message.tool_calls or ())
     assert call.type == "function"
     assert list(json.loads(call.function.arguments)) == ["format"]
 
