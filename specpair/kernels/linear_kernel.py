@@ -1,5 +1,5 @@
 # pyright: reportArgumentType=false, reportGeneralTypeIssues=false, reportMissingImports=false
-"""Products of a few rows with a large weight, as sums over parts of their depth.
+"""Products of a few rows with a large weight in any type, as sums over parts of their depth.
 
 A program reads some rows of the weight over a part of their depth, all at once into registers, and multiplies them by
 every row of the input. The weight is asked for before the kernel waits for the one before it (`overlap`), so that its
@@ -10,11 +10,11 @@ them up: that is a kernel which would be there anyway.
 from typing import Any, NamedTuple
 
 import torch
-import torch.nn.functional as F
 import triton
 import triton.language as tl
 from torch import Tensor
 
+from specpair.kernels.halves import first_half, second_half
 from specpair.kernels.overlap import begin, overlaps
 
 MOST_ROWS = 6
@@ -38,18 +38,6 @@ ONE = Tile(8, 1, 4)
 """For one row."""
 MANY = Tile(4, 2, 4)
 """For more: what is fed is read and converted once for all columns of a warp."""
-
-
-@triton.jit
-def _first(numbers, IS_PACKED: tl.constexpr):
-    """Numbers as float32, or the first of each two in bfloat16 that are one integer."""
-    return (numbers << 16).to(tl.float32, bitcast=True) if IS_PACKED else numbers.to(tl.float32)
-
-
-@triton.jit
-def _second(packed):
-    """The second of each two."""
-    return (packed & -65536).to(tl.float32, bitcast=True)
 
 
 @triton.jit
@@ -96,9 +84,11 @@ def _multiply(
             added = ()
             for column in tl.static_range(COLUMNS):
                 read = held[step * COLUMNS + column]
-                total = sums[column] + _first(read, IS_PACKED) * _first(fed, IS_PACKED)
                 if IS_PACKED:
-                    total += _second(read) * _second(fed)
+                    total = sums[column] + first_half(read, True) * first_half(fed, True)
+                    total += second_half(read, True) * second_half(fed, True)
+                else:
+                    total = sums[column] + read.to(tl.float32) * fed.to(tl.float32)
                 added = added + (total,)  # noqa: RUF005
             sums = added
         added = ()
@@ -117,8 +107,7 @@ def multiply(x: Tensor, weight: Tensor, tile: Tile | None = None) -> Tensor:
     sum over the parts is the product. They are float32 where the kernel made them."""
     row_count, depth = x.shape
     width = len(weight)
-    if row_count > MOST_ROWS:
-        return F.linear(x, weight)[None]
+    assert row_count <= MOST_ROWS
     tile = tile or tile_for(row_count)
     is_packed = x.dtype == torch.bfloat16 and depth % 2 == 0
     if is_packed:  # to take integers apart is half the work of converting numbers

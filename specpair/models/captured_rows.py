@@ -84,22 +84,25 @@ class RowBuffers:
         """Blocks of the longest sequence."""
         self.spare_slot = cache.spare_block * cache.block_size
         self._spare = cache.spare_block
-        self._row_count = row_count
         self._device = cache.device
-        self._numbers = torch.zeros(4, row_count, dtype=torch.int64, device=cache.device)
-        self._tables = torch.zeros(row_count, width, dtype=torch.int32, device=cache.device)
+        number_count, table_count = 4 * row_count, -(-row_count * width // 2)
+        # In one piece, so that one copy fills all that a pass needs.
+        self._storage = torch.zeros(number_count + table_count, dtype=torch.int64, device=cache.device)
+        self._numbers = self._storage[:number_count].view(4, row_count)
+        self._tables = self._storage[number_count:].view(torch.int32)[: row_count * width].view(row_count, width)
 
     def fill(self, rows: HostRows, row_count: int, wanted: Sequence[int] = ()) -> None:
         """Copies the rows, and padding up to `row_count`; and which rows are `wanted` of what is computed."""
-        count = len(rows)
-        numbers = np.zeros((4, self._row_count), dtype=np.int64)
+        count, number_count = len(rows), self._numbers.numel()
+        filled = np.zeros(number_count + -(-row_count * self.width // 2), dtype=np.int64)
+        numbers = filled[:number_count].reshape(4, -1)
         numbers[:3, :count] = rows.numbers
         numbers[2, count:] = self.spare_slot
         numbers[3, : len(wanted)] = wanted
-        tables = np.full((row_count, self.width), self._spare, dtype=np.int32)
-        tables[:count] = rows.tables
-        self._numbers.copy_(pinned(numbers, self._device), non_blocking=True)
-        self._tables[:row_count].copy_(pinned(tables, self._device), non_blocking=True)
+        tables = filled[number_count:].view(np.int32)
+        tables[: rows.tables.size] = rows.tables.ravel()
+        tables[rows.tables.size :] = self._spare
+        self._storage[: len(filled)].copy_(pinned(filled, self._device), non_blocking=True)
 
     def wanted(self, count: int) -> Tensor:
         """The first of the rows that were named when the buffers were filled, int64 `[count]`."""

@@ -2,9 +2,9 @@
 
 from torch import Tensor
 
-from specpair.kernels.linear_kernel import multiply
+from specpair.kernels.products import multiply, multiply_and_gate
 from specpair.kernels.rotation_kernel import rotate_and_store
-from specpair.kernels.sum_kernels import add_and_normalise, open_gates
+from specpair.kernels.sum_kernels import add_and_normalise
 from specpair.models.captured_operations import Layer, Shared
 from specpair.models.captured_rows import DeviceRows
 
@@ -37,7 +37,7 @@ class KernelOperations:
         return add_and_normalise(hidden, parts, layer.mlp_norm, self._shared.epsilon)
 
     def add_transformed(self, layer: Layer, hidden: Tensor, normal: Tensor, norm: Tensor) -> tuple[Tensor, Tensor]:
-        opened = open_gates(multiply(normal, layer.gate_up), normal.dtype)
+        opened = multiply_and_gate(normal, layer.gate_up)
         return add_and_normalise(hidden, multiply(opened, layer.down), norm, self._shared.epsilon)
 
     def logits(self, normal: Tensor) -> Tensor:

@@ -25,28 +25,6 @@ def assert_close(actual: Tensor, expected: Tensor, dtype: torch.dtype = torch.fl
     torch.testing.assert_close(actual.float(), expected.float(), atol=TOLERANCE[dtype], rtol=TOLERANCE[dtype])
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-@pytest.mark.parametrize(
-    ("rows", "depth", "width"), [(1, 64, 48), (1, 2048, 33), (5, 2048, 20), (6, 700, 9), (3, 1536, 70), (7, 64, 8)]
-)
-def test_parts_of_a_product_add_up_to_it(rows: int, depth: int, width: int, dtype: torch.dtype) -> None:
-    """Also where the depth or the width is no multiple of a tile's, and for more rows than the kernel takes."""
-    from specpair.kernels.linear_kernel import MOST_ROWS, multiply
-
-    x, weight = random(rows, depth, dtype=dtype), random(width, depth, dtype=dtype)
-    parts = multiply(x, weight)
-    assert parts.dtype == (torch.float32 if rows <= MOST_ROWS else dtype)
-    torch.testing.assert_close(parts.float().sum(0), F.linear(x.float(), weight.float()), atol=1e-3, rtol=1e-2)
-
-
-def test_a_row_of_a_product_does_not_depend_on_the_others() -> None:
-    from specpair.kernels.linear_kernel import multiply
-
-    x, weight = random(5, 512), random(24, 512)
-    others = torch.cat([torch.full((4, 512), torch.nan), x[4:]])
-    assert torch.equal(multiply(others, weight)[:, 4], multiply(x, weight)[:, 4])
-
-
 @pytest.mark.parametrize("part_count", [1, 3])
 def test_sums_go_on_to_the_norm_and_through_gates(part_count: int) -> None:
     from specpair.kernels.sum_kernels import add_and_normalise, open_gates

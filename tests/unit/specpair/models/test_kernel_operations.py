@@ -37,13 +37,17 @@ def test_logits_are_those_of_the_plain_runner(kind: str, tmp_path: Path, monkeyp
 
 
 @pytest.mark.needs("triton")
-def test_the_trial_runs_every_kernel_and_finds_a_wrong_result(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_the_trial_runs_every_kernel_and_finds_a_wrong_result(
+    dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from specpair.kernels import trial
+    from specpair.kernels.products import multiply_and_gate
 
-    trial.run(torch.device("cpu"), torch.float32, 16)
-    monkeypatch.setattr(trial, "open_gates", lambda parts, dtype: parts.sum(0)[:, : trial.SIZE].to(dtype))
-    with pytest.raises(RuntimeError, match="kernels computed"):
-        trial.run(torch.device("cpu"), torch.float32, 16)
+    trial.run(torch.device("cpu"), dtype, 16)
+    monkeypatch.setattr(trial, "multiply_and_gate", lambda x, weight: 1.1 * multiply_and_gate(x, weight))
+    with pytest.raises(RuntimeError, match="of the largest number off"):
+        trial.run(torch.device("cpu"), dtype, 16)
 
 
 def test_without_a_gpu_or_triton_they_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
